@@ -1,0 +1,175 @@
+/**
+ * The gateway's own failures, and the one table of what a caller is told about each.
+ *
+ * An answer of the upstream, whatever its status, is a value and never thrown. What goes wrong in the gateway
+ * is thrown as a `GatewayError`: rich inside (cause, reason, for the log), plain on the wire (RFC 9457).
+ */
+
+interface ProblemText {
+  readonly status: number;
+  readonly title: string;
+  /** What it means and what to do, for people: the page at `/problems/<code>`. */
+  readonly help: string;
+}
+
+export const problems = {
+  'caller-unauthenticated': {
+    status: 401,
+    title: 'The gateway does not know this caller',
+    help: 'Send your gateway token as "Authorization: Bearer <token>" or in "X-API-Key", in one of them and once. An expired, revoked or mistyped token looks the same. Ask whoever runs the gateway for a new one.',
+  },
+  'caller-forbidden': {
+    status: 403,
+    title: 'This caller may not do this operation',
+    help: 'Your token is fine, but the operation is not among those granted to you. Ask whoever runs the gateway to add it to your entry in the callers file.',
+  },
+  'origin-not-allowed': {
+    status: 403,
+    title: 'This web origin may not use the gateway',
+    help: 'The request came from a web page whose origin is not listed in CORS_ORIGINS. Whoever runs the gateway can add it, exactly as the browser sends it (scheme, host and port).',
+  },
+  'caller-rate-limited': {
+    status: 429,
+    title: "This caller's own limit is used up",
+    help: 'The gateway limits each caller. Wait as long as Retry-After says; RateLimit tells how much is left.',
+  },
+  'host-not-allowed': {
+    status: 421,
+    title: 'The gateway does not answer for this host name',
+    help: 'The Host header is not among those the gateway answers for. Use the address you were given, or have the name added to ALLOWED_HOSTS.',
+  },
+  'invalid-request': {
+    status: 400,
+    title: 'The request is not valid',
+    help: 'The detail says what is wrong. Repeating the request unchanged will not help. Reads have no body, and a key is never sent in a URL.',
+  },
+  'uri-too-long': {
+    status: 414,
+    title: 'The request target is too long',
+    help: 'Path and query together may have up to 8 KiB.',
+  },
+  'unknown-operation': {
+    status: 404,
+    title: 'The gateway has no such operation',
+    help: 'Only listed reads pass: GET /api/analytics/accounts/, GET /api/users/api-keys/ and what UPSTREAM_READS adds, spelled exactly so, without any encoding in the path.',
+  },
+  'method-not-allowed': {
+    status: 405,
+    title: 'This operation is a read',
+    help: 'Use GET or HEAD, as the Allow header says.',
+  },
+  'upstream-rate-limited': {
+    status: 429,
+    title: 'The upstream limits requests for longer than this one can wait',
+    help: 'The Workspace Analytics API answered 429 and its limit holds for everybody behind the gateway. The gateway has waited as long as it may. Try again after Retry-After.',
+  },
+  'upstream-key-rejected': {
+    status: 502,
+    title: "The upstream refused the gateway's key",
+    help: 'Your own credentials are fine. The key that the gateway holds was revoked or replaced: whoever runs the gateway must put a new one in its secret store. "analytics-gateway check" tells more.',
+  },
+  'upstream-key-missing': {
+    status: 503,
+    title: 'The gateway has no key yet',
+    help: 'The secret store has not given a key. Try again shortly; whoever runs the gateway finds the reason in its log.',
+  },
+  'upstream-unreachable': {
+    status: 502,
+    title: 'The upstream cannot be reached',
+    help: 'No connection to the Workspace Analytics API, or it broke off. Try again; if it lasts, whoever runs the gateway finds the reason in its log.',
+  },
+  'upstream-invalid-response': {
+    status: 502,
+    title: 'The upstream gave an answer that cannot be passed on',
+    help: 'The answer was cut, too large, redirected, encoded, not of an allowed media type, or held something that must not leave the gateway. The log says which.',
+  },
+  'upstream-timeout': {
+    status: 504,
+    title: 'The upstream took too long',
+    help: 'The Workspace Analytics API did not answer within the time allowed. Try again later.',
+  },
+  'not-in-cache': {
+    status: 504,
+    title: 'No stored answer satisfies the request',
+    help: 'The request said "Cache-Control: only-if-cached", and nothing that may be used is stored (RFC 9111 section 5.2.1.7).',
+  },
+  overloaded: {
+    status: 503,
+    title: 'The gateway has too much waiting already',
+    help: 'Too many requests wait for their turn at the upstream. Try again after Retry-After.',
+  },
+  'shutting-down': {
+    status: 503,
+    title: 'The gateway is stopping',
+    help: 'This instance is going away. Try again: another one, or its successor, will answer.',
+  },
+  'internal-error': {
+    status: 500,
+    title: 'The gateway failed',
+    help: 'This is a fault in the gateway. Its log has a line with your request id.',
+  },
+} as const satisfies Record<string, ProblemText>;
+
+export type ProblemCode = keyof typeof problems;
+
+/** Error types of Proxy-Status that the gateway uses (RFC 9209 section 2.3). */
+export type ProxyErrorType =
+  | 'dns_error'
+  | 'dns_timeout'
+  | 'connection_refused'
+  | 'connection_terminated'
+  | 'connection_timeout'
+  | 'tls_certificate_error'
+  | 'tls_protocol_error'
+  | 'http_response_incomplete'
+  | 'http_response_body_size'
+  | 'http_response_header_section_size'
+  | 'http_response_content_coding'
+  | 'http_response_timeout'
+  | 'http_protocol_error'
+  | 'proxy_internal_error'
+  | 'destination_unavailable';
+
+export interface GatewayErrorOptions {
+  /** What lies behind it. Goes to the log (scrubbed), never to a caller. */
+  readonly cause?: unknown;
+  /** Why, in our own words: for the log only. */
+  readonly reason?: string;
+  /** More for the caller than the title says. Written by us, never text from below. */
+  readonly detail?: string;
+  /** How long waiting helps, in ms. Sent as `Retry-After`, rounded up to whole seconds. */
+  readonly retryAfterMs?: number;
+  readonly proxyError?: ProxyErrorType;
+  /** The upstream's status behind the failure, for Proxy-Status `received-status`. */
+  readonly receivedStatus?: number;
+  /** Further response fields the failure calls for, as `Allow` on a 405. */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** A failure of the gateway itself. `message` is the reason and is for the log only. */
+export class GatewayError extends Error {
+  override readonly name = 'GatewayError';
+  readonly code: ProblemCode;
+  readonly detail: string | undefined;
+  readonly retryAfterMs: number | undefined;
+  readonly proxyError: ProxyErrorType | undefined;
+  readonly receivedStatus: number | undefined;
+  readonly headers: Readonly<Record<string, string>> | undefined;
+
+  constructor(code: ProblemCode, options: GatewayErrorOptions = {}) {
+    super(
+      options.reason ?? problems[code].title,
+      options.cause === undefined ? undefined : { cause: options.cause },
+    );
+    this.code = code;
+    this.detail = options.detail;
+    this.retryAfterMs = options.retryAfterMs;
+    this.proxyError = options.proxyError;
+    this.receivedStatus = options.receivedStatus;
+    this.headers = options.headers;
+  }
+
+  get status(): number {
+    return problems[this.code].status;
+  }
+}

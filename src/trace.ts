@@ -1,0 +1,54 @@
+/**
+ * The facts of one request: written by the layers as they learn them, read once at the edge for the log line
+ * and the headers that tell the caller how its answer came about.
+ */
+
+/** How the cache took part, in the words of RFC 9211. */
+export interface CacheFacts {
+  /** Answered from memory, without waiting for the upstream. */
+  readonly hit: boolean;
+  /** Why the request went forward (RFC 9211 section 2.2), when it did. */
+  readonly forwarded?: 'bypass' | 'uri-miss' | 'vary-miss' | 'request' | 'stale';
+  /** The status the upstream answered with, where it differs from what the caller gets (304, 429, 500). */
+  readonly forwardStatus?: number;
+  /** The answer was stored. */
+  readonly stored?: boolean;
+  /** This request shared another's flight (`true`), or tried to and could not (`false`). */
+  readonly collapsed?: boolean;
+  /** Seconds of freshness left; negative when stale. */
+  readonly ttlSeconds?: number;
+  /** A token that says more: `stale-while-revalidate`, `stale-if-error`, `negative`. */
+  readonly detail?: string;
+}
+
+export class Trace {
+  readonly requestId: string;
+  /** When the request arrived, on the monotonic clock (`performance.now()`), in ms. */
+  readonly startedMs: number;
+  /** The caller's name, once recognised. */
+  caller: string | undefined = undefined;
+  /** How the caller was recognised: `token`, `jwt`, `fly`, `anonymous`. */
+  recognisedBy: string | undefined = undefined;
+  /** The operation's name, once matched. */
+  operation: string | undefined = undefined;
+  cache: CacheFacts | undefined = undefined;
+  /** Age of the answer in whole seconds (RFC 9111 section 5.1), when it came through the cache's store. */
+  ageSeconds: number | undefined = undefined;
+  /** Attempts sent upstream for this request. */
+  attempts = 0;
+  /** Time spent waiting between attempts and for turns, in ms. */
+  waitedMs = 0;
+  /** Time spent in attempts, in ms. */
+  upstreamMs = 0;
+  /** The last status the upstream gave, whatever the caller got. */
+  upstreamStatus: number | undefined = undefined;
+  /** The key generation the answer was fetched with. */
+  generation: number | undefined = undefined;
+  /** What the gate was doing when it let the attempt go or refused it: `open`, `paced`, `closed`, `probe`. */
+  gate: string | undefined = undefined;
+
+  constructor(requestId: string, startedMs: number) {
+    this.requestId = requestId;
+    this.startedMs = startedMs;
+  }
+}

@@ -1,0 +1,68 @@
+/** What travels along the outbound layers: the request, who waits for it, and the upstream's answer. */
+
+/** Lower-case names. A field that came more than once is a list, in order of arrival. */
+export type HeaderFields = Readonly<Record<string, string | readonly string[]>>;
+
+/** A caller as the outbound layers see it: an opaque name and its share. They know no callers. */
+export interface Turn {
+  readonly name: string;
+  /** Share of the upstream's limit relative to the others'; at least 0.01. */
+  readonly weight: number;
+  /** A background refresh goes behind everybody who waits. */
+  readonly background: boolean;
+}
+
+/**
+ * Who waits for an exchange, seen live. Several requests may share one exchange: then the deadline is the
+ * latest and the turn the best of those who wait at the moment it is read, and the signal aborts when nobody
+ * waits any more.
+ */
+export interface Claim {
+  /** Aborts when waiting has no sense any more; its reason is what to reject with. */
+  readonly signal: AbortSignal;
+  /** On the monotonic clock (`performance.now()`), in ms. */
+  readonly deadlineMs: number;
+  readonly turn: Turn;
+  /** Calls back whenever deadline or turn have changed; returns how to stop that. */
+  onChange(listener: () => void): () => void;
+}
+
+/** One read, as it is to be sent upstream. Always a GET. */
+export interface UpstreamRequest {
+  /** The operation's name: part of every cache key. */
+  readonly operation: string;
+  /** The specified path below the base address, as `/analytics/accounts/`. */
+  readonly path: string;
+  /** The query in its exact bytes and order, with its `?`; empty where there is none. */
+  readonly query: string;
+  /** Fields of the caller that go up and may change the answer (FORWARD_REQUEST_HEADERS). Lower-case names. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** Request and trace ids: they go up, and never distinguish one read from another. */
+  readonly ids: Readonly<Record<string, string>>;
+  /** The cache's validators, on a revalidation: `if-none-match`, `if-modified-since`. Set by the cache alone. */
+  readonly validators?: Readonly<Record<string, string>>;
+  /** The caller's `Cache-Control` (repeated fields joined by a comma) and `Pragma`: for the cache, never sent. */
+  readonly cacheControl: string | undefined;
+  readonly pragma: string | undefined;
+  readonly claim: Claim;
+}
+
+/**
+ * The upstream's answer, whole. The cache hands out the same object on every hit, so that what is derived from
+ * it (the prepared response fields) can be kept beside it.
+ */
+export interface Answer {
+  readonly status: number;
+  /** As received, nothing filtered: what passes to callers is the edge's decision. */
+  readonly headers: HeaderFields;
+  readonly body: Buffer;
+  /** When the attempt was sent and its last byte arrived, monotonic ms (`performance.now()`). */
+  readonly sentMs: number;
+  readonly receivedMs: number;
+  /** Wall clock (`Date.now()`) at receipt: dates in the answer are measured against it. */
+  readonly receivedAt: number;
+  /** The generation of the key that fetched it. */
+  readonly generation: number;
+  /** Compressed bodies, made in the background by the cache and counted in its bytes; the edge only picks. */
+  readonly encoded?: { br?: Buffer; gzip?: Buffer };
+}
