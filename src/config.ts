@@ -1,0 +1,369 @@
+/**
+ * Every setting: its name, type, default and meaning. Pure: the environment comes in as an argument, and all
+ * problems come out at once, each naming its setting and never a value.
+ */
+import {
+  baseUrl,
+  ConfigValueError,
+  duration,
+  flag,
+  headerName,
+  hostName,
+  integer,
+  isLoopbackHost,
+  list,
+  listenHost,
+  mediaRange,
+  oneOf,
+  origin,
+  type Reader,
+  readPattern,
+  size,
+  text,
+} from './config-values.ts';
+
+interface Setting<T> {
+  readonly read: Reader<T>;
+  /** As it would be written; `undefined` where there is none. */
+  readonly default: string | undefined;
+  readonly required: boolean;
+  readonly meaning: string;
+}
+
+function required<T>(read: Reader<T>, meaning: string): Setting<T> {
+  return { read, default: undefined, required: true, meaning };
+}
+
+function optional<T>(read: Reader<T>, meaning: string): Setting<T | undefined> {
+  return { read, default: undefined, required: false, meaning };
+}
+
+function defaulted<T>(value: string, read: Reader<T>, meaning: string): Setting<T> {
+  return { read, default: value, required: false, meaning };
+}
+
+/** Set by the gateway, withheld by it, or only good for one connection: never passed on by name. */
+const neverUp = new Set([
+  'accept',
+  'accept-encoding',
+  'authorization',
+  'connection',
+  'content-length',
+  'cookie',
+  'expect',
+  'forwarded',
+  'fly-src',
+  'fly-src-signature',
+  'host',
+  'if-match',
+  'if-modified-since',
+  'if-none-match',
+  'if-range',
+  'if-unmodified-since',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'range',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'user-agent',
+  'via',
+  'x-api-key',
+  'x-forwarded-for',
+  'x-forwarded-host',
+  'x-forwarded-port',
+  'x-forwarded-proto',
+  'x-forwarded-uri',
+  'x-real-ip',
+  'x-request-id',
+  'traceparent',
+  'tracestate',
+]);
+const neverDown = new Set([
+  'age',
+  'access-control-allow-credentials',
+  'access-control-allow-headers',
+  'access-control-allow-methods',
+  'access-control-allow-origin',
+  'access-control-expose-headers',
+  'access-control-max-age',
+  'cache-status',
+  'connection',
+  'content-encoding',
+  'content-length',
+  'content-security-policy',
+  'date',
+  'keep-alive',
+  'link',
+  'location',
+  'proxy-authenticate',
+  'proxy-connection',
+  'proxy-status',
+  'ratelimit',
+  'ratelimit-policy',
+  'server',
+  'set-cookie',
+  'set-cookie2',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'vary',
+  'via',
+  'www-authenticate',
+  'x-api-key',
+  'x-content-type-options',
+  'x-request-id',
+]);
+
+const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
+
+export const settings = {
+  UPSTREAM_BASE_URL: required(
+    baseUrl,
+    'The upstream’s base address. https:, or http: on loopback; no credentials, query or fragment in it.',
+  ),
+  UPSTREAM_ALLOW_HTTP: defaulted(
+    'false',
+    flag,
+    'Allow an http: upstream that is not on loopback. The key then travels unencrypted.',
+  ),
+  UPSTREAM_API_KEY: optional(
+    text,
+    'The key itself, where the environment is the store. At least 16 visible ASCII characters.',
+  ),
+  UPSTREAM_API_KEY_FROM: defaulted(
+    'env:UPSTREAM_API_KEY',
+    text,
+    'Where the key comes from: env:NAME, file:/path, exec:command args, vault:mount/path#field, aws-sm:name#field or gcp-sm:projects/….',
+  ),
+  UPSTREAM_API_KEY_PREVIOUS_FROM: optional(
+    text,
+    'A second key to fall back to while a rotation is under way; written like UPSTREAM_API_KEY_FROM.',
+  ),
+  UPSTREAM_API_KEY_REFRESH: defaulted(
+    '60s',
+    duration(1_000),
+    'How often a store that cannot be watched is asked again.',
+  ),
+  UPSTREAM_READS: defaulted(
+    '',
+    listOrNothing(readPattern),
+    'Further reads to allow, comma-separated: /analytics/posts/,/analytics/reports/:id/.',
+  ),
+  UPSTREAM_MEDIA_TYPES: defaulted(
+    'application/json, application/*+json',
+    list(mediaRange),
+    'Media types of successes that pass; any other is an invalid response. */* lets all through.',
+  ),
+  UPSTREAM_TIMEOUT: defaulted(
+    '10s',
+    duration(10),
+    'One attempt, from its start to the last byte of the body.',
+  ),
+  UPSTREAM_MAX_BODY: defaulted(
+    '8MiB',
+    size(1_024, 2 ** 30),
+    'The largest answer accepted. Answers are read whole and checked before any of them is sent.',
+  ),
+  UPSTREAM_CONNECTIONS: defaulted(
+    '64',
+    integer(1, 10_000),
+    'Attempts at once. The bodies in flight together stay under 64 MiB.',
+  ),
+  REQUEST_TIMEOUT: defaulted('25s', duration(10), 'One caller’s request, retries and waiting included.'),
+  HEADERS_TIMEOUT: defaulted('10s', duration(100), 'How long a caller may take to send its request.'),
+  MAX_CONNECTIONS: defaulted('10000', integer(1, 1_000_000), 'Callers’ connections at once.'),
+  HOST: defaulted('127.0.0.1', listenHost, 'Address of the public listener, or unix:/path.sock.'),
+  PORT: defaulted('8080', integer(0, 65_535), 'Port of the public listener; 0 takes a free one.'),
+  ADMIN_HOST: defaulted(
+    '127.0.0.1',
+    listenHost,
+    'Address of the admin listener (a later step; accepted now).',
+  ),
+  ADMIN_PORT: defaulted(
+    '9091',
+    portOrOff,
+    'Port of the admin listener; off for none (a later step; accepted now).',
+  ),
+  CALLERS_FILE: optional(
+    text,
+    'Callers, their token hashes and grants. Without it only an anonymous caller exists, and the gateway starts on loopback or a Unix socket only.',
+  ),
+  ALLOWED_HOSTS: optional(
+    list(hostName),
+    'Host names that are answered, compared without port and case. By default loopback names where an anonymous caller exists, else any.',
+  ),
+  CALLER_FAILURES_PER_MINUTE: defaulted(
+    '300',
+    integer(0, 1_000_000),
+    'Failed authentications from one address before it gets 429; 0 for no limit.',
+  ),
+  CALLER_CACHE_CONTROL: defaulted(
+    'private, no-cache',
+    oneOf('private, no-cache', 'upstream'),
+    'What callers are told about keeping answers; upstream passes the upstream’s caching headers on as they came.',
+  ),
+  CORS_ORIGINS: defaulted(
+    '',
+    listOrNothing(origin),
+    'Browser origins that may read answers, comma-separated and exact.',
+  ),
+  CACHE_TTL: defaulted(
+    '15s',
+    duration(),
+    'Freshness of a 200 where the upstream states none; 0s: only what it states.',
+  ),
+  CACHE_STALE_WHILE_REVALIDATE: defaulted(
+    '15s',
+    duration(),
+    'How long a stale answer is given while a new one is fetched, where the upstream states nothing; 0s: only what it states.',
+  ),
+  CACHE_STALE_IF_ERROR: defaulted(
+    '5m',
+    duration(),
+    'How long a stale answer is given while the upstream fails, where it states nothing; 0s: only what it states.',
+  ),
+  CACHE_MAX_BYTES: defaulted('64MiB', size(0), 'All that the cache may hold.'),
+  CACHE_MAX_ENTRY_BYTES: defaulted('4MiB', size(0), 'The largest single answer it may hold.'),
+  RETRY_LIMIT: defaulted('4', integer(0, 100), 'Retries after the first attempt.'),
+  RETRY_BASE: defaulted(
+    '500ms',
+    duration(1),
+    'First backoff; it doubles with each retry, and jitter only adds.',
+  ),
+  RETRY_CAP: defaulted('8s', duration(1), 'Longest backoff, before jitter.'),
+  GATE_MAX_CLOSED: defaulted(
+    '5m',
+    duration(),
+    'The longest one 429 may hold everybody; 0s switches the gate off and each request waits for itself.',
+  ),
+  FORWARD_REQUEST_HEADERS: defaulted(
+    '',
+    listOrNothing(headerName(neverUp)),
+    'Further request headers to pass up.',
+  ),
+  FORWARD_RESPONSE_HEADERS: defaulted(
+    '',
+    listOrNothing(headerName(neverDown)),
+    'Further response headers to pass down.',
+  ),
+  SHUTDOWN_DELAY: defaulted('0s', duration(), 'How long to serve on after readiness fails.'),
+  SHUTDOWN_GRACE: defaulted('30s', duration(), 'How long a drain may take, the delay included.'),
+  LOG_LEVEL: defaulted('info', oneOf(...logLevels), 'pino level; silent for none.'),
+} as const;
+
+type SettingName = keyof typeof settings;
+
+/** The settings as values, under their own names. */
+export type Config = {
+  readonly [Name in SettingName]: (typeof settings)[Name] extends Setting<infer T> ? T : never;
+};
+
+/** Everything that is wrong with the settings, each problem naming its setting. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+  readonly problems: readonly string[];
+
+  constructor(problems: readonly string[]) {
+    super(`${problems.length === 1 ? 'one setting is' : `${problems.length} settings are`} wrong`);
+    this.problems = problems;
+  }
+}
+
+/**
+ * Reads all settings.
+ *
+ * @param environment names and values; an empty value counts as not set
+ * @throws ConfigError with every problem at once
+ */
+export function readConfig(environment: Readonly<Record<string, string | undefined>>): Config {
+  const problems: string[] = [];
+  const values: Record<string, unknown> = {};
+  for (const [name, setting] of Object.entries<Setting<unknown>>(settings)) {
+    const given = environment[name]?.trim() || setting.default;
+    if (given === undefined) {
+      values[name] = undefined;
+      if (setting.required) problems.push(`${name} is required`);
+      continue;
+    }
+    try {
+      values[name] = setting.read(given);
+    } catch (error) {
+      if (!(error instanceof ConfigValueError)) throw error;
+      problems.push(`${name} ${error.message}`);
+    }
+  }
+  const config = values as unknown as Config;
+  problems.push(...misspelled(environment), ...contradictions(config));
+  if (problems.length > 0) throw new ConfigError(problems);
+  return config;
+}
+
+/** Whether the public listener can be reached from this machine only. */
+export function isLocalListener(config: Pick<Config, 'HOST'>): boolean {
+  return config.HOST.startsWith('unix:') || isLoopbackHost(config.HOST);
+}
+
+/** What is wrong between settings that are fine by themselves. A setting that failed is `undefined` here. */
+function contradictions(config: Config): string[] {
+  const problems: string[] = [];
+  const base: URL | undefined = config.UPSTREAM_BASE_URL;
+  if (base?.protocol === 'http:' && !isLoopbackHost(base.hostname) && config.UPSTREAM_ALLOW_HTTP === false) {
+    problems.push('UPSTREAM_BASE_URL must be https: unless it is on loopback or UPSTREAM_ALLOW_HTTP=true');
+  }
+  if (config.CALLERS_FILE === undefined && config.HOST !== undefined && !isLocalListener(config)) {
+    problems.push(
+      'HOST must be loopback or a Unix socket as long as CALLERS_FILE is not set: anyone who reaches the gateway could use the key',
+    );
+  }
+  if (config.RETRY_CAP < config.RETRY_BASE) problems.push('RETRY_CAP must not be below RETRY_BASE');
+  if (config.SHUTDOWN_GRACE < config.SHUTDOWN_DELAY) {
+    problems.push('SHUTDOWN_GRACE must not be below SHUTDOWN_DELAY, which it includes');
+  }
+  return problems;
+}
+
+const ownPrefixes =
+  /^(?:UPSTREAM_|REQUEST_|ADMIN_|ALLOWED_|CALLER|CORS_|CACHE_|RETRY_|GATE_|FORWARD_|SHUTDOWN_)/;
+
+/** Names that look like a slip of the pen: ours by prefix, unknown, one or two letters from a known one. */
+function misspelled(environment: Readonly<Record<string, string | undefined>>): string[] {
+  const referred = new Set(
+    [environment['UPSTREAM_API_KEY_FROM'], environment['UPSTREAM_API_KEY_PREVIOUS_FROM']].map((from) =>
+      from?.trim().replace(/^env:/, ''),
+    ),
+  );
+  return Object.keys(environment)
+    .filter((name) => ownPrefixes.test(name) && !(name in settings) && !referred.has(name))
+    .flatMap((name) => {
+      const meant = Object.keys(settings).find((known) => isWithinTwoEdits(name, known));
+      return meant === undefined ? [] : [`${name} is not a setting; did you mean ${meant}?`];
+    });
+}
+
+/** Whether two words differ by at most two inserted, dropped or replaced letters (Levenshtein distance). */
+function isWithinTwoEdits(a: string, b: string): boolean {
+  if (Math.abs(a.length - b.length) > 2) return false;
+  let row = Array.from({ length: b.length + 1 }, (_, column) => column);
+  for (let i = 1; i <= a.length; i++) {
+    const above = row;
+    row = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const replaced = (above[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      row.push(Math.min(replaced, (above[j] ?? 0) + 1, (row[j - 1] ?? 0) + 1));
+    }
+  }
+  return (row[b.length] ?? 3) <= 2;
+}
+
+function listOrNothing<T>(member: Reader<T>): Reader<readonly T[]> {
+  const members = list(member);
+  return (value) => (value === '' ? [] : members(value));
+}
+
+function portOrOff(value: string): number | 'off' {
+  return value === 'off' ? 'off' : integer(0, 65_535)(value);
+}

@@ -1,0 +1,113 @@
+/**
+ * The reads that callers may make, and how a raw request target becomes one of them. Pure.
+ *
+ * The target is matched as it came, byte for byte, never decoded, normalised or parsed as a URL: whoever decides
+ * on other bytes than those it routes gets bypassed (THREATS: lessons 7 to 11 and 18 to 22).
+ */
+
+export interface Operation {
+  readonly name: string;
+  /** The specified path below the base address; `:name` stands for one segment. */
+  readonly path: string;
+  /** What it is for. */
+  readonly purpose: string;
+}
+
+/** The operations of the specification. `UPSTREAM_READS` adds others. */
+export const specifiedOperations = [
+  {
+    name: 'list-accounts',
+    path: '/analytics/accounts/',
+    purpose: 'The accounts connected to the workspace. The recommended first call: it verifies the key.',
+  },
+  {
+    name: 'list-api-keys',
+    path: '/users/api-keys/',
+    purpose: "The API keys of the key's holder, without their secret values. A 200 confirms the key.",
+  },
+] as const satisfies readonly Operation[];
+
+/** The operations of `UPSTREAM_READS`: each is named by its pattern as written. */
+export function configuredOperations(patterns: readonly string[]): Operation[] {
+  return patterns.map((pattern) => ({ name: pattern, path: pattern, purpose: 'Allowed by UPSTREAM_READS.' }));
+}
+
+export interface OperationMatch {
+  readonly operation: Operation;
+  /** The path to ask the upstream for, below the base address. */
+  readonly path: string;
+}
+
+/** One segment as `UPSTREAM_READS` promises it: unreserved characters only (RFC 3986 section 2.3), no dots alone. */
+const segment = '(?!\\.{1,2}(?:/|$))[A-Za-z0-9._~-]+';
+
+/**
+ * Prepares the look-up of a path below `/api`.
+ *
+ * @param operations the first that fits wins, so literal ones should come first
+ * @returns a function from a raw path (no query) to what it means, or `undefined`
+ */
+export function matchOperations(
+  operations: readonly Operation[],
+): (path: string) => OperationMatch | undefined {
+  const literal = new Map<string, OperationMatch>();
+  const patterns: { expression: RegExp; operation: Operation; trailingSlash: boolean }[] = [];
+  for (const operation of operations) {
+    const bare = operation.path.replace(/\/$/, '');
+    if (operation.path.includes('/:')) {
+      const expression = new RegExp(
+        `^${bare
+          .split('/')
+          .map((part) => (part.startsWith(':') ? segment : part.replace(/[.~-]/g, '\\$&')))
+          .join('/')}/?$`,
+      );
+      patterns.push({ expression, operation, trailingSlash: operation.path.endsWith('/') });
+    } else {
+      const match = { operation, path: operation.path };
+      for (const spelling of [bare, `${bare}/`]) if (!literal.has(spelling)) literal.set(spelling, match);
+    }
+  }
+  return (path) => {
+    const match = literal.get(path);
+    if (match !== undefined) return match;
+    const found = patterns.find(({ expression }) => expression.test(path));
+    if (found === undefined) return undefined;
+    const bare = path.replace(/\/$/, '');
+    return { operation: found.operation, path: found.trailingSlash ? `${bare}/` : bare };
+  };
+}
+
+/** Names of parameters that would put a key into a URL, in any case and with `-` or `_`. */
+const keyParameter = /^(?:x[-_]?)?api[-_]?key$/i;
+
+/** Characters a query may have unescaped (RFC 3986 section 3.4), and what browsers leave unescaped besides. */
+const plainQuery = /^[A-Za-z0-9\-._~!$&'()*+,;=:@/?%[\]|^`{}"<>\\]*$/;
+
+/**
+ * What is wrong with a query (without its `?`), or `undefined`. It goes upstream in its exact bytes, so only what
+ * may stand in a request line passes; and a name is looked at in every way it can be decoded, so that `api%5Fkey`
+ * is found too.
+ */
+export function problemOfQuery(query: string): string | undefined {
+  if (query === '') return undefined;
+  if (!plainQuery.test(query)) return 'The query has a character that must be percent-encoded.';
+  for (const parameter of query.split(/[&;]/)) {
+    const equals = parameter.indexOf('=');
+    const name = equals === -1 ? parameter : parameter.slice(0, equals);
+    if (keyParameter.test(decodeName(name))) {
+      return 'A key is never sent in the URL: remove the parameter that carries one, and send your token in a header.';
+    }
+  }
+  return undefined;
+}
+
+/** A parameter's name decoded until nothing changes, without blanks and brackets; bounded, for it is a caller's text. */
+function decodeName(name: string): string {
+  let decoded = name.replaceAll('+', ' ');
+  for (let round = 0; round < 3 && decoded.includes('%'); round++) {
+    decoded = decoded.replace(/%([0-9A-Fa-f]{2})/g, (_, hex: string) =>
+      String.fromCharCode(Number.parseInt(hex, 16)),
+    );
+  }
+  return decoded.replace(/[\s\0]|\[.*$/g, '');
+}

@@ -1,0 +1,140 @@
+import { describe, expect, it } from 'vitest';
+import { ConfigError, readConfig, settings } from '../src/config.ts';
+
+const enough = { UPSTREAM_BASE_URL: 'https://analytics.example.com/api' };
+
+function problemsOf(environment: Record<string, string>): readonly string[] {
+  try {
+    readConfig(environment);
+  } catch (error) {
+    if (error instanceof ConfigError) return error.problems;
+    throw error;
+  }
+  return [];
+}
+
+describe('settings that are fine', () => {
+  it('need only the base address', () => {
+    const config = readConfig(enough);
+    expect(config).toMatchObject({
+      HOST: '127.0.0.1',
+      PORT: 8080,
+      CACHE_TTL: 15_000,
+      UPSTREAM_MAX_BODY: 8 * 2 ** 20,
+      UPSTREAM_READS: [],
+    });
+    expect(config.UPSTREAM_BASE_URL.href).toBe('https://analytics.example.com/api');
+  });
+
+  it('take an empty value as not set', () => {
+    expect(readConfig({ ...enough, PORT: '', CORS_ORIGINS: ' ' })).toMatchObject({
+      PORT: 8080,
+      CORS_ORIGINS: [],
+    });
+  });
+
+  it.each([
+    ['REQUEST_TIMEOUT', '250ms', 250],
+    ['REQUEST_TIMEOUT', '1.5s', 1_500],
+    ['GATE_MAX_CLOSED', '0s', 0],
+    ['CACHE_MAX_BYTES', '64KiB', 65_536],
+    ['ADMIN_PORT', 'off', 'off'],
+    ['PORT', '0', 0],
+    ['HOST', 'unix:/run/gateway.sock', 'unix:/run/gateway.sock'],
+    ['HOST', '::1', '::1'],
+    [
+      'CORS_ORIGINS',
+      'https://a.example, http://localhost:5173',
+      ['https://a.example', 'http://localhost:5173'],
+    ],
+    [
+      'UPSTREAM_READS',
+      '/analytics/posts/,/analytics/reports/:id/',
+      ['/analytics/posts/', '/analytics/reports/:id/'],
+    ],
+    ['UPSTREAM_MEDIA_TYPES', 'Application/JSON', ['application/json']],
+    ['FORWARD_REQUEST_HEADERS', 'Accept-Language', ['accept-language']],
+  ])('%s=%s is read', (name, value, expected) => {
+    expect(readConfig({ ...enough, [name]: value })).toHaveProperty(name, expected);
+  });
+
+  it.each(['http://127.0.0.1:9/api', 'http://localhost/api/', 'http://[::1]:9/api', 'https://a.example'])(
+    'take %s as base address',
+    (value) => {
+      expect(readConfig({ UPSTREAM_BASE_URL: value }).UPSTREAM_BASE_URL.pathname).toMatch(/^\/(?:api)?$/);
+    },
+  );
+});
+
+describe('settings that are wrong', () => {
+  it('are all reported at once, by name', () => {
+    expect(problemsOf({ PORT: 'x', CACHE_TTL: '15', HOST: '0.0.0.0' })).toEqual([
+      'UPSTREAM_BASE_URL is required',
+      expect.stringMatching(/^PORT /),
+      expect.stringMatching(/^CACHE_TTL /),
+      expect.stringMatching(/^HOST /),
+    ]);
+  });
+
+  it.each([
+    ['UPSTREAM_BASE_URL', 'ftp://hunter2.example'],
+    ['UPSTREAM_BASE_URL', 'https://hunter2:pw@a.example/api'],
+    ['UPSTREAM_BASE_URL', 'https://a.example/api?hunter2'],
+    ['UPSTREAM_BASE_URL', 'https://a.example/api#hunter2'],
+    ['UPSTREAM_BASE_URL', 'http://hunter2.example/api'],
+    ['UPSTREAM_BASE_URL', 'https://a.example/hunter2/../api'],
+    ['UPSTREAM_BASE_URL', 'https://a.example//hunter2'],
+    ['UPSTREAM_BASE_URL', 'https://hunter2\u3002example/api'],
+    ['UPSTREAM_BASE_URL', 'hunter2'],
+    ['REQUEST_TIMEOUT', 'hunter2'],
+    ['REQUEST_TIMEOUT', '30d'],
+    ['CACHE_MAX_BYTES', '64MB hunter2'],
+    ['CORS_ORIGINS', 'https://hunter2.example/'],
+    ['CORS_ORIGINS', '*'],
+    ['CORS_ORIGINS', 'null'],
+    ['CORS_ORIGINS', 'https://a.example,,https://hunter2.example'],
+    ['UPSTREAM_READS', '/hunter2/../x/'],
+    ['UPSTREAM_READS', 'https://hunter2.example/'],
+    ['UPSTREAM_READS', '/hunter2/*'],
+    ['FORWARD_REQUEST_HEADERS', 'X-API-Key'],
+    ['FORWARD_REQUEST_HEADERS', 'Connection'],
+    ['FORWARD_RESPONSE_HEADERS', 'Set-Cookie'],
+    ['FORWARD_RESPONSE_HEADERS', 'Link'],
+    ['LOG_LEVEL', 'hunter2'],
+    ['HOST', '0.0.0.0'],
+  ])('%s=%s is refused without repeating it', (name, value) => {
+    const problems = problemsOf({ ...enough, [name]: value });
+    expect(problems).toHaveLength(1);
+    expect(problems[0]).toMatch(new RegExp(`^${name} `));
+    expect(problems[0]).not.toContain('hunter2');
+  });
+
+  it('are found by their misspelled names', () => {
+    expect(problemsOf({ ...enough, CACHE_TTTL: '1s' })).toEqual([
+      'CACHE_TTTL is not a setting; did you mean CACHE_TTL?',
+    ]);
+    expect(problemsOf({ ...enough, CORS_ORIGIN: '' })).toHaveLength(1);
+  });
+
+  it('are not seen in names of others, nor in a name that an env: store refers to', () => {
+    expect(
+      problemsOf({
+        ...enough,
+        PATHS: 'x',
+        UPSTREAM_API_KEZ: 'x',
+        UPSTREAM_API_KEY_FROM: 'env:UPSTREAM_API_KEZ',
+        CACHE_DIRECTORY: '/var/cache',
+      }),
+    ).toEqual([]);
+  });
+});
+
+describe('the table of settings', () => {
+  it('has a meaning for each, and defaults that its own readers accept', () => {
+    for (const [name, setting] of Object.entries(settings)) {
+      expect(setting.meaning, name).not.toBe('');
+      if (setting.default !== undefined)
+        expect(() => setting.read(setting.default as string), name).not.toThrow();
+    }
+  });
+});
