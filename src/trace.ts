@@ -22,7 +22,8 @@ export interface CacheFacts {
 }
 
 export class Trace {
-  readonly requestId: string;
+  /** The caller's own `X-Request-ID` where it is fit to be one, else ours. */
+  requestId = '';
   /** When the request arrived, on the monotonic clock (`performance.now()`), in ms. */
   readonly startedMs: number;
   /** The caller's name, once recognised. */
@@ -30,6 +31,8 @@ export class Trace {
   /** How the caller was recognised: `token`, `jwt`, `fly`, `anonymous`. */
   recognisedBy: string | undefined = undefined;
   /** The operation's name, once matched. */
+  /** What whoever runs the gateway may want to know of the caller, as that an older token is still in use. */
+  note: string | undefined = undefined;
   operation: string | undefined = undefined;
   cache: CacheFacts | undefined = undefined;
   /** Age of the answer in whole seconds (RFC 9111 section 5.1), when it came through the cache's store. */
@@ -47,8 +50,10 @@ export class Trace {
   /** What the gate was doing when it let the attempt go or refused it: `open`, `paced`, `closed`, `probe`. */
   gate: string | undefined = undefined;
 
-  constructor(requestId: string, startedMs: number) {
-    this.requestId = requestId;
+  /** Why the caller got a problem instead of an answer. For the log. */
+  failure: unknown = undefined;
+
+  constructor(startedMs: number) {
     this.startedMs = startedMs;
   }
 }

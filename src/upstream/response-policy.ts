@@ -1,0 +1,91 @@
+/**
+ * What of the upstream may pass at all. Pure: no `this`, no I/O, no clock.
+ *
+ * A 200 is a promise, so everything that could make it a lie is found before a byte of it is sent.
+ */
+import type { HeaderFields } from './exchange.ts';
+
+/** A field's value where there is exactly one line of it. */
+export function singleField(headers: HeaderFields, name: string): string | undefined {
+  const value = headers[name];
+  return typeof value === 'string' ? value : undefined;
+}
+
+/** Prepares the check of media types against `UPSTREAM_MEDIA_TYPES`; ranges are lower-cased. */
+export function acceptMediaTypes(ranges: readonly string[]): (contentType: string | undefined) => boolean {
+  const expressions = ranges.map(
+    (range) => new RegExp(`^${range.replace(/[.+^$()[\]{}|\\?]/g, '\\$&').replaceAll('*', '[^/;,\\s]+')}$`),
+  );
+  return (contentType) => {
+    const mediaType = contentType?.split(';', 1)[0]?.trim().toLowerCase() ?? '';
+    return expressions.some((expression) => expression.test(mediaType));
+  };
+}
+
+export interface ResponseLimits {
+  readonly maxBodyBytes: number;
+  readonly isAcceptedType: (contentType: string | undefined) => boolean;
+  /** The request carried validators of the cache, so that a 304 is an answer to us. */
+  readonly revalidating: boolean;
+}
+
+export type Refusal = {
+  readonly reason: string;
+  readonly proxyError: 'http_protocol_error' | 'http_response_content_coding' | 'http_response_body_size';
+};
+
+/**
+ * Why a response cannot pass, by its head alone, or `undefined`.
+ *
+ * 3xx: never followed, never passed, for `X-API-Key` would travel along a redirect. 206: we ask for no ranges.
+ * 401 and 429 are for the layers above to deal with; they never reach a caller as such.
+ */
+export function refusalOfHead(
+  status: number,
+  headers: HeaderFields,
+  limits: ResponseLimits,
+): Refusal | undefined {
+  const refuse = (reason: string): Refusal => ({ reason, proxyError: 'http_protocol_error' });
+  if (status === 304) return limits.revalidating ? undefined : refuse('a 304 that was not asked for');
+  if (status >= 300 && status < 400) return refuse(`a redirect (${status})`);
+  if (status === 206) return refuse('a partial answer (206) that was not asked for');
+  if (status < 200 || status > 599) return refuse(`a status outside HTTP (${status})`);
+  const coding = headers['content-encoding'];
+  if (coding !== undefined && coding !== 'identity' && coding !== '') {
+    return {
+      reason: 'a content coding, though identity was asked for',
+      proxyError: 'http_response_content_coding',
+    };
+  }
+  if (Number(singleField(headers, 'content-length')) > limits.maxBodyBytes) {
+    return { reason: 'a body over UPSTREAM_MAX_BODY', proxyError: 'http_response_body_size' };
+  }
+  const isSuccess = status < 300;
+  if (isSuccess && status !== 204 && !limits.isAcceptedType(singleField(headers, 'content-type'))) {
+    return refuse('a success whose media type is not in UPSTREAM_MEDIA_TYPES');
+  }
+  return undefined;
+}
+
+/**
+ * Whether the body's end is only known by the end of the connection (RFC 9112 section 6.3, rule 8). Then a cut
+ * looks like an end.
+ */
+export function endsWithConnection(status: number, headers: HeaderFields): boolean {
+  return (
+    status !== 204 &&
+    status !== 304 &&
+    headers['content-length'] === undefined &&
+    headers['transfer-encoding'] === undefined
+  );
+}
+
+/** Whether bytes are one whole JSON text. */
+export function isWholeJson(body: Buffer): boolean {
+  try {
+    JSON.parse(body.toString('utf8'));
+    return true;
+  } catch {
+    return false;
+  }
+}
