@@ -47,6 +47,14 @@ export interface UpstreamRequest {
   readonly claim: Claim;
 }
 
+/** A request with the key's value on it: only `credential` makes one, only `transport` gets one. */
+export interface SignedRequest extends UpstreamRequest {
+  /** The value of the `X-API-Key` field. Never logged, never kept. */
+  readonly key: string;
+  /** The key's generation, for the answer. */
+  readonly generation: number;
+}
+
 /**
  * The upstream's answer, whole. The cache hands out the same object on every hit, so that what is derived from
  * it (the prepared response fields) can be kept beside it.

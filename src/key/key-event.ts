@@ -1,0 +1,42 @@
+/** What happens to the key, as told to whoever logs: one event for each change, fit to be printed as it is. */
+
+export type KeyEventKind =
+  | 'loaded'
+  | 'rotated'
+  | 'reload-failed'
+  | 'reload-recovered'
+  | 'previous-failed'
+  | 'waiting'
+  | 'gave-up'
+  | 'rejected'
+  | 'accepted-again'
+  | 'fell-back'
+  | 'leak';
+
+export interface KeyEvent {
+  readonly kind: KeyEventKind;
+  readonly level: 'info' | 'warn' | 'error';
+  readonly message: string;
+  readonly source: string;
+  readonly fingerprint?: string;
+  readonly generation?: number;
+  /** Why, where something failed. Ours, without any value. */
+  readonly reason?: string;
+}
+
+/** The key's state as shown in `/status` and metrics. Times are wall clock, in ms since 1970. */
+export interface KeyHealth {
+  readonly source: string;
+  readonly fingerprint: string | undefined;
+  readonly generation: number | undefined;
+  readonly loadedAt: number | undefined;
+  readonly ageMs: number | undefined;
+  readonly lastAcceptedAt: number | undefined;
+  readonly lastRejectedAt: number | undefined;
+  /** The upstream refuses the key and nothing but probes is sent with it. */
+  readonly rejected: boolean;
+  /** Reads of the store that failed, since the start. */
+  readonly reloadFailures: number;
+  /** Why the last read failed, while it fails. */
+  readonly reloadFailure: string | undefined;
+}

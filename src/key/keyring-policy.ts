@@ -1,0 +1,16 @@
+/** The times of a key's life. Pure: no `this`, no I/O, no clock. */
+
+/** A swap can land just after the refusal it causes: how long those concerned wait for it. */
+export const swapWaitMs = 2_000;
+/** How long a key that was replaced is still searched for in answers and log lines. */
+export const retiredKeyMs = 10 * 60_000;
+
+/** How long to wait before the next probe of a rejected key, after so many. */
+export function probeDelayMs(probesDone: number): number {
+  return Math.min(1_000 * 2 ** Math.max(0, probesDone - 1), 60_000);
+}
+
+/** 2xx and 304 prove the key; so does 403, which the specification gives to a valid key without the role. */
+export function isAcceptance(status: number): boolean {
+  return (status >= 200 && status < 300) || status === 304 || status === 403;
+}

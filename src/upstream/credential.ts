@@ -1,0 +1,142 @@
+/**
+ * Puts the key on each request, and deals with its refusal: the only place that takes the key's value out.
+ *
+ * The layers above see requests without a key; only what comes after this one gets a `SignedRequest`. Every
+ * answer is searched for the key here, once, before anything stores it or passes it on.
+ *
+ * On a 401 (the specification: "a valid key is required") the key is read again; the request goes once more
+ * with a new generation, or once with the previous key; else the caller gets `upstream-key-rejected`. A 403 is
+ * about the role of the key's holder: it marks nothing and passes.
+ */
+import { GatewayError } from '../errors.ts';
+import { exposeKey, type Key } from '../key/key.ts';
+import type { Keyring } from '../key/keyring.ts';
+import { andThen, type Eventually, type Handler } from '../layer.ts';
+import { Trace } from '../trace.ts';
+import type { Answer, Claim, SignedRequest, UpstreamRequest } from './exchange.ts';
+
+/** What this layer needs of the keyring. */
+export type CredentialKeys = Pick<
+  Keyring,
+  'current' | 'standingOf' | 'refused' | 'replace' | 'accepted' | 'probeWith' | 'leaked' | 'scrub'
+>;
+
+export interface CredentialOptions {
+  readonly keyring: CredentialKeys;
+  /** The read that tells whether a key is good: the specification's first endpoint. */
+  readonly probePath?: string;
+  /** How long a probe may take, in ms. */
+  readonly probeTimeoutMs?: number;
+}
+
+/** The first sending, one with a new generation, and one with the previous key. */
+const maxSends = 3;
+/** A store that was down is asked again about this soon. */
+const missingRetryMs = 1_000;
+
+/**
+ * Signs requests with the current key.
+ *
+ * Throws `upstream-key-missing` while there is no key, `upstream-key-rejected` when the upstream refuses it and
+ * nothing better came in time, `upstream-invalid-response` when an answer holds the key.
+ */
+export function attachKey(
+  options: CredentialOptions,
+): (send: Handler<SignedRequest, Answer>) => Handler<UpstreamRequest, Answer> {
+  const { keyring, probePath = '/users/api-keys/', probeTimeoutMs = 10_000 } = options;
+
+  return (send) => {
+    const sendWith = (
+      key: Key,
+      request: UpstreamRequest,
+      trace: Trace,
+      sends: number,
+    ): Eventually<Answer> => {
+      trace.generation = key.generation;
+      const signed = { ...request, key: exposeKey(key), generation: key.generation };
+      return andThen(send(signed, trace), (answer) => {
+        if (answer.status === 401) {
+          keyring.refused(key, request.operation);
+          return sendReplaced(key, request, trace, sends);
+        }
+        keyring.accepted(key, answer.status, answer.sentMs);
+        const leaked = keyring.scrub.leakIn(answer);
+        if (leaked === undefined) return answer;
+        keyring.leaked(leaked, request.operation);
+        throw new GatewayError('upstream-invalid-response', { reason: 'the answer contains the key' });
+      });
+    };
+
+    const sendReplaced = async (
+      refused: Key,
+      request: UpstreamRequest,
+      trace: Trace,
+      sends: number,
+    ): Promise<Answer> => {
+      const key = sends < maxSends ? await keyring.replace(refused, request.claim) : undefined;
+      if (key === undefined) throw rejected();
+      // The validators belong to an answer that the other key fetched.
+      const { validators: _, ...plain } = request;
+      return sendWith(key, plain, trace, sends + 1);
+    };
+
+    keyring.probeWith(async (key) => {
+      const limit = new AbortController();
+      const timer = setTimeout(() => limit.abort(new GatewayError('upstream-timeout')), probeTimeoutMs);
+      timer.unref();
+      try {
+        const request = probeRequest(probePath, limit.signal, performance.now() + probeTimeoutMs);
+        const signed = { ...request, key: exposeKey(key), generation: key.generation };
+        return (await send(signed, new Trace('key-probe', performance.now()))).status;
+      } finally {
+        clearTimeout(timer);
+      }
+    });
+
+    return function credential(request, trace) {
+      const key = keyring.current;
+      if (key === undefined) {
+        throw new GatewayError('upstream-key-missing', {
+          reason: 'no key is loaded',
+          retryAfterMs: missingRetryMs,
+        });
+      }
+      switch (keyring.standingOf(key)) {
+        case 'good':
+          return sendWith(key, request, trace, 1);
+        case 'doubted':
+          // Somebody's 401 is being looked into: sending the same key would be refused as well.
+          return sendReplaced(key, request, trace, 1);
+        case 'rejected':
+          throw rejected();
+      }
+    };
+  };
+}
+
+function rejected(): GatewayError {
+  return new GatewayError('upstream-key-rejected', {
+    reason: 'the upstream answered 401 to the key, and the store has no other',
+    receivedStatus: 401,
+  });
+}
+
+/** A read on nobody's behalf, behind everybody who waits. */
+function probeRequest(path: string, signal: AbortSignal, deadlineMs: number): UpstreamRequest {
+  const claim: Claim = {
+    signal,
+    deadlineMs,
+    turn: { name: 'key-probe', weight: 1, background: true },
+    onChange: () => () => {},
+  };
+  return {
+    operation: 'key-probe',
+    path,
+    query: '',
+    headers: {},
+    ids: {},
+    cacheControl: undefined,
+    pragma: undefined,
+    claim,
+  };
+}

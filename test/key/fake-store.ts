@@ -1,0 +1,67 @@
+import type { KeyEvent } from '../../src/key/key-event.ts';
+import { type Keyring, type KeyringOptions, openKeyring } from '../../src/key/keyring.ts';
+import { type KeyStore, KeyStoreError } from '../../src/key/store.ts';
+
+export const key1 = 'first-key-0123456789';
+export const key2 = 'second-key-0123456789';
+export const key3 = 'third-key-0123456789';
+
+/** A store whose value a test sets; an `Error` is what it fails with, a promise what it waits for. */
+export class FakeStore implements KeyStore {
+  readonly describe = 'fake:store';
+  readonly local: boolean;
+  value: string | Error | Promise<string>;
+  previous: string | undefined;
+  loads = 0;
+  #onChange: () => void = () => {};
+
+  constructor(value: string | Error | Promise<string>, local = true) {
+    this.value = value;
+    this.local = local;
+  }
+
+  async load(): Promise<string> {
+    this.loads++;
+    const { value } = this;
+    if (value instanceof Error) throw value;
+    return value;
+  }
+
+  loadPrevious(): Promise<string | undefined> {
+    return Promise.resolve(this.previous);
+  }
+
+  watch(onChange: () => void): () => void {
+    this.#onChange = onChange;
+    return () => {};
+  }
+
+  /** Puts a new value in place, and the watch sees it. */
+  swap(value: string | Error): void {
+    this.value = value;
+    this.#onChange();
+  }
+}
+
+/** The same without a watch: it has to be asked. */
+export function unwatched(store: FakeStore): KeyStore {
+  return { describe: store.describe, local: store.local, load: () => store.load() };
+}
+
+export const down = new KeyStoreError('fake:store: refused the connection');
+
+export async function keyringOf(
+  store: KeyStore,
+  options: Partial<KeyringOptions> = {},
+): Promise<{ keyring: Keyring; events: KeyEvent[] }> {
+  const events: KeyEvent[] = [];
+  const keyring = await openKeyring({
+    from: 'fake:',
+    environment: {},
+    refreshMs: 60_000,
+    onEvent: (event) => events.push(event),
+    open: () => store,
+    ...options,
+  });
+  return { keyring, events };
+}

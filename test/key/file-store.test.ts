@@ -1,0 +1,104 @@
+import { mkdir, mkdtemp, rename, rm, symlink, unlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { readKeyFile } from '../../src/key/file-store.ts';
+
+const never = new AbortController().signal;
+let directory = '';
+let stop: () => void = () => {};
+
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'key-file-'));
+});
+afterEach(async () => {
+  stop();
+  await rm(directory, { recursive: true, force: true });
+});
+
+/** Lays a value out as the kubelet does: `key → ..data/key`, `..data → ..<n>`, replaced by one rename. */
+async function mount(value: string, version: number): Promise<string> {
+  const data = join(directory, `..${version}`);
+  await mkdir(data);
+  await writeFile(join(data, 'key'), value);
+  await symlink(`..${version}`, join(directory, '..data_tmp'));
+  await rename(join(directory, '..data_tmp'), join(directory, '..data'));
+  if (version === 1) await symlink('..data/key', join(directory, 'key'));
+  else await rm(join(directory, `..${version - 1}`), { recursive: true });
+  return join(directory, 'key');
+}
+
+/** Watches, and reads on every call-back, as the keyring does. */
+function follow(path: string): () => string | undefined {
+  const store = readKeyFile(path);
+  let last: string | undefined;
+  stop =
+    store.watch?.(() => {
+      store.load(never).then(
+        (text) => {
+          last = text;
+        },
+        (error: Error) => {
+          last = error.message;
+        },
+      );
+    }) ?? stop;
+  return () => last;
+}
+
+const soon = { timeout: 20_000, interval: 5 };
+
+describe('a watched key file', () => {
+  it('is seen through every swap of a Kubernetes mount', async () => {
+    const last = follow(await mount('value-1', 1));
+    for (const version of [2, 3, 4, 5]) {
+      await mount(`value-${version}`, version);
+      await vi.waitFor(() => expect(last()).toBe(`value-${version}`), soon);
+    }
+  });
+
+  it('is seen through every replacement by rename', async () => {
+    const path = join(directory, 'key');
+    await writeFile(path, 'value-1');
+    const last = follow(path);
+    for (const version of [2, 3, 4]) {
+      await writeFile(`${path}.new`, `value-${version}`);
+      await rename(`${path}.new`, path);
+      await vi.waitFor(() => expect(last()).toBe(`value-${version}`), soon);
+    }
+  });
+
+  it('is seen when it is written in place', async () => {
+    const path = join(directory, 'key');
+    await writeFile(path, 'value-1');
+    const last = follow(path);
+    await vi.waitFor(() => expect(last()).toBe('value-1'), soon);
+    await writeFile(path, 'value-2');
+    await vi.waitFor(() => expect(last()).toBe('value-2'), soon);
+  });
+
+  it('is seen again after it was away, and after its whole directory was', async () => {
+    const path = join(directory, 'sub', 'key');
+    await mkdir(join(directory, 'sub'));
+    await writeFile(path, 'value-1');
+    const last = follow(path);
+    await unlink(path);
+    await vi.waitFor(() => expect(last()).toMatch(/the file does not exist$/), soon);
+    await rm(join(directory, 'sub'), { recursive: true });
+    await mkdir(join(directory, 'sub'));
+    await writeFile(path, 'value-2');
+    await vi.waitFor(() => expect(last()).toBe('value-2'), soon);
+    await writeFile(`${path}.new`, 'value-3');
+    await rename(`${path}.new`, path);
+    await vi.waitFor(() => expect(last()).toBe('value-3'), soon);
+  });
+});
+
+describe('a key file that cannot be read', () => {
+  it('is explained in plain words', async () => {
+    await expect(readKeyFile(join(directory, 'no')).load(never)).rejects.toThrow(/the file does not exist$/);
+    await expect(readKeyFile(directory).load(never)).rejects.toThrow(/the file is a directory$/);
+    await writeFile(join(directory, 'big'), 'k'.repeat(1024 * 1024));
+    await expect(readKeyFile(join(directory, 'big')).load(never)).rejects.toThrow(/too large/);
+  });
+});

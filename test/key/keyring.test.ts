@@ -1,0 +1,304 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { openKeyring } from '../../src/key/keyring.ts';
+import { KeyStoreError } from '../../src/key/store.ts';
+import { down, FakeStore, key1, key2, key3, keyringOf, unwatched } from './fake-store.ts';
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const kinds = (events: ReadonlyArray<{ kind: string }>) => events.map((event) => event.kind);
+const patience = (ms: number) => ({
+  signal: new AbortController().signal,
+  deadlineMs: performance.now() + ms,
+});
+
+describe('the start', () => {
+  const open = (from: string, environment: Record<string, string> = {}) =>
+    openKeyring({ from, environment, refreshMs: 60_000, onEvent: () => {} });
+
+  it.each([
+    ['', /names no store/],
+    ['my-secret-key-0123456789', /names no store/],
+    ['env:', /name of an environment variable/],
+    ['env:NOT=A=NAME', /name of an environment variable/],
+    ['file:relative/path', /absolute path/],
+    ['env:KEY', /env:KEY: the environment variable is not set/],
+    ['file:/no/such/file', /file:\/no\/such\/file: the file does not exist/],
+  ])(
+    'is refused with the setting %j, and the value of the setting is not in the message',
+    async (from, text) => {
+      const failure = await open(from).catch((error: unknown) => error);
+      expect(failure).toBeInstanceOf(KeyStoreError);
+      expect(String(failure)).toMatch(text);
+      expect(String(failure)).not.toContain('my-secret');
+    },
+  );
+
+  it.each(['', ' \n', 'short', `${key1}\nX-Evil: 1`, `\uFEFF${key1}`, `${key1}\u00e9`, 'k'.repeat(65_536)])(
+    'is refused when a local store holds the malformed key %#, and no word of it is told',
+    async (value) => {
+      const failure = await open('env:KEY', { KEY: value }).catch((error: unknown) => error);
+      expect(failure).toBeInstanceOf(KeyStoreError);
+      expect(String(failure)).not.toMatch(/first-key|Evil|kkkk|short$/);
+    },
+  );
+
+  it('is ready with the first key of a local store', async () => {
+    const { keyring, events } = await keyringOf(new FakeStore(`${key1}\n`));
+    expect(keyring.current?.hasValue(key1)).toBe(true);
+    expect(keyring.generation()).toBe(1);
+    await expect(keyring.ready).resolves.toBe(true);
+    expect(kinds(events)).toEqual(['loaded']);
+    expect(JSON.stringify(events)).not.toContain(key1);
+    keyring.close();
+  });
+
+  it('goes on without a key while a network store is down, and becomes ready when it is back', async () => {
+    const store = new FakeStore(down, false);
+    const { keyring, events } = await keyringOf(store);
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(keyring.current).toBeUndefined();
+    expect(kinds(events)).toEqual(['waiting']);
+    expect(store.loads).toBeLessThan(10);
+    store.value = key1;
+    await vi.advanceTimersByTimeAsync(4_000);
+    await expect(keyring.ready).resolves.toBe(true);
+    expect(kinds(events)).toEqual(['waiting', 'loaded']);
+    keyring.close();
+  });
+
+  it('gives up after 30 s without a key from a network store, and says why', async () => {
+    const { keyring, events } = await keyringOf(new FakeStore(down, false));
+    await vi.advanceTimersByTimeAsync(30_000);
+    await expect(keyring.ready).resolves.toBe(false);
+    expect(events.at(-1)).toMatchObject({ kind: 'gave-up', level: 'error', reason: down.message });
+  });
+
+  it('gives up on a network store that hangs', async () => {
+    const { keyring } = await keyringOf(new FakeStore(new Promise(() => {}), false));
+    await vi.advanceTimersByTimeAsync(30_000);
+    await expect(keyring.ready).resolves.toBe(false);
+  });
+});
+
+describe('a change of the store', () => {
+  it('makes a generation of every new value, and of one that comes back', async () => {
+    const store = new FakeStore(key1);
+    const { keyring, events } = await keyringOf(store);
+    for (const [value, generation] of [
+      [key1, 1],
+      [key2, 2],
+      [`${key2}\n`, 2],
+      [key1, 3],
+    ] as const) {
+      store.swap(value);
+      await vi.advanceTimersByTimeAsync(0);
+      expect(keyring.generation()).toBe(generation);
+    }
+    expect(kinds(events)).toEqual(['loaded', 'rotated', 'rotated']);
+    keyring.close();
+  });
+
+  it.each(['', '\n', 'two\nlines', `\uFEFF${key2}`, `${key2}é`, `${key2}\r\nx`, 'k'.repeat(1024 * 1024)])(
+    'to the bad value %# keeps the last good key and says so once',
+    async (value) => {
+      const store = new FakeStore(key1);
+      const { keyring, events } = await keyringOf(store);
+      store.swap(value);
+      await vi.advanceTimersByTimeAsync(10_000);
+      expect(keyring.current?.hasValue(key1)).toBe(true);
+      expect(kinds(events)).toEqual(['loaded', 'reload-failed']);
+      expect(keyring.health().reloadFailures).toBeGreaterThan(1);
+      store.swap(key2);
+      await vi.advanceTimersByTimeAsync(0);
+      expect(keyring.current?.hasValue(key2)).toBe(true);
+      expect(kinds(events)).toEqual(['loaded', 'reload-failed', 'reload-recovered', 'rotated']);
+      keyring.close();
+    },
+  );
+
+  it('is found by asking again where the store has no watch', async () => {
+    const store = new FakeStore(key1);
+    const { keyring } = await keyringOf(unwatched(store), { refreshMs: 5_000 });
+    store.value = key2;
+    await vi.advanceTimersByTimeAsync(5_000);
+    expect(keyring.generation()).toBe(2);
+    keyring.close();
+  });
+
+  it('that comes while a read is under way is read again', async () => {
+    const store = new FakeStore(key1);
+    const { keyring } = await keyringOf(store);
+    let finish: (text: string) => void = () => {};
+    store.value = new Promise((resolve) => {
+      finish = resolve;
+    });
+    void keyring.reload();
+    store.swap(key2);
+    finish(key1);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(keyring.current?.hasValue(key2)).toBe(true);
+    keyring.close();
+  });
+
+  it('leaves the store that hangs with the last good key, and asks it again later', async () => {
+    const store = new FakeStore(key1, false);
+    const { keyring, events } = await keyringOf(unwatched(store), { refreshMs: 5_000 });
+    await vi.advanceTimersByTimeAsync(0);
+    store.value = new Promise(() => {});
+    await vi.advanceTimersByTimeAsync(20_000);
+    expect(keyring.current?.hasValue(key1)).toBe(true);
+    expect(events.at(-1)?.reason).toMatch(/did not answer within 15 s/);
+    store.value = key2;
+    await vi.advanceTimersByTimeAsync(20_000);
+    expect(keyring.current?.hasValue(key2)).toBe(true);
+    keyring.close();
+  });
+});
+
+describe('a refused key', () => {
+  it('is replaced by what the store has by now, with one read for all', async () => {
+    const store = new FakeStore(key1);
+    const { keyring } = await keyringOf(store);
+    await vi.advanceTimersByTimeAsync(0);
+    const old = keyring.current;
+    if (old === undefined) throw new Error('no key');
+    const loads = store.loads;
+    store.value = key2;
+    const replaced = Array.from({ length: 20 }, () => {
+      keyring.refused(old, 'list-accounts');
+      return keyring.replace(old, patience(25_000));
+    });
+    await vi.advanceTimersByTimeAsync(0);
+    for (const key of await Promise.all(replaced)) expect(key?.hasValue(key2)).toBe(true);
+    expect(store.loads - loads).toBe(1);
+    keyring.close();
+  });
+
+  it('waits 2 s for a swap, then is rejected; probes come at growing intervals', async () => {
+    const { keyring, events } = await keyringOf(new FakeStore(key1));
+    const probes: number[] = [];
+    keyring.probeWith(() => {
+      probes.push(Math.round((performance.now() - rejectedMs) / 100) * 100);
+      return Promise.resolve(401);
+    });
+    const old = keyring.current;
+    if (old === undefined) throw new Error('no key');
+    keyring.refused(old, 'list-accounts');
+    const replaced = keyring.replace(old, patience(25_000));
+    await vi.advanceTimersByTimeAsync(1_900);
+    expect(keyring.standingOf(old)).toBe('doubted');
+    const rejectedMs = performance.now() + 100;
+    await vi.advanceTimersByTimeAsync(100);
+    await expect(replaced).resolves.toBeUndefined();
+    expect(keyring.standingOf(old)).toBe('rejected');
+    expect(keyring.health().rejected).toBe(true);
+    await vi.advanceTimersByTimeAsync(200_000);
+    expect(probes).toEqual([0, 1000, 3000, 7000, 15000, 31000, 63000, 123000, 183000]);
+    expect(kinds(events)).toEqual(['loaded', 'rejected']);
+    keyring.close();
+  });
+
+  it('does not keep a request beyond its deadline', async () => {
+    const { keyring } = await keyringOf(new FakeStore(key1));
+    const old = keyring.current;
+    if (old === undefined) throw new Error('no key');
+    keyring.refused(old, 'list-accounts');
+    const replaced = keyring.replace(old, patience(300));
+    await vi.advanceTimersByTimeAsync(300);
+    await expect(replaced).resolves.toBeUndefined();
+    expect(keyring.standingOf(old)).toBe('doubted');
+    keyring.close();
+  });
+
+  it('is good again when a probe is answered, and the operation that was refused holds nobody up', async () => {
+    const { keyring, events } = await keyringOf(new FakeStore(key1));
+    keyring.probeWith(() => Promise.resolve(200));
+    const old = keyring.current;
+    if (old === undefined) throw new Error('no key');
+    keyring.refused(old, '/odd/');
+    await vi.advanceTimersByTimeAsync(2_010);
+    expect(keyring.standingOf(old)).toBe('good');
+    expect(kinds(events)).toEqual(['loaded', 'rejected', 'accepted-again']);
+    keyring.refused(old, '/odd/');
+    expect(keyring.standingOf(old)).toBe('good');
+    await expect(keyring.replace(old, patience(25_000))).resolves.toBeUndefined();
+    keyring.refused(old, 'list-accounts');
+    expect(keyring.standingOf(old)).toBe('doubted');
+    keyring.close();
+  });
+
+  it('gives way to the previous one, which is adopted when the upstream takes it', async () => {
+    const store = new FakeStore(key2);
+    store.previous = key1;
+    const { keyring, events } = await keyringOf(store);
+    const newest = keyring.current;
+    if (newest === undefined) throw new Error('no key');
+    keyring.refused(newest, 'list-accounts');
+    const replaced = keyring.replace(newest, patience(25_000));
+    await vi.advanceTimersByTimeAsync(2_000);
+    const previous = await replaced;
+    if (previous === undefined) throw new Error('nothing to fall back to');
+    expect(previous.hasValue(key1)).toBe(true);
+    expect(keyring.current).toBe(newest);
+    keyring.accepted(previous, 200, performance.now());
+    expect(keyring.current).toBe(previous);
+    expect(kinds(events)).toEqual(['loaded', 'fell-back']);
+    // The store still offers the refused value: that is no change.
+    await keyring.reload();
+    expect(keyring.current).toBe(previous);
+    store.swap(key3);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(keyring.current?.hasValue(key3)).toBe(true);
+    keyring.close();
+  });
+
+  it('is rejected when the previous one is refused too', async () => {
+    const store = new FakeStore(key2);
+    store.previous = key1;
+    const { keyring } = await keyringOf(store);
+    const newest = keyring.current;
+    if (newest === undefined) throw new Error('no key');
+    keyring.refused(newest, 'list-accounts');
+    const replaced = keyring.replace(newest, patience(25_000));
+    await vi.advanceTimersByTimeAsync(2_000);
+    const previous = await replaced;
+    if (previous === undefined) throw new Error('nothing to fall back to');
+    keyring.refused(previous, 'list-accounts');
+    expect(keyring.standingOf(newest)).toBe('rejected');
+    await expect(keyring.replace(previous, patience(25_000))).resolves.toBeUndefined();
+    keyring.close();
+  });
+
+  it('is told apart from one that was replaced already', async () => {
+    const store = new FakeStore(key1);
+    const { keyring } = await keyringOf(store);
+    const old = keyring.current;
+    if (old === undefined) throw new Error('no key');
+    store.swap(key2);
+    await vi.advanceTimersByTimeAsync(0);
+    keyring.refused(old, 'list-accounts');
+    const key = await keyring.replace(old, patience(25_000));
+    expect(key?.hasValue(key2)).toBe(true);
+    expect(keyring.health().rejected).toBe(false);
+    keyring.close();
+  });
+});
+
+describe('a replaced key', () => {
+  it('is searched for ten minutes more', async () => {
+    const store = new FakeStore(key1);
+    const { keyring } = await keyringOf(store);
+    store.swap(key2);
+    await vi.advanceTimersByTimeAsync(9 * 60_000);
+    expect(keyring.scrub.redact(`${key1} ${key2}`)).not.toMatch(/-key-/);
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(keyring.scrub.redact(key1)).toBe(key1);
+    expect(keyring.scrub.redact(key2)).not.toBe(key2);
+    keyring.close();
+  });
+});

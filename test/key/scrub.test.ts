@@ -1,0 +1,183 @@
+import { inspect } from 'node:util';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { Key } from '../../src/key/key.ts';
+import { createScrubber } from '../../src/key/scrub.ts';
+
+const value = 'wak_"live"/0+1\\2%3&4<5>6\'7=.~$^(x)[y]|?*';
+
+const percentAll = (text: string, upper: boolean) =>
+  [...Buffer.from(text)]
+    .map((byte) => `%${upper ? byte.toString(16).toUpperCase() : byte.toString(16)}`)
+    .join('');
+const jsonAll = (text: string) =>
+  [...text].map((c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`).join('');
+
+/** Every way in which a program writes a key that it was given. */
+const shapes: ReadonlyArray<readonly [string, (key: string) => string]> = [
+  ['raw', (key) => key],
+  ['base64', (key) => Buffer.from(key).toString('base64')],
+  ['base64, one byte before', (key) => Buffer.from(`x${key}y`).toString('base64')],
+  ['base64, two bytes before', (key) => Buffer.from(`xx${key}yy`).toString('base64')],
+  ['base64url', (key) => Buffer.from(key).toString('base64url')],
+  ['base64url, two bytes before', (key) => Buffer.from(`::${key}`).toString('base64url')],
+  ['base64 with escaped slashes', (key) => Buffer.from(key).toString('base64').replaceAll('/', '\\/')],
+  ['percent-encoded where needed', (key) => encodeURIComponent(key)],
+  [
+    'percent-encoded where needed, lower case',
+    (key) => encodeURIComponent(key).replace(/%../g, (c) => c.toLowerCase()),
+  ],
+  ['as a form', (key) => new URLSearchParams({ key }).toString()],
+  ['percent-encoded throughout', (key) => percentAll(key, true)],
+  ['percent-encoded throughout, lower case', (key) => percentAll(key, false)],
+  ['percent-encoded twice', (key) => encodeURIComponent(encodeURIComponent(key))],
+  ['as JSON', (key) => JSON.stringify(key)],
+  ['as JSON in JSON', (key) => JSON.stringify(JSON.stringify({ key }))],
+  ['as JSON with escaped slashes', (key) => JSON.stringify(key).replaceAll('/', '\\/')],
+  ['as JSON escaped throughout', jsonAll],
+  ['as HTML', (key) => key.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('"', '&quot;')],
+  ['as HTML references', (key) => [...key].map((c) => `&#${c.charCodeAt(0)};`).join('')],
+  ['hexadecimal', (key) => Buffer.from(key).toString('hex')],
+  ['hexadecimal, upper case', (key) => Buffer.from(key).toString('hex').toUpperCase()],
+  ['as Node shows a Buffer', (key) => inspect(Buffer.from(key))],
+  ['as JSON shows a Buffer', (key) => JSON.stringify(Buffer.from(key))],
+  ['as JSON shows an array of bytes', (key) => JSON.stringify(Uint8Array.from(Buffer.from(key)))],
+  ['reversed', (key) => [...key].reverse().join('')],
+  ['upper case', (key) => key.toUpperCase()],
+];
+
+const keys = [
+  value,
+  'plain-key-0123456789-ABCDEF',
+  '"'.repeat(20),
+  'C:\\temp\\key\\012345\\',
+  '/+'.repeat(12),
+];
+
+function scrubberOf(...values: string[]) {
+  const scrubber = createScrubber();
+  for (const [at, one] of values.entries()) scrubber.know(new Key(one, at + 1));
+  return scrubber;
+}
+
+describe.each(keys)('the key %j', (key) => {
+  const scrubber = scrubberOf(key);
+
+  it.each(shapes)('is found in a small body, %s', (_, shape) => {
+    const body = Buffer.from(`{"a":1,"b":[${shape(key)}],"c":2}`);
+    expect(scrubber.leaksIn({ headers: {}, body })).toBe(true);
+  });
+
+  it.each(shapes.filter(([name]) => !['upper case', 'as JSON shows an array of bytes'].includes(name)))(
+    'is found in a large body, %s',
+    (_, shape) => {
+      const filler = Buffer.alloc(100_000, '{"name":"filler"},');
+      const body = Buffer.concat([filler, Buffer.from(shape(key)), filler]);
+      expect(scrubber.leaksIn({ headers: {}, body })).toBe(true);
+    },
+  );
+
+  it.each(shapes)('is found in a field, %s', (_, shape) => {
+    const headers = { date: 'now', 'x-echo': ['a', shape(key)] };
+    expect(scrubber.leaksIn({ headers, body: Buffer.alloc(0) })).toBe(true);
+  });
+
+  it.each(shapes)('is redacted in a log line, %s, and the line stays JSON', (_, shape) => {
+    const line = JSON.stringify({ level: 30, msg: `before ${shape(key)} after` });
+    const clean = scrubber.redact(line);
+    expect(clean).toContain(new Key(key, 1).fingerprint);
+    expect(JSON.parse(clean)).toHaveProperty('level', 30);
+    expect(scrubber.redact(clean)).toBe(clean);
+  });
+});
+
+describe('what is not the key', () => {
+  const scrubber = scrubberOf(value);
+
+  it('is let through', () => {
+    const body = Buffer.from(JSON.stringify({ text: `${value.slice(0, -1)}-` }));
+    expect(scrubber.leaksIn({ headers: { 'content-type': 'application/json' }, body })).toBe(false);
+    expect(scrubber.redact('nothing to see')).toBe('nothing to see');
+  });
+
+  it('is not searched for once it was forgotten', () => {
+    const key = new Key(value, 1);
+    const fresh = createScrubber();
+    fresh.know(key);
+    fresh.forget(key);
+    expect(fresh.leaksIn({ headers: {}, body: Buffer.from(value) })).toBe(false);
+  });
+
+  it('cannot make the search slow: every repetition in the pattern is bounded', () => {
+    // No clock: a search that tries every length from every place would not end within the test's time.
+    for (const filler of ['\\', '%25', '&amp;', '&#0', ' ', '115,']) {
+      const body = Buffer.alloc(2 * 1024 * 1024, filler);
+      expect(scrubber.leaksIn({ headers: {}, body })).toBe(false);
+    }
+  });
+});
+
+describe('whatever is logged', () => {
+  const scrubber = scrubberOf('old-key-0123456789abcdef', value);
+  const planted = fc.constantFrom<(key: string) => unknown>(
+    (key) => key,
+    (key) => `Bearer ${key}!`,
+    (key) => new Error(`refused ${key}`, { cause: new Error(key) }),
+    (key) => Object.assign(new Error('x'), { rawHeaders: ['X-API-Key', key] }),
+    (key) => Buffer.from(`a${key}b`),
+    (key) => Uint8Array.from(Buffer.from(key)),
+    (key) => new Map([['k', key]]),
+    (key) => new Set([key]),
+    (key) => new URL(`https://host.example/?k=${encodeURIComponent(key)}`),
+    (key) => ({ [key]: 1 }),
+    (key) => JSON.stringify({ key }),
+    (key) => inspect({ key }),
+    (key) => inspect(Buffer.from(key)),
+    (key) => Buffer.from(`user:${key}`).toString('base64'),
+  );
+  const wrapped = fc.array(
+    fc.oneof(
+      fc.string().map((name) => (inner: unknown) => ({ [`${name} `]: inner, n: 1 }) as unknown),
+      fc.constant((inner: unknown) => [1, inner, null] as unknown),
+      fc.constant((inner: unknown) => Object.assign(new Error('outer', { cause: inner })) as unknown),
+      fc.constant((inner: unknown) => new Map([[inner, inner]]) as unknown),
+      fc.constant((inner: unknown) => JSON.stringify(inner) ?? ''),
+    ),
+    { maxLength: 3 },
+  );
+
+  it('holds no key after it was written as JSON and redacted', () => {
+    const key = fc.constantFrom('old-key-0123456789abcdef', value);
+    fc.assert(
+      fc.property(planted, wrapped, key, (plant, wraps, secret) => {
+        const object = wraps.reduce<unknown>((inner, wrap) => wrap(inner), plant(secret));
+        const clean = scrubber.redact(JSON.stringify({ level: 50, err: object }, showAll));
+        for (const known of ['old-key-0123456789abcdef', value]) {
+          for (const text of [clean, unescapeAll(clean)]) {
+            if (text.includes(known) || text.includes([...Buffer.from(known)].join(','))) return false;
+            if (text.includes(Buffer.from(known).toString('base64').slice(4, -4))) return false;
+          }
+        }
+        return true;
+      }),
+      { numRuns: 10_000 },
+    );
+  });
+});
+
+/** As pino's serialisers do, and more: errors with their causes and own properties, maps and sets by content. */
+function showAll(_: string, it: unknown): unknown {
+  if (it instanceof Error) {
+    return { ...it, type: it.name, message: it.message, stack: it.stack, cause: it.cause };
+  }
+  if (it instanceof Map) return [...it];
+  if (it instanceof Set) return [...it];
+  return it;
+}
+
+/** Takes up to eight levels of escaping off. */
+function unescapeAll(text: string): string {
+  let plain = text;
+  for (let level = 0; level < 8; level++) plain = plain.replace(/\\(["\\/])/g, '$1');
+  return plain;
+}

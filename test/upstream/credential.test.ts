@@ -1,0 +1,310 @@
+import { inspect } from 'node:util';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { GatewayError } from '../../src/errors.ts';
+import { Trace } from '../../src/trace.ts';
+import { attachKey } from '../../src/upstream/credential.ts';
+import type { Answer, SignedRequest, UpstreamRequest } from '../../src/upstream/exchange.ts';
+import { down, FakeStore, key1, key2, key3, keyringOf } from '../key/fake-store.ts';
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const leave = new AbortController();
+
+function requestOf(over: Partial<UpstreamRequest> = {}, withinMs = 25_000): UpstreamRequest {
+  return {
+    operation: 'list-accounts',
+    path: '/analytics/accounts/',
+    query: '',
+    headers: {},
+    ids: {},
+    cacheControl: undefined,
+    pragma: undefined,
+    claim: {
+      signal: leave.signal,
+      deadlineMs: performance.now() + withinMs,
+      turn: { name: 'test', weight: 1, background: false },
+      onChange: () => () => {},
+    },
+    ...over,
+  };
+}
+
+function answerOf(status: number, request: SignedRequest, text = '{}', headers = {}): Answer {
+  return {
+    status,
+    headers,
+    body: Buffer.from(text),
+    sentMs: performance.now(),
+    receivedMs: performance.now(),
+    receivedAt: Date.now(),
+    generation: request.generation,
+  };
+}
+
+/** An upstream that takes some keys, and remembers what it was sent. */
+function upstreamTaking(...valid: string[]) {
+  const taken = new Set(valid);
+  const sent: SignedRequest[] = [];
+  const send = async (request: SignedRequest) => {
+    sent.push(request);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    return answerOf(taken.has(request.key) ? 200 : 401, request);
+  };
+  return { taken, sent, send, keys: () => sent.map((request) => request.key) };
+}
+
+const trace = () => new Trace('test', performance.now());
+const codeOf = (error: unknown) => (error instanceof GatewayError ? error.code : error);
+const failure = (promise: Promise<Answer>) => promise.then(() => 'answered', codeOf);
+const wait = (ms: number) => vi.advanceTimersByTimeAsync(ms);
+
+describe('a request', () => {
+  it('goes out with the key and the generation, and the answer comes back without a promise', async () => {
+    const { keyring } = await keyringOf(new FakeStore(key1));
+    let seen: SignedRequest | undefined;
+    const handle = attachKey({ keyring })((request) => {
+      seen = request;
+      return answerOf(200, request);
+    });
+    const facts = trace();
+    const request = requestOf();
+    expect(handle(request, facts)).toMatchObject({ status: 200, generation: 1 });
+    expect(seen?.key).toBe(key1);
+    expect(facts.generation).toBe(1);
+    expect(inspect([request, facts, keyring.current])).not.toContain(key1);
+    keyring.close();
+  });
+
+  it('is refused with upstream-key-missing while there is no key', async () => {
+    const { keyring } = await keyringOf(new FakeStore(down, false));
+    const handle = attachKey({ keyring })(() => {
+      throw new Error('must not be called');
+    });
+    expect(() => handle(requestOf(), trace())).toThrow(
+      expect.objectContaining({ code: 'upstream-key-missing', retryAfterMs: 1000 }),
+    );
+    keyring.close();
+  });
+
+  it.each([400, 403, 404, 429, 500, 503])('passes a %i through and marks nothing', async (status) => {
+    const { keyring } = await keyringOf(new FakeStore(key1));
+    const send = vi.fn((request: SignedRequest) => answerOf(status, request));
+    const handle = attachKey({ keyring })(send);
+    expect(handle(requestOf(), trace())).toMatchObject({ status });
+    expect(send).toHaveBeenCalledTimes(1);
+    expect(keyring.health().rejected).toBe(false);
+    keyring.close();
+  });
+
+  it('hands on what the transport throws', async () => {
+    const { keyring } = await keyringOf(new FakeStore(key1));
+    const handle = attachKey({ keyring })(() => Promise.reject(new GatewayError('upstream-unreachable')));
+    expect(await failure(Promise.resolve(handle(requestOf(), trace())))).toBe('upstream-unreachable');
+    keyring.close();
+  });
+});
+
+describe('on a 401', () => {
+  it('the request goes once more with the key that the store has now, without old validators', async () => {
+    const store = new FakeStore(key1);
+    const { keyring } = await keyringOf(store);
+    const upstream = upstreamTaking(key2);
+    const handle = attachKey({ keyring })(upstream.send);
+    store.value = key2;
+    const facts = trace();
+    const answer = Promise.resolve(
+      handle(requestOf({ validators: { 'if-none-match': '"generation-1"' } }), facts),
+    );
+    await wait(100);
+    expect(await answer).toMatchObject({ status: 200, generation: 2 });
+    expect(facts.generation).toBe(2);
+    expect(upstream.keys()).toEqual([key1, key2]);
+    expect(upstream.sent.map((request) => request.validators)).toEqual([
+      { 'if-none-match': '"generation-1"' },
+      undefined,
+    ]);
+    keyring.close();
+  });
+
+  it('those concerned wait for a swap that lands after the refusal, and newcomers send nothing meanwhile', async () => {
+    const store = new FakeStore(key1);
+    const { keyring } = await keyringOf(store);
+    const upstream = upstreamTaking(key2);
+    const handle = attachKey({ keyring })(upstream.send);
+    const first = Array.from({ length: 20 }, () => Promise.resolve(handle(requestOf(), trace())));
+    await wait(500);
+    const later = Array.from({ length: 20 }, () => Promise.resolve(handle(requestOf(), trace())));
+    await wait(500);
+    expect(upstream.sent).toHaveLength(20);
+    store.swap(key2);
+    await wait(50);
+    for (const answer of await Promise.all([...first, ...later])) expect(answer.status).toBe(200);
+    expect(upstream.keys().filter((key) => key === key1)).toHaveLength(20);
+    expect(upstream.keys().filter((key) => key === key2)).toHaveLength(40);
+    keyring.close();
+  });
+
+  it('four rotations under 20 loops cost no request, and one refusal for each in flight at that instant', async () => {
+    const store = new FakeStore(key1);
+    const { keyring } = await keyringOf(store);
+    const upstream = upstreamTaking(key1);
+    const handle = attachKey({ keyring })(upstream.send);
+    let stop = false;
+    const failures: unknown[] = [];
+    const loops = Array.from({ length: 20 }, async () => {
+      while (!stop) {
+        const answer = await Promise.resolve(handle(requestOf(), trace())).catch(codeOf);
+        if ((answer as Answer).status !== 200) failures.push(answer);
+      }
+    });
+    let value = key1;
+    for (const next of [key2, key3, key1, key2]) {
+      await wait(103);
+      upstream.taken.clear();
+      upstream.taken.add(next);
+      const before = upstream.sent.length;
+      await wait(40);
+      store.swap(next);
+      await wait(60);
+      const refused = upstream
+        .keys()
+        .slice(before)
+        .filter((key) => key === value);
+      expect(refused.length).toBeLessThanOrEqual(20);
+      value = next;
+    }
+    stop = true;
+    await wait(100);
+    await Promise.all(loops);
+    expect(failures).toEqual([]);
+    expect(keyring.generation()).toBe(5);
+    keyring.close();
+  });
+
+  it('the previous key is tried once where the store has one', async () => {
+    const store = new FakeStore(key2);
+    store.previous = key1;
+    const { keyring } = await keyringOf(store);
+    const upstream = upstreamTaking(key1);
+    const handle = attachKey({ keyring })(upstream.send);
+    const answer = Promise.resolve(handle(requestOf(), trace()));
+    await wait(2_100);
+    expect((await answer).status).toBe(200);
+    expect(upstream.keys()).toEqual([key2, key1]);
+    const next = Promise.resolve(handle(requestOf(), trace()));
+    await wait(10);
+    expect((await next).status).toBe(200);
+    expect(upstream.keys()).toEqual([key2, key1, key1]);
+    keyring.close();
+  });
+
+  it('the key is rejected when nothing better comes: no upstream call but probes, until one is answered', async () => {
+    const { keyring } = await keyringOf(new FakeStore(key1));
+    const upstream = upstreamTaking();
+    const handle = attachKey({ keyring })(upstream.send);
+    const first = failure(Promise.resolve(handle(requestOf(), trace())));
+    await wait(2_050);
+    expect(await first).toBe('upstream-key-rejected');
+    expect(upstream.sent.map((request) => request.path)).toEqual([
+      '/analytics/accounts/',
+      '/users/api-keys/',
+    ]);
+    for (let more = 0; more < 50; more++) {
+      expect(() => handle(requestOf(), trace())).toThrow(
+        expect.objectContaining({ code: 'upstream-key-rejected', receivedStatus: 401 }),
+      );
+    }
+    await wait(10_000);
+    expect(upstream.sent.slice(1).map((request) => request.path)).toEqual(Array(4).fill('/users/api-keys/'));
+    upstream.taken.add(key1);
+    await wait(10_000);
+    const again = Promise.resolve(handle(requestOf(), trace()));
+    await wait(10);
+    expect((await again).status).toBe(200);
+    keyring.close();
+  });
+
+  it('a new generation ends the rejection at once', async () => {
+    const store = new FakeStore(key1);
+    const { keyring } = await keyringOf(store);
+    const upstream = upstreamTaking(key2);
+    const handle = attachKey({ keyring })(upstream.send);
+    const first = failure(Promise.resolve(handle(requestOf(), trace())));
+    await wait(3_000);
+    expect(await first).toBe('upstream-key-rejected');
+    store.swap(key2);
+    await wait(0);
+    const again = Promise.resolve(handle(requestOf(), trace()));
+    await wait(10);
+    expect((await again).status).toBe(200);
+    keyring.close();
+  });
+
+  it('a request waits no longer than its deadline, and a caller that leaves ends its waiting', async () => {
+    const { keyring } = await keyringOf(new FakeStore(key1));
+    const handle = attachKey({ keyring })(upstreamTaking().send);
+    const short = failure(Promise.resolve(handle(requestOf({}, 300), trace())));
+    const gone = new AbortController();
+    const claim = { ...requestOf().claim, signal: gone.signal };
+    const left = failure(Promise.resolve(handle(requestOf({ claim }), trace())));
+    await wait(100);
+    gone.abort('the caller left');
+    expect(await left).toBe('the caller left');
+    await wait(210);
+    expect(await short).toBe('upstream-key-rejected');
+    keyring.close();
+  });
+
+  it('never sends one request more than three times', async () => {
+    const store = new FakeStore(key1);
+    const { keyring } = await keyringOf(store);
+    let count = 0;
+    const handle = attachKey({ keyring })((request) => {
+      count++;
+      store.swap(`another-key-0123456789-${count}`);
+      return answerOf(401, request);
+    });
+    const answer = failure(Promise.resolve(handle(requestOf(), trace())));
+    await wait(10);
+    expect(await answer).toBe('upstream-key-rejected');
+    expect(count).toBe(3);
+    keyring.close();
+  });
+});
+
+describe('an answer that holds the key', () => {
+  it.each([
+    ['in its body', () => answerOf(200, { generation: 1 } as SignedRequest, `{"echo":"${key1}"}`)],
+    ['in a field', () => answerOf(404, { generation: 1 } as SignedRequest, '{}', { 'x-echo': key1 })],
+    [
+      'in base64',
+      () => answerOf(500, { generation: 1 } as SignedRequest, Buffer.from(`a:${key1}`).toString('base64')),
+    ],
+  ])('%s is an invalid response and an alarm', async (_, answer) => {
+    const { keyring, events } = await keyringOf(new FakeStore(key1));
+    const handle = attachKey({ keyring })(answer);
+    expect(() => handle(requestOf(), trace())).toThrow(
+      expect.objectContaining({ code: 'upstream-invalid-response', message: 'the answer contains the key' }),
+    );
+    expect(events.at(-1)).toMatchObject({ kind: 'leak', level: 'error' });
+    expect(JSON.stringify(events)).not.toContain(key1);
+    keyring.close();
+  });
+
+  it('of a generation that was just replaced is one as well', async () => {
+    const store = new FakeStore(key1);
+    const { keyring } = await keyringOf(store);
+    store.swap(key2);
+    await wait(0);
+    const handle = attachKey({ keyring })((request) => answerOf(200, request, key1));
+    expect(() => handle(requestOf(), trace())).toThrow(
+      expect.objectContaining({ code: 'upstream-invalid-response' }),
+    );
+    keyring.close();
+  });
+});
