@@ -1,0 +1,65 @@
+/** The body a misbehaviour asks for, compressed where it says so. */
+import { once } from 'node:events';
+import { STATUS_CODES } from 'node:http';
+import type { Readable, Transform } from 'node:stream';
+import { createBrotliCompress, createDeflate, createGzip } from 'node:zlib';
+import type { Coding, Filler, Misbehaviour } from './behaviour.ts';
+import { echoBody } from './echo.ts';
+import type { ReceivedRequest } from './received.ts';
+import type { PreparedAnswer } from './specification.ts';
+
+export async function bodyOf(
+  specified: PreparedAnswer,
+  told: Misbehaviour,
+  status: number,
+  request: ReceivedRequest,
+): Promise<Buffer | Filler> {
+  const plain = plainBody(specified, told, status, request);
+  return told.compress === undefined ? plain : compressed(plain, told.compress);
+}
+
+function plainBody(
+  specified: PreparedAnswer,
+  told: Misbehaviour,
+  status: number,
+  request: ReceivedRequest,
+): Buffer | Filler {
+  if (told.echo?.in === 'body') return echoBody(told.echo, request);
+  if (typeof told.body === 'string') return Buffer.from(told.body);
+  if (told.body !== undefined) return told.body;
+  // A 206 is a success that lacks something: the specified body does for it.
+  if (status < 300 || status === specified.status) return specified.body;
+  return Buffer.from(JSON.stringify({ detail: STATUS_CODES[status] ?? 'Unknown.' }));
+}
+
+const compressors: Record<Coding, () => Transform> = {
+  gzip: () => createGzip({ level: 9 }),
+  deflate: () => createDeflate({ level: 9 }),
+  br: () => createBrotliCompress(),
+};
+
+/** Only the compressed bytes are held: a bomb costs us little. */
+async function compressed(body: Buffer | Filler, codings: readonly Coding[]): Promise<Buffer> {
+  const chain = codings.map((coding) => compressors[coding]());
+  const first = chain[0];
+  if (first === undefined) throw new TypeError('no coding to compress with');
+  const last = chain.reduce((from, to) => from.pipe(to));
+  const collecting = collect(last);
+  if ('bytes' in body) {
+    const piece = Buffer.alloc(65_536, 'a');
+    first.write('"');
+    for (let left = body.bytes - 2; left > 0; left -= piece.length) {
+      if (!first.write(piece.subarray(0, Math.min(left, piece.length)))) await once(first, 'drain');
+    }
+    first.end('"');
+  } else {
+    first.end(body);
+  }
+  return collecting;
+}
+
+async function collect(from: Readable): Promise<Buffer> {
+  const pieces: Buffer[] = [];
+  for await (const piece of from) pieces.push(piece);
+  return Buffer.concat(pieces);
+}
