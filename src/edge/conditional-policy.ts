@@ -1,0 +1,64 @@
+/**
+ * A caller's own conditions, answered at the edge from the full answer (RFC 9110 section 13).
+ * Pure: no `this`, no I/O, no clock.
+ */
+import { parseHttpDate } from '../http-date.ts';
+
+/** The caller's conditional fields, as received; repeated lines joined by a comma. */
+export interface Conditions {
+  readonly ifNoneMatch: string | undefined;
+  readonly ifModifiedSince: string | undefined;
+}
+
+/** The validators of the answer as the caller would get it. */
+export interface Validators {
+  readonly etag: string | undefined;
+  readonly lastModified: string | undefined;
+}
+
+const entityTag = /[\t ]*(?:(?:W\/)?("[\x21\x23-\x7e\x80-\xff]*"))?[\t ]*(?:,|$)/y;
+
+/** Whether a field value is an entity tag, weak or strong (RFC 9110 section 8.8.3). */
+export function isEntityTag(value: string): boolean {
+  return /^(?:W\/)?"[\x21\x23-\x7e\x80-\xff]*"$/.test(value);
+}
+
+/**
+ * Whether the caller already has this answer, so that 304 is what it should get.
+ *
+ * `If-None-Match` decides alone where it is present (section 13.1.3), even where it cannot be read: then nothing
+ * matches. Only a 200 can turn into a 304 (section 13.2.1); other answers are given whole.
+ *
+ * @param nowMs wall clock, for the century of an old two-digit year
+ */
+export function isNotModified(
+  status: number,
+  conditions: Conditions,
+  validators: Validators,
+  nowMs: number,
+): boolean {
+  if (status !== 200) return false;
+  if (conditions.ifNoneMatch !== undefined) return matchesAny(conditions.ifNoneMatch, validators.etag);
+  if (conditions.ifModifiedSince === undefined || validators.lastModified === undefined) return false;
+  const since = parseHttpDate(conditions.ifModifiedSince, nowMs);
+  const modified = parseHttpDate(validators.lastModified, nowMs);
+  return since !== undefined && modified !== undefined && modified <= since;
+}
+
+/** Weak comparison with each tag of the list (RFC 9110 section 8.8.3.2); `*` matches whatever exists. */
+function matchesAny(list: string, etag: string | undefined): boolean {
+  if (list.trim() === '*') return true;
+  if (etag === undefined || !isEntityTag(etag)) return false;
+  const opaque = etag.startsWith('W/') ? etag.slice(2) : etag;
+  let matched = false;
+  let at = 0;
+  while (at < list.length) {
+    entityTag.lastIndex = at;
+    const found = entityTag.exec(list);
+    // A list that cannot be read to its end says nothing: the answer is given whole.
+    if (found === null) return false;
+    if (found[1] === opaque) matched = true;
+    at = entityTag.lastIndex;
+  }
+  return matched;
+}

@@ -1,0 +1,18 @@
+/** The entity tag an answer leaves with (RFC 9110 section 8.8.3). Pure: no `this`, no I/O, no clock. */
+import { createHash } from 'node:crypto';
+import { isEntityTag } from './conditional-policy.ts';
+import type { ContentCoding } from './encoding-policy.ts';
+
+/**
+ * The upstream's own tag where it gives one; else a strong one made from the body, so that browsers can
+ * revalidate. What is no well-formed tag, or came more than once, is none.
+ */
+export function entityTagOf(upstreamTag: string | readonly string[] | undefined, body: Buffer): string {
+  if (typeof upstreamTag === 'string' && isEntityTag(upstreamTag)) return upstreamTag;
+  return `"${createHash('sha256').update(body).digest('base64url').slice(0, 27)}"`;
+}
+
+/** The tag of a coded body: another representation, so another tag (RFC 9110 section 8.8.3.3). */
+export function codedEntityTag(tag: string, coding: ContentCoding): string {
+  return coding === 'identity' ? tag : `${tag.slice(0, -1)}-${coding}"`;
+}

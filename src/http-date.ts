@@ -1,0 +1,62 @@
+/** HTTP dates: one pure rule. No `this`, no I/O, no clock. */
+
+const months = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'];
+
+// Case does not matter to a cache, and UTC is GMT by another name (RFC 9111 section 4.2). Nothing else is lax.
+const imfFixdate =
+  /^(?:mon|tue|wed|thu|fri|sat|sun), (\d\d) ([a-z]{3}) (\d{4}) (\d\d):(\d\d):(\d\d) (?:gmt|utc)$/i;
+const rfc850Date =
+  /^(?:mon|tues|wednes|thurs|fri|satur|sun)day, (\d\d)-([a-z]{3})-(\d\d) (\d\d):(\d\d):(\d\d) (?:gmt|utc)$/i;
+const asctimeDate = /^(?:mon|tue|wed|thu|fri|sat|sun) ([a-z]{3}) (\d\d| \d) (\d\d):(\d\d):(\d\d) (\d{4})$/i;
+
+/**
+ * Reads an HTTP-date in any of its three forms (RFC 9110 section 5.6.7).
+ *
+ * @param text the field value
+ * @param nowMs wall clock, for the century of a two-digit year: one more than 50 years ahead is in the past
+ * @returns ms since the epoch, or `undefined` where it is no HTTP-date
+ */
+export function parseHttpDate(text: string, nowMs: number): number | undefined {
+  const fixdate = imfFixdate.exec(text);
+  if (fixdate !== null) {
+    const [, day, month, year, hour, minute, second] = fixdate;
+    return epochMs(Number(year), month, day, hour, minute, second);
+  }
+  const old = rfc850Date.exec(text);
+  if (old !== null) {
+    const [, day, month, shortYear, hour, minute, second] = old;
+    const thisYear = new Date(nowMs).getUTCFullYear();
+    const year = thisYear - (thisYear % 100) + Number(shortYear);
+    return epochMs(year > thisYear + 50 ? year - 100 : year, month, day, hour, minute, second);
+  }
+  const asctime = asctimeDate.exec(text);
+  if (asctime !== null) {
+    const [, month, day, hour, minute, second, year] = asctime;
+    return epochMs(Number(year), month, day, hour, minute, second);
+  }
+  return undefined;
+}
+
+function epochMs(
+  year: number,
+  monthName = '',
+  dayText = '',
+  hourText = '',
+  minuteText = '',
+  secondText = '',
+): number | undefined {
+  const month = months.indexOf(monthName.toLowerCase());
+  const [day, hour, minute, second] = [dayText, hourText, minuteText, secondText].map(Number) as [
+    number,
+    number,
+    number,
+    number,
+  ];
+  // A second of 60 is a leap second (RFC 9110 section 5.6.7); Date.UTC carries it over.
+  if (month < 0 || hour > 23 || minute > 59 || second > 60) return undefined;
+  const date = new Date(0);
+  date.setUTCFullYear(year, month, day);
+  // The 31st of February is no date: JavaScript would carry it over to March.
+  if (date.getUTCDate() !== day || date.getUTCMonth() !== month) return undefined;
+  return date.setUTCHours(hour, minute, second);
+}

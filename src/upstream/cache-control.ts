@@ -1,0 +1,116 @@
+/**
+ * Reads a Cache-Control field (RFC 9111 section 5.2). Pure: no `this`, no I/O, no clock.
+ *
+ * What restricts counts even where it is spelled badly; what permits counts only where it is spelled well.
+ */
+
+interface Directive {
+  /** The argument without its quotes; `undefined` where there is none. */
+  readonly argument: string | undefined;
+  readonly quoted: boolean;
+  /** The name is followed by something that is no argument. */
+  readonly malformed: boolean;
+  /** Came again with another argument: neither can be trusted (RFC 9111 section 4.2.1). */
+  readonly contradicted: boolean;
+}
+
+/** Directives by lower-case name, and whether the field could be read to its end. */
+export interface Directives {
+  readonly byName: ReadonlyMap<string, Directive>;
+  /** A quote that never closes may hide anything: nothing that such a field permits may be used. */
+  readonly broken: boolean;
+}
+
+/** The largest number of seconds told apart; more counts as this much (RFC 9111 section 1.2.2). */
+export const maxDeltaSeconds = 2_147_483_648;
+
+const member =
+  /[\t ]*(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?:=(?:"((?:[^"\\]|\\.)*)"|([!#$%&'*+.^_`|~0-9A-Za-z-]*)))?)?/y;
+
+/** Joins field lines that came more than once, as RFC 9110 section 5.3 says. */
+export function fieldValue(value: string | readonly string[] | undefined): string | undefined {
+  return value === undefined || typeof value === 'string' ? value : value.join(', ');
+}
+
+/** Reads the field's value; repeated field lines count as one list. */
+export function parseCacheControl(field: string | readonly string[] | undefined): Directives {
+  const text = fieldValue(field) ?? '';
+  const byName = new Map<string, Directive>();
+  let broken = false;
+  let at = 0;
+  while (at < text.length) {
+    member.lastIndex = at;
+    const found = member.exec(text);
+    const end = found === null ? at : member.lastIndex;
+    const rest = restOfMember(text, end);
+    if (rest.unclosed) broken = true;
+    const name = found?.[1]?.toLowerCase();
+    if (name !== undefined) {
+      const argument = found?.[2]?.replace(/\\(.)/g, '$1') ?? found?.[3];
+      const directive = {
+        argument,
+        quoted: found?.[2] !== undefined,
+        malformed: rest.junk,
+        contradicted: false,
+      };
+      const before = byName.get(name);
+      const same = before === undefined || (before.argument === argument && before.malformed === rest.junk);
+      byName.set(name, same ? (before ?? directive) : { ...before, contradicted: true });
+    }
+    at = rest.next;
+  }
+  return { byName, broken };
+}
+
+/** Goes on to the next comma outside quotes, and says what lay on the way. */
+function restOfMember(text: string, from: number): { next: number; junk: boolean; unclosed: boolean } {
+  let at = from;
+  let junk = false;
+  while (at < text.length && text[at] !== ',') {
+    if (text[at] === '"') {
+      at += 1;
+      while (at < text.length && text[at] !== '"') at += text[at] === '\\' ? 2 : 1;
+      if (at >= text.length) return { next: text.length, junk: true, unclosed: true };
+      junk = true;
+    } else if (text[at] !== ' ' && text[at] !== '\t') {
+      junk = true;
+    }
+    at += 1;
+  }
+  return { next: at + 1, junk, unclosed: false };
+}
+
+/** Whether the directive is there at all, however it is spelled: for what restricts. */
+export function hasDirective(directives: Directives, name: string): boolean {
+  return directives.byName.has(name);
+}
+
+/** Whether the directive is there, bare and well-formed: for what permits. */
+export function hasBareDirective(directives: Directives, name: string): boolean {
+  const found = directives.byName.get(name);
+  return found !== undefined && found.argument === undefined && !found.malformed && !found.contradicted;
+}
+
+/** Reads an argument in seconds: `undefined` where the directive is absent, `invalid` where it can't be trusted. */
+export function directiveSeconds(directives: Directives, name: string): number | 'invalid' | undefined {
+  const found = directives.byName.get(name);
+  if (found === undefined) return undefined;
+  if (found.malformed || found.contradicted || found.argument === undefined) return 'invalid';
+  // Senders must not quote it, recipients ought to accept both forms (RFC 9111 section 5.2).
+  return /^\d+$/.test(found.argument) ? Math.min(Number(found.argument), maxDeltaSeconds) : 'invalid';
+}
+
+/**
+ * Reads the field names that limit `no-cache` or `private` (RFC 9111 sections 5.2.2.4 and 5.2.2.7), in lower
+ * case. `all` where the directive concerns the whole answer, or its list can't be read.
+ */
+export function directiveFields(directives: Directives, name: string): readonly string[] | 'all' | undefined {
+  const found = directives.byName.get(name);
+  if (found === undefined) return undefined;
+  if (!found.quoted || found.argument === undefined || found.malformed || found.contradicted) return 'all';
+  const names = found.argument
+    .split(',')
+    .map((part) => part.trim().toLowerCase())
+    .filter((part) => part !== '');
+  return names.length > 0 && names.every((part) => /^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(part)) ? names : 'all';
+}

@@ -1,0 +1,60 @@
+/**
+ * Which stored answer a request may have, by the answer's Vary (RFC 9111 section 4.1).
+ * Pure: no `this`, no I/O, no clock.
+ *
+ * Vary is evaluated on the request as it is sent upstream. All that is sent besides the caller's forwarded
+ * fields is the same for every request (or is the key, whose generation is in the cache key), so that a name
+ * which is not among the forwarded fields tells no two requests apart.
+ */
+import { fieldValue } from './cache-control.ts';
+import type { UpstreamRequest } from './exchange.ts';
+
+/** Request and trace ids that the gateway sends of its own accord, whether or not this request has them. */
+const idNames = new Set(['x-request-id', 'traceparent', 'tracestate']);
+
+/** Lower-case names, sorted, each once; `*` where no other request may ever have the answer. */
+export type VaryNames = readonly string[] | '*';
+
+type Sent = Pick<UpstreamRequest, 'headers' | 'ids'>;
+
+/**
+ * Reads Vary. A star in any form and what is no field name at all count as `*`; so does an id, which differs
+ * with every request: an answer that depends on it fits nobody else.
+ */
+export function varyNames(field: string | readonly string[] | undefined, request: Sent): VaryNames {
+  const text = fieldValue(field);
+  if (text === undefined) return [];
+  const names = new Set<string>();
+  for (const part of text.split(',')) {
+    const name = part.trim().toLowerCase();
+    if (name === '') continue;
+    if (!/^[!#$%&'+.^_`|~0-9a-z-]+$/.test(name)) return '*';
+    if (idNames.has(name) || Object.hasOwn(request.ids, name)) return '*';
+    names.add(name);
+  }
+  return [...names].sort();
+}
+
+/** What a request says in the named fields, so that two requests match exactly where the texts are equal. */
+export function selection(names: readonly string[], headers: UpstreamRequest['headers']): string {
+  let text = '';
+  for (const name of names) {
+    // A name like `constructor` must not find what every object inherits.
+    const value = Object.hasOwn(headers, name) ? normalised(name, headers[name] ?? '') : undefined;
+    // Lengths delimit, so that no two different selections make the same text; absent is not the same as empty.
+    text += value === undefined ? '-;' : `${value.length}:${value};`;
+  }
+  return text;
+}
+
+/** All that was forwarded but ids: what "the same request" means to an answer that must not be asked for again. */
+export function wholeSelection(headers: UpstreamRequest['headers']): string {
+  const names = Object.keys(headers).sort();
+  return `${names.length}=${names.join(',')}=${selection(names, headers)}`;
+}
+
+/** Makes spellings equal that mean the same (RFC 9111 section 4.1): space around commas, case of languages. */
+function normalised(name: string, value: string): string {
+  const plain = value.includes('"') ? value.trim() : value.trim().replace(/[\t ]*,[\t ]*/g, ',');
+  return name === 'accept-language' ? plain.toLowerCase() : plain;
+}
