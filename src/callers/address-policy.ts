@@ -1,0 +1,62 @@
+/**
+ * Network addresses in one spelling each, so that nobody is somebody else by another spelling of the same
+ * address (`::ffff:127.0.0.1`). Pure: no `this`, no I/O, no clock.
+ */
+import { isIPv4, isIPv6 } from 'node:net';
+
+/** The eight groups of an IPv6 address; `undefined` where it is none. A zone (`%eth0`) is left out. */
+export function ipv6Groups(address: string): readonly number[] | undefined {
+  const zone = address.indexOf('%');
+  let text = zone === -1 ? address : address.slice(0, zone);
+  if (!isIPv6(text)) return undefined;
+  const dotted = /^(.*:)(\d+)\.(\d+)\.(\d+)\.(\d+)$/.exec(text);
+  if (dotted !== null) {
+    const [a, b, c, d] = [dotted[2], dotted[3], dotted[4], dotted[5]].map(Number) as [
+      number,
+      number,
+      number,
+      number,
+    ];
+    text = `${dotted[1]}${(a * 256 + b).toString(16)}:${(c * 256 + d).toString(16)}`;
+  }
+  const [before = '', after] = text.split('::');
+  const head = before === '' ? [] : before.split(':');
+  const tail = after === undefined || after === '' ? [] : after.split(':');
+  const gap = after === undefined ? 0 : 8 - head.length - tail.length;
+  return [...head, ...Array.from({ length: gap }, () => '0'), ...tail].map((group) =>
+    Number.parseInt(group, 16),
+  );
+}
+
+/** An address in one spelling: IPv4 dotted (also where it came mapped into IPv6), IPv6 as eight full groups. */
+export function canonicalAddress(address: string): string {
+  const groups = ipv6Groups(address);
+  if (groups === undefined) return address;
+  const mapped = groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff;
+  if (!mapped) return groups.map((group) => group.toString(16)).join(':');
+  const [high = 0, low = 0] = groups.slice(6);
+  return `${high >> 8}.${high & 255}.${low >> 8}.${low & 255}`;
+}
+
+/**
+ * Whom to count a failure against: the IPv4 address, the IPv6 network of 64 bits (one host has all of its
+ * addresses), or the socket file, where there is no address.
+ */
+export function failureScope(address: string | undefined): string {
+  if (address === undefined || address === '') return 'unix';
+  const canonical = canonicalAddress(address);
+  return canonical.includes(':') ? `${canonical.split(':').slice(0, 4).join(':')}::/64` : canonical;
+}
+
+/** Whether the peer is Fly's proxy: the only one whose `Fly-Src` is not somebody's replay (172.16.0.0/16). */
+export function isFlyProxy(address: string | undefined): boolean {
+  if (address === undefined) return false;
+  const canonical = canonicalAddress(address);
+  return isIPv4(canonical) && canonical.startsWith('172.16.');
+}
+
+/** Whether the address means this very machine. `0.0.0.0` does not, though some systems connect to it. */
+export function isLoopbackAddress(address: string): boolean {
+  const canonical = canonicalAddress(address);
+  return (isIPv4(canonical) && canonical.startsWith('127.')) || canonical === '0:0:0:0:0:0:0:1';
+}

@@ -1,0 +1,191 @@
+/**
+ * Reads the text of a callers file and finds every problem in it. Nothing is guessed: a member that is not known,
+ * written twice or of another kind stops the version. Pure: no `this`, no I/O, no clock.
+ */
+import type { CallerLimit } from './caller.ts';
+import type { CallerEntry, FlyRule, TokenEntry } from './callers-file.ts';
+import { defaultOperations } from './callers-file.ts';
+import { checkJson, type JsonCheck } from './json-check.ts';
+import { type JsonNode, JsonTextError, parseJsonTree } from './json-tree.ts';
+import { readJwtRule } from './jwt-rule-policy.ts';
+import { parseRfc3339 } from './rfc3339-policy.ts';
+import { didYouMean } from './spelling-policy.ts';
+import { weakDigests } from './weak-digest.ts';
+
+export interface CallersFileRules {
+  /** The operations that may be granted; left out, any name is taken. */
+  readonly operations?: ReadonlySet<string>;
+  /** The public listener is loopback or a Unix socket: the only place for an anonymous caller. */
+  readonly loopbackOnly: boolean;
+}
+
+export interface CallersFileReading {
+  readonly entries: readonly CallerEntry[];
+  /** Empty where the file is fine. Only then may the entries be used. */
+  readonly problems: readonly string[];
+}
+
+/** A caller's name: it stands in log lines, metrics and command lines. */
+export const callerName = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
+const maxCharacters = 4 * 1024 * 1024;
+const callerMembers = ['name', 'tokens', 'operations', 'limit', 'weight', 'jwt', 'fly', 'anonymous'];
+
+function readToken(check: JsonCheck, node: JsonNode, path: string): TokenEntry | undefined {
+  const members = check.members(node, path, ['sha256', 'expires']);
+  if (members === undefined) return undefined;
+  const digest = check.text(members.get('sha256'), `${path}.sha256`);
+  if (digest !== undefined && !/^[0-9a-f]{64}$/i.test(digest)) {
+    check.add(`${path}.sha256`, 'must be 64 hexadecimal digits, the SHA-256 of the token and not the token');
+    return undefined;
+  }
+  let expiresAt = Number.POSITIVE_INFINITY;
+  const expires = members.get('expires');
+  if (expires !== undefined) {
+    const written = check.text(expires, `${path}.expires`);
+    const parsed = written === undefined ? undefined : parseRfc3339(written);
+    if (written !== undefined && parsed === undefined) {
+      check.add(`${path}.expires`, 'must be a date and time as 2027-01-01T00:00:00Z (RFC 3339)');
+    }
+    expiresAt = parsed ?? 0;
+  }
+  return digest === undefined ? undefined : { digest: digest.toLowerCase(), expiresAt };
+}
+
+function readLimit(check: JsonCheck, node: JsonNode | undefined, path: string): CallerLimit | undefined {
+  const members = node === undefined ? undefined : check.members(node, path, ['perSecond', 'burst']);
+  if (members === undefined) return undefined;
+  if (!members.has('perSecond')) check.add(`${path}.perSecond`, 'is missing');
+  const perSecond = check.number(members.get('perSecond'), `${path}.perSecond`, 0.001, 1_000_000) ?? 1;
+  const burst = check.number(members.get('burst'), `${path}.burst`, 1, 1_000_000);
+  if (burst !== undefined && !Number.isInteger(burst)) check.add(`${path}.burst`, 'must be a whole number');
+  return { perSecond, burst: burst ?? Math.max(1, Math.ceil(perSecond)) };
+}
+
+function readFly(check: JsonCheck, node: JsonNode | undefined, path: string): FlyRule | undefined {
+  const members = node === undefined ? undefined : check.members(node, path, ['org', 'app']);
+  if (members === undefined) return undefined;
+  const org = check.text(members.get('org'), `${path}.org`);
+  const app = check.text(members.get('app'), `${path}.app`);
+  return org === undefined || app === undefined ? undefined : { org, app };
+}
+
+function readOperations(
+  check: JsonCheck,
+  node: JsonNode | undefined,
+  path: string,
+  known: ReadonlySet<string> | undefined,
+): readonly string[] {
+  if (node === undefined) return defaultOperations;
+  return check.items(node, path).flatMap((item, index) => {
+    const operation = check.text(item, `${path}[${index}]`);
+    if (operation !== undefined && known !== undefined && !known.has(operation)) {
+      check.add(`${path}[${index}]`, `is not an operation of this gateway${didYouMean(operation, known)}`);
+    }
+    return operation ?? [];
+  });
+}
+
+function readCaller(
+  check: JsonCheck,
+  node: JsonNode,
+  path: string,
+  rules: CallersFileRules,
+): CallerEntry | undefined {
+  const members = check.members(node, path, callerMembers);
+  if (members === undefined) return undefined;
+  const name = check.text(members.get('name'), `${path}.name`);
+  if (name !== undefined && !callerName.test(name)) {
+    check.add(
+      `${path}.name`,
+      'must be 1 to 64 letters, digits and . _ @ -, beginning with a letter or digit',
+    );
+  }
+  if (!['tokens', 'jwt', 'fly', 'anonymous'].some((way) => members.has(way))) {
+    check.add(path, 'has none of tokens, jwt, fly and anonymous, so nobody could be this caller');
+  }
+  const anonymous = members.get('anonymous');
+  if (anonymous !== undefined && anonymous.kind !== 'boolean') {
+    check.add(`${path}.anonymous`, 'must be true or false');
+  }
+  const isAnonymous = anonymous?.kind === 'boolean' && anonymous.value === true;
+  if (isAnonymous && !rules.loopbackOnly) {
+    check.add(`${path}.anonymous`, 'is allowed only where the gateway listens on loopback or a Unix socket');
+  }
+  const jwt = members.get('jwt');
+  return {
+    name: name ?? '',
+    tokens: check
+      .items(members.get('tokens'), `${path}.tokens`)
+      .flatMap((token, index) => readToken(check, token, `${path}.tokens[${index}]`) ?? []),
+    operations: readOperations(check, members.get('operations'), `${path}.operations`, rules.operations),
+    weight: check.number(members.get('weight'), `${path}.weight`, 0.01, 100) ?? 1,
+    limit: readLimit(check, members.get('limit'), `${path}.limit`),
+    jwt: jwt === undefined ? undefined : readJwtRule(check, jwt, `${path}.jwt`),
+    fly: readFly(check, members.get('fly'), `${path}.fly`),
+    anonymous: isAnonymous,
+  };
+}
+
+/** What no entry shows alone: names and tokens that stand twice, a second anonymous caller, tokens one can guess. */
+function checkTogether(check: JsonCheck, root: JsonNode | undefined): void {
+  const paths = new Map<string, string>();
+  const digests = new Map<string, string>();
+  let anonymous: string | undefined;
+  const callers = root?.kind === 'array' ? root.items : [];
+  for (const [index, caller] of callers.entries()) {
+    const path = `callers[${index}]`;
+    for (const { name, value } of caller.kind === 'object' ? caller.members : []) {
+      if (name === 'name' && value.kind === 'string') {
+        const earlier = paths.get(String(value.value));
+        if (earlier !== undefined) check.add(`${path}.name`, `is the name of ${earlier} already`);
+        else paths.set(String(value.value), path);
+      }
+      if (name === 'anonymous' && value.kind === 'boolean' && value.value === true) {
+        if (anonymous !== undefined)
+          check.add(`${path}.anonymous`, `only one caller may be, and ${anonymous} is`);
+        anonymous ??= path;
+      }
+      for (const [place, token] of (name === 'tokens' && value.kind === 'array'
+        ? value.items
+        : []
+      ).entries()) {
+        const digest =
+          token.kind === 'object'
+            ? token.members.find((member) => member.name === 'sha256')?.value
+            : undefined;
+        if (digest?.kind !== 'string') continue;
+        const written = String(digest.value).toLowerCase();
+        const here = `${path}.tokens[${place}].sha256`;
+        const earlier = digests.get(written);
+        if (earlier !== undefined) check.add(here, `is the same token as ${earlier}`);
+        else digests.set(written, here);
+      }
+    }
+  }
+  for (const digest of weakDigests(new Set(digests.keys()), paths.keys())) {
+    check.add(
+      digests.get(digest) ?? '',
+      'belongs to a token that can be guessed; make one with the token command',
+    );
+  }
+}
+
+/** Reads a callers file. Every problem is listed with its path in the file, as `callers[2].tokens[0].sha256`. */
+export function readCallersFile(text: string, rules: CallersFileRules): CallersFileReading {
+  if (text.length > maxCharacters) return { entries: [], problems: ['the file is larger than 4 MiB'] };
+  let root: JsonNode;
+  try {
+    root = parseJsonTree(text);
+  } catch (error) {
+    if (!(error instanceof JsonTextError)) throw error;
+    return { entries: [], problems: [`not valid JSON: ${error.message}`] };
+  }
+  const check = checkJson();
+  const callers = check.members(root, '', ['callers'])?.get('callers');
+  if (callers === undefined && root.kind === 'object') check.add('callers', 'is missing');
+  const entries = check
+    .items(callers, 'callers')
+    .flatMap((node, index) => readCaller(check, node, `callers[${index}]`, rules) ?? []);
+  checkTogether(check, callers);
+  return { entries, problems: check.problems };
+}

@@ -1,0 +1,34 @@
+/**
+ * Limits failed authentications per address. Asked only after a credential failed, so that whoever authenticates
+ * properly behind the same address never meets it.
+ */
+import { LRUCache } from 'lru-cache';
+import { failureScope } from './address-policy.ts';
+import { type Bucket, fullBucket, takeOne, untilOneMoreMs } from './bucket-policy.ts';
+
+export interface Failures {
+  /** Counts a failure. How long the address should wait, in ms; 0 while it is within the limit. */
+  count(remoteAddress: string | undefined): number;
+}
+
+/** Addresses remembered. Whoever has more of them than this could not be counted by address anyway. */
+const maxAddresses = 10_000;
+
+/** @param perMinute failures from one address before it is told to wait; 0 for no limit */
+export function limitFailures(perMinute: number): Failures {
+  if (perMinute <= 0) return { count: () => 0 };
+  const limit = { perSecond: perMinute / 60, burst: perMinute };
+  const buckets = new LRUCache<string, Bucket>({ max: maxAddresses });
+  return {
+    count(remoteAddress) {
+      const nowMs = performance.now();
+      const scope = failureScope(remoteAddress);
+      let bucket = buckets.get(scope);
+      if (bucket === undefined) {
+        bucket = fullBucket(limit, nowMs);
+        buckets.set(scope, bucket);
+      }
+      return takeOne(bucket, limit, nowMs) ? 0 : Math.ceil(untilOneMoreMs(bucket, limit));
+    },
+  };
+}

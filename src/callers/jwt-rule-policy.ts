@@ -1,0 +1,77 @@
+/** Reads the `jwt` member of a caller: whose logins are accepted, and which of them are this caller. Pure. */
+import { type ClaimPattern, type JwtRule, jwtAlgorithms } from './callers-file.ts';
+import type { JsonCheck } from './json-check.ts';
+import type { JsonNode } from './json-tree.ts';
+import { didYouMean } from './spelling-policy.ts';
+
+const jwtMembers = ['issuer', 'audience', 'jwks', 'algorithms', 'header', 'match'];
+const fieldName = /^[A-Za-z0-9-]{1,64}$/;
+/** They are credentials of another kind, or mean something else to HTTP. */
+const takenFields = [
+  'x-api-key',
+  'fly-src',
+  'fly-src-signature',
+  'cookie',
+  'host',
+  'connection',
+  'x-request-id',
+];
+const loopback = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/;
+
+/** Keys fetched in the clear could be anybody's, so only over TLS, or from this very machine. */
+function jwksProblem(address: string): string | undefined {
+  const url = URL.parse(address);
+  if (url === null) return 'must be an address as https://login.example.com/keys';
+  if (url.username !== '' || url.password !== '') return 'must not hold credentials';
+  if (url.protocol === 'https:') return undefined;
+  if (url.protocol === 'http:' && loopback.test(url.hostname)) return undefined;
+  return 'must begin with https: (http: only on loopback)';
+}
+
+function readMatch(check: JsonCheck, node: JsonNode | undefined, path: string): JwtRule['match'] {
+  if (node === undefined) {
+    check.add(path, 'is missing: without it everybody known to the issuer would be this caller');
+    return [];
+  }
+  const claims = check.members(node, path, []);
+  if (claims?.size === 0) check.add(path, 'is empty: everybody known to the issuer would be this caller');
+  return [...(claims ?? [])].map(([claim, value]) => {
+    const patterns: ClaimPattern[] =
+      value.kind === 'boolean' ? [value.value === true] : check.texts(value, `${path}.${claim}`);
+    return { claim, patterns };
+  });
+}
+
+export function readJwtRule(check: JsonCheck, node: JsonNode, path: string): JwtRule | undefined {
+  const members = check.members(node, path, jwtMembers);
+  if (members === undefined) return undefined;
+  const jwks = check.text(members.get('jwks'), `${path}.jwks`);
+  const wrong = jwks === undefined ? undefined : jwksProblem(jwks);
+  if (wrong !== undefined) check.add(`${path}.jwks`, wrong);
+  const algorithms = members.has('algorithms')
+    ? check.texts(members.get('algorithms'), `${path}.algorithms`)
+    : jwtAlgorithms;
+  for (const algorithm of algorithms) {
+    if (!jwtAlgorithms.includes(algorithm)) {
+      check.add(
+        `${path}.algorithms`,
+        `"${algorithm.slice(0, 20)}" is not a signature that is accepted${didYouMean(algorithm, jwtAlgorithms)}`,
+      );
+    }
+  }
+  let header = 'authorization';
+  if (members.has('header')) {
+    header = (check.text(members.get('header'), `${path}.header`) ?? header).toLowerCase();
+    if (!fieldName.test(header) || takenFields.includes(header)) {
+      check.add(`${path}.header`, 'must be the name of a header field that has no other meaning here');
+    }
+  }
+  return {
+    issuer: check.text(members.get('issuer'), `${path}.issuer`) ?? '',
+    audiences: check.texts(members.get('audience'), `${path}.audience`),
+    jwks: jwks ?? '',
+    algorithms,
+    header,
+    match: readMatch(check, members.get('match'), `${path}.match`),
+  };
+}

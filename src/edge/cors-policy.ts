@@ -1,0 +1,114 @@
+/**
+ * What browsers are told about who may read answers (CORS, Fetch standard section 3.2). Exact origins only:
+ * nothing is mirrored, `null` (sandboxed frames, files) is nobody's, and no cookies are ever allowed, because the
+ * gateway knows none. Pure: no `this`, no I/O, no clock.
+ */
+
+export interface CorsOptions {
+  /** CORS_ORIGINS, each checked with `originProblem`. */
+  readonly origins: readonly string[];
+  /** Further request fields a page may send: JWT fields, FORWARD_REQUEST_HEADERS. */
+  readonly requestHeaders?: readonly string[];
+  /** Further response fields a page may read: FORWARD_RESPONSE_HEADERS. */
+  readonly responseHeaders?: readonly string[];
+}
+
+export interface Preflight {
+  readonly origin: string | undefined;
+  /** `Access-Control-Request-Method`. */
+  readonly method: string | undefined;
+  /** `Access-Control-Request-Private-Network`. */
+  readonly privateNetwork: string | undefined;
+}
+
+export type ResponseFields = Readonly<Record<string, string>>;
+
+export interface CorsPolicy {
+  /** A listed origin, byte for byte as the browser sends it. */
+  isAllowed(origin: string | undefined): boolean;
+  /** Fields for every answer and every problem: what is returned is made once, never change it. */
+  fieldsFor(origin: string | undefined): ResponseFields;
+  /** Fields of the 204 that answers a preflight; `undefined` for an origin that is not listed. */
+  preflightFields(preflight: Preflight): ResponseFields | undefined;
+}
+
+// What a page may send besides the fields that are always allowed: how it authenticates, conditions, tracing.
+const requestHeaders = [
+  'Authorization',
+  'X-API-Key',
+  'X-Request-ID',
+  'If-None-Match',
+  'If-Modified-Since',
+  'Cache-Control',
+  'Pragma',
+  'traceparent',
+  'tracestate',
+];
+
+// What a page may read besides Cache-Control, Content-Type, Expires and Last-Modified: how the answer came about.
+const exposedHeaders = [
+  'Age',
+  'Cache-Status',
+  'Date',
+  'ETag',
+  'Proxy-Status',
+  'RateLimit',
+  'RateLimit-Policy',
+  'Retry-After',
+  'Via',
+  'WWW-Authenticate',
+  'X-Request-ID',
+];
+
+/** How long a browser may remember a preflight. Two hours is the most that Chromium takes. */
+const maxAgeSeconds = 7_200;
+const noFields: ResponseFields = {};
+
+/** What is wrong with an entry of CORS_ORIGINS; `undefined` for one that is exactly as a browser sends it. */
+export function originProblem(entry: string): string | undefined {
+  if (entry === '*') return 'every origin may not read answers: list the origins';
+  if (entry === 'null') return 'null is the origin of every sandboxed page and file';
+  const url = URL.parse(entry);
+  if (url === null || (url.protocol !== 'https:' && url.protocol !== 'http:')) {
+    return 'must be scheme and host (and port), as https://app.example.com';
+  }
+  return url.origin === entry ? undefined : `must be written as the browser sends it: ${url.origin}`;
+}
+
+/** Whether a request asks what a page may do, rather than doing it (Fetch standard: CORS-preflight request). */
+export function isPreflight(
+  method: string,
+  origin: string | undefined,
+  requestMethod: string | undefined,
+): boolean {
+  return method === 'OPTIONS' && origin !== undefined && requestMethod !== undefined;
+}
+
+/** With no origins at all, no field is ever added, and no preflight answered. */
+export function corsPolicy(options: CorsOptions): CorsPolicy {
+  const shared = {
+    'access-control-expose-headers': [...exposedHeaders, ...(options.responseHeaders ?? [])].join(', '),
+    vary: 'Origin',
+  };
+  const perOrigin = new Map<string, ResponseFields>(
+    options.origins.map((origin) => [origin, { 'access-control-allow-origin': origin, ...shared }]),
+  );
+  const others: ResponseFields = options.origins.length === 0 ? noFields : { vary: 'Origin' };
+  const allowHeaders = [...requestHeaders, ...(options.requestHeaders ?? [])].join(', ');
+  return {
+    isAllowed: (origin) => origin !== undefined && perOrigin.has(origin),
+    fieldsFor: (origin) => (origin === undefined ? others : (perOrigin.get(origin) ?? others)),
+    preflightFields({ origin, privateNetwork }) {
+      if (origin === undefined || !perOrigin.has(origin)) return undefined;
+      return {
+        'access-control-allow-origin': origin,
+        'access-control-allow-methods': 'GET, HEAD',
+        'access-control-allow-headers': allowHeaders,
+        'access-control-max-age': String(maxAgeSeconds),
+        // A page of a public address asks before it calls a private one.
+        ...(privateNetwork === 'true' ? { 'access-control-allow-private-network': 'true' } : {}),
+        vary: 'Origin',
+      };
+    },
+  };
+}

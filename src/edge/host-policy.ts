@@ -1,0 +1,84 @@
+/**
+ * Which `Host` the gateway answers for. Where somebody may call without a credential, this is what stops a web
+ * page whose name was made to resolve to 127.0.0.1 (DNS rebinding): the browser still sends the page's own name.
+ * Pure: no `this`, no I/O, no clock.
+ */
+import { ipv6Groups, isLoopbackAddress } from '../callers/address-policy.ts';
+
+// RFC 3986 section 3.2.2 without percent signs: letters, digits, hyphens, dots, and the underscores of containers.
+const nameAndPort = /^([a-z0-9_](?:[a-z0-9._-]*[a-z0-9_.])?)(?::\d{0,5})?$/;
+const literalAndPort = /^\[([0-9a-f:.]+)\](?::\d{0,5})?$/;
+
+/**
+ * The name in a `Host` field without port and case, an IPv6 address in one spelling and in brackets, a final dot
+ * left out; `undefined` where it is no valid one.
+ */
+export function hostName(host: string): string | undefined {
+  if (host.length > 260) return undefined;
+  const text = host.toLowerCase();
+  const literal = literalAndPort.exec(text)?.[1];
+  if (literal !== undefined) {
+    const groups = ipv6Groups(literal);
+    return groups === undefined ? undefined : `[${groups.map((group) => group.toString(16)).join(':')}]`;
+  }
+  const name = nameAndPort.exec(text)?.[1];
+  if (name === undefined || name.includes('..')) return undefined;
+  return name.endsWith('.') ? name.slice(0, -1) : name;
+}
+
+/**
+ * Whether a name means this very machine for everybody: `localhost` and below (RFC 6761 section 6.3: never asked
+ * of a name server), 127.0.0.0/8 and ::1. Other spellings of them, as `127.1` and `0x7f000001`, are none: a browser
+ * never sends those.
+ *
+ * @param name as `hostName` gives it
+ */
+export function isLoopbackName(name: string): boolean {
+  if (name === 'localhost' || name.endsWith('.localhost')) return true;
+  return isLoopbackAddress(name.startsWith('[') ? name.slice(1, -1) : name);
+}
+
+/** ALLOWED_HOSTS as a set, or what is wrong with its entries. A bare IPv6 address needs no brackets here. */
+export function allowedHosts(entries: readonly string[]): {
+  readonly hosts: ReadonlySet<string>;
+  readonly problems: readonly string[];
+} {
+  const hosts = new Set<string>();
+  const problems: string[] = [];
+  for (const entry of entries) {
+    const name = hostName(ipv6Groups(entry) === undefined ? entry : `[${entry}]`);
+    if (name === undefined) problems.push(`"${entry.slice(0, 80)}" is not a host name`);
+    else hosts.add(name);
+  }
+  return { hosts, problems };
+}
+
+/** The one `Host` of a request; `undefined` where there is none, or more than one (RFC 9112 section 3.2). */
+export function soleHost(rawHeaders: readonly string[]): string | undefined {
+  let host: string | undefined;
+  for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
+    const name = rawHeaders[index] ?? '';
+    if (name.length !== 4 || name.toLowerCase() !== 'host') continue;
+    if (host !== undefined) return undefined;
+    host = rawHeaders[index + 1];
+  }
+  return host;
+}
+
+/**
+ * Whether to answer a request with this `Host`.
+ *
+ * @param host the field's value; `undefined` where it is missing or sent twice
+ * @param allowed ALLOWED_HOSTS; left out, only loopback names where an anonymous caller exists, else any
+ * @param admitsAnonymous an anonymous caller exists
+ */
+export function isHostAllowed(
+  host: string | undefined,
+  allowed: ReadonlySet<string> | undefined,
+  admitsAnonymous: boolean,
+): boolean {
+  if (allowed === undefined && !admitsAnonymous) return true;
+  const name = host === undefined ? undefined : hostName(host);
+  if (name === undefined) return false;
+  return allowed === undefined ? isLoopbackName(name) : allowed.has(name);
+}

@@ -1,0 +1,255 @@
+import { describe, expect, it } from 'vitest';
+import { readCallersFile } from '../../src/callers/callers-file-policy.ts';
+import { parseRfc3339 } from '../../src/callers/rfc3339-policy.ts';
+import { digestOf, mintToken } from '../../src/callers/token.ts';
+
+const rules = {
+  loopbackOnly: false,
+  operations: new Set(['list-accounts', 'list-api-keys', '/analytics/posts/']),
+};
+const good = digestOf(mintToken());
+const jwt = {
+  issuer: 'https://login.example.com',
+  audience: 'gateway',
+  jwks: 'https://login.example.com/keys',
+  match: { email: '*@example.com' },
+};
+
+function problemsOf(callers: unknown): readonly string[] {
+  return readCallersFile(JSON.stringify({ callers }), rules).problems;
+}
+
+describe('a callers file', () => {
+  it('is read with its defaults', () => {
+    const { entries, problems } = readCallersFile(
+      JSON.stringify({
+        callers: [{ name: 'a', tokens: [{ sha256: good.toUpperCase() }], limit: { perSecond: 0.5 } }],
+      }),
+      rules,
+    );
+    expect(problems).toEqual([]);
+    expect(entries).toEqual([
+      {
+        name: 'a',
+        tokens: [{ digest: good, expiresAt: Number.POSITIVE_INFINITY }],
+        operations: ['list-accounts'],
+        weight: 1,
+        limit: { perSecond: 0.5, burst: 1 },
+        jwt: undefined,
+        fly: undefined,
+        anonymous: false,
+      },
+    ]);
+  });
+
+  it.each<[string, unknown, string]>([
+    [
+      'an unknown member',
+      [{ name: 'a', tokens: [], opertions: [] }],
+      'callers[0].opertions: is not known here (did you mean "operations"?)',
+    ],
+    ['no name', [{ tokens: [] }], 'callers[0].name: is missing'],
+    ['a name with a line break', [{ name: 'a\nb', tokens: [] }], 'callers[0].name: must be 1 to 64'],
+    [
+      'a name used twice',
+      [
+        { name: 'a', tokens: [] },
+        { name: 'a', tokens: [] },
+      ],
+      'callers[1].name: is the name of callers[0] already',
+    ],
+    ['nobody to be', [{ name: 'a' }], 'callers[0]: has none of tokens, jwt, fly and anonymous'],
+    [
+      'a token in place of its digest',
+      [{ name: 'a', tokens: [{ sha256: 'wag_secret' }] }],
+      'callers[0].tokens[0].sha256: must be 64 hexadecimal digits',
+    ],
+    [
+      'a digest used twice, in another case',
+      [
+        { name: 'a', tokens: [{ sha256: good }] },
+        { name: 'b', tokens: [{ sha256: good.toUpperCase() }] },
+      ],
+      'callers[1].tokens[0].sha256: is the same token as callers[0].tokens[0].sha256',
+    ],
+    [
+      'a date without time',
+      [{ name: 'a', tokens: [{ sha256: good, expires: '2027-01-01' }] }],
+      'callers[0].tokens[0].expires: must be a date and time',
+    ],
+    [
+      'an expiry that is a number',
+      [{ name: 'a', tokens: [{ sha256: good, expires: 1 }] }],
+      'callers[0].tokens[0].expires: must be a string, not a number',
+    ],
+    [
+      'tokens that are no list',
+      [{ name: 'a', tokens: {} }],
+      'callers[0].tokens: must be a list, not an object',
+    ],
+    [
+      'an unknown operation',
+      [{ name: 'a', tokens: [], operations: ['list-acounts'] }],
+      'callers[0].operations[0]: is not an operation of this gateway (did you mean "list-accounts"?)',
+    ],
+    [
+      'a star for operations',
+      [{ name: 'a', tokens: [], operations: ['*'] }],
+      'callers[0].operations[0]: is not an operation',
+    ],
+    [
+      'a weight of nothing',
+      [{ name: 'a', tokens: [], weight: 0 }],
+      'callers[0].weight: must lie between 0.01 and 100',
+    ],
+    [
+      'half a request of burst',
+      [{ name: 'a', tokens: [], limit: { perSecond: 1, burst: 1.5 } }],
+      'callers[0].limit.burst: must be a whole number',
+    ],
+    [
+      'a limit without rate',
+      [{ name: 'a', tokens: [], limit: { burst: 1 } }],
+      'callers[0].limit.perSecond: is missing',
+    ],
+    [
+      'anonymous on an open listener',
+      [{ name: 'a', anonymous: true }],
+      'callers[0].anonymous: is allowed only where',
+    ],
+    [
+      'anonymous as a word',
+      [{ name: 'a', anonymous: 'true' }],
+      'callers[0].anonymous: must be true or false',
+    ],
+    [
+      'two anonymous callers',
+      [
+        { name: 'a', anonymous: true },
+        { name: 'b', anonymous: true },
+      ],
+      'callers[1].anonymous: only one caller may be, and callers[0] is',
+    ],
+    [
+      'keys in the clear',
+      [{ name: 'a', jwt: { ...jwt, jwks: 'http://login.example.com/keys' } }],
+      'callers[0].jwt.jwks: must begin with https:',
+    ],
+    [
+      'keys at a look-alike of loopback',
+      [{ name: 'a', jwt: { ...jwt, jwks: 'http://127.0.0.1.example.com/keys' } }],
+      'callers[0].jwt.jwks: must begin with https:',
+    ],
+    [
+      'keys with a password',
+      [{ name: 'a', jwt: { ...jwt, jwks: 'https://u:p@login.example.com/keys' } }],
+      'callers[0].jwt.jwks: must not hold credentials',
+    ],
+    [
+      'HMAC',
+      [{ name: 'a', jwt: { ...jwt, algorithms: ['HS256'] } }],
+      'callers[0].jwt.algorithms: "HS256" is not a signature',
+    ],
+    [
+      'no signature',
+      [{ name: 'a', jwt: { ...jwt, algorithms: ['none'] } }],
+      'callers[0].jwt.algorithms: "none" is not a signature',
+    ],
+    ['nothing to match', [{ name: 'a', jwt: { ...jwt, match: {} } }], 'callers[0].jwt.match: is empty'],
+    [
+      'no match at all',
+      [{ name: 'a', jwt: { ...jwt, match: undefined } }],
+      'callers[0].jwt.match: is missing',
+    ],
+    ['no audience', [{ name: 'a', jwt: { ...jwt, audience: [] } }], 'callers[0].jwt.audience: is empty'],
+    [
+      'a JWT in X-API-Key',
+      [{ name: 'a', jwt: { ...jwt, header: 'X-API-Key' } }],
+      'callers[0].jwt.header: must be the name',
+    ],
+    ['half a Fly app', [{ name: 'a', fly: { org: 'o' } }], 'callers[0].fly.app: is missing'],
+    ['callers as an object', {}, 'callers: must be a list, not an object'],
+  ])('is refused for %s, with the path', (_, callers, problem) => {
+    expect(problemsOf(callers).join('\n')).toContain(problem);
+  });
+
+  it('is told all of its problems at once, and never a value', () => {
+    const problems = problemsOf([{ name: 'a b', tokens: [{ sha256: 'wag_secret' }], weight: 'x' }, 7]);
+    expect(problems).toHaveLength(4);
+    expect(problems.join()).not.toContain('wag_secret');
+  });
+
+  it.each([
+    ['nothing', ''],
+    ['a letter', 'a'],
+    ['two characters', 'Z9'],
+    ['a number of four digits', '0815'],
+    ['a word', 'Password123'],
+    ['a word with the line break of echo', 'secret\n'],
+    ["the caller's own name", 'nightly-job-token'],
+    ['one character many times', 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'],
+  ])('can not enrol a token that is %s', (_, weak) => {
+    expect(
+      problemsOf([{ name: 'nightly-job', tokens: [{ sha256: good }, { sha256: digestOf(weak) }] }]),
+    ).toEqual([
+      'callers[0].tokens[1].sha256: belongs to a token that can be guessed; make one with the token command',
+    ]);
+  });
+
+  it.each([
+    [
+      'a member written twice',
+      '{"callers":[{"name":"a","tokens":[],"operations":["list-accounts"],"operations":["list-api-keys"]}]}',
+      'callers[0].operations: is written twice',
+    ],
+    ['a comma too many', '{\n  "callers": [],\n}', 'not valid JSON: line 3, column 1'],
+    ['text behind it', '{"callers":[]} x', 'nothing more expected'],
+    ['a comment', '{ // who\n"callers":[]}', 'line 1, column 3'],
+    ['a byte order mark', '\ufeff{"callers":[]}', 'line 1, column 1'],
+    ['a list at the top', '[]', 'must be an object, not a list'],
+    ['nothing', '', 'not valid JSON'],
+    ['no callers', '{}', 'callers: is missing'],
+    ['endless nesting', `{"callers":${'['.repeat(100_000)}`, 'nested too deeply'],
+    ['a raw line break in a string', '{"callers":"a\nb"}', 'a line break'],
+  ])('is refused for %s', (_, text, problem) => {
+    expect(readCallersFile(text, rules).problems.join('\n')).toContain(problem);
+  });
+
+  it('takes a jwt, fly and several tokens', () => {
+    const caller = {
+      name: 'a',
+      tokens: [{ sha256: good }],
+      jwt: { ...jwt, header: 'X-Assertion' },
+      fly: { org: 'o', app: 'b' },
+    };
+    const { entries, problems } = readCallersFile(JSON.stringify({ callers: [caller] }), rules);
+    expect(problems).toEqual([]);
+    expect(entries[0]).toMatchObject({
+      jwt: {
+        audiences: ['gateway'],
+        header: 'x-assertion',
+        match: [{ claim: 'email', patterns: ['*@example.com'] }],
+      },
+      fly: { org: 'o', app: 'b' },
+    });
+  });
+});
+
+describe('a date (RFC 3339 section 5.6)', () => {
+  it.each([
+    ['2027-01-01T00:00:00Z', Date.UTC(2027, 0, 1)],
+    ['2027-01-01T00:00:00.5z', Date.UTC(2027, 0, 1)],
+    ['2027-01-01 02:30:00+02:30', Date.UTC(2027, 0, 1)],
+    ['2026-12-31T19:00:00-05:00', Date.UTC(2027, 0, 1)],
+    ['2028-02-29T00:00:00Z', Date.UTC(2028, 1, 29)],
+    ['2027-02-29T00:00:00Z', undefined],
+    ['2027-13-01T00:00:00Z', undefined],
+    ['2027-01-01T24:00:00Z', undefined],
+    ['2027-01-01T00:00:00', undefined],
+    ['2027-01-01', undefined],
+    ['Fri, 01 Jan 2027 00:00:00 GMT', undefined],
+    ['1798761600', undefined],
+  ])('%s', (text, expected) => {
+    expect(parseRfc3339(text)).toBe(expected);
+  });
+});

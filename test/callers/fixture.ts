@@ -1,0 +1,68 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Credentials, Recognised } from '../../src/callers/caller.ts';
+import { type DirectoryEvent, type DirectoryOptions, openDirectory } from '../../src/callers/directory.ts';
+import { GatewayError } from '../../src/errors.ts';
+
+export const operations = new Set(['list-accounts', 'list-api-keys']);
+
+/** A request's credentials from header lines as they came. */
+export function credentials(
+  lines: readonly (readonly [string, string])[],
+  remoteAddress: string | undefined = '127.0.0.1',
+  target = '/api/analytics/accounts/',
+): Credentials {
+  return { rawHeaders: lines.flat(), headers: {}, remoteAddress, target };
+}
+
+export function bearer(token: string, remoteAddress?: string): Credentials {
+  return credentials([['Authorization', `Bearer ${token}`]], remoteAddress);
+}
+
+const folders: string[] = [];
+
+/** A folder of its own, removed by `removeFolders`. */
+export function makeFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'callers-'));
+  folders.push(folder);
+  return folder;
+}
+
+const opened: { close(): void }[] = [];
+
+export function cleanUp(): void {
+  for (const directory of opened.splice(0)) directory.close();
+  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true });
+}
+
+export function writeCallers(callers: unknown, file = join(makeFolder(), 'callers.json')): string {
+  writeFileSync(file, JSON.stringify({ callers }));
+  return file;
+}
+
+/** A directory over a file, with the events it tells. */
+export function open(file: string | undefined, options: Partial<DirectoryOptions> = {}) {
+  const events: DirectoryEvent[] = [];
+  const directory = openDirectory({
+    file,
+    loopbackOnly: true,
+    failuresPerMinute: 0,
+    operations,
+    onEvent: (event) => events.push(event),
+    ...options,
+  });
+  opened.push(directory);
+  return { directory, events };
+}
+
+/** The failure of a recognition, synchronous or not. */
+export async function refusal(recognise: () => Recognised | Promise<Recognised>): Promise<GatewayError> {
+  try {
+    const { caller } = await recognise();
+    throw new Error(`recognised ${caller.name}`);
+  } catch (error) {
+    if (error instanceof GatewayError) return error;
+    throw error;
+  }
+}
