@@ -2,20 +2,12 @@
  * An upstream that behaves as workspace-analytics-api.md says, and misbehaves when told to. The demo, the tests
  * and the benchmarks talk to it; nothing of the gateway does.
  */
-import {
-  createServer,
-  type IncomingMessage,
-  type RequestListener,
-  type Server,
-  type ServerResponse,
-} from 'node:http';
+import { createServer, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
-import { setTimeout as pause } from 'node:timers/promises';
-import { type Behaviour, decide, type Misbehaviour } from './behaviour.ts';
+import type { Behaviour } from './behaviour.ts';
 import { defaultAccounts } from './data.ts';
-import { deliver } from './delivery.ts';
-import { composeMessage } from './message.ts';
+import { type Exchange, misbehave } from './misbehave.ts';
 import { type Counts, Received, type ReceivedRequest, remember } from './received.ts';
 import { followSpecification, type PreparedAnswer } from './specification.ts';
 import { fillBucket, type RateLimit, retryAfterValue, type TakeToken } from './token-bucket.ts';
@@ -127,65 +119,55 @@ export async function startStandIn(options: StandInOptions = {}): Promise<StandI
     (below ?? socket).resetAndDestroy();
   };
 
-  const misbehave = async (
-    request: IncomingMessage,
+  const answer = (
     response: ServerResponse,
     specified: PreparedAnswer,
-    told: Misbehaviour,
-    received: Received,
-  ): Promise<void> => {
-    const { socket } = request;
-    // The bytes go past Node's response, which is then told that it has finished: so the connection can take
-    // the next request, and whatever was sent, Node has no opinion about it.
-    const release = (): boolean => response.emit('finish');
-    if (told.raw !== undefined) {
-      told.raw(socket, received);
-      release();
+    received: Received | undefined,
+  ): void => {
+    // Whoever waited through the latency may have left.
+    if (response.destroyed) {
+      counts.aborted++;
       return;
     }
-    const wait = told.latencyMs ?? latencyMs;
-    if (wait > 0) await pause(wait, undefined, { ref: false });
-    if (told.until !== undefined) await told.until;
-    const message = await composeMessage(specified, told, received);
-    const outcome = await deliver(
-      socket,
-      message,
-      told,
-      () => resetConnection(socket),
-      () => count(message.status, received),
-    );
-    if (outcome === 'gone') counts.aborted++;
-    if (outcome === 'stalled') socket.once('close', () => counts.aborted++);
-    if (outcome !== 'whole') return;
-    release();
-    if (told.unsolicited === undefined) return;
-    await pause(told.unsolicited.afterMs, undefined, { ref: false });
-    if (socket.writable) socket.write(told.unsolicited.bytes ?? unsolicitedAnswer);
+    count(specified.status, received);
+    response.writeHead(specified.status, specified.fields);
+    response.end(specified.body);
   };
 
   const listener: RequestListener = (request, response) => {
     counts.total++;
-    const { method = 'GET', url = '' } = request;
+    const { method = 'GET', url = '', socket } = request;
     const header = request.headers['x-api-key'];
     const key = typeof header === 'string' ? header : undefined;
     const told = behaviour === undefined ? undefined : takeBehaviour();
     const specified = answerTo(method, url, key, request.headers['if-none-match']);
 
     let received: Received | undefined;
-    if (recordRequests || told !== undefined || latencyMs > 0) {
+    if (recordRequests || told !== undefined) {
       received = new Received(method, url, request.rawHeaders, key, performance.now());
       if (recordRequests) remember(requests, received);
     }
-    if (received !== undefined && (told !== undefined || latencyMs > 0)) {
-      const decided = (told && decide(told, received)) ?? {};
-      misbehave(request, response, specified, decided, received).catch((error: unknown) => {
-        // A test's own function or an impossible wish: end the connection, so that the test fails soon.
-        request.socket.destroy(error instanceof Error ? error : new Error(String(error)));
+    if (received !== undefined && told !== undefined) {
+      const exchange: Exchange = {
+        socket,
+        request: received,
+        specified,
+        latencyMs,
+        reset: () => resetConnection(socket),
+        // The bytes went past Node's response. Told that it has finished, Node takes the connection's next
+        // request, and has no opinion about what was sent.
+        release: () => response.emit('finish'),
+        onStatus: (status) => count(status, received),
+        onGone: () => counts.aborted++,
+      };
+      misbehave(exchange, told).catch((error: unknown) => {
+        process.emitWarning(error instanceof Error ? error : new Error(String(error)));
+        socket.destroy();
       });
+    } else if (latencyMs > 0) {
+      setTimeout(answer, latencyMs, response, specified, received);
     } else {
-      count(specified.status, received);
-      response.writeHead(specified.status, specified.fields);
-      response.end(specified.body);
+      answer(response, specified, received);
     }
     if (waiting.length > 0) tellWaiting();
   };
@@ -242,10 +224,6 @@ export async function startStandIn(options: StandInOptions = {}): Promise<StandI
     close: stop,
   };
 }
-
-/** A whole answer with somebody else's data. */
-export const unsolicitedAnswer =
-  'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 24\r\n\r\n{"meant-for":"a caller"}';
 
 function listen(server: Server, port: number, host: string): Promise<void> {
   return new Promise((resolve, reject) => {
