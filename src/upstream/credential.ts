@@ -87,7 +87,7 @@ export function attachKey(
       try {
         const request = probeRequest(probePath, limit.signal, performance.now() + probeTimeoutMs);
         const signed = { ...request, key: exposeKey(key), generation: key.generation };
-        return (await send(signed, new Trace('key-probe', performance.now()))).status;
+        return (await send(signed, new Trace(performance.now()))).status;
       } finally {
         clearTimeout(timer);
       }

@@ -50,6 +50,11 @@ export function refusalOfHead(
   if (status >= 300 && status < 400) return refuse(`a redirect (${status})`);
   if (status === 206) return refuse('a partial answer (206) that was not asked for');
   if (status < 200 || status > 599) return refuse(`a status outside HTTP (${status})`);
+  const length = headers['content-length'];
+  if (typeof length === 'object' || (length !== undefined && headers['transfer-encoding'] !== undefined)) {
+    // RFC 9112 section 6.3, rules 3 and 5: whoever believes the other one sees another answer.
+    return refuse('two statements of its length');
+  }
   const coding = headers['content-encoding'];
   if (coding !== undefined && coding !== 'identity' && coding !== '') {
     return {
@@ -57,7 +62,7 @@ export function refusalOfHead(
       proxyError: 'http_response_content_coding',
     };
   }
-  if (Number(singleField(headers, 'content-length')) > limits.maxBodyBytes) {
+  if (Number(length) > limits.maxBodyBytes) {
     return { reason: 'a body over UPSTREAM_MAX_BODY', proxyError: 'http_response_body_size' };
   }
   const isSuccess = status < 300;

@@ -62,6 +62,8 @@ export function transportFailure(error: unknown, hasBegun: boolean): GatewayErro
 /** The code of an error, or of the first that an `AggregateError` (several addresses tried) or a cause holds. */
 function codeOf(error: unknown): string {
   if (typeof error !== 'object' || error === null) return '';
+  // Undici's parser has no codes, but a name of its own.
+  if ('name' in error && error.name === 'HTTPParserError') return 'HPE_PARSER';
   if ('code' in error && typeof error.code === 'string' && error.code !== 'UND_ERR_SOCKET') return error.code;
   if (error instanceof AggregateError) return codeOf(error.errors[0]);
   return 'cause' in error ? codeOf(error.cause) : '';

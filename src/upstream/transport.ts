@@ -167,7 +167,11 @@ class Attempt implements Dispatcher.DispatchHandler {
     if (this.#settled) controller.abort(asError(this.#abortedWith));
   }
 
-  onResponseStart(controller: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
+  onResponseStart(
+    controller: Dispatcher.DispatchController,
+    status: number,
+    headers: IncomingHttpHeaders,
+  ): void {
     // Interim responses (1xx) say nothing yet. Undici gives 101 only where an upgrade was asked for: never.
     if (status < 200) return;
     this.#status = status;

@@ -58,7 +58,7 @@ function upstreamTaking(...valid: string[]) {
   return { taken, sent, send, keys: () => sent.map((request) => request.key) };
 }
 
-const trace = () => new Trace('test', performance.now());
+const trace = () => new Trace(performance.now());
 const codeOf = (error: unknown) => (error instanceof GatewayError ? error.code : error);
 const failure = (promise: Promise<Answer>) => promise.then(() => 'answered', codeOf);
 const wait = (ms: number) => vi.advanceTimersByTimeAsync(ms);

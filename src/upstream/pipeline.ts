@@ -1,0 +1,52 @@
+/**
+ * The outbound order, listed once, top-down: what a read passes on its way to the upstream. Knows nothing of
+ * callers, Hono or the log.
+ */
+import { compose, type Handler } from '../layer.ts';
+import { type CacheOptions, shareAnswers } from './cache.ts';
+import { attachKey, type CredentialOptions } from './credential.ts';
+import type { Answer, UpstreamRequest } from './exchange.ts';
+import { type GateOptions, paceAttempts } from './gate.ts';
+import { type RetryOptions, retryFailures } from './retry.ts';
+import { sendUpstream, type TransportOptions } from './transport.ts';
+
+export interface PipelineOptions {
+  readonly cache: CacheOptions;
+  readonly retry: RetryOptions;
+  readonly gate: GateOptions;
+  readonly credential: CredentialOptions;
+  readonly transport: TransportOptions;
+}
+
+export interface Pipeline {
+  readonly send: Handler<UpstreamRequest, Answer>;
+  readonly cache: Pick<ReturnType<typeof shareAnswers>, 'purge' | 'snapshot'>;
+  readonly gate: Pick<ReturnType<typeof paceAttempts>, 'snapshot'>;
+  /** Ends everything under way. */
+  close(): Promise<void>;
+}
+
+export function createPipeline(options: PipelineOptions): Pipeline {
+  const cache = shareAnswers(options.cache);
+  const gate = paceAttempts(options.gate);
+  const credential = attachKey(options.credential);
+  const transport = sendUpstream(options.transport);
+  const send = compose(
+    [
+      cache.layer, // fresh, stale, joined, miss
+      retryFailures(options.retry), // p-retry owns the loop
+      gate.layer, // whose turn, and when
+    ],
+    credential(transport.handler), // the only holder of the key, and the only opener of connections
+  );
+  return {
+    send,
+    cache,
+    gate,
+    async close() {
+      cache.close();
+      gate.close();
+      await transport.close();
+    },
+  };
+}

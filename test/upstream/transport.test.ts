@@ -1,0 +1,269 @@
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { GatewayError } from '../../src/errors.ts';
+import type { Behaviour } from '../../src/stand-in/behaviour.ts';
+import { type StandIn, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
+import { Trace } from '../../src/trace.ts';
+import type { Answer, SignedRequest } from '../../src/upstream/exchange.ts';
+import { sendUpstream, type Transport, type TransportOptions } from '../../src/upstream/transport.ts';
+import { patientClaim, signedRequest } from './claims.ts';
+
+let standIn: StandIn;
+let transport: Transport;
+
+const optionsFor = (url: string, overrides: Partial<TransportOptions> = {}): TransportOptions => ({
+  baseUrl: new URL(url),
+  timeoutMs: 10_000,
+  maxBodyBytes: 100_000,
+  connections: 8,
+  mediaTypes: ['application/json', 'application/*+json'],
+  userAgent: 'test',
+  ...overrides,
+});
+
+beforeAll(async () => {
+  standIn = await startStandIn();
+  transport = sendUpstream(optionsFor(standIn.url));
+});
+afterEach(() => {
+  standIn.behave(undefined);
+  standIn.reset();
+});
+afterAll(async () => {
+  await transport.close();
+  await standIn.close();
+});
+
+async function send(overrides: Partial<SignedRequest> = {}, via = transport): Promise<Answer> {
+  return via.handler(signedRequest(standInKey, overrides), new Trace(performance.now()));
+}
+
+async function failure(work: Promise<unknown>): Promise<GatewayError> {
+  const error = await work.then(
+    () => new Error('it did not fail'),
+    (reason: unknown) => reason,
+  );
+  expect(error).toBeInstanceOf(GatewayError);
+  return error as GatewayError;
+}
+
+describe('the upstream request is built, not forwarded', () => {
+  it('is a GET of base, path and query with one key and our own fields', async () => {
+    await send({ query: '?b=2&a=%20', ids: { 'x-request-id': 'r1' }, headers: { 'accept-language': 'de' } });
+    const [request] = standIn.requests;
+    expect(request).toMatchObject({
+      method: 'GET',
+      target: '/api/analytics/accounts/?b=2&a=%20',
+      key: standInKey,
+    });
+    expect(
+      request?.rawHeaders
+        .map((text, index) => (index % 2 === 0 ? text.toLowerCase() : ''))
+        .filter((name) => name !== '')
+        .sort(),
+    ).toEqual([
+      'accept',
+      'accept-encoding',
+      'accept-language',
+      'connection',
+      'host',
+      'user-agent',
+      'via',
+      'x-api-key',
+      'x-request-id',
+    ]);
+    expect(request?.headers).toMatchObject({
+      accept: 'application/json',
+      'accept-encoding': 'identity',
+      via: '1.1 analytics-gateway',
+    });
+  });
+
+  it('keeps our fields whatever is to be forwarded', async () => {
+    await send({
+      headers: { 'x-api-key': 'theirs', accept: 'text/html', via: 'x' },
+      ids: { 'user-agent': 'x' },
+    });
+    expect(standIn.requests[0]?.headers).toMatchObject({
+      'x-api-key': standInKey,
+      accept: 'application/json',
+      'user-agent': 'test',
+    });
+  });
+});
+
+describe('an answer is handed up whole and unchanged', () => {
+  it('with its status, fields, bytes and times', async () => {
+    const answer = await send();
+    expect(answer).toMatchObject({ status: 200, generation: 1 });
+    expect(JSON.parse(answer.body.toString())).toBeDefined();
+    expect(answer.receivedMs).toBeGreaterThanOrEqual(answer.sentMs);
+  });
+
+  it.each([400, 401, 403, 404, 429, 500, 502, 503])(
+    'also when its status is %i, whatever its body',
+    async (status) => {
+      standIn.behave({ status, headers: { 'content-type': 'text/html' }, body: '<h1>no</h1>' });
+      expect(await send()).toMatchObject({ status, body: Buffer.from('<h1>no</h1>') });
+    },
+  );
+
+  it.each<[string, Behaviour]>([
+    ['chunked', { framing: 'chunked' }],
+    ['ended by the connection, when it is whole JSON', { framing: 'until-close', body: '[1,2]' }],
+    ['after interim responses', { interim: [{ status: 103 }, { status: 102 }] }],
+    [
+      'of a media type with a suffix',
+      { headers: { 'content-type': 'application/problem+json; charset=utf-8' } },
+    ],
+    ['in drips', { body: '[1,2,3]', drip: { everyMs: 1 } }],
+  ])('%s', async (_name, behaviour) => {
+    standIn.behave(behaviour);
+    expect((await send()).status).toBe(200);
+  });
+
+  it('holds no more memory than its own bytes', async () => {
+    const { body } = await send();
+    expect(body.buffer.byteLength - body.length).toBeLessThanOrEqual(1_024);
+  });
+});
+
+describe('an answer that could be a lie is refused', () => {
+  it.each<[string, Behaviour, string?]>([
+    ['a redirect', { redirectTo: 'http://127.0.0.1:1/' }],
+    ['a permanent redirect', { status: 308, redirectTo: '/api/users/api-keys/' }],
+    ['a 304 that was not asked for', { status: 304, body: '' }],
+    ['a partial answer', { status: 206, headers: { 'content-range': 'bytes 0-1/10' } }],
+    ['HTML with 200', { headers: { 'content-type': 'text/html' }, body: '<p>' }],
+    ['a 200 without a media type', { headers: { 'content-type': undefined } }],
+    ['two media types', { headers: { 'content-type': ['application/json', 'text/html'] } }],
+    ['gzip', { compress: ['gzip'] }, 'http_response_content_coding'],
+    ['a chain of codings', { compress: ['gzip', 'br'] }, 'http_response_content_coding'],
+    ['an encoded error', { status: 500, compress: ['gzip'] }, 'http_response_content_coding'],
+    ['a body that says it is too large', { body: { bytes: 200_000 } }, 'http_response_body_size'],
+    [
+      'a body that turns out too large',
+      { body: { bytes: 200_000 }, framing: 'chunked' },
+      'http_response_body_size',
+    ],
+    [
+      'a body shorter than it says',
+      { claimLength: (bytes) => bytes + 10, finAt: 'end' },
+      'http_response_incomplete',
+    ],
+    ['a cut body (FIN)', { finAt: 100 }, 'http_response_incomplete'],
+    ['a cut body (RST)', { resetAt: 100 }, 'http_response_incomplete'],
+    ['chunks without a last one', { framing: 'no-last-chunk' }, 'http_response_incomplete'],
+    ['a bad chunk', { framing: 'bad-chunk-size' }, 'http_protocol_error'],
+    ['two lengths', { claimLength: (bytes) => [bytes, bytes + 1] }, 'http_protocol_error'],
+    ['length and chunks at once', { framing: 'length-and-chunked' }, 'http_protocol_error'],
+    [
+      'JSON cut by the end of the connection',
+      { framing: 'until-close', body: '[1,2', finAt: 'end' },
+      'http_response_incomplete',
+    ],
+    [
+      'a head over 32 KiB',
+      { headers: { 'x-long': 'x'.repeat(40_000) } },
+      'http_response_header_section_size',
+    ],
+  ])('%s', async (_name, behaviour, proxyError) => {
+    standIn.behave(behaviour);
+    const error = await failure(send());
+    expect(error.code).toBe('upstream-invalid-response');
+    if (proxyError !== undefined) expect(error.proxyError).toBe(proxyError);
+  });
+
+  it('and the connection is not used again for the bytes after a lie', async () => {
+    standIn.behave({ claimLength: (bytes) => bytes - 5 }, 1);
+    await send().catch(() => undefined);
+    expect(JSON.parse((await send()).body.toString())).toBeDefined();
+  });
+});
+
+describe('what stands in the way is sorted', () => {
+  it.each<[string, Behaviour, string, string]>([
+    [
+      'a reset before the answer',
+      { resetAt: 'before-headers' },
+      'upstream-unreachable',
+      'connection_terminated',
+    ],
+    [
+      'an end before the answer',
+      { finAt: 'before-headers' },
+      'upstream-unreachable',
+      'connection_terminated',
+    ],
+  ])('%s', async (_name, behaviour, code, proxyError) => {
+    standIn.behave(behaviour);
+    expect(await failure(send())).toMatchObject({ code, proxyError });
+  });
+
+  it.each<[string, Behaviour]>([
+    ['before the head', { stallAt: 'before-headers' }],
+    ['in the body', { stallAt: 50 }],
+    ['in endless drips', { drip: { everyMs: 20 } }],
+  ])('a stall %s ends in time', async (_name, behaviour) => {
+    const hasty = sendUpstream(optionsFor(standIn.url, { timeoutMs: 150 }));
+    standIn.behave(behaviour);
+    expect(await failure(send({}, hasty))).toMatchObject({
+      code: 'upstream-timeout',
+      proxyError: 'http_response_timeout',
+    });
+    await hasty.close();
+  });
+
+  it('nothing listens', async () => {
+    const server: Server = createServer();
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const { port } = server.address() as AddressInfo;
+    await new Promise((resolve) => server.close(resolve));
+    const lost = sendUpstream(optionsFor(`http://127.0.0.1:${port}/api`));
+    expect(await failure(send({}, lost))).toMatchObject({
+      code: 'upstream-unreachable',
+      proxyError: 'connection_refused',
+    });
+    await lost.close();
+  });
+
+  it('a name that does not resolve', async () => {
+    const lost = sendUpstream(optionsFor('http://upstream.invalid/api'));
+    expect(await failure(send({}, lost))).toMatchObject({
+      code: 'upstream-unreachable',
+      proxyError: 'dns_error',
+    });
+    await lost.close();
+  });
+});
+
+describe('who waits decides how long', () => {
+  it('an exchange ends when its claim does, with the claim’s reason', async () => {
+    const controller = new AbortController();
+    standIn.behave({ stallAt: 50 });
+    const answered = send({ claim: patientClaim({ signal: controller.signal }) });
+    const reason = new Error('left');
+    await standIn.received(1);
+    controller.abort(reason);
+    await expect(answered).rejects.toBe(reason);
+  });
+
+  it('nothing is sent for who has left already', async () => {
+    const reason = new Error('left');
+    await expect(send({ claim: patientClaim({ signal: AbortSignal.abort(reason) }) })).rejects.toBe(reason);
+    expect(standIn.requests).toHaveLength(0);
+  });
+});
+
+describe('bytes that nobody asked for reach nobody', () => {
+  it('even on a connection that is used again', async () => {
+    const poison = 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 8\r\n\r\n"POISON"';
+    for (let round = 0; round < 20; round++) {
+      standIn.behave({ unsolicited: { afterMs: 0, bytes: poison } }, 1);
+      await send();
+      await new Promise((resolve) => setTimeout(resolve, 3));
+      expect((await send()).body.toString()).not.toContain('POISON');
+    }
+  });
+});
