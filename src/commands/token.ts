@@ -4,8 +4,6 @@
  *
  * Exit status: 0 done, 1 failed, 2 wrong usage.
  */
-import { readFile } from 'node:fs/promises';
-import { writeAtomically } from '../callers/atomic-write.ts';
 import { defaultOperations } from '../callers/callers-file.ts';
 import { callerName, readCallersFile } from '../callers/callers-file-policy.ts';
 import {
@@ -16,6 +14,7 @@ import {
   listCallers,
   removeTokens,
 } from '../callers/callers-text-policy.ts';
+import { editFile, errorCode, FileBusyError, readIfThere } from '../callers/file-edit.ts';
 import { JsonTextError } from '../callers/json-tree.ts';
 import { parseRfc3339 } from '../callers/rfc3339-policy.ts';
 import { didYouMean } from '../callers/spelling-policy.ts';
@@ -53,7 +52,6 @@ export interface RevokeTokenArgs {
 /** Names of the subcommands: a caller of such a name could not be typed. */
 const reservedNames = ['list', 'revoke', 'help'];
 const shownDigits = 12;
-const maxAttempts = 5;
 const dayMs = 86_400_000;
 
 class UsageError extends Error {
@@ -93,40 +91,10 @@ function expiryOf(text: string | undefined): string | undefined {
   return new Date(expiresAt).toISOString().replace(/\.\d+Z$/, 'Z');
 }
 
-/** Why the system refused, in one word that people can look up. */
-function codeOf(error: unknown): string | undefined {
-  return error instanceof Error && 'code' in error ? String(error.code) : undefined;
-}
-
-/** @returns the text; `undefined` where there is no such file */
-async function readText(file: string): Promise<string | undefined> {
-  try {
-    return await readFile(file, 'utf8');
-  } catch (error) {
-    if (codeOf(error) === 'ENOENT') return undefined;
-    throw new Failure(`${file} can't be read (${codeOf(error) ?? 'unknown error'})`);
-  }
-}
-
 async function requireText(file: string): Promise<string> {
-  const text = await readText(file);
+  const text = await readIfThere(file);
   if (text === undefined) throw new Failure(`there is no file ${file}`);
   return text;
-}
-
-/** Changes the file, again where somebody else changed it in the meantime. */
-async function change(file: string, edit: (text: string | undefined) => string): Promise<string> {
-  for (let attempt = 1; attempt <= maxAttempts; attempt++) {
-    const before = await readText(file);
-    const after = edit(before);
-    try {
-      if (await writeAtomically(file, after, async () => (await readText(file)) === before)) return after;
-    } catch (error) {
-      if (error instanceof Failure) throw error;
-      throw new Failure(`${file} can't be written (${codeOf(error) ?? 'unknown error'})`);
-    }
-  }
-  throw new Failure(`${file} keeps being changed by somebody else; try again`);
 }
 
 function warnOfProblems(text: string, io: TokenIo): void {
@@ -146,7 +114,11 @@ async function run(io: TokenIo, work: () => Promise<void>): Promise<TokenExit> {
       return 2;
     }
     if (error instanceof JsonTextError) io.stderr(`the callers file is not valid JSON: ${error.message}\n`);
-    else if (error instanceof Failure || error instanceof CallersTextError) io.stderr(`${error.message}\n`);
+    else if (error instanceof FileBusyError) {
+      io.stderr(`somebody else is changing the callers file: ${error.message}; remove it if nobody is\n`);
+    } else if (errorCode(error) !== undefined) {
+      io.stderr(`the callers file can't be read or written (${errorCode(error)})\n`);
+    } else if (error instanceof Failure || error instanceof CallersTextError) io.stderr(`${error.message}\n`);
     else throw error;
     return 1;
   }
@@ -161,7 +133,7 @@ export function createToken(args: CreateTokenArgs, io: TokenIo): Promise<TokenEx
     const token = mintToken();
     const entry = { sha256: digestOf(token), ...(expires === undefined ? {} : { expires }) };
     let isNewCaller = false;
-    const text = await change(file, (before) => {
+    const text = await editFile(file, (before) => {
       const added = addToken(before ?? emptyCallersText, name, entry, args.operations ?? defaultOperations);
       isNewCaller = added.isNewCaller;
       return added.text;
@@ -222,7 +194,7 @@ export function revokeToken(args: RevokeTokenArgs, io: TokenIo): Promise<TokenEx
     }
     await requireText(file);
     let removed: string[] = [];
-    await change(file, (before) => {
+    await editFile(file, (before) => {
       const callers = listCallers(before ?? emptyCallersText);
       const caller = callers.find(({ name }) => name === args.name);
       if (caller === undefined) {

@@ -69,7 +69,8 @@ export function originProblem(entry: string): string | undefined {
   if (entry === '*') return 'every origin may not read answers: list the origins';
   if (entry === 'null') return 'null is the origin of every sandboxed page and file';
   const url = URL.parse(entry);
-  if (url === null || (url.protocol !== 'https:' && url.protocol !== 'http:')) {
+  // A star is a legal character of a host for the parser, and a pattern for whoever wrote it.
+  if (url === null || entry.includes('*') || (url.protocol !== 'https:' && url.protocol !== 'http:')) {
     return 'must be scheme and host (and port), as https://app.example.com';
   }
   return url.origin === entry ? undefined : `must be written as the browser sends it: ${url.origin}`;

@@ -1,0 +1,97 @@
+/** Edits a file in one step: whoever reads it sees the old text or the new one, never half of one. */
+import { type FileHandle, open, readFile, realpath, rename, stat, unlink } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+/** Somebody else edits the file and does not finish. */
+export class FileBusyError extends Error {
+  override readonly name = 'FileBusyError';
+}
+
+const tryAgainMs = 20;
+const maxWaitMs = 5_000;
+/** A file beside ours that is older than this was left by a process that died. */
+const abandonedMs = 30_000;
+
+export function errorCode(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error ? String(error.code) : undefined;
+}
+
+/** The text of a file; `undefined` where there is no such file. */
+export async function readIfThere(file: string): Promise<string | undefined> {
+  try {
+    return await readFile(file, 'utf8');
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+/** The file a path leads to, through links, so that the link itself stays; the path where nothing is there yet. */
+async function destinationOf(file: string): Promise<string> {
+  try {
+    return await realpath(file);
+  } catch {
+    return file;
+  }
+}
+
+async function unlinkQuietly(file: string): Promise<void> {
+  await unlink(file).catch(() => {});
+}
+
+/** Opens the file that will replace ours. There is one at a time: that it is there keeps other editors out. */
+async function openBeside(beside: string): Promise<FileHandle> {
+  for (let waitedMs = 0; ; waitedMs += tryAgainMs) {
+    try {
+      return await open(beside, 'wx', 0o600);
+    } catch (error) {
+      if (errorCode(error) !== 'EEXIST') throw error;
+      const left = await stat(beside).catch(() => undefined);
+      if (left !== undefined && Date.now() - left.mtimeMs > abandonedMs) await unlinkQuietly(beside);
+      else if (waitedMs >= maxWaitMs) throw new FileBusyError(`${beside} is in the way`);
+      else await sleep(tryAgainMs);
+    }
+  }
+}
+
+/** The name itself must survive a crash, too. Not every file system lets a folder be flushed. */
+async function flushFolder(folder: string): Promise<void> {
+  const handle = await open(folder, 'r').catch(() => undefined);
+  if (handle === undefined) return;
+  await handle.sync().catch(() => {});
+  await handle.close().catch(() => {});
+}
+
+/**
+ * Reads, edits, writes beside, flushes and renames; one editor after another. Mode and owner stay; a new file is
+ * readable by its owner alone. Where `edit` throws, nothing has changed.
+ *
+ * @param edit from the text, `undefined` where there is no file, to the new one
+ * @returns the new text
+ */
+export async function editFile(file: string, edit: (text: string | undefined) => string): Promise<string> {
+  const destination = await destinationOf(file);
+  const beside = join(dirname(destination), `.${basename(destination)}.new`);
+  const handle = await openBeside(beside);
+  try {
+    const text = edit(await readIfThere(destination));
+    const before = await stat(destination).catch(() => undefined);
+    await handle.writeFile(text, 'utf8');
+    if (before !== undefined) {
+      if (before.uid !== process.getuid?.() || before.gid !== process.getgid?.()) {
+        await handle.chown(before.uid, before.gid);
+      }
+      await handle.chmod(before.mode & 0o777);
+    }
+    await handle.sync();
+    await handle.close();
+    await rename(beside, destination);
+    await flushFolder(dirname(destination));
+    return text;
+  } catch (error) {
+    await handle.close().catch(() => {});
+    await unlinkQuietly(beside);
+    throw error;
+  }
+}

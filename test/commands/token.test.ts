@@ -1,0 +1,265 @@
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { readCallersFile } from '../../src/callers/callers-file-policy.ts';
+import { digestOf } from '../../src/callers/token.ts';
+import { createToken, listTokens, revokeToken, type TokenIo } from '../../src/commands/token.ts';
+import { bearer, cleanUp, makeFolder, open } from '../callers/fixture.ts';
+
+afterEach(() => {
+  vi.useRealTimers();
+  cleanUp();
+});
+
+function collect(): TokenIo & { out: string; err: string } {
+  const io = {
+    out: '',
+    err: '',
+    stdout(text: string) {
+      io.out += text;
+    },
+    stderr(text: string) {
+      io.err += text;
+    },
+  };
+  return io;
+}
+
+const newFile = () => join(makeFolder(), 'callers.json');
+
+/** Makes a token and gives it back. */
+async function made(name: string, file: string, more: { expires?: string; operations?: string[] } = {}) {
+  const io = collect();
+  expect(await createToken({ name, file, ...more }, io), io.err).toBe(0);
+  return io.out.trim();
+}
+
+describe('token NAME', () => {
+  it('makes a file that only its owner can read, with the digest and not the token', async () => {
+    const file = newFile();
+    const token = await made('reports-script', file);
+    expect(token).toMatch(/^wag_[A-Za-z0-9_-]{49}$/);
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    expect(readFileSync(file, 'utf8')).toBe(
+      `{\n  "callers": [\n    {\n      "name": "reports-script",\n      "tokens": [{ "sha256": "${digestOf(token)}" }],\n      "operations": ["list-accounts"]\n    }\n  ]\n}\n`,
+    );
+    expect(readdirSync(dirname(file))).toEqual(['callers.json']);
+  });
+
+  it('shows the token alone on standard output, and never on standard error', async () => {
+    const io = collect();
+    await createToken({ name: 'a', file: newFile() }, io);
+    expect(io.out.split('\n')).toHaveLength(2);
+    expect(io.err).not.toContain(io.out.trim());
+  });
+
+  it('makes one that a gateway accepts, and each differs', async () => {
+    const file = newFile();
+    const first = await made('a', file);
+    const second = await made('a', file);
+    expect(first).not.toBe(second);
+    const { directory } = open(file);
+    expect(directory.recognise(bearer(first))).toMatchObject({ note: expect.stringContaining('older') });
+    expect(directory.recognise(bearer(second))).toMatchObject({ caller: { name: 'a' } });
+  });
+
+  it('adds to a caller and leaves every other byte alone', async () => {
+    const file = newFile();
+    const before = `{"later": {"x":[1,  2]},
+\t"callers" : [
+\t  { "name":"z", "tokens":[ ] , "note\\u0073": null },
+\t  {
+\t    "name": "a",
+\t    "tokens": [
+\t      { "sha256": "${'ab'.repeat(32)}" }
+\t    ], "weight": 1.0
+\t  }, { "name": "b", "fly": {"org":"o","app":"p"} }
+\t]
+}`;
+    writeFileSync(file, before);
+    const a = digestOf(await made('a', file));
+    const z = digestOf(await made('z', file));
+    const b = digestOf(await made('b', file));
+    const after = readFileSync(file, 'utf8');
+    expect(after).toBe(
+      before
+        .replace(`${'ab'.repeat(32)}" }`, `${'ab'.repeat(32)}" },\n\t      { "sha256": "${a}" }`)
+        .replace('[ ]', `[{ "sha256": "${z}" }]`)
+        .replace('"p"} }', `"p"}, "tokens": [{ "sha256": "${b}" }] }`),
+    );
+  });
+
+  it.each([
+    ['one line', '{"callers":[{"name":"x","tokens":[]}]}'],
+    ['nothing in it', '{ "callers": [ ] }'],
+    [
+      'many lines',
+      '{\n    "callers": [\n        {\n            "name": "x",\n            "tokens": []\n        }\n    ]\n}\n',
+    ],
+  ])('adds a new caller last to a file of %s', async (_, before) => {
+    const file = newFile();
+    writeFileSync(file, before);
+    await made('new', file, { operations: ['list-api-keys'] });
+    const { entries, problems } = readCallersFile(readFileSync(file, 'utf8'), { loopbackOnly: false });
+    expect(problems).toEqual([]);
+    expect(entries.at(-1)).toMatchObject({ name: 'new', operations: ['list-api-keys'] });
+    expect(entries).toHaveLength(before.includes('"x"') ? 2 : 1);
+  });
+
+  it('keeps the mode of the file and a link to it', async () => {
+    const file = newFile();
+    writeFileSync(file, '{"callers":[]}');
+    chmodSync(file, 0o640);
+    const link = join(makeFolder(), 'link.json');
+    symlinkSync(file, link);
+    await made('a', link);
+    expect(lstatSync(link).isSymbolicLink()).toBe(true);
+    expect(statSync(file).mode & 0o777).toBe(0o640);
+    expect(readFileSync(file, 'utf8')).toContain('"a"');
+  });
+
+  it('writes expiry in UTC, from a date, a time or days', async () => {
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.parse('2026-06-01T12:00:00Z') });
+    const file = newFile();
+    await made('a', file, { expires: '2027-01-01' });
+    await made('a', file, { expires: '2027-01-01T02:00:00+02:00' });
+    await made('a', file, { expires: '90d' });
+    expect(readFileSync(file, 'utf8').match(/"expires": "[^"]*"/g)).toEqual([
+      '"expires": "2027-01-01T00:00:00Z"',
+      '"expires": "2027-01-01T00:00:00Z"',
+      '"expires": "2026-08-30T12:00:00Z"',
+    ]);
+  });
+
+  it.each([
+    [{ name: 'a b' }, 'a caller name has'],
+    [{ name: 'list' }, 'is a subcommand'],
+    [{ name: 'a', expires: 'tomorrow' }, '--expires takes'],
+    [{ name: 'a', expires: '2020-01-01' }, 'in the past'],
+    [{ name: 'a', file: undefined }, 'no callers file'],
+  ])('is wrong usage with %o: status 2, nothing written', async (args, message) => {
+    const io = collect();
+    const file = newFile();
+    expect(await createToken({ file, ...args }, io)).toBe(2);
+    expect(io.err).toContain(message);
+    expect(io.out).toBe('');
+    expect(existsSync(file)).toBe(false);
+  });
+
+  it.each([
+    ['{ "callers": [ }', 'not valid JSON: line 1, column 16'],
+    ['{ "caller": [] }', 'no list of callers'],
+    ['{ "callers": [{"name":"a","tokens":7}] }', 'not a list'],
+    ['{ "callers": [{"name":"a"},{"name":"a"}] }', 'more than one caller'],
+  ])('leaves a file that it does not understand alone: %s', async (text, message) => {
+    const io = collect();
+    const file = newFile();
+    writeFileSync(file, text);
+    expect(await createToken({ name: 'a', file }, io)).toBe(1);
+    expect(io.err).toContain(message);
+    expect(io.out).toBe('');
+    expect(readFileSync(file, 'utf8')).toBe(text);
+  });
+
+  it('shows no token where it could not be written', async () => {
+    const io = collect();
+    expect(await createToken({ name: 'a', file: join(makeFolder(), 'no', 'callers.json') }, io)).toBe(1);
+    expect(io.err).toContain("can't be read or written (ENOENT)");
+    expect(io.out).toBe('');
+  });
+
+  it('loses no token when several are made at once', async () => {
+    const file = newFile();
+    const tokens = await Promise.all(['a', 'b', 'a'].map((name) => made(name, file)));
+    const { directory } = open(file);
+    for (const token of tokens) expect(directory.recognise(bearer(token))).toMatchObject({ by: 'token' });
+  });
+});
+
+describe('token list', () => {
+  it('shows names, first characters, expiry and state', async () => {
+    const file = newFile();
+    const old = digestOf(await made('reports-script', file)).slice(0, 12);
+    const late = digestOf(await made('reports-script', file, { expires: '2099-01-01' })).slice(0, 12);
+    writeFileSync(
+      file,
+      readFileSync(file, 'utf8').replace('[\n    {', '[\n    { "name": "s", "anonymous": true }, {'),
+    );
+    const io = collect();
+    expect(await listTokens({ file }, io)).toBe(0);
+    expect(io.out).toBe(
+      [
+        'NAME            DIGEST        EXPIRES               STATE',
+        's               -             -                     anonymous',
+        `reports-script  ${old}  never                 older`,
+        `reports-script  ${late}  2099-01-01T00:00:00Z  newest`,
+        '',
+      ].join('\n'),
+    );
+  });
+
+  it('says what the gateway would refuse', async () => {
+    const file = newFile();
+    writeFileSync(file, '{"callers":[{"name":"a","tokns":[]}]}');
+    const io = collect();
+    expect(await listTokens({ file }, io)).toBe(0);
+    expect(io.err).toContain('callers[0].tokns: is not known here (did you mean "tokens"?)');
+  });
+
+  it('fails where there is no file', async () => {
+    const io = collect();
+    expect(await listTokens({ file: newFile() }, io)).toBe(1);
+    expect(io.err).toContain('there is no file');
+  });
+});
+
+describe('token revoke', () => {
+  it('removes one token by its digest, and nothing else', async () => {
+    const file = newFile();
+    const first = await made('a', file);
+    const text = readFileSync(file, 'utf8');
+    const second = await made('a', file);
+    const io = collect();
+    expect(
+      await revokeToken({ name: 'a', file, digest: digestOf(second).slice(0, 8).toUpperCase() }, io),
+    ).toBe(0);
+    expect(readFileSync(file, 'utf8')).toBe(text);
+    const { directory } = open(file);
+    expect(directory.recognise(bearer(first))).toMatchObject({ by: 'token' });
+    expect(() => directory.recognise(bearer(second))).toThrow();
+  });
+
+  it('removes every token of a caller, who stays with what was granted', async () => {
+    const file = newFile();
+    await made('a', file, { operations: ['list-api-keys'] });
+    await made('a', file);
+    await made('a', file);
+    expect(await revokeToken({ name: 'a', file }, collect())).toBe(0);
+    const { entries, problems } = readCallersFile(readFileSync(file, 'utf8'), { loopbackOnly: false });
+    expect(problems).toEqual([]);
+    expect(entries).toMatchObject([{ name: 'a', tokens: [], operations: ['list-api-keys'] }]);
+  });
+
+  it.each([
+    [{ name: 'reports-scrip' }, 1, 'there is no caller "reports-scrip" (did you mean "reports-script"?)'],
+    [{ name: 'reports-script', digest: 'zz' }, 2, 'at least 4 characters'],
+    [{ name: 'reports-script', digest: '0000000000000000' }, 1, 'has no token whose digest begins with'],
+  ])('says what it did not find: %o', async (args, status, message) => {
+    const file = newFile();
+    await made('reports-script', file);
+    const before = readFileSync(file, 'utf8');
+    const io = collect();
+    expect(await revokeToken({ file, ...args }, io)).toBe(status);
+    expect(io.err).toContain(message);
+    expect(readFileSync(file, 'utf8')).toBe(before);
+  });
+});

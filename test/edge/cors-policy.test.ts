@@ -1,0 +1,142 @@
+import { describe, expect, it } from 'vitest';
+import { corsPolicy, isPreflight, originProblem } from '../../src/edge/cors-policy.ts';
+
+const policy = corsPolicy({
+  origins: ['https://good.example', 'http://localhost:5173'],
+  requestHeaders: ['X-Assertion'],
+  responseHeaders: ['X-Total'],
+});
+
+describe('an origin', () => {
+  it.each(['https://good.example', 'http://localhost:5173'])('that is listed may read: %s', (origin) => {
+    expect(policy.isAllowed(origin)).toBe(true);
+    expect(policy.fieldsFor(origin)).toMatchObject({ 'access-control-allow-origin': origin, vary: 'Origin' });
+  });
+
+  it.each([
+    'https://good.example.evil',
+    'https://evil.good.example',
+    'https://evilgood.example',
+    'https://good.example:443',
+    'https://good.example:8443',
+    'https://good.example/',
+    'https://good.example.',
+    'https://GOOD.example',
+    'http://good.example',
+    'https://good.example@evil.example',
+    'https://good.example https://evil.example',
+    'https://good.example, https://evil.example',
+    'https://good_example',
+    'https://goodxexample',
+    'http://localhost',
+    'http://localhost:51730',
+    'file://',
+    'null',
+    'NULL',
+    '*',
+    '',
+    '__proto__',
+    'constructor',
+  ])('that looks like one may not: %s', (origin) => {
+    expect(policy.isAllowed(origin)).toBe(false);
+    expect(policy.fieldsFor(origin)).toEqual({ vary: 'Origin' });
+    expect(policy.preflightFields({ origin, method: 'GET', privateNetwork: 'true' })).toBeUndefined();
+  });
+
+  it('is never allowed cookies, nor a star', () => {
+    const all = [
+      policy.fieldsFor('https://good.example'),
+      policy.preflightFields({ origin: 'https://good.example', method: 'GET', privateNetwork: undefined }) ??
+        {},
+    ];
+    for (const fields of all) {
+      expect(Object.keys(fields)).not.toContain('access-control-allow-credentials');
+      expect(Object.values(fields).join()).not.toContain('*');
+    }
+  });
+});
+
+describe('every answer', () => {
+  it('varies by Origin, also where none was sent', () => {
+    expect(policy.fieldsFor(undefined)).toEqual({ vary: 'Origin' });
+  });
+
+  it('exposes what tells how it came about', () => {
+    const exposed = policy.fieldsFor('https://good.example')['access-control-expose-headers']?.split(', ');
+    for (const name of [
+      'Age',
+      'Cache-Status',
+      'ETag',
+      'X-Request-ID',
+      'Retry-After',
+      'RateLimit',
+      'RateLimit-Policy',
+      'Proxy-Status',
+      'Via',
+      'X-Total',
+    ]) {
+      expect(exposed).toContain(name);
+    }
+  });
+
+  it('has no CORS fields and no Vary where no origins are listed', () => {
+    const none = corsPolicy({ origins: [] });
+    expect(none.fieldsFor('https://good.example')).toEqual({});
+    expect(
+      none.preflightFields({ origin: 'https://good.example', method: 'GET', privateNetwork: undefined }),
+    ).toBeUndefined();
+  });
+});
+
+describe('a preflight', () => {
+  it('is OPTIONS with Origin and the method asked for', () => {
+    expect(isPreflight('OPTIONS', 'https://good.example', 'GET')).toBe(true);
+    expect(isPreflight('OPTIONS', 'https://good.example', undefined)).toBe(false);
+    expect(isPreflight('OPTIONS', undefined, 'GET')).toBe(false);
+    expect(isPreflight('GET', 'https://good.example', 'GET')).toBe(false);
+  });
+
+  it('is told the reads and the fields a page may send, mirroring nothing', () => {
+    const fields = policy.preflightFields({
+      origin: 'https://good.example',
+      method: 'DELETE',
+      privateNetwork: undefined,
+    });
+    expect(fields).toEqual({
+      'access-control-allow-origin': 'https://good.example',
+      'access-control-allow-methods': 'GET, HEAD',
+      'access-control-allow-headers':
+        'Authorization, X-API-Key, X-Request-ID, If-None-Match, If-Modified-Since, Cache-Control, Pragma, traceparent, tracestate, X-Assertion',
+      'access-control-max-age': '7200',
+      vary: 'Origin',
+    });
+  });
+
+  it('is told that a private network may be called, when it asks', () => {
+    const fields = policy.preflightFields({
+      origin: 'https://good.example',
+      method: 'GET',
+      privateNetwork: 'true',
+    });
+    expect(fields).toMatchObject({ 'access-control-allow-private-network': 'true' });
+  });
+});
+
+describe('an entry of CORS_ORIGINS', () => {
+  it.each([
+    ['https://good.example', undefined],
+    ['http://localhost:5173', undefined],
+    ['https://[::1]:8443', undefined],
+    ['*', 'every origin'],
+    ['null', 'sandboxed'],
+    ['good.example', 'scheme and host'],
+    ['https://*.example', 'scheme and host'],
+    ['https://good.example/', 'must be written as the browser sends it: https://good.example'],
+    ['https://Good.example', 'must be written as the browser sends it: https://good.example'],
+    ['https://good.example:443', 'must be written as the browser sends it: https://good.example'],
+    ['chrome-extension://abc', 'scheme and host'],
+  ])('%s', (entry, problem) => {
+    if (problem === undefined) expect(originProblem(entry)).toBeUndefined();
+    else expect(originProblem(entry)).toContain(problem);
+  });
+});

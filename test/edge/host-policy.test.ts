@@ -1,0 +1,110 @@
+import { describe, expect, it } from 'vitest';
+import {
+  allowedHosts,
+  hostName,
+  isHostAllowed,
+  isLoopbackName,
+  soleHost,
+} from '../../src/edge/host-policy.ts';
+
+describe('the name in a Host field (RFC 9110 section 7.2)', () => {
+  it.each([
+    ['Gateway.Internal', 'gateway.internal'],
+    ['gateway.internal:8080', 'gateway.internal'],
+    ['gateway.internal.', 'gateway.internal'],
+    ['gateway.internal.:8080', 'gateway.internal'],
+    ['my_service:80', 'my_service'],
+    ['127.0.0.1:8080', '127.0.0.1'],
+    ['[::1]:8080', '[0:0:0:0:0:0:0:1]'],
+    ['[0:0::1]', '[0:0:0:0:0:0:0:1]'],
+    ['localhost:', 'localhost'],
+    ['', undefined],
+    [':8080', undefined],
+    ['::1', undefined],
+    ['[::1', undefined],
+    ['[::1]x', undefined],
+    ['[zz]', undefined],
+    ['[fe80::1%25eth0]', undefined],
+    ['a..b', undefined],
+    ['localhost..', undefined],
+    ['.localhost', undefined],
+    ['localhost@evil.example', undefined],
+    ['localhost/evil', undefined],
+    ['localhost evil', undefined],
+    ['localhost,evil.example', undefined],
+    ['local%68ost', undefined],
+    ['localhost:80:80', undefined],
+    ['localhost:evil', undefined],
+    [`${'a'.repeat(300)}`, undefined],
+  ])('%s', (host, name) => {
+    expect(hostName(host)).toBe(name);
+  });
+});
+
+describe('a loopback name', () => {
+  it.each([
+    'localhost',
+    'LOCALHOST.:8080',
+    'app.localhost',
+    '127.0.0.1:1',
+    '127.8.9.1',
+    '[::1]',
+    '[::ffff:127.0.0.1]',
+    '[::ffff:7f00:1]',
+  ])('is %s', (host) => {
+    expect(isLoopbackName(hostName(host) ?? '')).toBe(true);
+  });
+
+  it.each([
+    'localhost.evil.example',
+    'notlocalhost',
+    '127.0.0.1.evil.example',
+    '127.0.0.1.nip.io',
+    '0.0.0.0',
+    '[::]',
+    '127.1',
+    '0x7f000001',
+    '2130706433',
+    '017700000001',
+    '10.0.0.1',
+    '[::2]',
+    '[::127.0.0.1]',
+    'evil.example',
+  ])('is not %s', (host) => {
+    expect(isLoopbackName(hostName(host) ?? '')).toBe(false);
+  });
+});
+
+describe('which hosts are answered', () => {
+  const { hosts, problems } = allowedHosts(['Gateway.Internal:8080', '::1', '10.0.0.1']);
+
+  it('takes ALLOWED_HOSTS without port and case', () => {
+    expect(problems).toEqual([]);
+    expect(isHostAllowed('gateway.internal', hosts, true)).toBe(true);
+    expect(isHostAllowed('GATEWAY.internal.:99', hosts, false)).toBe(true);
+    expect(isHostAllowed('[::1]:8080', hosts, false)).toBe(true);
+    expect(isHostAllowed('localhost', hosts, true)).toBe(false);
+    expect(isHostAllowed('gateway.internal.evil.example', hosts, false)).toBe(false);
+    expect(isHostAllowed(undefined, hosts, false)).toBe(false);
+  });
+
+  it('names what is no host in ALLOWED_HOSTS', () => {
+    expect(allowedHosts(['https://a.example', '*.example', 'ok']).problems).toEqual([
+      '"https://a.example" is not a host name',
+      '"*.example" is not a host name',
+    ]);
+  });
+
+  it('without ALLOWED_HOSTS, are loopback names where somebody may be anonymous, else any', () => {
+    expect(isHostAllowed('rebound.evil.example', undefined, true)).toBe(false);
+    expect(isHostAllowed('localhost:8080', undefined, true)).toBe(true);
+    expect(isHostAllowed(undefined, undefined, true)).toBe(false);
+    expect(isHostAllowed('anything at all', undefined, false)).toBe(true);
+  });
+
+  it('are none where Host is sent twice (RFC 9112 section 3.2)', () => {
+    expect(soleHost(['Host', 'localhost', 'Accept', '*/*'])).toBe('localhost');
+    expect(soleHost(['Host', 'localhost', 'host', 'localhost'])).toBeUndefined();
+    expect(soleHost(['Accept', '*/*'])).toBeUndefined();
+  });
+});
