@@ -1,9 +1,12 @@
 /** From a setting as `file:/run/secrets/key` to the store it names. */
 import { isAbsolute } from 'node:path';
+import { splitWords } from './command-line.ts';
 import { readEnvironment } from './env-store.ts';
+import { runCommand } from './exec-store.ts';
 import { readKeyFile } from './file-store.ts';
 import { type KeyStore, KeyStoreError } from './store.ts';
 
+/** The process's environment, as it was at the start. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
@@ -31,6 +34,11 @@ export function openStore(from: string, environment: Environment, setting: strin
         );
       }
       return readKeyFile(rest);
+    case 'exec': {
+      const command = splitWords(rest);
+      if ('reason' in command) throw new KeyStoreError(`${setting}: the command ${command.reason}`);
+      return runCommand(command.words, environment);
+    }
     default:
       // The value is not repeated: somebody may have put the key itself here.
       throw new KeyStoreError(

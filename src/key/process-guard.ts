@@ -10,11 +10,11 @@ const refused = [
   // Turning a report's or the inspector's contents off is welcome.
   /^--report-(?!exclude-)/,
   /^--experimental-report$/,
-  /^--diagnostic-dir$/,
   /^--heap-prof(-|$)/,
   /^--heapsnapshot-/,
   /^--build-snapshot(-|$)/,
-  /^--node-snapshot$/,
+  // Whoever has the TLS secrets can read the key off the wire.
+  /^--tls-keylog$/,
   /^--abort-on-uncaught-exception$/,
 ];
 

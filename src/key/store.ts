@@ -28,8 +28,8 @@ export function describeFailure(error: unknown): string {
 const explained: Readonly<Record<string, string>> = {
   ENOENT: 'does not exist',
   ENOTDIR: 'does not exist: a part of its path is not a directory',
-  EACCES: 'may not be read by this user',
-  EPERM: 'may not be read by this user',
+  EACCES: 'may not be used by this user',
+  EPERM: 'may not be used by this user',
   EISDIR: 'is a directory',
   ELOOP: 'is a link that leads in a circle',
   EMFILE: 'cannot be opened: the process has too many files open',

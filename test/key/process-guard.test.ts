@@ -18,6 +18,7 @@ describe('flags of the runtime', () => {
     ['--heap-prof-dir "/a b"', ['--heap-prof-dir']],
     ['--abort-on-uncaught-exception', ['--abort-on-uncaught-exception']],
     ['--build-snapshot', ['--build-snapshot']],
+    ['--tls-keylog=/tmp/keys', ['--tls-keylog']],
   ])('%s are refused, without their values', (options, named) => {
     expect(refusedNodeOptions(options)).toEqual(named);
     expect(refusedNodeOptions('', options.split(' '))).toEqual(named);

@@ -1,0 +1,204 @@
+/**
+ * `check`: says in plain words whether the gateway could work with these settings, before it has to: the
+ * settings, the key's store, and the two calls of the upstream's specification. It serves nobody.
+ */
+import type { Keyring } from '../key/keyring.ts';
+import { KeyStoreError } from '../key/store.ts';
+import type { Handler } from '../layer.ts';
+import { Trace } from '../trace.ts';
+import type { Answer, UpstreamRequest } from '../upstream/exchange.ts';
+import { type CallOutcome, type Meaning, meaningOfFailure, meaningOfStatus } from './check-meaning.ts';
+
+export interface CheckParts {
+  readonly keyring: Keyring;
+  /** One read with the key on it: the credential layer over the transport. */
+  readonly ask: Handler<UpstreamRequest, Answer>;
+  /** Lets go of the connections; the keyring is closed by the check. */
+  close?(): void | Promise<void>;
+}
+
+export interface CheckOptions {
+  /** What is wrong with the settings, by name and without values; empty when all are fine. */
+  readonly settingsProblems: readonly string[];
+  /** The upstream's base address, to be shown. */
+  readonly baseUrl: string;
+  /** Called only when the settings are fine. Rejects with a `KeyStoreError` where the key's setting is wrong. */
+  open(): Promise<CheckParts>;
+  /** How long one call may take, waiting for a new key included, in ms. */
+  readonly timeoutMs: number;
+  readonly json: boolean;
+  /** Writes to standard output. */
+  write(text: string): void;
+}
+
+/** What `--json` prints. */
+export interface CheckReport {
+  ok: boolean;
+  exitStatus: 0 | 1 | 2;
+  summary: string;
+  settings: { ok: boolean; problems: readonly string[]; baseUrl?: string };
+  key?: { ok: boolean; source?: string; fingerprint?: string; generation?: number; problem?: string };
+  calls: CallReport[];
+}
+
+export interface CallReport {
+  method: 'GET';
+  path: string;
+  status: number | null;
+  outcome: CallOutcome | 'skipped';
+  meaning: string;
+}
+
+/** In the specification's order: the recommended first call, then the one whose 200 confirms the key. */
+const calls = [
+  { operation: 'list-accounts', path: '/analytics/accounts/' },
+  { operation: 'list-api-keys', path: '/users/api-keys/' },
+] as const;
+
+/** @returns the exit status: 0 the gateway could work, 1 it could not, 2 the settings are wrong */
+export async function check(options: CheckOptions): Promise<0 | 1 | 2> {
+  const report = await examine(options);
+  options.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : inWords(report));
+  return report.exitStatus;
+}
+
+async function examine(options: CheckOptions): Promise<CheckReport> {
+  if (options.settingsProblems.length > 0) {
+    return {
+      ok: false,
+      exitStatus: 2,
+      summary: 'The settings are wrong; nothing was asked of the upstream.',
+      settings: { ok: false, problems: options.settingsProblems },
+      calls: [],
+    };
+  }
+  const settings = { ok: true, problems: [], baseUrl: options.baseUrl };
+  let parts: CheckParts;
+  try {
+    parts = await options.open();
+  } catch (error) {
+    if (!(error instanceof KeyStoreError)) throw error;
+    return {
+      ok: false,
+      exitStatus: 2,
+      summary: 'There is no usable key; nothing was asked of the upstream.',
+      settings,
+      key: { ok: false, problem: error.message },
+      calls: [],
+    };
+  }
+  try {
+    return await examineKey(parts, options, settings);
+  } finally {
+    parts.keyring.close();
+    await parts.close?.();
+  }
+}
+
+async function examineKey(
+  { keyring, ask }: CheckParts,
+  options: CheckOptions,
+  settings: CheckReport['settings'],
+): Promise<CheckReport> {
+  if (!(await keyring.ready)) {
+    const { source, reloadFailure = 'it did not answer in time' } = keyring.health();
+    return {
+      ok: false,
+      exitStatus: 1,
+      summary: 'The secret store gave no key; nothing was asked of the upstream.',
+      settings,
+      key: { ok: false, source, problem: reloadFailure },
+      calls: [],
+    };
+  }
+  const made: CallReport[] = [];
+  let lost = false;
+  for (const call of calls) {
+    if (lost) {
+      made.push({ method: 'GET', path: call.path, status: null, outcome: 'skipped', meaning: 'Not asked.' });
+      continue;
+    }
+    const { status, meaning } = await makeCall(ask, call, options.timeoutMs);
+    made.push({
+      method: 'GET',
+      path: call.path,
+      status,
+      outcome: meaning.outcome,
+      meaning: keyring.scrub.redact(meaning.text),
+    });
+    // A refused key is refused everywhere, and what cannot be reached now cannot be a moment later.
+    lost = ['key-rejected', 'unreachable', 'timeout'].includes(meaning.outcome);
+  }
+  const accepted = made.some((call) => call.outcome === 'accepted');
+  const ok = accepted && made.every((call) => ['accepted', 'rate-limited'].includes(call.outcome));
+  const { source, fingerprint, generation } = keyring.health();
+  return {
+    ok,
+    exitStatus: ok ? 0 : 1,
+    summary: ok
+      ? 'The gateway can work with these settings.'
+      : (made.find((call) => !['accepted', 'skipped'].includes(call.outcome))?.meaning ?? ''),
+    settings,
+    key: {
+      ok: true,
+      source,
+      ...(fingerprint === undefined ? {} : { fingerprint }),
+      ...(generation === undefined ? {} : { generation }),
+    },
+    calls: made,
+  };
+}
+
+async function makeCall(
+  ask: CheckParts['ask'],
+  call: (typeof calls)[number],
+  timeoutMs: number,
+): Promise<{ status: number | null; meaning: Meaning }> {
+  const limit = new AbortController();
+  const timer = setTimeout(() => limit.abort(), timeoutMs);
+  const request: UpstreamRequest = {
+    ...call,
+    query: '',
+    headers: {},
+    ids: {},
+    cacheControl: undefined,
+    pragma: undefined,
+    claim: {
+      signal: limit.signal,
+      deadlineMs: performance.now() + timeoutMs,
+      turn: { name: 'check', weight: 1, background: false },
+      onChange: () => () => {},
+    },
+  };
+  try {
+    const { status } = await ask(request, new Trace('check', performance.now()));
+    return { status, meaning: meaningOfStatus(status) };
+  } catch (error) {
+    if (limit.signal.aborted) {
+      return { status: null, meaning: { outcome: 'timeout', text: 'The upstream did not answer in time.' } };
+    }
+    const status = (error as { receivedStatus?: number }).receivedStatus ?? null;
+    return { status, meaning: meaningOfFailure(error) };
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function inWords(report: CheckReport): string {
+  const { settings, key } = report;
+  const lines = settings.ok
+    ? [`Settings: fine. The upstream is ${settings.baseUrl}`]
+    : ['Settings:', ...settings.problems.map((problem) => `  ${problem}`)];
+  if (key?.ok) {
+    lines.push(
+      `Key: ${key.source} can be read; fingerprint ${key.fingerprint}, generation ${key.generation}`,
+    );
+  } else if (key !== undefined) {
+    lines.push(`Key: ${key.problem}`);
+  }
+  for (const call of report.calls) {
+    lines.push(`${call.method} ${call.path}: ${call.status ?? 'no answer'}. ${call.meaning}`);
+  }
+  lines.push(`${report.ok ? 'Fine' : 'Failed'}: ${report.summary}`);
+  return `${lines.join('\n')}\n`;
+}

@@ -1,0 +1,89 @@
+/**
+ * `exec:command args`: the key is what a command prints, so that every secret manager with a command line is a
+ * store. No shell; the command's messages go nowhere, for they may quote what they are about.
+ */
+import { spawn } from 'node:child_process';
+import type { Environment } from './open-store.ts';
+import { describeFailure, type KeyStore, KeyStoreError } from './store.ts';
+
+const timeoutMs = 10_000;
+const maxOutputBytes = 64 * 1024;
+
+/**
+ * @param words the program and its arguments
+ * @param environment what the command gets, but for the gateway's own key
+ */
+export function runCommand(words: readonly string[], environment: Environment): KeyStore {
+  const [program = '', ...args] = words;
+  // The arguments stay unsaid: somebody may have put a token there.
+  const describe = `exec:${program}`;
+  const { UPSTREAM_API_KEY: _, ...passed } = environment;
+  return {
+    describe,
+    local: false,
+    load: (signal) => run(program, args, passed, signal, describe),
+  };
+}
+
+function run(
+  program: string,
+  args: readonly string[],
+  environment: Environment,
+  signal: AbortSignal,
+  describe: string,
+): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let length = 0;
+    let ended = false;
+    const child = spawn(program, args, {
+      env: { ...environment },
+      stdio: ['ignore', 'pipe', 'ignore'],
+      shell: false,
+    });
+
+    const end = (outcome: string | KeyStoreError) => {
+      if (ended) return;
+      ended = true;
+      clearTimeout(timer);
+      signal.removeEventListener('abort', onAbort);
+      if (outcome instanceof KeyStoreError) {
+        child.kill('SIGKILL');
+        // A grandchild may hold the pipe open; we have heard enough.
+        child.stdout.destroy();
+        reject(outcome);
+      } else {
+        resolve(outcome);
+      }
+    };
+    const fail = (why: string) => end(new KeyStoreError(`${describe}: the command ${why}`));
+    const onAbort = () => fail('was stopped');
+    const timer = setTimeout(() => fail(`did not end within ${timeoutMs / 1000} s`), timeoutMs);
+    timer.unref();
+    signal.addEventListener('abort', onAbort);
+
+    child.stdout.on('data', (chunk: Buffer) => {
+      length += chunk.length;
+      if (length > maxOutputBytes) fail(`printed more than ${maxOutputBytes / 1024} KiB`);
+      else chunks.push(chunk);
+    });
+    child.stdout.on('error', () => fail('broke off'));
+    child.on('error', (error) => fail(describeFailure(error)));
+    // Not `close`: that would wait for whatever the command left running with our pipe.
+    child.on('exit', (status, killedBy) => {
+      if (killedBy !== null) fail(`was killed by ${killedBy}`);
+      else if (status !== 0) fail(`ended with status ${status}`);
+      else setOutputEnd();
+    });
+
+    // What was printed before the exit may still be on its way; it ends with the pipe, or a moment later.
+    const setOutputEnd = () => {
+      const text = () => end(Buffer.concat(chunks).toString('utf8'));
+      if (child.stdout.readableEnded) text();
+      else {
+        child.stdout.once('end', text);
+        setTimeout(text, 500).unref();
+      }
+    };
+  });
+}

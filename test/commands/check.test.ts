@@ -1,0 +1,169 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { type CheckReport, check } from '../../src/commands/check.ts';
+import { GatewayError, type GatewayErrorOptions, type ProblemCode } from '../../src/errors.ts';
+import { openKeyring } from '../../src/key/keyring.ts';
+import type { KeyStore } from '../../src/key/store.ts';
+import { attachKey } from '../../src/upstream/credential.ts';
+import type { Answer, SignedRequest } from '../../src/upstream/exchange.ts';
+import { down, FakeStore, key1 } from '../key/fake-store.ts';
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const answer = (status: number, request: SignedRequest): Answer => ({
+  status,
+  headers: {},
+  body: Buffer.from('{}'),
+  sentMs: 0,
+  receivedMs: 1,
+  receivedAt: 0,
+  generation: request.generation,
+});
+
+/** Runs the check over a transport that a test describes; moves the clock until it is done. */
+async function run(
+  send: (request: SignedRequest) => Answer | Promise<Answer>,
+  { store = new FakeStore(key1) as KeyStore, json = true, settingsProblems = [] as string[] } = {},
+) {
+  let text = '';
+  let closed = false;
+  const paths: string[] = [];
+  const done = check({
+    settingsProblems,
+    baseUrl: 'https://analytics.example/api',
+    timeoutMs: 25_000,
+    json,
+    write: (more) => {
+      text += more;
+    },
+    open: async () => {
+      const keyring = await openKeyring({
+        from: 'fake:',
+        environment: {},
+        refreshMs: 60_000,
+        onEvent: () => {},
+        open: () => store,
+      });
+      const ask = attachKey({ keyring })((request) => {
+        paths.push(request.path);
+        return send(request);
+      });
+      return {
+        keyring,
+        ask,
+        close: () => {
+          closed = true;
+        },
+      };
+    },
+  });
+  let status: number | undefined;
+  void done.then((value) => {
+    status = value;
+  });
+  for (let step = 0; step < 40 && status === undefined; step++) await vi.advanceTimersByTimeAsync(1_000);
+  return {
+    status: await done,
+    text,
+    paths,
+    closed,
+    report: json ? (JSON.parse(text) as CheckReport) : undefined,
+  };
+}
+
+const failWith = (code: ProblemCode, options: GatewayErrorOptions) => () =>
+  Promise.reject(new GatewayError(code, options));
+
+describe('a check', () => {
+  it('that finds all fine tells store, fingerprint and both calls, and ends with 0', async () => {
+    const { status, text, paths, closed } = await run((request) => answer(200, request), { json: false });
+    expect(status).toBe(0);
+    expect(paths).toEqual(['/analytics/accounts/', '/users/api-keys/']);
+    expect(text).toMatch(/^Settings: fine. The upstream is https:\/\/analytics.example\/api\n/);
+    expect(text).toMatch(/^Key: fake:store can be read; fingerprint [0-9a-f]{8}, generation 1$/m);
+    expect(text).toMatch(/^GET \/analytics\/accounts\/: 200. The key was accepted.$/m);
+    expect(text).toMatch(/^GET \/users\/api-keys\/: 200. The key was accepted.$/m);
+    expect(text).toMatch(/^Fine: The gateway can work with these settings.$/m);
+    expect(text).not.toContain(key1);
+    expect(closed).toBe(true);
+  });
+
+  it('of wrong settings lists them and ends with 2, without a call', async () => {
+    const settingsProblems = ['UPSTREAM_BASE_URL: is required', 'PORT: is not a number'];
+    const { status, text, paths } = await run((request) => answer(200, request), {
+      settingsProblems,
+      json: false,
+    });
+    expect(status).toBe(2);
+    for (const problem of settingsProblems) expect(text).toContain(problem);
+    expect(paths).toEqual([]);
+  });
+
+  it('of a local store without a key ends with 2 and says why', async () => {
+    const { status, report, paths } = await run((request) => answer(200, request), {
+      store: new FakeStore(' \n'),
+    });
+    expect(status).toBe(2);
+    expect(report?.key).toMatchObject({ ok: false, problem: expect.stringMatching(/is blank/) });
+    expect(paths).toEqual([]);
+  });
+
+  it('of a network store that is down ends with 1 and says why', async () => {
+    const { status, report } = await run((request) => answer(200, request), {
+      store: new FakeStore(down, false),
+    });
+    expect(status).toBe(1);
+    expect(report?.key).toEqual({ ok: false, source: 'fake:store', problem: down.message });
+  });
+
+  it('of a refused key ends with 1 and asks no further read with it', async () => {
+    const { status, report, paths } = await run((request) => answer(401, request));
+    expect(status).toBe(1);
+    expect(report?.calls).toMatchObject([{ status: 401, outcome: 'key-rejected' }, { outcome: 'skipped' }]);
+    expect(report?.summary).toMatch(/refused the key/);
+    expect(paths[0]).toBe('/analytics/accounts/');
+  });
+
+  it.each([
+    [403, 'role-insufficient', /workspace role/, 1],
+    [404, 'unexpected-status', /UPSTREAM_BASE_URL/, 1],
+    [400, 'unexpected-status', /UPSTREAM_BASE_URL/, 1],
+    [500, 'unexpected-status', /fault of its own/, 1],
+    [429, 'rate-limited', /limits requests/, 0],
+  ])('explains a %i of the first call', async (code, outcome, text, exit) => {
+    const { status, report } = await run((request) =>
+      answer(request.path === '/analytics/accounts/' ? code : 200, request),
+    );
+    expect(status).toBe(exit);
+    expect(report?.calls[0]).toMatchObject({ status: code, outcome, meaning: expect.stringMatching(text) });
+    expect(report?.calls[1]).toMatchObject({ status: 200, outcome: 'accepted' });
+  });
+
+  it('that meets nothing but 429 is not fine: nobody said that the key is good', async () => {
+    expect((await run((request) => answer(429, request))).status).toBe(1);
+  });
+
+  it.each([
+    ['upstream-unreachable', 'connection_refused', 'unreachable', /refused the connection/],
+    ['upstream-unreachable', 'dns_error', 'unreachable', /host name/],
+    ['upstream-unreachable', 'tls_certificate_error', 'unreachable', /certificate/],
+    ['upstream-unreachable', 'tls_protocol_error', 'unreachable', /TLS/],
+    ['upstream-unreachable', undefined, 'unreachable', /cannot be reached/],
+    ['upstream-timeout', 'connection_timeout', 'timeout', /firewall/],
+    ['upstream-timeout', 'http_response_timeout', 'timeout', /UPSTREAM_TIMEOUT/],
+    ['upstream-invalid-response', undefined, 'invalid-response', /login page/],
+  ] as const)('explains %s (%s) and ends with 1', async (code, proxyError, outcome, text) => {
+    const { status, report } = await run(failWith(code, proxyError === undefined ? {} : { proxyError }));
+    expect(status).toBe(1);
+    expect(report?.calls[0]).toMatchObject({ status: null, outcome, meaning: expect.stringMatching(text) });
+  });
+
+  it('says nothing of the key even where a failure quotes it', async () => {
+    const { text } = await run(failWith('upstream-invalid-response', { reason: `bad ${key1}` }));
+    expect(text).not.toContain(key1);
+  });
+});

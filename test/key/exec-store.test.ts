@@ -1,0 +1,132 @@
+import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { splitWords } from '../../src/key/command-line.ts';
+import { openKeyring } from '../../src/key/keyring.ts';
+import { openStore } from '../../src/key/open-store.ts';
+
+const never = new AbortController().signal;
+const path = process.env['PATH'] ?? '';
+let directory = '';
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'key-exec-'));
+});
+afterAll(() => rm(directory, { recursive: true, force: true }));
+
+const load = (command: string, environment = {}) =>
+  openStore(`exec:${command}`, { PATH: path, ...environment }, 'UPSTREAM_API_KEY_FROM').load(never);
+
+describe('a command line', () => {
+  it.each([
+    ['pass show wak/key', ['pass', 'show', 'wak/key']],
+    ['  op   read "op://Team Vault/key/password" ', ['op', 'read', 'op://Team Vault/key/password']],
+    ["sh -c 'a | b \\ $c'", ['sh', '-c', 'a | b \\ $c']],
+    ['a "\\"b\\\\" \'\' ""', ['a', '"b\\', '', '']],
+    ['a\\ b c\\|d', ['a b', 'c|d']],
+    ["--format='get(payload.data)'x", ['--format=get(payload.data)x']],
+    ['gcloud --format=get(payload.data)', ['gcloud', '--format=get(payload.data)']],
+  ])('%s is split as documented', (text, words) => {
+    expect(splitWords(text)).toEqual({ words });
+  });
+
+  it.each([
+    ['', /names no program/],
+    ['"" x', /names no program/],
+    ["a 'b", /never closed/],
+    ['a "b', /never closed/],
+    ['a "b\\"', /never closed/],
+    ['a\\', /ends with a backslash/],
+    ['a | b', /no shell/],
+    ['a $KEY', /no shell/],
+    ['a `b`', /no shell/],
+    ['a > b', /no shell/],
+    ['a && b', /no shell/],
+  ])('%s is refused', (text, reason) => {
+    expect(splitWords(text)).toHaveProperty('reason', expect.stringMatching(reason));
+  });
+
+  it('that is refused ends the start with the name of the setting and nothing of the command', () => {
+    expect(() => openStore('exec:op read token-0123456789 |', {}, 'UPSTREAM_API_KEY_FROM')).toThrow(
+      /^UPSTREAM_API_KEY_FROM: (?!.*0123456789)/,
+    );
+  });
+});
+
+describe('a command that gives the key', () => {
+  it('is run without a shell, and what it prints is the key', async () => {
+    expect(await load('printf %s-%s first-key "0123 *"')).toBe('first-key-0123 *');
+  });
+
+  it('does not get the gateway’s own key, and gets the rest of the environment', async () => {
+    const text = await load(`sh -c 'echo "[$UPSTREAM_API_KEY] [$VAULT_ADDR]"'`, {
+      UPSTREAM_API_KEY: 'own-key',
+      VAULT_ADDR: 'there',
+    });
+    expect(text).toBe('[] [there]\n');
+  });
+
+  it('may leave something running that holds its output open', async () => {
+    expect(await load(`sh -c 'echo first-key-0123456789; sleep 3 & exit 0'`)).toBe('first-key-0123456789\n');
+  });
+
+  it('is named by its program alone', () => {
+    const store = openStore('exec:op read --token=secret-0123456789', {}, 'UPSTREAM_API_KEY_FROM');
+    expect(store.describe).toBe('exec:op');
+    expect(store.local).toBe(false);
+  });
+});
+
+describe('a command that fails', () => {
+  it.each([
+    ['no-such-program-anywhere', /exec:no-such-program-anywhere: the command does not exist$/],
+    [
+      "sh -c 'echo secret-0123456789 >&2; echo secret-0123456789; exit 3'",
+      /the command ended with status 3$/,
+    ],
+    ["sh -c 'kill -9 $$'", /the command was killed by SIGKILL$/],
+    ["sh -c 'head -c 100000 /dev/zero'", /the command printed more than 64 KiB$/],
+  ])('%s is explained, and nothing that it printed is', async (command, reason) => {
+    const failure = await load(command).catch((error: unknown) => error);
+    expect(String(failure)).toMatch(reason);
+    expect(String(failure)).not.toContain('secret-');
+  });
+
+  it('is not run when it may not be', async () => {
+    const script = join(directory, 'not-executable');
+    await writeFile(script, '#!/bin/sh\necho first-key-0123456789\n');
+    await chmod(script, 0o644);
+    await expect(load(script)).rejects.toThrow(/may not be/);
+  });
+
+  it('by hanging is stopped when nobody wants its answer any more', async () => {
+    const limit = new AbortController();
+    const store = openStore("exec:sh -c 'sleep 600'", { PATH: path }, 'UPSTREAM_API_KEY_FROM');
+    const answer = store.load(limit.signal);
+    limit.abort();
+    await expect(answer).rejects.toThrow(/the command was stopped/);
+  });
+});
+
+describe('a keyring over a command', () => {
+  it('sees what the command gives now when the upstream refuses the key', async () => {
+    const value = join(directory, 'value');
+    await writeFile(value, 'first-key-0123456789\n');
+    const keyring = await openKeyring({
+      from: `exec:cat ${value}`,
+      environment: { PATH: path },
+      refreshMs: 600_000,
+      onEvent: () => {},
+    });
+    expect(await keyring.ready).toBe(true);
+    const old = keyring.current;
+    if (old === undefined) throw new Error('no key');
+    await writeFile(value, 'second-key-0123456789\n');
+    keyring.refused(old, 'list-accounts');
+    const signal = new AbortController().signal;
+    const key = await keyring.replace(old, { signal, deadlineMs: performance.now() + 20_000 });
+    expect(key?.hasValue('second-key-0123456789')).toBe(true);
+    keyring.close();
+  });
+});
