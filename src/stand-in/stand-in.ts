@@ -161,6 +161,7 @@ export async function startStandIn(options: StandInOptions = {}): Promise<StandI
         onGone: () => counts.aborted++,
       };
       misbehave(exchange, told).catch((error: unknown) => {
+        // A test's own function failed, or an impossible wish: say so, and let the test fail soon.
         process.emitWarning(error instanceof Error ? error : new Error(String(error)));
         socket.destroy();
       });

@@ -276,6 +276,13 @@ describe('the connection', () => {
     expect((await read()).status).toBe(200);
   });
 
+  it('is reset before any request was read, when it is new', async () => {
+    standIn.behave({ resetAt: 'connection' }, 1);
+    await expect(bytesOf(() => false)).rejects.toMatchObject({ code: 'ECONNRESET' });
+    expect(standIn.counts).toMatchObject({ connections: 1, total: 0 });
+    expect((await read()).status).toBe(200);
+  });
+
   it('that its owner ends before the answer counts as aborted', async () => {
     standIn.behave({ stallAt: 'before-headers' }, 1);
     const leaving = new AbortController();
