@@ -171,7 +171,7 @@ async function makeCall(
     },
   };
   try {
-    const { status } = await ask(request, new Trace('check', performance.now()));
+    const { status } = await ask(request, new Trace(performance.now()));
     return { status, meaning: meaningOfStatus(status) };
   } catch (error) {
     if (limit.signal.aborted) {

@@ -15,9 +15,12 @@ import type { Answer, HeaderFields, SignedRequest } from './exchange.ts';
 import {
   acceptMediaTypes,
   endsWithConnection,
+  isClosedJson,
+  isJsonType,
   isWholeJson,
   type ResponseLimits,
   refusalOfHead,
+  singleField,
 } from './response-policy.ts';
 import { transportFailure } from './transport-errors.ts';
 
@@ -210,9 +213,8 @@ class Attempt implements Dispatcher.DispatchHandler {
   onResponseEnd(): void {
     if (this.#settled) return;
     const body = ownBytes(this.#chunks, this.#receivedBytes);
-    const isSuccess = this.#status < 300;
-    if (isSuccess && endsWithConnection(this.#status, this.#headers) && !isWholeJson(body)) {
-      this.#refuse('a body that ends with the connection and is not whole', 'http_response_incomplete');
+    if (!isWhole(this.#status, this.#headers, body)) {
+      this.#refuse('a success whose body is not whole', 'http_response_incomplete');
       return;
     }
     this.#settle();
@@ -260,6 +262,13 @@ class Attempt implements Dispatcher.DispatchHandler {
     this.#share?.release();
     this.#trace.upstreamMs += performance.now() - this.#sentMs;
   }
+}
+
+/** Whether a success is all there. Errors pass with whatever body they have. */
+function isWhole(status: number, headers: HeaderFields, body: Buffer): boolean {
+  if (status >= 300 || status === 204) return true;
+  if (endsWithConnection(status, headers)) return isWholeJson(body);
+  return !isJsonType(singleField(headers, 'content-type')) || isClosedJson(body);
 }
 
 /** A read from a socket may be a small window on a large buffer, which a stored answer would keep alive. */

@@ -1,8 +1,11 @@
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { HeaderFields } from '../../src/upstream/exchange.ts';
 import {
   acceptMediaTypes,
   endsWithConnection,
+  isClosedJson,
+  isJsonType,
   isWholeJson,
   refusalOfHead,
 } from '../../src/upstream/response-policy.ts';
@@ -90,5 +93,41 @@ describe('a body that ends with the connection (RFC 9112 section 6.3)', () => {
     expect(isWholeJson(Buffer.from('{"a":1}'))).toBe(true);
     expect(isWholeJson(Buffer.from('{"a":1'))).toBe(false);
     expect(isWholeJson(Buffer.from(''))).toBe(false);
+  });
+});
+
+describe('a success of a JSON type', () => {
+  it('is found whole whatever it holds', () => {
+    fc.assert(fc.property(fc.json(), (text) => isClosedJson(Buffer.from(` ${text}\n`))));
+  });
+  it('is found cut wherever an object or a list was cut', () => {
+    fc.assert(
+      fc.property(
+        fc.oneof(
+          fc.array(fc.jsonValue(), { minLength: 1 }),
+          fc.dictionary(fc.string(), fc.jsonValue(), { minKeys: 1 }),
+        ),
+        fc.nat(),
+        (value, cut) => {
+          const text = Buffer.from(JSON.stringify(value));
+          return !isClosedJson(text.subarray(0, cut % text.length));
+        },
+      ),
+    );
+  });
+  it.each(['', ' ', 'hello', '<html></html>', '[1]]', '"a', '{"a":"\\"}', 'undefined'])(
+    '%j is not',
+    (text) => {
+      expect(isClosedJson(Buffer.from(text))).toBe(false);
+    },
+  );
+  it.each<[string, boolean]>([
+    ['application/json', true],
+    ['application/JSON ; a=b', true],
+    ['application/x+json', true],
+    ['text/html', false],
+    ['application/jsonx', false],
+  ])('%s: %s', (type, expected) => {
+    expect(isJsonType(type)).toBe(expected);
   });
 });

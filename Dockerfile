@@ -1,0 +1,37 @@
+# syntax=docker/dockerfile:1
+# The image holds Node, what the gateway needs at run time, and its compiled code. Nothing of the build stays in it.
+
+FROM node:26-slim AS base
+# An image older than the last security round must not be built on: Node 26.12.1 of October 2026.
+RUN node -e "const [a,b,c]=process.versions.node.split('.').map(Number); if (a*1e6+b*1e3+c < 26012001) { console.error('this Node is not patched: pull a newer base image'); process.exit(1) }"
+WORKDIR /app
+
+FROM base AS build
+COPY package.json package-lock.json ./
+RUN npm ci --ignore-scripts
+COPY tsconfig.json tsconfig.build.json ./
+COPY src ./src
+RUN node node_modules/typescript/bin/tsc -p tsconfig.build.json
+
+FROM base AS production-dependencies
+COPY package.json package-lock.json ./
+RUN npm ci --omit=dev --ignore-scripts
+
+FROM base
+ENV NODE_ENV=production \
+    NODE_COMPILE_CACHE=/app/.compile-cache \
+    HOST=0.0.0.0 \
+    PORT=8080
+COPY --from=production-dependencies /app/node_modules ./node_modules
+COPY --from=build /app/dist ./dist
+COPY package.json LICENSE ./
+# One start and stop fills the compile cache, so that no start of a container has to compile.
+RUN UPSTREAM_BASE_URL=http://127.0.0.1:9/api UPSTREAM_API_KEY=only-to-warm-the-cache HOST=127.0.0.1 LOG_LEVEL=silent \
+    sh -c 'node dist/main.js serve & sleep 3; kill -TERM $! && wait $!' \
+    && node dist/main.js settings > /dev/null
+USER node
+EXPOSE 8080
+HEALTHCHECK --interval=10s --timeout=4s --start-period=5s CMD ["node", "/app/dist/main.js", "healthcheck"]
+# Node is process 1 and gets the signals. No inspector on SIGUSR1, no environment in reports.
+# Core dumps hold the key as well: run with --ulimit core=0.
+CMD ["node", "--disable-sigusr1", "--report-exclude-env", "--disable-proto=throw", "dist/main.js", "serve"]

@@ -1,0 +1,84 @@
+/** The routes of the public listener, and the inbound order. */
+import { type Context, Hono } from 'hono';
+import type { Directory } from './callers/directory.ts';
+import type { CallerLimits } from './callers/limit.ts';
+import { type AccessLine, logAccess } from './edge/access-log.ts';
+import { type Bindings, listenThrough, rawPath, receive } from './edge/adapter.ts';
+import { authenticate } from './edge/authenticate.ts';
+import { serveDocument } from './edge/documents.ts';
+import { type ForwardOptions, forward } from './edge/forward.ts';
+import { guardHost, type HostOptions } from './edge/host.ts';
+import type { InboundRequest, Reply } from './edge/inbound.ts';
+import { limitCaller } from './edge/limit.ts';
+import { selectOperation } from './edge/operation.ts';
+import { guardOrigin, type OriginOptions } from './edge/origin.ts';
+import { answerProbe } from './edge/probe.ts';
+import { renderProblems } from './edge/problems.ts';
+import { identifyRequest } from './edge/request-id.ts';
+import { compose, type Handler } from './layer.ts';
+import { matchOperations, type Operation } from './operations.ts';
+
+export interface AppOptions {
+  readonly operations: readonly Operation[];
+  readonly directory: Pick<Directory, 'recognise'>;
+  readonly limits: CallerLimits;
+  readonly host: HostOptions;
+  readonly origin: OriginOptions;
+  readonly forward: ForwardOptions;
+  /** Whether a text holds the upstream key. */
+  readonly isSecret: (text: string) => boolean;
+  readonly writeAccess: (line: AccessLine) => void;
+  /** Something failed that the layers did not render. */
+  readonly onFault: (error: unknown) => void;
+  /** Why the gateway is not ready, or `undefined` when it is. */
+  readonly notReady: () => string | undefined;
+  /** While the gateway stops, every reply ends its connection. */
+  readonly isDraining: () => boolean;
+}
+
+export function createApp(options: AppOptions): ReturnType<typeof listenThrough> {
+  const operations: Handler<InboundRequest, Reply> = compose(
+    [
+      identifyRequest(options.isSecret),
+      logAccess(options.writeAccess),
+      renderProblems(),
+      guardHost(options.host),
+      guardOrigin(options.origin),
+      authenticate(options.directory),
+      limitCaller(options.limits),
+      selectOperation(matchOperations(options.operations)),
+    ],
+    forward(options.forward),
+  );
+
+  /** Documents for people, and the refusal of whatever is not there: nobody is asked who they are. */
+  const documents: Handler<InboundRequest, Reply> = compose(
+    [
+      identifyRequest(options.isSecret),
+      logAccess(options.writeAccess),
+      renderProblems(),
+      guardHost(options.host),
+      guardOrigin(options.origin),
+    ],
+    serveDocument,
+  );
+
+  const through = (handler: Handler<InboundRequest, Reply>) => (context: Context<Bindings>) =>
+    receive(handler, context.env, options.isDraining);
+
+  const app = new Hono<Bindings>({
+    getPath: (_request, context) => rawPath(context?.env as Bindings['Bindings']),
+  });
+  app.all('/api', through(operations));
+  app.all('/api/*', through(operations));
+  app.get('/livez', () => answerProbe(undefined, options.isDraining()));
+  app.get('/readyz', () => answerProbe(options.notReady(), options.isDraining()));
+  app.notFound(through(documents));
+  // The layers render every failure; only a fault in the outermost of them gets here.
+  app.onError((error) => {
+    options.onFault(error);
+    return new Response(null, { status: 500 });
+  });
+
+  return listenThrough(app, (exchange) => receive(operations, exchange, options.isDraining));
+}

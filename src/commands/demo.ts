@@ -1,0 +1,152 @@
+/** `demo`: the gateway against the stand-in upstream, with a show of what it does, for who has two minutes. */
+import { type IncomingHttpHeaders, request } from 'node:http';
+import { readConfig } from '../config.ts';
+import { type Gateway, startGateway } from '../gateway.ts';
+import { type StandIn, standInKey, startStandIn } from '../stand-in/stand-in.ts';
+
+interface Came {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: string;
+  readonly ms: number;
+}
+
+/** @returns the exit status */
+export async function demo({ once }: { once: boolean }): Promise<number> {
+  const standIn = await startStandIn();
+  const gateway = await startOn(process.env['PORT'] ?? '8080', standIn).catch((error: unknown) => {
+    // Somebody else has the usual port; a demo must not fail for that.
+    if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE') return startOn('0', standIn);
+    throw error;
+  });
+  const readyMs = performance.now();
+  say(
+    `The Workspace Analytics Gateway, at ${gateway.url}, before a stand-in for the upstream at ${standIn.url}`,
+  );
+  say('The stand-in accepts one key. The gateway holds it; the callers below do not have it.');
+  await show(gateway.url, standIn);
+  const memory = Math.round(process.memoryUsage.rss() / 2 ** 20);
+  say(
+    `\nFigures of this run: ready ${Math.round(readyMs)} ms after the process began, ${memory} MiB resident with the stand-in ` +
+      'in the same process, both from source. Compiled and alone the gateway needs less: npm run build.',
+  );
+  if (!once) {
+    say(`\nIt stays up until Ctrl-C. Try:
+  curl -i ${gateway.url}/api/analytics/accounts/
+  curl -i ${gateway.url}/api/analytics/accounts/          # again: a hit
+  curl -i ${gateway.url}/api/users/api-keys/
+  curl -i ${gateway.url}/api/analytics/                   # refused
+  curl -i '${gateway.url}/api/analytics/accounts/?api_key=x'  # a key is never in the URL
+  curl -s ${gateway.url}/problems/unknown-operation
+  curl -i ${gateway.url}/readyz`);
+    await new Promise<void>((resolve) => {
+      process.once('SIGINT', () => resolve());
+      process.once('SIGTERM', () => resolve());
+    });
+  }
+  await gateway.drain();
+  await standIn.close();
+  return 0;
+}
+
+function startOn(port: string, standIn: StandIn): Promise<Gateway> {
+  const environment = {
+    UPSTREAM_BASE_URL: standIn.url,
+    UPSTREAM_API_KEY: standInKey,
+    PORT: port,
+    LOG_LEVEL: process.env['LOG_LEVEL'] ?? 'silent',
+    SHUTDOWN_GRACE: '2s',
+  };
+  return startGateway({ config: readConfig(environment), environment });
+}
+
+/** A handful of requests, side by side: what the caller sent, what the upstream received, what came back. */
+async function show(url: string, standIn: StandIn): Promise<void> {
+  let bytes = 0;
+  let keys = 0;
+  const ask = async (path: string, headers: Record<string, string> = {}): Promise<Came> => {
+    const came = await get(`${url}${path}`, headers);
+    const everything = `${JSON.stringify(came.headers)}${came.body}`;
+    bytes += Buffer.byteLength(everything);
+    if (everything.includes(standInKey)) keys += 1;
+    return came;
+  };
+  const scene = (title: string, sent: string, before: number, came: string): void => {
+    const received = standIn.requests.slice(before).map(({ method, target, headers, status }) => {
+      const key = headers['x-api-key'] === standInKey ? '<the key>' : '<none>';
+      return `${method} ${target}  X-API-Key: ${key}  Accept: ${headers['accept']}  → ${status}`;
+    });
+    say(`\n${title}`);
+    say(`  caller sent        ${sent}`);
+    say(
+      `  upstream received  ${received.length === 0 ? 'nothing' : received.join('\n                     ')}`,
+    );
+    say(`  came back          ${came}`);
+  };
+  const told = ({ status, headers, ms }: Came): string =>
+    `${status}  in ${ms.toFixed(1)} ms  Cache-Status: ${headers['cache-status'] ?? '(not asked)'}`;
+
+  const accounts = '/api/analytics/accounts/';
+  let before = standIn.requests.length;
+  scene('A read that nobody made before', `GET ${accounts}`, before, told(await ask(accounts)));
+
+  before = standIn.requests.length;
+  scene('The same again: a hit', `GET ${accounts}`, before, told(await ask(accounts)));
+
+  before = standIn.requests.length;
+  const rush = await Promise.all(Array.from({ length: 100 }, () => ask(`${accounts}?rush`)));
+  const fine = rush.filter(({ status }) => status === 200).length;
+  scene(
+    'A rush of 100 callers for one thing that is not stored',
+    `100 × GET ${accounts}?rush`,
+    before,
+    `${fine} × 200`,
+  );
+
+  before = standIn.requests.length;
+  standIn.behave({ status: 429, headers: { 'retry-after': '1' }, body: '{}' }, 1);
+  const waited = await ask(`${accounts}?busy`);
+  scene(
+    'The upstream says 429, wait a second: the gateway waits, the caller need not know',
+    `GET ${accounts}?busy`,
+    before,
+    told(waited),
+  );
+
+  before = standIn.requests.length;
+  const refused = await ask('/api/analytics/exports/', { 'x-api-key': 'something a script still had' });
+  const { code, title } = JSON.parse(refused.body) as { code: string; title: string };
+  scene(
+    'A path that is no operation',
+    'GET /api/analytics/exports/  X-API-Key: something a script still had',
+    before,
+    `${refused.status}  ${code}: ${title}`,
+  );
+
+  say(`\nIn the ${bytes.toLocaleString('en')} bytes that came back, the key occurred ${keys} times.`);
+}
+
+function get(url: string, headers: Record<string, string>): Promise<Came> {
+  const startedMs = performance.now();
+  return new Promise((resolve, reject) => {
+    const exchange = request(url, { headers, agent: false }, (response) => {
+      const chunks: Buffer[] = [];
+      response.on('data', (chunk: Buffer) => chunks.push(chunk));
+      response.on('error', reject);
+      response.on('end', () =>
+        resolve({
+          status: response.statusCode ?? 0,
+          headers: response.headers,
+          body: Buffer.concat(chunks).toString(),
+          ms: performance.now() - startedMs,
+        }),
+      );
+    });
+    exchange.on('error', reject);
+    exchange.end();
+  });
+}
+
+function say(text: string): void {
+  process.stdout.write(`${text}\n`);
+}

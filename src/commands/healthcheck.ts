@@ -1,0 +1,31 @@
+/** `healthcheck`: asks the gateway's own /readyz, for images without curl. Loads nothing it does not need. */
+import { request } from 'node:http';
+import { readConfig } from '../config.ts';
+import { loadEnvironment } from './environment.ts';
+
+const timeoutMs = 3_000;
+
+/** @returns 0 when the gateway says it is ready, 1 when it does not or cannot be reached */
+export async function healthcheck(): Promise<number> {
+  const { HOST: host, PORT: port } = readConfig(await loadEnvironment());
+  const where = host.startsWith('unix:')
+    ? { socketPath: host.slice('unix:'.length) }
+    : { host: reachable(host), port };
+  const outcome = await new Promise<string>((resolve) => {
+    const probe = request({ ...where, path: '/readyz', timeout: timeoutMs, agent: false }, (response) => {
+      response.resume();
+      resolve(response.statusCode === 200 ? 'ready' : `not ready (status ${response.statusCode})`);
+    });
+    probe.on('timeout', () => probe.destroy(new Error('no answer in time')));
+    probe.on('error', (error) => resolve(error.message));
+    probe.end();
+  });
+  process.stdout.write(`${outcome}\n`);
+  return outcome === 'ready' ? 0 : 1;
+}
+
+/** A listener on all addresses is asked on loopback. */
+function reachable(host: string): string {
+  if (host === '0.0.0.0') return '127.0.0.1';
+  return host === '::' ? '::1' : host;
+}

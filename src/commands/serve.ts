@@ -1,0 +1,68 @@
+/** `serve`: runs the gateway in the foreground until a signal ends it. */
+import { type Gateway, startGateway } from '../gateway.ts';
+import { refusedNodeOptions } from '../key/process-guard.ts';
+import { loadConfig } from './environment.ts';
+import { reportStartFailure } from './start-failure.ts';
+
+/** @returns the exit status, once the gateway has stopped; 2 for wrong settings, 1 for other failures */
+export async function serve(): Promise<number> {
+  let gateway: Gateway;
+  try {
+    const refused = refusedNodeOptions(process.env['NODE_OPTIONS'] ?? '', process.execArgv);
+    if (refused.length > 0) {
+      process.stderr.write(
+        `${refused.join(', ')}: not with a secret in memory. Inspectors, reports and snapshots would show it.\n`,
+      );
+      return 2;
+    }
+    gateway = await startGateway(await loadConfig());
+  } catch (error) {
+    return reportStartFailure(error);
+  }
+  return live(gateway);
+}
+
+/** What signals and faults do to a running gateway. */
+function live(gateway: Gateway): Promise<number> {
+  const { events } = gateway.log;
+  return new Promise((resolve) => {
+    const stop = (status: number): void => {
+      gateway.drain().then(
+        () => resolve(status),
+        () => resolve(1),
+      );
+    };
+    let interrupted = false;
+    process.on('SIGTERM', () => stop(0));
+    process.on('SIGINT', () => {
+      // A second Ctrl-C means it.
+      if (interrupted) process.exit(130);
+      interrupted = true;
+      stop(0);
+    });
+    process.on('SIGHUP', () => {
+      events.info('SIGHUP: reading the key again');
+      void gateway.reload();
+    });
+    // Node would open its inspector, through which anyone on this host could read the key.
+    process.on('SIGUSR1', () => events.warn('SIGUSR1 is ignored'));
+    // A closed terminal or log reader must not end the gateway.
+    process.stdout.on('error', () => {});
+    process.stderr.on('error', () => {});
+    // A fault nobody expected: what runs is finished, then a supervisor starts a clean process.
+    const onFault = (error: unknown): void => {
+      events.fatal({ err: error }, 'an unexpected fault; stopping');
+      stop(1);
+    };
+    process.on('uncaughtException', onFault);
+    process.on('unhandledRejection', onFault);
+    // Libraries that print would put unsearched text beside the log.
+    for (const method of ['log', 'info', 'warn', 'error', 'debug', 'trace'] as const) {
+      console[method] = (...parts: unknown[]) =>
+        events.warn({ parts: parts.map(String) }, 'a library printed');
+    }
+    void gateway.ready.then((loaded) => {
+      if (!loaded) stop(1);
+    });
+  });
+}

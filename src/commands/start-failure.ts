@@ -1,0 +1,27 @@
+/** Says plainly, on standard error, why nothing was started: names, never values. */
+import { CallersFileError } from '../callers/callers-file.ts';
+import { ConfigError } from '../config.ts';
+import { KeyStoreError } from '../key/store.ts';
+
+/** @returns the exit status: 2 where settings or what they name are wrong, 1 for anything else */
+export function reportStartFailure(error: unknown): number {
+  const lines = linesOf(error);
+  process.stderr.write(`analytics-gateway cannot start:\n${lines.map((line) => `  ${line}\n`).join('')}`);
+  return isSettings(error) ? 2 : 1;
+}
+
+function isSettings(error: unknown): boolean {
+  return error instanceof ConfigError || error instanceof KeyStoreError || error instanceof CallersFileError;
+}
+
+function linesOf(error: unknown): readonly string[] {
+  if (error instanceof ConfigError || error instanceof CallersFileError) return error.problems;
+  if (error instanceof Error && 'code' in error && typeof error.code === 'string') {
+    if (error.code === 'EADDRINUSE')
+      return ['the address is in use: choose another PORT, or stop what listens there'];
+    if (error.code === 'EACCES')
+      return ['not allowed to listen there: choose a PORT above 1023 or another socket path'];
+    if (error.code === 'EADDRNOTAVAIL') return ['HOST is not an address of this machine'];
+  }
+  return [error instanceof Error ? error.message : 'an unknown failure'];
+}

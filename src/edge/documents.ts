@@ -1,0 +1,27 @@
+/** Documents for people: what a problem means. Everything else that is no operation ends here as unknown. */
+import { GatewayError, type ProblemCode, problems } from '../errors.ts';
+import type { Trace } from '../trace.ts';
+import type { InboundRequest, Reply } from './inbound.ts';
+import { documentFields } from './reply-fields.ts';
+
+const prefix = '/problems/';
+
+export function serveDocument(request: InboundRequest, trace: Trace): Reply {
+  const code = request.path.startsWith(prefix) ? request.path.slice(prefix.length) : '';
+  if (!isProblemCode(code)) throw new GatewayError('unknown-operation');
+  trace.operation = 'problem-document';
+  if (request.method !== 'GET' && request.method !== 'HEAD') {
+    throw new GatewayError('method-not-allowed', { headers: { allow: 'GET, HEAD' } });
+  }
+  const { status, title, help } = problems[code];
+  const text = `${title} (${status} ${code})\n\n${help}\n`;
+  return {
+    status: 200,
+    headers: { ...documentFields, 'content-length': String(Buffer.byteLength(text)) },
+    body: request.method === 'HEAD' ? null : text,
+  };
+}
+
+function isProblemCode(code: string): code is ProblemCode {
+  return Object.hasOwn(problems, code);
+}

@@ -1,0 +1,148 @@
+/** The last inbound step: makes an upstream read of the caller's request, and a reply of the answer. */
+import { GatewayError } from '../errors.ts';
+import { andThen, type Handler } from '../layer.ts';
+import type { CacheFacts, Trace } from '../trace.ts';
+import type { Answer, Turn, UpstreamRequest } from '../upstream/exchange.ts';
+import type { Claims } from './claim.ts';
+import { isNotModified } from './conditional-policy.ts';
+import { chooseCoding } from './encoding-policy.ts';
+import type { InboundRequest, Reply } from './inbound.ts';
+import type { Coding, PreparedReply } from './reply-fields.ts';
+
+export interface ForwardOptions {
+  readonly outbound: Handler<UpstreamRequest, Answer>;
+  readonly claims: Claims;
+  readonly prepare: (answer: Answer) => PreparedReply;
+  /** One caller's request, waiting and retries included. */
+  readonly timeoutMs: number;
+  /** Names of the caller's fields that go up, lower-case. */
+  readonly forwardHeaders: readonly string[];
+}
+
+const anonymousTurn: Turn = { name: '', weight: 1, background: false };
+
+export function forward(options: ForwardOptions): Handler<InboundRequest, Reply> {
+  const { outbound, claims, prepare, timeoutMs } = options;
+  return function forward(request, trace) {
+    const { match } = request;
+    if (match === undefined)
+      throw new GatewayError('internal-error', { reason: 'no operation was selected' });
+    const claim = claims.open(request, trace.startedMs + timeoutMs, request.caller?.turn ?? anonymousTurn);
+    const upstreamRequest: UpstreamRequest = {
+      operation: match.operation.name,
+      path: match.path,
+      query: request.query === '' ? '' : `?${request.query}`,
+      headers: forwardedFields(request, options.forwardHeaders),
+      ids: idsOf(request, trace),
+      cacheControl: request.headers['cache-control'],
+      pragma: request.headers.pragma,
+      claim,
+    };
+    let answered: ReturnType<typeof outbound>;
+    try {
+      answered = outbound(upstreamRequest, trace);
+    } catch (error) {
+      describeCache(request, trace);
+      throw error;
+    }
+    return andThen(
+      answered,
+      (answer) => {
+        claim.release();
+        describeCache(request, trace);
+        return replyWith(answer, request, prepare(answer));
+      },
+      (error) => {
+        claim.release();
+        describeCache(request, trace);
+        throw error;
+      },
+    );
+  };
+}
+
+const none: Readonly<Record<string, string>> = Object.freeze({});
+
+function forwardedFields(
+  request: InboundRequest,
+  names: readonly string[],
+): Readonly<Record<string, string>> {
+  if (names.length === 0) return none;
+  const fields: Record<string, string> = {};
+  for (const name of names) {
+    const value = request.field(name);
+    if (value !== undefined) fields[name] = value;
+  }
+  return fields;
+}
+
+/** W3C Trace Context: version, trace id, parent id, flags; ids of zeros alone are invalid. */
+const traceParent = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
+
+/** An invalid `traceparent` is dropped, and `tracestate` with it (Trace Context section 3.2.2 and 3.3). */
+function idsOf(request: InboundRequest, trace: Trace): Readonly<Record<string, string>> {
+  const ids: Record<string, string> = { 'x-request-id': trace.requestId };
+  const parent = request.headers['traceparent'];
+  if (typeof parent === 'string' && traceParent.test(parent)) {
+    ids['traceparent'] = parent;
+    const state = request.field('tracestate');
+    if (state !== undefined) ids['tracestate'] = state;
+  }
+  return ids;
+}
+
+function replyWith(answer: Answer, request: InboundRequest, prepared: PreparedReply): Reply {
+  if (answer.status === 200) {
+    const held = codings.find((coding) => hasAlready(request, prepared, coding));
+    if (held !== undefined) return { status: 304, headers: prepared.notModified(held), body: null };
+  } else if (answer.status >= 400) {
+    request.replyFields['proxy-status'] = `analytics-gateway; received-status=${answer.status}`;
+  }
+  const coding = codingFor(answer, request);
+  const body = coding === 'identity' ? answer.body : (answer.encoded?.[coding] ?? answer.body);
+  return {
+    status: answer.status,
+    headers: prepared.fields(coding),
+    body: request.method === 'HEAD' ? null : body,
+  };
+}
+
+function codingFor({ encoded }: Answer, request: InboundRequest): Coding {
+  if (encoded === undefined) return 'identity';
+  return chooseCoding(request.field('accept-encoding'), {
+    br: encoded.br !== undefined,
+    gzip: encoded.gzip !== undefined,
+  });
+}
+
+/** Whether the caller's own conditions say that it holds this representation (RFC 9110 section 13). */
+function hasAlready({ headers }: InboundRequest, prepared: PreparedReply, coding: Coding): boolean {
+  const ifNoneMatch = headers['if-none-match'];
+  const ifModifiedSince = headers['if-modified-since'];
+  if (ifNoneMatch === undefined && ifModifiedSince === undefined) return false;
+  const validators = {
+    etag: prepared.etag(coding),
+    lastModified: prepared.fields('identity')['last-modified'],
+  };
+  return isNotModified(200, { ifNoneMatch, ifModifiedSince }, validators, Date.now());
+}
+
+/** A caller may hold any coding of the answer: each has its own tag, and all of them mean the same content. */
+const codings: readonly Coding[] = ['identity', 'br', 'gzip'];
+
+/** `Cache-Status` (RFC 9211) and `Age` of this reply, from what the cache wrote on the trace. */
+function describeCache(request: InboundRequest, trace: Trace): void {
+  if (trace.cache !== undefined) request.replyFields['cache-status'] = cacheStatus(trace.cache);
+  if (trace.ageSeconds !== undefined) request.replyFields['age'] = String(trace.ageSeconds);
+}
+
+function cacheStatus(cache: CacheFacts): string {
+  const detail = cache.detail === undefined ? '' : `; detail=${cache.detail}`;
+  if (cache.hit) return `analytics-gateway; hit; ttl=${cache.ttlSeconds ?? 0}${detail}`;
+  let status = `analytics-gateway; fwd=${cache.forwarded ?? 'miss'}`;
+  if (cache.forwardStatus !== undefined) status += `; fwd-status=${cache.forwardStatus}`;
+  if (cache.ttlSeconds !== undefined) status += `; ttl=${cache.ttlSeconds}`;
+  if (cache.stored === true) status += '; stored';
+  if (cache.collapsed !== undefined) status += cache.collapsed ? '; collapsed' : '; collapsed=?0';
+  return status + detail;
+}

@@ -1,0 +1,22 @@
+/** Refuses requests for names that are not ours (DNS rebinding ends here). */
+import { GatewayError } from '../errors.ts';
+import type { Layer } from '../layer.ts';
+import { isHostAllowed, soleHost } from './host-policy.ts';
+import type { InboundRequest, Reply } from './inbound.ts';
+
+export interface HostOptions {
+  /** `ALLOWED_HOSTS`, or `undefined` for the default. */
+  readonly allowed: ReadonlySet<string> | undefined;
+  /** Asked for each request: the callers file may change. */
+  readonly admitsAnonymous: () => boolean;
+}
+
+export function guardHost({ allowed, admitsAnonymous }: HostOptions): Layer<InboundRequest, Reply> {
+  return (next) =>
+    function guard(request, trace) {
+      if (!isHostAllowed(soleHost(request.rawHeaders), allowed, admitsAnonymous())) {
+        throw new GatewayError('host-not-allowed');
+      }
+      return next(request, trace);
+    };
+}

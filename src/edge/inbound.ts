@@ -1,0 +1,62 @@
+/** A request as the edge sees it: the raw bytes of Node's parser, nothing normalised, and what the layers found. */
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
+import type { Caller } from '../callers/caller.ts';
+import type { OperationMatch } from '../operations.ts';
+
+/** What goes to the caller. `headers` may be shared between replies: never change it. */
+export interface Reply {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer | string | null;
+}
+
+export class InboundRequest {
+  readonly method: string;
+  /** The request target as it stands in the request line. */
+  readonly target: string;
+  /** The target up to its query. */
+  readonly path: string;
+  /** The query in its exact bytes, without its `?`. */
+  readonly query: string;
+  readonly headers: IncomingHttpHeaders;
+  /** Names and values in turn, as they came: repeated fields are only seen here. */
+  readonly rawHeaders: readonly string[];
+  readonly remoteAddress: string | undefined;
+  /** Fields of this one reply, whatever it will be: collected by the layers, merged when it is sent. */
+  readonly replyFields: Record<string, string> = {};
+  /** Set by the layer `authenticate`. */
+  caller: Caller | undefined = undefined;
+  /** Set by the layer `selectOperation`. */
+  match: OperationMatch | undefined = undefined;
+  readonly #outgoing: ServerResponse;
+
+  constructor(incoming: IncomingMessage, outgoing: ServerResponse) {
+    this.method = incoming.method ?? '';
+    this.target = incoming.url ?? '';
+    const question = this.target.indexOf('?');
+    this.path = question === -1 ? this.target : this.target.slice(0, question);
+    this.query = question === -1 ? '' : this.target.slice(question + 1);
+    this.headers = incoming.headers;
+    this.rawHeaders = incoming.rawHeaders;
+    this.remoteAddress = incoming.socket.remoteAddress;
+    this.#outgoing = outgoing;
+  }
+
+  /** A field's value; the lines of a repeated one joined by commas, as Node does for all but singular fields. */
+  field(name: string): string | undefined {
+    const value = this.headers[name];
+    return typeof value === 'object' ? value.join(', ') : value;
+  }
+
+  /** Calls back when the caller goes away before it was answered; returns how to stop that. */
+  onLeave(listener: () => void): () => void {
+    const outgoing = this.#outgoing;
+    const onClose = (): void => {
+      if (!outgoing.writableFinished) listener();
+    };
+    // It may have gone while the request was authenticated.
+    if (outgoing.destroyed || outgoing.socket?.destroyed === true) queueMicrotask(listener);
+    else outgoing.once('close', onClose);
+    return () => outgoing.off('close', onClose);
+  }
+}

@@ -1,0 +1,16 @@
+/** Keeps each caller within its own limit, and tells it how much is left. */
+import { type CallerLimits, rateLimitFields } from '../callers/limit.ts';
+import { GatewayError } from '../errors.ts';
+import type { Layer } from '../layer.ts';
+import type { InboundRequest, Reply } from './inbound.ts';
+
+export function limitCaller(limits: CallerLimits): Layer<InboundRequest, Reply> {
+  return (next) =>
+    function limit(request, trace) {
+      const spent = request.caller === undefined ? undefined : limits.spend(request.caller);
+      if (spent === undefined) return next(request, trace);
+      Object.assign(request.replyFields, rateLimitFields(spent));
+      if (!spent.ok) throw new GatewayError('caller-rate-limited', { retryAfterMs: spent.retryAfterMs });
+      return next(request, trace);
+    };
+}

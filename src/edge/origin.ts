@@ -1,0 +1,38 @@
+/** Browsers: answers preflights, tells who may read, and keeps other people's pages away from anonymous callers. */
+import { GatewayError } from '../errors.ts';
+import type { Layer } from '../layer.ts';
+import { type CorsPolicy, isPreflight } from './cors-policy.ts';
+import { isForeignPage } from './fetch-metadata-policy.ts';
+import type { InboundRequest, Reply } from './inbound.ts';
+import { securityFields } from './reply-fields.ts';
+
+export interface OriginOptions {
+  readonly cors: CorsPolicy;
+  readonly admitsAnonymous: () => boolean;
+}
+
+export function guardOrigin({ cors, admitsAnonymous }: OriginOptions): Layer<InboundRequest, Reply> {
+  return (next) =>
+    function guard(request, trace) {
+      const { headers } = request;
+      const { origin } = headers;
+      // Before anything can fail: a page must be able to read problems too.
+      Object.assign(request.replyFields, cors.fieldsFor(origin));
+      const requestMethod = request.field('access-control-request-method');
+      if (isPreflight(request.method, origin, requestMethod)) {
+        // Before authentication: browsers send no credential with it.
+        const fields = cors.preflightFields({
+          origin,
+          method: requestMethod,
+          privateNetwork: request.field('access-control-request-private-network'),
+        });
+        if (fields === undefined) throw new GatewayError('origin-not-allowed');
+        return { status: 204, headers: { ...fields, ...securityFields }, body: null };
+      }
+      const site = request.field('sec-fetch-site');
+      if (admitsAnonymous() && isForeignPage({ site, origin, host: headers.host }, cors.isAllowed)) {
+        throw new GatewayError('origin-not-allowed', { reason: 'a request from another site’s page' });
+      }
+      return next(request, trace);
+    };
+}

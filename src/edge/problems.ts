@@ -1,0 +1,63 @@
+/** The one place where a failure becomes what a caller sees: problem details (RFC 9457). */
+import { GatewayError, problems } from '../errors.ts';
+import { andThen, type Layer } from '../layer.ts';
+import type { Trace } from '../trace.ts';
+import { CallerLeft } from './claim.ts';
+import type { InboundRequest, Reply } from './inbound.ts';
+import { problemFields } from './reply-fields.ts';
+
+/** nginx's status for a caller that left; it is logged and never sent. */
+const callerLeftStatus = 499;
+
+/** Turns everything thrown below into a problem. Listed above all layers that may fail. */
+export function renderProblems(): Layer<InboundRequest, Reply> {
+  return (next) =>
+    function render(request, trace) {
+      const onFailure = (error: unknown): Reply => problemReply(error, request, trace);
+      try {
+        return andThen(next(request, trace), (reply) => reply, onFailure);
+      } catch (error) {
+        return onFailure(error);
+      }
+    };
+}
+
+function problemReply(thrown: unknown, request: InboundRequest, trace: Trace): Reply {
+  trace.failure = thrown;
+  if (thrown instanceof CallerLeft) return { status: callerLeftStatus, headers: {}, body: null };
+  const error =
+    thrown instanceof GatewayError ? thrown : new GatewayError('internal-error', { cause: thrown });
+  const { status, title } = problems[error.code];
+  const retryAfter =
+    error.retryAfterMs === undefined ? undefined : Math.max(1, Math.ceil(error.retryAfterMs / 1_000));
+  const body = JSON.stringify({
+    type: `/problems/${error.code}`,
+    title,
+    status,
+    detail: error.detail,
+    code: error.code,
+    requestId: trace.requestId,
+    retryAfter,
+  });
+  if (retryAfter !== undefined) request.replyFields['retry-after'] = String(retryAfter);
+  const proxyStatus = proxyStatusOf(error);
+  if (proxyStatus !== undefined) request.replyFields['proxy-status'] = proxyStatus;
+  return {
+    status,
+    headers: {
+      ...problemFields,
+      ...error.headers,
+      'content-length': String(Buffer.byteLength(body)),
+    },
+    body: request.method === 'HEAD' ? null : body,
+  };
+}
+
+/** What `Proxy-Status` says of a failure (RFC 9209): only where the way to the upstream is concerned. */
+function proxyStatusOf(error: GatewayError): string | undefined {
+  const facts = [
+    error.proxyError === undefined ? '' : `; error=${error.proxyError}`,
+    error.receivedStatus === undefined ? '' : `; received-status=${error.receivedStatus}`,
+  ].join('');
+  return facts === '' ? undefined : `analytics-gateway${facts}`;
+}

@@ -1,0 +1,141 @@
+/**
+ * The response fields callers get. What passes down is an allow-list; everything else of the upstream's head stops
+ * here: `Set-Cookie`, `Server`, hop-by-hop fields, `Link` (it would send a caller's token to the upstream) and
+ * rate-limit fields (they would lie from a cache).
+ *
+ * What does not change from reply to reply is prepared once per answer and kept beside it.
+ */
+import { createHash } from 'node:crypto';
+import type { Answer, HeaderFields } from '../upstream/exchange.ts';
+
+/** Answers are data, whatever they claim to be: nothing may run, frame or embed them. */
+export const securityFields = {
+  'x-content-type-options': 'nosniff',
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'; sandbox",
+  'cross-origin-resource-policy': 'same-origin',
+} as const;
+
+/** Fields of every problem. */
+export const problemFields = {
+  'content-type': 'application/problem+json',
+  'cache-control': 'no-store',
+  ...securityFields,
+} as const;
+
+/** Fields of the documents and probes that are text for people. */
+export const documentFields = {
+  'content-type': 'text/plain; charset=utf-8',
+  'cache-control': 'no-store',
+  ...securityFields,
+} as const;
+
+/** What passes down as it came, besides what `FORWARD_RESPONSE_HEADERS` names. */
+const passed = ['content-type', 'content-language', 'etag', 'last-modified', 'retry-after'] as const;
+
+/** The upstream's caching fields, passed as they came with `CALLER_CACHE_CONTROL=upstream`. */
+const caching = ['cache-control', 'expires', 'pragma'] as const;
+
+export type Coding = 'br' | 'gzip' | 'identity';
+
+export interface PreparedReply {
+  /** By coding, with its own `ETag` and `Content-Length`. */
+  fields(coding: Coding): Readonly<Record<string, string>>;
+  /** Of a 304 for that coding (RFC 9110 section 15.4.5): no body, so nothing that describes one. */
+  notModified(coding: Coding): Readonly<Record<string, string>>;
+  /** The upstream's, or for a 200 without one a strong one from the body; suffixed for a coding. */
+  etag(coding: Coding): string | undefined;
+}
+
+export interface ReplyFieldOptions {
+  /** Further fields to pass down, lower-case. */
+  readonly forward: readonly string[];
+  /** What callers are told about keeping answers; `upstream` passes on what the upstream said. */
+  readonly cacheControl: 'private, no-cache' | 'upstream';
+  /** Whether answers differ by `Origin`, as they do when any origin is allowed. */
+  readonly variesByOrigin: boolean;
+}
+
+/** Prepares the fields of an answer on its first use and remembers them for as long as the answer lives. */
+export function prepareReplies(options: ReplyFieldOptions): (answer: Answer) => PreparedReply {
+  const prepared = new WeakMap<Answer, PreparedReply>();
+  return (answer) => {
+    let reply = prepared.get(answer);
+    if (reply === undefined) {
+      reply = prepare(answer, options);
+      prepared.set(answer, reply);
+    }
+    return reply;
+  };
+}
+
+function prepare(answer: Answer, options: ReplyFieldOptions): PreparedReply {
+  const entityTag =
+    joined(answer.headers, 'etag') ?? (answer.status === 200 ? strongTag(answer.body) : undefined);
+  const common: Record<string, string> = {};
+  const names = [...passed, ...options.forward, ...(options.cacheControl === 'upstream' ? caching : [])];
+  for (const name of names) {
+    const value = joined(answer.headers, name);
+    if (value !== undefined) common[name] = value;
+  }
+  if (options.cacheControl !== 'upstream') common['cache-control'] = options.cacheControl;
+  const vary = varyOf(answer, options);
+  if (vary !== '') common['vary'] = vary;
+  common['via'] = '1.1 analytics-gateway';
+  Object.assign(common, securityFields);
+
+  const full = new Map<Coding, Readonly<Record<string, string>>>();
+  const etag = (coding: Coding): string | undefined => suffixed(entityTag, coding);
+  return {
+    etag,
+    fields(coding) {
+      let fields = full.get(coding);
+      if (fields === undefined) {
+        const body = coding === 'identity' ? answer.body : (answer.encoded?.[coding] ?? answer.body);
+        const tag = etag(coding);
+        fields = {
+          ...common,
+          ...(tag === undefined ? {} : { etag: tag }),
+          ...(coding === 'identity' ? {} : { 'content-encoding': coding }),
+          // A 204 has no content and says nothing about its length (RFC 9110 section 8.6).
+          ...(answer.status === 204 ? {} : { 'content-length': String(body.length) }),
+        };
+        full.set(coding, fields);
+      }
+      return fields;
+    },
+    notModified(coding) {
+      const { 'content-type': _type, 'content-language': _language, ...fields } = common;
+      const tag = etag(coding);
+      return tag === undefined ? fields : { ...fields, etag: tag };
+    },
+  };
+}
+
+/** One line of a field; of a repeated list field all members, and of a repeated singular field nothing. */
+function joined(headers: HeaderFields, name: string): string | undefined {
+  const value = headers[name];
+  if (value === undefined || typeof value === 'string') return value;
+  return singular.has(name) ? undefined : value.join(', ');
+}
+
+const singular = new Set(['content-type', 'etag', 'last-modified', 'retry-after', 'expires']);
+
+function varyOf(answer: Answer, options: ReplyFieldOptions): string {
+  const members = [
+    ...(joined(answer.headers, 'vary') ?? '').split(',').map((name) => name.trim().toLowerCase()),
+    answer.encoded === undefined ? '' : 'accept-encoding',
+    options.variesByOrigin ? 'origin' : '',
+  ];
+  // The key the gateway adds is none of a caller's request, so answers do not differ by it for callers.
+  return [...new Set(members)].filter((name) => name !== '' && name !== 'x-api-key').join(', ');
+}
+
+/** Twenty-two characters of SHA-256: two different bodies never share one. */
+function strongTag(body: Buffer): string {
+  return `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`;
+}
+
+/** Each coding of a body is a representation of its own (RFC 9110 section 8.8.3.3). */
+function suffixed(tag: string | undefined, coding: Coding): string | undefined {
+  return tag === undefined || coding === 'identity' ? tag : tag.replace(/"$/, `-${coding}"`);
+}

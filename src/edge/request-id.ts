@@ -1,0 +1,21 @@
+/** Gives every request an id, taken over from the caller where it is fit for a log line. */
+import { randomUUID } from 'node:crypto';
+import type { Layer } from '../layer.ts';
+import type { InboundRequest, Reply } from './inbound.ts';
+
+const fit = /^[A-Za-z0-9._~:+/=-]{1,128}$/;
+
+/**
+ * @param isSecret whether a text holds the upstream key; such an id is not taken over, or the caller's mistake
+ *   would put the key into the log
+ */
+export function identifyRequest(isSecret: (text: string) => boolean): Layer<InboundRequest, Reply> {
+  return (next) =>
+    function identify(request, trace) {
+      const given = request.headers['x-request-id'];
+      trace.requestId =
+        typeof given === 'string' && fit.test(given) && !isSecret(given) ? given : randomUUID();
+      request.replyFields['x-request-id'] = trace.requestId;
+      return next(request, trace);
+    };
+}

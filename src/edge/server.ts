@@ -1,0 +1,150 @@
+/** The HTTP server with the limits Node leaves open by default, and the way it ends. */
+import { chmodSync, unlinkSync } from 'node:fs';
+import { createServer, type RequestListener, type Server } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+
+export interface ServerLimits {
+  /** How long a caller may take to send its request, head and body. */
+  readonly headersTimeoutMs: number;
+  readonly maxConnections: number;
+}
+
+export interface ServerEvents {
+  /** What the parser or a limit refused before there was a request. */
+  onRefused(status: number, code: string): void;
+  /** The listener itself is in trouble, as when descriptors are exhausted; it goes on listening. */
+  onTrouble(error: Error): void;
+}
+
+/** Node's parser refuses larger heads with 431. */
+const maxHeaderBytes = 16 * 1_024;
+/** Longer than load balancers keep idle connections, so that it is they who close. */
+const keepAliveMs = 65_000;
+
+export function createPublicServer(
+  listener: RequestListener,
+  limits: ServerLimits,
+  events: ServerEvents,
+): Server {
+  const server = createServer(
+    {
+      headersTimeout: limits.headersTimeoutMs,
+      requestTimeout: limits.headersTimeoutMs,
+      connectionsCheckingInterval: Math.min(1_000, limits.headersTimeoutMs),
+      keepAliveTimeout: keepAliveMs,
+      maxHeaderSize: maxHeaderBytes,
+      insecureHTTPParser: false,
+    },
+    listener,
+  );
+  server.maxConnections = limits.maxConnections;
+  // 0 lifts Node's limit, which drops fields silently; `selectOperation` counts and refuses (CVE-2026-58044).
+  server.maxHeadersCount = 0;
+  // Nobody is told to go on and send a body: reads have none.
+  server.on('checkContinue', listener);
+  server.on('checkExpectation', listener);
+  server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+    const status = statusOfRefusal(error.code);
+    events.onRefused(status, error.code ?? 'unknown');
+    refuseBarely(socket, status);
+  });
+  server.on('drop', () => events.onRefused(0, 'MAX_CONNECTIONS'));
+  // No tunnels: neither CONNECT nor any upgrade.
+  server.on('connect', (_request, socket: Duplex) => {
+    events.onRefused(400, 'CONNECT');
+    refuseBarely(socket, 400);
+  });
+  server.on('error', (error) => events.onTrouble(error));
+  return server;
+}
+
+/** What Node itself would answer to what its parser refuses. */
+function statusOfRefusal(code: string | undefined): number {
+  switch (code) {
+    case 'HPE_HEADER_OVERFLOW':
+      return 431;
+    case 'HPE_CHUNK_EXTENSIONS_OVERFLOW':
+      return 413;
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return 408;
+    default:
+      return 400;
+  }
+}
+
+const reasons: Readonly<Record<number, string>> = {
+  400: 'Bad Request',
+  408: 'Request Timeout',
+  413: 'Payload Too Large',
+  431: 'Request Header Fields Too Large',
+};
+
+function refuseBarely(socket: Duplex, status: number): void {
+  // An answer may be half sent; then the connection just ends.
+  const { _httpMessage: message } = socket as Socket & { _httpMessage?: { headersSent: boolean } };
+  if (socket.writable && message?.headersSent !== true) {
+    socket.end(
+      `HTTP/1.1 ${status} ${reasons[status]}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`,
+      () => socket.destroy(),
+    );
+  } else {
+    socket.destroy();
+  }
+}
+
+/** Where a listener can be reached: an `http:` address, or `unix:/path`. */
+export async function listen(server: Server, host: string, port: number): Promise<string> {
+  const path = host.startsWith('unix:') ? host.slice('unix:'.length) : undefined;
+  if (path !== undefined) await removeStaleSocket(path);
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(path === undefined ? { host, port } : { path }, () => {
+      server.off('error', reject);
+      resolve();
+    });
+  });
+  if (path !== undefined) {
+    // The owner and its group: a socket file is how a sidecar says who may call.
+    chmodSync(path, 0o660);
+    return `unix:${path}`;
+  }
+  const { address, port: taken, family } = server.address() as AddressInfo;
+  return `http://${family === 'IPv6' ? `[${address}]` : address}:${taken}`;
+}
+
+/** A process that was killed leaves its socket file behind; one that still answers keeps it. */
+async function removeStaleSocket(path: string): Promise<void> {
+  const code = await new Promise<string | undefined>((resolve) => {
+    const socket = connect(path);
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve(undefined);
+    });
+    socket.once('error', (error: NodeJS.ErrnoException) => resolve(error.code));
+  });
+  if (code === 'ECONNREFUSED') unlinkSync(path);
+}
+
+/** Requests whose bytes have arrived are read before their idle-looking connection is closed. */
+const settleMs = 100;
+
+/**
+ * Stops listening and waits until every connection has ended.
+ *
+ * `server.close()` alone waits for keep-alive connections to time out, so idle ones are closed here, again and
+ * again: a connection becomes idle when its last answer is sent.
+ *
+ * @param graceMs when they are still open after this long, `onOverdue` is called and, a moment later, they are cut
+ */
+export async function closeServer(server: Server, graceMs: number, onOverdue: () => void): Promise<void> {
+  const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+  const lastMs = Math.min(1_000, graceMs / 10);
+  const sweep = setInterval(() => server.closeIdleConnections(), settleMs);
+  const overdue = setTimeout(onOverdue, graceMs - lastMs);
+  const cut = setTimeout(() => server.closeAllConnections(), graceMs - lastMs / 4);
+  await closed;
+  clearInterval(sweep);
+  clearTimeout(overdue);
+  clearTimeout(cut);
+}

@@ -1,0 +1,203 @@
+/**
+ * The composition root: settings in, a listening gateway out. Everything that knows of everything else is here,
+ * and nothing else is.
+ */
+import { createApp } from './app.ts';
+import { type DirectoryEvent, openDirectory } from './callers/directory.ts';
+import { limitCallers } from './callers/limit.ts';
+import { type Config, isLocalListener } from './config.ts';
+import { createClaims } from './edge/claim.ts';
+import { corsPolicy } from './edge/cors-policy.ts';
+import { prepareReplies } from './edge/reply-fields.ts';
+import { closeServer, createPublicServer, listen } from './edge/server.ts';
+import { GatewayError } from './errors.ts';
+import type { KeyEvent } from './key/key-event.ts';
+import { openKeyring } from './key/keyring.ts';
+import { createLogger, type GatewayLogger } from './logger.ts';
+import { configuredOperations, specifiedOperations } from './operations.ts';
+import { createPipeline } from './upstream/pipeline.ts';
+import type { TransportOptions } from './upstream/transport.ts';
+import { version } from './version.ts';
+
+export interface GatewayOptions {
+  readonly config: Config;
+  /** For the key's stores alone. */
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Where the log goes: a file descriptor, standard output by default. */
+  readonly logTo?: number;
+}
+
+export interface Gateway {
+  /** Where the public listener can be reached. */
+  readonly url: string;
+  readonly log: GatewayLogger;
+  /** `false` when the key did not come in time; the process should end and be started again. */
+  readonly ready: Promise<boolean>;
+  /** Reads the key's store again at once. */
+  reload(): Promise<void>;
+  /** Stops: readiness fails first, running requests finish, then everything is closed. The same promise each time. */
+  drain(): Promise<void>;
+}
+
+/**
+ * Opens the stores, composes the layers and listens.
+ *
+ * @throws KeyStoreError, CallersFileError for what the settings name; errors of `listen` as Node gives them
+ */
+export async function startGateway({ config, environment, logTo = 1 }: GatewayOptions): Promise<Gateway> {
+  // The log searches for the key by value, and the keyring logs: one of the two has to come first.
+  let redact = (text: string): string => text;
+  const log = createLogger({ level: config.LOG_LEVEL, redact: (text) => redact(text), destination: logTo });
+
+  const keyring = await openKeyring({
+    from: config.UPSTREAM_API_KEY_FROM,
+    previousFrom: config.UPSTREAM_API_KEY_PREVIOUS_FROM,
+    environment,
+    refreshMs: config.UPSTREAM_API_KEY_REFRESH,
+    onEvent: (event: KeyEvent) => {
+      const { level, message, ...facts } = event;
+      log.events[level](facts, message);
+    },
+  });
+  redact = (text) => keyring.scrub.redact(text);
+
+  const operations = [...specifiedOperations, ...configuredOperations(config.UPSTREAM_READS)];
+  const directory = openDirectory({
+    file: config.CALLERS_FILE,
+    loopbackOnly: isLocalListener(config),
+    failuresPerMinute: config.CALLER_FAILURES_PER_MINUTE,
+    operations: new Set(operations.map(({ name }) => name)),
+    onEvent: (event) => logDirectory(log, event),
+  });
+
+  const pipeline = createPipeline({
+    cache: {
+      ttlMs: config.CACHE_TTL,
+      staleWhileRevalidateMs: config.CACHE_STALE_WHILE_REVALIDATE,
+      staleIfErrorMs: config.CACHE_STALE_IF_ERROR,
+      maxBytes: config.CACHE_MAX_BYTES,
+      maxEntryBytes: config.CACHE_MAX_ENTRY_BYTES,
+      generation: keyring.generation,
+      refreshTimeoutMs: config.REQUEST_TIMEOUT,
+      onBackground: (event) => log.events.debug(event, 'refreshed in the background'),
+    },
+    retry: { limit: config.RETRY_LIMIT, baseMs: config.RETRY_BASE, capMs: config.RETRY_CAP },
+    gate: {
+      maxClosedMs: config.GATE_MAX_CLOSED,
+      baseMs: config.RETRY_BASE,
+      capMs: config.RETRY_CAP,
+      onChange: (state) => log.events.info(state, 'the gate changed'),
+    },
+    credential: { keyring },
+    transport: transportOptions(config),
+  });
+
+  const claims = createClaims();
+  const cors = corsPolicy({
+    origins: config.CORS_ORIGINS,
+    requestHeaders: config.FORWARD_REQUEST_HEADERS,
+    responseHeaders: config.FORWARD_RESPONSE_HEADERS,
+  });
+  const admitsAnonymous = (): boolean => directory.admitsAnonymous;
+  let draining: Promise<void> | undefined;
+
+  const listener = createApp({
+    operations,
+    directory,
+    limits: limitCallers(),
+    host: {
+      allowed: config.ALLOWED_HOSTS === undefined ? undefined : new Set(config.ALLOWED_HOSTS),
+      admitsAnonymous,
+    },
+    origin: { cors, admitsAnonymous },
+    forward: {
+      outbound: pipeline.send,
+      claims,
+      prepare: prepareReplies({
+        forward: config.FORWARD_RESPONSE_HEADERS,
+        cacheControl: config.CALLER_CACHE_CONTROL,
+        variesByOrigin: config.CORS_ORIGINS.length > 0,
+      }),
+      timeoutMs: config.REQUEST_TIMEOUT,
+      forwardHeaders: config.FORWARD_REQUEST_HEADERS,
+    },
+    isSecret: (text) => keyring.scrub.redact(text) !== text,
+    writeAccess: log.access,
+    onFault: (error) => log.events.error({ err: error }, 'a request could not be answered'),
+    notReady: () => {
+      if (draining !== undefined) return 'shutting down';
+      return keyring.current === undefined ? 'no key is loaded yet' : undefined;
+    },
+    isDraining: () => draining !== undefined,
+  });
+
+  const server = createPublicServer(
+    listener,
+    { headersTimeoutMs: config.HEADERS_TIMEOUT, maxConnections: config.MAX_CONNECTIONS },
+    {
+      onRefused: (status, code) => log.events.info({ status, code }, 'refused before there was a request'),
+      onTrouble: (error) => log.events.error({ err: error }, 'the listener is in trouble'),
+    },
+  );
+  const url = await listen(server, config.HOST, config.PORT);
+  log.events.info({ url, version }, 'listening');
+
+  async function stop(): Promise<void> {
+    log.events.info({ waiting: claims.waiting }, 'stopping');
+    await new Promise((resolve) => setTimeout(resolve, config.SHUTDOWN_DELAY));
+    const graceMs = config.SHUTDOWN_GRACE - config.SHUTDOWN_DELAY;
+    await closeServer(server, graceMs, () => claims.abandonAll(new GatewayError('shutting-down')));
+    await pipeline.close();
+    directory.close();
+    keyring.close();
+    log.events.info('stopped');
+    log.flush();
+  }
+
+  return {
+    url,
+    log,
+    ready: keyring.ready,
+    reload: () => keyring.reload(),
+    drain() {
+      draining ??= stop();
+      return draining;
+    },
+  };
+}
+
+/** How the upstream is reached with these settings. */
+export function transportOptions(config: Config): TransportOptions {
+  return {
+    baseUrl: config.UPSTREAM_BASE_URL,
+    timeoutMs: config.UPSTREAM_TIMEOUT,
+    maxBodyBytes: config.UPSTREAM_MAX_BODY,
+    connections: config.UPSTREAM_CONNECTIONS,
+    mediaTypes: config.UPSTREAM_MEDIA_TYPES,
+    userAgent: `workspace-analytics-gateway/${version}`,
+  };
+}
+
+function logDirectory(log: GatewayLogger, event: DirectoryEvent): void {
+  const { kind, ...facts } = event;
+  switch (kind) {
+    case 'reloaded':
+      log.events.info(facts, 'the callers file was read again');
+      break;
+    case 'version-refused':
+      log.events.error(
+        facts,
+        'the new version of the callers file is refused; the one before stays in force',
+      );
+      break;
+    case 'file-unreadable':
+      log.events.error(facts, 'the callers file cannot be read; the version before stays in force');
+      break;
+    case 'file-readable-again':
+      log.events.info('the callers file can be read again');
+      break;
+    case 'older-token-used':
+      log.events.warn(facts, 'a caller still uses a token that has a newer one beside it');
+      break;
+  }
+}
