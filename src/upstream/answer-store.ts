@@ -1,0 +1,200 @@
+/**
+ * Answers in memory, bounded in bytes: several variants of one read side by side, negative answers and the marks
+ * of reads that cannot be shared, all under one bound.
+ */
+import { LRUCache } from 'lru-cache';
+import type { AnswerPolicy } from './cache-policy.ts';
+import type { Answer, UpstreamRequest } from './exchange.ts';
+import { selection, wholeSelection } from './vary-policy.ts';
+
+/** One answer, and which requests it fits. */
+export interface Variant {
+  readonly answer: Answer;
+  readonly policy: AnswerPolicy;
+  /** The names in its Vary, sorted. */
+  readonly names: readonly string[];
+  /** What the request that fetched it said in them; in all its fields for a `policy.wholeRequest`. */
+  readonly selection: string;
+  readonly bytes: number;
+  /** No further refresh before this time: the last one failed. Monotonic ms. */
+  refreshNotBeforeMs: number;
+}
+
+/** All that is held for one read under one key generation. Replaced whole: lru-cache takes a size only with a new value. */
+export interface Resource {
+  readonly operation: string;
+  /** The latest stored first: it wins where several fit (RFC 9111 section 4.1). */
+  readonly variants: readonly Variant[];
+  /** Until then its answers are for one request each: nobody queues for them. Monotonic ms. */
+  readonly unshareableUntilMs: number;
+}
+
+export interface AnswerStoreOptions {
+  readonly maxBytes: number;
+  readonly maxEntryBytes: number;
+}
+
+// What an entry costs besides its bytes, measured by bench/cache-memory.ts: objects, map slots, a separate
+// allocation for the body.
+const resourceOverheadBytes = 400;
+const variantOverheadBytes = 900;
+const fieldOverheadBytes = 40;
+
+/** A caller that invents field values cannot make one read hold more than this many answers. */
+const maxVariants = 64;
+
+/** The variant that fits a request, or `undefined`. */
+export function selectVariant(resource: Resource, headers: UpstreamRequest['headers']): Variant | undefined {
+  let names: readonly string[] | undefined;
+  let said = '';
+  for (const variant of resource.variants) {
+    if (variant.policy.wholeRequest) {
+      if (wholeSelection(headers) === variant.selection) return variant;
+    } else if (variant.names.length === 0) {
+      return variant;
+    } else {
+      if (names === undefined || !isSameList(names, variant.names)) {
+        names = variant.names;
+        said = selection(names, headers);
+      }
+      if (said === variant.selection) return variant;
+    }
+  }
+  return undefined;
+}
+
+function isSameList(one: readonly string[], other: readonly string[]): boolean {
+  return one === other || (one.length === other.length && one.every((name, index) => name === other[index]));
+}
+
+/** Keeps answers; what no longer fits goes, the longest unused first. */
+export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOptions) {
+  const resources = new LRUCache<string, Resource>({ maxSize: Math.max(1, maxBytes) });
+
+  function write(key: string, resource: Resource): void {
+    let { variants } = resource;
+    let bytes = sizeOf(key, variants);
+    while (bytes > maxBytes && variants.length > 0) {
+      variants = variants.slice(0, -1);
+      bytes = sizeOf(key, variants);
+    }
+    if (bytes > maxBytes || (variants.length === 0 && resource.unshareableUntilMs === -Infinity)) {
+      resources.delete(key);
+    } else {
+      resources.set(key, { ...resource, variants }, { size: bytes });
+    }
+  }
+
+  return {
+    get(key: string): Resource | undefined {
+      return resources.get(key);
+    },
+
+    /** Keeps an answer in the place of those that fit the same request. Returns whether it is kept. */
+    put(
+      key: string,
+      request: Pick<UpstreamRequest, 'operation' | 'headers'>,
+      answer: Answer,
+      policy: AnswerPolicy,
+      names: readonly string[],
+    ): boolean {
+      const said = policy.wholeRequest ? wholeSelection(request.headers) : selection(names, request.headers);
+      const bytes = variantBytes(answer, said);
+      const others = without(resources.peek(key), request.headers);
+      if (bytes > Math.min(maxEntryBytes, maxBytes - sizeOf(key, []))) {
+        // What was there is older than what we may not keep.
+        write(key, { operation: request.operation, variants: others, unshareableUntilMs: -Infinity });
+        return false;
+      }
+      const variant = { answer, policy, names, selection: said, bytes, refreshNotBeforeMs: -Infinity };
+      const variants = [variant, ...others].slice(0, maxVariants);
+      write(key, { operation: request.operation, variants, unshareableUntilMs: -Infinity });
+      return true;
+    },
+
+    /** Forgets what fits a request; a later answer has taken its place and may not be kept. */
+    drop(key: string, headers: UpstreamRequest['headers']): void {
+      const resource = resources.peek(key);
+      if (resource === undefined || selectVariant(resource, headers) === undefined) return;
+      write(key, { ...resource, variants: without(resource, headers) });
+    },
+
+    /** Remembers that answers to this read fit one request each (Varnish calls it hit-for-miss). */
+    markUnshareable(key: string, operation: string, untilMs: number): void {
+      const variants = resources.peek(key)?.variants ?? [];
+      write(key, { operation, variants, unshareableUntilMs: untilMs });
+    },
+
+    /** Adds compressed bodies to a stored answer, where it is still there and they fit. */
+    addEncodings(key: string, answer: Answer, br: Buffer | undefined, gzip: Buffer | undefined): boolean {
+      const resource = resources.peek(key);
+      const variant = resource?.variants.find((one) => one.answer.encoded === answer.encoded);
+      if (resource === undefined || variant === undefined || answer.encoded === undefined) return false;
+      const more = (br?.byteLength ?? 0) + (gzip?.byteLength ?? 0);
+      const grown = { ...variant, bytes: variant.bytes + more };
+      const variants = resource.variants.map((one) => (one === variant ? grown : one));
+      if (grown.bytes > maxEntryBytes || sizeOf(key, variants) > maxBytes) return false;
+      if (br !== undefined) answer.encoded.br = br;
+      if (gzip !== undefined) answer.encoded.gzip = gzip;
+      write(key, { ...resource, variants });
+      return true;
+    },
+
+    /** Forgets all, or one operation's answers. Returns how many reads were held. */
+    purge(operation?: string): number {
+      let dropped = 0;
+      for (const [key, resource] of [...resources.entries()]) {
+        if (operation !== undefined && resource.operation !== operation) continue;
+        resources.delete(key);
+        dropped += 1;
+      }
+      return dropped;
+    },
+
+    snapshot(): { entries: number; bytes: number; maxBytes: number } {
+      return { entries: resources.size, bytes: resources.calculatedSize, maxBytes };
+    },
+  };
+}
+
+export type AnswerStore = ReturnType<typeof createAnswerStore>;
+
+function without(resource: Resource | undefined, headers: UpstreamRequest['headers']): readonly Variant[] {
+  let variants = resource?.variants ?? [];
+  for (;;) {
+    const found: Variant | undefined =
+      variants.length === 0 || resource === undefined
+        ? undefined
+        : selectVariant({ ...resource, variants }, headers);
+    if (found === undefined) return variants;
+    variants = variants.filter((one) => one !== found);
+  }
+}
+
+function sizeOf(key: string, variants: readonly Variant[]): number {
+  let bytes = resourceOverheadBytes + 2 * key.length;
+  for (const variant of variants) bytes += variant.bytes;
+  return bytes;
+}
+
+function variantBytes(answer: Answer, said: string): number {
+  let bytes = variantOverheadBytes + 2 * said.length + answer.body.byteLength;
+  bytes += (answer.encoded?.br?.byteLength ?? 0) + (answer.encoded?.gzip?.byteLength ?? 0);
+  for (const [name, value] of Object.entries(answer.headers)) {
+    bytes += fieldOverheadBytes + name.length;
+    if (typeof value === 'string') bytes += value.length;
+    else for (const line of value) bytes += fieldOverheadBytes + line.length;
+  }
+  return bytes;
+}
+
+/**
+ * A body that holds no more memory than its own. Small buffers are cut from a shared slab: kept for long, a
+ * hundred bytes would keep eight thousand.
+ */
+export function compact(body: Buffer): Buffer {
+  if (body.buffer.byteLength <= body.byteLength + 64) return body;
+  const own = Buffer.allocUnsafeSlow(body.byteLength);
+  body.copy(own);
+  return own;
+}

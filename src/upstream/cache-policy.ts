@@ -1,0 +1,286 @@
+/**
+ * What a shared cache may do with an answer (RFC 9111, RFC 5861), decided once when it arrives and then compared
+ * with the clock. Pure: no `this`, no I/O, no clock; times come in as arguments.
+ *
+ * Two clocks: an answer's first apparent age comes from dates and the wall clock, everything after it from the
+ * monotonic clock, so that a jump of the wall clock neither freezes nor prolongs anything.
+ */
+import type { ProblemCode } from '../errors.ts';
+import { parseHttpDate } from '../http-date.ts';
+import {
+  type Directives,
+  directiveFields,
+  directiveSeconds,
+  fieldValue,
+  hasBareDirective,
+  hasDirective,
+  maxDeltaSeconds,
+  parseCacheControl,
+} from './cache-control.ts';
+import type { Answer, HeaderFields } from './exchange.ts';
+
+/** What holds where the upstream states nothing, in ms; 0 switches each off. */
+export interface CacheDefaults {
+  readonly ttlMs: number;
+  readonly staleWhileRevalidateMs: number;
+  readonly staleIfErrorMs: number;
+}
+
+/** What may be done with one answer. Times are on the monotonic clock, in ms; `-Infinity` is never. */
+export interface AnswerPolicy {
+  /** May be kept and given to later requests (RFC 9111 section 3). */
+  readonly storable: boolean;
+  /** May be given to those who waited for it; never what is `private` or `no-store`. */
+  readonly shareable: boolean;
+  /** Fields that only the request which fetched the answer may see (`private="…"`, `no-cache="…"`). */
+  readonly withheld: readonly string[];
+  /** A 400 kept beyond what RFC 9111 asks for: only the very same request gets it. */
+  readonly wholeRequest: boolean;
+  /** When its age was zero: the age is the time since (RFC 9111 section 4.2.3). */
+  readonly bornMs: number;
+  readonly receivedMs: number;
+  /** Never after `bornMs` plus the lifetime; `-Infinity` where it must be validated every time. */
+  readonly freshUntilMs: number;
+  /** Until when it may be given stale while it is refreshed (RFC 5861 section 3). */
+  readonly staleWhileRevalidateUntilMs: number;
+  /** Until when it may be given stale where the upstream fails (RFC 5861 section 4). */
+  readonly staleIfErrorUntilMs: number;
+  /** May be given stale to a caller that says `max-stale` (RFC 9111 section 4.2.4). */
+  readonly mayBeStale: boolean;
+  /** The upstream said its age, so that ours is told too (RFC 9111 section 5.1). */
+  readonly hasAge: boolean;
+}
+
+// Statuses whose caching rules we keep, for `must-understand` (RFC 9111 section 5.2.2.3).
+const understood = new Set([200, 203, 204, 400, 403, 404, 405, 410, 414, 451, 500, 501, 502, 503, 504]);
+
+/** Decides everything about an answer that does not depend on who asks or when. */
+export function policyOf(answer: Omit<Answer, 'body' | 'generation'>, defaults: CacheDefaults): AnswerPolicy {
+  const { status, headers } = answer;
+  const directives = parseCacheControl(headers['cache-control']);
+  const birth = bornMs(answer);
+  const stated = statedLifetimeMs(directives, headers, answer.receivedAt);
+  const noCache = directiveFields(directives, 'no-cache');
+  const secret = directiveFields(directives, 'private');
+  const negative = status === 400;
+
+  const shareable = !isKeptFromOthers(status, directives, secret);
+  const lifetimeMs = stated ?? (status === 200 || negative ? defaults.ttlMs : 0);
+  const readable = !directives.broken && birth !== 'unknown';
+  // `no-cache` keeps an answer for validation only (RFC 9111 section 5.2.2.4).
+  const mayBeFresh = readable && noCache !== 'all';
+  const born = birth === 'unknown' ? answer.receivedMs : birth;
+
+  const firmness = staleness(directives, noCache === 'all');
+  const maySpoil = status < 300 && readable && firmness !== 'never';
+  // An upstream that states no lifetime above zero wants to be asked each time; our default does not stand in.
+  const swrDefaultMs = firmness === 'defaults' && lifetimeMs > 0 ? defaults.staleWhileRevalidateMs : 0;
+  const sieDefaultMs = firmness === 'defaults' ? defaults.staleIfErrorMs : 0;
+  const staleUntil = (name: string, defaultMs: number): number => {
+    if (!maySpoil) return -Infinity;
+    const seconds = directiveSeconds(directives, name);
+    const ms = seconds === undefined ? defaultMs : seconds === 'invalid' ? 0 : seconds * 1000;
+    return ms > 0 ? born + lifetimeMs + ms : -Infinity;
+  };
+
+  return {
+    storable:
+      shareable &&
+      !directives.broken &&
+      isStatusStorable(status) &&
+      mayBeUsedAgain(status, lifetimeMs, stated !== undefined, noCache === 'all', hasValidator(headers)),
+    shareable,
+    withheld: [noCache, secret].flatMap((names) => (names === undefined || names === 'all' ? [] : names)),
+    wholeRequest: negative,
+    bornMs: born,
+    receivedMs: answer.receivedMs,
+    freshUntilMs: mayBeFresh ? born + lifetimeMs : -Infinity,
+    staleWhileRevalidateUntilMs: staleUntil('stale-while-revalidate', swrDefaultMs),
+    staleIfErrorUntilMs: staleUntil('stale-if-error', sieDefaultMs),
+    mayBeStale: maySpoil && firmness === 'defaults',
+    hasAge: headers['age'] !== undefined,
+  };
+}
+
+/** `no-store` and `private` (RFC 9111 section 3); `must-understand` takes `no-store` back (5.2.2.3). */
+function isKeptFromOthers(
+  status: number,
+  directives: Directives,
+  secret: readonly string[] | 'all' | undefined,
+) {
+  if (secret === 'all') return true;
+  if (hasBareDirective(directives, 'must-understand') && understood.has(status)) return false;
+  return hasDirective(directives, 'no-store');
+}
+
+/**
+ * Whether the status may be kept at all. Partial answers and redirects never come this far; 401 and 429 are about
+ * the one request (RFC 6585 section 4); a 304 is no answer by itself.
+ */
+function isStatusStorable(status: number): boolean {
+  const partial = status === 206;
+  return (status >= 200 && status < 300 && !partial) || (status >= 400 && status !== 401 && status !== 429);
+}
+
+/** Keeping is of use where the answer has some lifetime, or can be validated (RFC 9111 section 3). */
+function mayBeUsedAgain(
+  status: number,
+  lifetimeMs: number,
+  isStated: boolean,
+  noCache: boolean,
+  validator: boolean,
+): boolean {
+  // Only a 200 is worth asking about again, and only it may be given stale.
+  if (status === 200) return lifetimeMs > 0 || isStated || (noCache && validator);
+  return lifetimeMs > 0 && !noCache;
+}
+
+/**
+ * Freshness lifetime as the upstream states it: `s-maxage`, `max-age`, `Expires` less `Date`, in this order
+ * (RFC 9111 section 4.2.1). What is there but cannot be read is stale. `undefined`: it states none.
+ */
+function statedLifetimeMs(
+  directives: Directives,
+  headers: HeaderFields,
+  receivedAt: number,
+): number | undefined {
+  for (const name of ['s-maxage', 'max-age']) {
+    const seconds = directiveSeconds(directives, name);
+    if (seconds !== undefined) return seconds === 'invalid' ? 0 : seconds * 1000;
+  }
+  const expires = singleDate(headers['expires'], receivedAt);
+  if (expires === undefined) return undefined;
+  const date = singleDate(headers['date'], receivedAt) ?? receivedAt;
+  if (expires === 'invalid' || date === 'invalid') return 0;
+  return Math.min(Math.max(0, expires - date), maxDeltaSeconds * 1000);
+}
+
+/**
+ * When the answer's age was zero, on the monotonic clock (RFC 9111 section 4.2.3): its corrected initial age is
+ * the greater of what `Date` and what `Age` with the time of the exchange make it.
+ */
+function bornMs(answer: Omit<Answer, 'body' | 'generation'>): number | 'unknown' {
+  const date = singleDate(answer.headers['date'], answer.receivedAt);
+  const age = ageSeconds(answer.headers['age']);
+  // The RFC lets a cache pass over an unreadable Age; an answer of unknown age is stale here.
+  if (date === 'invalid' || age === 'invalid') return 'unknown';
+  const apparentAgeMs = date === undefined ? 0 : Math.max(0, answer.receivedAt - date);
+  const correctedAgeMs = age * 1000 + Math.max(0, answer.receivedMs - answer.sentMs);
+  return answer.receivedMs - Math.max(apparentAgeMs, correctedAgeMs);
+}
+
+/** The first member of `Age` counts where it came more than once (RFC 9111 section 5.1). */
+function ageSeconds(field: string | readonly string[] | undefined): number | 'invalid' {
+  const first = fieldValue(field)?.split(',')[0]?.trim();
+  if (first === undefined) return 0;
+  return /^\d+$/.test(first) ? Math.min(Number(first), maxDeltaSeconds) : 'invalid';
+}
+
+/** One date; the same one twice is still one, two that differ are none (RFC 9111 section 4.2.1). */
+function singleDate(
+  field: string | readonly string[] | undefined,
+  nowMs: number,
+): number | 'invalid' | undefined {
+  if (field === undefined) return undefined;
+  const lines = typeof field === 'string' ? [field] : field;
+  const dates = new Set(lines.map((line) => parseHttpDate(line.trim(), nowMs)));
+  const [date] = dates;
+  return dates.size === 1 && date !== undefined ? date : 'invalid';
+}
+
+/**
+ * Who may let an answer be used stale: nobody, the upstream in so many words, or our defaults as well
+ * (RFC 9111 section 4.2.4). `s-maxage` says `proxy-revalidate` by itself (5.2.2.10), but an upstream that puts
+ * `stale-*` beside it means those.
+ */
+function staleness(directives: Directives, noCache: boolean): 'never' | 'stated' | 'defaults' {
+  const firm = ['must-revalidate', 'proxy-revalidate'].some((name) => hasDirective(directives, name));
+  if (firm || noCache) return 'never';
+  return hasDirective(directives, 's-maxage') ? 'stated' : 'defaults';
+}
+
+function hasValidator(headers: HeaderFields): boolean {
+  return headers['etag'] !== undefined || headers['last-modified'] !== undefined;
+}
+
+/** What a caller asks of the cache (RFC 9111 section 5.2.1), in ms. What can't be read asks nothing. */
+export interface Wish {
+  readonly noCache: boolean;
+  readonly noStore: boolean;
+  readonly onlyIfCached: boolean;
+  readonly maxAgeMs: number | undefined;
+  readonly minFreshMs: number;
+  /** How stale an answer may be; `Infinity` for `max-stale` alone, `undefined` where not said. */
+  readonly maxStaleMs: number | undefined;
+}
+
+/** Reads a caller's Cache-Control, or its Pragma where it sends no Cache-Control (RFC 9111 section 5.4). */
+export function wishOf(cacheControl: string | undefined, pragma: string | undefined): Wish {
+  const directives = parseCacheControl(cacheControl ?? pragma);
+  const asked = (name: string) => cacheControl !== undefined && hasDirective(directives, name);
+  const ms = (name: string): number | undefined => {
+    const seconds = cacheControl === undefined ? undefined : directiveSeconds(directives, name);
+    return typeof seconds === 'number' ? seconds * 1000 : undefined;
+  };
+  return {
+    noCache: hasDirective(directives, 'no-cache'),
+    noStore: asked('no-store'),
+    onlyIfCached: asked('only-if-cached'),
+    maxAgeMs: ms('max-age'),
+    minFreshMs: ms('min-fresh') ?? 0,
+    maxStaleMs: hasBareDirective(directives, 'max-stale') && asked('max-stale') ? Infinity : ms('max-stale'),
+  };
+}
+
+/** An answer as young as this is fresh to everybody: a page that reloads in a loop costs two calls a second. */
+export const justFetchedMs = 500;
+
+/**
+ * Whether a stored answer may be given now, and how. `refresh`: give it and refresh it in the background.
+ * `stale`, `request`: it may not be given without asking, for its own age or for the caller's wish.
+ */
+export function useOf(
+  policy: AnswerPolicy,
+  wish: Wish | undefined,
+  nowMs: number,
+): 'fresh' | 'refresh' | 'max-stale' | 'stale' | 'request' {
+  const fresh = nowMs < policy.freshUntilMs;
+  if (wish === undefined) {
+    if (fresh) return 'fresh';
+    return nowMs < policy.staleWhileRevalidateUntilMs ? 'refresh' : 'stale';
+  }
+  const justFetched = fresh && nowMs - policy.receivedMs < justFetchedMs;
+  if (wish.noCache && !justFetched) return 'request';
+  if (wish.maxAgeMs !== undefined && nowMs - policy.bornMs > wish.maxAgeMs && !justFetched) return 'request';
+  if (policy.freshUntilMs - nowMs < wish.minFreshMs && wish.minFreshMs > 0)
+    return fresh ? 'request' : 'stale';
+  if (fresh) return 'fresh';
+  if (wish.maxStaleMs !== undefined) {
+    const staleForMs = nowMs - policy.freshUntilMs;
+    return policy.mayBeStale && staleForMs <= wish.maxStaleMs ? 'max-stale' : 'stale';
+  }
+  // Who names a greatest age wants nothing stale (RFC 9111 section 5.2.1.1).
+  if (wish.maxAgeMs !== undefined) return 'stale';
+  return nowMs < policy.staleWhileRevalidateUntilMs ? 'refresh' : 'stale';
+}
+
+/** Whether an answer tells of the upstream's trouble rather than of the read: a stale one may stand in for it. */
+export function isTrouble(status: number): boolean {
+  return status === 429 || status >= 500;
+}
+
+// The failures behind which a stale answer may be given (RFC 5861 section 4). Not our own faults, nor a drain.
+const troubles: ReadonlySet<ProblemCode> = new Set<ProblemCode>([
+  'upstream-rate-limited',
+  'upstream-unreachable',
+  'upstream-timeout',
+  'upstream-invalid-response',
+  'upstream-key-rejected',
+  'upstream-key-missing',
+  'overloaded',
+]);
+
+/** Whether a failure of the gateway is the upstream's trouble. */
+export function isTroubleCode(code: ProblemCode): boolean {
+  return troubles.has(code);
+}

@@ -1,0 +1,517 @@
+/**
+ * The first layer of the way out: answers reads from memory, lets identical reads share one exchange, and keeps
+ * what may be kept. It acts; what may be done is decided by `cache-policy`, `vary-policy` and `validation-policy`.
+ */
+import { GatewayError } from '../errors.ts';
+import { andThen, type Eventually, type Handler, type Layer } from '../layer.ts';
+import { type CacheFacts, Trace } from '../trace.ts';
+import { compact, createAnswerStore, selectVariant, type Variant } from './answer-store.ts';
+import {
+  type AnswerPolicy,
+  type CacheDefaults,
+  isTrouble,
+  isTroubleCode,
+  policyOf,
+  useOf,
+  type Wish,
+  wishOf,
+} from './cache-policy.ts';
+import { createCompressor, mayCompress } from './compress.ts';
+import type { Answer, Claim, UpstreamRequest } from './exchange.ts';
+import { type Flight, openFlight, type Seat } from './flight.ts';
+import { confirms, renewed, validatorsOf } from './validation-policy.ts';
+import { selection, varyNames, wholeSelection } from './vary-policy.ts';
+
+export interface CacheOptions extends CacheDefaults {
+  /** Everything held: bodies, fields, keys, codings, marks. */
+  readonly maxBytes: number;
+  /** One answer with its fields and codings; a larger one is passed on and not kept. */
+  readonly maxEntryBytes: number;
+  /** The key generation that reads are made with now; `undefined` while there is no key. */
+  generation(): number | undefined;
+  /** How long a background refresh may take, waiting included. */
+  readonly refreshTimeoutMs: number;
+  /** A background refresh has ended. */
+  onBackground?(refresh: BackgroundRefresh): void;
+}
+
+/** The facts of one background refresh, for one log line. */
+export interface BackgroundRefresh {
+  readonly operation: string;
+  /** What the upstream answered; absent where no answer came. */
+  readonly status?: number;
+  readonly error?: unknown;
+  /** The answer, or the old one confirmed by a 304, is kept. */
+  readonly stored: boolean;
+  readonly attempts: number;
+  readonly waitedMs: number;
+  readonly upstreamMs: number;
+}
+
+export interface CacheSnapshot {
+  /** Reads held, each with all its variants. */
+  readonly entries: number;
+  readonly bytes: number;
+  readonly maxBytes: number;
+  /** Exchanges that may be joined now. */
+  readonly flights: number;
+  /** Bodies waiting to be compressed. */
+  readonly compressing: number;
+}
+
+export interface SharedAnswers {
+  readonly layer: Layer<UpstreamRequest, Answer>;
+  /** Forgets all answers, or one operation's; what is under way is not kept either. Returns the reads dropped. */
+  purge(operation?: string): number;
+  snapshot(): CacheSnapshot;
+  /** Ends background work. Requests go on being answered. */
+  close(): void;
+}
+
+/** How long reads whose answers fit one request each go up at once, each on its own. An answer that may be shared ends it. */
+const unshareableForMs = 10_000;
+
+/** After a refresh that brought nothing to keep, stale answers are given this long before the next try. */
+const refreshPauseMs = 1_000;
+
+/** What one exchange brought, for all who waited. */
+type Outcome =
+  | { readonly kind: 'failed'; readonly error: unknown }
+  | {
+      readonly kind: 'answered';
+      /** For the request that went up. */
+      readonly answer: Answer;
+      /** For the others; `undefined` where the answer is for one request only. */
+      readonly shared: Answer | undefined;
+      readonly policy: AnswerPolicy;
+      /** Whether a request that waited may have it. */
+      fits(request: UpstreamRequest): boolean;
+      readonly stored: boolean;
+      /** 304 where a stored answer was confirmed. */
+      readonly forwardStatus: number | undefined;
+    };
+
+/** An exchange under way that may be joined. */
+interface Shared {
+  readonly operation: string;
+  readonly flight: Flight<Outcome>;
+  /** Somebody waits who has not said `no-store`. */
+  mayStore: boolean;
+}
+
+type Forwarded = NonNullable<CacheFacts['forwarded']>;
+
+/**
+ * Shares answers between callers: over time from a store, at one moment through a flight.
+ *
+ * A fresh answer is handed out as the very same object every time and without a promise. Every answer is kept
+ * under the key generation that fetched it, so that after a rotation nobody reads what another key could see.
+ */
+export function shareAnswers(options: CacheOptions): SharedAnswers {
+  const store = createAnswerStore(options);
+  const flights = new Map<string, Shared>();
+  /** The refreshes' own places in their flights. */
+  const backgrounds = new Set<Seat<Outcome>>();
+  const compressor = createCompressor();
+  const purges = new Map<string | undefined, number>();
+  let closed = false;
+
+  const purgesOf = (operation: string) => (purges.get(operation) ?? 0) + (purges.get(undefined) ?? 0);
+
+  function layer(next: Handler<UpstreamRequest, Answer>): Handler<UpstreamRequest, Answer> {
+    function answerRead(request: UpstreamRequest, trace: Trace): Eventually<Answer> {
+      const wish =
+        request.cacheControl === undefined && request.pragma === undefined
+          ? undefined
+          : wishOf(request.cacheControl, request.pragma);
+      return read(request, trace, wish, undefined);
+    }
+
+    /** @param collapsed false where the request has waited for an answer that turned out to be another's */
+    function read(
+      request: UpstreamRequest,
+      trace: Trace,
+      wish: Wish | undefined,
+      collapsed: false | undefined,
+    ): Eventually<Answer> {
+      const generation = options.generation();
+      const key = cacheKey(request, generation);
+      const resource = store.get(key);
+      const variant = resource === undefined ? undefined : selectVariant(resource, request.headers);
+      const nowMs = performance.now();
+      let forwarded: Forwarded = resource === undefined ? 'uri-miss' : 'vary-miss';
+      if (variant !== undefined) {
+        const use = useOf(variant.policy, wish, nowMs);
+        if (use === 'fresh') return hit(variant, trace, nowMs, undefined);
+        if (use === 'max-stale') return hit(variant, trace, nowMs, 'max-stale');
+        if (use === 'refresh') {
+          if (wish?.onlyIfCached !== true) refresh(key, variant, request, nowMs);
+          return hit(variant, trace, nowMs, 'stale-while-revalidate');
+        }
+        forwarded = use;
+      }
+      if (wish?.onlyIfCached === true) throw new GatewayError('not-in-cache');
+      if (resource !== undefined && nowMs < resource.unshareableUntilMs) {
+        return goAlone(request, trace, wish, 'bypass', collapsed);
+      }
+
+      // Nothing goes up for a caller that has already left.
+      if (request.claim.signal.aborted) throw request.claim.signal.reason;
+
+      // Those who were given another's answer don't wait for each other: only equal requests share now.
+      const flightKey =
+        collapsed === undefined ? flightKeyOf(key, request) : `${key}\n\n${wholeSelection(request.headers)}`;
+      const gone = (error: unknown): Outcome => ({ kind: 'failed', error });
+      const under = flights.get(flightKey);
+      if (under !== undefined) {
+        if (wish?.noStore !== true) under.mayStore = true;
+        const waited = under.flight.enter(request.claim).wait().catch(gone);
+        return waited.then((outcome) => concludeJoined(outcome, request, trace, wish, forwarded));
+      }
+      const shared = open(flightKey, request, wish?.noStore !== true);
+      const seat = shared.flight.enter(request.claim);
+      const outcome = fly(shared, flightKey, request, trace, variant);
+      if (outcome instanceof Promise) {
+        const waited = seat.wait().catch(gone);
+        return waited.then((arrived) => conclude(arrived, request, trace, forwarded, collapsed));
+      }
+      return conclude(outcome, request, trace, forwarded, collapsed);
+    }
+
+    function open(flightKey: string, request: UpstreamRequest, mayStore: boolean): Shared {
+      const flight = openFlight<Outcome>(() => land(flightKey, shared));
+      const shared: Shared = { operation: request.operation, flight, mayStore };
+      flights.set(flightKey, shared);
+      return shared;
+    }
+
+    function land(flightKey: string, shared: Shared): void {
+      if (flights.get(flightKey) === shared) flights.delete(flightKey);
+    }
+
+    /** Makes the exchange of a flight and lets everybody who waits have its outcome. Never fails. */
+    function fly(
+      shared: Shared,
+      flightKey: string,
+      request: UpstreamRequest,
+      trace: Trace,
+      variant: Variant | undefined,
+    ): Eventually<Outcome> {
+      const going = { ...request, claim: shared.flight.claim };
+      const result = exchange(going, trace, variant, () => shared.mayStore);
+      return andThen(result, (outcome) => {
+        land(flightKey, shared);
+        shared.flight.settle(outcome);
+        return outcome;
+      });
+    }
+
+    /** One exchange, its answer judged and kept. Never fails: a failure is an outcome. */
+    function exchange(
+      request: UpstreamRequest,
+      trace: Trace,
+      variant: Variant | undefined,
+      mayStore: () => boolean,
+    ): Eventually<Outcome> {
+      const purgesBefore = purgesOf(request.operation);
+      const failed = (error: unknown): Outcome => ({ kind: 'failed', error });
+      const keep = (answer: Answer, forwardStatus: number | undefined) =>
+        judge(request, answer, forwardStatus, mayStore() && purgesOf(request.operation) === purgesBefore);
+      const receive = (answer: Answer): Eventually<Outcome> => {
+        if (answer.status !== 304) return keep(answer, undefined);
+        if (variant === undefined || validators === undefined) return failed(unasked());
+        if (confirms(answer, variant.answer)) return keep(renewed(variant.answer, answer), 304);
+        // It speaks of another body than ours: ask for the whole.
+        return andThen(
+          attempt(request, trace),
+          (whole) => (whole.status === 304 ? failed(unasked()) : keep(whole, undefined)),
+          failed,
+        );
+      };
+      const validators = variant === undefined ? undefined : validatorsOf(variant.answer.headers);
+      const asked = validators === undefined ? request : { ...request, validators };
+      return andThen(attempt(asked, trace), guarded(receive, failed), failed);
+    }
+
+    function attempt(request: UpstreamRequest, trace: Trace): Eventually<Answer> {
+      try {
+        return next(request, trace);
+      } catch (error) {
+        return Promise.reject(error);
+      }
+    }
+
+    /** Goes up with nobody: its answers are known to fit one request each. */
+    function goAlone(
+      request: UpstreamRequest,
+      trace: Trace,
+      wish: Wish | undefined,
+      forwarded: Forwarded,
+      collapsed: false | undefined,
+    ): Eventually<Answer> {
+      return andThen(
+        exchange(request, trace, undefined, () => wish?.noStore !== true),
+        (outcome) => conclude(outcome, request, trace, forwarded, collapsed),
+      );
+    }
+
+    /** What the request that went up makes of its outcome. */
+    function conclude(
+      outcome: Outcome,
+      request: UpstreamRequest,
+      trace: Trace,
+      forwarded: Forwarded,
+      collapsed: boolean | undefined,
+    ): Answer {
+      const standIn = troubleOf(outcome) ? staleFor(request) : undefined;
+      if (standIn !== undefined) {
+        const status = outcome.kind === 'failed' ? statusBehind(outcome.error) : outcome.answer.status;
+        return hit(standIn, trace, performance.now(), 'stale-if-error', status);
+      }
+      trace.cache = {
+        hit: false,
+        forwarded,
+        ...(collapsed === undefined ? {} : { collapsed }),
+        ...(outcome.kind === 'answered' && outcome.stored ? { stored: true } : {}),
+        ...(outcome.kind === 'answered' && outcome.forwardStatus !== undefined
+          ? { forwardStatus: outcome.forwardStatus }
+          : {}),
+      };
+      if (outcome.kind === 'failed') throw outcome.error;
+      const { answer, policy } = outcome;
+      trace.generation = answer.generation;
+      if (policy.hasAge) trace.ageSeconds = wholeSeconds(performance.now() - policy.bornMs);
+      return answer;
+    }
+
+    /** What a request that joined makes of the outcome: it may find that the answer is not for it. */
+    function concludeJoined(
+      outcome: Outcome,
+      request: UpstreamRequest,
+      trace: Trace,
+      wish: Wish | undefined,
+      forwarded: Forwarded,
+    ): Eventually<Answer> {
+      if (outcome.kind === 'failed') return conclude(outcome, request, trace, forwarded, true);
+      if (outcome.shared === undefined) return goAlone(request, trace, wish, forwarded, false);
+      if (!outcome.fits(request)) return read(request, trace, wish, false);
+      trace.upstreamStatus = outcome.forwardStatus ?? outcome.shared.status;
+      return conclude({ ...outcome, answer: outcome.shared }, request, trace, forwarded, true);
+    }
+
+    /** Starts a refresh that nobody waits for, unless one is under way. */
+    function refresh(key: string, variant: Variant, request: UpstreamRequest, nowMs: number): void {
+      if (closed || nowMs < variant.refreshNotBeforeMs) return;
+      const flightKey = flightKeyOf(key, request);
+      if (flights.has(flightKey)) return;
+      const shared = open(flightKey, request, true);
+      const seat = shared.flight.enter(
+        backgroundClaim(request.claim, nowMs + options.refreshTimeoutMs),
+        true,
+      );
+      backgrounds.add(seat);
+      const trace = new Trace('background', nowMs);
+      // Its ids would name a request that has long been answered.
+      const own = { ...request, ids: {}, cacheControl: undefined, pragma: undefined };
+      const report = (outcome: Outcome): void => {
+        backgrounds.delete(seat);
+        const stored = outcome.kind === 'answered' && outcome.stored;
+        if (!stored) variant.refreshNotBeforeMs = performance.now() + refreshPauseMs;
+        options.onBackground?.({
+          operation: request.operation,
+          ...(outcome.kind === 'failed'
+            ? { error: outcome.error }
+            : { status: outcome.forwardStatus ?? outcome.answer.status }),
+          stored,
+          attempts: trace.attempts,
+          waitedMs: trace.waitedMs,
+          upstreamMs: trace.upstreamMs,
+        });
+      };
+      const outcome = fly(shared, flightKey, own, trace, variant);
+      // The log's troubles are not the refresh's.
+      void Promise.resolve(outcome)
+        .then(report)
+        .catch(() => undefined);
+    }
+
+    return answerRead;
+  }
+
+  /** Judges an answer, keeps what may be kept, and says who may have it. */
+  function judge(
+    request: UpstreamRequest,
+    received: Answer,
+    forwardStatus: number | undefined,
+    mayStore: boolean,
+  ): Outcome {
+    const policy = policyOf(received, options);
+    const names = varyNames(received.headers['vary'], request);
+    const trouble = isTrouble(received.status);
+    const isForAnyone = policy.shareable && names !== '*';
+    const kept = keepable(received, policy);
+    const key = cacheKey(request, received.generation);
+    let stored = false;
+    if (trouble && staleFor(request) !== undefined) {
+      // Whatever it allows of itself, it doesn't push out an answer that stands in for it.
+    } else if (mayStore && names !== '*' && policy.storable) {
+      stored = store.put(key, request, kept, policy, names);
+      if (stored) compress(key, kept);
+    } else if (!trouble && mayStore) {
+      // The upstream has said something newer about this read than what is held.
+      store.drop(key, request.headers);
+    }
+    if (!isForAnyone && !trouble) {
+      store.markUnshareable(key, request.operation, performance.now() + unshareableForMs);
+    }
+    const said = policy.wholeRequest
+      ? wholeSelection(request.headers)
+      : selection(names === '*' ? [] : names, request.headers);
+    return {
+      kind: 'answered',
+      answer: policy.withheld.length === 0 ? kept : received,
+      // A failure is shared by all who waited, whatever it says of itself: asking again would not help them.
+      shared: isForAnyone || trouble ? kept : undefined,
+      policy,
+      fits: ({ headers }) =>
+        trouble ||
+        said ===
+          (policy.wholeRequest ? wholeSelection(headers) : selection(names === '*' ? [] : names, headers)),
+      stored,
+      forwardStatus,
+    };
+  }
+
+  function compress(key: string, answer: Answer): void {
+    if (answer.encoded === undefined || answer.encoded.br !== undefined || answer.encoded.gzip !== undefined)
+      return;
+    compressor.add(answer.body, (br, gzip) => {
+      store.addEncodings(key, answer, br, gzip);
+    });
+  }
+
+  /** The stored answer that may stand in for a failure now (RFC 5861 section 4). */
+  function staleFor(request: UpstreamRequest): Variant | undefined {
+    const resource = store.get(cacheKey(request, options.generation()));
+    const variant = resource === undefined ? undefined : selectVariant(resource, request.headers);
+    if (variant === undefined) return undefined;
+    const untilMs = Math.max(variant.policy.freshUntilMs, variant.policy.staleIfErrorUntilMs);
+    return !isTrouble(variant.answer.status) && performance.now() < untilMs ? variant : undefined;
+  }
+
+  /** One flight for each key, and for each variant as far as its Vary is known. */
+  function flightKeyOf(key: string, request: UpstreamRequest): string {
+    const names = store.get(key)?.variants.find((one) => !one.policy.wholeRequest)?.names ?? [];
+    return names.length === 0 ? key : `${key}\n${selection(names, request.headers)}`;
+  }
+
+  return {
+    layer,
+    purge(operation) {
+      purges.set(operation, (purges.get(operation) ?? 0) + 1);
+      for (const [flightKey, shared] of flights) {
+        // It goes on for those who wait; who comes now asks anew.
+        if (operation === undefined || shared.operation === operation) flights.delete(flightKey);
+      }
+      return store.purge(operation);
+    },
+    snapshot() {
+      return { ...store.snapshot(), flights: flights.size, compressing: compressor.waiting };
+    },
+    close() {
+      closed = true;
+      compressor.clear();
+      const reason = new GatewayError('shutting-down');
+      for (const seat of [...backgrounds]) seat.leave(reason);
+    },
+  };
+}
+
+/** Hands out a stored answer: the same object every time. */
+function hit(
+  variant: Variant,
+  trace: Trace,
+  nowMs: number,
+  detail: string | undefined,
+  forwardStatus?: number,
+): Answer {
+  const { answer, policy } = variant;
+  const more = detail ?? (policy.wholeRequest ? 'negative' : undefined);
+  const ttlSeconds = Math.floor((policy.freshUntilMs - nowMs) / 1000);
+  trace.cache =
+    more === undefined && forwardStatus === undefined
+      ? { hit: true, ttlSeconds }
+      : {
+          hit: true,
+          // What must be validated each time has no lifetime to tell of.
+          ...(policy.freshUntilMs === -Infinity ? undefined : { ttlSeconds }),
+          ...(more === undefined ? undefined : { detail: more }),
+          ...(forwardStatus === undefined ? undefined : { forwardStatus }),
+        };
+  trace.ageSeconds = wholeSeconds(nowMs - policy.bornMs);
+  trace.generation = answer.generation;
+  return answer;
+}
+
+function wholeSeconds(ms: number): number {
+  return Math.max(0, Math.floor(ms / 1000));
+}
+
+/** Lengths delimit, so that no two different reads make the same key, whatever their parts contain. */
+function cacheKey(request: UpstreamRequest, generation: number | undefined): string {
+  const { operation, path, query } = request;
+  return `${generation ?? '-'}:${operation.length}:${path.length}:${operation}${path}${query}`;
+}
+
+/** The answer as others may see it and as it may be held. */
+function keepable(answer: Answer, policy: AnswerPolicy): Answer {
+  let { headers } = answer;
+  if (policy.withheld.length > 0) {
+    const withheld = new Set(policy.withheld);
+    headers = Object.fromEntries(Object.entries(headers).filter(([name]) => !withheld.has(name)));
+  }
+  const { encoded, ...plain } = answer;
+  const body = policy.storable ? compact(answer.body) : answer.body;
+  if (!policy.storable || !mayCompress(answer)) return { ...plain, headers, body };
+  return { ...plain, headers, body, encoded: encoded ?? {} };
+}
+
+/** The claim of a refresh: behind everybody, counted to the caller whose request found the answer stale. */
+function backgroundClaim(of: Claim, deadlineMs: number): Claim {
+  return {
+    signal: new AbortController().signal,
+    deadlineMs,
+    turn: { ...of.turn, background: true },
+    onChange: () => () => undefined,
+  };
+}
+
+function troubleOf(outcome: Outcome): boolean {
+  if (outcome.kind === 'answered') return isTrouble(outcome.answer.status);
+  return outcome.error instanceof GatewayError && isTroubleCode(outcome.error.code);
+}
+
+function statusBehind(error: unknown): number | undefined {
+  return error instanceof GatewayError ? error.receivedStatus : undefined;
+}
+
+function unasked(): GatewayError {
+  return new GatewayError('upstream-invalid-response', {
+    reason: 'a 304 that nobody asked for',
+    receivedStatus: 304,
+  });
+}
+
+/** What goes wrong while an answer is judged is an outcome like any other: nobody is left waiting. */
+function guarded<T>(
+  receive: (answer: Answer) => Eventually<T>,
+  failed: (error: unknown) => T,
+): (answer: Answer) => Eventually<T> {
+  return (answer) => {
+    try {
+      return receive(answer);
+    } catch (error) {
+      return failed(error);
+    }
+  };
+}

@@ -1,0 +1,69 @@
+/**
+ * How a stored answer is asked about again, and what a 304 makes of it (RFC 9111 sections 3.2, 4.3).
+ * Pure: no `this`, no I/O, no clock.
+ */
+import type { Answer, HeaderFields } from './exchange.ts';
+
+const entityTag = /^(?:W\/)?"[\x21\x23-\x7e\x80-\xff]*"$/;
+
+/** The fields to send: both where both are known (RFC 9111 section 4.3.1); `undefined` where there are none. */
+export function validatorsOf(headers: HeaderFields): Readonly<Record<string, string>> | undefined {
+  const etag = headers['etag'];
+  const modified = headers['last-modified'];
+  const validators: Record<string, string> = {};
+  // Sent as received, but only what reads as one tag: anything else would be a list, or nonsense.
+  if (typeof etag === 'string' && entityTag.test(etag)) validators['if-none-match'] = etag;
+  if (typeof modified === 'string') validators['if-modified-since'] = modified;
+  return Object.keys(validators).length === 0 ? undefined : validators;
+}
+
+/**
+ * Whether a 304 speaks of this stored answer. It must come from the same key, for another key may see another
+ * body behind the same date, and must not name another tag (RFC 9111 section 4.3.4).
+ */
+export function confirms(notModified: Answer, stored: Answer): boolean {
+  if (notModified.generation !== stored.generation) return false;
+  const named = notModified.headers['etag'];
+  const known = stored.headers['etag'];
+  if (named === undefined || known === undefined) return true;
+  return typeof named === 'string' && typeof known === 'string' && weakly(named) === weakly(known);
+}
+
+function weakly(tag: string): string {
+  return tag.startsWith('W/') ? tag.slice(2) : tag;
+}
+
+// What describes the stored body stays as it came with it (RFC 9111 section 3.2); the rest of the list belongs
+// to one connection (RFC 9110 section 7.6.1).
+const kept = new Set([
+  'content-length',
+  'content-encoding',
+  'content-range',
+  'content-type',
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authentication-info',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/** The stored answer with the fields and the times of the 304 that confirmed it. */
+export function renewed(stored: Answer, notModified: Answer): Answer {
+  const headers: Record<string, string | readonly string[]> = { ...stored.headers };
+  // These told of the former exchange. Left in, an answer confirmed just now would be as old as before.
+  delete headers['age'];
+  delete headers['date'];
+  for (const [name, value] of Object.entries(notModified.headers)) {
+    if (!kept.has(name)) headers[name] = value;
+  }
+  return {
+    ...stored,
+    headers,
+    sentMs: notModified.sentMs,
+    receivedMs: notModified.receivedMs,
+    receivedAt: notModified.receivedAt,
+  };
+}
