@@ -83,8 +83,8 @@ interface Doubt {
 /**
  * Opens the stores and loads the first key.
  *
- * @throws KeyStoreError when a setting is malformed, or a local store (`env:`, `file:`) has no good key. Other
- * stores are asked again in the background; `ready` says how that went.
+ * @throws KeyStoreError when a setting is malformed, a library that a store needs is not installed, or a local
+ * store (`env:`, `file:`) has no good key. Other stores are asked again in the background; `ready` says how that went.
  */
 export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
   const open = options.open ?? openStore;
@@ -93,6 +93,8 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
     options.previousFrom === undefined
       ? undefined
       : open(options.previousFrom, options.environment, 'UPSTREAM_API_KEY_PREVIOUS_FROM');
+  // A library that is not installed will not appear by waiting.
+  await Promise.all([store.prepare?.(), previousStore?.prepare?.()]);
   const startTimeoutMs = options.startTimeoutMs ?? 30_000;
   const scrub = createScrubber();
 

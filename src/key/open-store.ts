@@ -4,7 +4,10 @@ import { splitWords } from './command-line.ts';
 import { readEnvironment } from './env-store.ts';
 import { runCommand } from './exec-store.ts';
 import { readKeyFile } from './file-store.ts';
+import { importModule, type LoadModule } from './sdk.ts';
 import { type KeyStore, KeyStoreError } from './store.ts';
+import { parseVaultSettings } from './vault-settings.ts';
+import { whenUsed } from './when-used.ts';
 
 /** The process's environment, as it was at the start. */
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -15,9 +18,15 @@ export type Environment = Readonly<Record<string, string | undefined>>;
  * @param from the setting's value
  * @param environment where `env:` looks, and what stores take their own settings from
  * @param setting the setting's name, for messages
+ * @param loadModule how a cloud's library is found; for tests
  * @throws KeyStoreError naming what is wrong with the setting; never with a value in it
  */
-export function openStore(from: string, environment: Environment, setting: string): KeyStore {
+export function openStore(
+  from: string,
+  environment: Environment,
+  setting: string,
+  loadModule: LoadModule = importModule,
+): KeyStore {
   const colon = from.indexOf(':');
   const scheme = colon < 0 ? '' : from.slice(0, colon);
   const rest = from.slice(colon + 1);
@@ -38,6 +47,39 @@ export function openStore(from: string, environment: Environment, setting: strin
       const command = splitWords(rest);
       if ('reason' in command) throw new KeyStoreError(`${setting}: the command ${command.reason}`);
       return runCommand(command.words, environment);
+    }
+    case 'vault': {
+      const settings = parseVaultSettings(rest, environment);
+      if ('reason' in settings) throw new KeyStoreError(`${setting}: ${settings.reason}`);
+      const describe = `vault:${rest}`;
+      return whenUsed(describe, async () => (await import('./vault-store.ts')).readVault(settings, describe));
+    }
+    case 'aws-sm': {
+      const [, secret, field] = /^([\w/+=.@:-]+)(?:#(.+))?$/.exec(rest) ?? [];
+      if (secret === undefined) {
+        throw new KeyStoreError(
+          `${setting}: "aws-sm:" is followed by a secret's name or ARN, and #field if it is JSON`,
+        );
+      }
+      const describe = `aws-sm:${rest}`;
+      return whenUsed(describe, async () =>
+        (await import('./aws-store.ts')).readAws(secret, field, describe, loadModule),
+      );
+    }
+    case 'gcp-sm': {
+      const [, secret, version = 'latest', field] =
+        /^(projects\/[\w:.-]+(?:\/locations\/[\w-]+)?\/secrets\/[\w-]+)(?:\/versions\/(\w+))?(?:#(.+))?$/.exec(
+          rest,
+        ) ?? [];
+      if (secret === undefined) {
+        throw new KeyStoreError(
+          `${setting}: "gcp-sm:" is followed by projects/<project>/secrets/<name>, and /versions/<number> if not the latest`,
+        );
+      }
+      const describe = `gcp-sm:${rest}`;
+      return whenUsed(describe, async () =>
+        (await import('./gcp-store.ts')).readGcp(secret, version, field, describe, loadModule),
+      );
     }
     default:
       // The value is not repeated: somebody may have put the key itself here.

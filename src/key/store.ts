@@ -5,6 +5,8 @@ export interface KeyStore {
   readonly describe: string;
   /** On this machine and certain: what is missing here at the start is a mistake and ends it. */
   readonly local: boolean;
+  /** Loads what the store itself needs. Rejects with a `KeyStoreError` where that is not installed. */
+  prepare?(): Promise<void>;
   /** The raw text as it is kept. Rejects with a `KeyStoreError` whose message may be logged. */
   load(signal: AbortSignal): Promise<string>;
   /** The value before the current one, where the place keeps it; `undefined` where it has none. */
@@ -21,6 +23,7 @@ export class KeyStoreError extends Error {
 /** The words for what the file system says most often; never its own message, which may quote what it read. */
 export function describeFailure(error: unknown): string {
   if (error instanceof KeyStoreError) return error.message;
+  if (error instanceof Error && error.name === 'AbortError') return 'did not answer in time';
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   return explained[code] ?? (/^[A-Z][A-Z0-9_]{2,40}$/.test(code) ? `failed with ${code}` : 'failed');
 }
@@ -40,5 +43,7 @@ const explained: Readonly<Record<string, string>> = {
   UND_ERR_CONNECT_TIMEOUT: 'did not answer in time',
   UND_ERR_HEADERS_TIMEOUT: 'did not answer in time',
   UND_ERR_BODY_TIMEOUT: 'did not answer in time',
+  UND_ERR_ABORTED: 'did not answer in time',
+  UND_ERR_SOCKET: 'broke off the connection',
   ABORT_ERR: 'did not answer in time',
 };

@@ -1,0 +1,96 @@
+/** `gcp-sm:projects/…`: Google Secret Manager, by Google's own library, with its ways to find credentials. */
+import { type LoadModule, loadSdk } from './sdk.ts';
+import { memberOf } from './secret-field.ts';
+import { KeyStoreError } from './store.ts';
+import type { OpenedStore } from './when-used.ts';
+
+/** What we use of `@google-cloud/secret-manager` 6. */
+export interface GcpSdk {
+  SecretManagerServiceClient: new () => {
+    accessSecretVersion(
+      request: { name: string },
+      options: { timeout: number },
+    ): Promise<
+      readonly [
+        {
+          readonly name?: string | null;
+          readonly payload?: { readonly data?: Uint8Array | string | null } | null;
+        },
+        ...unknown[],
+      ]
+    >;
+  };
+}
+
+const timeoutMs = 10_000;
+
+/** @param secret `projects/<project>/secrets/<name>`, without a version */
+export async function readGcp(
+  secret: string,
+  version: string,
+  field: string | undefined,
+  describe: string,
+  load: LoadModule,
+): Promise<OpenedStore> {
+  const sdk = await loadSdk<GcpSdk>(load, '@google-cloud/secret-manager', 6, describe);
+  const client = new sdk.SecretManagerServiceClient();
+  let found: number | undefined;
+
+  const access = async (which: string): Promise<{ name: string; value: string }> => {
+    const [answer] = await client.accessSecretVersion(
+      { name: `${secret}/versions/${which}` },
+      { timeout: timeoutMs },
+    );
+    const data = answer.payload?.data;
+    if (data === undefined || data === null) throw new KeyStoreError(`${describe}: the secret is empty`);
+    const text = typeof data === 'string' ? data : Buffer.from(data).toString('utf8');
+    return { name: answer.name ?? '', value: memberOf(text, field, describe) };
+  };
+
+  return {
+    load: async () => {
+      try {
+        const { name, value } = await access(version);
+        // The answer names the real number behind `latest`.
+        const number = /\/versions\/(\d+)$/.exec(name)?.[1];
+        found = number === undefined ? undefined : Number(number);
+        return value;
+      } catch (error) {
+        throw explain(error, describe);
+      }
+    },
+    loadPrevious: async () => {
+      if (found === undefined || found < 2) return undefined;
+      try {
+        return (await access(String(found - 1))).value;
+      } catch (error) {
+        // Destroyed, disabled or deleted: there is none.
+        if ([5, 9].includes(statusOf(error))) return undefined;
+        throw explain(error, describe);
+      }
+    },
+  };
+}
+
+/** By gRPC status. */
+const meanings: Readonly<Record<number, string>> = {
+  3: 'the name of the secret is not valid',
+  4: 'did not answer in time',
+  5: 'there is no such secret or version',
+  7: 'access denied: secretmanager.versions.access is needed',
+  9: 'the version is disabled or destroyed',
+  14: 'cannot be reached',
+  16: 'the Google credentials are not valid',
+};
+
+function explain(error: unknown, describe: string): KeyStoreError {
+  if (error instanceof KeyStoreError) return error;
+  if (String(error).includes('Could not load the default credentials')) {
+    return new KeyStoreError(`${describe}: no Google credentials were found`);
+  }
+  return new KeyStoreError(`${describe}: ${meanings[statusOf(error)] ?? 'failed'}`);
+}
+
+function statusOf(error: unknown): number {
+  return error instanceof Error && 'code' in error ? Number(error.code) : Number.NaN;
+}
