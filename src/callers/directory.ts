@@ -4,6 +4,7 @@
  * A static token is recognised without a promise: its digest is looked up in a map. Whatever is wrong with a
  * credential, the work and the answer are the same; the log alone knows more.
  */
+import type { KeyObject } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { GatewayError } from '../errors.ts';
 import type { Eventually } from '../layer.ts';
@@ -12,7 +13,10 @@ import { CallersFileError } from './callers-file.ts';
 import { readCallersFile } from './callers-file-policy.ts';
 import { presentedCredential } from './credential-policy.ts';
 import { limitFailures } from './failures.ts';
+import { errorCode } from './file-edit.ts';
 import { watchFile } from './file-watch.ts';
+import { flyKeyFile, readFlyKey, recogniseFly } from './fly.ts';
+import type { JwtRecogniser } from './jwt.ts';
 import { anonymousRoster, type EnrolledToken, makeRoster, type Roster } from './roster.ts';
 import { describeUnknownToken, digestOf, tokenPrefix } from './token.ts';
 
@@ -25,7 +29,10 @@ export type DirectoryEvent =
   | { readonly kind: 'file-unreadable'; readonly cause: unknown }
   | { readonly kind: 'file-readable-again' }
   /** A caller still uses a token that has a newer one beside it. At most once an hour for each token. */
-  | { readonly kind: 'older-token-used'; readonly caller: string; readonly token: string };
+  | { readonly kind: 'older-token-used'; readonly caller: string; readonly token: string }
+  /** The keys of an issuer can't be fetched: the last ones serve for a day, new callers wait. Told once. */
+  | { readonly kind: 'keys-unavailable'; readonly address: string; readonly cause: unknown }
+  | { readonly kind: 'keys-available-again'; readonly address: string };
 
 export interface DirectoryOptions {
   /** CALLERS_FILE; left out, only an anonymous caller exists. */
@@ -36,6 +43,8 @@ export interface DirectoryOptions {
   readonly failuresPerMinute: number;
   /** The names that may be granted. */
   readonly operations: ReadonlySet<string>;
+  /** The key of Fly's proxy, for tests; `/.fly/fly-src.pub` where left out. */
+  readonly flyKeyFile?: string;
   onEvent(event: DirectoryEvent): void;
 }
 
@@ -79,52 +88,90 @@ export function openDirectory(options: DirectoryOptions): Directory {
     ]);
   }
   const failures = limitFailures(options.failuresPerMinute);
-  let text = '';
-  let roster: Roster;
+  let roster: Roster = anonymousRoster();
   let problems: readonly string[] = [];
   let loadedAt = Date.now();
   let reminders = new Map<string, number>();
+  let flyKey: KeyObject | undefined;
+  let jwt: JwtRecogniser | undefined;
+  let jwtLoading: Promise<JwtRecogniser> | undefined;
 
-  if (file === undefined) {
-    roster = anonymousRoster();
-  } else {
-    try {
-      text = readFileSync(file, 'utf8');
-    } catch (cause) {
-      const code = cause instanceof Error && 'code' in cause ? String(cause.code) : 'unknown error';
-      throw new CallersFileError([`the callers file can't be read (${code})`]);
-    }
-    const reading = readCallersFile(text, options);
-    if (reading.problems.length > 0) throw new CallersFileError(reading.problems);
-    roster = makeRoster(reading.entries);
+  async function loadJwt(): Promise<JwtRecogniser> {
+    const { recogniseJwts } = await import('./jwt.ts');
+    // The rules of the version in force now, which may be a newer one than asked for this.
+    jwt = recogniseJwts({
+      rules: roster.jwt,
+      onTrouble: (address, cause) => {
+        onEvent(
+          cause === undefined
+            ? { kind: 'keys-available-again', address }
+            : { kind: 'keys-unavailable', address, cause },
+        );
+      },
+    });
+    return jwt;
   }
 
-  function adopt(newText: string, isSecondLook: boolean): boolean {
-    const reading = readCallersFile(newText, options);
-    if (reading.problems.length > 0) {
-      if (isSecondLook) {
-        problems = reading.problems;
-        onEvent({ kind: 'version-refused', problems });
+  /** Takes a version of the file as a whole, or leaves everything as it is and says what is wrong. */
+  function adopt(text: string): readonly string[] {
+    const reading = readCallersFile(text, options);
+    if (reading.problems.length > 0) return reading.problems;
+    const next = makeRoster(reading.entries);
+    if (next.fly.length > 0) {
+      const keyFile = options.flyKeyFile ?? flyKeyFile;
+      try {
+        flyKey = readFlyKey(keyFile);
+      } catch {
+        const index = reading.entries.findIndex(({ fly }) => fly !== undefined);
+        return [`callers[${index}].fly: ${keyFile} can't be read as a key: this is not a Fly machine`];
       }
-      return false;
     }
-    roster = makeRoster(reading.entries);
+    roster = next;
     problems = [];
     loadedAt = Date.now();
     reminders = new Map();
-    onEvent({ kind: 'reloaded', callers: roster.callers.length });
-    return true;
+    if (jwt !== undefined) jwt.adopt(roster.jwt);
+    else if (roster.jwt.length > 0 && jwtLoading === undefined) {
+      jwtLoading = loadJwt();
+      // Whoever comes with a JWT meets the failure; nobody else does.
+      jwtLoading.catch(() => {});
+    }
+    return [];
+  }
+
+  function onText(text: string, isSecondLook: boolean): boolean {
+    const wrong = adopt(text);
+    if (wrong.length === 0) {
+      onEvent({ kind: 'reloaded', callers: roster.callers.length });
+      return true;
+    }
+    if (isSecondLook) {
+      problems = wrong;
+      onEvent({ kind: 'version-refused', problems });
+    }
+    return false;
   }
 
   function onTrouble(cause: unknown): void {
     onEvent(cause === undefined ? { kind: 'file-readable-again' } : { kind: 'file-unreadable', cause });
   }
 
-  const stopWatching = file === undefined ? () => {} : watchFile({ file, text, onText: adopt, onTrouble });
+  let stopWatching = () => {};
+  if (file !== undefined) {
+    let text: string;
+    try {
+      text = readFileSync(file, 'utf8');
+    } catch (cause) {
+      throw new CallersFileError([`the callers file can't be read (${errorCode(cause) ?? 'unknown error'})`]);
+    }
+    const wrong = adopt(text);
+    if (wrong.length > 0) throw new CallersFileError(wrong);
+    stopWatching = watchFile({ file, text, onText, onTrouble });
+  }
 
   /** The same answer for every credential that fails; why is for the log. */
-  function refuse(credentials: Credentials, reason: string, wasPresented: boolean): never {
-    const retryAfterMs = failures.count(credentials.remoteAddress);
+  function refuse(credentials: Credentials, reason: string, wasPresented: boolean, isOurs = false): never {
+    const retryAfterMs = isOurs ? 0 : failures.count(credentials.remoteAddress);
     if (retryAfterMs > 0) {
       throw new GatewayError('caller-rate-limited', {
         reason: `too many failed authentications from this address; this one: ${reason}`,
@@ -150,25 +197,68 @@ export function openDirectory(options: DirectoryOptions): Directory {
     });
   }
 
-  function recogniseToken(credentials: Credentials, value: string): Recognised {
-    const token = roster.tokens.get(digestOf(value));
+  async function verifyJwt(
+    credentials: Credentials,
+    header: string,
+    digest: string,
+    value: string,
+  ): Promise<Recognised> {
+    const recogniser = jwt ?? (await (jwtLoading ?? loadJwt()));
+    const result = await recogniser.verify(header, digest, value);
+    return 'reason' in result ? refuse(credentials, result.reason, true, result.isOurs) : result;
+  }
+
+  function recogniseToken(
+    credentials: Credentials,
+    value: string,
+    header: string | undefined,
+  ): Eventually<Recognised> {
+    const digest = digestOf(value);
+    const token = header === undefined || header === 'authorization' ? roster.tokens.get(digest) : undefined;
     const now = Date.now();
-    if (token === undefined) return refuse(credentials, describeUnknownToken(value), true);
+    if (token === undefined) {
+      if (
+        header === undefined ||
+        !roster.jwt.some(({ rule }) => rule.header === header) ||
+        !value.includes('.')
+      ) {
+        return refuse(credentials, describeUnknownToken(value), true);
+      }
+      return jwt?.recall(header, digest) ?? verifyJwt(credentials, header, digest, value);
+    }
     if (now >= token.expiresAt) {
       const { caller } = token.recognised;
-      return refuse(credentials, `an expired token (${token.digest.slice(0, 8)}) of ${caller.name}`, true);
+      return refuse(credentials, `an expired token (${digest.slice(0, 8)}) of ${caller.name}`, true);
     }
     if (token.isOlder) remind(token, now);
     return token.recognised;
   }
 
+  function recogniseMachine(credentials: Credentials, source: string, signature: string): Recognised {
+    const { remoteAddress } = credentials;
+    const result =
+      flyKey === undefined
+        ? { reason: 'Fly-Src without a key to check it' }
+        : recogniseFly(flyKey, roster.fly, { source, signature, remoteAddress });
+    return 'reason' in result ? refuse(credentials, result.reason, true) : result;
+  }
+
   return {
     recognise(credentials) {
+      // Without a callers file, whatever credentials somebody sends are ignored.
       if (file === undefined && roster.anonymous !== undefined) return roster.anonymous;
       const presented = presentedCredential(credentials.rawHeaders, roster.fields);
       switch (presented.kind) {
         case 'token':
-          return recogniseToken(credentials, presented.value);
+          return recogniseToken(
+            credentials,
+            presented.value,
+            presented.isBearer ? 'authorization' : undefined,
+          );
+        case 'assertion':
+          return recogniseToken(credentials, presented.value, presented.header);
+        case 'fly':
+          return recogniseMachine(credentials, presented.source, presented.signature);
         case 'none':
           if (roster.anonymous !== undefined) return roster.anonymous;
           return refuse(
@@ -180,8 +270,6 @@ export function openDirectory(options: DirectoryOptions): Directory {
           );
         case 'malformed':
           return refuse(credentials, presented.reason, true);
-        default:
-          return refuse(credentials, 'a credential of a kind that is not recognised', true);
       }
     },
     get admitsAnonymous() {

@@ -1,0 +1,71 @@
+/**
+ * What is read in a JWT: whose it says it is, before it is verified, and which caller it makes, after. Nothing
+ * here trusts a signature; `jwt.ts` verifies between the two. Pure: no `this`, no I/O, no clock.
+ */
+import type { ClaimPattern, JwtRule } from './callers-file.ts';
+
+export type Claims = Readonly<Record<string, unknown>>;
+
+/** Tolerance for clocks that differ, in seconds. */
+export const clockToleranceSeconds = 30;
+
+const shape = /^[A-Za-z0-9_-]+\.([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+$/;
+
+/** The issuer that a JWT names, unverified: it only decides whose keys to try. `undefined` for what is no JWT. */
+export function claimedIssuer(token: string): string | undefined {
+  const payload = shape.exec(token)?.[1];
+  if (payload === undefined) return undefined;
+  try {
+    const claims: unknown = JSON.parse(Buffer.from(payload, 'base64url').toString('utf8'));
+    const issuer = typeof claims === 'object' && claims !== null ? (claims as Claims)['iss'] : undefined;
+    return typeof issuer === 'string' ? issuer : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether a text matches a pattern in which `*` is any run of characters. Every other character is itself. */
+export function matchesPattern(text: string, pattern: string): boolean {
+  const [first = '', ...rest] = pattern.split('*');
+  const last = rest.pop();
+  if (last === undefined) return text === first;
+  if (text.length < first.length + last.length) return false;
+  if (!text.startsWith(first) || !text.endsWith(last)) return false;
+  let at = first.length;
+  const end = text.length - last.length;
+  for (const part of rest) {
+    const found = text.indexOf(part, at);
+    if (found === -1 || found + part.length > end) return false;
+    at = found + part.length;
+  }
+  return true;
+}
+
+function matchesOne(value: unknown, pattern: ClaimPattern): boolean {
+  if (typeof pattern === 'boolean') return value === pattern;
+  return typeof value === 'string' && matchesPattern(value, pattern);
+}
+
+/** An address with a second `@`, blanks or control characters could match a pattern for a domain it is not in. */
+function isPlainEmail(value: unknown): boolean {
+  return typeof value === 'string' && /^[^@\s\p{C}"<>()]+@[^@\s\p{C}"<>()]+$/u.test(value);
+}
+
+/** Some issuers send the word instead of the value. An issuer that says nothing vouches for its addresses. */
+function isEmailDenied(claims: Claims): boolean {
+  const verified = Object.hasOwn(claims, 'email_verified') ? claims['email_verified'] : true;
+  return verified !== true && verified !== 'true';
+}
+
+/**
+ * Whether verified claims are this caller: every claim named by the rule must match one of its patterns, a list
+ * by any of its members. An e-mail that is not verified, or is none, never matches.
+ */
+export function matchesRule(claims: Claims, match: JwtRule['match']): boolean {
+  return match.every(({ claim, patterns }) => {
+    const value = Object.hasOwn(claims, claim) ? claims[claim] : undefined;
+    if (claim === 'email' && (isEmailDenied(claims) || !isPlainEmail(value))) return false;
+    const values = Array.isArray(value) ? value : [value];
+    return values.some((one) => patterns.some((pattern) => matchesOne(one, pattern)));
+  });
+}

@@ -1,0 +1,148 @@
+/**
+ * Recognises callers by JWT (RFC 7519, verified as RFC 8725 asks): verified once, then remembered by digest until
+ * it expires, so that a hit needs no promise. Loaded only where a caller has `jwt`: it brings jose with it.
+ */
+import { type JWTPayload, errors as joseErrors, jwtVerify } from 'jose';
+import { LRUCache } from 'lru-cache';
+import type { Recognised } from './caller.ts';
+import type { JwtRule } from './callers-file.ts';
+import { claimedIssuer, clockToleranceSeconds, matchesRule } from './jwt-policy.ts';
+import { type KeySet, KeySetUnavailableError, openKeySet } from './key-set.ts';
+
+export type JwtRules = readonly { readonly rule: JwtRule; readonly recognised: Recognised }[];
+
+/** Why a JWT makes nobody a caller: for the log. */
+export interface JwtRefusal {
+  readonly reason: string;
+  /** The issuer's keys could not be had: not the caller's fault, and not counted as one. */
+  readonly isOurs: boolean;
+}
+
+export interface JwtOptions {
+  readonly rules: JwtRules;
+  onTrouble(address: string, error: unknown): void;
+}
+
+export interface JwtRecogniser {
+  /** What is remembered of a token, without a promise; `undefined` where it has to be verified. */
+  recall(header: string, digest: string): Recognised | undefined;
+  /** Verifies a token. Never rejects. Requests with the same token share one verification. */
+  verify(header: string, digest: string, token: string): Promise<Recognised | JwtRefusal>;
+  /** Takes the rules of a new version of the file; forgets everything but the keys. */
+  adopt(rules: JwtRules): void;
+}
+
+interface Remembered {
+  readonly recognised: Recognised;
+  /** Wall clock, ms: a JWT's times are dates. */
+  readonly expiresAt: number;
+  readonly keys: KeySet;
+}
+
+const maxRemembered = 10_000;
+
+/** Apart from the claims, which may have any name. */
+type Verified = { readonly claims: JWTPayload } | { readonly refusal: JwtRefusal };
+
+export function recogniseJwts(options: JwtOptions): JwtRecogniser {
+  let rules = options.rules;
+  /** Grows whenever the rules or a key set change: what was verified under another number is not remembered. */
+  let era = 0;
+  const remembered = new LRUCache<string, Remembered>({ max: maxRemembered });
+  const verifying = new Map<string, Promise<Recognised | JwtRefusal>>();
+  const keySets = new Map<string, KeySet>();
+
+  function forget(): void {
+    era++;
+    remembered.clear();
+    verifying.clear();
+  }
+
+  function keysAt(address: string): KeySet {
+    let keys = keySets.get(address);
+    if (keys === undefined) {
+      keys = openKeySet({
+        address,
+        onChange: forget,
+        onTrouble: (error) => options.onTrouble(address, error),
+      });
+      keySets.set(address, keys);
+    }
+    return keys;
+  }
+
+  function warm(): void {
+    const used = new Set(rules.map(({ rule }) => rule.jwks));
+    for (const address of keySets.keys()) if (!used.has(address)) keySets.delete(address);
+    for (const address of used) keysAt(address).warm();
+  }
+
+  async function claimsOf(token: string, rule: JwtRule): Promise<Verified> {
+    try {
+      const { payload } = await jwtVerify(token, keysAt(rule.jwks).keyFor, {
+        issuer: rule.issuer,
+        audience: [...rule.audiences],
+        // Pinned here, never taken from the token or the key (CVE-2026-22817).
+        algorithms: [...rule.algorithms],
+        requiredClaims: ['exp'],
+        clockTolerance: clockToleranceSeconds,
+      });
+      return { claims: payload };
+    } catch (error) {
+      const isOurs = error instanceof KeySetUnavailableError;
+      const why =
+        error instanceof joseErrors.JOSEError ? error.code : error instanceof Error ? error.message : '';
+      return { refusal: { reason: `a JWT that is refused: ${why}`, isOurs } };
+    }
+  }
+
+  async function find(header: string, digest: string, token: string): Promise<Recognised | JwtRefusal> {
+    const startedIn = era;
+    const issuer = claimedIssuer(token);
+    let refusal: JwtRefusal = { reason: 'a JWT of an issuer that no caller names', isOurs: false };
+    /** Rules that trust the same keys, issuer and audience share one verification. */
+    const verified = new Map<string, Verified>();
+    for (const { rule, recognised } of rules) {
+      if (rule.header !== header || rule.issuer !== issuer) continue;
+      const trust = JSON.stringify([rule.jwks, rule.audiences, rule.algorithms]);
+      const result = verified.get(trust) ?? (await claimsOf(token, rule));
+      verified.set(trust, result);
+      if ('refusal' in result) {
+        refusal = result.refusal;
+      } else if (matchesRule(result.claims, rule.match)) {
+        const expiresAt = ((result.claims.exp ?? 0) + clockToleranceSeconds) * 1000;
+        if (startedIn === era) {
+          remembered.set(`${header} ${digest}`, { recognised, expiresAt, keys: keysAt(rule.jwks) });
+        }
+        return recognised;
+      } else {
+        refusal = { reason: 'a valid JWT that matches no caller', isOurs: false };
+      }
+    }
+    return refusal;
+  }
+
+  warm();
+  return {
+    recall(header, digest) {
+      const found = remembered.get(`${header} ${digest}`);
+      if (found === undefined || Date.now() >= found.expiresAt || !found.keys.isCurrent()) return undefined;
+      return found.recognised;
+    },
+    verify(header, digest, token) {
+      const name = `${header} ${digest}`;
+      const running = verifying.get(name);
+      if (running !== undefined) return running;
+      const work = find(header, digest, token).finally(() => {
+        if (verifying.get(name) === work) verifying.delete(name);
+      });
+      verifying.set(name, work);
+      return work;
+    },
+    adopt(next) {
+      rules = next;
+      forget();
+      warm();
+    },
+  };
+}

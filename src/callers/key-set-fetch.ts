@@ -1,0 +1,51 @@
+/**
+ * Fetches the text of a key set: 200 and nothing else (a redirect could lead anywhere), bounded in size and time.
+ * The address is from the callers file; nothing of a caller is in the request.
+ */
+import { get as getHttp, type IncomingMessage } from 'node:http';
+import { get as getHttps } from 'node:https';
+
+export const maxKeySetBytes = 256 * 1024;
+export const keySetTimeoutMs = 5_000;
+
+/** @throws Error that says what was wrong, without any text of the answer */
+export function fetchKeySet(address: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const url = new URL(address);
+    const get = url.protocol === 'https:' ? getHttps : getHttp;
+    const headers = { accept: 'application/jwk-set+json, application/json', 'accept-encoding': 'identity' };
+    const request = get(url, { headers, agent: false }, onResponse);
+    const timer = setTimeout(() => {
+      request.destroy(new Error(`the key set did not come within ${keySetTimeoutMs} ms`));
+    }, keySetTimeoutMs);
+    timer.unref();
+
+    function fail(error: Error): void {
+      clearTimeout(timer);
+      reject(error);
+    }
+
+    function onResponse(response: IncomingMessage): void {
+      response.on('error', fail);
+      if (response.statusCode !== 200) {
+        request.destroy(new Error(`the key set's address answered ${response.statusCode}`));
+        return;
+      }
+      const parts: Buffer[] = [];
+      let bytes = 0;
+      response.on('data', (part: Buffer) => {
+        bytes += part.length;
+        if (bytes > maxKeySetBytes)
+          request.destroy(new Error(`the key set has more than ${maxKeySetBytes} bytes`));
+        else parts.push(part);
+      });
+      response.on('end', () => {
+        clearTimeout(timer);
+        // A body that was cut never gets here as a success: Node reports it as an error.
+        resolve(Buffer.concat(parts).toString('utf8'));
+      });
+    }
+
+    request.on('error', fail);
+  });
+}

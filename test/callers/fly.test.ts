@@ -1,0 +1,101 @@
+import { generateKeyPairSync, sign } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { CallersFileError } from '../../src/callers/callers-file.ts';
+import { digestOf, mintToken } from '../../src/callers/token.ts';
+import { cleanUp, credentials, makeFolder, open, refusal, writeCallers } from './fixture.ts';
+
+afterEach(() => {
+  vi.useRealTimers();
+  cleanUp();
+});
+
+const { publicKey, privateKey } = generateKeyPairSync('ed25519');
+const proxy = '172.16.4.2';
+const token = mintToken();
+const callers = [
+  { name: 'reports', fly: { org: 'acme', app: 'reports' } },
+  { name: 'script', tokens: [{ sha256: digestOf(token) }] },
+  { name: 'sidecar', anonymous: true },
+];
+
+function keyFile(): string {
+  const file = join(makeFolder(), 'fly-src.pub');
+  writeFileSync(file, `${publicKey.export({ format: 'der', type: 'spki' }).subarray(-32).toString('hex')}\n`);
+  return file;
+}
+
+const seconds = () => Math.floor(Date.now() / 1000);
+const statement = (ts = seconds()) => `instance=a1;app=reports;org=acme;ts=${ts}`;
+const signed = (text: string): [string, string][] => [
+  ['Fly-Src', text],
+  ['Fly-Src-Signature', sign(null, Buffer.from(text, 'latin1'), privateKey).toString('base64')],
+];
+
+describe('a Fly app', () => {
+  it.each([proxy, `::ffff:${proxy}`, '::ffff:ac10:402'])(
+    'is recognised by the signed field, from %s',
+    (address) => {
+      const { directory } = open(writeCallers(callers), { flyKeyFile: keyFile() });
+      const recognised = directory.recognise(credentials(signed(statement()), address));
+      expect(recognised).toMatchObject({ by: 'fly', caller: { name: 'reports' } });
+    },
+  );
+
+  it.each([-30, 30])('is recognised up to 30 s away (%i)', (away) => {
+    vi.useFakeTimers({ toFake: ['Date'], now: 1_800_000_000_000 });
+    const { directory } = open(writeCallers(callers), { flyKeyFile: keyFile() });
+    expect(directory.recognise(credentials(signed(statement(seconds() + away)), proxy))).toMatchObject({
+      by: 'fly',
+    });
+  });
+
+  it.each<[string, () => [string, string][], string?]>([
+    ['replayed after 30 s', () => signed(statement(seconds() - 32))],
+    ['from the future', () => signed(statement(seconds() + 32))],
+    ['from another machine, past the proxy', () => signed(statement()), 'fdaa::3'],
+    ['from a neighbour of the proxy network', () => signed(statement()), '172.17.0.1'],
+    ['over a Unix socket', () => signed(statement()), ''],
+    ['of another app', () => signed(statement().replace('app=reports', 'app=reports2'))],
+    ['of another organisation', () => signed(statement().replace('acme', 'acme2'))],
+    [
+      'changed after the signature',
+      () => [['Fly-Src', `${statement()} `], signed(statement())[1] as [string, string]],
+    ],
+    ['with a fifth field', () => signed(`${statement()};admin=1`)],
+    ['with a field twice', () => signed(`app=other;${statement()}`)],
+    ['with an empty field', () => signed(statement().replace('a1', ''))],
+    ['with a fraction of a second', () => signed(`${statement()}.5`)],
+    ['with a final semicolon', () => signed(`${statement()};`)],
+    ['without signature', () => signed(statement()).slice(0, 1)],
+    ['with a signature alone', () => signed(statement()).slice(1)],
+    [
+      'with an empty signature',
+      () => [
+        ['Fly-Src', statement()],
+        ['Fly-Src-Signature', ''],
+      ],
+    ],
+    ['sent twice', () => [...signed(statement()), ['fly-src', statement()]]],
+  ])('is 401, never anonymous, when the field is %s', async (_, lines, address = proxy) => {
+    const { directory } = open(writeCallers(callers), { flyKeyFile: keyFile() });
+    const error = await refusal(() => directory.recognise(credentials(lines(), address)));
+    expect(error.code).toBe('caller-unauthenticated');
+  });
+
+  it('may send a token instead: the proxy puts Fly-Src on every request, so it never decides against one', async () => {
+    const { directory } = open(writeCallers(callers), { flyKeyFile: keyFile() });
+    const both = (value: string) =>
+      credentials([...signed(statement()), ['Authorization', `Bearer ${value}`]], proxy);
+    expect(directory.recognise(both(token))).toMatchObject({ by: 'token', caller: { name: 'script' } });
+    await refusal(() => directory.recognise(both(mintToken())));
+  });
+
+  it('can not be a caller where there is no key of the proxy: the gateway does not start', () => {
+    const missing = join(makeFolder(), 'fly-src.pub');
+    expect(() => open(writeCallers(callers), { flyKeyFile: missing })).toThrow(CallersFileError);
+    writeFileSync(missing, 'not a key');
+    expect(() => open(writeCallers(callers), { flyKeyFile: missing })).toThrow(/callers\[0\]\.fly/);
+  });
+});

@@ -1,0 +1,71 @@
+import { describe, expect, it } from 'vitest';
+import { matchesPattern, matchesRule } from '../../src/callers/jwt-policy.ts';
+
+describe('a pattern', () => {
+  it.each([
+    ['ann', 'ann', true],
+    ['ann', 'an', false],
+    ['ann@example.com', '*@example.com', true],
+    ['ann@example.com.evil', '*@example.com', false],
+    ['ann@exampleXcom', '*@example.com', false],
+    ['repo:org/app:ref:refs/heads/main', 'repo:org/*:ref:refs/heads/main', true],
+    ['repo:org2/app:ref:refs/heads/main', 'repo:org/*:ref:refs/heads/main', false],
+    ['', '*', true],
+    ['anything', '**', true],
+    ['aXb', 'a*b', true],
+    ['ab', 'a*b', true],
+    ['aba', 'ab*ba', false],
+    ['a1b2c', 'a*b*c', true],
+    ['acb', 'a*b*c', false],
+    ['(a+)+', '(a+)+', true],
+    ['aaaa', '(a+)+', false],
+    ['a\nb', 'a*b', true],
+  ])('%s is matched by %s: %s', (text, pattern, expected) => {
+    expect(matchesPattern(text, pattern)).toBe(expected);
+  });
+
+  it('takes no time to speak of, whatever it is', () => {
+    // A regular expression made of this would take longer than the universe has.
+    expect(matchesPattern('a'.repeat(5_000), `${'a*'.repeat(200)}b`)).toBe(false);
+  });
+});
+
+describe('verified claims', () => {
+  const email = [{ claim: 'email', patterns: ['*@example.com'] }];
+
+  it.each<[string, Record<string, unknown>, boolean]>([
+    ['a verified e-mail', { email: 'ann@example.com', email_verified: true }, true],
+    ['an e-mail of an issuer that does not say', { email: 'ann@example.com' }, true],
+    ['the word true', { email: 'ann@example.com', email_verified: 'true' }, true],
+    ['not verified', { email: 'ann@example.com', email_verified: false }, false],
+    ['the word false', { email: 'ann@example.com', email_verified: 'false' }, false],
+    ['verified as null', { email: 'ann@example.com', email_verified: null }, false],
+    ['two at signs', { email: 'ann@evil.example@example.com' }, false],
+    ['a blank', { email: 'ann@evil.example @example.com' }, false],
+    ['a line break', { email: 'ann@evil.example\n@example.com' }, false],
+    ['a display name', { email: '"x"<ann@evil.example>,a@example.com' }, false],
+    ['a list of e-mails', { email: ['ann@example.com'] }, false],
+    ['no e-mail', { mail: 'ann@example.com' }, false],
+    ['an e-mail that is a number', { email: 7 }, false],
+  ])('with %s', (_, claims, expected) => {
+    expect(matchesRule(claims, email)).toBe(expected);
+  });
+
+  it('must match every claim of the rule, lists by any of their members', () => {
+    const match = [
+      { claim: 'groups', patterns: ['analytics', 'ops'] },
+      { claim: 'mfa', patterns: [true] },
+    ];
+    expect(matchesRule({ groups: ['x', 'ops'], mfa: true }, match)).toBe(true);
+    expect(matchesRule({ groups: 'analytics', mfa: true }, match)).toBe(true);
+    expect(matchesRule({ groups: ['x'], mfa: true }, match)).toBe(false);
+    expect(matchesRule({ groups: ['ops'], mfa: 'true' }, match)).toBe(false);
+    expect(matchesRule({ groups: ['ops'] }, match)).toBe(false);
+    expect(matchesRule({ groups: [['ops']], mfa: true }, match)).toBe(false);
+  });
+
+  it('are only their own members', () => {
+    expect(matchesRule({}, [{ claim: 'constructor', patterns: ['*'] }])).toBe(false);
+    expect(matchesRule({}, [{ claim: '__proto__', patterns: ['*'] }])).toBe(false);
+  });
+});

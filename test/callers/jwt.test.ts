@@ -1,0 +1,342 @@
+import { KeyObject, sign as signBytes } from 'node:crypto';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { exportJWK, exportSPKI, generateKeyPair, type JWK, type JWTPayload, SignJWT } from 'jose';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { Recognised } from '../../src/callers/caller.ts';
+import { digestOf, mintToken } from '../../src/callers/token.ts';
+import { bearer, cleanUp, credentials, open, refusal, writeCallers } from './fixture.ts';
+
+const issuer = 'https://login.example.com';
+
+interface Signer {
+  readonly kid: string;
+  readonly privateKey: CryptoKey;
+  readonly publicKey: CryptoKey;
+  readonly jwk: JWK;
+}
+
+async function signer(kid: string, alg = 'RS256'): Promise<Signer> {
+  const { privateKey, publicKey } = await generateKeyPair(alg, { extractable: true });
+  return { kid, privateKey, publicKey, jwk: { ...(await exportJWK(publicKey)), kid, alg, use: 'sig' } };
+}
+
+function sign(by: Signer, claims: JWTPayload = {}, header: Record<string, unknown> = {}): Promise<string> {
+  const now = Math.floor(Date.now() / 1000);
+  const payload = { iss: issuer, aud: 'gateway', exp: now + 300, email: 'ann@example.com', ...claims };
+  return new SignJWT(payload)
+    .setProtectedHeader({ alg: 'RS256', kid: by.kid, ...header })
+    .sign(by.privateKey);
+}
+
+/** An issuer's key set over loopback, and what was asked of it. */
+const idp = { keys: [] as unknown[], status: 200, body: undefined as string | undefined, asked: 0 };
+let server: Server;
+let jwks = '';
+let one: Signer;
+let two: Signer;
+let stranger: Signer;
+
+beforeAll(async () => {
+  [one, two, stranger] = await Promise.all([signer('one'), signer('two'), signer('one')]);
+  server = createServer((_, response) => {
+    idp.asked++;
+    response.writeHead(idp.status, idp.status === 302 ? { location: `${jwks}/elsewhere` } : {});
+    response.end(idp.body ?? JSON.stringify({ keys: idp.keys }));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  jwks = `http://127.0.0.1:${(server.address() as AddressInfo).port}/keys`;
+});
+
+afterAll(() => new Promise((resolve) => server.close(resolve)));
+
+beforeEach(() => {
+  Object.assign(idp, { keys: [one.jwk], status: 200, body: undefined, asked: 0 });
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+  cleanUp();
+});
+
+/** Callers that know JWTs of the issuer; `more` changes the rule. */
+function staff(more: object = {}, others: readonly object[] = [], options: Parameters<typeof open>[1] = {}) {
+  const jwt = { issuer, audience: 'gateway', jwks, match: { email: '*@example.com' }, ...more };
+  const file = writeCallers([...others, { name: 'staff', jwt }]);
+  return { file, ...open(file, options) };
+}
+
+describe('a JWT', () => {
+  it('is verified once and then recognised without a promise', async () => {
+    const { directory } = staff();
+    const token = await sign(one);
+    const first = directory.recognise(bearer(token));
+    expect(first).toBeInstanceOf(Promise);
+    expect(await first).toMatchObject({ by: 'jwt', caller: { name: 'staff' } });
+    expect(directory.recognise(bearer(token))).toBe(await first);
+  });
+
+  it('shares one verification among requests that come together', async () => {
+    const { directory } = staff();
+    const token = await sign(one);
+    const all = await Promise.all(Array.from({ length: 20 }, () => directory.recognise(bearer(token))));
+    expect(new Set(all).size).toBe(1);
+    expect(idp.asked).toBe(1);
+  });
+
+  it('makes the first caller in file order that it matches', async () => {
+    const first = {
+      name: 'admins',
+      jwt: { issuer, audience: ['x', 'gateway'], jwks, match: { groups: ['ops', 'admin*'] } },
+    };
+    const { directory } = staff({}, [first]);
+    const name = async (claims: JWTPayload) =>
+      (await directory.recognise(bearer(await sign(one, claims)))).caller.name;
+    expect(await name({ groups: ['staff', 'administrators'] })).toBe('admins');
+    expect(await name({ groups: ['staff'] })).toBe('staff');
+  });
+
+  it('is read from the field that the file names, bare, and only from there', async () => {
+    const { directory } = staff({ header: 'X-Goog-IAP-JWT-Assertion' });
+    const token = await sign(one);
+    expect(await directory.recognise(credentials([['x-goog-iap-jwt-assertion', token]]))).toMatchObject({
+      by: 'jwt',
+    });
+    for (const sent of [
+      bearer(token),
+      credentials([['X_Goog_IAP_JWT_Assertion', token]]),
+      credentials([['X-API-Key', token]]),
+      credentials([
+        ['X-Goog-IAP-JWT-Assertion', token],
+        ['X-Goog-IAP-JWT-Assertion', token],
+      ]),
+      credentials([
+        ['X-Goog-IAP-JWT-Assertion', token],
+        ['Authorization', `Bearer ${mintToken()}`],
+      ]),
+      credentials([['X-Goog-IAP-JWT-Assertion', `Bearer ${token}`]]),
+      credentials([['X-Goog-IAP-JWT-Assertion', '']]),
+    ]) {
+      expect((await refusal(() => directory.recognise(sent))).code).toBe('caller-unauthenticated');
+    }
+  });
+
+  it('that was remembered is forgotten when it expires', async () => {
+    vi.useFakeTimers({ toFake: ['Date'] });
+    const { directory } = staff();
+    const token = await sign(one);
+    await directory.recognise(bearer(token));
+    vi.setSystemTime(Date.now() + 331_000);
+    expect((await refusal(() => directory.recognise(bearer(token)))).message).toContain('ERR_JWT_EXPIRED');
+  });
+
+  it('that was remembered is forgotten within a second when the file changes', async () => {
+    const { directory, file } = staff();
+    const token = await sign(one);
+    await directory.recognise(bearer(token));
+    writeCallers(
+      [{ name: 'staff', jwt: { issuer, audience: 'gateway', jwks, match: { email: 'bob@example.com' } } }],
+      file,
+    );
+    await vi.waitFor(
+      async () =>
+        expect((await refusal(() => directory.recognise(bearer(token)))).message).toContain(
+          'matches no caller',
+        ),
+      { timeout: 1_000, interval: 20 },
+    );
+  });
+});
+
+describe('a forged or foreign JWT', () => {
+  const b64 = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url');
+  const hour = 3_600;
+  const now = () => Math.floor(Date.now() / 1000);
+
+  const forgeries: Record<string, () => Promise<string>> = {
+    'alg confusion: HMAC with the public key as secret': async () => {
+      const secret = new TextEncoder().encode(await exportSPKI(one.publicKey));
+      const claims = { iss: issuer, aud: 'gateway', exp: now() + hour, email: 'ann@example.com' };
+      return new SignJWT(claims).setProtectedHeader({ alg: 'HS256', kid: 'one' }).sign(secret);
+    },
+    'alg confusion: HMAC with a symmetric key of the set': async () => {
+      idp.keys = [
+        one.jwk,
+        { kty: 'oct', kid: 'mac', alg: 'HS256', k: 'c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LTEyMzQ' },
+      ];
+      const secret = new TextEncoder().encode('secret-secret-secret-secret-1234');
+      const claims = { iss: issuer, aud: 'gateway', exp: now() + hour, email: 'ann@example.com' };
+      return new SignJWT(claims).setProtectedHeader({ alg: 'HS256', kid: 'mac' }).sign(secret);
+    },
+    'none, without a signature': async () => {
+      const [, payload] = (await sign(one)).split('.');
+      return `${b64({ alg: 'none' })}.${payload}.`;
+    },
+    'none, with a signature': async () => {
+      const [, payload, signature] = (await sign(one)).split('.');
+      return `${b64({ alg: 'none', kid: 'one' })}.${payload}.${signature}`;
+    },
+    'NoNe in another case': async () => {
+      const [, payload, signature] = (await sign(one)).split('.');
+      return `${b64({ alg: 'NoNe', kid: 'one' })}.${payload}.${signature}`;
+    },
+    'claims changed after the signature': async () => {
+      const [header, , signature] = (await sign(one, { email: 'ann@other.example' })).split('.');
+      const claims = { iss: issuer, aud: 'gateway', exp: now() + hour, email: 'ann@example.com' };
+      return `${header}.${b64(claims)}.${signature}`;
+    },
+    'another key under the same key id': () => sign(stranger),
+    'a key that the token brings along': () => sign(stranger, {}, { jwk: stranger.jwk, kid: undefined }),
+    'a key that the token points to': () => sign(stranger, {}, { jku: `${jwks}/mine` }),
+    'a critical extension nobody knows': async () => {
+      const claims = { iss: issuer, aud: 'gateway', exp: now() + hour, email: 'ann@example.com' };
+      const body = `${b64({ alg: 'RS256', kid: 'one', crit: ['x'], x: 1 })}.${b64(claims)}`;
+      const signature = signBytes('sha256', Buffer.from(body), KeyObject.from(one.privateKey));
+      return `${body}.${signature.toString('base64url')}`;
+    },
+    expired: () => sign(one, { exp: now() - 31 }),
+    'without expiry': () => sign(one, { exp: undefined as unknown as number }),
+    'with an expiry that is no number': () => sign(one, { exp: '9999999999' as unknown as number }),
+    'not valid yet': () => sign(one, { nbf: now() + 61 }),
+    'a wrong audience': () => sign(one, { aud: 'another' }),
+    'no audience': () => sign(one, { aud: undefined as unknown as string }),
+    'an audience that only begins alike': () => sign(one, { aud: 'gateway.evil' }),
+    'another issuer': () => sign(one, { iss: `${issuer}.evil` }),
+    'an e-mail that is not verified': () => sign(one, { email_verified: false }),
+    'an e-mail of another domain': () => sign(one, { email: 'ann@example.com.evil' }),
+    'two parts': async () => (await sign(one)).split('.').slice(0, 2).join('.'),
+    'nothing in its parts': async () => 'e30.e30.e30',
+    'no JSON': async () => 'YQ.YQ.YQ',
+  };
+
+  it.each(Object.keys(forgeries))('is 401: %s', async (name) => {
+    const { directory } = staff({}, [{ name: 'sidecar', anonymous: true }]);
+    const token = (await forgeries[name]?.()) ?? '';
+    const error = await refusal(() => directory.recognise(bearer(token)));
+    expect(error.code).toBe('caller-unauthenticated');
+    expect(error.headers?.['www-authenticate']).toBe(
+      'Bearer realm="analytics-gateway", error="invalid_token"',
+    );
+    expect(error.message).not.toContain(token);
+  });
+
+  it('is within the tolerance of clocks up to 30 s', async () => {
+    const { directory } = staff();
+    const token = await sign(one, { exp: now() - 20, nbf: now() + 20 });
+    expect(await directory.recognise(bearer(token))).toMatchObject({ by: 'jwt' });
+  });
+
+  it('counts as a failure of its address, until that has to wait', async () => {
+    const { directory } = staff({}, [], { failuresPerMinute: 3 });
+    const good = await sign(one);
+    for (let failed = 0; failed < 3; failed++) {
+      expect((await refusal(() => directory.recognise(bearer('a.b.c')))).status).toBe(401);
+    }
+    const error = await refusal(() => directory.recognise(bearer('a.b.c')));
+    expect(error).toMatchObject({ code: 'caller-rate-limited', retryAfterMs: expect.any(Number) });
+    expect(await directory.recognise(bearer(good))).toMatchObject({ by: 'jwt' });
+  });
+});
+
+describe('the keys of an issuer', () => {
+  const minutes = (count: number) => vi.advanceTimersByTime(count * 60_000);
+
+  function fakeMonotonicClock(): void {
+    vi.useFakeTimers({ toFake: ['performance'] });
+  }
+
+  async function recogniseOne(directory: {
+    recognise(sent: ReturnType<typeof bearer>): Recognised | Promise<Recognised>;
+  }) {
+    return directory.recognise(bearer(await sign(one)));
+  }
+
+  it('rotate: a new key id is fetched, at most once in 30 s whoever asks', async () => {
+    fakeMonotonicClock();
+    const { directory } = staff();
+    await recogniseOne(directory);
+    idp.keys = [one.jwk, two.jwk];
+    const newer = await sign(two);
+    for (let tries = 0; tries < 5; tries++) await refusal(() => directory.recognise(bearer(newer)));
+    expect(idp.asked).toBe(1);
+    vi.advanceTimersByTime(30_001);
+    expect(await directory.recognise(bearer(newer))).toMatchObject({ by: 'jwt' });
+    expect(await recogniseOne(directory)).toMatchObject({ by: 'jwt' });
+    const unknown = await sign({ ...stranger, kid: 'nobody' });
+    for (let tries = 0; tries < 5; tries++) await refusal(() => directory.recognise(bearer(unknown)));
+    expect(idp.asked).toBe(2);
+  });
+
+  it('are gone when removed: a token with the id of a removed key is refused, remembered or not', async () => {
+    fakeMonotonicClock();
+    const { directory } = staff();
+    const token = await sign(one);
+    await directory.recognise(bearer(token));
+    idp.keys = [two.jwk];
+    minutes(11);
+    expect((await refusal(() => directory.recognise(bearer(token)))).message).toContain(
+      'ERR_JWKS_NO_MATCHING_KEY',
+    );
+  });
+
+  it('are refreshed in the background while a remembered token is used', async () => {
+    fakeMonotonicClock();
+    const { directory } = staff();
+    const token = await sign(one);
+    await directory.recognise(bearer(token));
+    idp.keys = [two.jwk];
+    minutes(6);
+    expect(directory.recognise(bearer(token))).toMatchObject({ by: 'jwt' });
+    await vi.waitFor(async () => await refusal(() => directory.recognise(bearer(token))));
+    expect(idp.asked).toBe(2);
+  });
+
+  it('survive an outage of an hour, and are told about once', async () => {
+    fakeMonotonicClock();
+    const { directory, events } = staff();
+    const token = await sign(one);
+    await directory.recognise(bearer(token));
+    idp.status = 503;
+    for (let passed = 0; passed < 90; passed += 15) {
+      minutes(15);
+      expect(await directory.recognise(bearer(token))).toMatchObject({ by: 'jwt' });
+      expect(directory.recognise(bearer(token))).toMatchObject({ by: 'jwt' });
+      expect(await recogniseOne(directory)).toMatchObject({ by: 'jwt' });
+    }
+    expect(events).toMatchObject([{ kind: 'keys-unavailable', address: jwks }]);
+    idp.status = 200;
+    minutes(1);
+    await recogniseOne(directory);
+    expect(events.at(-1)).toEqual({ kind: 'keys-available-again', address: jwks });
+  });
+
+  it('that serve no longer than a day without their issuer', async () => {
+    fakeMonotonicClock();
+    const { directory } = staff();
+    await recogniseOne(directory);
+    idp.status = 503;
+    minutes(25 * 60);
+    await refusal(() => recogniseOne(directory));
+  });
+
+  it.each([
+    ['answers 500', { status: 500 }],
+    ['redirects', { status: 302 }],
+    ['sends no JSON', { body: '<html>' }],
+    ['sends no key set', { body: '{"keys":7}' }],
+    ['sends too much', { body: JSON.stringify({ keys: [], x: 'x'.repeat(300_000) }) }],
+  ])('fail closed at the start when the issuer %s; static tokens are served', async (_, trouble) => {
+    Object.assign(idp, trouble);
+    const token = mintToken();
+    const { directory, events } = staff({}, [{ name: 's', tokens: [{ sha256: digestOf(token) }] }], {
+      failuresPerMinute: 1,
+    });
+    for (let tries = 0; tries < 3; tries++) {
+      // Not the callers' fault, so not counted as their failure.
+      expect((await refusal(() => recogniseOne(directory))).code).toBe('caller-unauthenticated');
+    }
+    expect(directory.recognise(bearer(token))).toMatchObject({ by: 'token' });
+    expect(events).toMatchObject([{ kind: 'keys-unavailable' }]);
+    expect(idp.asked).toBe(1);
+  });
+});

@@ -1,0 +1,174 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import {
+  canonicalAddress,
+  failureScope,
+  isFlyProxy,
+  isLoopbackAddress,
+} from '../../src/callers/address-policy.ts';
+import { makeCaller } from '../../src/callers/caller.ts';
+import { limitFailures } from '../../src/callers/failures.ts';
+import { limitCallers, rateLimitFields } from '../../src/callers/limit.ts';
+import { digestOf, mintToken } from '../../src/callers/token.ts';
+import { bearer, cleanUp, credentials, open, refusal, writeCallers } from './fixture.ts';
+
+beforeEach(() => vi.useFakeTimers());
+
+afterEach(() => {
+  vi.useRealTimers();
+  cleanUp();
+});
+
+const caller = (limit?: { perSecond: number; burst: number }, name = 'a') =>
+  makeCaller({ name, operations: new Set(), limit });
+
+describe("a caller's own limit", () => {
+  it('lets a burst through, then as many as come back', () => {
+    const limits = limitCallers();
+    const a = caller({ perSecond: 2, burst: 3 });
+    const spend = () => limits.spend(a);
+    expect([spend(), spend(), spend()].map((spent) => spent?.remaining)).toEqual([2, 1, 0]);
+    expect(spend()).toEqual({ ok: false, limit: a.limit, remaining: 0, resetSeconds: 1, retryAfterMs: 500 });
+    vi.advanceTimersByTime(500);
+    expect(spend()).toMatchObject({ ok: true, remaining: 0, retryAfterMs: 0 });
+    expect(spend()).toMatchObject({ ok: false, retryAfterMs: 500 });
+    vi.advanceTimersByTime(3_600_000);
+    expect(spend()).toMatchObject({ ok: true, remaining: 2 });
+  });
+
+  it('lets the request pass that waits exactly as long as it was told', () => {
+    const limits = limitCallers();
+    const a = caller({ perSecond: 0.7, burst: 1 });
+    limits.spend(a);
+    for (let round = 0; round < 50; round++) {
+      vi.advanceTimersByTime(limits.spend(a)?.retryAfterMs ?? 0);
+      expect(limits.spend(a)?.ok).toBe(true);
+    }
+  });
+
+  it('is not used up by refused requests', () => {
+    const limits = limitCallers();
+    const a = caller({ perSecond: 1, burst: 1 });
+    for (let tries = 0; tries < 100; tries++) limits.spend(a);
+    vi.advanceTimersByTime(1_000);
+    expect(limits.spend(a)?.ok).toBe(true);
+  });
+
+  it('is each caller’s own', () => {
+    const limits = limitCallers();
+    limits.spend(caller({ perSecond: 1, burst: 1 }));
+    expect(limits.spend(caller({ perSecond: 1, burst: 1 }, 'b'))?.ok).toBe(true);
+  });
+
+  it('survives a new version of the file, and follows its limit', () => {
+    const limits = limitCallers();
+    const wide = caller({ perSecond: 1, burst: 100 });
+    limits.spend(wide);
+    expect(limits.spend(caller({ perSecond: 1, burst: 2 }))).toMatchObject({ ok: true, remaining: 1 });
+    limits.spend(caller({ perSecond: 1, burst: 2 }));
+    expect(limits.spend(caller({ perSecond: 1, burst: 2 }))?.ok).toBe(false);
+  });
+
+  it('is none where the file gives none', () => {
+    expect(limitCallers().spend(caller())).toBeUndefined();
+  });
+
+  it('is told in the fields of draft-ietf-httpapi-ratelimit-headers', () => {
+    const limits = limitCallers();
+    const spent = limits.spend(caller({ perSecond: 20, burst: 40 }));
+    expect(spent && rateLimitFields(spent)).toEqual({
+      ratelimit: '"caller";r=39;t=1',
+      'ratelimit-policy': '"caller";q=40;w=2',
+    });
+  });
+
+  it('never tells a reset after Retry-After', () => {
+    const limits = limitCallers();
+    const slow = caller({ perSecond: 0.1, burst: 1 });
+    limits.spend(slow);
+    const spent = limits.spend(slow);
+    expect(spent?.resetSeconds).toBe(Math.ceil((spent?.retryAfterMs ?? 0) / 1000));
+  });
+});
+
+describe('failed authentications', () => {
+  const token = mintToken();
+  const file = () => writeCallers([{ name: 'a', tokens: [{ sha256: digestOf(token) }] }]);
+  const fail = (directory: ReturnType<typeof open>['directory'], address: string | undefined) =>
+    refusal(() => directory.recognise(bearer(mintToken(), address)));
+
+  it('are limited per address, with the time to wait', async () => {
+    const { directory } = open(file(), { failuresPerMinute: 3 });
+    for (let failed = 0; failed < 3; failed++) expect((await fail(directory, '10.0.0.1')).status).toBe(401);
+    const error = await fail(directory, '10.0.0.1');
+    expect(error).toMatchObject({ code: 'caller-rate-limited', status: 429, retryAfterMs: 20_000 });
+    expect((await fail(directory, '10.0.0.2')).status).toBe(401);
+    vi.advanceTimersByTime(20_000);
+    expect((await fail(directory, '10.0.0.1')).status).toBe(401);
+  });
+
+  it('never harm who authenticates properly behind the same address', async () => {
+    const { directory } = open(file(), { failuresPerMinute: 1 });
+    for (let failed = 0; failed < 50; failed++) await fail(directory, '10.0.0.1');
+    expect(directory.recognise(bearer(token, '10.0.0.1'))).toMatchObject({ caller: { name: 'a' } });
+  });
+
+  it('count requests without any credential, too', async () => {
+    const { directory } = open(file(), { failuresPerMinute: 1 });
+    const nothing = () => refusal(() => directory.recognise(credentials([], '10.0.0.1')));
+    expect((await nothing()).status).toBe(401);
+    expect((await nothing()).status).toBe(429);
+  });
+
+  it('are not limited with 0', async () => {
+    const { directory } = open(file(), { failuresPerMinute: 0 });
+    for (let failed = 0; failed < 500; failed++) expect((await fail(directory, '10.0.0.1')).status).toBe(401);
+  });
+
+  it('are remembered for a bounded number of addresses', () => {
+    const failures = limitFailures(1);
+    for (let address = 0; address < 10_001; address++)
+      failures.count(`10.${address >> 16}.${(address >> 8) & 255}.${address & 255}`);
+    expect(failures.count('10.0.0.0')).toBe(0);
+    expect(failures.count('10.0.39.16')).toBeGreaterThan(0);
+  });
+});
+
+describe('an address', () => {
+  it.each([
+    ['10.0.0.1', '10.0.0.1'],
+    ['::ffff:10.0.0.1', '10.0.0.1'],
+    ['::FFFF:0a00:1', '10.0.0.1'],
+    ['0:0:0:0:0:ffff:10.0.0.1', '10.0.0.1'],
+    ['2001:DB8::1', '2001:db8:0:0:0:0:0:1'],
+    ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2:3:4:5:6'],
+    ['fe80::1%eth0', 'fe80:0:0:0:0:0:0:1'],
+    ['::', '0:0:0:0:0:0:0:0'],
+    ['::10.0.0.1', '0:0:0:0:0:0:a00:1'],
+    ['nonsense', 'nonsense'],
+  ])('%s has one spelling', (address, expected) => {
+    expect(canonicalAddress(address)).toBe(expected);
+  });
+
+  it.each([
+    ['10.0.0.1', '10.0.0.1'],
+    ['::ffff:10.0.0.1', '10.0.0.1'],
+    ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
+    ['2001:db8:1:2::ffff', '2001:db8:1:2::/64'],
+    ['2001:db8:1:3::', '2001:db8:1:3::/64'],
+    [undefined, 'unix'],
+  ])('%s is counted as %s', (address, scope) => {
+    expect(failureScope(address)).toBe(scope);
+  });
+
+  it('is the proxy of Fly only in its own network', () => {
+    expect(['172.16.0.1', '::ffff:172.16.9.9'].every(isFlyProxy)).toBe(true);
+    expect(['172.160.0.1', '172.17.0.1', '10.172.16.1', '::172.16.0.1', undefined].some(isFlyProxy)).toBe(
+      false,
+    );
+  });
+
+  it('is loopback in every spelling, and 0.0.0.0 is not', () => {
+    expect(['127.0.0.1', '127.9.9.9', '::1', '::ffff:127.0.0.1'].every(isLoopbackAddress)).toBe(true);
+    expect(['0.0.0.0', '::', '1270.0.0.1', '128.0.0.1', '::2'].some(isLoopbackAddress)).toBe(false);
+  });
+});
