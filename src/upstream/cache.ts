@@ -310,7 +310,7 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
         true,
       );
       backgrounds.add(seat);
-      const trace = new Trace('background', nowMs);
+      const trace = new Trace(nowMs);
       // Its ids would name a request that has long been answered.
       const own = { ...request, ids: {}, cacheControl: undefined, pragma: undefined };
       const report = (outcome: Outcome): void => {

@@ -6,7 +6,8 @@
  * `fetch`, no `Headers`, whose errors print the values they refuse (THREATS L1, L2).
  */
 import type { IncomingHttpHeaders } from 'node:http';
-import { type Dispatcher, Pool } from 'undici';
+import type { Dispatcher } from 'undici';
+import Pool from 'undici/lib/dispatcher/pool.js';
 import { GatewayError } from '../errors.ts';
 import type { Handler } from '../layer.ts';
 import type { Trace } from '../trace.ts';

@@ -269,3 +269,10 @@ describe('bytes that nobody asked for reach nobody', () => {
     }
   });
 });
+
+describe('what is loaded of undici', () => {
+  it('is the pool that its entry exports', async () => {
+    const { default: Pool } = await import('undici/lib/dispatcher/pool.js');
+    expect(Pool).toBe((await import('undici')).Pool);
+  });
+});

@@ -1,0 +1,140 @@
+/** A whole gateway over real sockets, before the stand-in: what the tests of promises use. */
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { type IncomingHttpHeaders, request } from 'node:http';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { onTestFinished } from 'vitest';
+import { readConfig } from '../src/config.ts';
+import { type Gateway, startGateway } from '../src/gateway.ts';
+import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../src/stand-in/stand-in.ts';
+
+export interface Came {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly rawHeaders: readonly string[];
+  readonly body: Buffer;
+  /** The body as JSON. */
+  json(): Record<string, unknown>;
+}
+
+export interface AskOptions {
+  readonly method?: string;
+  readonly headers?: Record<string, string | string[]>;
+  readonly body?: string;
+  readonly signal?: AbortSignal;
+}
+
+export interface TestGateway {
+  readonly gateway: Gateway;
+  readonly standIn: StandIn;
+  readonly url: string;
+  readonly port: number;
+  ask(path: string, options?: AskOptions): Promise<Came>;
+  /** Sends bytes on a connection of their own and gives back all that came until it ended or was quiet for a while. */
+  exchange(bytes: string | Buffer, quietMs?: number): Promise<string>;
+  /** What stands in the log so far. */
+  logText(): string;
+  logLines(): Record<string, unknown>[];
+}
+
+export const accounts = '/api/analytics/accounts/';
+
+/** Starts both, and ends them with the test. */
+export async function startPair(
+  settings: Record<string, string> = {},
+  standInOptions: StandInOptions = {},
+): Promise<TestGateway> {
+  const standIn = await startStandIn(standInOptions);
+  const folder = mkdtempSync(join(tmpdir(), 'gateway-test-'));
+  const logFile = join(folder, 'log');
+  const logTo = openSync(logFile, 'a');
+  const environment: Record<string, string> = {
+    UPSTREAM_BASE_URL: standIn.url,
+    UPSTREAM_API_KEY: standInKey,
+    PORT: '0',
+    SHUTDOWN_GRACE: '2s',
+    RETRY_BASE: '20ms',
+    ...settings,
+  };
+  const gateway = await startGateway({ config: readConfig(environment), environment, logTo });
+  onTestFinished(async () => {
+    await gateway.drain();
+    await standIn.close();
+    closeSync(logTo);
+    rmSync(folder, { recursive: true });
+  });
+  const socketPath = gateway.url.startsWith('unix:') ? gateway.url.slice('unix:'.length) : undefined;
+  const port = socketPath === undefined ? Number(new URL(gateway.url).port) : 0;
+  const logText = (): string => {
+    gateway.log.flush();
+    return readFileSync(logFile, 'utf8');
+  };
+  return {
+    gateway,
+    standIn,
+    url: gateway.url,
+    port,
+    ask: (path, options = {}) =>
+      ask(socketPath === undefined ? { host: '127.0.0.1', port } : { socketPath }, path, options),
+    exchange: (bytes, quietMs = 300) => exchange(port, bytes, quietMs),
+    logText,
+    logLines: () =>
+      logText()
+        .split('\n')
+        .filter((line) => line !== '')
+        .map((line) => JSON.parse(line) as Record<string, unknown>),
+  };
+}
+
+type Where = { host: string; port: number } | { socketPath: string };
+
+export function ask(where: Where, path: string, options: AskOptions): Promise<Came> {
+  return new Promise((resolve, reject) => {
+    const { method = 'GET', headers = {}, body, signal } = options;
+    const outgoing = request(
+      { ...where, path, method, headers, agent: false, ...(signal === undefined ? {} : { signal }) },
+      (incoming) => {
+        const chunks: Buffer[] = [];
+        incoming.on('data', (chunk: Buffer) => chunks.push(chunk));
+        incoming.on('error', reject);
+        incoming.on('end', () => {
+          const whole = Buffer.concat(chunks);
+          resolve({
+            status: incoming.statusCode ?? 0,
+            headers: incoming.headers,
+            rawHeaders: incoming.rawHeaders,
+            body: whole,
+            json: () => JSON.parse(whole.toString()) as Record<string, unknown>,
+          });
+        });
+      },
+    );
+    outgoing.on('error', reject);
+    outgoing.end(body);
+  });
+}
+
+function exchange(port: number, bytes: string | Buffer, quietMs: number): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(port, '127.0.0.1');
+    const chunks: Buffer[] = [];
+    const finish = (): void => {
+      clearTimeout(timer);
+      socket.destroy();
+      resolve(Buffer.concat(chunks).toString('latin1'));
+    };
+    let timer = setTimeout(finish, 10_000);
+    socket.on('connect', () => socket.write(bytes));
+    socket.on('data', (chunk) => {
+      chunks.push(chunk);
+      clearTimeout(timer);
+      timer = setTimeout(finish, quietMs);
+    });
+    socket.on('close', finish);
+    socket.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ECONNRESET' || error.code === 'EPIPE') finish();
+      else reject(error);
+    });
+  });
+}

@@ -1,0 +1,137 @@
+import { describe, expect, it } from 'vitest';
+import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { accounts, startPair } from '../gateway.ts';
+
+describe('an operation becomes exactly the specified read', () => {
+  it.each([
+    ['/api/analytics/accounts/', '/api/analytics/accounts/'],
+    ['/api/analytics/accounts', '/api/analytics/accounts/'],
+    ['/api/users/api-keys/', '/api/users/api-keys/'],
+    ['/api/users/api-keys', '/api/users/api-keys/'],
+    ['/api/analytics/accounts/?b=2&a=1&b=%20', '/api/analytics/accounts/?b=2&a=1&b=%20'],
+  ])('%s asks for %s', async (path, target) => {
+    const { ask, standIn } = await startPair();
+    const came = await ask(path);
+    expect(came.status).toBe(200);
+    expect(standIn.requests).toMatchObject([
+      { method: 'GET', target, key: standInKey, headers: { accept: 'application/json' } },
+    ]);
+  });
+
+  it('and the answer is handed on to the byte', async () => {
+    const { ask, standIn } = await startPair();
+    const body = '{ "b" : 1,\n\t"a": "\\u00e9\u00e9" }';
+    standIn.behave({ body });
+    expect((await ask(accounts)).body.toString()).toBe(body);
+  });
+
+  it('HEAD is a GET whose body stays here', async () => {
+    const { ask, standIn } = await startPair();
+    const whole = await ask(accounts);
+    const head = await ask(accounts, { method: 'HEAD' });
+    expect(head).toMatchObject({ status: 200, body: Buffer.alloc(0) });
+    expect(head.headers).toMatchObject({
+      'content-length': String(whole.body.length),
+      etag: whole.headers.etag,
+    });
+    expect(standIn.requests.map(({ method }) => method)).toEqual(['GET']);
+  });
+
+  it('UPSTREAM_READS adds reads, with parameters', async () => {
+    const reads = ['/analytics/posts/', '/analytics/reports/:id/'];
+    const { ask, standIn } = await startPair({ UPSTREAM_READS: reads.join(',') }, { reads });
+    expect((await ask('/api/analytics/reports/a-1')).status).toBe(200);
+    expect((await ask('/api/analytics/posts/')).status).toBe(200);
+    expect((await ask('/api/analytics/reports/a%2f1/')).status).toBe(404);
+    expect(standIn.requests.map(({ target }) => target)).toEqual([
+      '/api/analytics/reports/a-1/',
+      '/api/analytics/posts/',
+    ]);
+  });
+});
+
+describe('everything else stays here', () => {
+  it.each([
+    '/',
+    '/api',
+    '/api/',
+    '/api/analytics/',
+    '/api/analytics/accounts//',
+    '/api//analytics/accounts/',
+    '//api/analytics/accounts/',
+    '/api/analytics/accounts/../accounts/',
+    '/api/./analytics/accounts/',
+    '/api/%61nalytics/accounts/',
+    '/api/analytics%2faccounts/',
+    '/%2e%2e/api/analytics/accounts/',
+    '/api/analytics/accounts/%2e%2e/',
+    '/api/analytics/accounts/%00',
+    '/api/analytics\\accounts/',
+    '/api/analytics/accounts;a=b/',
+    '/API/analytics/accounts/',
+    '/x/../api/analytics/accounts/',
+    '/api/../api/analytics/accounts/',
+    '/api/analytics/accounts/%3f',
+    '/apix/analytics/accounts/',
+    'http://evil.example/api/analytics/accounts/',
+    '*',
+    '/api/users/api-keys/1/',
+    '/api/analytics/accounts/#x',
+  ])('the target %s', async (target) => {
+    const { exchange, standIn } = await startPair();
+    const came = await exchange(`GET ${target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`);
+    expect(came).toMatch(/^HTTP\/1\.1 (?:404|400|405) /);
+    if (came.startsWith('HTTP/1.1 404')) expect(came).toContain('"code":"unknown-operation"');
+    expect(standIn.requests).toHaveLength(0);
+  });
+
+  it.each(['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE', 'PROPFIND', 'QUERY'])(
+    'the method %s',
+    async (method) => {
+      const { ask, standIn } = await startPair();
+      const came = await ask(accounts, { method });
+      expect(came.status).toBe(405);
+      expect(came.headers.allow).toBe('GET, HEAD');
+      expect(came.json()).toMatchObject({ code: 'method-not-allowed' });
+      expect(standIn.requests).toHaveLength(0);
+    },
+  );
+
+  it.each(['api_key=x', 'a=1&X-Api-Key=x', 'APIKEY=x', 'api%5fkey=x', 'api-key'])(
+    'the query %s',
+    async (query) => {
+      const { ask, standIn, logText } = await startPair();
+      const came = await ask(`${accounts}?${query}hunter2`.replace('api-keyhunter2', 'api-key'));
+      expect(came.json()).toMatchObject({ status: 400, code: 'invalid-request' });
+      expect(came.body.toString() + logText()).not.toContain('hunter2');
+      expect(standIn.requests).toHaveLength(0);
+    },
+  );
+
+  it('a target over 8 KiB', async () => {
+    const { ask, standIn } = await startPair();
+    expect((await ask(`${accounts}?q=${'x'.repeat(8_200)}`)).json()).toMatchObject({
+      status: 414,
+      code: 'uri-too-long',
+    });
+    expect(standIn.requests).toHaveLength(0);
+  });
+
+  it.each<[string, Record<string, string>]>([
+    ['with a length', { 'content-length': '2' }],
+    ['in chunks', { 'transfer-encoding': 'chunked' }],
+  ])('a body %s', async (_name, headers) => {
+    const { ask, standIn } = await startPair();
+    const came = await ask(accounts, { headers, body: '{}' });
+    expect(came.json()).toMatchObject({ status: 400, code: 'invalid-request' });
+    expect(came.headers.connection).toBe('close');
+    expect(standIn.requests).toHaveLength(0);
+  });
+
+  it('more than a hundred header fields', async () => {
+    const { ask, standIn } = await startPair();
+    const headers = Object.fromEntries(Array.from({ length: 120 }, (_, index) => [`x-h-${index}`, '1']));
+    expect((await ask(accounts, { headers })).json()).toMatchObject({ code: 'invalid-request' });
+    expect(standIn.requests).toHaveLength(0);
+  });
+});
