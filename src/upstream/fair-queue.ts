@@ -1,0 +1,226 @@
+/**
+ * Whose turn it is: start-time fair queueing between callers, oldest first within one. No clock, no I/O.
+ *
+ * Every caller has a start tag; the lowest goes next, and each turn moves its caller's tag on by
+ * 1 / weight. Virtual time is the tag last served. A caller that comes back after a while starts at virtual
+ * time, before everybody who has been served more than it: one that asks for less than its share waits for at
+ * most the turns of its equals, never for a neighbour's queue. A turn costs O(log callers).
+ */
+import type { Turn } from './exchange.ts';
+import { type HeapItem, heapBy } from './heap.ts';
+
+/** What waits. `arrivedMs` orders within a caller, so that what was refused returns to its old place. */
+export interface Waiting {
+  readonly turn: Turn;
+  readonly arrivedMs: number;
+}
+
+interface Line<T> extends HeapItem {
+  readonly name: string;
+  weight: number;
+  /** The start tag of its next turn. */
+  start: number;
+  /** Breaks ties between equal tags: whose next has waited longest. */
+  oldestMs: number;
+  /** Turns since it has something waiting. */
+  served: number;
+  /** Whether it had had less than its share when it came. */
+  readonly cameEarly: boolean;
+  readonly waiting: T[];
+}
+
+export interface FairQueue<T extends Waiting> {
+  readonly size: number;
+  sizeOf(name: string): number;
+  add(entry: T): void;
+  /** Takes one out; false when it was not there. `name` is the one it was added under. */
+  remove(entry: T, name: string): boolean;
+  /** The next in turn, taken out. */
+  take(): T | undefined;
+  /**
+   * Whether the next in turn asks for less than its share: it had nothing waiting a moment ago and has not had
+   * more than the others.
+   */
+  nextIsLight(): boolean;
+  /** The next of the caller that has had most so far, taken out: the one to bear a risk. */
+  takeFromHeaviest(): T | undefined;
+  /** A turn that came to nothing is given back to its caller. */
+  refund(name: string): void;
+  /** How many go before one that would join the end of this caller's line now. */
+  ahead(turn: Turn): number;
+  /** Everybody, in the order of their turns as far as it is known now. */
+  inOrder(): T[];
+  /** The last entry of the longest line and that line's length. */
+  longest(): { entry: T; length: number } | undefined;
+  lines(): Iterable<{ readonly name: string; readonly length: number; readonly oldestMs: number }>;
+}
+
+/** A caller of weight 1 whose line has not been empty for this many turns asks for its share or more. */
+const lightTurns = 4;
+
+export function queueFairly<T extends Waiting>(): FairQueue<T> {
+  const active = new Map<string, Line<T>>();
+  /** Start tags of callers that were served lately and have nothing waiting; forgotten once time passes them. */
+  const idle = new Map<string, number>();
+  const heap = heapBy<Line<T>>((a, b) => (a.start === b.start ? a.oldestMs < b.oldestMs : a.start < b.start));
+  let now = 0;
+  let size = 0;
+
+  const forget = (): void => {
+    if (active.size === 0) {
+      // Nobody waits: there is nothing left to be fair about.
+      idle.clear();
+      now = 0;
+    } else if (idle.size > 64 + 2 * active.size) {
+      for (const [name, start] of idle) if (start <= now) idle.delete(name);
+    }
+  };
+
+  const close = (line: Line<T>): void => {
+    heap.remove(line);
+    active.delete(line.name);
+    if (line.start > now) idle.set(line.name, line.start);
+    forget();
+  };
+
+  const serve = (line: Line<T>): T => {
+    const entry = line.waiting.shift() as T;
+    size--;
+    line.start += 1 / line.weight;
+    line.served++;
+    const next = line.waiting[0];
+    if (next === undefined) close(line);
+    else {
+      line.oldestMs = next.arrivedMs;
+      heap.moved(line);
+    }
+    return entry;
+  };
+
+  const startOf = (name: string): number => active.get(name)?.start ?? Math.max(now, idle.get(name) ?? 0);
+
+  return {
+    get size() {
+      return size;
+    },
+    sizeOf: (name) => active.get(name)?.waiting.length ?? 0,
+
+    add(entry) {
+      const { name, weight } = entry.turn;
+      let line = active.get(name);
+      if (line === undefined) {
+        const start = startOf(name);
+        const cameEarly = (idle.get(name) ?? now) <= now;
+        line = {
+          name,
+          weight,
+          start,
+          oldestMs: entry.arrivedMs,
+          served: 0,
+          cameEarly,
+          waiting: [],
+          slot: -1,
+        };
+        idle.delete(name);
+        active.set(name, line);
+        heap.add(line);
+      }
+      line.weight = weight;
+      const { waiting } = line;
+      let place = waiting.length;
+      while (place > 0 && (waiting[place - 1] as T).arrivedMs > entry.arrivedMs) place--;
+      if (place === waiting.length) waiting.push(entry);
+      else waiting.splice(place, 0, entry);
+      if (place === 0 && line.oldestMs !== entry.arrivedMs) {
+        line.oldestMs = entry.arrivedMs;
+        heap.moved(line);
+      }
+      size++;
+    },
+
+    remove(entry, name) {
+      const line = active.get(name);
+      const place = line?.waiting.indexOf(entry) ?? -1;
+      if (line === undefined || place < 0) return false;
+      line.waiting.splice(place, 1);
+      size--;
+      const next = line.waiting[0];
+      if (next === undefined) close(line);
+      else if (place === 0) {
+        line.oldestMs = next.arrivedMs;
+        heap.moved(line);
+      }
+      return true;
+    },
+
+    take() {
+      const line = heap.items[0];
+      if (line === undefined) return undefined;
+      now = Math.max(now, line.start);
+      return serve(line);
+    },
+
+    nextIsLight() {
+      const line = heap.items[0];
+      return line?.cameEarly === true && line.served < lightTurns * line.weight;
+    },
+
+    takeFromHeaviest() {
+      let heaviest: Line<T> | undefined;
+      for (const line of heap.items) {
+        if (heaviest === undefined || load(line) > load(heaviest)) heaviest = line;
+      }
+      return heaviest === undefined ? undefined : serve(heaviest);
+    },
+
+    refund(name) {
+      const line = active.get(name);
+      if (line !== undefined) {
+        line.start = Math.max(now, line.start - 1 / line.weight);
+        heap.moved(line);
+      } else idle.delete(name);
+    },
+
+    ahead({ name, weight }) {
+      const tag = startOf(name) + (active.get(name)?.waiting.length ?? 0) / weight;
+      let count = 0;
+      for (const line of heap.items) {
+        const turns =
+          line.name === name ? line.waiting.length : Math.floor((tag - line.start) * line.weight) + 1;
+        count += Math.min(line.waiting.length, Math.max(0, turns));
+      }
+      return count;
+    },
+
+    inOrder() {
+      const tagged: { entry: T; tag: number }[] = [];
+      for (const line of heap.items) {
+        line.waiting.forEach((entry, index) => {
+          tagged.push({ entry, tag: line.start + index / line.weight });
+        });
+      }
+      return tagged.sort((a, b) => a.tag - b.tag).map(({ entry }) => entry);
+    },
+
+    longest() {
+      let longest: Line<T> | undefined;
+      for (const line of heap.items) {
+        if (longest === undefined || line.waiting.length > longest.waiting.length) longest = line;
+      }
+      const entry = longest?.waiting.at(-1);
+      return entry === undefined ? undefined : { entry, length: longest?.waiting.length ?? 0 };
+    },
+
+    *lines() {
+      for (const line of heap.items) {
+        const oldest = line.waiting[0] as T;
+        yield { name: line.name, length: line.waiting.length, oldestMs: oldest.arrivedMs };
+      }
+    },
+  };
+}
+
+/** What waits, in turns of its own weight. */
+function load<T>(line: Line<T>): number {
+  return line.waiting.length / line.weight;
+}

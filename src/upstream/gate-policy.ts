@@ -1,0 +1,374 @@
+/**
+ * When the next attempt may go up, and whose it is: close, reopen, learn, take turns. Pure: no `this`, no I/O,
+ * no clock, no timer; the layer in `gate.ts` acts on what this decides, and the simulation in the tests does so
+ * on a virtual clock.
+ *
+ *   open ──429──▶ closed ──time──▶ probing ──any answer but 429──▶ paced ──429──▶ closed
+ *                    ▲────────────429────────┘                      └──quiet for a minute──▶ open
+ */
+import type { Turn } from './exchange.ts';
+import { queueFairly, type Waiting } from './fair-queue.ts';
+import { learnPace } from './pace-policy.ts';
+import { growWindow } from './window-policy.ts';
+
+export type GateState = 'open' | 'closed' | 'probing' | 'paced';
+
+/** Something that waits for its turn. Turn and deadline are read live. */
+export interface Ticket extends Waiting {
+  readonly turn: Turn;
+  readonly deadlineMs: number;
+  readonly arrivedMs: number;
+}
+
+export interface TurnstileOptions {
+  /** The longest one refusal may hold everybody, in ms. */
+  readonly maxClosedMs: number;
+  /** How long the gate closes at first where neither the upstream nor experience says, and at most, in ms. */
+  readonly baseMs: number;
+  readonly capMs: number;
+  /** Attempts in flight: at an upstream met for the first time, and ever. */
+  readonly initialWindow: number;
+  readonly maxInFlight: number;
+  /** How many may wait, in total and for one caller. */
+  readonly maxWaiting: number;
+  readonly maxWaitingPerCaller: number;
+  /** 0 to 1, for the jitter. */
+  readonly random: () => number;
+}
+
+/** Why a ticket gets no turn, and after how many ms it would make sense to come again. */
+export interface Refusal {
+  readonly code: 'upstream-rate-limited' | 'overloaded';
+  readonly retryAfterMs: number;
+}
+
+/** An attempt under way. */
+export interface Attempt<T> {
+  readonly ticket: T;
+  readonly sentMs: number;
+  /** What the gate was doing when it let the attempt go. */
+  readonly state: 'open' | 'paced' | 'probe';
+}
+
+export type Outcome =
+  /** Any answer that is no 429; `isHealthy` when it is no 5xx either. */
+  | { readonly kind: 'answered'; readonly isHealthy: boolean }
+  /** A 429, and the wait it asks for. */
+  | { readonly kind: 'refused'; readonly waitMs: number | undefined }
+  /** Nothing that says anything about the limit: no connection, a timeout, an abort. */
+  | { readonly kind: 'failed' };
+
+export type Next<T> =
+  | { readonly kind: 'go'; readonly attempt: Attempt<T> }
+  /** Nothing may go now; ask again then (`undefined`: only after something else has happened). */
+  | { readonly kind: 'wait'; readonly untilMs: number | undefined };
+
+export interface CallerQueue {
+  readonly name: string;
+  readonly length: number;
+  readonly oldestWaitMs: number;
+}
+
+export interface GateSnapshot {
+  readonly state: GateState | 'off';
+  /** Learned rate in attempts per second; undefined while none is known. */
+  readonly perSecond: number | undefined;
+  readonly window: number;
+  readonly inFlight: number;
+  readonly waiting: number;
+  readonly callers: readonly CallerQueue[];
+  /** How much longer nothing goes up, ms; 0 when the gate is not closed. */
+  readonly closedForMs: number;
+  /** How much longer the upstream itself has asked to wait, ms. */
+  readonly statedWaitMs: number;
+  /** Attempts let go and 429s received since the start. */
+  readonly attempts: number;
+  readonly refusals: number;
+}
+
+export interface Turnstile<T extends Ticket> {
+  readonly state: GateState;
+  /** Whether an attempt could go at once, with nobody before it. */
+  /** Lines a ticket up. A refusal says why not; `displaced` is who had to leave for it. */
+  enter(ticket: T, nowMs: number): { refusal?: Refusal; displaced?: { ticket: T; refusal: Refusal } };
+  /** Takes a ticket out of the line; `name` and `background` as it was lined up or last moved. */
+  leave(ticket: T): boolean;
+  /** The ticket's turn has changed: lines it up anew. */
+  moved(ticket: T): void;
+  next(nowMs: number): Next<T>;
+  /** An attempt has ended. Returns the tickets whose turn can no longer come in time, taken out of the line. */
+  settled(attempt: Attempt<T>, outcome: Outcome, nowMs: number): readonly { ticket: T; refusal: Refusal }[];
+  /** What a ticket is told whose deadline has come. */
+  expired(nowMs: number): Refusal;
+  /** Everybody who waits, taken out of the line. */
+  clear(): readonly T[];
+  snapshot(nowMs: number): GateSnapshot;
+}
+
+/** Reopening comes later by up to this share of the time closed, and by no more than a second. */
+const jitterShare = 0.1;
+const mostJitterMs = 1000;
+/** After this long without a refusal and with nobody waiting, attempts are no longer paced. */
+const quietMs = 60_000;
+/** With a known rate, a refusal that says nothing closes the gate for this many turns. */
+const briefTurns = 4;
+/** Nobody is told to come back later than this because of those who were told before it. */
+const mostPromisedMs = 600_000;
+
+export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnstile<T> {
+  const people = queueFairly<T>();
+  const background = queueFairly<T>();
+  /** Under which name a ticket stands, and in which of the two lines: its turn may have changed since. */
+  const places = new Map<T, { line: typeof people; name: string }>();
+  const window = growWindow(options.initialWindow, options.maxInFlight);
+  const pace = learnPace();
+  let state: GateState = 'open';
+  let inFlight = 0;
+  let isProbeOut = false;
+  /** Refused probes in a row. */
+  let failedProbes = 0;
+  let closedAtMs = Number.NEGATIVE_INFINITY;
+  let closedUntilMs = 0;
+  let reopensMs = 0;
+  let statedUntilMs = 0;
+  let refusedMs = Number.NEGATIVE_INFINITY;
+  let attempts = 0;
+  let refusals = 0;
+  /** By caller: when the last one turned away for want of a turn was told to come back. */
+  const promises = new Map<string, number>();
+
+  const waiting = (): number => people.size + background.size;
+
+  const lineUp = (ticket: T): void => {
+    const line = ticket.turn.background ? background : people;
+    line.add(ticket);
+    places.set(ticket, { line, name: ticket.turn.name });
+  };
+
+  const leave = (ticket: T): boolean => {
+    const place = places.get(ticket);
+    if (place === undefined) return false;
+    places.delete(ticket);
+    return place.line.remove(ticket, place.name);
+  };
+
+  const pick = (isRisky: boolean): T | undefined => {
+    const line = people.size > 0 ? people : background;
+    const ticket = isRisky ? line.takeFromHeaviest() : line.take();
+    if (ticket !== undefined) places.delete(ticket);
+    return ticket;
+  };
+
+  const go = (ticket: T, nowMs: number, as: Attempt<T>['state']): Next<T> => {
+    inFlight++;
+    attempts++;
+    return { kind: 'go', attempt: { ticket, sentMs: nowMs, state: as } };
+  };
+
+  const wait = (untilMs?: number): Next<T> => {
+    return { kind: 'wait', untilMs };
+  };
+
+  /** The wait for those turned away: the upstream's own word, where it has given one. */
+  const closedRefusal = (nowMs: number): Refusal => {
+    const untilMs = Math.max(statedUntilMs, state === 'closed' ? reopensMs : 0);
+    return { code: 'upstream-rate-limited', retryAfterMs: Math.max(untilMs - nowMs, 1000) };
+  };
+
+  const closedUntil = (nowMs: number): number => (state === 'closed' ? Math.max(reopensMs, nowMs) : nowMs);
+
+  /**
+   * Whether a ticket's turn comes too late, and if so when to come again: when the line will have got so short
+   * that its patience suffices. Everybody of a caller turned away is told a time of its own, a turn apart, or
+   * all would come back for the same place.
+   */
+  const tooLate = (ticket: T, nowMs: number): Refusal | undefined => {
+    const opensMs = closedUntil(nowMs);
+    if (opensMs >= ticket.deadlineMs) return closedRefusal(nowMs);
+    const rate = pace.limited ? pace.reliableRate : undefined;
+    if (rate === undefined) return undefined;
+    const { turn } = ticket;
+    const ahead = turn.background ? people.size + background.ahead(turn) : people.ahead(turn);
+    const turnMs = opensMs + ahead / rate;
+    if (turnMs <= ticket.deadlineMs) return undefined;
+    const share = rate * shareOf(turn);
+    const promised = promises.get(turn.name) ?? 0;
+    const againMs = Math.min(
+      Math.max(nowMs + turnMs - ticket.deadlineMs, promised) + 1 / share,
+      nowMs + mostPromisedMs,
+    );
+    if (promises.size > options.maxWaiting) promises.clear();
+    promises.set(turn.name, againMs);
+    return {
+      code: 'upstream-rate-limited',
+      retryAfterMs: Math.max(againMs - nowMs, statedUntilMs - nowMs, 1000),
+    };
+  };
+
+  /** What part of the pace falls to one caller while all who wait now go on waiting. */
+  const shareOf = (turn: Turn): number => {
+    let count = people.sizeOf(turn.name) > 0 ? 0 : 1;
+    for (const _ of people.lines()) count++;
+    return 1 / count;
+  };
+
+  const overloaded = (): Refusal => {
+    const rate = pace.reliableRate;
+    const drainMs = rate === undefined ? 1000 : (waiting() / rate) * 0.1;
+    return { code: 'overloaded', retryAfterMs: Math.min(Math.max(drainMs, 1000), 60_000) };
+  };
+
+  const close = (waitMs: number | undefined, attempt: Attempt<T>, nowMs: number): void => {
+    const isProbe = attempt.state === 'probe';
+    let closedMs: number;
+    if (waitMs !== undefined && waitMs > 0) {
+      closedMs = Math.min(waitMs, options.maxClosedMs);
+      statedUntilMs = Math.max(statedUntilMs, nowMs + waitMs);
+      failedProbes = isProbe ? failedProbes + 1 : 0;
+    } else {
+      // Sent before the gate closed last: what it tells is known already.
+      if (state === 'closed' || attempt.sentMs < closedAtMs) return;
+      failedProbes = isProbe ? failedProbes + 1 : 0;
+      const perMs = (pace.perSecond ?? 0) / 1000;
+      const isKnown = pace.limited && !pace.searching && perMs > 0;
+      const brief = isKnown ? Math.min(briefTurns / perMs, options.baseMs) : options.baseMs;
+      closedMs = Math.min(brief * 2 ** failedProbes, options.capMs, options.maxClosedMs);
+    }
+    const untilMs = nowMs + closedMs;
+    if (untilMs > closedUntilMs || state !== 'closed') {
+      closedUntilMs = Math.max(closedUntilMs, untilMs);
+      // Only later, never earlier than asked.
+      const jitterMs = options.random() * Math.min(closedMs * jitterShare, mostJitterMs);
+      reopensMs = Math.max(reopensMs, closedUntilMs + jitterMs);
+    }
+    if (state !== 'closed') closedAtMs = nowMs;
+    state = 'closed';
+  };
+
+  return {
+    get state() {
+      return state;
+    },
+
+    enter(ticket, nowMs) {
+      const refusal = tooLate(ticket, nowMs);
+      if (refusal !== undefined) return { refusal };
+      const { name } = ticket.turn;
+      const own = people.sizeOf(name) + background.sizeOf(name);
+      if (own >= options.maxWaitingPerCaller) return { refusal: overloaded() };
+      if (waiting() < options.maxWaiting) {
+        lineUp(ticket);
+        return {};
+      }
+      // Full: who has most waiting makes room for who has less, and background work for people.
+      const longest = background.size > 0 ? background.longest() : people.longest();
+      const mayDisplace =
+        longest !== undefined && (background.size > 0 ? !ticket.turn.background : longest.length > own + 1);
+      if (!mayDisplace || longest === undefined) return { refusal: overloaded() };
+      leave(longest.entry);
+      lineUp(ticket);
+      return { displaced: { ticket: longest.entry, refusal: overloaded() } };
+    },
+
+    leave,
+
+    moved(ticket) {
+      if (leave(ticket)) lineUp(ticket);
+    },
+
+    next(nowMs) {
+      if (state === 'paced' && waiting() === 0 && nowMs - refusedMs > quietMs) {
+        state = 'open';
+        pace.letGo();
+        window.reset();
+      }
+      if (waiting() === 0 || inFlight >= window.size) {
+        if (state === 'paced') pace.waitedFor(false, nowMs);
+        return wait();
+      }
+      if (state === 'closed') {
+        if (nowMs < reopensMs) return wait(reopensMs);
+        state = 'probing';
+      }
+      if (state === 'probing') {
+        if (isProbeOut) return wait();
+        isProbeOut = true;
+        return go(pick(false) as T, nowMs, 'probe');
+      }
+      if (state === 'open') return go(pick(false) as T, nowMs, 'open');
+      const stream = pace.take(nowMs, people.nextIsLight());
+      if (stream === undefined) {
+        pace.waitedFor(true, nowMs);
+        return wait(pace.nextAtMs(nowMs));
+      }
+      return go(pick(stream === 'risky' && !pace.searching) as T, nowMs, 'paced');
+    },
+
+    settled(attempt, outcome, nowMs) {
+      const wasFull = inFlight >= window.size;
+      inFlight--;
+      const isProbe = attempt.state === 'probe';
+      if (isProbe) isProbeOut = false;
+      if (outcome.kind === 'answered') {
+        pace.accepted(attempt.sentMs, nowMs);
+        if (outcome.isHealthy) window.succeeded(wasFull);
+        if (isProbe && state === 'probing') {
+          state = 'paced';
+          failedProbes = 0;
+          pace.resumed(nowMs);
+        }
+        return [];
+      }
+      if (outcome.kind === 'failed') return [];
+      refusals++;
+      refusedMs = nowMs;
+      close(outcome.waitMs, attempt, nowMs);
+      pace.refused(attempt.sentMs, nowMs, Math.min(outcome.waitMs ?? 0, options.maxClosedMs));
+      const { turn } = attempt.ticket;
+      (turn.background ? background : people).refund(turn.name);
+      const late: { ticket: T; refusal: Refusal }[] = [];
+      for (const line of [people, background]) {
+        for (const ticket of line.inOrder()) {
+          if (ticket.deadlineMs > reopensMs) continue;
+          leave(ticket);
+          late.push({ ticket, refusal: closedRefusal(nowMs) });
+        }
+      }
+      return late;
+    },
+
+    expired: closedRefusal,
+
+    clear() {
+      const all = [...places.keys()];
+      for (const ticket of all) leave(ticket);
+      return all;
+    },
+
+    snapshot(nowMs) {
+      const callers = new Map<string, CallerQueue>();
+      for (const line of [people, background]) {
+        for (const { name, length, oldestMs } of line.lines()) {
+          const known = callers.get(name);
+          callers.set(name, {
+            name,
+            length: length + (known?.length ?? 0),
+            oldestWaitMs: Math.max(nowMs - oldestMs, known?.oldestWaitMs ?? 0),
+          });
+        }
+      }
+      return {
+        state,
+        perSecond: pace.limited ? pace.perSecond : undefined,
+        window: window.size,
+        inFlight,
+        waiting: waiting(),
+        callers: [...callers.values()],
+        closedForMs: state === 'closed' ? Math.max(reopensMs - nowMs, 0) : 0,
+        statedWaitMs: Math.max(statedUntilMs - nowMs, 0),
+        attempts,
+        refusals,
+      };
+    },
+  };
+}

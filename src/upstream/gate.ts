@@ -1,0 +1,289 @@
+/**
+ * The gate: one door to the upstream for everybody. `gate-policy.ts` decides when the next attempt may go and
+ * whose it is; here are the timer, the promises of those who wait, and nothing else.
+ */
+import { GatewayError } from '../errors.ts';
+import { andThen, type Eventually, type Layer } from '../layer.ts';
+import type { Trace } from '../trace.ts';
+import type { Answer, UpstreamRequest } from './exchange.ts';
+import {
+  type Attempt,
+  decideTurns,
+  type GateSnapshot,
+  type GateState,
+  type Outcome,
+  type Refusal,
+  type Ticket,
+} from './gate-policy.ts';
+import { statedWaitMs } from './retry-after-policy.ts';
+
+export type { CallerQueue, GateSnapshot } from './gate-policy.ts';
+
+/** What a change of the gate's state is about: one line in the log. */
+export interface GateChange {
+  readonly from: GateState;
+  readonly to: GateState;
+  /** How long nothing goes up from now on, ms. */
+  readonly closedForMs: number;
+  /** How long the upstream itself has asked to wait, ms; 0 where it didn't say. */
+  readonly statedWaitMs: number;
+  readonly perSecond: number | undefined;
+  readonly waiting: number;
+}
+
+export interface GateOptions {
+  /** The longest one 429 may hold everybody, ms. 0 switches the gate off: attempts pass as they come. */
+  readonly maxClosedMs: number;
+  /** How long the gate closes where nobody knows better, ms. Doubles with each refused probe, up to `capMs`. */
+  readonly baseMs: number;
+  readonly capMs: number;
+  /** Attempts in flight at an upstream met for the first time. Default 10. */
+  readonly initialWindow?: number;
+  /** Attempts in flight at most. Default 64: more would wait for a connection instead. */
+  readonly maxInFlight?: number;
+  /** Requests that may wait, in total. Default 5000. */
+  readonly maxWaiting?: number;
+  /** Requests of one caller that may wait. Default 1000. */
+  readonly maxWaitingPerCaller?: number;
+  /** 0 to 1, for the jitter. Default `Math.random`. */
+  readonly random?: () => number;
+  /** Called once for each change of state. Must not throw. */
+  readonly onChange?: (change: GateChange) => void;
+}
+
+export interface Gate {
+  readonly layer: Layer<UpstreamRequest, Answer>;
+  snapshot(): GateSnapshot;
+  /** Rejects everybody who waits, with what the function makes; attempts in flight go on. */
+  dismiss(failure: () => unknown): void;
+  /** Dismisses everybody with `shutting-down` and stops the timer. The layer refuses from then on. */
+  close(): void;
+}
+
+interface Waiter extends Ticket {
+  readonly request: UpstreamRequest;
+  readonly go: (attempt: Attempt<Waiter>) => void;
+  readonly fail: (failure: unknown) => void;
+}
+
+const off: GateSnapshot = {
+  state: 'off',
+  perSecond: undefined,
+  window: 0,
+  inFlight: 0,
+  waiting: 0,
+  callers: [],
+  closedForMs: 0,
+  statedWaitMs: 0,
+  attempts: 0,
+  refusals: 0,
+};
+
+/**
+ * Lets attempts go up in fair turns and at the pace that the upstream accepts.
+ *
+ * Any answer is a value and passes, a 429 too: it closes the gate for everybody, and whoever got it decides
+ * whether to come back. Throws `upstream-rate-limited` at once where the turn cannot come before the claim's
+ * deadline, `overloaded` where too many wait already, and the claim's reason when it is aborted.
+ */
+export function paceAttempts(options: GateOptions): Gate {
+  if (options.maxClosedMs === 0) {
+    return { layer: (next) => next, snapshot: () => off, dismiss() {}, close() {} };
+  }
+  const turnstile = decideTurns<Waiter>({
+    maxClosedMs: options.maxClosedMs,
+    baseMs: options.baseMs,
+    capMs: options.capMs,
+    initialWindow: options.initialWindow ?? 10,
+    maxInFlight: options.maxInFlight ?? 64,
+    maxWaiting: options.maxWaiting ?? 5000,
+    maxWaitingPerCaller: options.maxWaitingPerCaller ?? 1000,
+    random: options.random ?? Math.random,
+  });
+  let timer: NodeJS.Timeout | undefined;
+  let timerMs = Number.POSITIVE_INFINITY;
+  let isClosed = false;
+  let shownState: GateState = 'open';
+
+  const showChange = (): void => {
+    const { state } = turnstile;
+    if (state === shownState) return;
+    const from = shownState;
+    shownState = state;
+    if (options.onChange === undefined) return;
+    const { closedForMs, statedWaitMs: stated, perSecond, waiting } = turnstile.snapshot(performance.now());
+    options.onChange({ from, to: state, closedForMs, statedWaitMs: stated, perSecond, waiting });
+  };
+
+  const wakeAt = (untilMs: number | undefined): void => {
+    if (untilMs === undefined || untilMs >= timerMs) return;
+    clearTimeout(timer);
+    timerMs = untilMs;
+    // Rounded up: a timer that fires a fraction early would find nothing to do and spin.
+    timer = setTimeout(
+      () => {
+        timerMs = Number.POSITIVE_INFINITY;
+        pump();
+      },
+      Math.max(1, Math.ceil(untilMs - performance.now())),
+    );
+    timer.unref();
+  };
+
+  /** Lets everybody go whose turn it is. */
+  const pump = (): void => {
+    for (;;) {
+      const next = turnstile.next(performance.now());
+      if (next.kind === 'wait') {
+        wakeAt(next.untilMs);
+        break;
+      }
+      next.attempt.ticket.go(next.attempt);
+    }
+    showChange();
+  };
+
+  const settle = (attempt: Attempt<Waiter>, outcome: Outcome): void => {
+    const late = turnstile.settled(attempt, outcome, performance.now());
+    for (const { ticket, refusal } of late) ticket.fail(failure(refusal));
+    showChange();
+    pump();
+  };
+
+  const layer: Layer<UpstreamRequest, Answer> = (next) => {
+    const send = (attempt: Attempt<Waiter>, request: UpstreamRequest, trace: Trace): Eventually<Answer> => {
+      trace.gate = attempt.state;
+      const onFailure = (error: unknown): never => {
+        settle(attempt, { kind: 'failed' });
+        throw error;
+      };
+      let answer: Eventually<Answer>;
+      try {
+        answer = next(request, trace);
+      } catch (error) {
+        return onFailure(error);
+      }
+      return andThen(
+        answer,
+        (received) => {
+          settle(attempt, outcomeOf(received));
+          return received;
+        },
+        onFailure,
+      );
+    };
+
+    return (request, trace) => waitForTurn(request, trace, send);
+  };
+
+  const waitForTurn = (
+    request: UpstreamRequest,
+    trace: Trace,
+    send: (attempt: Attempt<Waiter>, request: UpstreamRequest, trace: Trace) => Eventually<Answer>,
+  ): Eventually<Answer> => {
+    const { claim } = request;
+    if (isClosed) throw new GatewayError('shutting-down', { retryAfterMs: 1000 });
+    claim.signal.throwIfAborted();
+    const enteredMs = performance.now();
+    const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+    let deadline: NodeJS.Timeout | undefined;
+    let stopListening = (): void => {};
+
+    const stopWaiting = (): void => {
+      clearTimeout(deadline);
+      stopListening();
+      claim.signal.removeEventListener('abort', onAbort);
+      trace.waitedMs += performance.now() - enteredMs;
+    };
+    const waiter: Waiter = {
+      request,
+      get turn() {
+        return claim.turn;
+      },
+      get deadlineMs() {
+        return claim.deadlineMs;
+      },
+      arrivedMs: trace.startedMs,
+      go(attempt) {
+        stopWaiting();
+        let answer: Eventually<Answer>;
+        try {
+          answer = send(attempt, request, trace);
+        } catch (error) {
+          reject(error);
+          return;
+        }
+        resolve(answer);
+      },
+      fail(error) {
+        stopWaiting();
+        trace.gate = turnstile.state;
+        reject(error);
+      },
+    };
+    const onAbort = (): void => {
+      turnstile.leave(waiter);
+      waiter.fail(claim.signal.reason);
+      // The place may have been the last: who comes next must not wait for a timer that served this one.
+      pump();
+    };
+    const armDeadline = (): void => {
+      clearTimeout(deadline);
+      const leftMs = claim.deadlineMs - performance.now();
+      deadline = setTimeout(
+        () => {
+          if (claim.deadlineMs > performance.now()) armDeadline();
+          else if (turnstile.leave(waiter)) waiter.fail(failure(turnstile.expired(performance.now())));
+        },
+        Math.min(Math.max(Math.ceil(leftMs), 0), 2 ** 31 - 1),
+      );
+      deadline.unref();
+    };
+
+    const { refusal, displaced } = turnstile.enter(waiter, enteredMs);
+    if (displaced !== undefined) displaced.ticket.fail(failure(displaced.refusal));
+    if (refusal !== undefined) {
+      trace.gate = turnstile.state;
+      throw failure(refusal);
+    }
+    claim.signal.addEventListener('abort', onAbort, { once: true });
+    stopListening = claim.onChange(() => {
+      turnstile.moved(waiter);
+      armDeadline();
+      pump();
+    });
+    armDeadline();
+    pump();
+    return promise;
+  };
+
+  const dismiss = (makeFailure: () => unknown): void => {
+    for (const waiter of turnstile.clear()) waiter.fail(makeFailure());
+  };
+
+  return {
+    layer,
+    snapshot: () => turnstile.snapshot(performance.now()),
+    dismiss,
+    close() {
+      isClosed = true;
+      clearTimeout(timer);
+      dismiss(() => new GatewayError('shutting-down', { retryAfterMs: 1000 }));
+    },
+  };
+}
+
+function outcomeOf({ status, headers, receivedAt }: Answer): Outcome {
+  if (status === 429) return { kind: 'refused', waitMs: statedWaitMs(headers, receivedAt) };
+  return { kind: 'answered', isHealthy: status < 500 };
+}
+
+function failure({ code, retryAfterMs }: Refusal): GatewayError {
+  return code === 'overloaded'
+    ? new GatewayError(code, { retryAfterMs, reason: 'too many requests wait at the gate' })
+    : new GatewayError(code, {
+        retryAfterMs,
+        receivedStatus: 429,
+        reason: 'the turn comes after the deadline',
+      });
+}

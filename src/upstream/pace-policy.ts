@@ -1,0 +1,252 @@
+/**
+ * The pace that the upstream accepts, learned from what it refuses. Pure: no I/O, no clock, times come in.
+ *
+ * A refusal says that the upstream's bucket is empty at that moment. What was accepted between two such moments
+ * is therefore what the limit gave in between: a measurement, where additive or cubic growth would only search.
+ * Between refusals two streams go up:
+ *  - the *safe* stream just below the learned rate. It alone never empties the bucket.
+ *  - now and then, and only while somebody waits for it, a *risky* stream on top that grows exponentially until
+ *    it is refused. If the limit has not moved, it spends the burst the bucket has saved and costs one refusal;
+ *    if it has, the risky stream finds the new rate within a second or two.
+ * How often depends on what a refusal costs and on how well the rate is known.
+ */
+import { rememberAccepted } from './accepted-history.ts';
+
+/** The safe stream's share of the learned rate. */
+const safety = 0.98;
+/** What the risky stream starts with, as a share of the learned rate. */
+const firstExcess = 0.1;
+/** The risky stream doubles in this time, or slower where turns or answers are. */
+const doublingMs = 400;
+/** The pause between two probes of the limit: at least this, */
+const pauseMs = 2500;
+/** at least as long as this many turns take for each attempt it cost, which bounds the waste, */
+const pauseTurns = 80;
+/** at least this multiple of what the refusal has cost, */
+const pauseCosts = 12;
+/** and at most this, but for what `pauseTurns` asks. */
+const longestPauseMs = 30_000;
+/** Shares of the pause while the rate is a guess, measured, confirmed once, and known. */
+const pauseShares = [0, 0.2, 0.5, 1] as const;
+/** Within this a measurement confirms the rate. */
+const tolerance = 0.12;
+/** A timer may be late by this much without costing any of the pace. */
+const catchUpMs = 20;
+/** The lowest rate ever paced at: one turn in 20 s. */
+const leastRate = 1 / 20_000;
+const highestRate = 1000;
+
+export type Stream = 'safe' | 'risky';
+
+export interface Pace {
+  /** A refusal has been seen: attempts are paced. */
+  readonly limited: boolean;
+  /** The learned rate per second, or undefined while nothing is known. */
+  readonly perSecond: number | undefined;
+  /** Turns per ms to be counted on, the cost of probing included; undefined while the rate is a guess. */
+  readonly reliableRate: number | undefined;
+  /** Attempts may be refused at any time: the rate is being searched for, and risk cannot be put on one caller. */
+  readonly searching: boolean;
+  /**
+   * Spends one turn, if there is one.
+   *
+   * @param mayBorrow take one before its time if the upstream's bucket should hold enough
+   */
+  take(nowMs: number, mayBorrow: boolean): Stream | undefined;
+  /** When there will be a turn, if none is taken before. */
+  nextAtMs(nowMs: number): number;
+  /** Somebody waits for the pace and for nothing else, or nobody does any more. */
+  waitedFor(isWaitedFor: boolean, nowMs: number): void;
+  accepted(sentMs: number, nowMs: number): void;
+  /** @param costMs for how long nothing goes up because of it */
+  refused(sentMs: number, nowMs: number, costMs: number): void;
+  /** A probe was accepted: the gate is open again. */
+  resumed(nowMs: number): void;
+  /** Nobody has been limited for a while. The last rate stays as the first guess of the next time. */
+  letGo(): void;
+}
+
+export function learnPace(): Pace {
+  const history = rememberAccepted();
+  let limited = false;
+  /** The learned rate, turns per ms. */
+  let rate: number | undefined;
+  /** What the upstream gives at once at most: how many it accepted before its first refusal. */
+  let burst = 0;
+  /** How long it took to accept them, ms: in that time the rate gave some of them. */
+  let burstSpanMs = 0;
+  /** -1: the rate is a guess; 0: measured; then how often it was confirmed. */
+  let confirmations = -1;
+  /** Attempts refused in the last episode. */
+  let refusedAtOnce = 1;
+  /** What the upstream's bucket should hold at least. */
+  let level = 0;
+  /** When the refused attempt was sent that last showed the bucket empty, and what was accepted since. */
+  let emptyMs = 0;
+  /** When the first attempt of this acquaintance was sent. */
+  let firstMs = Number.POSITIVE_INFINITY;
+  let acceptedSinceEmpty = 0;
+  let resumedMs = 0;
+  let costMs = 0;
+  /** Smoothed time from sending to answer. */
+  let roundTripMs = 0;
+  let safe = 0;
+  let risky = 0;
+  /** How long the risky stream has been on, ms; 0 while it is off. */
+  let probingMs = 0;
+  let probeStartMs = 0;
+  let acceptedSinceProbe = 0;
+  let isWaitedFor = false;
+  let lastMs = 0;
+
+  const pause = (): number => {
+    if (rate === undefined) return 0;
+    const full = Math.max(
+      pauseMs,
+      Math.min(pauseCosts * costMs, longestPauseMs),
+      (pauseTurns * refusedAtOnce) / rate,
+    );
+    return full * (pauseShares[Math.min(confirmations + 1, 3)] as number);
+  };
+  const doubling = (): number => Math.max(doublingMs, 4 * roundTripMs, rate === undefined ? 0 : 2 / rate);
+  /** Risky turns that come with a doubling time of excess; the scale of the integral below. */
+  const scale = (): number => ((rate ?? 0) * firstExcess * doubling()) / Math.LN2;
+  const burstLeft = (): number => Math.max(burst - (rate ?? 0) * burstSpanMs, 1);
+  const probeAtMs = (): number => resumedMs + pause();
+
+  const advance = (nowMs: number): void => {
+    const elapsed = Math.max(0, nowMs - lastMs);
+    if (rate !== undefined) {
+      level = Math.min(level + elapsed * rate * (1 - safety), burstLeft());
+      safe = Math.min(safe + elapsed * rate * safety, 1 + catchUpMs * rate);
+      const on = isWaitedFor ? Math.min(elapsed, nowMs - probeAtMs()) : 0;
+      if (on > 0) {
+        if (probingMs === 0) {
+          probeStartMs = nowMs - on;
+          acceptedSinceProbe = 0;
+        }
+        const before = 2 ** (probingMs / doubling());
+        probingMs = Math.min(probingMs + on, 40 * doubling());
+        const excess = (2 ** (probingMs / doubling()) - before) * scale();
+        const cap = 1 + catchUpMs * Math.min((on > 0 ? excess / on : 0) + rate, highestRate);
+        risky = Math.min(risky + excess, cap);
+      }
+    }
+    lastMs = Math.max(lastMs, nowMs);
+  };
+
+  /** The rate that the refusal of an attempt sent at `sentMs` speaks for. */
+  const measure = (known: number, sentMs: number): number => {
+    const anchored = acceptedSinceEmpty / Math.max(sentMs - emptyMs, 1);
+    const least = Math.max(anchored, history.leastRate(burstLeft(), sentMs));
+    if (probingMs > 0) {
+      const most = (acceptedSinceProbe + 1) / Math.max(sentMs - probeStartMs, 1);
+      return Math.min(Math.max(known, least), Math.max(least, most));
+    }
+    // Refused although nothing was risked: the limit has come down, or was never as high.
+    return Math.min(Math.max(least, known * 0.5), known * 0.97);
+  };
+
+  return {
+    get limited() {
+      return limited;
+    },
+    get perSecond() {
+      return rate === undefined ? undefined : rate * 1000;
+    },
+    get reliableRate() {
+      if (rate === undefined || confirmations < 1) return undefined;
+      const period = pause() + costMs;
+      return rate * safety * (pause() / period);
+    },
+    get searching() {
+      return confirmations < 0 || acceptedSinceProbe > probingMs * (rate ?? 0) + 1.5 * burstLeft() + 3;
+    },
+
+    take(nowMs, mayBorrow) {
+      advance(nowMs);
+      if (safe >= 1 || (mayBorrow && safe + level >= 1.5)) {
+        safe -= 1;
+        return 'safe';
+      }
+      if (risky >= 1) {
+        risky -= 1;
+        level = Math.max(level - 1, 0);
+        return 'risky';
+      }
+      return undefined;
+    },
+
+    nextAtMs(nowMs) {
+      if (rate === undefined) return nowMs;
+      const safeAt = nowMs + (1 - safe) / (rate * safety);
+      if (!isWaitedFor) return safeAt;
+      const from = Math.max(nowMs, probeAtMs());
+      const needed = 2 ** (probingMs / doubling()) + (1 - risky) / scale();
+      return Math.min(safeAt, from + Math.log2(needed) * doubling() - probingMs);
+    },
+
+    waitedFor(waited, nowMs) {
+      advance(nowMs);
+      isWaitedFor = waited;
+    },
+
+    accepted(sentMs, nowMs) {
+      history.add(sentMs);
+      firstMs = Math.min(firstMs, sentMs);
+      roundTripMs += (nowMs - sentMs - roundTripMs) / 8;
+      if (sentMs >= emptyMs) acceptedSinceEmpty++;
+      if (probingMs > 0 && sentMs >= probeStartMs) acceptedSinceProbe++;
+    },
+
+    refused(sentMs, nowMs, cost) {
+      advance(nowMs);
+      costMs = cost;
+      const isSameEpisode = limited && sentMs < resumedMs;
+      if (!isSameEpisode) {
+        if (!limited || rate === undefined) {
+          const lately = history.within(1000, sentMs);
+          burst = Math.max(lately, 1);
+          burstSpanMs = Math.min(sentMs - firstMs, 1000);
+          confirmations = rate === undefined ? -1 : 0;
+          rate ??= Math.max(lately, 1) / 1000;
+        } else {
+          const measured = Math.min(Math.max(measure(rate, sentMs), leastRate), highestRate);
+          confirmations = Math.abs(measured / rate - 1) <= tolerance ? confirmations + 1 : 0;
+          rate = measured;
+        }
+        limited = true;
+        refusedAtOnce = 1;
+      } else refusedAtOnce = Math.min(refusedAtOnce + 1, 10);
+      if (sentMs > emptyMs) {
+        emptyMs = sentMs;
+        acceptedSinceEmpty = 0;
+      }
+      resumedMs = Number.POSITIVE_INFINITY;
+      probingMs = 0;
+      acceptedSinceProbe = 0;
+      risky = 0;
+      safe = 0;
+      level = 0;
+    },
+
+    resumed(nowMs) {
+      advance(nowMs);
+      resumedMs = nowMs;
+      probingMs = 0;
+      risky = 0;
+      safe = 0;
+      // Filled since it was empty; the probe has taken one.
+      level = Math.max(Math.min((nowMs - emptyMs) * (rate ?? 0), burstLeft()) - 1, 0);
+    },
+
+    letGo() {
+      limited = false;
+      firstMs = Number.POSITIVE_INFINITY;
+      confirmations = 0;
+      probingMs = 0;
+      risky = 0;
+      safe = 0;
+    },
+  };
+}

@@ -1,0 +1,81 @@
+/**
+ * How long the upstream asks to wait, from the header fields of its answer. Pure: no `this`, no I/O, no clock.
+ * Malformed fields are as good as absent; nothing here throws.
+ */
+import type { HeaderFields } from './exchange.ts';
+
+/** No upstream is believed to mean more than this, and a timer can hold no more: about 24 days. */
+export const longestWaitMs = 2 ** 31 - 1;
+
+/** From here on a reset is a time (seconds since 1970), below it is a number of seconds from now. */
+const firstEpochSeconds = 1e9;
+
+/**
+ * The wait the upstream asks for, in ms from the receipt of its answer; `undefined` where it says nothing.
+ *
+ * `Retry-After` rules (RFC 9110 section 10.2.3). `RateLimit` and `X-RateLimit-Reset` count only where it is
+ * absent or malformed and nothing remains of the limit: without that, a reset is no reason to wait.
+ *
+ * @param receivedAt wall clock at receipt, used where the answer has no `Date` of its own
+ */
+export function statedWaitMs(headers: HeaderFields, receivedAt: number): number | undefined {
+  const answeredAt = parseDate(first(headers['date'])) ?? receivedAt;
+  const retryAfter = first(headers['retry-after']);
+  if (retryAfter !== undefined) {
+    const waitMs = retryAfterMs(retryAfter, answeredAt);
+    if (waitMs !== undefined) return waitMs;
+  }
+  return rateLimitMs(first(headers['ratelimit'])) ?? resetMs(headers, answeredAt);
+}
+
+/** Seconds or a date. A date is measured against the answer's own `Date`, so that clocks need not agree. */
+function retryAfterMs(value: string, answeredAt: number): number | undefined {
+  if (/^\d+$/.test(value)) return bounded(Number(value) * 1000);
+  const at = parseDate(value);
+  return at === undefined ? undefined : bounded(at - answeredAt);
+}
+
+/** `RateLimit: "policy";r=0;t=30` (draft-ietf-httpapi-ratelimit-headers): the longest reset of an empty one. */
+function rateLimitMs(value: string | undefined): number | undefined {
+  if (value === undefined) return undefined;
+  let waitMs: number | undefined;
+  for (const item of value.split(',')) {
+    const remaining = /;\s*r=(\d+)\s*(?:;|$)/.exec(item)?.[1];
+    const resetSeconds = /;\s*t=(\d+)\s*(?:;|$)/.exec(item)?.[1];
+    if (remaining === undefined || resetSeconds === undefined || Number(remaining) > 0) continue;
+    waitMs = Math.max(waitMs ?? 0, bounded(Number(resetSeconds) * 1000));
+  }
+  return waitMs;
+}
+
+/** The older pair: `X-RateLimit-Remaining: 0` with `X-RateLimit-Reset` in seconds or as a time since 1970. */
+function resetMs(headers: HeaderFields, answeredAt: number): number | undefined {
+  for (const prefix of ['x-ratelimit', 'ratelimit']) {
+    const remaining = first(headers[`${prefix}-remaining`]);
+    const reset = first(headers[`${prefix}-reset`]);
+    if (remaining === undefined || reset === undefined) continue;
+    if (!/^0+(?:\.0*)?$/.test(remaining) || !/^\d+(?:\.\d+)?$/.test(reset)) continue;
+    const seconds = Number(reset);
+    return bounded(seconds >= firstEpochSeconds ? seconds * 1000 - answeredAt : seconds * 1000);
+  }
+  return undefined;
+}
+
+/** Of repeated fields the first counts: whoever appended one later knew less. */
+function first(value: string | readonly string[] | undefined): string | undefined {
+  return (typeof value === 'string' ? value : value?.[0])?.trim();
+}
+
+/**
+ * An HTTP-date in any of its three forms (RFC 9110 section 5.6.7). `Date.parse` alone would take `-5` for a
+ * year, so a weekday is asked for; and asctime has no zone but means UTC.
+ */
+function parseDate(value: string | undefined): number | undefined {
+  if (value === undefined || !/^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)/.test(value)) return undefined;
+  const at = Date.parse(value.endsWith('GMT') ? value : `${value} GMT`);
+  return Number.isNaN(at) ? undefined : at;
+}
+
+function bounded(ms: number): number {
+  return Math.min(Math.max(ms, 0), longestWaitMs);
+}

@@ -1,0 +1,148 @@
+/**
+ * Tries again what may pass: a 429 with increasing waits, a broken connection or a 502, 503 or 504 once.
+ *
+ * p-retry owns the loop. The waits are ours, taken in its `onFailedAttempt` with its own delay at 0: p-retry
+ * knows no `Retry-After`, caps after the jitter, and cuts its last wait to the time left, which is earlier than
+ * the upstream asked for.
+ */
+import pRetry from 'p-retry';
+import { GatewayError } from '../errors.ts';
+import type { Layer } from '../layer.ts';
+import type { Trace } from '../trace.ts';
+import type { Answer, Claim, UpstreamRequest } from './exchange.ts';
+import { statedWaitMs } from './retry-after-policy.ts';
+import { mayRetry } from './retry-budget-policy.ts';
+import { backoffMs, type Failure, failureOfStatus, retriesFor } from './retry-policy.ts';
+
+export interface RetryOptions {
+  /** Retries after the first attempt, at most. */
+  readonly limit: number;
+  /** The wait before the first retry, ms; it doubles with each further one, up to `capMs`. */
+  readonly baseMs: number;
+  readonly capMs: number;
+  /** 0 to 1, for the jitter. Default `Math.random`. */
+  readonly random?: () => number;
+}
+
+/** Carries an answer that is worth another attempt through p-retry, which retries on errors only. */
+class Unsatisfied extends Error {
+  readonly answer: Answer;
+  readonly failure: Failure;
+
+  constructor(answer: Answer, failure: Failure) {
+    super(`status ${answer.status}`);
+    this.answer = answer;
+    this.failure = failure;
+  }
+}
+
+/**
+ * Retries within the claim's deadline, read live. What cannot be waited for is told at once.
+ *
+ * When retries run out, a 429 becomes `upstream-rate-limited`; any other answer is handed back as it came and an
+ * error is thrown as it was. An aborted claim ends every wait with its reason.
+ */
+export function retryFailures(options: RetryOptions): Layer<UpstreamRequest, Answer> {
+  const random = options.random ?? Math.random;
+  let live = 0;
+  let retrying = 0;
+
+  return (next) => async (request, trace) => {
+    const { claim } = request;
+    /** Retries so far, by what they were for. */
+    const retries: Record<Failure, number> = { refused: 0, broken: 0, late: 0 };
+    let isRetrying = false;
+    live++;
+
+    const attempt = async (): Promise<Answer> => {
+      const answer = await next(request, trace);
+      const failure = failureOfStatus(answer.status);
+      if (failure !== undefined) throw new Unsatisfied(answer, failure);
+      return answer;
+    };
+
+    /** Waits until the next attempt makes sense; throws where none does. */
+    const waitForNext = async (error: Error): Promise<void> => {
+      const failure = failureOf(error);
+      const wasRetrying = isRetrying;
+      if (isRetrying) {
+        retrying--;
+        isRetrying = false;
+      }
+      if (failure === undefined) throw error;
+      const answer = error instanceof Unsatisfied ? error.answer : undefined;
+      const statedMs = answer && statedWaitMs(answer.headers, answer.receivedAt);
+      const waitMs = backoffMs(retries[failure] + 1, statedMs, options, random());
+      // From receipt, not from now: what has passed since counts.
+      const untilMs = (answer?.receivedMs ?? performance.now()) + waitMs;
+      if (failure === 'refused') {
+        // All count together: p-retry would hand back the 429 itself after its last one.
+        const isSpent = retries.refused + retries.broken + retries.late >= options.limit;
+        if (isSpent || untilMs >= claim.deadlineMs) {
+          throw rateLimited(untilMs - performance.now());
+        }
+      } else {
+        const isSpent = wasRetrying || retries.broken + retries.late >= retriesFor(failure, options.limit);
+        if (isSpent || untilMs >= claim.deadlineMs || !mayRetry(retrying, live)) throw error;
+        retrying++;
+        isRetrying = true;
+      }
+      retries[failure]++;
+      await sleepUntil(untilMs, claim, trace);
+    };
+
+    try {
+      return await pRetry(attempt, {
+        retries: options.limit,
+        minTimeout: 0,
+        signal: claim.signal,
+        // p-retry never retries a `TypeError`; whatever ours are, they are faults and end here as well.
+        onFailedAttempt: ({ error }) => waitForNext(error),
+      });
+    } catch (error) {
+      if (error instanceof Unsatisfied) return error.answer;
+      throw error;
+    } finally {
+      live--;
+      if (isRetrying) retrying--;
+    }
+  };
+}
+
+function failureOf(error: Error): Failure | undefined {
+  if (error instanceof Unsatisfied) return error.failure;
+  if (!(error instanceof GatewayError)) return undefined;
+  if (error.code === 'upstream-timeout') return 'late';
+  // With a wait in it, it comes from the circuit: the upstream is known to be down.
+  return error.code === 'upstream-unreachable' && error.retryAfterMs === undefined ? 'broken' : undefined;
+}
+
+function rateLimited(retryAfterMs: number): GatewayError {
+  return new GatewayError('upstream-rate-limited', {
+    retryAfterMs: Math.max(retryAfterMs, 0),
+    receivedStatus: 429,
+    reason: 'no further attempt fits before the deadline or within the limit of retries',
+  });
+}
+
+/** Rejects with the claim's reason as soon as it is aborted. */
+function sleepUntil(untilMs: number, { signal }: Claim, trace: Trace): Promise<void> {
+  const fromMs = performance.now();
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const onAbort = (): void => {
+    clearTimeout(timer);
+    trace.waitedMs += performance.now() - fromMs;
+    reject(signal.reason);
+  };
+  const timer = setTimeout(
+    () => {
+      signal.removeEventListener('abort', onAbort);
+      trace.waitedMs += performance.now() - fromMs;
+      resolve();
+    },
+    Math.max(0, Math.ceil(untilMs - fromMs)),
+  );
+  if (signal.aborted) onAbort();
+  else signal.addEventListener('abort', onAbort, { once: true });
+  return promise;
+}

@@ -1,0 +1,316 @@
+/**
+ * The gate's rules against a simulated upstream on a virtual clock: no timer, no promise, no chance but the seed.
+ * Also run by hand: `node test/upstream/gate-simulation.ts`.
+ */
+import {
+  type Attempt,
+  decideTurns,
+  type Refusal,
+  type TurnstileOptions,
+} from '../../src/upstream/gate-policy.ts';
+
+export interface SimulatedCaller {
+  readonly name: string;
+  readonly loops: number;
+  readonly thinkMs: number;
+  readonly weight?: number;
+}
+
+export interface Scenario {
+  readonly seconds: number;
+  /** Attempts per second that the upstream allows, by the second of the run. */
+  readonly limit: (second: number) => number;
+  readonly burst: number;
+  /** What every 429 asks for, ms. */
+  readonly retryAfterMs?: number;
+  readonly latencyMs?: number;
+  readonly callers: readonly SimulatedCaller[];
+  readonly seed?: number;
+  readonly deadlineMs?: number;
+  readonly options?: Partial<TurnstileOptions>;
+}
+
+export interface CallerFigures {
+  readonly done: number;
+  readonly refused: number;
+  /** What it would have got from a fair neighbourhood: the lesser of its demand and its max-min share. */
+  readonly entitled: number;
+  readonly p50: number;
+  readonly p99: number;
+}
+
+export interface Figures {
+  /** Accepted by the upstream, as a share of what the limit and the demand made possible. */
+  readonly goodput: number;
+  /** 429s as a share of all attempts. */
+  readonly wasted: number;
+  readonly attempts: number;
+  readonly refusals: number;
+  readonly turnedAway: number;
+  readonly earlySends: number;
+  readonly falsePromises: number;
+  readonly callers: ReadonlyMap<string, CallerFigures>;
+  readonly log: string[];
+}
+
+interface Ticket {
+  turn: { name: string; weight: number; background: boolean };
+  deadlineMs: number;
+  arrivedMs: number;
+  refusedTimes: number;
+  caller: SimulatedCaller;
+}
+
+/** mulberry32 */
+export function seeded(seed: number): () => number {
+  let a = seed;
+  return () => {
+    a = (a + 0x6d2b79f5) | 0;
+    let t = Math.imul(a ^ (a >>> 15), 1 | a);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
+}
+
+export function simulate(scenario: Scenario): Figures {
+  const random = seeded(scenario.seed ?? 1);
+  const endMs = scenario.seconds * 1000;
+  const latencyMs = scenario.latencyMs ?? 10;
+  const patienceMs = scenario.deadlineMs ?? 25_000;
+  const gate = decideTurns<Ticket>({
+    maxClosedMs: 300_000,
+    baseMs: 500,
+    capMs: 8000,
+    initialWindow: 10,
+    maxInFlight: 64,
+    maxWaiting: 10_000,
+    maxWaitingPerCaller: 1000,
+    random,
+    ...scenario.options,
+  });
+
+  // Events: a binary heap would be faster; buckets per ms are simple and fast enough.
+  const agenda = new Map<number, (() => void)[]>();
+  const times: number[] = [];
+  let now = 0;
+  const push = (t: number): void => {
+    let i = times.length;
+    times.push(t);
+    while (i > 0) {
+      const p = (i - 1) >> 1;
+      if ((times[p] as number) <= t) break;
+      times[i] = times[p] as number;
+      i = p;
+    }
+    times[i] = t;
+  };
+  const pop = (): number => {
+    const top = times[0] as number;
+    const last = times.pop() as number;
+    if (times.length > 0) {
+      let i = 0;
+      for (;;) {
+        let c = 2 * i + 1;
+        if (c >= times.length) break;
+        if (c + 1 < times.length && (times[c + 1] as number) < (times[c] as number)) c++;
+        if ((times[c] as number) >= last) break;
+        times[i] = times[c] as number;
+        i = c;
+      }
+      times[i] = last;
+    }
+    return top;
+  };
+  const at = (time: number, act: () => void): void => {
+    // Timers of a real process have a resolution of 1 ms and fire late.
+    const t = Math.max(Math.ceil(time * 10) / 10, now);
+    const list = agenda.get(t);
+    if (list) list.push(act);
+    else {
+      agenda.set(t, [act]);
+      push(t);
+    }
+  };
+
+  // The upstream: a token bucket.
+  let tokens = scenario.burst;
+  let filledMs = 0;
+  let possible = scenario.burst;
+  const fill = (): void => {
+    while (filledMs < now) {
+      const second = Math.floor(filledMs / 1000);
+      const until = Math.min(now, (second + 1) * 1000);
+      const gain = ((until - filledMs) * scenario.limit(second)) / 1000;
+      tokens = Math.min(scenario.burst, tokens + gain);
+      if (filledMs < endMs) possible += gain;
+      filledMs = until;
+    }
+  };
+  let closedForAllUntil = 0;
+  let earlySends = 0;
+  let accepted = 0;
+  let attempts = 0;
+  let refusals = 0;
+  let turnedAway = 0;
+  let falsePromises = 0;
+  const log: string[] = [];
+  const done = new Map<string, number[]>(scenario.callers.map((c) => [c.name, []]));
+  const away = new Map<string, number>();
+
+  let wakeAt = Number.POSITIVE_INFINITY;
+  const pump = (): void => {
+    for (;;) {
+      const next = gate.next(now);
+      if (next.kind === 'wait') {
+        const until =
+          next.untilMs === undefined ? Number.POSITIVE_INFINITY : Math.max(Math.ceil(next.untilMs), now + 1);
+        if (until < wakeAt) {
+          wakeAt = until;
+          at(until, () => {
+            wakeAt = Number.POSITIVE_INFINITY;
+            pump();
+          });
+        }
+        return;
+      }
+      send(next.attempt);
+    }
+  };
+  const send = (attempt: Attempt<Ticket>): void => {
+    attempts++;
+    if (scenario.retryAfterMs !== undefined && now < closedForAllUntil) earlySends++;
+    const there = latencyMs * (0.4 + 0.2 * random());
+    at(now + there, () => {
+      fill();
+      const ok = tokens >= 1;
+      if (ok) {
+        tokens -= 1;
+        if (now <= endMs) accepted++;
+      } else refusals++;
+      at(now + latencyMs * (0.4 + 0.2 * random()), () => {
+        if (ok) {
+          gate.settled(attempt, { kind: 'answered', isHealthy: true }, now);
+          finish(attempt.ticket, true);
+        } else {
+          const waitMs = scenario.retryAfterMs;
+          if (waitMs !== undefined) closedForAllUntil = Math.max(closedForAllUntil, now + waitMs);
+          log.push(
+            `${(now / 1000).toFixed(2)} refused ${attempt.ticket.turn.name} as ${attempt.state} at ${gate.snapshot(now).perSecond?.toFixed(1)}`,
+          );
+          const late = gate.settled(attempt, { kind: 'refused', waitMs }, now);
+          log[log.length - 1] += ` -> ${gate.snapshot(now).perSecond?.toFixed(1)}`;
+          const ticket = attempt.ticket;
+          const backoff = 500 * 2 ** Math.min(ticket.refusedTimes++, 4);
+          const own = Math.max(waitMs ?? 0, backoff) + random() * backoff * 0.25;
+          if (ticket.refusedTimes > 4)
+            finish(ticket, false, { code: 'upstream-rate-limited', retryAfterMs: own });
+          else at(now + own, () => enter(ticket));
+          for (const { ticket: lateOne, refusal } of late) finish(lateOne, false, refusal);
+        }
+        pump();
+      });
+    });
+  };
+  const enter = (ticket: Ticket): void => {
+    const { refusal, displaced } = gate.enter(ticket, now);
+    if (displaced) finish(displaced.ticket, false, displaced.refusal);
+    if (refusal) finish(ticket, false, refusal);
+    else {
+      const deadline = ticket.deadlineMs;
+      at(deadline, () => {
+        if (gate.leave(ticket)) finish(ticket, false, gate.expired(now));
+      });
+    }
+    pump();
+  };
+  const finish = (ticket: Ticket, ok: boolean, refusal?: Refusal): void => {
+    const { caller } = ticket;
+    if (ok) {
+      if (now <= endMs) done.get(caller.name)?.push(now - ticket.arrivedMs);
+      if (now < endMs) at(now + caller.thinkMs, () => arrive(caller));
+    } else {
+      turnedAway++;
+      away.set(caller.name, (away.get(caller.name) ?? 0) + 1);
+      if (ticket.arrivedMs < now - 50) falsePromises++;
+      if (now < endMs) at(now + (refusal?.retryAfterMs ?? 1000), () => arrive(caller));
+    }
+  };
+  const arrive = (caller: SimulatedCaller): void => {
+    enter({
+      turn: { name: caller.name, weight: caller.weight ?? 1, background: false },
+      arrivedMs: now,
+      deadlineMs: now + patienceMs,
+      refusedTimes: 0,
+      caller,
+    });
+  };
+  for (const caller of scenario.callers) {
+    for (let loop = 0; loop < caller.loops; loop++) at(random() * 5, () => arrive(caller));
+  }
+  while (times.length > 0) {
+    const t = pop();
+    if (t > endMs) break;
+    now = t;
+    const list = agenda.get(t) ?? [];
+    // Acts may add to the list while it runs.
+    for (let i = 0; i < list.length; i++) (list[i] as () => void)();
+    agenda.delete(t);
+  }
+  now = endMs;
+  fill();
+
+  const demandOf = (c: SimulatedCaller): number => (c.loops * endMs) / (c.thinkMs + latencyMs);
+  const shares = maxMin(
+    possible,
+    scenario.callers.map((c) => ({ demand: demandOf(c), weight: c.weight ?? 1 })),
+  );
+  const demand = scenario.callers.reduce((sum, c) => sum + demandOf(c), 0);
+  const callers = new Map<string, CallerFigures>();
+  scenario.callers.forEach((c, i) => {
+    const times = (done.get(c.name) ?? []).sort((a, b) => a - b);
+    callers.set(c.name, {
+      done: times.length,
+      refused: away.get(c.name) ?? 0,
+      entitled: shares[i] as number,
+      p50: quantile(times, 0.5),
+      p99: quantile(times, 0.99),
+    });
+  });
+  return {
+    goodput: accepted / Math.min(possible, demand),
+    wasted: refusals / attempts,
+    attempts,
+    refusals,
+    turnedAway,
+    earlySends,
+    falsePromises,
+    callers,
+    log,
+  };
+}
+
+/** Fills everybody up to the same level per weight, and nobody beyond what it asks for. */
+export function maxMin(capacity: number, asks: readonly { demand: number; weight: number }[]): number[] {
+  const shares = asks.map(() => 0);
+  let left = capacity;
+  let open = asks.map((_, i) => i);
+  while (open.length > 0 && left > 1e-9) {
+    const weights = open.reduce((sum, i) => sum + (asks[i]?.weight ?? 1), 0);
+    const level = left / weights;
+    const content = open.filter((i) => (asks[i]?.demand ?? 0) <= level * (asks[i]?.weight ?? 1));
+    if (content.length === 0) {
+      for (const i of open) shares[i] = level * (asks[i]?.weight ?? 1);
+      break;
+    }
+    for (const i of content) {
+      shares[i] = asks[i]?.demand ?? 0;
+      left -= shares[i] as number;
+    }
+    open = open.filter((i) => !content.includes(i));
+  }
+  return shares;
+}
+
+export function quantile(sorted: readonly number[], q: number): number {
+  return sorted[Math.max(0, Math.ceil(sorted.length * q) - 1)] ?? Number.NaN;
+}

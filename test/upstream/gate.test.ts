@@ -1,0 +1,300 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { GatewayError } from '../../src/errors.ts';
+import type { Answer, HeaderFields, Turn } from '../../src/upstream/exchange.ts';
+import { type Gate, type GateChange, type GateOptions, paceAttempts } from '../../src/upstream/gate.ts';
+import { answerOf, claimFor, type LiveClaim, newTrace, requestWith } from './requests.ts';
+
+const options: GateOptions = { maxClosedMs: 300_000, baseMs: 500, capMs: 8000, random: () => 0 };
+
+interface Sent {
+  name: string;
+  atMs: number;
+  answer: (status: number, headers?: HeaderFields) => void;
+  fail: (error: unknown) => void;
+}
+
+/** A gate before an upstream that answers when told to. */
+function gated(over: Partial<GateOptions> = {}) {
+  const startMs = performance.now();
+  const sent: Sent[] = [];
+  const changes: GateChange[] = [];
+  const gate: Gate = paceAttempts({ ...options, onChange: (change) => changes.push(change), ...over });
+  const handler = gate.layer((request) => {
+    const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+    sent.push({
+      name: request.claim.turn.name,
+      atMs: Math.round(performance.now() - startMs),
+      answer: (status, headers) => resolve(answerOf(status, headers)),
+      fail: reject,
+    });
+    return promise;
+  });
+  const ask = (turn: Partial<Turn> = {}, patienceMs = 25_000) => {
+    const claim: LiveClaim = claimFor(turn, patienceMs);
+    const trace = newTrace();
+    const result = (async (): Promise<unknown> => {
+      try {
+        return (await handler(requestWith(claim), trace)).status;
+      } catch (error) {
+        return error;
+      }
+    })();
+    return { claim, trace, result };
+  };
+  return { gate, sent, changes, ask };
+}
+
+const flush = () => vi.advanceTimersByTimeAsync(0);
+
+beforeEach(() => vi.useFakeTimers());
+afterEach(() => vi.useRealTimers());
+
+describe("a 429 is everybody's", () => {
+  it('closes the gate until the absolute time of its Retry-After, then lets one probe go', async () => {
+    const { sent, ask } = gated();
+    const first = ask();
+    sent[0]?.answer(429, { 'retry-after': '3' });
+    expect(await first.result).toBe(429);
+    await vi.advanceTimersByTimeAsync(1000);
+    const waiting = Array.from({ length: 5 }, () => ask());
+    await vi.advanceTimersByTimeAsync(1999);
+    expect(sent).toHaveLength(1);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(sent).toHaveLength(2);
+    expect(sent[1]?.atMs).toBe(3000);
+    expect(waiting[0]?.trace.gate).toBe('probe');
+    await vi.advanceTimersByTimeAsync(60);
+    expect(sent).toHaveLength(2);
+    sent[1]?.answer(200);
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(sent.length).toBeGreaterThan(2);
+    expect(waiting[1]?.trace).toMatchObject({ gate: 'paced' });
+    expect(waiting[1]?.trace.waitedMs).toBeGreaterThan(2000);
+  });
+
+  it('closes for longer and longer when probes are refused and nobody says for how long', async () => {
+    const { sent, ask } = gated();
+    ask();
+    sent[0]?.answer(429);
+    await flush();
+    for (let i = 0; i < 5; i++) ask();
+    const gaps: number[] = [];
+    for (let i = 1; i < 5; i++) {
+      while (sent.length <= i) await vi.advanceTimersByTimeAsync(10);
+      gaps.push((sent[i] as Sent).atMs - (sent[i - 1] as Sent).atMs);
+      sent[i]?.answer(429);
+      await flush();
+    }
+    expect(gaps).toEqual([500, 1000, 2000, 4000]);
+  });
+
+  it('moves only forward: a shorter wait told later opens nothing', async () => {
+    const { sent, ask } = gated();
+    ask();
+    ask();
+    sent[0]?.answer(429, { 'retry-after': '10' });
+    await flush();
+    sent[1]?.answer(429, { 'retry-after': '1' });
+    await flush();
+    ask();
+    await vi.advanceTimersByTimeAsync(9999);
+    expect(sent).toHaveLength(2);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(sent).toHaveLength(3);
+  });
+
+  it('holds everybody for GATE_MAX_CLOSED at most and goes on saying what the upstream said', async () => {
+    const { sent, ask } = gated({ maxClosedMs: 60_000 });
+    ask();
+    sent[0]?.answer(429, { 'retry-after': '3600' });
+    await flush();
+    const early = await ask().result;
+    expect(early).toMatchObject({
+      code: 'upstream-rate-limited',
+      retryAfterMs: 3_600_000,
+      receivedStatus: 429,
+    });
+    await vi.advanceTimersByTimeAsync(60_000);
+    ask();
+    await flush();
+    expect(sent).toHaveLength(2);
+    const late = ask();
+    sent[1]?.answer(429, { 'retry-after': '3540' });
+    expect(await late.result).toMatchObject({ code: 'upstream-rate-limited', retryAfterMs: 3_540_000 });
+  });
+
+  it('lets the next probe go when the first gets no answer that says anything', async () => {
+    const { sent, ask } = gated();
+    ask();
+    sent[0]?.answer(429);
+    await flush();
+    const probe = ask();
+    ask();
+    await vi.advanceTimersByTimeAsync(500);
+    sent[1]?.fail(new GatewayError('upstream-unreachable'));
+    expect(await probe.result).toMatchObject({ code: 'upstream-unreachable' });
+    expect(sent).toHaveLength(3);
+  });
+
+  it('is off where GATE_MAX_CLOSED is 0: attempts pass as they come', async () => {
+    const { gate, sent, ask } = gated({ maxClosedMs: 0 });
+    for (let i = 0; i < 100; i++) ask();
+    expect(sent).toHaveLength(100);
+    expect(gate.snapshot().state).toBe('off');
+  });
+});
+
+describe('an upstream met for the first time', () => {
+  it('gets ten attempts, and twice as many once they have succeeded', async () => {
+    const { sent, ask, gate } = gated();
+    for (let i = 0; i < 100; i++) ask();
+    expect(sent).toHaveLength(10);
+    for (let i = 0; i < 11; i++) {
+      sent[i]?.answer(200);
+      await flush();
+    }
+    expect(sent).toHaveLength(31);
+    expect(gate.snapshot()).toMatchObject({ state: 'open', window: 20, inFlight: 20, waiting: 69 });
+  });
+
+  it('is called at once, in the same turn of the event loop', () => {
+    const { sent, ask } = gated();
+    ask();
+    expect(sent).toHaveLength(1);
+  });
+});
+
+describe('turns', () => {
+  it('go round the callers, not down the line', async () => {
+    const { sent, ask } = gated({ initialWindow: 1, maxInFlight: 1 });
+    for (let i = 0; i < 20; i++) ask({ name: 'greedy' });
+    ask({ name: 'polite' });
+    for (let i = 0; i < 3; i++) {
+      sent[i]?.answer(200);
+      await flush();
+    }
+    expect(sent.slice(0, 4).map(({ name }) => name)).toContain('polite');
+  });
+
+  it("of background refreshes come after everybody else's, and move up when someone joins", async () => {
+    const { sent, ask } = gated({ initialWindow: 1, maxInFlight: 1 });
+    ask({ name: 'a' });
+    const refresh = ask({ name: 'refresh', background: true });
+    const joined = ask({ name: 'joined', background: true });
+    for (let i = 0; i < 3; i++) ask({ name: 'b' });
+    joined.claim.change({ turn: { name: 'joined', background: false } });
+    for (let i = 0; i < 5; i++) {
+      sent[i]?.answer(200);
+      await flush();
+    }
+    expect(sent.map(({ name }) => name).indexOf('joined')).toBeLessThan(4);
+    expect(sent.at(-1)?.name).toBe('refresh');
+    expect(refresh.claim.listeners).toBe(0);
+  });
+
+  it('are given up by a caller that leaves, and are not lost', async () => {
+    const { sent, ask, gate } = gated({ initialWindow: 1, maxInFlight: 1 });
+    ask({ name: 'a' });
+    const leaving = ask({ name: 'leaving' });
+    ask({ name: 'b' });
+    const reason = new Error('left');
+    leaving.claim.abort(reason);
+    expect(await leaving.result).toBe(reason);
+    expect(gate.snapshot().waiting).toBe(1);
+    sent[0]?.answer(200);
+    await flush();
+    expect(sent.map(({ name }) => name)).toEqual(['a', 'b']);
+    expect(leaving.claim.listeners).toBe(0);
+  });
+});
+
+describe('a deadline', () => {
+  it('that ends before the gate opens is refused at once, with the time it opens', async () => {
+    const { sent, ask } = gated();
+    ask();
+    sent[0]?.answer(429, { 'retry-after': '40' });
+    await flush();
+    expect(await ask().result).toMatchObject({ code: 'upstream-rate-limited', retryAfterMs: 40_000 });
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it('that ends because the gate has just closed is refused at once', async () => {
+    const { sent, ask } = gated({ initialWindow: 1 });
+    ask();
+    const waiting = ask();
+    sent[0]?.answer(429, { 'retry-after': '30' });
+    expect(await waiting.result).toMatchObject({ code: 'upstream-rate-limited', retryAfterMs: 30_000 });
+  });
+
+  it('ends the wait when it comes, and is extended by who joins', async () => {
+    const { ask } = gated({ initialWindow: 1 });
+    ask();
+    const waiting = ask({}, 1000);
+    const extended = ask({}, 1000);
+    extended.claim.change({ deadlineMs: performance.now() + 5000 });
+    let isSettled = false;
+    void extended.result.then(() => {
+      isSettled = true;
+    });
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(await waiting.result).toMatchObject({ code: 'upstream-rate-limited' });
+    expect(isSettled).toBe(false);
+    await vi.advanceTimersByTimeAsync(4000);
+    expect(await extended.result).toMatchObject({ code: 'upstream-rate-limited' });
+  });
+});
+
+describe('the line', () => {
+  it('is bounded per caller', async () => {
+    const { ask } = gated({ initialWindow: 1, maxWaitingPerCaller: 2 });
+    ask();
+    ask();
+    ask();
+    expect(await ask().result).toMatchObject({ code: 'overloaded', status: 503 });
+  });
+
+  it('is bounded in total: who has most waiting makes room for who has less', async () => {
+    const { ask, gate } = gated({ initialWindow: 1, maxWaiting: 3 });
+    ask();
+    const greedy = [ask({ name: 'greedy' }), ask({ name: 'greedy' }), ask({ name: 'greedy' })];
+    const polite = ask({ name: 'polite' });
+    expect(await greedy[2]?.result).toMatchObject({ code: 'overloaded' });
+    expect(await ask({ name: 'greedy' }).result).toMatchObject({ code: 'overloaded' });
+    expect(gate.snapshot().callers).toEqual([
+      expect.objectContaining({ name: 'greedy', length: 2 }),
+      expect.objectContaining({ name: 'polite', length: 1 }),
+    ]);
+    expect(polite.trace.gate).toBeUndefined();
+  });
+
+  it('is dismissed as a whole when the upstream is known to be down, or the gateway stops', async () => {
+    const { ask, gate } = gated({ initialWindow: 1 });
+    ask();
+    const waiting = ask();
+    gate.dismiss(() => new GatewayError('upstream-unreachable', { retryAfterMs: 1000 }));
+    expect(await waiting.result).toMatchObject({ code: 'upstream-unreachable' });
+    const late = ask();
+    gate.close();
+    expect(await late.result).toMatchObject({ code: 'shutting-down' });
+    expect(await ask().result).toMatchObject({ code: 'shutting-down' });
+  });
+});
+
+describe('what the gate tells', () => {
+  it('is one line for each change of state', async () => {
+    const { sent, ask, changes } = gated();
+    ask();
+    sent[0]?.answer(429, { 'retry-after': '1' });
+    await flush();
+    ask();
+    await vi.advanceTimersByTimeAsync(1000);
+    sent[1]?.answer(200);
+    await flush();
+    expect(changes.map(({ from, to }) => `${from} ${to}`)).toEqual([
+      'open closed',
+      'closed probing',
+      'probing paced',
+    ]);
+    expect(changes[0]).toMatchObject({ closedForMs: 1000, statedWaitMs: 1000 });
+  });
+});

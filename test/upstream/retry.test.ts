@@ -1,0 +1,216 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { GatewayError } from '../../src/errors.ts';
+import type { Handler } from '../../src/layer.ts';
+import type { Answer, HeaderFields, UpstreamRequest } from '../../src/upstream/exchange.ts';
+import { retryFailures } from '../../src/upstream/retry.ts';
+import { answerOf, claimFor, newTrace, requestWith } from './requests.ts';
+
+type Step = number | [number, HeaderFields] | GatewayError;
+
+const options = { limit: 4, baseMs: 500, capMs: 8000, random: () => 0 };
+const unreachable = () => new GatewayError('upstream-unreachable', { proxyError: 'connection_refused' });
+const timeout = () => new GatewayError('upstream-timeout', { proxyError: 'http_response_timeout' });
+
+/** An upstream that takes the steps in turn, the last one for ever, and notes when it was asked. */
+function upstream(...steps: Step[]): Handler<UpstreamRequest, Answer> & { sentMs: number[] } {
+  const sentMs: number[] = [];
+  const startMs = performance.now();
+  const handler = async (): Promise<Answer> => {
+    const step = steps[Math.min(sentMs.length, steps.length - 1)] as Step;
+    sentMs.push(Math.round(performance.now() - startMs));
+    if (step instanceof GatewayError) throw step;
+    return typeof step === 'number' ? answerOf(step) : answerOf(...step);
+  };
+  return Object.assign(handler, { sentMs });
+}
+
+async function outcome(promise: unknown): Promise<unknown> {
+  try {
+    return ((await promise) as Answer).status;
+  } catch (error) {
+    return error;
+  }
+}
+
+/** Sends one request and lets time pass until it is settled or an hour has gone by. */
+async function run(next: Handler<UpstreamRequest, Answer>, patienceMs = 25_000, over = options) {
+  const trace = newTrace();
+  const result = outcome(retryFailures(over)(next)(requestWith(claimFor({}, patienceMs)), trace));
+  await vi.advanceTimersByTimeAsync(3_600_000);
+  return { result: await result, trace };
+}
+
+beforeEach(() => vi.useFakeTimers());
+afterEach(() => vi.useRealTimers());
+
+describe('a refused attempt (429)', () => {
+  it('is tried again with waits that double', async () => {
+    const next = upstream(429, 429, 429, 200);
+    const { result, trace } = await run(next);
+    expect(result).toBe(200);
+    expect(next.sentMs).toEqual([0, 500, 1500, 3500]);
+    expect(trace.waitedMs).toBe(3500);
+  });
+
+  it('is tried again later than the backoff says, never earlier, when chance plays', async () => {
+    const next = upstream(429, 429, 200);
+    await run(next, 25_000, { ...options, random: () => 0.999 });
+    expect(next.sentMs[1]).toBeGreaterThanOrEqual(500);
+    expect(next.sentMs[1]).toBeLessThanOrEqual(625);
+    expect((next.sentMs[2] as number) - (next.sentMs[1] as number)).toBeGreaterThanOrEqual(1000);
+  });
+
+  it('waits at least as long as Retry-After says', async () => {
+    const next = upstream([429, { 'retry-after': '7' }], 200);
+    await run(next);
+    expect(next.sentMs).toEqual([0, 7000]);
+  });
+
+  it('becomes upstream-rate-limited with the time to wait when retries run out', async () => {
+    const next = upstream([429, { 'retry-after': '2' }]);
+    const { result } = await run(next);
+    expect(next.sentMs).toHaveLength(5);
+    expect(result).toMatchObject({ code: 'upstream-rate-limited', receivedStatus: 429 });
+    expect((result as GatewayError).retryAfterMs).toBeGreaterThanOrEqual(2000);
+  });
+
+  it('becomes upstream-rate-limited at once when the wait does not fit the deadline', async () => {
+    const next = upstream([429, { 'retry-after': '60' }]);
+    const trace = newTrace();
+    const result = outcome(retryFailures(options)(next)(requestWith(claimFor()), trace));
+    await vi.advanceTimersByTimeAsync(0);
+    expect(await result).toMatchObject({ code: 'upstream-rate-limited', retryAfterMs: 60_000 });
+    expect(trace.waitedMs).toBe(0);
+  });
+
+  it('counts against the limit together with other retries, and is never handed back as a 429', async () => {
+    const next = upstream(503, 429);
+    const { result } = await run(next);
+    expect(next.sentMs).toHaveLength(5);
+    expect(result).toMatchObject({ code: 'upstream-rate-limited' });
+  });
+
+  it('is not tried again where the limit of retries is 0', async () => {
+    const next = upstream(429);
+    const { result } = await run(next, 25_000, { ...options, limit: 0 });
+    expect(next.sentMs).toEqual([0]);
+    expect(result).toMatchObject({ code: 'upstream-rate-limited' });
+  });
+
+  it('follows the deadline as it moves', async () => {
+    const next = upstream([429, { 'retry-after': '3' }], 200);
+    const claim = claimFor({}, 10_000);
+    const result = outcome(retryFailures(options)(next)(requestWith(claim), newTrace()));
+    claim.change({ deadlineMs: performance.now() + 1000 });
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(await result).toMatchObject({ code: 'upstream-rate-limited' });
+    expect(next.sentMs).toEqual([0]);
+  });
+});
+
+describe('an upstream in trouble', () => {
+  it.each([
+    [502, [502, 200], 200, 2],
+    [503, [503, 200], 200, 2],
+    [504, [504, 200], 200, 2],
+    [503, [503, 503, 200], 503, 2],
+    [500, [500, 200], 500, 1],
+    [404, [404, 200], 404, 1],
+    [401, [401, 200], 401, 1],
+  ])('answering %i as %j ends in %i after %i attempts', async (_, steps, status, attempts) => {
+    const next = upstream(...steps);
+    expect((await run(next)).result).toBe(status);
+    expect(next.sentMs).toHaveLength(attempts);
+  });
+
+  it('that cannot be reached is tried again once', async () => {
+    const next = upstream(unreachable(), 200);
+    expect((await run(next)).result).toBe(200);
+    const twice = upstream(unreachable());
+    expect((await run(twice)).result).toMatchObject({ code: 'upstream-unreachable' });
+    expect(twice.sentMs).toHaveLength(2);
+  });
+
+  it('that does not answer in time is tried again once if the deadline leaves room', async () => {
+    const next = upstream(timeout(), 200);
+    expect((await run(next)).result).toBe(200);
+    const late = upstream(timeout(), 200);
+    expect((await run(late, 300)).result).toMatchObject({ code: 'upstream-timeout' });
+    expect(late.sentMs).toHaveLength(1);
+  });
+
+  it('gets one retry in all for failures of different kinds', async () => {
+    const next = upstream(unreachable(), timeout(), 503, 200);
+    expect((await run(next)).result).toMatchObject({ code: 'upstream-timeout' });
+    expect(next.sentMs).toHaveLength(2);
+  });
+
+  it('gets its 503 handed back as it came when its Retry-After does not fit', async () => {
+    const next = upstream([503, { 'retry-after': '120' }]);
+    expect((await run(next)).result).toBe(503);
+    expect(next.sentMs).toEqual([0]);
+    const short = upstream([503, { 'retry-after': '4' }], 200);
+    expect((await run(short)).result).toBe(200);
+    expect(short.sentMs).toEqual([0, 4000]);
+  });
+
+  it.each([
+    'upstream-invalid-response',
+    'upstream-key-rejected',
+    'upstream-key-missing',
+    'overloaded',
+  ] as const)('is not tried again after %s', async (code) => {
+    const next = upstream(new GatewayError(code), 200);
+    expect((await run(next)).result).toMatchObject({ code });
+    expect(next.sentMs).toHaveLength(1);
+  });
+
+  it('is not tried again after a failure that says when to come back: the circuit is open', async () => {
+    const next = upstream(new GatewayError('upstream-unreachable', { retryAfterMs: 1000 }), 200);
+    expect((await run(next)).result).toMatchObject({ code: 'upstream-unreachable' });
+    expect(next.sentMs).toHaveLength(1);
+  });
+
+  it('gets retries for no more than a fifth of the live requests, and at least three', async () => {
+    let attempts = 0;
+    const handler = retryFailures(options)(async () => {
+      attempts++;
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      throw unreachable();
+    });
+    const results = Array.from({ length: 100 }, () => outcome(handler(requestWith(claimFor()), newTrace())));
+    await vi.advanceTimersByTimeAsync(5000);
+    await Promise.all(results);
+    expect(attempts).toBe(100 + 20);
+    attempts = 0;
+    const few = Array.from({ length: 5 }, () => outcome(handler(requestWith(claimFor()), newTrace())));
+    await vi.advanceTimersByTimeAsync(5000);
+    await Promise.all(few);
+    expect(attempts).toBe(5 + 3);
+  });
+
+  it('does not use up the budget once its retries are over', async () => {
+    const handler = retryFailures(options)(upstream(unreachable()));
+    for (let round = 0; round < 10; round++) {
+      const next = upstream(unreachable(), 200);
+      expect((await run(next)).result).toBe(200);
+    }
+    expect(handler).toBeTypeOf('function');
+  });
+});
+
+describe('an aborted claim', () => {
+  it('ends a wait at once with its reason', async () => {
+    const next = upstream([429, { 'retry-after': '10' }], 200);
+    const claim = claimFor();
+    const trace = newTrace();
+    const result = outcome(retryFailures(options)(next)(requestWith(claim), trace));
+    await vi.advanceTimersByTimeAsync(1000);
+    const reason = new Error('the caller has left');
+    claim.abort(reason);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(await result).toBe(reason);
+    expect(trace.waitedMs).toBe(1000);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+});
