@@ -126,7 +126,7 @@ function exchange(port: number, bytes: string | Buffer, quietMs: number): Promis
     };
     let timer = setTimeout(finish, 10_000);
     socket.on('connect', () => socket.write(bytes));
-    socket.on('data', (chunk) => {
+    socket.on('data', (chunk: Buffer) => {
       chunks.push(chunk);
       clearTimeout(timer);
       timer = setTimeout(finish, quietMs);

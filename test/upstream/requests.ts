@@ -55,7 +55,7 @@ export function requestWith(claim: Claim): UpstreamRequest {
 }
 
 export function newTrace(): Trace {
-  return new Trace('request-1', performance.now());
+  return new Trace(performance.now());
 }
 
 export function answerOf(status: number, headers: HeaderFields = {}): Answer {
