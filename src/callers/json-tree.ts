@@ -36,83 +36,94 @@ const maxDepth = 32;
 const scalar = /"(?:[^"\\]|\\.)*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null/y;
 const blank = /[ \t\n\r]*/y;
 
+/**
+ * Where the reading stands. An object, and not a variable that inner functions share: Node 26.10 with its Maglev
+ * compiler lost an increment of such a variable in about half of all processes, so that files of some 12 kB and
+ * more were refused although they were right.
+ */
+interface Cursor {
+  readonly text: string;
+  at: number;
+}
+
+function fail(cursor: Cursor, what: string): never {
+  const before = cursor.text.slice(0, cursor.at).split('\n');
+  throw new JsonTextError(`line ${before.length}, column ${(before.at(-1) ?? '').length + 1}: ${what}`);
+}
+
+function skipBlank(cursor: Cursor): void {
+  blank.lastIndex = cursor.at;
+  const found = blank.exec(cursor.text);
+  if (found !== null) cursor.at += found[0].length;
+}
+
+/** Reads `one` item after another, separated by commas, to the closing bracket. */
+function readList(cursor: Cursor, close: string, one: () => void): void {
+  cursor.at += 1;
+  skipBlank(cursor);
+  if (cursor.text[cursor.at] === close) {
+    cursor.at += 1;
+    return;
+  }
+  for (;;) {
+    one();
+    skipBlank(cursor);
+    const next = cursor.text[cursor.at];
+    if (next !== ',' && next !== close) fail(cursor, `"," or "${close}" expected`);
+    cursor.at += 1;
+    if (next === close) return;
+    skipBlank(cursor);
+  }
+}
+
+function readScalar(cursor: Cursor): JsonScalar {
+  const start = cursor.at;
+  scalar.lastIndex = start;
+  const source = scalar.exec(cursor.text)?.[0];
+  if (source === undefined) fail(cursor, 'a value expected');
+  let value: string | number | boolean | null;
+  try {
+    value = JSON.parse(source);
+  } catch {
+    fail(cursor, 'a string with a line break or an escape that JSON does not have');
+  }
+  cursor.at = start + source.length;
+  const kind = value === null ? 'null' : (typeof value as 'string' | 'number' | 'boolean');
+  return { kind, value, start, end: cursor.at };
+}
+
+function readNode(cursor: Cursor, depth: number): JsonNode {
+  if (depth > maxDepth) fail(cursor, 'nested too deeply');
+  const start = cursor.at;
+  const first = cursor.text[start];
+  if (first === '[') {
+    const items: JsonNode[] = [];
+    readList(cursor, ']', () => items.push(readNode(cursor, depth + 1)));
+    return { kind: 'array', items, start, end: cursor.at };
+  }
+  if (first === '{') {
+    const members: { name: string; start: number; value: JsonNode }[] = [];
+    readList(cursor, '}', () => {
+      if (cursor.text[cursor.at] !== '"') fail(cursor, 'a member name in double quotes expected');
+      const name = readScalar(cursor);
+      skipBlank(cursor);
+      if (cursor.text[cursor.at] !== ':') fail(cursor, '":" expected');
+      cursor.at += 1;
+      skipBlank(cursor);
+      members.push({ name: String(name.value), start: name.start, value: readNode(cursor, depth + 1) });
+    });
+    return { kind: 'object', members, start, end: cursor.at };
+  }
+  return readScalar(cursor);
+}
+
 /** Reads a whole JSON text (RFC 8259) into a tree with positions. */
 export function parseJsonTree(text: string): JsonNode {
-  let at = 0;
-
-  function fail(what: string): never {
-    const before = text.slice(0, at).split('\n');
-    throw new JsonTextError(`line ${before.length}, column ${(before.at(-1) ?? '').length + 1}: ${what}`);
-  }
-
-  function skipBlank(): void {
-    blank.lastIndex = at;
-    at += blank.exec(text)?.[0].length ?? 0;
-  }
-
-  /** Reads `one` item after another, separated by commas, to the closing bracket. */
-  function list(close: string, one: () => void): void {
-    at++;
-    skipBlank();
-    if (text[at] === close) {
-      at++;
-      return;
-    }
-    for (;;) {
-      one();
-      skipBlank();
-      const next = text[at];
-      if (next !== ',' && next !== close) fail(`"," or "${close}" expected`);
-      at++;
-      if (next === close) return;
-      skipBlank();
-    }
-  }
-
-  function leaf(): JsonScalar {
-    const start = at;
-    scalar.lastIndex = at;
-    const source = scalar.exec(text)?.[0];
-    if (source === undefined) fail('a value expected');
-    let value: string | number | boolean | null;
-    try {
-      value = JSON.parse(source);
-    } catch {
-      fail('a string with a line break or an escape that JSON does not have');
-    }
-    at += source.length;
-    const kind = value === null ? 'null' : (typeof value as 'string' | 'number' | 'boolean');
-    return { kind, value, start, end: at };
-  }
-
-  function node(depth: number): JsonNode {
-    if (depth > maxDepth) fail('nested too deeply');
-    const start = at;
-    if (text[at] === '[') {
-      const items: JsonNode[] = [];
-      list(']', () => items.push(node(depth + 1)));
-      return { kind: 'array', items, start, end: at };
-    }
-    if (text[at] === '{') {
-      const members: { name: string; start: number; value: JsonNode }[] = [];
-      list('}', () => {
-        if (text[at] !== '"') fail('a member name in double quotes expected');
-        const name = leaf();
-        skipBlank();
-        if (text[at] !== ':') fail('":" expected');
-        at++;
-        skipBlank();
-        members.push({ name: String(name.value), start: name.start, value: node(depth + 1) });
-      });
-      return { kind: 'object', members, start, end: at };
-    }
-    return leaf();
-  }
-
-  skipBlank();
-  const root = node(0);
-  skipBlank();
-  if (at < text.length) fail('nothing more expected');
+  const cursor: Cursor = { text, at: 0 };
+  skipBlank(cursor);
+  const root = readNode(cursor, 0);
+  skipBlank(cursor);
+  if (cursor.at < text.length) fail(cursor, 'nothing more expected');
   return root;
 }
 

@@ -220,6 +220,14 @@ describe('a forged or foreign JWT', () => {
     expect(error.message).not.toContain(token);
   });
 
+  it('has no other signature than the rule pins, whatever key the issuer has', async () => {
+    const { alg: _, ...anyUse } = one.jwk;
+    idp.keys = [anyUse];
+    const { directory } = staff({ algorithms: ['PS256', 'ES256'] });
+    const error = await refusal(async () => directory.recognise(bearer(await sign(one))));
+    expect(error.message).toContain('ERR_JOSE_ALG_NOT_ALLOWED');
+  });
+
   it('is within the tolerance of clocks up to 30 s', async () => {
     const { directory } = staff();
     const token = await sign(one, { exp: now() - 20, nbf: now() + 20 });
