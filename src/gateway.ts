@@ -31,6 +31,8 @@ export interface Gateway {
   /** Where the public listener can be reached. */
   readonly url: string;
   readonly log: GatewayLogger;
+  /** How many requests wait for the upstream at the moment. */
+  readonly waiting: number;
   /** `false` when the key did not come in time; the process should end and be started again. */
   readonly ready: Promise<boolean>;
   /** Reads the key's store again at once. */
@@ -157,6 +159,9 @@ export async function startGateway({ config, environment, logTo = 1 }: GatewayOp
   return {
     url,
     log,
+    get waiting() {
+      return claims.waiting;
+    },
     ready: keyring.ready,
     reload: () => keyring.reload(),
     drain() {

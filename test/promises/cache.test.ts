@@ -1,0 +1,163 @@
+import { describe, expect, it } from 'vitest';
+import { accounts, startPair } from '../gateway.ts';
+
+describe('repeated reads are answered from memory', () => {
+  it('with their age, for as long as they are fresh', async () => {
+    const { ask, standIn } = await startPair();
+    standIn.behave({ headers: { age: '3', 'cache-control': 'max-age=60' } });
+    expect((await ask(accounts)).headers['cache-status']).toBe('analytics-gateway; fwd=uri-miss; stored');
+    const hit = await ask(accounts);
+    expect(hit.headers['cache-status']).toMatch(/^analytics-gateway; hit; ttl=5[67]$/);
+    expect(Number(hit.headers.age)).toBeGreaterThanOrEqual(3);
+    expect(standIn.requests).toHaveLength(1);
+  });
+
+  it.each(['no-store', 'private'])('but never an answer that says %s', async (directive) => {
+    const { ask, standIn } = await startPair();
+    standIn.behave({ headers: { 'cache-control': directive } });
+    await ask(accounts);
+    await ask(accounts);
+    expect(standIn.requests).toHaveLength(2);
+  });
+
+  it('each query and each operation apart', async () => {
+    const { ask, standIn } = await startPair();
+    for (const path of [
+      accounts,
+      `${accounts}?a`,
+      `${accounts}?a=`,
+      `${accounts}?b`,
+      '/api/users/api-keys/',
+    ]) {
+      await ask(path);
+      await ask(path);
+    }
+    expect(standIn.requests).toHaveLength(5);
+  });
+
+  it('what the upstream varies by makes answers of their own', async () => {
+    const { ask, standIn } = await startPair({ FORWARD_REQUEST_HEADERS: 'accept-language' });
+    standIn.behave((request) => ({
+      headers: { vary: 'Accept-Language' },
+      body: JSON.stringify(request.headers['accept-language'] ?? 'none'),
+    }));
+    const bodies = [];
+    for (const language of ['de', 'fr', 'de', 'fr']) {
+      bodies.push((await ask(accounts, { headers: { 'accept-language': language } })).body.toString());
+    }
+    expect(bodies).toEqual(['"de"', '"fr"', '"de"', '"fr"']);
+    expect(standIn.requests).toHaveLength(2);
+  });
+});
+
+describe('identical reads in flight share one upstream call', () => {
+  it('a hundred callers cost one', async () => {
+    const { ask, standIn } = await startPair();
+    standIn.behave({ latencyMs: 50 });
+    const came = await Promise.all(Array.from({ length: 100 }, () => ask(accounts)));
+    expect(came.map(({ status }) => status)).toEqual(Array(100).fill(200));
+    expect(new Set(came.map(({ body }) => body.toString())).size).toBe(1);
+    expect(standIn.requests).toHaveLength(1);
+  });
+
+  it('one that leaves does not end it for the others; when all have left it is ended', async () => {
+    const { ask, standIn, gateway, logLines } = await startPair();
+    let release = (): void => {};
+    const until = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    standIn.behave({ until });
+    const leaver = new AbortController();
+    const left = ask(accounts, { signal: leaver.signal }).catch((error: Error) => error.name);
+    const stays = ask(accounts);
+    await expect.poll(() => gateway.waiting).toBe(2);
+    leaver.abort();
+    expect(await left).toBe('AbortError');
+    await expect.poll(() => gateway.waiting).toBe(1);
+    release();
+    expect((await stays).status).toBe(200);
+    expect(standIn.requests).toHaveLength(1);
+
+    standIn.behave({ stallAt: 'before-headers' });
+    const all = new AbortController();
+    const leaving = [1, 2].map(() => ask(`${accounts}?all`, { signal: all.signal }).catch(() => 'left'));
+    await standIn.received(2);
+    await expect.poll(() => gateway.waiting).toBe(2);
+    all.abort();
+    await Promise.all(leaving);
+    await expect.poll(() => standIn.counts.aborted).toBe(1);
+    await expect.poll(() => logLines().filter(({ status }) => status === 499).length).toBe(3);
+  });
+
+  it('a failure is shared by all who waited for it', async () => {
+    const { ask, standIn } = await startPair({ RETRY_LIMIT: '0' });
+    standIn.behave({ latencyMs: 30, status: 500, body: '{}' });
+    const came = await Promise.all(Array.from({ length: 50 }, () => ask(accounts)));
+    expect(came.map(({ status }) => status)).toEqual(Array(50).fill(500));
+    expect(standIn.requests).toHaveLength(1);
+  });
+});
+
+describe('staleness is never waited for twice', () => {
+  it('500 callers of an answer that has just gone stale get it at once, and one call fetches the next', async () => {
+    const { ask, standIn } = await startPair();
+    standIn.behave({ headers: { 'cache-control': 'max-age=1, stale-while-revalidate=60' } });
+    await ask(accounts);
+    await new Promise((resolve) => setTimeout(resolve, 2_100));
+    standIn.behave({ stallAt: 'before-headers' });
+    const came = await Promise.all(Array.from({ length: 500 }, () => ask(accounts)));
+    expect(came.every(({ status }) => status === 200)).toBe(true);
+    expect(came[0]?.headers['cache-status']).toMatch(/; hit; ttl=-\d+; detail=stale-while-revalidate$/);
+    await standIn.received(2);
+    expect(standIn.requests).toHaveLength(2);
+  });
+
+  it('while the upstream fails, the last good answer is given', async () => {
+    const { ask, standIn } = await startPair({ RETRY_LIMIT: '0' });
+    standIn.behave({ headers: { 'cache-control': 'max-age=0, stale-if-error=60' } });
+    const good = await ask(accounts);
+    await standIn.refuseConnections(true);
+    const came = await ask(accounts);
+    expect(came).toMatchObject({ status: 200, body: good.body });
+    expect(came.headers['cache-status']).toContain('detail=stale-if-error');
+    await standIn.refuseConnections(false);
+  });
+
+  it('only-if-cached is answered 504 where nothing is stored', async () => {
+    const { ask, standIn } = await startPair();
+    const came = await ask(accounts, { headers: { 'cache-control': 'only-if-cached' } });
+    expect(came.json()).toMatchObject({ status: 504, code: 'not-in-cache' });
+    expect(standIn.requests).toHaveLength(0);
+  });
+
+  it('a 400 is not asked again unchanged', async () => {
+    const { ask, standIn } = await startPair();
+    for (let round = 0; round < 3; round++) {
+      expect((await ask(`${accounts}?stand-in=invalid`)).status).toBe(400);
+    }
+    expect(standIn.requests).toHaveLength(1);
+  });
+});
+
+describe('stored answers are compressed once', () => {
+  it('and each coding has its own tag', async () => {
+    const { ask } = await startPair();
+    const plain = await ask(accounts);
+    let br = plain;
+    await expect
+      .poll(async () => {
+        br = await ask(accounts, { headers: { 'accept-encoding': 'gzip, br' } });
+        return br.headers['content-encoding'];
+      })
+      .toBe('br');
+    expect(br.headers.vary).toBe('accept-encoding');
+    expect(br.headers.etag).toBe(plain.headers.etag?.replace(/"$/, '-br"'));
+    expect(br.body.length).toBeLessThan(plain.body.length);
+    const { brotliDecompressSync } = await import('node:zlib');
+    expect(brotliDecompressSync(br.body)).toEqual(plain.body);
+    const again = await ask(accounts, {
+      headers: { 'accept-encoding': 'br', 'if-none-match': br.headers.etag ?? '' },
+    });
+    expect(again.status).toBe(304);
+  });
+});

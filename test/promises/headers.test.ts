@@ -1,0 +1,159 @@
+import { describe, expect, it } from 'vitest';
+import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { accounts, startPair } from '../gateway.ts';
+
+const traceParent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
+
+describe('of a caller’s fields only the listed ones go up', () => {
+  it('and never a credential, a cookie or a forwarding field', async () => {
+    const { ask, standIn } = await startPair({ FORWARD_REQUEST_HEADERS: 'Accept-Language' });
+    await ask(accounts, {
+      headers: {
+        Authorization: 'Bearer theirs',
+        'X-API-Key': 'theirs',
+        x_api_key: 'theirs',
+        Cookie: 'a=b',
+        Forwarded: 'for=1.2.3.4',
+        'X-Forwarded-For': '1.2.3.4',
+        'X-Forwarded-Host': 'evil.example',
+        'X-HTTP-Method-Override': 'DELETE',
+        'X-Original-URL': '/api/users/api-keys/',
+        Accept: 'text/html',
+        'Accept-Encoding': 'gzip',
+        'Accept-Language': 'de',
+        'User-Agent': 'theirs',
+        Range: 'bytes=0-1',
+        'If-None-Match': '"x"',
+        Via: '1.1 theirs',
+        TE: 'trailers',
+        Expect: '200-ok',
+        'X-Request-ID': 'their-id.1',
+        traceparent: traceParent,
+        tracestate: 'a=b',
+        Connection: 'close, x-api-key, accept, via',
+      },
+    });
+    const [request] = standIn.requests;
+    const { host: _host, connection: _connection, 'user-agent': agent, ...fields } = request?.headers ?? {};
+    expect(fields).toEqual({
+      accept: 'application/json',
+      'accept-encoding': 'identity',
+      'accept-language': 'de',
+      via: '1.1 analytics-gateway',
+      'x-api-key': standInKey,
+      'x-request-id': 'their-id.1',
+      traceparent: traceParent,
+      tracestate: 'a=b',
+    });
+    expect(agent).toMatch(/^workspace-analytics-gateway\//);
+  });
+
+  it.each(['00-0-0-01', traceParent.replace(/4bf92f3577b34da6a3ce929d0e0e4736/, '0'.repeat(32)), 'ff-x'])(
+    'and no invalid traceparent (%s), nor its tracestate',
+    async (traceparent) => {
+      const { ask, standIn } = await startPair();
+      await ask(accounts, { headers: { traceparent, tracestate: 'a=b' } });
+      expect(standIn.requests[0]?.headers).not.toHaveProperty('traceparent');
+      expect(standIn.requests[0]?.headers).not.toHaveProperty('tracestate');
+    },
+  );
+});
+
+describe('of the upstream’s fields only the listed ones come down', () => {
+  it('with ours beside them', async () => {
+    const { ask, standIn } = await startPair({ FORWARD_RESPONSE_HEADERS: 'X-Total-Count' });
+    standIn.behave({
+      headers: {
+        'content-language': 'de',
+        'last-modified': 'Sat, 21 Nov 2026 08:00:00 GMT',
+        etag: '"v1"',
+        'x-total-count': '7',
+        'set-cookie': ['a=b', 'c=d'],
+        server: 'secret-server/1.0',
+        'x-powered-by': 'x',
+        link: '<https://upstream.example/next>; rel=next',
+        'x-ratelimit-remaining': '5',
+        ratelimit: '"x";r=5;t=1',
+        'keep-alive': 'timeout=3',
+        'access-control-allow-origin': '*',
+        'content-security-policy': 'default-src *',
+        'cache-control': 'public, max-age=60',
+        expires: 'Sat, 21 Nov 2099 08:00:00 GMT',
+        via: '1.1 upstream',
+        'strict-transport-security': 'max-age=1',
+      },
+    });
+    const came = await ask(accounts, { headers: { 'x-request-id': 'r-1' } });
+    const { date: _date, 'content-length': _length, connection: _connection, ...fields } = came.headers;
+    expect(fields).toEqual({
+      'content-type': 'application/json',
+      'content-language': 'de',
+      'last-modified': 'Sat, 21 Nov 2026 08:00:00 GMT',
+      etag: '"v1"',
+      'x-total-count': '7',
+      'cache-control': 'private, no-cache',
+      'cache-status': 'analytics-gateway; fwd=uri-miss; stored',
+      vary: 'accept-encoding',
+      via: '1.1 analytics-gateway',
+      'x-request-id': 'r-1',
+      'x-content-type-options': 'nosniff',
+      'content-security-policy': "default-src 'none'; frame-ancestors 'none'; sandbox",
+      'cross-origin-resource-policy': 'same-origin',
+    });
+  });
+
+  it('CALLER_CACHE_CONTROL=upstream passes its caching fields on', async () => {
+    const { ask, standIn } = await startPair({ CALLER_CACHE_CONTROL: 'upstream' });
+    standIn.behave({
+      headers: { 'cache-control': 'public, max-age=60', expires: 'Sat, 21 Nov 2099 08:00:00 GMT' },
+    });
+    expect((await ask(accounts)).headers).toMatchObject({
+      'cache-control': 'public, max-age=60',
+      expires: 'Sat, 21 Nov 2099 08:00:00 GMT',
+    });
+  });
+
+  it.each([400, 403, 404, 410, 500])(
+    'a %i passes with its body, marked as the upstream’s',
+    async (status) => {
+      const { ask, standIn } = await startPair({ RETRY_LIMIT: '0' });
+      standIn.behave({ status, headers: { 'content-type': 'text/html' }, body: '<script>alert(1)</script>' });
+      const came = await ask(accounts);
+      expect(came.status).toBe(status);
+      expect(came.body.toString()).toBe('<script>alert(1)</script>');
+      expect(came.headers['proxy-status']).toBe(`analytics-gateway; received-status=${status}`);
+      expect(came.headers['x-content-type-options']).toBe('nosniff');
+      expect(came.headers['content-security-policy']).toContain('sandbox');
+    },
+  );
+});
+
+describe('a request has one id everywhere', () => {
+  it('the caller’s own, where it is fit', async () => {
+    const { ask, standIn, logLines } = await startPair();
+    const came = await ask(accounts, { headers: { 'x-request-id': 'abc-123' } });
+    expect(came.headers['x-request-id']).toBe('abc-123');
+    expect(standIn.requests[0]?.headers['x-request-id']).toBe('abc-123');
+    expect(logLines()).toContainEqual(expect.objectContaining({ requestId: 'abc-123', status: 200 }));
+  });
+
+  it.each(['', 'a b', 'x'.repeat(200), '<script>', standInKey])('ours, where %j is not', async (id) => {
+    const { ask } = await startPair();
+    const came = await ask(accounts, { headers: { 'x-request-id': id } });
+    expect(came.headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
+  });
+});
+
+describe('a caller’s own condition is answered here', () => {
+  it('with 304 when it holds the answer, and the upstream is not asked again', async () => {
+    const { ask, standIn } = await startPair();
+    const first = await ask(accounts);
+    const again = await ask(accounts, { headers: { 'if-none-match': `"other", ${first.headers.etag}` } });
+    expect(again).toMatchObject({ status: 304, body: Buffer.alloc(0) });
+    expect(again.headers.etag).toBe(first.headers.etag);
+    expect(again.headers['content-length']).toBeUndefined();
+    expect(again.headers['content-type']).toBeUndefined();
+    expect((await ask(accounts, { headers: { 'if-none-match': '"other"' } })).status).toBe(200);
+    expect(standIn.requests).toHaveLength(1);
+  });
+});

@@ -1,0 +1,104 @@
+import { describe, expect, it } from 'vitest';
+import type { Behaviour } from '../../src/stand-in/behaviour.ts';
+import { accounts, startPair } from '../gateway.ts';
+
+describe('a 429 is waited out', () => {
+  it('for as long as the upstream says, and the caller need not know', async () => {
+    const { ask, standIn, logLines } = await startPair();
+    standIn.behave({ status: 429, headers: { 'retry-after': '1' }, body: '{}' }, 1);
+    const came = await ask(accounts);
+    expect(came.status).toBe(200);
+    const [first, second] = standIn.requests;
+    expect((second?.at ?? 0) - (first?.at ?? 0)).toBeGreaterThanOrEqual(1_000);
+    const line = logLines().find(({ msg }) => msg === 'request');
+    expect(line).toMatchObject({ status: 200, attempts: 2, cache: 'miss' });
+    expect(line?.['waitedMs']).toBeGreaterThanOrEqual(1_000);
+  });
+
+  it('with growing waits where it says nothing', async () => {
+    const { ask, standIn } = await startPair({ RETRY_BASE: '40ms' });
+    standIn.behave({ status: 429, body: '{}' }, 3);
+    expect((await ask(accounts)).status).toBe(200);
+    const at = standIn.requests.map((request) => request.at);
+    const waits = at.slice(1).map((time, index) => time - (at[index] ?? 0));
+    expect(waits).toHaveLength(3);
+    expect(waits[0]).toBeGreaterThanOrEqual(40);
+    expect(waits[1]).toBeGreaterThanOrEqual(80);
+    expect(waits[2]).toBeGreaterThanOrEqual(160);
+  });
+
+  it('but never beyond REQUEST_TIMEOUT: then the refusal is immediate, and its Retry-After true', async () => {
+    const { ask, standIn } = await startPair({ REQUEST_TIMEOUT: '2s' });
+    standIn.behave({ status: 429, headers: { 'retry-after': '100' }, body: '{}' });
+    const startedMs = performance.now();
+    const came = await ask(accounts);
+    expect(performance.now() - startedMs).toBeLessThan(1_500);
+    expect(came.json()).toMatchObject({ status: 429, code: 'upstream-rate-limited' });
+    expect(Number(came.headers['retry-after'])).toBeGreaterThanOrEqual(99);
+    expect(Number(came.headers['retry-after'])).toBeLessThanOrEqual(150);
+    expect(came.headers['proxy-status']).toContain('received-status=429');
+    // It is everybody's: another read is refused without asking.
+    expect((await ask('/api/users/api-keys/')).status).toBe(429);
+    expect(standIn.requests).toHaveLength(1);
+  });
+});
+
+describe('a passing failure is tried once more', () => {
+  it.each<[string, Behaviour]>([
+    ['a reset', { resetAt: 'before-headers' }],
+    ['502', { status: 502, body: '{}' }],
+    ['503', { status: 503, body: '{}' }],
+    ['504', { status: 504, body: '{}' }],
+  ])('%s', async (_name, behaviour) => {
+    const { ask, standIn } = await startPair();
+    standIn.behave(behaviour, 1);
+    expect((await ask(accounts)).status).toBe(200);
+    expect(standIn.requests).toHaveLength(2);
+  });
+
+  it('and no more than once', async () => {
+    const { ask, standIn } = await startPair();
+    standIn.behave({ status: 503, body: '{"down":true}' });
+    const came = await ask(accounts);
+    expect(came).toMatchObject({ status: 503 });
+    expect(came.json()).toEqual({ down: true });
+    expect(standIn.requests).toHaveLength(2);
+  });
+
+  it.each([400, 403, 404, 500])('but a %i is not', async (status) => {
+    const { ask, standIn } = await startPair();
+    standIn.behave({ status, body: '{}' });
+    expect((await ask(accounts)).status).toBe(status);
+    expect(standIn.requests).toHaveLength(1);
+  });
+});
+
+describe('every request is answered in time', () => {
+  it('a silent upstream is a 504', async () => {
+    const { ask, standIn } = await startPair({ UPSTREAM_TIMEOUT: '200ms', REQUEST_TIMEOUT: '600ms' });
+    standIn.behave({ stallAt: 'before-headers' });
+    expect((await ask(accounts)).json()).toMatchObject({ status: 504, code: 'upstream-timeout' });
+  });
+
+  it('an upstream that is not there is a 502', async () => {
+    const { ask, standIn } = await startPair();
+    await standIn.refuseConnections(true);
+    const came = await ask(accounts);
+    expect(came.json()).toMatchObject({ status: 502, code: 'upstream-unreachable' });
+    expect(came.headers['proxy-status']).toBe('analytics-gateway; error=connection_refused');
+    await standIn.refuseConnections(false);
+  });
+
+  it('a caller that leaves ends its waiting', async () => {
+    const { ask, standIn, gateway, logLines } = await startPair();
+    standIn.behave({ status: 429, headers: { 'retry-after': '5' }, body: '{}' });
+    const leaver = new AbortController();
+    const left = ask(accounts, { signal: leaver.signal }).catch(() => 'left');
+    await standIn.received(1);
+    leaver.abort();
+    expect(await left).toBe('left');
+    await expect.poll(() => gateway.waiting).toBe(0);
+    expect(logLines()).toContainEqual(expect.objectContaining({ status: 499 }));
+    expect(standIn.requests).toHaveLength(1);
+  });
+});

@@ -1,0 +1,39 @@
+/** Every dress in which the key could leave, made here independently of the gateway's own scrubber. */
+
+export interface SecretForm {
+  readonly name: string;
+  readonly text: string;
+}
+
+export function formsOf(secret: string): SecretForm[] {
+  const bytes = Buffer.from(secret);
+  const hex = bytes.toString('hex');
+  const forms: SecretForm[] = [
+    { name: 'raw', text: secret },
+    { name: 'reversed', text: [...secret].reverse().join('') },
+    { name: 'hex', text: hex },
+    { name: 'HEX', text: hex.toUpperCase() },
+    { name: 'percent', text: encodeURIComponent(secret) },
+    {
+      name: 'percent lower',
+      text: encodeURIComponent(secret).replace(/%[0-9A-F]{2}/g, (code) => code.toLowerCase()),
+    },
+    { name: 'percent all', text: hex.replace(/../g, '%$&') },
+    { name: 'JSON', text: JSON.stringify(secret).slice(1, -1) },
+    {
+      name: 'JSON escapes',
+      text: [...secret].map((one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`).join(''),
+    },
+  ];
+  // Base64 shows a text in one of three alignments; the characters at its rim depend on the neighbours.
+  for (const encoding of ['base64', 'base64url'] as const) {
+    for (const shift of [0, 1, 2]) {
+      const encoded = Buffer.concat([Buffer.alloc(shift, 'x'), bytes])
+        .toString(encoding)
+        .replace(/=+$/, '');
+      const from = shift === 0 ? 0 : 4;
+      forms.push({ name: `${encoding}+${shift}`, text: encoded.slice(from, encoded.length - 2) });
+    }
+  }
+  return forms.filter(({ text }, index) => forms.findIndex((other) => other.text === text) === index);
+}
