@@ -3,6 +3,8 @@
  * `ConfigValueError` that says what is expected and never repeats the text: it might be a secret in the wrong
  * place.
  */
+import { originProblem } from './edge/cors-policy.ts';
+import { isLoopbackName, listedHostName } from './edge/host-policy.ts';
 
 export class ConfigValueError extends Error {
   override readonly name = 'ConfigValueError';
@@ -75,12 +77,10 @@ export function list<T>(member: Reader<T>): Reader<readonly T[]> {
     });
 }
 
-/** Addresses that cannot leave this machine. */
-export function isLoopbackHost(hostname: string): boolean {
-  const name = hostname.toLowerCase().replace(/^\[(.*)\]$/, '$1');
-  return (
-    name === 'localhost' || name === '::1' || name === '0:0:0:0:0:0:0:1' || /^127(?:\.\d{1,3}){3}$/.test(name)
-  );
+/** Whether a host, in a URL or as an address to listen on, cannot leave this machine. */
+export function isLoopbackHost(host: string): boolean {
+  const name = listedHostName(host);
+  return name !== undefined && isLoopbackName(name);
 }
 
 /** A base address without credentials, query or fragment; the trailing slash does not count. */
@@ -104,8 +104,7 @@ export const baseUrl: Reader<URL> = (value) => {
 
 /** A browser origin exactly as browsers send it: scheme, host, and port where it is not the default. */
 export const origin: Reader<string> = (value) => {
-  const url = /^https?:\/\/[^/?#@*\s]+$/.test(value) ? URL.parse(value) : null;
-  if (url?.origin !== value) {
+  if (originProblem(value) !== undefined) {
     throw new ConfigValueError('expects origins as browsers send them, like https://dashboard.example.com');
   }
   return value;
@@ -152,10 +151,9 @@ export const listenHost: Reader<string> = (value) => {
   return value;
 };
 
-/** A value of `Host` without its port, lower-cased. */
+/** A value of `Host` in the one spelling that requests are compared in; a port does not count. */
 export const hostName: Reader<string> = (value) => {
-  if (!/^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])$/.test(value)) {
-    throw new ConfigValueError('expects host names without a port, like gateway.internal');
-  }
-  return value.toLowerCase();
+  const name = listedHostName(value);
+  if (name === undefined) throw new ConfigValueError('expects host names, like gateway.internal');
+  return name;
 };

@@ -38,19 +38,9 @@ export function isLoopbackName(name: string): boolean {
   return isLoopbackAddress(name.startsWith('[') ? name.slice(1, -1) : name);
 }
 
-/** ALLOWED_HOSTS as a set, or what is wrong with its entries. A bare IPv6 address needs no brackets here. */
-export function allowedHosts(entries: readonly string[]): {
-  readonly hosts: ReadonlySet<string>;
-  readonly problems: readonly string[];
-} {
-  const hosts = new Set<string>();
-  const problems: string[] = [];
-  for (const entry of entries) {
-    const name = hostName(ipv6Groups(entry) === undefined ? entry : `[${entry}]`);
-    if (name === undefined) problems.push(`"${entry.slice(0, 80)}" is not a host name`);
-    else hosts.add(name);
-  }
-  return { hosts, problems };
+/** The name in an entry of ALLOWED_HOSTS, or in an address to listen on: there a bare IPv6 address needs no brackets. */
+export function listedHostName(entry: string): string | undefined {
+  return hostName(ipv6Groups(entry) === undefined ? entry : `[${entry}]`);
 }
 
 /** The one `Host` of a request; `undefined` where there is none, or more than one (RFC 9112 section 3.2). */
