@@ -4,7 +4,8 @@
  */
 import { spawn } from 'node:child_process';
 import type { Environment } from './open-store.ts';
-import { describeFailure, type KeyStore, KeyStoreError } from './store.ts';
+import { describeFailure, KeyStoreError } from './store.ts';
+import type { OpenedStore } from './when-used.ts';
 
 const timeoutMs = 10_000;
 const maxOutputBytes = 64 * 1024;
@@ -13,16 +14,14 @@ const maxOutputBytes = 64 * 1024;
  * @param words the program and its arguments
  * @param environment what the command gets, but for the gateway's own key
  */
-export function runCommand(words: readonly string[], environment: Environment): KeyStore {
+export function runCommand(
+  words: readonly string[],
+  environment: Environment,
+  describe: string,
+): OpenedStore {
   const [program = '', ...args] = words;
-  // The arguments stay unsaid: somebody may have put a token there.
-  const describe = `exec:${program}`;
   const { UPSTREAM_API_KEY: _, ...passed } = environment;
-  return {
-    describe,
-    local: false,
-    load: (signal) => run(program, args, passed, signal, describe),
-  };
+  return { load: (signal) => run(program, args, passed, signal, describe) };
 }
 
 function run(
@@ -61,6 +60,7 @@ function run(
     const timer = setTimeout(() => fail(`did not end within ${timeoutMs / 1000} s`), timeoutMs);
     timer.unref();
     signal.addEventListener('abort', onAbort);
+    if (signal.aborted) onAbort();
 
     child.stdout.on('data', (chunk: Buffer) => {
       length += chunk.length;

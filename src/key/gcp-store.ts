@@ -4,7 +4,7 @@ import { memberOf } from './secret-field.ts';
 import { KeyStoreError } from './store.ts';
 import type { OpenedStore } from './when-used.ts';
 
-/** What we use of `@google-cloud/secret-manager` 6. */
+/** What we use of `@google-cloud/secret-manager` 7. */
 export interface GcpSdk {
   SecretManagerServiceClient: new () => {
     accessSecretVersion(
@@ -32,7 +32,7 @@ export async function readGcp(
   describe: string,
   load: LoadModule,
 ): Promise<OpenedStore> {
-  const sdk = await loadSdk<GcpSdk>(load, '@google-cloud/secret-manager', 6, describe);
+  const sdk = await loadSdk<GcpSdk>(load, '@google-cloud/secret-manager', 7, describe);
   const client = new sdk.SecretManagerServiceClient();
   let found: number | undefined;
 

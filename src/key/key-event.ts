@@ -1,5 +1,7 @@
 /** What happens to the key, as told to whoever logs: one event for each change, fit to be printed as it is. */
 
+import type { Key } from './key.ts';
+
 export type KeyEventKind =
   | 'loaded'
   | 'rotated'
@@ -23,6 +25,15 @@ export interface KeyEvent {
   /** Why, where something failed. Ours, without any value. */
   readonly reason?: string;
 }
+
+/** Makes an event of a change; the source is added. */
+export type TellKeyEvent = (
+  kind: KeyEventKind,
+  level: KeyEvent['level'],
+  message: string,
+  key?: Key,
+  reason?: string,
+) => void;
 
 /** The key's state as shown in `/status` and metrics. Times are wall clock, in ms since 1970. */
 export interface KeyHealth {

@@ -79,6 +79,7 @@ export function keepAsking(options: KeySourceOptions): KeySource {
   return {
     reload,
     start: () => {
+      if (closed) return;
       stopWatching = store.watch?.(changed);
       if (reading === undefined) schedule();
     },

@@ -4,6 +4,8 @@
 export const swapWaitMs = 2_000;
 /** How long a key that was replaced is still searched for in answers and log lines. */
 export const retiredKeyMs = 10 * 60_000;
+/** How long an operation whose 401 was not about the key is not held against the key again. */
+export const exonerationMs = 60_000;
 
 /** How long to wait before the next probe of a rejected key, after so many. */
 export function probeDelayMs(probesDone: number): number {

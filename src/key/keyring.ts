@@ -1,29 +1,17 @@
 /**
- * The key's life in the process: which value is in use, what the upstream thinks of it, and what comes next.
+ * The key's life in the process: which value is in use, and what comes next.
  *
- * Every different value is a generation. A request keeps the key it took. When the upstream refuses the key,
- * the keyring *doubts* it: those concerned wait here for the outcome, and whoever comes later waits with them
- * and sends nothing. The outcome is a new generation, or another value to try once, or the verdict *rejected*,
- * which only a probe or a new generation ends.
+ * Every different value is a generation; one that comes back after another is a new one. A request keeps the key
+ * it took. What the upstream thinks of the key is in `key-doubt.ts`; how the store is asked, in `key-source.ts`.
  */
 import { Key } from './key.ts';
-import type { KeyEvent, KeyEventKind, KeyHealth } from './key-event.ts';
+import { judgeKeys, type KeyProbe, type Patience } from './key-doubt.ts';
+import type { KeyEvent, KeyHealth, TellKeyEvent } from './key-event.ts';
 import { keepAsking, loadKeyValue, loadPreviousValue } from './key-source.ts';
-import { isAcceptance, probeDelayMs, retiredKeyMs, swapWaitMs } from './keyring-policy.ts';
+import { retiredKeyMs } from './keyring-policy.ts';
 import { type Environment, openStore } from './open-store.ts';
 import { createScrubber, type Scrubber } from './scrub.ts';
 import { describeFailure, type KeyStore } from './store.ts';
-import { settledBy } from './wait.ts';
-
-/** How long somebody may wait; read live, for it may be extended. A claim of the outbound layers is one. */
-export interface Patience {
-  readonly signal: AbortSignal;
-  /** On the monotonic clock (`performance.now()`), in ms. */
-  readonly deadlineMs: number;
-}
-
-/** What the upstream says to a probe of a key: a status, or `undefined` where it gave none. */
-export type KeyProbe = (key: Key) => Promise<number | undefined>;
 
 export interface KeyringOptions {
   /** `env:NAME`, `file:/path`, … */
@@ -67,19 +55,6 @@ export interface Keyring {
   close(): void;
 }
 
-/** The state between a refusal and its outcome. */
-interface Doubt {
-  readonly key: Key;
-  readonly sinceMs: number;
-  readonly operation: string;
-  /** A different value that may be tried; it is adopted when the upstream takes it. */
-  candidate: Key | undefined;
-  rejected: boolean;
-  settled: Promise<void>;
-  probes: number;
-  timer: NodeJS.Timeout | undefined;
-}
-
 /**
  * Opens the stores and loads the first key.
  *
@@ -103,24 +78,17 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
   let offered: Key | undefined;
   /** The key in use: the offered one, or the one fallen back to. */
   let current: Key | undefined;
-  let doubt: Doubt | undefined;
-  let probe: KeyProbe | undefined;
   let loadedAt: number | undefined;
-  let lastAcceptedAt: number | undefined;
-  let lastRejectedAt: number | undefined;
   let reloadFailures = 0;
   let reloadFailure: string | undefined;
   let closed = false;
-  /** Operations that were refused with a key which a probe found good: until when that is believed. */
-  const exonerated = new Map<string, number>();
-  const wakers = new Set<() => void>();
   const retiring = new Set<NodeJS.Timeout>();
   let announceReady: (loaded: boolean) => void = () => {};
   const ready = new Promise<boolean>((resolve) => {
     announceReady = resolve;
   });
 
-  const tell = (kind: KeyEventKind, level: KeyEvent['level'], message: string, key?: Key, reason?: string) =>
+  const tell: TellKeyEvent = (kind, level, message, key, reason) =>
     options.onEvent({
       kind,
       level,
@@ -140,41 +108,36 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
   const retire = (key: Key) => {
     const timer = setTimeout(() => {
       retiring.delete(timer);
-      scrub.forget(key);
+      // Fallen back from, it is still what the store offers.
+      if (key !== offered) scrub.forget(key);
     }, retiredKeyMs);
     timer.unref();
     retiring.add(timer);
-  };
-
-  const endDoubt = () => {
-    clearTimeout(doubt?.timer);
-    // A candidate that was not adopted is done with.
-    if (doubt?.candidate !== undefined && doubt.candidate !== current) retire(doubt.candidate);
-    doubt = undefined;
-    for (const wake of [...wakers]) wake();
   };
 
   const use = (key: Key) => {
     if (current !== undefined && current !== key) retire(current);
     current = key;
     loadedAt = Date.now();
-    exonerated.clear();
-    endDoubt();
+    doubts.end();
   };
 
   const onValue = (value: string) => {
     if (reloadFailure !== undefined) {
       reloadFailure = undefined;
-      if (current !== undefined)
+      if (current !== undefined) {
         tell('reload-recovered', 'info', 'The secret store can be read again', current);
+      }
     }
     if (offered?.hasValue(value)) return;
     const before = current;
     if (before?.hasValue(value)) {
       // The store went back to the value that is in use as the fallback.
+      if (offered !== undefined) retire(offered);
       offered = before;
       return;
     }
+    if (offered !== undefined && offered !== before) retire(offered);
     offered = learn(value);
     use(offered);
     if (before === undefined) {
@@ -204,36 +167,8 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
 
   const source = keepAsking({ store, refreshMs: options.refreshMs, onValue, onFailure });
 
-  /** Resolves with the next change of the key in use, or after a time. */
-  const changeWithin = (ms: number) =>
-    new Promise<void>((resolve) => {
-      const done = () => {
-        clearTimeout(timer);
-        wakers.delete(done);
-        resolve();
-      };
-      const timer = setTimeout(done, ms);
-      wakers.add(done);
-    });
-
-  const settle = async (it: Doubt): Promise<void> => {
-    // The store gets its chance even where it is slow; those who wait leave at their own deadlines.
-    await source.reload();
-    const endMs = performance.now() + swapWaitMs;
-    // A watch wakes us; a store without one is asked again half-way and at the end.
-    while (doubt === it && performance.now() < endMs) {
-      await changeWithin(Math.min(swapWaitMs / 2, Math.max(1, endMs - performance.now())));
-      if (doubt === it && !closed) await source.reload();
-    }
-    if (doubt !== it || closed) return;
-    const value = await otherValue(it.key);
-    if (doubt !== it || closed) return;
-    if (value === undefined) reject(it);
-    else it.candidate = learn(value);
-  };
-
   /** A value that differs from the refused one: what the store offers, or what was in use before. */
-  const otherValue = async (key: Key): Promise<string | undefined> => {
+  const other = async (key: Key): Promise<Key | undefined> => {
     const tries: Array<() => Promise<string | undefined>> = [];
     tries.push(() => loadPreviousValue(store));
     if (previousStore !== undefined) tries.push(() => loadKeyValue(previousStore));
@@ -242,7 +177,7 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
     for (const load of tries) {
       try {
         const value = await load();
-        if (value !== undefined && !key.hasValue(value)) return value;
+        if (value !== undefined && !key.hasValue(value)) return learn(value);
       } catch (error) {
         tell('previous-failed', 'warn', 'The previous key cannot be read', key, describeFailure(error));
       }
@@ -250,87 +185,14 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
     return undefined;
   };
 
-  const reject = (it: Doubt) => {
-    it.rejected = true;
-    if (it.candidate !== undefined) retire(it.candidate);
-    it.candidate = undefined;
-    tell('rejected', 'error', 'The upstream refuses the key; nothing but probes is sent with it', it.key);
-    scheduleProbe(it, 0);
-  };
-
-  const scheduleProbe = (it: Doubt, delayMs: number) => {
-    if (probe === undefined || closed) return;
-    it.timer = setTimeout(() => void probeOnce(it), delayMs);
-    it.timer.unref();
-  };
-
-  const probeOnce = async (it: Doubt): Promise<void> => {
-    if (it.probes > 0) await source.reload();
-    if (doubt !== it || closed || probe === undefined) return;
-    const sentMs = performance.now();
-    const status = await probe(it.key).catch(() => undefined);
-    if (doubt !== it || closed) return;
-    it.probes++;
-    if (status !== undefined && isAcceptance(status)) {
-      // The key is good: the 401 was about that one operation, and must not hold up the others again.
-      exonerated.set(it.operation, performance.now() + 60_000);
-      accepted(it.key, status, sentMs);
-      return;
-    }
-    if (status === 401) lastRejectedAt = Date.now();
-    scheduleProbe(it, probeDelayMs(it.probes));
-  };
-
-  const accepted = (key: Key, status: number, sentMs: number) => {
-    if (!isAcceptance(status)) return;
-    lastAcceptedAt = Date.now();
-    if (doubt === undefined) return;
-    if (key === doubt.candidate) {
-      use(key);
-      tell('fell-back', 'warn', 'The upstream refuses the newest key and takes another; using that', key);
-    } else if (key === doubt.key && sentMs > doubt.sinceMs) {
-      const wasRejected = doubt.rejected;
-      endDoubt();
-      if (wasRejected) tell('accepted-again', 'info', 'The upstream takes the key again', key);
-    }
-  };
-
-  const refused = (key: Key, operation: string) => {
-    lastRejectedAt = Date.now();
-    if (doubt?.candidate === key) {
-      reject(doubt);
-      return;
-    }
-    if (key !== current || doubt !== undefined) return;
-    if ((exonerated.get(operation) ?? 0) > performance.now()) {
-      void source.reload();
-      return;
-    }
-    const it: Doubt = {
-      key,
-      operation,
-      sinceMs: performance.now(),
-      candidate: undefined,
-      rejected: false,
-      settled: Promise.resolve(),
-      probes: 0,
-      timer: undefined,
-    };
-    doubt = it;
-    it.settled = settle(it);
-  };
-
-  const standingOf = (key: Key) => {
-    if (doubt?.key !== key) return 'good';
-    return doubt.rejected ? 'rejected' : 'doubted';
-  };
-
-  const replace = async (key: Key, patience: Patience): Promise<Key | undefined> => {
-    if (doubt === undefined) return current === key ? undefined : current;
-    if (!doubt.rejected) await settledBy(doubt.settled, patience);
-    if (doubt !== undefined) return doubt.candidate === key ? undefined : doubt.candidate;
-    return current;
-  };
+  const doubts = judgeKeys({
+    current: () => current,
+    reload: source.reload,
+    other,
+    adopt: use,
+    dismiss: retire,
+    tell,
+  });
 
   const loadFirst = async (): Promise<void> => {
     await source.reload();
@@ -359,14 +221,11 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
     },
     ready,
     generation: () => current?.generation,
-    standingOf,
-    refused,
-    replace,
-    accepted,
-    probeWith: (how) => {
-      probe = how;
-      if (doubt?.rejected) scheduleProbe(doubt, 0);
-    },
+    standingOf: doubts.standingOf,
+    refused: doubts.refused,
+    replace: doubts.replace,
+    accepted: doubts.accepted,
+    probeWith: doubts.probeWith,
     reload: source.reload,
     leaked: (key, operation) =>
       tell(
@@ -381,9 +240,9 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
       generation: current?.generation,
       loadedAt,
       ageMs: loadedAt === undefined ? undefined : Date.now() - loadedAt,
-      lastAcceptedAt,
-      lastRejectedAt,
-      rejected: doubt?.rejected ?? false,
+      lastAcceptedAt: doubts.lastAcceptedAt,
+      lastRejectedAt: doubts.lastRejectedAt,
+      rejected: doubts.rejected,
       reloadFailures,
       reloadFailure,
     }),
@@ -391,9 +250,8 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
     close: () => {
       closed = true;
       source.close();
-      clearTimeout(doubt?.timer);
+      doubts.close();
       for (const timer of retiring) clearTimeout(timer);
-      for (const wake of [...wakers]) wake();
       announceReady(false);
     },
   };

@@ -2,7 +2,6 @@
 import { isAbsolute } from 'node:path';
 import { splitWords } from './command-line.ts';
 import { readEnvironment } from './env-store.ts';
-import { runCommand } from './exec-store.ts';
 import { readKeyFile } from './file-store.ts';
 import { importModule, type LoadModule } from './sdk.ts';
 import { type KeyStore, KeyStoreError } from './store.ts';
@@ -46,7 +45,11 @@ export function openStore(
     case 'exec': {
       const command = splitWords(rest);
       if ('reason' in command) throw new KeyStoreError(`${setting}: the command ${command.reason}`);
-      return runCommand(command.words, environment);
+      // The arguments stay unsaid: somebody may have put a token there.
+      const describe = `exec:${command.words[0]}`;
+      return whenUsed(describe, async () =>
+        (await import('./exec-store.ts')).runCommand(command.words, environment, describe),
+      );
     }
     case 'vault': {
       const settings = parseVaultSettings(rest, environment);

@@ -1,7 +1,7 @@
 /** Stores whose code is loaded when they are named: a start that names another does not pay for them. */
 import type { KeyStore } from './store.ts';
 
-export type OpenedStore = Required<Pick<KeyStore, 'load' | 'loadPrevious'>>;
+export type OpenedStore = Pick<KeyStore, 'load' | 'loadPrevious'>;
 
 export function whenUsed(describe: string, open: () => Promise<OpenedStore>): KeyStore {
   let opened: Promise<OpenedStore> | undefined;
@@ -20,6 +20,6 @@ export function whenUsed(describe: string, open: () => Promise<OpenedStore>): Ke
       await use();
     },
     load: async (signal) => (await use()).load(signal),
-    loadPrevious: async (signal) => (await use()).loadPrevious(signal),
+    loadPrevious: async (signal) => (await use()).loadPrevious?.(signal),
   };
 }

@@ -47,7 +47,7 @@ const open = (from: string, load: (name: string) => Promise<unknown>) =>
 describe('a library that is not installed', () => {
   it.each([
     ['aws-sm:team/wak#key', /npm install @aws-sdk\/client-secrets-manager@3$/],
-    ['gcp-sm:projects/p/secrets/s', /npm install @google-cloud\/secret-manager@6$/],
+    ['gcp-sm:projects/p/secrets/s', /npm install @google-cloud\/secret-manager@7$/],
   ])('ends a start with %s and says what to install', async (from, reason) => {
     const failure = await openKeyring({ from, environment: {}, refreshMs: 1, onEvent: () => {} }).catch(
       (error: unknown) => error,

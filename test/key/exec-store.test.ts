@@ -1,7 +1,7 @@
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { splitWords } from '../../src/key/command-line.ts';
 import { openKeyring } from '../../src/key/keyring.ts';
 import { openStore } from '../../src/key/open-store.ts';
@@ -68,7 +68,10 @@ describe('a command that gives the key', () => {
   });
 
   it('may leave something running that holds its output open', async () => {
-    expect(await load(`sh -c 'echo first-key-0123456789; sleep 3 & exit 0'`)).toBe('first-key-0123456789\n');
+    const flag = join(directory, 'flag');
+    const script = `echo first-key-0123456789; while [ ! -e ${flag} ]; do sleep 0.1; done & exit 0`;
+    expect(await load(`sh -c '${script}'`)).toBe('first-key-0123456789\n');
+    await writeFile(flag, '');
   });
 
   it('is named by its program alone', () => {
@@ -100,9 +103,19 @@ describe('a command that fails', () => {
     await expect(load(script)).rejects.toThrow(/may not be/);
   });
 
+  it('by hanging is stopped after ten seconds', async () => {
+    const store = openStore('exec:sleep 600', { PATH: path }, 'UPSTREAM_API_KEY_FROM');
+    await store.prepare?.();
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    const answer = store.load(never).catch(String);
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(await answer).toMatch(/exec:sleep: the command did not end within 10 s$/);
+    vi.useRealTimers();
+  });
+
   it('by hanging is stopped when nobody wants its answer any more', async () => {
     const limit = new AbortController();
-    const store = openStore("exec:sh -c 'sleep 600'", { PATH: path }, 'UPSTREAM_API_KEY_FROM');
+    const store = openStore('exec:sleep 600', { PATH: path }, 'UPSTREAM_API_KEY_FROM');
     const answer = store.load(limit.signal);
     limit.abort();
     await expect(answer).rejects.toThrow(/the command was stopped/);

@@ -257,6 +257,27 @@ describe('a refused key', () => {
     keyring.close();
   });
 
+  it('is tried again when the one fallen back to is refused', async () => {
+    const store = new FakeStore(key2);
+    store.previous = key1;
+    const { keyring } = await keyringOf(store);
+    const tryOther = async () => {
+      const used = keyring.current;
+      if (used === undefined) throw new Error('no key');
+      keyring.refused(used, 'list-accounts');
+      const replaced = keyring.replace(used, patience(25_000));
+      await vi.advanceTimersByTimeAsync(2_000);
+      const other = await replaced;
+      if (other === undefined) throw new Error('nothing to try');
+      keyring.accepted(other, 200, performance.now());
+      return other;
+    };
+    expect((await tryOther()).hasValue(key1)).toBe(true);
+    expect((await tryOther()).hasValue(key2)).toBe(true);
+    expect(keyring.generation()).toBe(3);
+    keyring.close();
+  });
+
   it('is rejected when the previous one is refused too', async () => {
     const store = new FakeStore(key2);
     store.previous = key1;
