@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /** The executable: parses the command line and runs one command. What a command does not need is not loaded. */
-import { Command, CommanderError } from 'commander';
+import { Command, CommanderError, Option } from 'commander';
 import { version } from './version.ts';
 
 const program = new Command('analytics-gateway')
@@ -41,6 +41,8 @@ program
     status = await runCheck({ json: json === true });
   });
 
+const callersFile = new Option('--file <path>', 'the callers file').env('CALLERS_FILE');
+
 const token = program
   .command('token')
   .description("make, list and revoke callers' tokens in the callers file");
@@ -48,7 +50,7 @@ const token = program
 token
   .command('create <caller>', { isDefault: true })
   .description('make a token for a caller, show it once, and add its digest to the file')
-  .option('--file <path>', 'the callers file', process.env['CALLERS_FILE'])
+  .addOption(callersFile)
   .option('--expires <when>', 'a date such as 2027-01-01, or days from now such as 90d')
   .option('--operation <name...>', 'what a new caller may do (default: list-accounts)')
   .addHelpText('after', '\nExample: analytics-gateway token reports-script --file callers.json --expires 90d')
@@ -61,7 +63,7 @@ token
 token
   .command('list')
   .description("names, the first characters of the tokens' digests, and when they expire")
-  .option('--file <path>', 'the callers file', process.env['CALLERS_FILE'])
+  .addOption(callersFile)
   .action(async ({ file }: { file?: string }) => {
     const { listTokens } = await import('./commands/token.ts');
     status = await listTokens({ file }, io);
@@ -70,7 +72,7 @@ token
 token
   .command('revoke <caller> [digest]')
   .description('remove one token of a caller by the first characters of its digest, or all of them')
-  .option('--file <path>', 'the callers file', process.env['CALLERS_FILE'])
+  .addOption(callersFile)
   .action(async (name: string, digest: string | undefined, { file }: { file?: string }) => {
     const { revokeToken } = await import('./commands/token.ts');
     status = await revokeToken({ name, file, digest }, io);

@@ -1,0 +1,190 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, normalize, relative } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { settings } from '../src/config.ts';
+import { problems } from '../src/errors.ts';
+import { version } from '../src/version.ts';
+
+const root = join(import.meta.dirname, '..');
+const read = (path: string): string => readFileSync(join(root, path), 'utf8');
+const sources = readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' })
+  .filter((path) => path.endsWith('.ts') && !path.endsWith('.d.ts'))
+  .map((path) => ({ path: path.replaceAll('\\', '/'), text: read(join('src', path)) }));
+const architecture = read('ARCHITECTURE.md');
+const readme = read('README.md');
+
+/** Code without its comments, so that a rule may be explained where it holds. */
+const codeOf = (text: string): string =>
+  text.replace(/\/\*[\s\S]*?\*\//g, '').replace(/(^|\s)\/\/.*$/gm, '$1');
+
+/** The room a file of src/ belongs to: its folder, or itself. */
+const roomOf = (path: string): string =>
+  path.includes('/') ? `${path.split('/')[0]}` : path.replace(/\.ts$/, '');
+
+function importsOf(path: string, text: string): string[] {
+  return [...codeOf(text).matchAll(/(?:from|import)\s*\(?\s*'(\.[^']+)'/g)].map(([, target = '']) =>
+    normalize(join(dirname(path), target)).replaceAll('\\', '/'),
+  );
+}
+
+/** The table of rooms as ARCHITECTURE.md has it. */
+function rooms(): Map<string, Set<string>> {
+  const rows =
+    architecture
+      .split('## Rooms')[1]
+      ?.split('\n')
+      .filter((line) => line.startsWith('| `')) ?? [];
+  const table = new Map<string, Set<string>>();
+  for (const row of rows) {
+    const [, names = '', , may = ''] = row.split('|');
+    for (const [, name = ''] of names.matchAll(/`([^`]+)`/g)) {
+      table.set(name.replace(/\/$|\.ts$/, ''), new Set(may.split(',').map((room) => room.trim())));
+    }
+  }
+  return table;
+}
+
+describe('ARCHITECTURE.md is true', () => {
+  const table = rooms();
+  const everybodys = ['layer', 'trace', 'errors', 'version', 'http-date'];
+
+  it('every file belongs to a room of the table, and every room exists', () => {
+    const found = new Set(sources.map(({ path }) => roomOf(path)).filter((room) => room !== 'config-values'));
+    expect([...found].sort()).toEqual([...table.keys()].sort());
+  });
+
+  it.each(sources.map(({ path }) => path))('%s imports only what its room may', (path) => {
+    const { text } = sources.find((source) => source.path === path) ?? { text: '' };
+    const room = roomOf(path).replace('config-values', 'config');
+    const strangers = importsOf(path, text)
+      .map((target) => roomOf(target).replace('config-values', 'config'))
+      .filter((target) => target !== room && !everybodys.includes(target) && !table.get(room)?.has(target));
+    expect(strangers).toEqual([]);
+  });
+
+  it('the inbound order is the one in app.ts', () => {
+    expect(listed('Inbound')).toEqual([...orderOf(read('src/app.ts')), 'forward']);
+  });
+
+  it('the outbound order is the one in pipeline.ts', () => {
+    const pipeline = read('src/upstream/pipeline.ts');
+    const layers = [...(/compose\(\s*\[([\s\S]*?)\]/.exec(pipeline)?.[1] ?? '').matchAll(/^\s*(\w+)/gm)].map(
+      ([, name = '']) => name.replace(/^retryFailures$/, 'retry'),
+    );
+    const last = /\],\s*(\w+)\((\w+)\.handler\)/.exec(pipeline)?.slice(1) ?? [];
+    expect(listed('Outbound')).toEqual([...layers, ...last]);
+  });
+
+  it('every file it names exists', () => {
+    const named = [
+      ...architecture.matchAll(
+        /`((?:src\/|edge\/|upstream\/|callers\/|key\/|test\/|stand-in\/|commands\/)[\w./-]+\.ts)`/g,
+      ),
+    ].map(([, path = '']) => path);
+    const known = new Set([
+      ...sources.map(({ path }) => path),
+      ...sources.map(({ path }) => `src/${path}`),
+      'test/architecture.test.ts',
+      'upstream/undici-pool.d.ts',
+    ]);
+    expect(named.filter((path) => !known.has(path))).toEqual([]);
+  });
+
+  function listed(order: string): string[] {
+    const block = architecture.split(`${order}, in`)[1]?.split(/\n\n(?!\d)/)[0] ?? '';
+    return [
+      ...(architecture
+        .slice(architecture.indexOf(block))
+        .split('\n\n')[1]
+        ?.matchAll(/^\d+\. `(\w+)`/gm) ?? []),
+    ].map(([, name = '']) => name);
+  }
+
+  function orderOf(text: string): string[] {
+    const list = /operations: Handler[\s\S]*?compose\(\s*\[([\s\S]*?)\n {4}\]/.exec(text)?.[1] ?? '';
+    return [...list.matchAll(/^ {6}(\w+)\(/gm)].map(([, name = '']) => name);
+  }
+});
+
+describe('the rules that keep the key in are kept', () => {
+  const offenders = (pattern: RegExp, allowed: (path: string) => boolean = () => false): string[] =>
+    sources.filter(({ path, text }) => !allowed(path) && pattern.test(codeOf(text))).map(({ path }) => path);
+
+  it('only credential.ts and the key’s own room take its value out', () => {
+    expect(
+      offenders(/exposeKey/, (path) => path.startsWith('key/') || path === 'upstream/credential.ts'),
+    ).toEqual([]);
+  });
+
+  it('only the transport and the stores open connections with undici', () => {
+    expect(
+      offenders(/from 'undici/, (path) => path === 'upstream/transport.ts' || path.startsWith('key/vault')),
+    ).toEqual([]);
+  });
+
+  it('only commands read the environment', () => {
+    expect(offenders(/process\.env\b/, (path) => path.startsWith('commands/'))).toEqual([]);
+  });
+
+  it.each<[string, RegExp]>([
+    ['fetch, whose redirects carry the key', /(?<![.\w])fetch\(/],
+    ['redirects that are followed', /redirect: 'follow'|interceptors\.redirect|maxRedirections/],
+    ['TLS without verification', /rejectUnauthorized: false|NODE_TLS_REJECT_UNAUTHORIZED/],
+    ['a lenient parser', /insecureHTTPParser: true/],
+    ['headersDistinct, which one field name crashes', /headersDistinct/],
+    ['undici’s own cache', /interceptors\.cache|cacheStores/],
+    ['Hono’s cache or proxy helpers', /hono\/(?:cache|proxy)/],
+    ['errors made to JSON by themselves', /JSON\.stringify\((?:err|error|cause)\)/],
+    ['diagnostics channels', /diagnostics_channel/],
+  ])('nothing uses %s', (_name, pattern) => {
+    expect(
+      offenders(pattern, (path) => path.startsWith('stand-in/') || path === 'callers/key-set-fetch.ts'),
+    ).toEqual([]);
+  });
+
+  it('policies are pure: no clock, no timer, no promise, no socket', () => {
+    const impure =
+      /performance\.now|Date\.now|new Date\(\)|set(?:Timeout|Interval|Immediate)|\bawait\b|\basync\b|Promise[.<(]|\bthis\.|from 'node:(?:fs|http|https|net|tls|dns|child_process)/;
+    const policies = sources.filter(({ path }) => path.endsWith('-policy.ts'));
+    expect(policies.length).toBeGreaterThan(10);
+    const allowed = new Map([['callers/address-policy.ts', /from 'node:net'/]]);
+    expect(
+      policies
+        .filter(({ path, text }) => impure.test(codeOf(text).replace(allowed.get(path) ?? '', '')))
+        .map(({ path }) => path),
+    ).toEqual([]);
+  });
+});
+
+describe('the documents are true', () => {
+  it('README lists every setting with its default', () => {
+    for (const [name, setting] of Object.entries(settings)) {
+      const row = readme.split('\n').find((line) => line.startsWith(`| \`${name}\``));
+      expect(row, name).toBeDefined();
+      if (setting.default !== undefined && setting.default !== '')
+        expect(row, name).toContain(`\`${setting.default}\``);
+    }
+  });
+
+  it('README lists every problem with its status', () => {
+    for (const [code, { status }] of Object.entries(problems)) {
+      expect(
+        readme.split('\n').some((line) => line.startsWith(`| \`${code}\` | ${status} |`)),
+        code,
+      ).toBe(true);
+    }
+  });
+
+  it('links of the documents lead somewhere', () => {
+    for (const name of ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'CHANGELOG.md']) {
+      const links = [...read(name).matchAll(/\]\((?!https?:|#)([^)#]+)/g)].map(([, target = '']) => target);
+      for (const target of links)
+        expect(() => read(relative(root, join(root, target))), `${name}: ${target}`).not.toThrow();
+    }
+  });
+
+  it('the version is the package’s', () => {
+    expect(JSON.parse(read('package.json'))).toMatchObject({ version });
+    expect(read('CHANGELOG.md')).toContain(`## ${version}`);
+  });
+});
