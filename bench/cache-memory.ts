@@ -2,7 +2,7 @@
  * What the cache costs in memory: 200,000 different reads through it, before an upstream of three lines.
  * Run with `node --max-semi-space-size=2 --optimize-for-size bench/cache-memory.ts [body bytes]`, the flags the
  * gateway should run with: without them V8 lets dead answers lie until several times the live heap is used. Ends
- * CACHE_MAX_BYTES and 60 MiB.
+ * with status 1 where memory grows by more than CACHE_MAX_BYTES and 60 MiB.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Trace } from '../src/trace.ts';

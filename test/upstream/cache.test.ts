@@ -529,6 +529,16 @@ describe('a stale answer in place of a failure (RFC 5861 section 4)', () => {
       await expect(get()).rejects.toBe(error);
     },
   );
+  it('is never itself a failure, though that was stored by its own lifetime', async () => {
+    const { get } = cacheBefore((_, call) => {
+      if (call === 1) return answer({ 'cache-control': 'max-age=60' }, 'bad', 503);
+      throw new GatewayError('upstream-unreachable');
+    });
+    await get();
+    expect((await get()).cache?.hit).toBe(true);
+    vi.advanceTimersByTime(500);
+    await expect(get({ cacheControl: 'no-cache' })).rejects.toMatchObject({ code: 'upstream-unreachable' });
+  });
   it('is not given across a rotation', async () => {
     const { get, rotate } = failing(() => answer({}, 'bad', 503));
     await get();
@@ -836,6 +846,13 @@ describe('memory', () => {
       expect(cache.snapshot().bytes).toBeLessThanOrEqual(50_000);
     }
     expect(cache.snapshot().entries).toBeGreaterThan(10);
+  });
+  it('does not grow with every renewal of the same answer', async () => {
+    const { get, cache } = cacheBefore(counting({ 'cache-control': 'max-age=0' }));
+    await get();
+    const { bytes } = cache.snapshot();
+    for (let i = 0; i < 5; i += 1) await get();
+    expect(cache.snapshot()).toMatchObject({ entries: 1, bytes });
   });
   it('of a small body is its own, not the slab it was cut from', async () => {
     const { get } = cacheBefore(() => ({ ...answer(), body: Buffer.from('x'.repeat(100)).subarray(0, 50) }));
