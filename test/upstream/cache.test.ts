@@ -1,0 +1,869 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { GatewayError } from '../../src/errors.ts';
+import type { Eventually } from '../../src/layer.ts';
+import { Trace } from '../../src/trace.ts';
+import { type BackgroundRefresh, type CacheOptions, shareAnswers } from '../../src/upstream/cache.ts';
+import type { Answer, Claim, HeaderFields, UpstreamRequest } from '../../src/upstream/exchange.ts';
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ['performance', 'Date', 'setTimeout', 'clearTimeout'] });
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const defaults: Omit<CacheOptions, 'generation'> = {
+  ttlMs: 15_000,
+  staleWhileRevalidateMs: 15_000,
+  staleIfErrorMs: 300_000,
+  maxBytes: 1 << 20,
+  maxEntryBytes: 1 << 18,
+  refreshTimeoutMs: 25_000,
+};
+
+function answer(headers: HeaderFields = {}, body = '{}', status = 200, generation = 1): Answer {
+  const nowMs = performance.now();
+  return {
+    status,
+    headers,
+    body: Buffer.from(body),
+    sentMs: nowMs,
+    receivedMs: nowMs,
+    receivedAt: Date.now(),
+    generation,
+  };
+}
+
+function claimOf(name = 'a', deadlineMs = performance.now() + 25_000, weight = 1) {
+  const controller = new AbortController();
+  const listeners = new Set<() => void>();
+  const claim: Claim = {
+    get signal() {
+      signalsRead += 1;
+      return controller.signal;
+    },
+    deadlineMs,
+    turn: { name, weight, background: false },
+    onChange(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+  };
+  return { claim, leave: (reason: unknown = new Error('left')) => controller.abort(reason), listeners };
+}
+let signalsRead = 0;
+
+function request(more: Partial<UpstreamRequest> = {}): UpstreamRequest {
+  return {
+    operation: 'list-accounts',
+    path: '/analytics/accounts/',
+    query: '',
+    headers: {},
+    ids: { 'x-request-id': 'r1' },
+    cacheControl: undefined,
+    pragma: undefined,
+    claim: claimOf().claim,
+    ...more,
+  };
+}
+
+/** A cache before an upstream that plays what each test says; exchanges without a script wait to be answered. */
+function cacheBefore(
+  upstream: (request: UpstreamRequest, call: number) => Eventually<Answer>,
+  more: Partial<CacheOptions> = {},
+) {
+  const sent: UpstreamRequest[] = [];
+  const refreshes: BackgroundRefresh[] = [];
+  let generation: number | undefined = 1;
+  const cache = shareAnswers({
+    ...defaults,
+    generation: () => generation,
+    onBackground: (refresh) => refreshes.push(refresh),
+    ...more,
+  });
+  const handle = cache.layer((asked) => {
+    sent.push(asked);
+    return upstream(asked, sent.length);
+  });
+  const ask = (more: Partial<UpstreamRequest> = {}) => {
+    const trace = new Trace('r', performance.now());
+    return { result: handle(request(more), trace), trace };
+  };
+  const get = async (more: Partial<UpstreamRequest> = {}) => {
+    const { result, trace } = ask(more);
+    const got = await result;
+    return { got, text: got.body.toString(), trace, cache: trace.cache };
+  };
+  return {
+    cache,
+    sent,
+    refreshes,
+    ask,
+    get,
+    rotate: (to: number | undefined) => {
+      generation = to;
+    },
+  };
+}
+
+const counting =
+  (headers: HeaderFields = {}) =>
+  (_: UpstreamRequest, call: number) =>
+    answer(headers, `{"call":${call}}`);
+
+/** An upstream whose answers the test gives when it likes. */
+function manual() {
+  const calls: { request: UpstreamRequest; give(answer: Answer): void; fail(error: unknown): void }[] = [];
+  const upstream = (asked: UpstreamRequest) =>
+    new Promise<Answer>((resolve, reject) => {
+      calls.push({ request: asked, give: resolve, fail: reject });
+    });
+  return { calls, upstream };
+}
+
+describe('a fresh answer', () => {
+  it('is handed out as the same object, at once and without a promise', async () => {
+    const { ask, get, sent } = cacheBefore(counting());
+    await get();
+    const first = ask().result;
+    expect(first).not.toBeInstanceOf(Promise);
+    expect(ask().result).toBe(first);
+    expect(sent).toHaveLength(1);
+  });
+  it('does not build the signal of the request that hits', async () => {
+    const { ask, get } = cacheBefore(counting());
+    await get();
+    signalsRead = 0;
+    ask();
+    expect(signalsRead).toBe(0);
+  });
+  it('says how it came about: miss stored, then hit with what is left and its age', async () => {
+    const { get } = cacheBefore(counting({ 'cache-control': 'max-age=30', age: '2' }));
+    expect((await get()).cache).toEqual({ hit: false, forwarded: 'uri-miss', stored: true });
+    vi.advanceTimersByTime(2500);
+    const { cache, trace } = await get();
+    expect(cache).toEqual({ hit: true, ttlSeconds: 25 });
+    expect(trace.ageSeconds).toBe(4);
+    expect(trace.generation).toBe(1);
+  });
+  it('carries an age when fetched just now only where the upstream told one (RFC 9111 section 5.1)', async () => {
+    expect((await cacheBefore(counting()).get()).trace.ageSeconds).toBeUndefined();
+    expect((await cacheBefore(counting({ age: '7' })).get()).trace.ageSeconds).toBe(7);
+  });
+  it('ends by the monotonic clock, whatever the wall clock does', async () => {
+    const { get, sent } = cacheBefore(counting({ 'cache-control': 'max-age=30' }));
+    await get();
+    vi.setSystemTime(Date.now() - 86_400_000);
+    vi.advanceTimersByTime(29_000);
+    expect((await get()).cache).toMatchObject({ hit: true, ttlSeconds: 1 });
+    vi.advanceTimersByTime(20_000);
+    vi.setSystemTime(Date.now() + 86_400_000);
+    await get();
+    expect(sent).toHaveLength(2);
+  });
+  it('is not kept when larger than an entry may be', async () => {
+    const { get, sent, cache } = cacheBefore(() => answer({}, 'x'.repeat(5000)), { maxEntryBytes: 4000 });
+    await get();
+    await get();
+    expect(sent).toHaveLength(2);
+    expect(cache.snapshot().bytes).toBe(0);
+  });
+});
+
+describe('the key of an answer', () => {
+  it.each<[string, Partial<UpstreamRequest>, Partial<UpstreamRequest>]>([
+    ['query', { query: '?a=1' }, { query: '?a=2' }],
+    ['order of the query', { query: '?a=1&b=2' }, { query: '?b=2&a=1' }],
+    ['path', { path: '/a/1/' }, { path: '/a/2/' }],
+    ['operation', { operation: 'a' }, { operation: 'b' }],
+    ['where one part ends', { operation: 'a', path: 'b/' }, { operation: 'ab', path: '/' }],
+    ['where another ends', { path: '/a', query: 'b' }, { path: '/ab', query: '' }],
+  ])('tells apart by %s', async (_, one, other) => {
+    const { get } = cacheBefore(counting());
+    expect((await get(one)).text).toBe('{"call":1}');
+    expect((await get(other)).text).toBe('{"call":2}');
+    expect((await get(one)).text).toBe('{"call":1}');
+  });
+  it('takes no notice of ids', async () => {
+    const { get, sent } = cacheBefore(counting());
+    await get({ ids: { 'x-request-id': '1', traceparent: 'x' } });
+    await get({ ids: { 'x-request-id': '2' } });
+    expect(sent).toHaveLength(1);
+  });
+  it('holds the generation: after a rotation nobody reads what another key saw', async () => {
+    const { get, rotate } = cacheBefore((_, call) => answer({}, `${call}`, 200, call));
+    expect((await get()).text).toBe('1');
+    rotate(2);
+    expect((await get()).text).toBe('2');
+    rotate(1);
+    expect((await get()).text).toBe('1');
+  });
+  it('is the generation that fetched it, not the one that asked', async () => {
+    const { get, rotate, sent } = cacheBefore((_, call) => answer({}, `${call}`, 200, 2));
+    await get();
+    expect((await get()).text).toBe('2');
+    rotate(2);
+    expect((await get()).text).toBe('2');
+    expect(sent).toHaveLength(2);
+  });
+});
+
+describe('Vary (RFC 9111 section 4.1)', () => {
+  it('keeps variants side by side', async () => {
+    const { get, sent } = cacheBefore((asked) =>
+      answer({ vary: 'Accept-Language' }, asked.headers['accept-language'] ?? 'none'),
+    );
+    const languages = [{ 'accept-language': 'fr' }, { 'accept-language': 'de' }, {}];
+    for (const headers of languages) await get({ headers });
+    for (const headers of languages) {
+      const { text, cache } = await get({ headers });
+      expect(text).toBe(headers['accept-language'] ?? 'none');
+      expect(cache?.hit).toBe(true);
+    }
+    expect(sent).toHaveLength(3);
+  });
+  it('says that it was a variant which was missing', async () => {
+    const { get } = cacheBefore(counting({ vary: 'x-a' }));
+    await get({ headers: { 'x-a': '1' } });
+    expect((await get({ headers: { 'x-a': '2' } })).cache).toMatchObject({ forwarded: 'vary-miss' });
+  });
+  it.each(['*', 'x-a, *', 'X-Request-ID', 'traceparent'])('%s is kept for nobody', async (vary) => {
+    const { get, sent } = cacheBefore(counting({ vary, 'cache-control': 'max-age=60' }));
+    await get();
+    await get();
+    expect(sent).toHaveLength(2);
+  });
+  it('on what we always send alike tells no requests apart', async () => {
+    const { get, sent } = cacheBefore(counting({ vary: 'Accept, Accept-Encoding, X-API-Key, Cookie' }));
+    await get();
+    await get();
+    expect(sent).toHaveLength(1);
+  });
+  it('holds a bounded number of variants', async () => {
+    const { get, cache } = cacheBefore(counting({ vary: 'x-a' }));
+    for (let i = 0; i < 200; i += 1) await get({ headers: { 'x-a': `${i}` } });
+    const { bytes } = cache.snapshot();
+    for (let i = 200; i < 400; i += 1) await get({ headers: { 'x-a': `${i}` } });
+    expect(cache.snapshot().bytes).toBe(bytes);
+  });
+});
+
+describe('validation (RFC 9111 section 4.3)', () => {
+  const validated = (confirm: HeaderFields = { etag: '"v1"', 'cache-control': 'max-age=5' }) =>
+    cacheBefore((asked) =>
+      asked.validators === undefined
+        ? answer({ etag: '"v1"', 'cache-control': 'max-age=5, must-revalidate', 'x-a': '1' }, 'body')
+        : answer(confirm, '', 304),
+    );
+  it('sends the validators of a stale answer and renews it by a 304', async () => {
+    const { get, sent } = validated({ etag: '"v1"', 'cache-control': 'max-age=50', 'x-a': '2' });
+    await get();
+    vi.advanceTimersByTime(5000);
+    const { got, cache } = await get();
+    expect(sent[1]?.validators).toEqual({ 'if-none-match': '"v1"' });
+    expect(got).toMatchObject({ status: 200, headers: { 'x-a': '2' } });
+    expect(got.body.toString()).toBe('body');
+    expect(cache).toEqual({ hit: false, forwarded: 'stale', forwardStatus: 304, stored: true });
+    vi.advanceTimersByTime(49_000);
+    expect((await get()).cache?.hit).toBe(true);
+  });
+  it('gives a new answer where the upstream has one', async () => {
+    const { get } = cacheBefore((_, call) =>
+      answer({ etag: `"v${call}"`, 'cache-control': 'max-age=5, must-revalidate' }, `${call}`),
+    );
+    await get();
+    vi.advanceTimersByTime(5000);
+    expect((await get()).text).toBe('2');
+  });
+  it.each<[string, HeaderFields, number]>([
+    ['names another tag', { etag: '"v2"' }, 1],
+    ['comes from another key', { etag: '"v1"' }, 2],
+  ])('asks for the whole where a 304 %s', async (_, headers, generation) => {
+    const { get, sent } = cacheBefore((asked, call) =>
+      asked.validators === undefined
+        ? answer({ etag: '"v1"', 'cache-control': 'max-age=5, must-revalidate' }, `${call}`)
+        : answer(headers, '', 304, generation),
+    );
+    await get();
+    vi.advanceTimersByTime(5000);
+    expect((await get()).text).toBe('3');
+    expect(sent[2]?.validators).toBeUndefined();
+  });
+  it('a 304 that nobody asked for is an invalid response', async () => {
+    const { get } = cacheBefore(() => answer({}, '', 304));
+    await expect(get()).rejects.toMatchObject({ code: 'upstream-invalid-response' });
+  });
+  it('never sends up what a caller validates with, for it is not among what is forwarded', async () => {
+    const { get, sent } = cacheBefore(counting());
+    await get();
+    expect(sent[0]?.validators).toBeUndefined();
+  });
+  it('a 304 that forbids storing ends the storing', async () => {
+    const { get, sent } = validated({ 'cache-control': 'no-store' });
+    await get();
+    vi.advanceTimersByTime(5000);
+    expect((await get()).text).toBe('body');
+    await get();
+    expect(sent).toHaveLength(3);
+    expect(sent[2]?.validators).toBeUndefined();
+  });
+});
+
+describe("a caller's wish (RFC 9111 section 5.2.1)", () => {
+  it('for a fresh answer is granted, and not again within half a second', async () => {
+    const { get, sent } = cacheBefore(counting());
+    await get();
+    vi.advanceTimersByTime(499);
+    expect((await get({ cacheControl: 'no-cache' })).cache?.hit).toBe(true);
+    vi.advanceTimersByTime(1);
+    expect((await get({ cacheControl: 'no-cache' })).cache).toMatchObject({
+      forwarded: 'request',
+      stored: true,
+    });
+    expect((await get({ cacheControl: 'max-age=0' })).text).toBe('{"call":2}');
+    expect((await get()).text).toBe('{"call":2}');
+    expect(sent).toHaveLength(2);
+  });
+  it('for a fresh answer is shared with others who wish the same at that moment', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const all = [1, 2, 3].map(() => get({ cacheControl: 'no-cache' }));
+    calls[0]?.give(answer());
+    expect((await Promise.all(all)).map(({ cache }) => cache?.collapsed)).toEqual([undefined, true, true]);
+    expect(calls).toHaveLength(1);
+  });
+  it('only-if-cached is a stored answer or 504', async () => {
+    const { get, sent } = cacheBefore(counting());
+    await expect(get({ cacheControl: 'only-if-cached' })).rejects.toMatchObject({ code: 'not-in-cache' });
+    await get();
+    expect((await get({ cacheControl: 'only-if-cached' })).cache?.hit).toBe(true);
+    vi.advanceTimersByTime(16_000);
+    expect((await get({ cacheControl: 'only-if-cached' })).cache?.ttlSeconds).toBe(-1);
+    vi.advanceTimersByTime(16_000);
+    await expect(get({ cacheControl: 'only-if-cached' })).rejects.toMatchObject({ status: 504 });
+    expect(sent).toHaveLength(1);
+  });
+  it('max-stale takes an old answer as it is', async () => {
+    const { get, sent } = cacheBefore(counting());
+    await get();
+    vi.advanceTimersByTime(100_000);
+    expect((await get({ cacheControl: 'max-stale=100' })).cache).toEqual({
+      hit: true,
+      ttlSeconds: -85,
+      detail: 'max-stale',
+    });
+    expect(sent).toHaveLength(1);
+  });
+  it('no-store keeps nothing, but reads what others had kept', async () => {
+    const { get, sent } = cacheBefore(counting());
+    expect((await get({ cacheControl: 'no-store' })).cache).toEqual({ hit: false, forwarded: 'uri-miss' });
+    await get();
+    expect((await get({ cacheControl: 'no-store' })).text).toBe('{"call":2}');
+    expect(sent).toHaveLength(2);
+  });
+  it('no-store joins and counts like any other: what another waits for as well is kept', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const one = get({ cacheControl: 'no-store' });
+    const other = get();
+    calls[0]?.give(answer());
+    await Promise.all([one, other]);
+    expect((await get()).cache?.hit).toBe(true);
+    expect(calls).toHaveLength(1);
+  });
+});
+
+describe('a stale answer while it is refreshed (RFC 5861 section 3)', () => {
+  it('is given at once to 500 callers for one call that nobody waits for', async () => {
+    const { calls, upstream } = manual();
+    const { get, ask, refreshes, sent } = cacheBefore(upstream);
+    const first = get();
+    calls[0]?.give(answer({}, 'old'));
+    await first;
+    vi.advanceTimersByTime(15_000);
+    for (let i = 0; i < 500; i += 1) {
+      const { result, trace } = ask();
+      expect(result).not.toBeInstanceOf(Promise);
+      expect(trace.cache).toEqual({ hit: true, ttlSeconds: 0, detail: 'stale-while-revalidate' });
+    }
+    expect(calls).toHaveLength(2);
+    expect(sent[1]?.claim.turn.background).toBe(true);
+    expect(sent[1]?.ids).toEqual({});
+    calls[1]?.give(answer({}, 'new'));
+    await nextTurn();
+    expect((await get()).text).toBe('new');
+    expect(refreshes).toEqual([
+      { operation: 'list-accounts', status: 200, stored: true, attempts: 0, waitedMs: 0, upstreamMs: 0 },
+    ]);
+  });
+  it('is bounded', async () => {
+    const { get, sent } = cacheBefore(counting());
+    await get();
+    vi.advanceTimersByTime(30_000);
+    expect((await get()).cache).toMatchObject({ hit: false, forwarded: 'stale' });
+    expect(sent).toHaveLength(2);
+  });
+  it('is promoted when someone joins, and goes on when that one leaves', async () => {
+    const { calls, upstream } = manual();
+    const { get, ask, sent } = cacheBefore(upstream);
+    const first = get();
+    calls[0]?.give(answer());
+    await first;
+    vi.advanceTimersByTime(15_000);
+    ask();
+    const changes = vi.fn();
+    const seen = sent[1]?.claim;
+    seen?.onChange(changes);
+    const { claim, leave } = claimOf('b', performance.now() + 90_000);
+    const joined = get({ cacheControl: 'no-cache', claim });
+    expect(seen?.turn).toEqual({ name: 'b', weight: 1, background: false });
+    expect(seen?.deadlineMs).toBe(claim.deadlineMs);
+    leave();
+    await expect(joined).rejects.toThrow('left');
+    expect(seen?.turn.background).toBe(true);
+    expect(changes).toHaveBeenCalledTimes(2);
+    expect(seen?.signal.aborted).toBe(false);
+    expect(calls).toHaveLength(2);
+  });
+  it('does not try again at once when a refresh has failed', async () => {
+    const { get, sent, refreshes } = cacheBefore((_, call) => {
+      if (call > 1) throw new GatewayError('upstream-unreachable');
+      return answer();
+    });
+    await get();
+    vi.advanceTimersByTime(15_000);
+    for (let i = 0; i < 5; i += 1) {
+      expect((await get()).cache?.detail).toBe('stale-while-revalidate');
+      await nextTurn();
+    }
+    expect(sent).toHaveLength(2);
+    expect(refreshes[0]).toMatchObject({ stored: false, error: { code: 'upstream-unreachable' } });
+    vi.advanceTimersByTime(1000);
+    await get();
+    expect(sent).toHaveLength(3);
+  });
+  it('ends at its own deadline, and with close', async () => {
+    const { calls, upstream } = manual();
+    const { get, ask, sent, cache } = cacheBefore(upstream);
+    const first = get();
+    calls[0]?.give(answer({ 'cache-control': 'max-age=1, stale-while-revalidate=999' }));
+    await first;
+    vi.advanceTimersByTime(1000);
+    ask();
+    vi.advanceTimersByTime(25_000);
+    expect(sent[1]?.claim.signal.reason).toMatchObject({ code: 'upstream-timeout' });
+    ask();
+    expect(sent[2]?.claim.signal.aborted).toBe(false);
+    cache.close();
+    expect(sent[2]?.claim.signal.reason).toMatchObject({ code: 'shutting-down' });
+    ask();
+    expect(sent).toHaveLength(3);
+  });
+  it('is gone once the upstream says that the read is gone', async () => {
+    const { get } = cacheBefore((_, call) => (call === 1 ? answer() : answer({}, 'gone', 404)));
+    await get();
+    vi.advanceTimersByTime(15_000);
+    expect((await get()).got.status).toBe(200);
+    await nextTurn();
+    expect((await get()).got.status).toBe(404);
+  });
+});
+
+describe('a stale answer in place of a failure (RFC 5861 section 4)', () => {
+  const failing = (failure: () => Answer, headers: HeaderFields = {}) =>
+    cacheBefore((_, call) => (call === 1 ? answer(headers, 'good') : failure()));
+  const thrown = (error: GatewayError) => () => {
+    throw error;
+  };
+  it.each<[string, () => Answer, number | undefined]>([
+    ['429', () => answer({}, '', 429), 429],
+    ['500', () => answer({}, '', 500), 500],
+    ['503', () => answer({ 'cache-control': 'no-store' }, '', 503), 503],
+    ['503 with its own lifetime', () => answer({ 'cache-control': 'max-age=60' }, '', 503), 503],
+    ['a timeout', thrown(new GatewayError('upstream-timeout')), undefined],
+    ['no connection', thrown(new GatewayError('upstream-unreachable')), undefined],
+    ['a rejected key', thrown(new GatewayError('upstream-key-rejected', { receivedStatus: 401 })), 401],
+    ['a closed gate', thrown(new GatewayError('upstream-rate-limited', { receivedStatus: 429 })), 429],
+    ['an invalid response', thrown(new GatewayError('upstream-invalid-response')), undefined],
+  ])('is given for %s', async (_, failure, forwardStatus) => {
+    const { get } = failing(failure);
+    await get();
+    vi.advanceTimersByTime(40_000);
+    for (let i = 0; i < 2; i += 1) {
+      const { text, cache, trace } = await get();
+      expect(text).toBe('good');
+      expect(cache).toEqual({
+        hit: true,
+        ttlSeconds: -25,
+        detail: 'stale-if-error',
+        ...(forwardStatus === undefined ? {} : { forwardStatus }),
+      });
+      expect(trace.ageSeconds).toBe(40);
+    }
+  });
+  it.each<[string, HeaderFields, number, () => Answer]>([
+    ['beyond its bound', {}, 315_000, () => answer({}, 'bad', 503)],
+    [
+      'under must-revalidate',
+      { 'cache-control': 'max-age=9, must-revalidate' },
+      10_000,
+      () => answer({}, 'bad', 503),
+    ],
+    ['under s-maxage', { 'cache-control': 's-maxage=9' }, 10_000, () => answer({}, 'bad', 503)],
+    ['for a 404', {}, 40_000, () => answer({}, 'bad', 404)],
+    ['for a 403', {}, 40_000, () => answer({}, 'bad', 403)],
+    ['for a 400', {}, 40_000, () => answer({}, 'bad', 400)],
+  ])('is not given %s', async (_, headers, waitMs, failure) => {
+    const { get } = failing(failure, headers);
+    await get();
+    vi.advanceTimersByTime(waitMs);
+    expect((await get()).text).toBe('bad');
+  });
+  it.each<GatewayError>([new GatewayError('internal-error'), new GatewayError('shutting-down')])(
+    'is not given for our own $code',
+    async (error) => {
+      const { get } = failing(thrown(error));
+      await get();
+      vi.advanceTimersByTime(40_000);
+      await expect(get()).rejects.toBe(error);
+    },
+  );
+  it('is never itself a failure, though that was stored by its own lifetime', async () => {
+    const { get } = cacheBefore((_, call) => {
+      if (call === 1) return answer({ 'cache-control': 'max-age=60' }, 'bad', 503);
+      throw new GatewayError('upstream-unreachable');
+    });
+    await get();
+    expect((await get()).cache?.hit).toBe(true);
+    vi.advanceTimersByTime(500);
+    await expect(get({ cacheControl: 'no-cache' })).rejects.toMatchObject({ code: 'upstream-unreachable' });
+  });
+  it('is not given across a rotation', async () => {
+    const { get, rotate } = failing(() => answer({}, 'bad', 503));
+    await get();
+    rotate(2);
+    expect((await get()).text).toBe('bad');
+  });
+  it('is given to a caller whose time is up in a shared exchange', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const first = get();
+    calls[0]?.give(answer({}, 'good'));
+    await first;
+    vi.advanceTimersByTime(40_000);
+    const hasty = get({ claim: claimOf('a', performance.now() + 100).claim });
+    const patient = get({ claim: claimOf('b', performance.now() + 9000).claim });
+    vi.advanceTimersByTime(100);
+    expect((await hasty).cache).toMatchObject({ detail: 'stale-if-error' });
+    calls[1]?.give(answer({}, 'new'));
+    expect((await patient).text).toBe('new');
+  });
+});
+
+describe('the unchanged request that was answered 400', () => {
+  it('is answered from memory, and yields to no-cache', async () => {
+    const { get, sent } = cacheBefore(() => answer({}, 'bad', 400));
+    await get();
+    for (let i = 0; i < 20; i += 1) {
+      const { got, cache } = await get();
+      expect(got.status).toBe(400);
+      expect(cache).toMatchObject({ hit: true, detail: 'negative' });
+    }
+    expect(sent).toHaveLength(1);
+    vi.advanceTimersByTime(500);
+    await get({ cacheControl: 'no-cache' });
+    expect(sent).toHaveLength(2);
+    vi.advanceTimersByTime(15_000);
+    await get();
+    expect(sent).toHaveLength(3);
+  });
+  it("poisons nobody else's read", async () => {
+    const { get, sent } = cacheBefore((asked) =>
+      asked.headers['x-odd'] === undefined ? answer({}, 'good') : answer({}, 'bad', 400),
+    );
+    await get({ headers: { 'x-odd': '1' } });
+    expect((await get()).text).toBe('good');
+    expect((await get({ headers: { 'x-odd': '1' } })).text).toBe('good');
+    expect(sent).toHaveLength(2);
+  });
+  it('is asked again where the upstream forbids storing', async () => {
+    const { get, sent } = cacheBefore(() => answer({ 'cache-control': 'no-store' }, 'bad', 400));
+    await get();
+    await get();
+    expect(sent).toHaveLength(2);
+  });
+  it('of another caller at the same moment is not shared unless it is the same request', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const all = ['1', '1', '2', '2', '3'].map((odd) => get({ headers: { 'x-odd': odd } }));
+    calls[0]?.give(answer({}, 'bad1', 400));
+    await nextTurn();
+    // Those whom it does not fit go up at once, not one behind the other.
+    expect(calls.map(({ request: { headers } }) => headers['x-odd'])).toEqual(['1', '2', '3']);
+    calls[1]?.give(answer({}, 'bad2', 400));
+    calls[2]?.give(answer({}, 'bad3', 400));
+    expect((await Promise.all(all)).map(({ text }) => text)).toEqual([
+      'bad1',
+      'bad1',
+      'bad2',
+      'bad2',
+      'bad3',
+    ]);
+  });
+});
+
+describe('identical reads at one moment', () => {
+  it('of 500 callers cost one call and give 500 answers', async () => {
+    const { calls, upstream } = manual();
+    const { get, cache } = cacheBefore(upstream);
+    const all = Array.from({ length: 500 }, () => get());
+    expect(calls).toHaveLength(1);
+    expect(cache.snapshot().flights).toBe(1);
+    calls[0]?.give(answer({}, 'one'));
+    const got = await Promise.all(all);
+    expect(got.every(({ text }) => text === 'one')).toBe(true);
+    expect(got[0]?.cache).toEqual({ hit: false, forwarded: 'uri-miss', stored: true });
+    expect(got[1]?.cache).toEqual({ hit: false, forwarded: 'uri-miss', stored: true, collapsed: true });
+    expect(cache.snapshot().flights).toBe(0);
+  });
+  it.each(['no-store', 'private'])(
+    'are told once that a %s answer is not theirs, and go up at once',
+    async (said) => {
+      const { calls, upstream } = manual();
+      const { get } = cacheBefore(upstream);
+      const all = Array.from({ length: 50 }, () => get());
+      calls[0]?.give(answer({ 'cache-control': said }, '0'));
+      await nextTurn();
+      expect(calls).toHaveLength(50);
+      calls.forEach((call, index) => {
+        call.give(answer({ 'cache-control': said }, `${index}`));
+      });
+      const got = await Promise.all(all);
+      expect(new Set(got.map(({ text }) => text)).size).toBe(50);
+      expect(got[1]?.cache).toEqual({ hit: false, forwarded: 'uri-miss', collapsed: false });
+      // Nobody queues for such a read for a while.
+      const later = [get(), get()];
+      expect(calls).toHaveLength(52);
+      calls[50]?.give(answer({}, 'a'));
+      calls[51]?.give(answer({}, 'b'));
+      expect((await Promise.all(later)).map(({ cache }) => cache?.forwarded)).toEqual(['bypass', 'bypass']);
+      // An answer that may be shared ends it.
+      expect((await get()).cache?.hit).toBe(true);
+    },
+  );
+  it.each<[string, Answer | GatewayError]>([
+    ['429', answer({ 'cache-control': 'no-store' }, 'no', 429)],
+    ['503', answer({}, 'no', 503)],
+    ['404 without directives', answer({}, 'no', 404)],
+    ['a dead upstream', new GatewayError('upstream-unreachable')],
+  ])('share one failure: %s', async (_, failure) => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const all = Array.from({ length: 50 }, () => get());
+    if (failure instanceof GatewayError) calls[0]?.fail(failure);
+    else calls[0]?.give(failure);
+    const settled = await Promise.allSettled(all);
+    expect(calls).toHaveLength(1);
+    for (const one of settled) {
+      if (failure instanceof GatewayError) expect(one).toEqual({ status: 'rejected', reason: failure });
+      else expect(one).toMatchObject({ status: 'fulfilled', value: { text: 'no' } });
+    }
+  });
+  it('with a synchronous upstream are answered synchronously, failures thrown', () => {
+    const { ask } = cacheBefore(counting());
+    expect(ask().result).toMatchObject({ status: 200 });
+  });
+  it('whose answer varies go on to their own variant', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const all = ['fr', 'fr', 'de', 'de'].map((language) => get({ headers: { 'accept-language': language } }));
+    calls[0]?.give(answer({ vary: 'accept-language' }, 'fr'));
+    await nextTurn();
+    expect(calls).toHaveLength(2);
+    calls[1]?.give(answer({ vary: 'accept-language' }, 'de'));
+    expect((await Promise.all(all)).map(({ text }) => text)).toEqual(['fr', 'fr', 'de', 'de']);
+  });
+  it('withhold from the others what private names (RFC 9111 section 5.2.2.7)', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const all = [get(), get()];
+    calls[0]?.give(answer({ 'cache-control': 'private="x-a", max-age=9', 'x-a': '1', 'x-b': '2' }));
+    const [first, second] = await Promise.all(all);
+    expect(first?.got.headers).toHaveProperty('x-a');
+    expect(second?.got.headers).not.toHaveProperty('x-a');
+    expect((await get()).got.headers).not.toHaveProperty('x-a');
+  });
+});
+
+describe('one of those who wait', () => {
+  it('leaves with its own reason and harms no other', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const [a, b, c] = [claimOf(), claimOf(), claimOf()];
+    const all = [a, b, c].map(({ claim }) => get({ claim }).catch((error: unknown) => error));
+    a.leave('a left');
+    b.leave('b left');
+    expect(await all[0]).toBe('a left');
+    expect(await all[1]).toBe('b left');
+    expect(calls[0]?.request.claim.signal.aborted).toBe(false);
+    calls[0]?.give(answer({}, 'for c'));
+    expect(await all[2]).toMatchObject({ text: 'for c' });
+    expect([...a.listeners, ...b.listeners, ...c.listeners]).toHaveLength(0);
+  });
+  it('is the last to leave: the exchange is aborted, and the next one starts anew', async () => {
+    const { calls, upstream } = manual();
+    const { get, cache } = cacheBefore(upstream);
+    const [a, b] = [claimOf(), claimOf()];
+    const all = [a, b].map(({ claim }) => get({ claim }).catch((error: unknown) => error));
+    const signal = calls[0]?.request.claim.signal;
+    a.leave('a left');
+    expect(signal?.aborted).toBe(false);
+    b.leave('b left');
+    expect(signal?.aborted).toBe(true);
+    expect(cache.snapshot().flights).toBe(0);
+    const late = get();
+    expect(calls).toHaveLength(2);
+    calls[0]?.fail(new Error('aborted'));
+    calls[1]?.give(answer({}, 'new'));
+    expect((await late).text).toBe('new');
+    expect(await Promise.all(all)).toEqual(['a left', 'b left']);
+  });
+  it('has the signal aborted even where it is read only after all have left', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const a = claimOf();
+    const gone = get({ claim: a.claim }).catch((error: unknown) => error);
+    a.leave('left');
+    await gone;
+    expect(calls[0]?.request.claim.signal.reason).toBe('left');
+  });
+  it('has left before: nothing goes up', async () => {
+    const { get, sent } = cacheBefore(counting());
+    const a = claimOf();
+    a.leave('left');
+    await expect(get({ claim: a.claim })).rejects.toBe('left');
+    expect(sent).toHaveLength(0);
+  });
+  it('gives the flight its deadline and its turn while it waits', () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const join = (name: string, deadlineMs: number, weight: number) => {
+      const one = claimOf(name, deadlineMs, weight);
+      get({ claim: one.claim }).catch(() => undefined);
+      return one;
+    };
+    const now = performance.now();
+    join('a', now + 10_000, 1);
+    const seen = calls[0]?.request.claim;
+    const changes = vi.fn();
+    const stop = seen?.onChange(changes);
+    const b = join('b', now + 20_000, 5);
+    expect([seen?.deadlineMs, seen?.turn.name]).toEqual([now + 20_000, 'b']);
+    join('c', now + 5_000, 2);
+    expect([seen?.deadlineMs, seen?.turn.name]).toEqual([now + 20_000, 'b']);
+    expect(changes).toHaveBeenCalledTimes(1);
+    b.leave();
+    expect([seen?.deadlineMs, seen?.turn.name]).toEqual([now + 10_000, 'c']);
+    expect(changes).toHaveBeenCalledTimes(2);
+    stop?.();
+    join('d', now + 30_000, 1);
+    expect(changes).toHaveBeenCalledTimes(2);
+  });
+  it('is answered at its own deadline though the exchange goes on for others', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const now = performance.now();
+    const hasty = get({ claim: claimOf('a', now + 1000).claim });
+    const patient = get({ claim: claimOf('b', now + 9000).claim });
+    vi.advanceTimersByTime(999);
+    const settled = vi.fn();
+    hasty.then(settled, settled);
+    await nextTurn();
+    expect(settled).not.toHaveBeenCalled();
+    vi.advanceTimersByTime(1);
+    await expect(hasty).rejects.toMatchObject({ code: 'upstream-timeout' });
+    calls[0]?.give(answer({}, 'late'));
+    expect((await patient).text).toBe('late');
+  });
+});
+
+describe('a purge', () => {
+  it('forgets one operation, or all', async () => {
+    const { get, cache } = cacheBefore(counting());
+    await get({ operation: 'a', query: '?1' });
+    await get({ operation: 'a', query: '?2' });
+    await get({ operation: 'b' });
+    expect(cache.purge('a')).toBe(2);
+    expect((await get({ operation: 'b' })).cache?.hit).toBe(true);
+    expect((await get({ operation: 'a', query: '?1' })).cache?.hit).toBe(false);
+    expect(cache.purge()).toBe(2);
+    expect(cache.snapshot()).toMatchObject({ entries: 0, bytes: 0 });
+  });
+  it('keeps nothing of what was under way, and nobody joins that any more', async () => {
+    const { calls, upstream } = manual();
+    const { get, cache } = cacheBefore(upstream);
+    const before = get();
+    cache.purge('list-accounts');
+    const after = get();
+    calls[1]?.give(answer({}, 'new'));
+    expect((await after).text).toBe('new');
+    calls[0]?.give(answer({}, 'old'));
+    expect((await before).text).toBe('old');
+    expect((await get()).text).toBe('new');
+  });
+});
+
+describe('a rotation during a flight', () => {
+  it('is not joined from the other side, and each answer is kept where it belongs', async () => {
+    const { calls, upstream } = manual();
+    const { get, rotate } = cacheBefore(upstream);
+    const before = get();
+    rotate(2);
+    const after = get();
+    expect(calls).toHaveLength(2);
+    calls[0]?.give(answer({}, 'one', 200, 1));
+    calls[1]?.give(answer({}, 'two', 200, 2));
+    expect((await before).text).toBe('one');
+    expect((await after).text).toBe('two');
+    expect((await get()).text).toBe('two');
+  });
+});
+
+describe('memory', () => {
+  it('stays below the bound, codings, marks and negative answers included', async () => {
+    const { get, cache } = cacheBefore(
+      (asked, call) =>
+        call % 3 === 0
+          ? answer({}, 'x', 400)
+          : call % 3 === 1
+            ? answer({ 'cache-control': 'no-store' })
+            : answer({}, asked.query.repeat(10)),
+      { maxBytes: 50_000 },
+    );
+    for (let i = 0; i < 500; i += 1) {
+      await get({ query: `?${i}` });
+      expect(cache.snapshot().bytes).toBeLessThanOrEqual(50_000);
+    }
+    expect(cache.snapshot().entries).toBeGreaterThan(10);
+  });
+  it('does not grow with every renewal of the same answer', async () => {
+    const { get, cache } = cacheBefore(counting({ 'cache-control': 'max-age=0' }));
+    await get();
+    const { bytes } = cache.snapshot();
+    for (let i = 0; i < 5; i += 1) await get();
+    expect(cache.snapshot()).toMatchObject({ entries: 1, bytes });
+  });
+  it('of a small body is its own, not the slab it was cut from', async () => {
+    const { get } = cacheBefore(() => ({ ...answer(), body: Buffer.from('x'.repeat(100)).subarray(0, 50) }));
+    await get();
+    expect((await get()).got.body.buffer.byteLength).toBeLessThan(200);
+  });
+  it('keeps nothing at a bound of zero', async () => {
+    const { get, sent, cache } = cacheBefore(counting(), { maxBytes: 0 });
+    await get();
+    await get();
+    expect(sent).toHaveLength(2);
+    expect(cache.snapshot().bytes).toBe(0);
+  });
+});

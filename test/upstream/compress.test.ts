@@ -1,0 +1,137 @@
+import { brotliDecompressSync, gunzipSync } from 'node:zlib';
+import { describe, expect, it, vi } from 'vitest';
+import { Trace } from '../../src/trace.ts';
+import { shareAnswers } from '../../src/upstream/cache.ts';
+import { createCompressor, mayCompress } from '../../src/upstream/compress.ts';
+import type { Answer, HeaderFields, UpstreamRequest } from '../../src/upstream/exchange.ts';
+
+const json = { 'content-type': 'application/json' };
+const text = JSON.stringify(Array.from({ length: 200 }, (_, id) => ({ id, name: `account ${id}` })));
+
+function answerOf(headers: HeaderFields = json, body = text, status = 200): Answer {
+  const now = performance.now();
+  return {
+    status,
+    headers,
+    body: Buffer.from(body),
+    sentMs: now,
+    receivedMs: now,
+    receivedAt: Date.now(),
+    generation: 1,
+  };
+}
+
+describe('an answer may be compressed', () => {
+  it.each<[string, HeaderFields, number, boolean]>([
+    ['JSON', json, 1024, true],
+    ['JSON with a charset', { 'content-type': 'application/json; charset=utf-8' }, 1024, true],
+    ['a JSON type', { 'content-type': 'application/vnd.x+json' }, 1024, true],
+    ['text', { 'content-type': 'text/csv' }, 1024, true],
+    ['not below 1 KiB', json, 1023, false],
+    [
+      'not under no-transform (RFC 9110 section 7.7)',
+      { ...json, 'cache-control': 'No-Transform' },
+      4096,
+      false,
+    ],
+    ['not under a misspelled no-transform', { ...json, 'cache-control': 'no-transform=1' }, 4096, false],
+    ['not in another coding', { ...json, 'content-encoding': 'gzip' }, 4096, false],
+    ['not a picture', { 'content-type': 'image/png' }, 4096, false],
+    ['not of unknown type', {}, 4096, false],
+  ])('%s', (_, headers, size, expected) => {
+    expect(mayCompress(answerOf(headers, 'x'.repeat(size)))).toBe(expected);
+  });
+});
+
+function cacheOf(answer: () => Answer, maxEntryBytes = 1 << 20) {
+  const cache = shareAnswers({
+    ttlMs: 15_000,
+    staleWhileRevalidateMs: 0,
+    staleIfErrorMs: 0,
+    maxBytes: 1 << 21,
+    maxEntryBytes,
+    generation: () => 1,
+    refreshTimeoutMs: 1000,
+  });
+  const handle = cache.layer(answer);
+  const get = () =>
+    handle(
+      {
+        operation: 'a',
+        path: '/',
+        query: '',
+        headers: {},
+        ids: {},
+        cacheControl: undefined,
+        pragma: undefined,
+        claim: {
+          signal: new AbortController().signal,
+          deadlineMs: Infinity,
+          turn: { name: 'a', weight: 1, background: false },
+          onChange: () => () => undefined,
+        },
+      } satisfies UpstreamRequest,
+      new Trace('r', performance.now()),
+    ) as Answer;
+  const done = () => vi.waitFor(() => expect(cache.snapshot().compressing).toBe(0));
+  return { cache, get, done };
+}
+
+describe('a stored answer', () => {
+  it('gets its codings in the background, once, counted in the bound, and stays the same object', async () => {
+    const { cache, get, done } = cacheOf(() => answerOf());
+    const first = get();
+    expect(first.encoded).toEqual({});
+    const before = cache.snapshot().bytes;
+    await done();
+    const { br, gzip } = first.encoded ?? {};
+    expect(brotliDecompressSync(br ?? '').toString()).toBe(text);
+    expect(gunzipSync(gzip ?? '').toString()).toBe(text);
+    expect(cache.snapshot().bytes).toBe(before + (br?.length ?? 0) + (gzip?.length ?? 0));
+    expect(get()).toBe(first);
+    expect(get().encoded?.br).toBe(br);
+  });
+  it('too small to compress carries no place for codings, so that it says no further Vary', () => {
+    expect(cacheOf(() => answerOf(json, '{}')).get()).not.toHaveProperty('encoded');
+  });
+  it('that is not kept is not compressed', async () => {
+    const { cache, get } = cacheOf(() => answerOf({ ...json, 'cache-control': 'no-store' }));
+    expect(get()).not.toHaveProperty('encoded');
+    expect(cache.snapshot().compressing).toBe(0);
+  });
+  it('drops its codings where they no longer fit', async () => {
+    const { cache, get, done } = cacheOf(() => answerOf(), text.length + 1100);
+    const first = get();
+    const before = cache.snapshot();
+    expect(before.entries).toBe(1);
+    await done();
+    expect(first.encoded).toEqual({});
+    expect(cache.snapshot().bytes).toBe(before.bytes);
+  });
+  it('purged in the meantime stays purged', async () => {
+    const { cache, get, done } = cacheOf(() => answerOf());
+    const first = get();
+    cache.purge();
+    await done();
+    expect(first.encoded).toEqual({});
+    expect(cache.snapshot().bytes).toBe(0);
+  });
+});
+
+describe('the compressor', () => {
+  it('leaves out a coding that saves nothing', async () => {
+    const compressor = createCompressor();
+    const coded = await new Promise<number[]>((resolve) => {
+      compressor.add(Buffer.from(crypto.getRandomValues(new Uint8Array(2000))), (br, gzip) =>
+        resolve([br?.length ?? 0, gzip?.length ?? 0]),
+      );
+    });
+    expect(coded).toEqual([0, 0]);
+  });
+  it('takes no more than it can get done soon', () => {
+    const compressor = createCompressor();
+    for (let i = 0; i < 1000; i += 1) compressor.add(Buffer.from(text), () => undefined);
+    expect(compressor.waiting).toBeLessThan(300);
+    compressor.clear();
+  });
+});
