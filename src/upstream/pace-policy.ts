@@ -41,6 +41,8 @@ const pauseShares = [0, 0.2, 0.5, 1] as const;
 const tolerance = 0.12;
 /** A timer may be late by this much without costing any of the pace. */
 const catchUpMs = 20;
+/** A turn, but for the rounding of many small shares of one. */
+const whole = 1 - 1e-6;
 /** The lowest rate ever paced at: one turn in 20 s. */
 const leastRate = 1 / 20_000;
 const highestRate = 1000;
@@ -188,11 +190,11 @@ export function learnPace(): Pace {
     take(nowMs, mayBorrow, riskAt) {
       advance(nowMs);
       // Not while the risky stream draws on the same bucket.
-      if (safe >= 1 || (mayBorrow && probingMs === 0 && safe + level >= 1.5)) {
+      if (safe >= whole || (mayBorrow && probingMs === 0 && safe + level >= 1.5)) {
         safe -= 1;
         return 'safe';
       }
-      if (risky >= riskAt) {
+      if (risky >= riskAt * whole) {
         risky -= 1;
         level = Math.max(level - 1, 0);
         return 'risky';
