@@ -13,10 +13,10 @@ export interface AcceptedHistory {
   /** Accepted attempts sent within the last `spanMs` before `untilMs`, to the precision of a bucket. */
   within(spanMs: number, untilMs: number): number;
   /**
-   * The highest rate, per ms, that the upstream must at least allow to have accepted what it did: over any
-   * stretch ending now, all but what a full burst gives came from the rate itself.
+   * The rate, per ms, that the upstream must at least allow to have accepted what it did: over any stretch that
+   * ends at `untilMs` and begins after `sinceMs`, all but what a full burst gives came from the rate itself.
    */
-  leastRate(burst: number, untilMs: number): number;
+  leastRate(burst: number, sinceMs: number, untilMs: number): number;
 }
 
 export function rememberAccepted(): AcceptedHistory {
@@ -48,11 +48,12 @@ export function rememberAccepted(): AcceptedHistory {
       return count;
     },
 
-    leastRate(burst, untilMs) {
+    leastRate(burst, sinceMs, untilMs) {
       const last = Math.floor(untilMs / bucketMs);
       let count = 0;
       let best = 0;
-      for (let bucket = Math.min(last, newest); bucket > newest - buckets && bucket >= 0; bucket--) {
+      const oldest = Math.max(Math.floor(sinceMs / bucketMs), newest - buckets + 1, 0);
+      for (let bucket = Math.min(last, newest); bucket >= oldest; bucket--) {
         count += counts[bucket % buckets] as number;
         const spanMs = untilMs - bucket * bucketMs;
         if (spanMs >= shortestMs) best = Math.max(best, (count - burst) / spanMs);

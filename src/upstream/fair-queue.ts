@@ -46,8 +46,8 @@ export interface FairQueue<T extends Waiting> {
   takeFromHeaviest(): T | undefined;
   /** A turn that came to nothing is given back to its caller. */
   refund(name: string): void;
-  /** How many go before one that would join the end of this caller's line now. */
-  ahead(turn: Turn): number;
+  /** How many go before this one, if it joined now. */
+  ahead(entry: Waiting): number;
   /** Everybody, in the order of their turns as far as it is known now. */
   inOrder(): T[];
   /** The last entry of the longest line and that line's length. */
@@ -181,13 +181,20 @@ export function queueFairly<T extends Waiting>(): FairQueue<T> {
       } else idle.delete(name);
     },
 
-    ahead({ name, weight }) {
-      const tag = startOf(name) + (active.get(name)?.waiting.length ?? 0) / weight;
-      let count = 0;
-      for (const line of heap.items) {
-        const turns =
-          line.name === name ? line.waiting.length : Math.floor((tag - line.start) * line.weight) + 1;
-        count += Math.min(line.waiting.length, Math.max(0, turns));
+    ahead({ turn: { name, weight }, arrivedMs }) {
+      const own = active.get(name)?.waiting ?? [];
+      let before = own.length;
+      while (before > 0 && (own[before - 1] as T).arrivedMs > arrivedMs) before--;
+      const tag = startOf(name) + before / weight;
+      let count = before;
+      for (const { name: other, start, weight: pace, waiting } of heap.items) {
+        if (other === name) continue;
+        const turns = Math.max(0, (tag - start) * pace);
+        const earlier = Math.min(Math.ceil(turns - 1e-9), waiting.length);
+        count += earlier;
+        // One with the same tag goes first if it is older.
+        const equal = Math.abs(turns - earlier) < 1e-6 && tag >= start ? waiting[earlier] : undefined;
+        if (equal !== undefined && equal.arrivedMs <= arrivedMs) count++;
       }
       return count;
     },
@@ -199,7 +206,9 @@ export function queueFairly<T extends Waiting>(): FairQueue<T> {
           tagged.push({ entry, tag: line.start + index / line.weight });
         });
       }
-      return tagged.sort((a, b) => a.tag - b.tag).map(({ entry }) => entry);
+      return tagged
+        .sort((a, b) => a.tag - b.tag || a.entry.arrivedMs - b.entry.arrivedMs)
+        .map(({ entry }) => entry);
     },
 
     longest() {

@@ -132,6 +132,9 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
   let reopensMs = 0;
   let statedUntilMs = 0;
   let refusedMs = Number.NEGATIVE_INFINITY;
+  /** When the last safe turn was taken, and whether by a caller that asks for less than its share. */
+  let lastSafeMs = Number.NaN;
+  let wasLight = false;
   let attempts = 0;
   let refusals = 0;
   /** By caller: when the last one turned away for want of a turn was told to come back. */
@@ -188,21 +191,44 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
     const rate = pace.limited ? pace.reliableRate : undefined;
     if (rate === undefined) return undefined;
     const { turn } = ticket;
-    const ahead = turn.background ? people.size + background.ahead(turn) : people.ahead(turn);
+    const ahead = turn.background ? people.size + background.ahead(ticket) : people.ahead(ticket);
     const turnMs = opensMs + ahead / rate;
-    if (turnMs <= ticket.deadlineMs) return undefined;
-    const share = rate * shareOf(turn);
-    const promised = promises.get(turn.name) ?? 0;
-    const againMs = Math.min(
-      Math.max(nowMs + turnMs - ticket.deadlineMs, promised) + 1 / share,
-      nowMs + mostPromisedMs,
-    );
+    return turnMs <= ticket.deadlineMs ? undefined : promise(turn, turnMs - ticket.deadlineMs, rate, nowMs);
+  };
+
+  /** Turns away who comes too late by `lateMs`, with a time of its own to come back. */
+  const promise = (turn: Turn, lateMs: number, rate: number, nowMs: number): Refusal => {
+    const earliest = Math.max(nowMs + lateMs, promises.get(turn.name) ?? 0);
+    const againMs = Math.min(earliest + 1 / (rate * shareOf(turn)), nowMs + mostPromisedMs);
     if (promises.size > options.maxWaiting) promises.clear();
     promises.set(turn.name, againMs);
     return {
       code: 'upstream-rate-limited',
       retryAfterMs: Math.max(againMs - nowMs, statedUntilMs - nowMs, 1000),
     };
+  };
+
+  /** Takes out of the line all whose turn can no longer come in time. */
+  const sweep = (nowMs: number): { ticket: T; refusal: Refusal }[] => {
+    const late: { ticket: T; refusal: Refusal }[] = [];
+    const rate = pace.reliableRate;
+    let before = 0;
+    for (const line of [people, background]) {
+      for (const ticket of line.inOrder()) {
+        if (ticket.deadlineMs <= reopensMs) {
+          leave(ticket);
+          late.push({ ticket, refusal: closedRefusal(nowMs) });
+          continue;
+        }
+        const turnMs = rate === undefined ? reopensMs : reopensMs + before / rate;
+        // Not on a close call: who waits already may as well go on.
+        if (turnMs - nowMs > 1.1 * (ticket.deadlineMs - nowMs) && rate !== undefined) {
+          leave(ticket);
+          late.push({ ticket, refusal: promise(ticket.turn, turnMs - ticket.deadlineMs, rate, nowMs) });
+        } else before++;
+      }
+    }
+    return late;
   };
 
   /** What part of the pace falls to one caller while all who wait now go on waiting. */
@@ -296,11 +322,21 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
         return go(pick(false) as T, nowMs, 'probe');
       }
       if (state === 'open') return go(pick(false) as T, nowMs, 'open');
-      const stream = pace.take(nowMs, people.nextIsLight());
+      // A risky turn follows a safe one of the same moment: the safe one finds what the bucket holds, and the
+      // next safe one a bucket that has filled meanwhile. So if one is refused, it is the risky one, and that
+      // should be a heavy caller's. Where all are light, someone has to take it after a while.
+      const isAfterSafe = lastSafeMs === nowMs;
+      const riskAt = pace.searching ? 1 : !isAfterSafe ? Number.POSITIVE_INFINITY : wasLight ? 3 : 1;
+      const isLight = people.nextIsLight();
+      const stream = pace.take(nowMs, isLight, riskAt);
       if (stream === undefined) {
         pace.waitedFor(true, nowMs);
         return wait(pace.nextAtMs(nowMs));
       }
+      if (stream === 'safe') {
+        lastSafeMs = nowMs;
+        wasLight = isLight;
+      } else lastSafeMs = Number.NaN;
       return go(pick(stream === 'risky' && !pace.searching) as T, nowMs, 'paced');
     },
 
@@ -326,15 +362,7 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
       pace.refused(attempt.sentMs, nowMs, Math.min(outcome.waitMs ?? 0, options.maxClosedMs));
       const { turn } = attempt.ticket;
       (turn.background ? background : people).refund(turn.name);
-      const late: { ticket: T; refusal: Refusal }[] = [];
-      for (const line of [people, background]) {
-        for (const ticket of line.inOrder()) {
-          if (ticket.deadlineMs > reopensMs) continue;
-          leave(ticket);
-          late.push({ ticket, refusal: closedRefusal(nowMs) });
-        }
-      }
-      return late;
+      return sweep(nowMs);
     },
 
     expired: closedRefusal,

@@ -16,14 +16,23 @@ import { rememberAccepted } from './accepted-history.ts';
 const safety = 0.98;
 /** What the risky stream starts with, as a share of the learned rate. */
 const firstExcess = 0.1;
+/** The same for a minute after the limit has come down: what has come down tends to go up again. */
+const firstExcessAfterFall = 0.3;
+/** The same while the rate is a mere guess. */
+const firstExcessOfGuess = 1;
 /** The risky stream doubles in this time, or slower where turns or answers are. */
 const doublingMs = 400;
+const doublingOfGuessMs = 200;
 /** The pause between two probes of the limit: at least this, */
 const pauseMs = 2500;
+const pauseMsAfterFall = 1500;
 /** at least as long as this many turns take for each attempt it cost, which bounds the waste, */
 const pauseTurns = 80;
+const pauseTurnsAfterFall = 30;
 /** at least this multiple of what the refusal has cost, */
-const pauseCosts = 12;
+const pauseCosts = 15;
+const pauseCostsAfterFall = 5;
+const afterFallMs = 60_000;
 /** and at most this, but for what `pauseTurns` asks. */
 const longestPauseMs = 30_000;
 /** Shares of the pause while the rate is a guess, measured, confirmed once, and known. */
@@ -32,6 +41,8 @@ const pauseShares = [0, 0.2, 0.5, 1] as const;
 const tolerance = 0.12;
 /** A timer may be late by this much without costing any of the pace. */
 const catchUpMs = 20;
+/** A turn, but for the rounding of many small shares of one. */
+const whole = 1 - 1e-6;
 /** The lowest rate ever paced at: one turn in 20 s. */
 const leastRate = 1 / 20_000;
 const highestRate = 1000;
@@ -51,8 +62,9 @@ export interface Pace {
    * Spends one turn, if there is one.
    *
    * @param mayBorrow take one before its time if the upstream's bucket should hold enough
+   * @param riskAt take one of the risky stream when so many are due
    */
-  take(nowMs: number, mayBorrow: boolean): Stream | undefined;
+  take(nowMs: number, mayBorrow: boolean, riskAt: number): Stream | undefined;
   /** When there will be a turn, if none is taken before. */
   nextAtMs(nowMs: number): number;
   /** Somebody waits for the pace and for nothing else, or nobody does any more. */
@@ -81,6 +93,8 @@ export function learnPace(): Pace {
   let refusedAtOnce = 1;
   /** What the upstream's bucket should hold at least. */
   let level = 0;
+  /** When the limit came down last. */
+  let fallenMs = Number.NEGATIVE_INFINITY;
   /** When the refused attempt was sent that last showed the bucket empty, and what was accepted since. */
   let emptyMs = 0;
   /** When the first attempt of this acquaintance was sent. */
@@ -99,18 +113,28 @@ export function learnPace(): Pace {
   let isWaitedFor = false;
   let lastMs = 0;
 
+  const nowFallen = (): boolean => lastMs - fallenMs < afterFallMs;
   const pause = (): number => {
     if (rate === undefined) return 0;
+    const fallen = nowFallen();
+    const costs = fallen ? pauseCostsAfterFall : pauseCosts;
+    const turns = fallen ? pauseTurnsAfterFall : pauseTurns * refusedAtOnce;
     const full = Math.max(
-      pauseMs,
-      Math.min(pauseCosts * costMs, longestPauseMs),
-      (pauseTurns * refusedAtOnce) / rate,
+      fallen ? pauseMsAfterFall : pauseMs,
+      Math.min(costs * costMs, longestPauseMs),
+      turns / rate,
     );
     return full * (pauseShares[Math.min(confirmations + 1, 3)] as number);
   };
-  const doubling = (): number => Math.max(doublingMs, 4 * roundTripMs, rate === undefined ? 0 : 2 / rate);
+  const isGuess = (): boolean => confirmations < 0;
+  const firstShare = (): number => {
+    if (isGuess()) return firstExcessOfGuess;
+    return nowFallen() ? firstExcessAfterFall : firstExcess;
+  };
+  const doubling = (): number =>
+    Math.max(isGuess() ? doublingOfGuessMs : doublingMs, 4 * roundTripMs, rate === undefined ? 0 : 2 / rate);
   /** Risky turns that come with a doubling time of excess; the scale of the integral below. */
-  const scale = (): number => ((rate ?? 0) * firstExcess * doubling()) / Math.LN2;
+  const scale = (): number => ((rate ?? 0) * firstShare() * doubling()) / Math.LN2;
   const burstLeft = (): number => Math.max(burst - (rate ?? 0) * burstSpanMs, 1);
   const probeAtMs = (): number => resumedMs + pause();
 
@@ -128,7 +152,7 @@ export function learnPace(): Pace {
         const before = 2 ** (probingMs / doubling());
         probingMs = Math.min(probingMs + on, 40 * doubling());
         const excess = (2 ** (probingMs / doubling()) - before) * scale();
-        const cap = 1 + catchUpMs * Math.min((on > 0 ? excess / on : 0) + rate, highestRate);
+        const cap = 4 + catchUpMs * Math.min((on > 0 ? excess / on : 0) + rate, highestRate);
         risky = Math.min(risky + excess, cap);
       }
     }
@@ -138,7 +162,7 @@ export function learnPace(): Pace {
   /** The rate that the refusal of an attempt sent at `sentMs` speaks for. */
   const measure = (known: number, sentMs: number): number => {
     const anchored = acceptedSinceEmpty / Math.max(sentMs - emptyMs, 1);
-    const least = Math.max(anchored, history.leastRate(burstLeft(), sentMs));
+    const least = Math.max(anchored, history.leastRate(burstLeft(), emptyMs, sentMs));
     if (probingMs > 0) {
       const most = (acceptedSinceProbe + 1) / Math.max(sentMs - probeStartMs, 1);
       return Math.min(Math.max(known, least), Math.max(least, most));
@@ -160,16 +184,17 @@ export function learnPace(): Pace {
       return rate * safety * (pause() / period);
     },
     get searching() {
-      return confirmations < 0 || acceptedSinceProbe > probingMs * (rate ?? 0) + 1.5 * burstLeft() + 3;
+      return confirmations < 0 || acceptedSinceProbe > probingMs * (rate ?? 0) + 1.2 * burstLeft() + 2;
     },
 
-    take(nowMs, mayBorrow) {
+    take(nowMs, mayBorrow, riskAt) {
       advance(nowMs);
-      if (safe >= 1 || (mayBorrow && safe + level >= 1.5)) {
+      // Not while the risky stream draws on the same bucket.
+      if (safe >= whole || (mayBorrow && probingMs === 0 && safe + level >= 1.5)) {
         safe -= 1;
         return 'safe';
       }
-      if (risky >= 1) {
+      if (risky >= riskAt * whole) {
         risky -= 1;
         level = Math.max(level - 1, 0);
         return 'risky';
@@ -180,7 +205,8 @@ export function learnPace(): Pace {
     nextAtMs(nowMs) {
       if (rate === undefined) return nowMs;
       const safeAt = nowMs + (1 - safe) / (rate * safety);
-      if (!isWaitedFor) return safeAt;
+      // A known rate is probed right after safe turns, so there is nothing to wake up for in between.
+      if (!isWaitedFor || !this.searching) return safeAt;
       const from = Math.max(nowMs, probeAtMs());
       const needed = 2 ** (probingMs / doubling()) + (1 - risky) / scale();
       return Math.min(safeAt, from + Math.log2(needed) * doubling() - probingMs);
@@ -212,6 +238,8 @@ export function learnPace(): Pace {
           rate ??= Math.max(lately, 1) / 1000;
         } else {
           const measured = Math.min(Math.max(measure(rate, sentMs), leastRate), highestRate);
+          if (confirmations > 0 && measured < rate * (1 - tolerance)) fallenMs = nowMs;
+          else if (measured > rate * (1 + tolerance)) fallenMs = Number.NEGATIVE_INFINITY;
           confirmations = Math.abs(measured / rate - 1) <= tolerance ? confirmations + 1 : 0;
           rate = measured;
         }

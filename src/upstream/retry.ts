@@ -112,9 +112,10 @@ export function retryFailures(options: RetryOptions): Layer<UpstreamRequest, Ans
 function failureOf(error: Error): Failure | undefined {
   if (error instanceof Unsatisfied) return error.failure;
   if (!(error instanceof GatewayError)) return undefined;
-  if (error.code === 'upstream-timeout') return 'late';
   // With a wait in it, it comes from the circuit: the upstream is known to be down.
-  return error.code === 'upstream-unreachable' && error.retryAfterMs === undefined ? 'broken' : undefined;
+  if (error.retryAfterMs !== undefined) return undefined;
+  if (error.code === 'upstream-timeout') return 'late';
+  return error.code === 'upstream-unreachable' ? 'broken' : undefined;
 }
 
 function rateLimited(retryAfterMs: number): GatewayError {

@@ -230,6 +230,9 @@ export function simulate(scenario: Scenario): Figures {
       if (now < endMs) at(now + caller.thinkMs, () => arrive(caller));
     } else {
       turnedAway++;
+      log.push(
+        `${(now / 1000).toFixed(2)} turned away ${caller.name}, arrived ${(ticket.arrivedMs / 1000).toFixed(2)}, refused ${ticket.refusedTimes}`,
+      );
       away.set(caller.name, (away.get(caller.name) ?? 0) + 1);
       if (ticket.arrivedMs < now - 50) falsePromises++;
       if (now < endMs) at(now + (refusal?.retryAfterMs ?? 1000), () => arrive(caller));
@@ -260,10 +263,17 @@ export function simulate(scenario: Scenario): Figures {
   fill();
 
   const demandOf = (c: SimulatedCaller): number => (c.loops * endMs) / (c.thinkMs + latencyMs);
-  const shares = maxMin(
-    possible,
-    scenario.callers.map((c) => ({ demand: demandOf(c), weight: c.weight ?? 1 })),
-  );
+  const shares = scenario.callers.map(() => 0);
+  for (let second = 0; second < scenario.seconds; second++) {
+    const asks = scenario.callers.map((c) => ({
+      demand: demandOf(c) / scenario.seconds,
+      weight: c.weight ?? 1,
+    }));
+    const capacity = scenario.limit(second) + (second === 0 ? scenario.burst : 0);
+    maxMin(capacity, asks).forEach((share, i) => {
+      shares[i] = (shares[i] as number) + share;
+    });
+  }
   const demand = scenario.callers.reduce((sum, c) => sum + demandOf(c), 0);
   const callers = new Map<string, CallerFigures>();
   scenario.callers.forEach((c, i) => {

@@ -1,0 +1,283 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  type Attempt,
+  decideTurns,
+  type Ticket,
+  type TurnstileOptions,
+} from '../../src/upstream/gate-policy.ts';
+import { type Scenario, seeded, simulate } from './gate-simulation.ts';
+
+const crowd = (times = 1) => [
+  { name: 'greedy', loops: 40 * times, thinkMs: 0 },
+  { name: 'dashboard', loops: 4, thinkMs: 300 },
+  { name: 'polite', loops: 1, thinkMs: 200 },
+];
+const thousand = Array.from({ length: 1000 }, (_, i) => ({ name: `caller ${i}`, loops: 1, thinkMs: 0 }));
+const fifty: Scenario = { seconds: 60, limit: () => 50, burst: 10, callers: crowd() };
+const moving = (second: number) => (second < 20 || second >= 40 ? 50 : 20);
+
+// Deterministic: seeded chance, virtual time. The figures of the bench over real sockets are not tested.
+describe('a simulated minute', () => {
+  it.each<[string, Scenario, { goodput: number; wasted: number; p99?: number }]>([
+    ['at 50/s', fifty, { goodput: 0.97, wasted: 0.012, p99: 500 }],
+    [
+      'at 50/s with Retry-After',
+      { ...fifty, retryAfterMs: 1000 },
+      { goodput: 0.86, wasted: 0.008, p99: 1500 },
+    ],
+    ['at 50/s, 100 ms away', { ...fifty, latencyMs: 100 }, { goodput: 0.93, wasted: 0.02 }],
+    ['at 50/s, then 20/s, then 50/s', { ...fifty, limit: moving }, { goodput: 0.94, wasted: 0.02 }],
+    [
+      'at 50/s, then 20/s, then 50/s, with Retry-After',
+      { ...fifty, limit: moving, retryAfterMs: 1000 },
+      { goodput: 0.8, wasted: 0.013 },
+    ],
+    ['at 2/s', { ...fifty, limit: () => 2 }, { goodput: 0.95, wasted: 0.14 }],
+    [
+      'at 2/s with Retry-After',
+      { ...fifty, limit: () => 2, retryAfterMs: 1000 },
+      { goodput: 0.95, wasted: 0.14 },
+    ],
+    [
+      'at 2000/s',
+      { ...fifty, seconds: 20, limit: () => 2000, burst: 400, callers: crowd(4) },
+      { goodput: 0.93, wasted: 0.01 },
+    ],
+    ['of a thousand callers', { ...fifty, callers: thousand }, { goodput: 0.97, wasted: 0.012 }],
+    [
+      'of a thousand callers with Retry-After',
+      { ...fifty, callers: thousand, retryAfterMs: 1000 },
+      { goodput: 0.85, wasted: 0.01 },
+    ],
+  ])('%s wastes little and leaves little unused', (_, scenario, bounds) => {
+    for (const seed of [1, 2, 3]) {
+      const figures = simulate({ ...scenario, seed });
+      expect(figures.goodput).toBeGreaterThanOrEqual(bounds.goodput);
+      expect(figures.wasted).toBeLessThanOrEqual(bounds.wasted);
+      expect(figures.earlySends).toBe(0);
+      if (bounds.p99 === undefined) continue;
+      expect(figures.callers.get('dashboard')?.p99).toBeLessThanOrEqual(bounds.p99);
+      expect(figures.callers.get('polite')?.p99).toBeLessThanOrEqual(bounds.p99);
+    }
+  });
+
+  it('of 50/s gives each caller 95 % of the lesser of its demand and its share', () => {
+    for (const seed of [1, 2, 3]) {
+      for (const { done, entitled } of simulate({ ...fifty, seed }).callers.values()) {
+        expect(done / entitled).toBeGreaterThanOrEqual(0.95);
+      }
+    }
+  });
+
+  it('of demand that fits turns nobody away', () => {
+    for (const scenario of [fifty, { ...fifty, retryAfterMs: 1000 }, { ...fifty, callers: thousand }]) {
+      expect(simulate(scenario).turnedAway).toBe(0);
+    }
+  });
+
+  it('of an upstream without a limit lets everything through', () => {
+    const { goodput, wasted } = simulate({ ...fifty, seconds: 10, limit: () => 1e6, burst: 1e6 });
+    expect(goodput).toBeGreaterThan(0.95);
+    expect(wasted).toBe(0);
+  });
+});
+
+const options: TurnstileOptions = {
+  maxClosedMs: 300_000,
+  baseMs: 500,
+  capMs: 8000,
+  initialWindow: 10,
+  maxInFlight: 64,
+  maxWaiting: 40,
+  maxWaitingPerCaller: 15,
+  random: () => 0.5,
+};
+
+type Step =
+  | { kind: 'ask'; caller: number; patienceMs: number; background: boolean }
+  | { kind: 'pass'; ms: number }
+  | { kind: 'answer'; which: number; status: 'ok' | 'broken' | 'lost' }
+  | { kind: 'refuse'; which: number; waitMs: number | undefined }
+  | { kind: 'leave'; which: number }
+  | { kind: 'move'; which: number };
+
+const step: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      kind: fc.constant('ask' as const),
+      caller: fc.nat(4),
+      patienceMs: fc.integer({ min: 1, max: 60_000 }),
+      background: fc.boolean(),
+    }),
+  },
+  { weight: 4, arbitrary: fc.record({ kind: fc.constant('pass' as const), ms: fc.nat(3000) }) },
+  {
+    weight: 5,
+    arbitrary: fc.record({
+      kind: fc.constant('answer' as const),
+      which: fc.nat(99),
+      status: fc.constantFrom('ok' as const, 'ok' as const, 'broken' as const, 'lost' as const),
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant('refuse' as const),
+      which: fc.nat(99),
+      waitMs: fc.option(fc.integer({ min: 0, max: 20_000 }), { nil: undefined }),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('leave' as const), which: fc.nat(99) }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('move' as const), which: fc.nat(99) }) },
+);
+
+interface Changing extends Ticket {
+  turn: { name: string; weight: number; background: boolean };
+}
+
+describe('the turnstile under any history', () => {
+  it('sends nothing before the time the upstream stated, loses no turn, doubles none, and ends by serving all', () => {
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 300 }), (steps) => {
+        const gate = decideTurns<Changing>(options);
+        const waiting = new Set<Changing>();
+        const under = new Set<Attempt<Changing>>();
+        let now = 0;
+        let statedUntilMs = 0;
+        const pump = (): number | undefined => {
+          for (;;) {
+            const next = gate.next(now);
+            if (next.kind === 'wait') return next.untilMs;
+            expect(now).toBeGreaterThanOrEqual(statedUntilMs);
+            expect(waiting.delete(next.attempt.ticket)).toBe(true);
+            under.add(next.attempt);
+            expect(under.size).toBeLessThanOrEqual(options.maxInFlight);
+            expect([...under].filter(({ state }) => state === 'probe').length).toBeLessThanOrEqual(1);
+          }
+        };
+        const gone = (tickets: readonly { ticket: Changing }[]): void => {
+          for (const { ticket } of tickets) expect(waiting.delete(ticket)).toBe(true);
+        };
+        const pickOf = <T>(set: Set<T>, which: number): T | undefined =>
+          [...set][which % Math.max(set.size, 1)];
+        for (const one of steps) {
+          if (one.kind === 'pass') now += one.ms;
+          else if (one.kind === 'ask') {
+            const ticket: Changing = {
+              turn: { name: `c${one.caller}`, weight: 1 + one.caller, background: one.background },
+              arrivedMs: now,
+              deadlineMs: now + one.patienceMs,
+            };
+            const { refusal, displaced } = gate.enter(ticket, now);
+            if (refusal === undefined) waiting.add(ticket);
+            else expect(refusal.retryAfterMs).toBeGreaterThan(0);
+            if (displaced !== undefined) gone([displaced]);
+          } else if (one.kind === 'leave' || one.kind === 'move') {
+            const ticket = pickOf(waiting, one.which);
+            if (ticket === undefined) continue;
+            if (one.kind === 'leave') {
+              expect(gate.leave(ticket)).toBe(true);
+              waiting.delete(ticket);
+            } else {
+              ticket.turn = { ...ticket.turn, name: `c${one.which % 5}`, background: false };
+              gate.moved(ticket);
+            }
+          } else {
+            const attempt = pickOf(under, one.which);
+            if (attempt === undefined) continue;
+            under.delete(attempt);
+            if (one.kind === 'refuse') {
+              if (one.waitMs !== undefined) statedUntilMs = Math.max(statedUntilMs, now + one.waitMs);
+              gone(gate.settled(attempt, { kind: 'refused', waitMs: one.waitMs }, now));
+            } else if (one.status === 'lost') gone(gate.settled(attempt, { kind: 'failed' }, now));
+            else gone(gate.settled(attempt, { kind: 'answered', isHealthy: one.status === 'ok' }, now));
+          }
+          pump();
+          const { waiting: line, inFlight } = gate.snapshot(now);
+          expect(line).toBe(waiting.size);
+          expect(inFlight).toBe(under.size);
+          expect(line).toBeLessThanOrEqual(options.maxWaiting);
+        }
+        // From now on the upstream accepts everything: everybody gets a turn, people before background work.
+        for (let round = 0; waiting.size > 0 || under.size > 0; round++) {
+          expect(round).toBeLessThan(5000);
+          for (const attempt of under) gate.settled(attempt, { kind: 'answered', isHealthy: true }, now);
+          under.clear();
+          const untilMs = pump();
+          if (under.size > 0) now += 5;
+          else if (waiting.size > 0) {
+            expect(untilMs).toBeGreaterThan(now);
+            now = untilMs as number;
+          }
+        }
+      }),
+      { numRuns: 2000, seed: 4 },
+    );
+  });
+});
+
+describe('who is turned away', () => {
+  /** A gate that knows a pace of about 10/s, with a line of `length` of one caller. */
+  function learned(length: number) {
+    const gate = decideTurns<Ticket>({
+      ...options,
+      maxWaiting: 5000,
+      maxWaitingPerCaller: 5000,
+      random: () => 0,
+    });
+    const random = seeded(3);
+    let now = 0;
+    let tokens = 5;
+    let lastMs = 0;
+    const ticketFor = (name: string, patienceMs = 1e6): Ticket => ({
+      turn: { name, weight: 1, background: false },
+      arrivedMs: now + random() * 1e-6,
+      deadlineMs: now + patienceMs,
+    });
+    const line = (): number => gate.snapshot(now).waiting;
+    const run = (untilMs: number, keep: number): void => {
+      for (; now < untilMs; now++) {
+        while (line() < keep) gate.enter(ticketFor('greedy'), now);
+        for (let next = gate.next(now); next.kind === 'go'; next = gate.next(now)) {
+          tokens = Math.min(5, tokens + (now - lastMs) / 100);
+          lastMs = now;
+          if (tokens < 1) gate.settled(next.attempt, { kind: 'refused', waitMs: undefined }, now);
+          else {
+            tokens -= 1;
+            gate.settled(next.attempt, { kind: 'answered', isHealthy: true }, now);
+          }
+          while (line() < keep) gate.enter(ticketFor('greedy'), now);
+        }
+      }
+    };
+    run(60_000, length);
+    return { gate, ticketFor, run, now: () => now };
+  }
+
+  it('is told so at once when its turn comes too late, and is served when it comes back as told', () => {
+    const { gate, ticketFor, run, now } = learned(200);
+    expect(gate.enter(ticketFor('polite', 10_000), now()).refusal).toBeUndefined();
+    const first = gate.enter(ticketFor('greedy', 10_000), now()).refusal;
+    const second = gate.enter(ticketFor('greedy', 10_000), now()).refusal;
+    expect(first?.code).toBe('upstream-rate-limited');
+    // Not both for the same place.
+    expect(second?.retryAfterMs).toBeGreaterThan((first?.retryAfterMs ?? 0) + 50);
+    run(now() + (first?.retryAfterMs ?? 0), 0);
+    expect(gate.enter(ticketFor('greedy', 10_000), now()).refusal).toBeUndefined();
+  });
+
+  it('is nobody while the pace is a mere guess', () => {
+    const gate = decideTurns<Ticket>({ ...options, maxWaiting: 5000, maxWaitingPerCaller: 5000 });
+    const ticket = (): Ticket => ({
+      turn: { name: 'a', weight: 1, background: false },
+      arrivedMs: 0,
+      deadlineMs: 25_000,
+    });
+    gate.enter(ticket(), 0);
+    const next = gate.next(0);
+    if (next.kind === 'go') gate.settled(next.attempt, { kind: 'refused', waitMs: undefined }, 10);
+    for (let i = 0; i < 1000; i++) expect(gate.enter(ticket(), 10).refusal).toBeUndefined();
+  });
+});
