@@ -40,7 +40,7 @@ const rounds = 1_000_000;
 for (let pass = 0; pass < 3; pass += 1) {
   const startMs = performance.now();
   for (let i = 0; i < rounds; i += 1) {
-    void handle({ ...request, query: `?page=${i % 100}` }, new Trace('r', startMs));
+    void handle({ ...request, query: `?page=${i % 100}` }, new Trace(startMs));
   }
   const nanoseconds = ((performance.now() - startMs) * 1e6) / rounds;
   process.stdout.write(`${nanoseconds.toFixed(0)} ns a read, request and trace made anew\n`);

@@ -163,7 +163,7 @@ async function play(history: readonly Action[], mayVary: boolean): Promise<void>
     const controller = new AbortController();
     const caller = { leave: () => controller.abort('left'), settled: 0, left: false };
     callers.push(caller);
-    const trace = new Trace('r', performance.now());
+    const trace = new Trace(performance.now());
     const language = mayVary ? asked.language : undefined;
     const request: UpstreamRequest = {
       operation: 'list-accounts',

@@ -87,7 +87,7 @@ function cacheBefore(
     return upstream(asked, sent.length);
   });
   const ask = (more: Partial<UpstreamRequest> = {}) => {
-    const trace = new Trace('r', performance.now());
+    const trace = new Trace(performance.now());
     return { result: handle(request(more), trace), trace };
   };
   const get = async (more: Partial<UpstreamRequest> = {}) => {

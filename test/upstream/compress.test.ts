@@ -71,7 +71,7 @@ function cacheOf(answer: () => Answer, maxEntryBytes = 1 << 20) {
           onChange: () => () => undefined,
         },
       } satisfies UpstreamRequest,
-      new Trace('r', performance.now()),
+      new Trace(performance.now()),
     ) as Answer;
   const done = () => vi.waitFor(() => expect(cache.snapshot().compressing).toBe(0));
   return { cache, get, done };
