@@ -358,8 +358,8 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
       if (outcome.kind === 'failed') return [];
       refusals++;
       refusedMs = nowMs;
-      close(outcome.waitMs, attempt, nowMs);
       pace.refused(attempt.sentMs, nowMs, Math.min(outcome.waitMs ?? 0, options.maxClosedMs));
+      close(outcome.waitMs, attempt, nowMs);
       const { turn } = attempt.ticket;
       (turn.background ? background : people).refund(turn.name);
       return sweep(nowMs);

@@ -132,8 +132,10 @@ export function paceAttempts(options: GateOptions): Gate {
 
   /** Lets everybody go whose turn it is. */
   const pump = (): void => {
+    // One moment for all: a risky turn goes right after a safe one.
+    const nowMs = performance.now();
     for (;;) {
-      const next = turnstile.next(performance.now());
+      const next = turnstile.next(nowMs);
       if (next.kind === 'wait') {
         wakeAt(next.untilMs);
         break;

@@ -118,7 +118,7 @@ export function learnPace(): Pace {
     if (rate === undefined) return 0;
     const fallen = nowFallen();
     const costs = fallen ? pauseCostsAfterFall : pauseCosts;
-    const turns = fallen ? pauseTurnsAfterFall : pauseTurns * refusedAtOnce;
+    const turns = fallen ? pauseTurnsAfterFall : pauseTurns * (confirmations > 0 ? refusedAtOnce : 1);
     const full = Math.max(
       fallen ? pauseMsAfterFall : pauseMs,
       Math.min(costs * costMs, longestPauseMs),

@@ -1,0 +1,71 @@
+/** The callers of the storm: loops that ask, wait for the answer, think, and ask again. */
+import { setTimeout as sleep } from 'node:timers/promises';
+
+export interface CallerPlan {
+  readonly name: string;
+  readonly loops: number;
+  readonly thinkMs: number;
+}
+
+/** How one request ended, as its caller sees it. */
+export type Ending =
+  | { readonly kind: 'answered' }
+  /** Turned away; `retryAfterMs` is what it was told. */
+  | { readonly kind: 'refused'; readonly retryAfterMs: number }
+  | { readonly kind: 'failed' };
+
+/** One side of the comparison: how a caller's request gets to the upstream. */
+export interface Side {
+  readonly name: string;
+  ask(caller: string): Promise<Ending>;
+  close(): Promise<void>;
+}
+
+export interface CallerRecord {
+  readonly plan: CallerPlan;
+  /** From asking to the answer, ms. */
+  readonly latenciesMs: number[];
+  /** From asking to being turned away, ms. */
+  readonly refusalsMs: number[];
+  failed: number;
+  /** Turned away, came back as told, and turned away again. */
+  refusedAgain: number;
+}
+
+/** Runs all loops until `untilMs` (`performance.now()`); answers that come later do not count. */
+export async function runCallers(
+  side: Side,
+  plans: readonly CallerPlan[],
+  untilMs: number,
+): Promise<CallerRecord[]> {
+  const records = plans.map((plan): CallerRecord => {
+    return { plan, latenciesMs: [], refusalsMs: [], failed: 0, refusedAgain: 0 };
+  });
+  const loop = async (record: CallerRecord): Promise<void> => {
+    let wasRefused = false;
+    while (performance.now() < untilMs) {
+      const fromMs = performance.now();
+      const ending = await side.ask(record.plan.name);
+      const nowMs = performance.now();
+      if (nowMs > untilMs) return;
+      if (ending.kind === 'answered') {
+        record.latenciesMs.push(nowMs - fromMs);
+        wasRefused = false;
+        await sleep(record.plan.thinkMs);
+      } else if (ending.kind === 'refused') {
+        record.refusalsMs.push(nowMs - fromMs);
+        if (wasRefused) record.refusedAgain++;
+        wasRefused = true;
+        await sleep(Math.min(ending.retryAfterMs, untilMs - nowMs));
+      } else {
+        record.failed++;
+        wasRefused = false;
+        await sleep(Math.max(record.plan.thinkMs, 100));
+      }
+    }
+  };
+  const loops = records.flatMap((record) => Array.from({ length: record.plan.loops }, () => loop(record)));
+  // The last answers may take as long as a deadline; they don't count, so nobody waits for them.
+  await Promise.race([Promise.all(loops), sleep(untilMs - performance.now() + 50)]);
+  return records;
+}

@@ -1,0 +1,98 @@
+/** From what the callers saw and the upstream counted to the figures of the table. Pure. */
+import type { CallerPlan, CallerRecord } from './callers.ts';
+
+export interface CallerFigures {
+  readonly name: string;
+  readonly answered: number;
+  /** Share of what it asked for when nothing is in its way. */
+  readonly demandMet: number;
+  /** Share of the lesser of its demand and its max-min fair share of what the limit allows. */
+  readonly shareMet: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  readonly refused: number;
+  /** The slowest refusal, ms: how immediate they were. */
+  readonly slowestRefusalMs: number;
+  readonly refusedAgain: number;
+  readonly failed: number;
+}
+
+export interface Figures {
+  /** What the upstream answered, as a share of what its limit and the demand made possible. */
+  readonly goodput: number;
+  /** 429s as a share of all attempts. */
+  readonly wasted: number;
+  readonly attempts: number;
+  /** Jain's index of the callers' `shareMet`: 1 is fair, 1/n is one taking all. */
+  readonly jain: number;
+  readonly callers: readonly CallerFigures[];
+}
+
+/**
+ * @param counts of the upstream
+ * @param allowed attempts that the limit allowed in each second
+ * @param roundTripMs one undisturbed exchange
+ */
+export function figuresOf(
+  records: readonly CallerRecord[],
+  counts: { answered: number; refused: number },
+  allowed: readonly number[],
+  roundTripMs: number,
+): Figures {
+  const perSecond = records.map(({ plan }) => demandPerSecond(plan, roundTripMs));
+  const entitled = records.map(() => 0);
+  for (const capacity of allowed) {
+    maxMinShares(capacity, perSecond).forEach((share, i) => {
+      entitled[i] = (entitled[i] as number) + share;
+    });
+  }
+  const callers = records.map((record, i): CallerFigures => {
+    const latencies = record.latenciesMs.toSorted((a, b) => a - b);
+    return {
+      name: record.plan.name,
+      answered: latencies.length,
+      demandMet: latencies.length / ((perSecond[i] as number) * allowed.length),
+      shareMet: latencies.length / (entitled[i] as number),
+      p50Ms: quantile(latencies, 0.5),
+      p99Ms: quantile(latencies, 0.99),
+      refused: record.refusalsMs.length,
+      slowestRefusalMs: Math.max(0, ...record.refusalsMs),
+      refusedAgain: record.refusedAgain,
+      failed: record.failed,
+    };
+  });
+  const demand = sum(perSecond) * allowed.length;
+  const met = callers.map(({ shareMet }) => shareMet);
+  return {
+    goodput: counts.answered / Math.min(sum(allowed), demand),
+    wasted: counts.refused / Math.max(counts.answered + counts.refused, 1),
+    attempts: counts.answered + counts.refused,
+    jain: sum(met) ** 2 / (met.length * sum(met.map((value) => value ** 2))),
+    callers,
+  };
+}
+
+function demandPerSecond({ loops, thinkMs }: CallerPlan, roundTripMs: number): number {
+  return (loops * 1000) / (thinkMs + roundTripMs);
+}
+
+/** Everybody gets what it asks for up to one common level that uses the capacity up. */
+export function maxMinShares(capacity: number, demands: readonly number[]): number[] {
+  const shares = demands.map(() => 0);
+  const ascending = demands.map((demand, i) => ({ demand, i })).sort((a, b) => a.demand - b.demand);
+  let left = capacity;
+  ascending.forEach(({ demand, i }, rank) => {
+    const share = Math.min(demand, left / (ascending.length - rank));
+    shares[i] = share;
+    left -= share;
+  });
+  return shares;
+}
+
+export function quantile(sorted: readonly number[], q: number): number {
+  return sorted[Math.max(0, Math.ceil(sorted.length * q) - 1)] ?? Number.NaN;
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
+}

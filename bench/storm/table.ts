@@ -1,0 +1,77 @@
+/** The figures as a table for people. Pure. */
+import type { CallerFigures, Figures } from './figures.ts';
+
+const columns = [
+  '',
+  'goodput',
+  'wasted',
+  'Jain',
+  'caller',
+  'demand',
+  'share',
+  'p50',
+  'p99',
+  'refused',
+  'failed',
+];
+
+/** @param sides what each side is called, and its figures */
+export function tableOf(scenario: string, sides: readonly { name: string; figures: Figures }[]): string {
+  const rows: string[][] = [columns];
+  for (const { name, figures } of sides) {
+    const shown = figures.callers.length <= 5 ? figures.callers : [summary(figures.callers)];
+    shown.forEach((caller, i) => {
+      const head =
+        i === 0
+          ? [name, figures.goodput.toFixed(3), percent(figures.wasted), figures.jain.toFixed(3)]
+          : ['', '', '', ''];
+      rows.push([
+        ...head,
+        caller.name,
+        percent(caller.demandMet),
+        percent(caller.shareMet),
+        milliseconds(caller.p50Ms),
+        milliseconds(caller.p99Ms),
+        String(caller.refused),
+        String(caller.failed),
+      ]);
+    });
+  }
+  const widths = columns.map((_, i) => Math.max(...rows.map((row) => row[i]?.length ?? 0)));
+  const lines = rows.map((row) =>
+    row
+      .map((cell, i) => cell.padEnd(widths[i] ?? 0))
+      .join('  ')
+      .trimEnd(),
+  );
+  return [`\n${scenario}`, ...lines].join('\n');
+}
+
+/** Many callers in one line: the worst of each. */
+function summary(callers: readonly CallerFigures[]): CallerFigures {
+  const worst = (of: (caller: CallerFigures) => number): number =>
+    callers.reduce((a, c) => Math.min(a, of(c)), 9e9);
+  const most = (of: (caller: CallerFigures) => number): number =>
+    callers.reduce((a, c) => Math.max(a, of(c)), 0);
+  const total = (of: (caller: CallerFigures) => number): number => callers.reduce((a, c) => a + of(c), 0);
+  return {
+    name: `worst of ${callers.length}`,
+    answered: worst((c) => c.answered),
+    demandMet: worst((c) => c.demandMet),
+    shareMet: worst((c) => c.shareMet),
+    p50Ms: most((c) => c.p50Ms || 0),
+    p99Ms: most((c) => c.p99Ms || 0),
+    refused: total((c) => c.refused),
+    slowestRefusalMs: most((c) => c.slowestRefusalMs),
+    refusedAgain: total((c) => c.refusedAgain),
+    failed: total((c) => c.failed),
+  };
+}
+
+function percent(share: number): string {
+  return `${(share * 100).toFixed(1)} %`;
+}
+
+function milliseconds(ms: number): string {
+  return Number.isNaN(ms) ? '–' : `${Math.round(ms)} ms`;
+}
