@@ -73,7 +73,8 @@ export function createApp(options: AppOptions): ReturnType<typeof listenThrough>
   app.all('/api/*', through(operations));
   app.get('/livez', () => answerProbe(undefined, options.isDraining()));
   app.get('/readyz', () => answerProbe(options.notReady(), options.isDraining()));
-  app.notFound(through(documents));
+  // A target that is no path (absolute, `*`) could mean anything, so whoever sends one is asked who it is.
+  app.notFound((context) => through(rawPath(context.env).startsWith('/') ? documents : operations)(context));
   // The layers render every failure; only a fault in the outermost of them gets here.
   app.onError((error) => {
     options.onFault(error);
