@@ -11,7 +11,7 @@ import { guardHost, type HostOptions } from './edge/host.ts';
 import type { InboundRequest, Reply } from './edge/inbound.ts';
 import { limitCaller } from './edge/limit.ts';
 import { selectOperation } from './edge/operation.ts';
-import { guardOrigin, type OriginOptions } from './edge/origin.ts';
+import { guardOrigin, type OriginOptions, tellReaders } from './edge/origin.ts';
 import { answerProbe } from './edge/probe.ts';
 import { renderProblems } from './edge/problems.ts';
 import { identifyRequest } from './edge/request-id.ts';
@@ -42,6 +42,7 @@ export function createApp(options: AppOptions): ReturnType<typeof listenThrough>
       identifyRequest(options.isSecret),
       logAccess(options.writeAccess),
       renderProblems(),
+      tellReaders(options.origin.cors),
       guardHost(options.host),
       guardOrigin(options.origin),
       authenticate(options.directory),
@@ -57,6 +58,7 @@ export function createApp(options: AppOptions): ReturnType<typeof listenThrough>
       identifyRequest(options.isSecret),
       logAccess(options.writeAccess),
       renderProblems(),
+      tellReaders(options.origin.cors),
       guardHost(options.host),
       guardOrigin(options.origin),
     ],
@@ -73,7 +75,8 @@ export function createApp(options: AppOptions): ReturnType<typeof listenThrough>
   app.all('/api/*', through(operations));
   app.get('/livez', () => answerProbe(undefined, options.isDraining()));
   app.get('/readyz', () => answerProbe(options.notReady(), options.isDraining()));
-  app.notFound(through(documents));
+  // A target that is no path (absolute, `*`) could mean anything, so whoever sends one is asked who it is.
+  app.notFound((context) => through(rawPath(context.env).startsWith('/') ? documents : operations)(context));
   // The layers render every failure; only a fault in the outermost of them gets here.
   app.onError((error) => {
     options.onFault(error);

@@ -11,13 +11,23 @@ export interface OriginOptions {
   readonly admitsAnonymous: () => boolean;
 }
 
+/**
+ * Says with every reply which page may read it. Listed before everything that may refuse (the host check too): a
+ * page must be able to read problems, and a cache must not give one page what was said to another.
+ */
+export function tellReaders(cors: CorsPolicy): Layer<InboundRequest, Reply> {
+  return (next) =>
+    function tell(request, trace) {
+      Object.assign(request.replyFields, cors.fieldsFor(request.headers.origin));
+      return next(request, trace);
+    };
+}
+
 export function guardOrigin({ cors, admitsAnonymous }: OriginOptions): Layer<InboundRequest, Reply> {
   return (next) =>
     function guard(request, trace) {
       const { headers } = request;
       const { origin } = headers;
-      // Before anything can fail: a page must be able to read problems too.
-      Object.assign(request.replyFields, cors.fieldsFor(origin));
       const requestMethod = request.field('access-control-request-method');
       if (isPreflight(request.method, origin, requestMethod)) {
         // Before authentication: browsers send no credential with it.

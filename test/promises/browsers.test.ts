@@ -1,0 +1,407 @@
+import { describe, expect, it } from 'vitest';
+import { accounts, type Came, startPair, type TestGateway } from '../gateway.ts';
+import { type RawReply, sendRaw } from '../raw-request.ts';
+import { bearer, enrol, startWith } from './callers-files.ts';
+
+const good = 'https://good.example';
+const app = 'http://localhost:5173';
+const CORS_ORIGINS = `${good},${app}`;
+
+const preflight = (origin: string, more: Record<string, string> = {}) => ({
+  method: 'OPTIONS',
+  headers: { origin, 'access-control-request-method': 'GET', ...more },
+});
+
+/** The names of all fields that would let a page read something. */
+function corsFields(headers: object): string[] {
+  return Object.keys(headers).filter((name) => name.startsWith('access-control-'));
+}
+
+/** The members of `Vary`, wherever it came from. */
+function varyOf(came: Came | RawReply): string[] {
+  const value = 'headers' in came ? came.headers.vary : came.fields['vary']?.join(',');
+  return (value ?? '').split(',').map((name) => name.trim().toLowerCase());
+}
+
+/** A reply of every kind that the public listener gives, by name; each with the origin or without. */
+async function everyReply(origin: string | undefined): Promise<[string, Came | RawReply][]> {
+  const script = enrol('script', { limit: { perSecond: 0.01, burst: 40 } });
+  const spent = enrol('spent', { limit: { perSecond: 0.01, burst: 1 } });
+  const pair = await startWith([script.entry, spent.entry], {
+    CORS_ORIGINS,
+    ALLOWED_HOSTS: 'localhost,127.0.0.1',
+    RETRY_LIMIT: '0',
+    GATE_MAX_CLOSED: '0s',
+  });
+  const { ask, standIn } = pair;
+  const from: Record<string, string> = origin === undefined ? {} : { origin };
+  const known = { ...from, ...bearer(script.token) };
+  const replies: [string, Came | RawReply][] = [];
+  const take = async (name: string, status: number, came: Promise<Came | RawReply>): Promise<void> => {
+    replies.push([name, await came]);
+    expect([name, (await came).status]).toEqual([name, status]);
+  };
+  await take('200', 200, ask(accounts, { headers: known }));
+  const etag = (await ask(accounts, { headers: known })).headers.etag ?? '';
+  await take('hit', 200, ask(accounts, { headers: known }));
+  await take('HEAD', 200, ask(accounts, { method: 'HEAD', headers: known }));
+  await take('304', 304, ask(accounts, { headers: { ...known, 'if-none-match': etag } }));
+  await take('401', 401, ask(accounts, { headers: from }));
+  await take('401 absolute', 401, sendRaw(pair, `http://localhost${accounts}`, { lines: lines(from) }));
+  await take('403', 403, ask('/api/users/api-keys/', { headers: known }));
+  await take('404', 404, ask('/api/nothing', { headers: known }));
+  await take('404 outside', 404, ask('/nothing', { headers: from }));
+  await take('405', 405, ask(accounts, { method: 'DELETE', headers: known }));
+  await take('400', 400, ask(`${accounts}?api_key=x`, { headers: known }));
+  await take('414', 414, ask(`${accounts}?${'x'.repeat(9_000)}`, { headers: known }));
+  await take('421', 421, ask(accounts, { headers: { ...known, host: 'evil.example' } }));
+  await take('421 malformed', 421, ask(accounts, { headers: { ...known, host: 'a b' } }));
+  await ask(accounts, { headers: { ...from, ...bearer(spent.token) } });
+  await take('429', 429, ask(accounts, { headers: { ...from, ...bearer(spent.token) } }));
+  await take('document', 200, ask('/problems/caller-forbidden', { headers: from }));
+  await take('no document', 404, ask('/problems/toString', { headers: from }));
+  await take(
+    'not in cache',
+    504,
+    ask(`${accounts}?a`, { headers: { ...known, 'cache-control': 'only-if-cached' } }),
+  );
+  standIn.behave({ status: 500, headers: { 'content-type': 'text/html' }, body: '<h1>no</h1>' });
+  await take('500 of the upstream', 500, ask(`${accounts}?b`, { headers: known }));
+  standIn.behave({ status: 401 });
+  await take('502', 502, ask(`${accounts}?c`, { headers: known }));
+  await standIn.refuseConnections(true);
+  await take('502 unreachable', 502, ask(`${accounts}?d`, { headers: known }));
+  await standIn.refuseConnections(false);
+  return replies;
+}
+
+function lines(headers: Record<string, string>): string[] {
+  return Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
+}
+
+describe('a page of a listed origin', () => {
+  it.each([good, app])('%s reads everything the gateway says, problems too', async (origin) => {
+    for (const [name, came] of await everyReply(origin)) {
+      const fields = 'headers' in came ? came.headers : came.fields;
+      expect([name, [fields['access-control-allow-origin']].flat()]).toEqual([name, [origin]]);
+      const exposed = [fields['access-control-expose-headers']].flat().join();
+      for (const field of ['X-Request-ID', 'Cache-Status', 'RateLimit', 'Retry-After', 'ETag']) {
+        expect([name, exposed]).toEqual([name, expect.stringContaining(field)]);
+      }
+      expect([name, corsFields(fields)]).toEqual([
+        name,
+        ['access-control-allow-origin', 'access-control-expose-headers'],
+      ]);
+    }
+  });
+
+  it('is asked before authentication, and told exactly what it may do', async () => {
+    const { ask, standIn, logLines } = await startWith([enrol('script').entry], {
+      CORS_ORIGINS,
+      FORWARD_REQUEST_HEADERS: 'Accept-Language',
+      CALLER_FAILURES_PER_MINUTE: '1',
+    });
+    for (const path of [accounts, '/api/nothing', accounts]) {
+      const came = await ask(path, preflight(good, { 'access-control-request-headers': 'authorization' }));
+      expect(came.status).toBe(204);
+      const { date: _date, connection: _connection, 'x-request-id': _id, ...fields } = came.headers;
+      expect(fields).toEqual({
+        'access-control-allow-origin': good,
+        'access-control-allow-methods': 'GET, HEAD',
+        'access-control-allow-headers':
+          'Authorization, X-API-Key, X-Request-ID, If-None-Match, If-Modified-Since, Cache-Control, Pragma, traceparent, tracestate, accept-language',
+        'access-control-expose-headers': expect.any(String),
+        'access-control-max-age': '7200',
+        vary: 'Origin',
+        'x-content-type-options': 'nosniff',
+        'content-security-policy': "default-src 'none'; frame-ancestors 'none'; sandbox",
+        'cross-origin-resource-policy': 'same-origin',
+      });
+    }
+    expect(standIn.requests).toHaveLength(0);
+    expect(logLines().filter(({ status, method }) => status === 204 && method === 'OPTIONS')).toHaveLength(3);
+  });
+
+  it('may come from a public address to a private one', async () => {
+    const { ask } = await startPair({ CORS_ORIGINS });
+    const asks = { 'access-control-request-private-network': 'true' };
+    expect((await ask(accounts, preflight(good, asks))).headers).toHaveProperty(
+      'access-control-allow-private-network',
+      'true',
+    );
+    expect(corsFields((await ask(accounts, preflight('https://evil.example', asks))).headers)).toEqual([]);
+  });
+
+  it('is not let in by its origin: it needs a credential like everybody', async () => {
+    const { ask, standIn } = await startWith([enrol('script').entry], { CORS_ORIGINS });
+    expect((await ask(accounts, { headers: { origin: good } })).status).toBe(401);
+    // OPTIONS without what makes it a preflight is a method like any other.
+    expect((await ask(accounts, { method: 'OPTIONS', headers: { origin: good } })).status).toBe(401);
+    expect(standIn.requests).toHaveLength(0);
+  });
+});
+
+describe('a page of an origin that only looks like a listed one reads nothing', () => {
+  it.each([
+    'null',
+    'NULL',
+    '*',
+    '',
+    'https://good.example.evil',
+    'https://good.example.evil.example',
+    'https://evil.good.example',
+    'https://evilgood.example',
+    'https://good.example.',
+    'https://good.example:443',
+    'https://good.example:8443',
+    'https://good.example:',
+    'https://good.example/',
+    'https://good.example/path',
+    'https://good.example?',
+    'https://good.example#',
+    'https://GOOD.EXAMPLE',
+    'HTTPS://good.example',
+    'http://good.example',
+    'wss://good.example',
+    'good.example',
+    '//good.example',
+    'https://user@good.example',
+    'https://good.example@evil.example',
+    'https://evil.example#https://good.example',
+    'https://evil.example, https://good.example',
+    'https://good.example https://evil.example',
+    'https://good.example,http://localhost:5173',
+    'https://good_example',
+    'https://goodxexample',
+    'https://good.exampl\xe9',
+    'http://localhost',
+    'http://localhost:51730',
+    'http://127.0.0.1:5173',
+    'http://[::1]:5173',
+    'file://',
+    'chrome-extension://good.example',
+    '__proto__',
+    'constructor',
+  ])('%j', async (origin) => {
+    const { token, entry } = enrol('script');
+    const pair = await startWith([entry], { CORS_ORIGINS });
+    const from = [`Origin: ${origin}`];
+    const asked = await sendRaw(pair, accounts, {
+      method: 'OPTIONS',
+      lines: [...from, 'Access-Control-Request-Method: GET'],
+    });
+    expect(asked.status).toBe(403);
+    expect(JSON.parse(asked.body)).toMatchObject({ code: 'origin-not-allowed' });
+    const refused = await sendRaw(pair, accounts, { lines: from });
+    expect(refused.status).toBe(401);
+    const answered = await sendRaw(pair, accounts, { lines: [...from, `Authorization: Bearer ${token}`] });
+    expect(answered.status).toBe(200);
+    for (const came of [asked, refused, answered]) {
+      expect(corsFields(came.fields)).toEqual([]);
+      expect(varyOf(came)).toContain('origin');
+    }
+  });
+
+  it('nor one that names two origins in two fields', async () => {
+    const pair = await startPair({ CORS_ORIGINS });
+    for (const origins of [
+      [good, 'https://evil.example'],
+      ['https://evil.example', good],
+    ]) {
+      const came = await sendRaw(pair, accounts, { lines: origins.map((origin) => `Origin: ${origin}`) });
+      // Node keeps the first line; no browser sends two.
+      expect([undefined, [origins[0]]]).toContainEqual(came.fields['access-control-allow-origin']);
+      expect(came.fields['access-control-allow-origin'] ?? []).not.toContain('https://evil.example');
+    }
+  });
+
+  it('and without CORS_ORIGINS nobody’s page reads anything', async () => {
+    const { ask } = await startWith([enrol('script').entry]);
+    const came = await ask(accounts, preflight(good));
+    expect(came.json()).toMatchObject({ status: 403, code: 'origin-not-allowed' });
+    expect(corsFields(came.headers)).toEqual([]);
+    expect(came.headers).not.toHaveProperty('vary');
+  });
+});
+
+describe('a cache in between never gives one origin what was said to another', () => {
+  it.each([undefined, good, 'https://evil.example'])(
+    'because every answer varies by Origin, asked by %s',
+    async (origin) => {
+      for (const [name, came] of await everyReply(origin)) {
+        expect([name, varyOf(came)]).toEqual([name, expect.arrayContaining(['origin'])]);
+      }
+    },
+  );
+
+  it('beside the coding, and beside what the upstream varies by', async () => {
+    const { ask, standIn } = await startPair({ CORS_ORIGINS });
+    await expect
+      .poll(async () => varyOf(await ask(accounts, { headers: { 'accept-encoding': 'gzip' } })))
+      .toEqual(['accept-encoding', 'origin']);
+    const br = await ask(accounts, { headers: { 'accept-encoding': 'br', origin: good } });
+    expect(varyOf(br)).toEqual(['accept-encoding', 'origin']);
+    const headers = { 'accept-encoding': 'br', 'if-none-match': br.headers.etag ?? '' };
+    expect(varyOf(await ask(accounts, { headers }))).toEqual(['accept-encoding', 'origin']);
+    standIn.behave({ headers: { vary: 'Accept-Language, Origin' }, body: '{}' });
+    expect(varyOf(await ask(`${accounts}?v`)).sort()).toEqual(['accept-language', 'origin']);
+  });
+
+  it('though the gateway itself asks the upstream once for all of them', async () => {
+    const { ask, standIn } = await startPair({ CORS_ORIGINS });
+    const first = await ask(accounts, { headers: { origin: good } });
+    const second = await ask(accounts, { headers: { origin: app } });
+    const third = await ask(accounts);
+    expect(first.headers['access-control-allow-origin']).toBe(good);
+    expect(second.headers['access-control-allow-origin']).toBe(app);
+    expect(corsFields(third.headers)).toEqual([]);
+    expect(standIn.requests).toHaveLength(1);
+    expect(standIn.requests[0]?.headers).not.toHaveProperty('origin');
+  });
+});
+
+describe('where somebody may call without a credential, other people’s pages may not', () => {
+  const anonymous = [
+    ['without a callers file', () => startPair({ CORS_ORIGINS: good })],
+    [
+      'with an anonymous caller in it',
+      () => startWith([{ name: 'sidecar', anonymous: true }], { CORS_ORIGINS: good }),
+    ],
+  ] as const satisfies readonly [string, () => Promise<TestGateway>][];
+
+  describe.each(anonymous)('%s', (_name, start) => {
+    it.each<[string, Record<string, string>]>([
+      ['an image or a link', { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'no-cors' }],
+      ['a navigation', { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate' }],
+      ['another port or subdomain', { 'sec-fetch-site': 'same-site' }],
+      ['a fetch', { 'sec-fetch-site': 'cross-site', origin: 'https://evil.example' }],
+      ['a sandboxed frame', { 'sec-fetch-site': 'cross-site', origin: 'null' }],
+      ['a look-alike', { 'sec-fetch-site': 'cross-site', origin: 'https://good.example.evil' }],
+      ['an older browser', { origin: 'https://evil.example' }],
+      ['an older browser’s sandboxed frame', { origin: 'null' }],
+      ['a value nobody knows', { 'sec-fetch-site': 'evil' }],
+      ['two values', { 'sec-fetch-site': 'same-origin, cross-site' }],
+      ['a page with a credential', { 'sec-fetch-site': 'cross-site', authorization: 'Bearer x' }],
+    ])('%s', async (_page, headers) => {
+      const { ask, standIn } = await start();
+      for (const path of [accounts, '/api/nothing', '/problems/overloaded']) {
+        const came = await ask(path, { headers });
+        expect(came.json()).toMatchObject({ status: 403, code: 'origin-not-allowed' });
+        expect(corsFields(came.headers)).toEqual([]);
+      }
+      expect(standIn.requests).toHaveLength(0);
+    });
+
+    it.each<[string, Record<string, string>]>([
+      ['a script', {}],
+      ['what somebody typed', { 'sec-fetch-site': 'none' }],
+      ['the gateway’s own page', { 'sec-fetch-site': 'same-origin' }],
+      ['a page of a listed origin', { 'sec-fetch-site': 'cross-site', origin: good }],
+      ['an older browser’s page of a listed origin', { origin: good }],
+    ])('but %s may', async (_page, headers) => {
+      const { ask } = await start();
+      expect((await ask(accounts, { headers })).status).toBe(200);
+    });
+
+    it.each([
+      'evil.example',
+      'evil.example:8080',
+      'evil.example.',
+      'localhost.evil.example',
+      '127.0.0.1.nip.io',
+      '127.0.0.1.evil.example:80',
+      'localhost@evil.example',
+      'localhost:8080@evil.example',
+      'evil.example:0',
+      'evil.example:99999',
+      'localhost:80:80',
+      'localhost:evil',
+      'localhost..',
+      '127.1',
+      '2130706433',
+      '0x7f000001',
+      '0.0.0.0',
+      '10.0.0.1:8080',
+      '[::]',
+      '[2001:db8::1]',
+      '[2001:db8::1]:8080',
+      '[::ffff:10.0.0.1]',
+      '[::1]evil.example',
+      '::1',
+      'a b',
+      '',
+    ])('nor a page whose own name %j leads here (DNS rebinding)', async (host) => {
+      const pair = await start();
+      for (const lines of [[], ['Sec-Fetch-Site: same-origin', `Origin: http://${host}`]]) {
+        const came = await sendRaw(pair, accounts, { host, lines });
+        expect(came.status).toBe(421);
+        expect(JSON.parse(came.body)).toMatchObject({ code: 'host-not-allowed' });
+        expect(corsFields(came.fields)).toEqual([]);
+      }
+      expect(pair.standIn.requests).toHaveLength(0);
+    });
+
+    it.each(['localhost', 'LOCALHOST:1', 'localhost.', 'app.localhost:8080', '127.0.0.1', '[::1]:8080'])(
+      'while %s is this machine for everybody',
+      async (host) => {
+        expect((await sendRaw(await start(), accounts, { host })).status).toBe(200);
+      },
+    );
+
+    it('nor a request with two Hosts, or none', async () => {
+      const { exchange, standIn } = await start();
+      const two = await exchange(
+        `GET ${accounts} HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\nConnection: close\r\n\r\n`,
+      );
+      expect(two).toMatch(/^HTTP\/1\.1 (?:400|421) /);
+      expect(await exchange(`GET ${accounts} HTTP/1.0\r\n\r\n`)).toMatch(/^HTTP\/1\.[01] 421 /);
+      expect(standIn.requests).toHaveLength(0);
+    });
+  });
+
+  it('and where everybody needs a credential, ALLOWED_HOSTS decides about names', async () => {
+    const { token, entry } = enrol('script');
+    const pair = await startWith([entry], { ALLOWED_HOSTS: 'gateway.internal' });
+    const known = [`Authorization: Bearer ${token}`];
+    const statuses = [];
+    for (const host of ['gateway.internal', 'Gateway.Internal.:8080', 'localhost', 'gateway.internal.evil']) {
+      statuses.push((await sendRaw(pair, accounts, { host, lines: known })).status);
+    }
+    expect(statuses).toEqual([200, 200, 421, 421]);
+    // Before anybody is asked who they are.
+    expect((await sendRaw(pair, accounts, { host: 'evil.example' })).status).toBe(421);
+  });
+});
+
+describe('nothing the gateway says can be run, framed or embedded', () => {
+  const security = {
+    'x-content-type-options': 'nosniff',
+    'content-security-policy': "default-src 'none'; frame-ancestors 'none'; sandbox",
+    'cross-origin-resource-policy': 'same-origin',
+  };
+
+  it('answers, problems and documents', async () => {
+    for (const [name, came] of await everyReply(good)) {
+      const fields = 'headers' in came ? came.headers : came.fields;
+      const sent = Object.fromEntries(
+        Object.keys(security).map((field) => [field, [fields[field]].flat().join()]),
+      );
+      expect([name, sent]).toEqual([name, security]);
+    }
+  });
+
+  it('probes and preflights, for whatever Host', async () => {
+    const { ask } = await startPair({ CORS_ORIGINS });
+    for (const path of ['/livez', '/readyz']) {
+      for (const method of ['GET', 'HEAD']) {
+        const came = await ask(path, { method, headers: { host: 'evil.example' } });
+        expect(came.status).toBe(200);
+        expect(came.headers).toMatchObject(security);
+      }
+      expect((await ask(path, { method: 'POST' })).headers).toMatchObject(security);
+    }
+    for (const origin of [good, 'https://evil.example']) {
+      expect((await ask(accounts, preflight(origin))).headers).toMatchObject(security);
+    }
+  });
+});

@@ -1,0 +1,648 @@
+import { createHash } from 'node:crypto';
+import { mkdirSync, readlinkSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { exportSPKI, SignJWT } from 'jose';
+import { afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { CallersFileError } from '../../src/callers/callers-file.ts';
+import { digestOf, mintToken } from '../../src/callers/token.ts';
+import { ConfigError, readConfig } from '../../src/config.ts';
+import { startGateway } from '../../src/gateway.ts';
+import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { accounts, ask as askWhere, type Came, startPair } from '../gateway.ts';
+import { audience, issuerName, makeSigningKey, type SigningKey, signJwt, startIssuer } from '../issuer.ts';
+import { sendRaw } from '../raw-request.ts';
+import { bearer, enrol, startWith, textOf, writeCallersFile } from './callers-files.ts';
+
+const apiKeys = '/api/users/api-keys/';
+
+/** The whole of what an unrecognised caller may learn: nothing in it depends on what was asked for. */
+const refused = {
+  type: '/problems/caller-unauthenticated',
+  title: 'The gateway does not know this caller',
+  status: 401,
+  code: 'caller-unauthenticated',
+  requestId: expect.any(String),
+};
+
+const stranger = mintToken();
+
+describe('without a valid credential everything under /api is 401, and nothing is asked of the upstream', () => {
+  it.each([
+    '/api',
+    '/api/',
+    accounts,
+    apiKeys,
+    '/api/analytics/accounts',
+    '/api/nothing/here',
+    '/api/analytics/accounts/../../secret',
+    '/api/%2e%2e/readyz',
+    '/api//analytics/accounts/',
+    '/api/analytics/accounts/%00',
+    '/api/analytics\\accounts/',
+    '/api/?',
+    `${accounts}?api_key=x`,
+    `${accounts}#fragment`,
+    `/api/${'x'.repeat(9_000)}`,
+    'http://localhost/api/analytics/accounts/',
+    'http://evil.example/api/analytics/accounts/',
+    'https://user:pass@evil.example/readyz',
+    '*',
+  ])('for the target %s', async (target) => {
+    const pair = await startWith([enrol('script').entry]);
+    for (const lines of [[], [`Authorization: Bearer ${stranger}`], [`X-API-Key: ${stranger}`]]) {
+      const came = await sendRaw(pair, target, { lines });
+      expect(came.status).toBe(401);
+      expect(JSON.parse(came.body)).toEqual(refused);
+      expect(Object.keys(came.fields).sort()).toEqual([
+        'cache-control',
+        'connection',
+        'content-length',
+        'content-security-policy',
+        'content-type',
+        'cross-origin-resource-policy',
+        'date',
+        'www-authenticate',
+        'x-content-type-options',
+        'x-request-id',
+      ]);
+    }
+    expect(pair.standIn.requests).toHaveLength(0);
+  });
+
+  it.each(['POST', 'PUT', 'DELETE', 'OPTIONS', 'TRACE', 'QUERY', 'HEAD'])(
+    'for the method %s',
+    async (method) => {
+      const { ask, standIn } = await startWith([enrol('script').entry]);
+      for (const path of [accounts, '/api/nothing']) {
+        const came = await ask(path, { method });
+        expect(came.status).toBe(401);
+        if (method !== 'HEAD') expect(came.json()).toEqual(refused);
+      }
+      expect(standIn.requests).toHaveLength(0);
+    },
+  );
+
+  it('for requests that would be refused for another reason', async () => {
+    const { ask, standIn } = await startWith([enrol('script').entry]);
+    const many = Object.fromEntries(Array.from({ length: 120 }, (_, index) => [`x-h-${index}`, '1']));
+    const bodied = { method: 'POST', headers: { 'content-length': '2' }, body: '{}' };
+    for (const options of [{ headers: many }, bodied, { headers: { 'cache-control': 'only-if-cached' } }]) {
+      expect((await ask(accounts, options)).json()).toEqual(refused);
+    }
+    expect(standIn.requests).toHaveLength(0);
+  });
+
+  it('when the answer is stored: a hit is authorised like everything else', async () => {
+    const { token, entry } = enrol('script');
+    const { ask, standIn } = await startWith([entry]);
+    const first = await ask(accounts, { headers: bearer(token) });
+    const hit = await ask(accounts, { headers: bearer(token) });
+    expect(hit.headers['cache-status']).toContain('; hit');
+    for (const headers of [{}, bearer(stranger), { 'if-none-match': first.headers.etag ?? '' }]) {
+      const came = await ask(accounts, { headers });
+      expect(came.json()).toEqual(refused);
+      for (const name of ['cache-status', 'age', 'etag']) expect(came.headers).not.toHaveProperty(name);
+    }
+    expect(standIn.requests).toHaveLength(1);
+  });
+
+  it('while the answer is on its way to somebody else', async () => {
+    const { token, entry } = enrol('script');
+    const { ask, standIn, gateway } = await startWith([entry]);
+    let release = (): void => {};
+    standIn.behave({ until: new Promise<void>((resolve) => (release = resolve)) });
+    const flight = ask(accounts, { headers: bearer(token) });
+    await standIn.received(1);
+    expect((await ask(accounts)).json()).toEqual(refused);
+    expect((await ask(accounts, { headers: bearer(stranger) })).json()).toEqual(refused);
+    expect(gateway.waiting).toBe(1);
+    release();
+    expect((await flight).status).toBe(200);
+    expect(standIn.requests).toHaveLength(1);
+  });
+});
+
+describe('whatever is wrong with a credential, the caller is told the same and the log knows more', () => {
+  const expired = mintToken();
+  const { token, entry } = enrol('script');
+  const old = { name: 'old', tokens: [{ sha256: digestOf(expired), expires: '2026-01-01T00:00:00Z' }] };
+
+  it.each<[string, string, RegExp]>([
+    ['unknown', stranger, /unknown token/],
+    ['expired', expired, /^an expired token \([0-9a-f]{8}\) of old$/],
+    ['cut', token.slice(0, -1), /damaged token/],
+    ['longer', `${token}A`, /damaged token/],
+    ['in another case', token.toUpperCase(), /unknown credential/],
+    ['its own digest', digestOf(token), /unknown credential/],
+    ['the upstream’s key', standInKey, /Authorization is not|unknown credential/],
+    ['a name', 'script', /unknown credential/],
+    ['a member of every object', '__proto__', /Authorization is not|unknown credential/],
+    ['two in one', `${token} ${token}`, /Authorization is not/],
+    ['two in a list', `${token}, Bearer ${token}`, /Authorization is not/],
+    ['empty', '', /Authorization is not/],
+  ])('%s', async (_name, value, reason) => {
+    const { ask, logLines, logText } = await startWith([entry, old]);
+    const came = await ask(accounts, { headers: { authorization: `Bearer ${value}` } });
+    expect(came.json()).toEqual(refused);
+    expect(came.headers['www-authenticate']).toBe('Bearer realm="analytics-gateway", error="invalid_token"');
+    const line = logLines().find(({ problem }) => problem !== undefined);
+    expect(line).toMatchObject({
+      status: 401,
+      problem: 'caller-unauthenticated',
+      reason: expect.stringMatching(reason),
+    });
+    expect(line).not.toHaveProperty('caller');
+    if (value.length > 10) expect(logText()).not.toContain(value);
+  });
+});
+
+describe('a request has one credential', () => {
+  const { token, entry } = enrol('script');
+
+  it.each([
+    ['Authorization', [`Authorization: Bearer ${token}`]],
+    ['Authorization in another case', [`AUTHORIZATION: bEARER   ${token}`]],
+    ['X-API-Key, as a script for the upstream has it', [`X-API-Key: ${token}`]],
+    ['X-API-Key in another case', [`x-aPI-kEY: ${token}`]],
+    ['the same one in both', [`X-API-Key: ${token}`, `Authorization: Bearer ${token}`]],
+  ])('in %s, and it never goes up', async (_name, lines) => {
+    const pair = await startWith([entry]);
+    expect((await sendRaw(pair, accounts, { lines })).status).toBe(200);
+    const [request] = pair.standIn.requests;
+    expect(request?.key).toBe(standInKey);
+    expect(request?.headers).not.toHaveProperty('authorization');
+    expect(JSON.stringify(request)).not.toContain(token);
+    expect(pair.logText()).not.toContain(token);
+  });
+
+  it.each([
+    ['two different ones', [`Authorization: Bearer ${token}`, `X-API-Key: ${stranger}`]],
+    ['two different ones, the good one second', [`Authorization: Bearer ${stranger}`, `X-API-Key: ${token}`]],
+    ['Authorization sent twice', [`Authorization: Bearer ${token}`, `Authorization: Bearer ${token}`]],
+    ['Authorization sent twice, once empty', [`Authorization: Bearer ${token}`, 'authorization:']],
+    ['X-API-Key sent twice', [`X-API-Key: ${token}`, `x-api-key: ${token}`]],
+    ['X-API-Key with a list', [`X-API-Key: ${token}, ${token}`]],
+    ['another scheme', [`Authorization: Basic ${Buffer.from(`script:${token}`).toString('base64')}`]],
+    ['another scheme beside a good X-API-Key', ['Authorization: Basic eA==', `X-API-Key: ${token}`]],
+    ['no scheme', [`Authorization: ${token}`]],
+    ['X_API_KEY', [`X_API_KEY: ${token}`]],
+    ['x-api_key', [`x-api_key: ${token}`]],
+    ['Proxy-Authorization', [`Proxy-Authorization: Bearer ${token}`]],
+    ['X-Authorization', [`X-Authorization: Bearer ${token}`]],
+    ['X-Forwarded-Authorization', [`X-Forwarded-Authorization: Bearer ${token}`]],
+    ['a cookie', [`Cookie: token=${token}; X-API-Key=${token}`]],
+    ['Authorization as a trailer announces it', ['TE: trailers', 'Trailer: Authorization']],
+  ])('so not: %s', async (_name, lines) => {
+    const pair = await startWith([entry]);
+    const came = await sendRaw(pair, accounts, { lines });
+    expect(came.status).toBe(401);
+    expect(JSON.parse(came.body)).toEqual(refused);
+    expect(pair.standIn.requests).toHaveLength(0);
+    expect(pair.logText()).not.toContain(token);
+  });
+
+  it.each([
+    ['a query', (target: string) => `${target}?token=${token}`],
+    ['a query named as the field', (target: string) => `${target}?Authorization=Bearer+${token}`],
+    ['the path', (target: string) => `${target}${token}/`],
+    ['an absolute target', (target: string) => `http://${token}@localhost${target}`],
+  ])('nor in %s: a token in the URL never counts, and is not written down', async (_name, at) => {
+    const pair = await startWith([entry]);
+    const came = await sendRaw(pair, at(accounts));
+    expect(JSON.parse(came.body)).toEqual(refused);
+    expect(JSON.stringify(came)).not.toContain(token);
+    expect(pair.standIn.requests).toHaveLength(0);
+    expect(pair.logText()).not.toContain(token);
+    expect(pair.logLines()).toContainEqual(
+      expect.objectContaining({ reason: 'a token in the URL, where it never counts' }),
+    );
+  });
+
+  it('and folded over two lines it is refused before there is a request', async () => {
+    const pair = await startWith([entry]);
+    const came = await sendRaw(pair, accounts, { lines: ['Authorization: Bearer', ` ${token}`] });
+    expect([400, 401]).toContain(came.status);
+    expect(pair.standIn.requests).toHaveLength(0);
+    expect(pair.logText()).not.toContain(token);
+  });
+});
+
+describe('a caller does what it was granted', () => {
+  it('list-api-keys only by name, also when the answer is stored', async () => {
+    const plain = enrol('plain');
+    const granted = enrol('granted', { operations: ['list-api-keys'] });
+    const { ask, standIn, logLines } = await startWith([plain.entry, granted.entry]);
+    expect((await ask(apiKeys, { headers: bearer(granted.token) })).status).toBe(200);
+    const came = await ask(apiKeys, { headers: { ...bearer(plain.token), 'x-request-id': 'r-plain' } });
+    expect(came.json()).toMatchObject({ status: 403, code: 'caller-forbidden' });
+    expect(came.headers).not.toHaveProperty('cache-status');
+    expect((await ask(accounts, { headers: bearer(granted.token) })).status).toBe(403);
+    expect((await ask(accounts, { headers: bearer(plain.token) })).status).toBe(200);
+    expect(standIn.requests.map(({ target }) => target)).toEqual([apiKeys, accounts]);
+    expect(logLines()).toContainEqual(
+      expect.objectContaining({
+        requestId: 'r-plain',
+        caller: 'plain',
+        by: 'token',
+        operation: 'list-api-keys',
+        status: 403,
+        problem: 'caller-forbidden',
+        reason: 'not granted: list-api-keys',
+      }),
+    );
+  });
+
+  it('and only who is recognised learns what does not exist', async () => {
+    const { token, entry } = enrol('script');
+    const { ask } = await startWith([entry]);
+    expect((await ask('/api/nothing', { headers: bearer(token) })).status).toBe(404);
+    expect((await ask(accounts, { method: 'POST', headers: bearer(token) })).status).toBe(405);
+  });
+});
+
+describe('a caller’s own limit', () => {
+  const limited = enrol('limited', { limit: { perSecond: 0.01, burst: 6 } });
+  const free = enrol('free');
+
+  it('is told with everything it gets, and ends in 429 with Retry-After, for this caller alone', async () => {
+    const { ask, standIn, logLines } = await startWith([limited.entry, free.entry]);
+    const etag = (await ask(accounts, { headers: bearer(free.token) })).headers.etag ?? '';
+    const headers = bearer(limited.token);
+    const statuses: [number, string | string[] | undefined][] = [];
+    const note = (came: Came): Came => {
+      statuses.push([came.status, came.headers['ratelimit']]);
+      expect(came.headers['ratelimit-policy']).toBe('"caller";q=6;w=600');
+      return came;
+    };
+    note(await ask(accounts, { headers }));
+    note(await ask(accounts, { headers: { ...headers, 'if-none-match': etag } }));
+    note(await ask(accounts, { headers, method: 'HEAD' }));
+    note(await ask(accounts, { headers, method: 'DELETE' }));
+    note(await ask('/api/nothing', { headers }));
+    note(await ask(apiKeys, { headers }));
+    const came = note(await ask(accounts, { headers }));
+    expect(statuses).toEqual([
+      [200, '"caller";r=5;t=100'],
+      [304, '"caller";r=4;t=100'],
+      [200, '"caller";r=3;t=100'],
+      [405, '"caller";r=2;t=100'],
+      [404, '"caller";r=1;t=100'],
+      [403, '"caller";r=0;t=100'],
+      [429, '"caller";r=0;t=100'],
+    ]);
+    expect(came.headers['retry-after']).toBe('100');
+    expect(came.json()).toMatchObject({ status: 429, code: 'caller-rate-limited', retryAfter: 100 });
+    const other = await ask(accounts, { headers: bearer(free.token) });
+    expect(other.status).toBe(200);
+    expect(other.headers).not.toHaveProperty('ratelimit');
+    expect(standIn.requests).toHaveLength(1);
+    expect(logLines()).toContainEqual(
+      expect.objectContaining({
+        caller: 'limited',
+        by: 'token',
+        status: 429,
+        problem: 'caller-rate-limited',
+      }),
+    );
+  });
+
+  it('is not spent by strangers, and not given back by a new version of the file', async () => {
+    const { ask, file, logText } = await startWith([limited.entry]);
+    for (let index = 0; index < 10; index++) await ask(accounts, { headers: bearer(stranger) });
+    for (let index = 0; index < 6; index++) {
+      expect((await ask(accounts, { headers: bearer(limited.token) })).status).toBe(200);
+    }
+    writeFileSync(file, textOf([limited.entry, free.entry]));
+    await expect.poll(() => logText()).toContain('the callers file was read again');
+    expect((await ask(accounts, { headers: bearer(limited.token) })).status).toBe(429);
+  });
+});
+
+describe('failures are limited per address', () => {
+  it('without harming who authenticates properly behind the same one', async () => {
+    const { token, entry } = enrol('script');
+    const { ask, port, logLines } = await startWith([entry], { CALLER_FAILURES_PER_MINUTE: '3' });
+    const statuses = [];
+    for (const headers of [bearer(stranger), {}, { 'x-api-key': 'x' }, bearer(stranger), {}]) {
+      statuses.push((await ask(accounts, { headers })).status);
+      expect((await ask(accounts, { headers: bearer(token) })).status).toBe(200);
+    }
+    expect(statuses).toEqual([401, 401, 401, 429, 429]);
+    const came = await ask('/api/nothing');
+    expect(came.json()).toMatchObject({
+      status: 429,
+      code: 'caller-rate-limited',
+      detail: 'Too many requests from this address had no valid credential.',
+    });
+    expect(Number(came.headers['retry-after'])).toBeGreaterThan(0);
+    expect(Number(came.headers['retry-after'])).toBeLessThanOrEqual(20);
+    expect(logLines().at(-1)?.['reason']).toMatch(/^too many failed authentications .* no credential$/);
+    if (process.platform === 'linux') {
+      const elsewhere = { host: '127.0.0.1', port, localAddress: '127.0.0.2' };
+      expect((await askWhere(elsewhere, accounts, {})).status).toBe(401);
+    }
+  });
+});
+
+describe('a new version of the callers file is in force within a second', () => {
+  const first = enrol('first');
+  const second = enrol('second');
+
+  /** Ways a file is replaced; the last as Kubernetes does it. */
+  const replacements: Record<string, (file: string, text: string) => void> = {
+    'written in place': writeFileSync,
+    renamed: (file, text) => {
+      writeFileSync(`${file}.new`, text);
+      renameSync(`${file}.new`, file);
+    },
+    'a swapped folder': (file, text) => {
+      const folder = dirname(file);
+      const version = join(folder, `..${digestOf(text).slice(0, 8)}`);
+      mkdirSync(version);
+      writeFileSync(join(version, 'callers.json'), text);
+      symlinkSync(version, join(folder, '..data_tmp'));
+      renameSync(join(folder, '..data_tmp'), join(folder, '..data'));
+      try {
+        readlinkSync(file);
+      } catch {
+        rmSync(file);
+        symlinkSync(join('..data', 'callers.json'), file);
+      }
+    },
+  };
+
+  it.each(Object.keys(replacements))(
+    'a revoked token is refused, also for a stored answer: %s',
+    async (way) => {
+      const replace = replacements[way] ?? expect.unreachable();
+      const pair = await startWith([first.entry]);
+      const { ask, file } = pair;
+      // Twice, because some watches go deaf after the first time.
+      for (const [gone, there] of [
+        [first, second],
+        [second, first],
+      ] as const) {
+        if (gone === first) expect((await ask(accounts, { headers: bearer(first.token) })).status).toBe(200);
+        replace(file, textOf([there.entry]));
+        await expect
+          .poll(async () => (await ask(accounts, { headers: bearer(gone.token) })).status, {
+            timeout: 1_000,
+            interval: 20,
+          })
+          .toBe(401);
+        expect((await ask(accounts, { headers: bearer(there.token) })).status).toBe(200);
+      }
+      expect(pair.standIn.requests).toHaveLength(1);
+    },
+  );
+
+  it('a version with a problem is refused loudly, and the one before stays', async () => {
+    const { ask, file, logLines, logText } = await startWith([first.entry]);
+    writeFileSync(
+      file,
+      textOf([
+        { ...first.entry, tokens: [{ sha256: 'nope' }] },
+        { name: 'x', anonymous: true, limits: {} },
+      ]),
+    );
+    await expect.poll(() => logText()).toContain('the new version of the callers file is refused');
+    const line = logLines().find(({ problems }) => problems !== undefined);
+    expect(line?.['level']).toBe('error');
+    expect(line?.['problems']).toEqual([
+      expect.stringMatching(/^callers\[0\]\.tokens\[0\]\.sha256: /),
+      expect.stringMatching(/^callers\[1\]\.limits: .*did you mean/),
+    ]);
+    expect((await ask(accounts, { headers: bearer(first.token) })).status).toBe(200);
+    writeFileSync(file, '{ "callers": [');
+    await expect.poll(() => logText().split('is refused; the one before').length).toBe(3);
+    expect((await ask(accounts, { headers: bearer(first.token) })).status).toBe(200);
+    rmSync(file);
+    await expect.poll(() => logText()).toContain('the callers file cannot be read');
+    expect((await ask(accounts, { headers: bearer(first.token) })).status).toBe(200);
+    writeFileSync(file, textOf([]));
+    await expect.poll(async () => (await ask(accounts, { headers: bearer(first.token) })).status).toBe(401);
+  });
+
+  it('two tokens at once replace one without a gap, and the log says when the older is used', async () => {
+    const older = mintToken();
+    const newer = mintToken();
+    const tokens = [{ sha256: digestOf(older) }, { sha256: digestOf(newer) }];
+    const { ask, logLines } = await startWith([{ name: 'script', tokens }]);
+    for (const token of [newer, older]) {
+      expect((await ask(accounts, { headers: bearer(token) })).status).toBe(200);
+    }
+    const notes = logLines().flatMap(({ note }) => (note === undefined ? [] : [note]));
+    expect(notes).toEqual([`an older token (${digestOf(older).slice(0, 8)}) is still used`]);
+  });
+});
+
+describe('a company login', () => {
+  let one: SigningKey;
+  let two: SigningKey;
+  beforeAll(async () => {
+    [one, two] = await Promise.all([makeSigningKey('one'), makeSigningKey('two')]);
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  const rule = (jwks: string) => ({ issuer: issuerName, audience, jwks, match: { email: '*@example.com' } });
+
+  async function startStaff(keys = [one]) {
+    const issuer = await startIssuer(keys.map(({ jwk }) => jwk));
+    return { issuer, ...(await startWith([{ name: 'staff', jwt: rule(issuer.jwks) }])) };
+  }
+
+  it('is a caller, and stays one without asking the issuer again', async () => {
+    const { ask, issuer, standIn, logLines, logText } = await startStaff();
+    const jwt = await signJwt(one);
+    for (let round = 0; round < 3; round++) {
+      expect((await ask(accounts, { headers: bearer(jwt) })).status).toBe(200);
+    }
+    expect((await ask(apiKeys, { headers: bearer(jwt) })).status).toBe(403);
+    expect(issuer.asked).toBe(1);
+    expect(standIn.requests).toHaveLength(1);
+    expect(JSON.stringify(standIn.requests)).not.toContain(jwt.split('.')[2]);
+    expect(logLines().filter(({ caller, by }) => caller === 'staff' && by === 'jwt')).toHaveLength(4);
+    for (const part of jwt.split('.')) expect(logText()).not.toContain(part);
+    expect(logText()).not.toContain('ann@');
+  });
+
+  const json = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url');
+  const seconds = () => Math.floor(Date.now() / 1_000);
+  const claims = () => ({ iss: issuerName, aud: audience, exp: seconds() + 300, email: 'ann@example.com' });
+
+  const forgeries: Record<string, () => Promise<string>> = {
+    'alg confusion: HMAC with the public key as its secret': async () =>
+      new SignJWT(claims())
+        .setProtectedHeader({ alg: 'HS256', kid: 'one' })
+        .sign(new TextEncoder().encode(await exportSPKI(one.publicKey))),
+    'alg confusion: HMAC with the key set’s text': async () =>
+      new SignJWT(claims())
+        .setProtectedHeader({ alg: 'HS256', kid: 'one' })
+        .sign(createHash('sha256').update(JSON.stringify(one.jwk)).digest()),
+    'none, without a signature': async () => `${json({ alg: 'none' })}.${json(claims())}.`,
+    'none, with somebody’s signature': async () =>
+      `${json({ alg: 'none', kid: 'one' })}.${json(claims())}.${(await signJwt(one)).split('.')[2]}`,
+    expired: () => signJwt(one, { exp: seconds() - 40 }),
+    'that never expires': () => signJwt(one, { exp: undefined as unknown as number }),
+    'not valid yet': () => signJwt(one, { nbf: seconds() + 120 }),
+    'for another audience': () => signJwt(one, { aud: 'payroll' }),
+    'of another issuer': () => signJwt(one, { iss: 'https://login.example.com.evil' }),
+    'signed with a removed key': () => signJwt(two),
+    'signed with a removed key, under the id of one that is there': () => signJwt(two, {}, { kid: 'one' }),
+    'that brings its own key': () => signJwt(two, {}, { jwk: two.jwk }),
+    'with an e-mail that was never verified': () => signJwt(one, { email_verified: false }),
+    'with another domain’s e-mail': () => signJwt(one, { email: 'ann@example.com.evil' }),
+    'changed after it was signed': async () => {
+      const [header, , signature] = (await signJwt(one, { email: 'eve@evil.example' })).split('.');
+      return `${header}.${json(claims())}.${signature}`;
+    },
+  };
+
+  it.each(Object.keys(forgeries))('is none with a JWT %s', async (name) => {
+    const { ask, standIn, logLines, logText } = await startStaff();
+    // The stored answer and a good JWT before it change nothing.
+    await ask(accounts, { headers: bearer(await signJwt(one)) });
+    const forged = (await forgeries[name]?.()) ?? '';
+    const came = await ask(accounts, { headers: bearer(forged) });
+    expect(came.json()).toEqual(refused);
+    expect(came.headers['www-authenticate']).toContain('error="invalid_token"');
+    expect(standIn.requests).toHaveLength(1);
+    expect(logLines().at(-1)?.['reason']).toMatch(/JWT/);
+    for (const part of forged.split('.').slice(1)) if (part !== '') expect(logText()).not.toContain(part);
+  });
+
+  it('is none with a JWT in X-API-Key, or beside another credential', async () => {
+    const { ask } = await startStaff();
+    const jwt = await signJwt(one);
+    for (const headers of [{ 'x-api-key': jwt }, { ...bearer(jwt), 'x-api-key': stranger }]) {
+      expect((await ask(accounts, { headers })).json()).toEqual(refused);
+    }
+  });
+
+  it('ends when the issuer removes its key, ten minutes later at most', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    const { ask, issuer } = await startStaff([one, two]);
+    const [left, right] = await Promise.all([signJwt(one), signJwt(two)]);
+    expect((await ask(accounts, { headers: bearer(left) })).status).toBe(200);
+    expect((await ask(accounts, { headers: bearer(right) })).status).toBe(200);
+    issuer.keys = [two.jwk];
+    vi.advanceTimersByTime(10 * 60_000 + 1_000);
+    expect((await ask(accounts, { headers: bearer(left) })).json()).toEqual(refused);
+    expect((await ask(accounts, { headers: bearer(right) })).status).toBe(200);
+  });
+
+  it('ends within a second when the callers file no longer has it', async () => {
+    const { ask, file, issuer } = await startStaff();
+    const headers = bearer(await signJwt(one));
+    expect((await ask(accounts, { headers })).status).toBe(200);
+    const jwt = { ...rule(issuer.jwks), match: { email: 'bob@example.com' } };
+    writeFileSync(file, textOf([{ name: 'staff', jwt }]));
+    await expect
+      .poll(async () => (await ask(accounts, { headers })).status, { timeout: 1_000, interval: 20 })
+      .toBe(401);
+  });
+
+  it('of a key set that cannot be had is nobody, and static tokens work on', async () => {
+    const { token, entry } = enrol('script');
+    const nowhere = { name: 'staff', jwt: rule('http://127.0.0.1:9/keys') };
+    const { ask, logText } = await startWith([nowhere, entry]);
+    expect((await ask(accounts, { headers: bearer(await signJwt(one)) })).json()).toEqual(refused);
+    expect((await ask(accounts, { headers: bearer(token) })).status).toBe(200);
+    expect(logText()).toContain('127.0.0.1:9');
+  });
+});
+
+/** What is wrong where a gateway does not start; empty where it does. */
+async function startFailure(settings: Record<string, string>): Promise<string> {
+  const environment = {
+    UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api',
+    UPSTREAM_API_KEY: standInKey,
+    PORT: '0',
+    LOG_LEVEL: 'silent',
+    ...settings,
+  };
+  try {
+    const gateway = await startGateway({ config: readConfig(environment), environment });
+    await gateway.drain();
+    return '';
+  } catch (error) {
+    if (error instanceof ConfigError || error instanceof CallersFileError) return error.problems.join('\n');
+    throw error;
+  }
+}
+
+describe('whoever sends no credential', () => {
+  const { token, entry } = enrol('script', { operations: ['list-accounts', 'list-api-keys'] });
+  const sidecar = { name: 'sidecar', anonymous: true };
+
+  it('is the anonymous caller where the file has one; a credential that fails is never', async () => {
+    const { ask, standIn, logLines } = await startWith([entry, sidecar]);
+    expect((await ask(accounts)).status).toBe(200);
+    expect((await ask(apiKeys)).status).toBe(403);
+    for (const headers of [
+      bearer(stranger),
+      { 'x-api-key': '' },
+      { authorization: '' },
+      { authorization: 'Basic eA==' },
+      { ...bearer(token), 'x-api-key': stranger },
+    ]) {
+      expect((await ask(accounts, { headers })).json()).toEqual(refused);
+    }
+    expect((await ask(apiKeys, { headers: bearer(token) })).status).toBe(200);
+    expect(standIn.requests).toHaveLength(2);
+    expect(logLines()).toContainEqual(
+      expect.objectContaining({
+        caller: 'sidecar',
+        by: 'anonymous',
+        status: 200,
+        operation: 'list-accounts',
+      }),
+    );
+  });
+
+  it('is it over a Unix socket too', async () => {
+    const file = writeCallersFile([entry, sidecar]);
+    const { ask } = await startPair({ CALLERS_FILE: file, HOST: `unix:${join(dirname(file), 'socket')}` });
+    expect((await ask(accounts)).status).toBe(200);
+    expect((await ask(accounts, { headers: bearer(stranger) })).json()).toEqual(refused);
+    expect((await ask(apiKeys, { headers: bearer(token) })).status).toBe(200);
+  });
+
+  it('is one beside whom credentials do not matter, without a callers file, and they stay here', async () => {
+    const { ask, standIn } = await startPair();
+    const came = await ask(apiKeys, { headers: { ...bearer(stranger), 'x-api-key': 'x' } });
+    expect(came.status).toBe(200);
+    expect(JSON.stringify(standIn.requests)).not.toContain(stranger);
+  });
+
+  it.each([
+    ['an anonymous caller in the file', [entry, sidecar]],
+    ['no file', undefined],
+  ])('keeps the gateway from starting on another address: %s', async (_name, callers) => {
+    const settings = callers === undefined ? {} : { CALLERS_FILE: writeCallersFile(callers) };
+    expect(await startFailure({ HOST: '0.0.0.0', ...settings })).toMatch(/loopback/);
+  });
+});
+
+describe('a Fly machine', () => {
+  const source = `instance=a;app=reports;org=acme;ts=${Math.floor(Date.now() / 1_000)}`;
+  const fields = { 'fly-src': source, 'fly-src-signature': Buffer.alloc(64).toString('base64') };
+
+  it('is a caller only of a gateway on Fly: elsewhere that does not start', async () => {
+    const file = writeCallersFile([{ name: 'reports', fly: { org: 'acme', app: 'reports' } }]);
+    expect(await startFailure({ CALLERS_FILE: file })).toMatch(
+      /^callers\[0\]\.fly: .*this is not a Fly machine$/,
+    );
+  });
+
+  it('is nobody where no caller is one, and its fields do not go up', async () => {
+    const { token, entry } = enrol('script');
+    const { ask, standIn } = await startWith([entry]);
+    expect((await ask(accounts, { headers: fields })).json()).toEqual(refused);
+    expect((await ask(accounts, { headers: { ...fields, ...bearer(token) } })).status).toBe(200);
+    expect(standIn.requests).toHaveLength(1);
+    expect(JSON.stringify(standIn.requests)).not.toMatch(/fly-src/i);
+  });
+});
