@@ -73,8 +73,11 @@ export function createApp(options: AppOptions): ReturnType<typeof listenThrough>
   });
   app.all('/api', through(operations));
   app.all('/api/*', through(operations));
-  app.get('/livez', () => answerProbe(undefined, options.isDraining()));
-  app.get('/readyz', () => answerProbe(options.notReady(), options.isDraining()));
+  const probes = new Map([
+    ['/livez', () => answerProbe(undefined, options.isDraining())],
+    ['/readyz', () => answerProbe(options.notReady(), options.isDraining())],
+  ]);
+  for (const [path, probe] of probes) app.get(path, probe);
   // A target that is no path (absolute, `*`) could mean anything, so whoever sends one is asked who it is.
   app.notFound((context) => through(rawPath(context.env).startsWith('/') ? documents : operations)(context));
   // The layers render every failure; only a fault in the outermost of them gets here.
@@ -83,5 +86,9 @@ export function createApp(options: AppOptions): ReturnType<typeof listenThrough>
     return new Response(null, { status: 500 });
   });
 
-  return listenThrough(app, (exchange) => receive(operations, exchange, options.isDraining));
+  return listenThrough(app, (exchange) => {
+    // Probes are answered whatever the `Host`, also one that no URL can be made of.
+    const probe = exchange.incoming.method === 'GET' ? probes.get(rawPath(exchange)) : undefined;
+    return probe === undefined ? receive(operations, exchange, options.isDraining) : probe();
+  });
 }

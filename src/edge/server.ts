@@ -1,6 +1,6 @@
 /** The HTTP server with the limits Node leaves open by default, and the way it ends. */
-import { chmodSync, unlinkSync } from 'node:fs';
-import { createServer, type RequestListener, type Server } from 'node:http';
+import { chmodSync, lstatSync, unlinkSync } from 'node:fs';
+import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 
@@ -23,10 +23,28 @@ const maxHeaderBytes = 16 * 1_024;
 const keepAliveMs = 65_000;
 
 export function createPublicServer(
-  listener: RequestListener,
+  answer: RequestListener,
   limits: ServerLimits,
   events: ServerEvents,
 ): Server {
+  /** Connections whose last request has come. */
+  const ending = new WeakSet<Duplex>();
+  const listener: RequestListener = (incoming, outgoing) => {
+    const { socket } = incoming;
+    // What follows a body nobody wanted may be part of it for someone in between (RFC 9112 section 9.6): not ours.
+    if (ending.has(socket)) return;
+    if (incoming.headers.host === undefined && incoming.httpVersion === '1.1') {
+      ending.add(socket);
+      events.onRefused(400, 'NO_HOST');
+      outgoing.writeHead(400, { connection: 'close', 'content-length': '0' }).end();
+      return;
+    }
+    if (announcesBody(incoming)) {
+      ending.add(socket);
+      outgoing.shouldKeepAlive = false;
+    }
+    answer(incoming, outgoing);
+  };
   const server = createServer(
     {
       headersTimeout: limits.headersTimeoutMs,
@@ -35,6 +53,8 @@ export function createPublicServer(
       keepAliveTimeout: keepAliveMs,
       maxHeaderSize: maxHeaderBytes,
       insecureHTTPParser: false,
+      // Node refuses without a word; the listener does it with a line in the log (RFC 9112 section 3.2).
+      requireHostHeader: false,
     },
     listener,
   );
@@ -46,7 +66,8 @@ export function createPublicServer(
   server.on('checkExpectation', listener);
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     const status = statusOfRefusal(error.code);
-    events.onRefused(status, error.code ?? 'unknown');
+    // A foul body belongs to a request that has its own answer, and its own line.
+    if (!ending.has(socket)) events.onRefused(status, error.code ?? 'unknown');
     refuseBarely(socket, status);
   });
   server.on('drop', () => events.onRefused(0, 'MAX_CONNECTIONS'));
@@ -57,6 +78,12 @@ export function createPublicServer(
   });
   server.on('error', (error) => events.onTrouble(error));
   return server;
+}
+
+/** Even an empty chunked one (RFC 9112 section 6.3). */
+function announcesBody({ headers }: IncomingMessage): boolean {
+  const length = headers['content-length'];
+  return headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');
 }
 
 /** What Node itself would answer to what its parser refuses. */
@@ -123,11 +150,15 @@ async function removeStaleSocket(path: string): Promise<void> {
     });
     socket.once('error', (error: NodeJS.ErrnoException) => resolve(error.code));
   });
-  if (code === 'ECONNREFUSED') unlinkSync(path);
+  // Connecting to a file that is no socket is refused as well.
+  if (code === 'ECONNREFUSED' && lstatSync(path).isSocket()) unlinkSync(path);
 }
 
-/** Requests whose bytes have arrived are read before their idle-looking connection is closed. */
-const settleMs = 100;
+/** How often connections that have become idle are closed. */
+const sweepMs = 100;
+
+/** In so many turns of the event loop, what has arrived is accepted, read and parsed. */
+const settlingTurns = 3;
 
 /**
  * Stops listening and waits until every connection has ended.
@@ -138,9 +169,11 @@ const settleMs = 100;
  * @param graceMs when they are still open after this long, `onOverdue` is called and, a moment later, they are cut
  */
 export async function closeServer(server: Server, graceMs: number, onOverdue: () => void): Promise<void> {
+  // `close` ends idle connections at once, also those whose request has arrived and was not read yet.
+  for (let turn = 0; turn < settlingTurns; turn++) await new Promise((resolve) => setImmediate(resolve));
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
   const lastMs = Math.min(1_000, graceMs / 10);
-  const sweep = setInterval(() => server.closeIdleConnections(), settleMs);
+  const sweep = setInterval(() => server.closeIdleConnections(), sweepMs);
   const overdue = setTimeout(onOverdue, graceMs - lastMs);
   const cut = setTimeout(() => server.closeAllConnections(), graceMs - lastMs / 4);
   await closed;

@@ -1,0 +1,152 @@
+/** The executable as a process of its own: what the tests of life, start, log and commands use. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { onTestFinished } from 'vitest';
+import { standInKey } from '../src/stand-in/stand-in.ts';
+import { type AskOptions, ask, type Came } from './gateway.ts';
+
+export const mainFile = fileURLToPath(new URL('../src/main.ts', import.meta.url));
+
+export interface RunOptions {
+  /** The whole environment, besides what finding programs needs. */
+  readonly settings?: Readonly<Record<string, string>>;
+  /** Flags of Node, before the file. */
+  readonly flags?: readonly string[];
+  /** Default: a new folder, so that nobody's `.env` takes part. */
+  readonly cwd?: string;
+  /** Where standard output goes instead of being collected: a file descriptor. */
+  readonly stdout?: number;
+  /** A program to run it with, such as `prlimit --nofile=40`. */
+  readonly under?: readonly string[];
+}
+
+export interface Running {
+  readonly child: ChildProcess;
+  readonly pid: number;
+  stdout(): string;
+  stderr(): string;
+  /** The exit status, or the signal's name. */
+  readonly exited: Promise<number | NodeJS.Signals>;
+  /** Resolves once the pattern is found in standard output; rejects when the process ends without it. */
+  printed(pattern: RegExp): Promise<RegExpExecArray>;
+  signal(name: NodeJS.Signals): void;
+}
+
+export interface Finished {
+  readonly status: number | NodeJS.Signals;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** A folder that ends with the test. */
+export function temporaryFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'gateway-process-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** Starts the executable; whatever happens, it ends with the test. */
+export function start(command: readonly string[], options: RunOptions = {}): Running {
+  const { settings = {}, flags = [], under = [], cwd = temporaryFolder() } = options;
+  const [program = '', ...rest] = [...under, process.execPath, ...flags, mainFile, ...command];
+  const child = spawn(program, rest, {
+    cwd,
+    env: { PATH: process.env['PATH'], ...settings },
+    stdio: ['ignore', options.stdout ?? 'pipe', 'pipe'],
+  });
+  let stdout = '';
+  let stderr = '';
+  const onOutput = new Set<() => void>();
+  const changed = (): void => {
+    for (const look of onOutput) look();
+  };
+  child.stdout?.setEncoding('utf8').on('data', (text: string) => {
+    stdout += text;
+    changed();
+  });
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+    stderr += text;
+  });
+  let ended = false;
+  const exited = new Promise<number | NodeJS.Signals>((resolve, reject) => {
+    child.on('error', reject);
+    // `close` and not `exit`: only then all output has been read.
+    child.on('close', (code, signal) => {
+      ended = true;
+      resolve(code ?? signal ?? 'SIGKILL');
+      changed();
+    });
+  });
+  onTestFinished(async () => {
+    if (!ended) child.kill('SIGKILL');
+    await exited;
+  });
+  return {
+    child,
+    pid: child.pid ?? 0,
+    stdout: () => stdout,
+    stderr: () => stderr,
+    exited,
+    printed: (pattern) =>
+      new Promise((resolve, reject) => {
+        const look = (): void => {
+          const found = pattern.exec(stdout);
+          if (found === null && !ended) return;
+          onOutput.delete(look);
+          if (found === null) reject(new Error(`ended without ${pattern}:\n${stdout}${stderr}`));
+          else resolve(found);
+        };
+        onOutput.add(look);
+        look();
+      }),
+    signal: (name) => void child.kill(name),
+  };
+}
+
+/** Runs a command to its end. */
+export async function run(command: readonly string[], options: RunOptions = {}): Promise<Finished> {
+  const running = start(command, options);
+  const status = await running.exited;
+  return { status, stdout: running.stdout(), stderr: running.stderr() };
+}
+
+export interface Served extends Running {
+  readonly port: number;
+  ask(path: string, options?: AskOptions): Promise<Came>;
+  /** The log, every line of which must be JSON. */
+  lines(): Record<string, unknown>[];
+}
+
+/** The settings of a gateway before an upstream; the port is free. */
+export function settingsFor(upstreamUrl: string): Record<string, string> {
+  return {
+    UPSTREAM_BASE_URL: upstreamUrl,
+    UPSTREAM_API_KEY: standInKey,
+    PORT: '0',
+    SHUTDOWN_GRACE: '5s',
+    RETRY_BASE: '20ms',
+  };
+}
+
+/** `serve`, once it listens on TCP. Its log says where, so it must be collected. */
+export async function serve(options: RunOptions): Promise<Served> {
+  const running = start(['serve'], options);
+  const [, port] = await running.printed(/"url":"http:[^"]*:(\d+)"/);
+  return {
+    ...running,
+    port: Number(port),
+    ask: (path, askOptions = {}) => ask({ host: '127.0.0.1', port: Number(port) }, path, askOptions),
+    lines: () => linesOf(running.stdout()),
+  };
+}
+
+/** Every whole line of a log as what it says; throws where one is not JSON. */
+export function linesOf(log: string): Record<string, unknown>[] {
+  return log
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
+}
