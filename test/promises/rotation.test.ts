@@ -1,0 +1,377 @@
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
+import { accounts, ask, type Came, startPair, type TestGateway } from '../gateway.ts';
+import { type KubernetesMount, mountSecret } from '../kubernetes-mount.ts';
+import { startProduct } from '../product.ts';
+
+const keyOf = (version: number): string => `key-of-version-${version}-0123456789`;
+/** So that no store without a watch is asked again by itself. */
+const never = '24h';
+
+interface Mounted extends TestGateway {
+  readonly mount: KubernetesMount;
+}
+
+/** A gateway whose key is on a mount, before a stand-in that takes that key. */
+async function startMounted(
+  settings: Record<string, string> = {},
+  standInOptions: StandInOptions = {},
+): Promise<Mounted> {
+  const mount = mountSecret(keyOf(1));
+  const pair = await startPair(
+    { UPSTREAM_API_KEY: '', UPSTREAM_API_KEY_FROM: `file:${mount.path}`, ...settings },
+    { key: keyOf(1), ...standInOptions },
+  );
+  return { ...pair, mount };
+}
+
+/** The upstream takes these keys from now on, and no other. */
+function accept(standIn: StandIn, ...keys: string[]): void {
+  standIn.keys.clear();
+  for (const key of keys) standIn.keys.add(key);
+}
+
+const events = (pair: TestGateway, kind: string): Record<string, unknown>[] =>
+  pair.logLines().filter((line) => line['kind'] === kind);
+
+const codeOf = (came: Came): unknown => came.json()['code'];
+
+/** Loops of uncached reads, until told to stop. */
+function startLoops(pair: TestGateway, count: number) {
+  let stopped = false;
+  let asked = 0;
+  const failures: string[] = [];
+  const loops = Array.from({ length: count }, async () => {
+    while (!stopped) {
+      const number = ++asked;
+      const came = await pair.ask(`${accounts}?read=${number}`).catch(String);
+      if (typeof came === 'string') failures.push(`${number}: ${came}`);
+      else if (came.status !== 200) failures.push(`${number}: ${came.status} ${came.body.toString()}`);
+    }
+  });
+  onTestFinished(() => {
+    stopped = true;
+  });
+  return {
+    failures,
+    get asked() {
+      return asked;
+    },
+    /** Resolves when so many more were begun. */
+    more: (requests: number) => {
+      const goal = asked + requests;
+      return expect.poll(() => asked, { timeout: 20_000, interval: 2 }).toBeGreaterThanOrEqual(goal);
+    },
+    stop: async () => {
+      stopped = true;
+      await Promise.all(loops);
+    },
+  };
+}
+
+describe('a key is replaced without one failed request', () => {
+  it.each([
+    ['in the same instant', 0],
+    ['150 ms before the new one is there', 150],
+  ])('under 20 loops, four times, with the old one revoked %s', async (_when, lateMs) => {
+    const pair = await startMounted({}, { latencyMs: 15 });
+    const { standIn, mount, gateway } = pair;
+    const loops = startLoops(pair, 20);
+    for (const version of [2, 3, 4, 5]) {
+      await loops.more(150);
+      await expect.poll(() => gateway.waiting, { interval: 1 }).toBeGreaterThan(10);
+      const before = standIn.counts.total;
+      accept(standIn, keyOf(version));
+      if (lateMs > 0) await sleep(lateMs);
+      mount.swap(keyOf(version));
+      await loops.more(150);
+      const sent = standIn.requests.slice(before);
+      const refused = sent
+        .filter(({ status }) => status === 401)
+        .map(({ headers }) => headers['x-request-id']);
+      expect(refused.length).toBeLessThanOrEqual(20);
+      expect(new Set(refused).size).toBe(refused.length);
+    }
+    await loops.stop();
+    expect(loops.asked).toBeGreaterThanOrEqual(1_000);
+    expect(loops.failures).toEqual([]);
+    expect(events(pair, 'rotated').map(({ generation }) => generation)).toEqual([2, 3, 4, 5]);
+    expect(events(pair, 'rejected')).toEqual([]);
+    expect(events(pair, 'reload-failed')).toEqual([]);
+  });
+
+  it('and what was fetched with the old one is never given to those who come later', async () => {
+    const pair = await startMounted();
+    const { standIn, mount, ask } = pair;
+    accept(standIn, keyOf(1), keyOf(2));
+    let release = (): void => {};
+    const until = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    standIn.behave((request) => {
+      const version = request.key === keyOf(1) ? 1 : 2;
+      const isHeld = version === 1 && request.target.endsWith('?held');
+      return { body: JSON.stringify({ version }), ...(isHeld ? { until } : {}) };
+    });
+    expect((await ask(accounts)).json()).toEqual({ version: 1 });
+    const early = ask(`${accounts}?held`);
+    await standIn.received(2);
+    mount.swap(keyOf(2));
+    await expect.poll(() => events(pair, 'rotated')).toHaveLength(1);
+    expect((await ask(accounts)).json()).toEqual({ version: 2 });
+    // Asks for what is in flight with the old key: it does not join.
+    expect((await ask(`${accounts}?held`)).json()).toEqual({ version: 2 });
+    release();
+    // Who asked before gets what was asked for, and leaves nothing behind for others.
+    expect((await early).json()).toEqual({ version: 1 });
+    const later = await ask(`${accounts}?held`);
+    expect(later.json()).toEqual({ version: 2 });
+    expect(later.headers['cache-status']).toContain('; hit');
+  });
+
+  it('within two seconds where nobody asks, and with no 401 where the old one stays good for as long', async () => {
+    const pair = await startMounted();
+    const { standIn, mount, ask } = pair;
+    mount.swap(keyOf(2));
+    await expect.poll(() => events(pair, 'rotated'), { timeout: 2_000, interval: 10 }).toHaveLength(1);
+    accept(standIn, keyOf(2));
+    expect((await ask(accounts)).status).toBe(200);
+    expect(standIn.counts.byStatus[401]).toBeUndefined();
+  });
+});
+
+describe('a bad value never replaces a good key', () => {
+  it.each<[string, string | Buffer, string]>([
+    ['empty', '', 'is empty'],
+    ['blank', ' \n', 'is blank'],
+    ['CRLF in it', 'key-of-version-2\r\n0123456789', 'several lines'],
+    ['a byte order mark', `\ufeff${keyOf(2)}`, 'byte order mark'],
+    ['two lines', `${keyOf(2)}\n${keyOf(3)}\n`, 'several lines'],
+    ['1 MiB', 'k'.repeat(2 ** 20), 'too large'],
+    ['non-ASCII', 'schlüssel-of-version-2', 'not visible ASCII'],
+    ['UTF-16', Buffer.from(keyOf(2), 'utf16le'), 'NUL'],
+    ['NUL', `${keyOf(2)}\0`, 'NUL'],
+    ['a placeholder', 'changeme', 'shorter than 16'],
+  ])('%s', async (_name, value, reason) => {
+    const pair = await startMounted();
+    const { standIn, mount, ask, gateway } = pair;
+    mount.swap(value);
+    await expect.poll(() => events(pair, 'reload-failed')).toHaveLength(1);
+    await gateway.reload();
+    await gateway.reload();
+    const [told, ...more] = events(pair, 'reload-failed');
+    expect(more).toEqual([]);
+    expect(told).toMatchObject({ level: 'error', generation: 1, reason: expect.stringContaining(reason) });
+    expect(pair.logText()).not.toContain('of-version-2');
+    expect((await ask(accounts)).status).toBe(200);
+    expect((await ask('/readyz')).status).toBe(200);
+
+    accept(standIn, keyOf(4));
+    mount.swap(`${keyOf(4)}\r\n`);
+    await expect.poll(() => events(pair, 'rotated')).toHaveLength(1);
+    expect(events(pair, 'reload-recovered')).toHaveLength(1);
+    expect((await ask(`${accounts}?later`)).status).toBe(200);
+  });
+
+  it('nor does a file that disappears; when it returns it is read', async () => {
+    const pair = await startMounted();
+    const { standIn, mount, ask, gateway } = pair;
+    mount.remove();
+    await expect.poll(() => events(pair, 'reload-failed')).toHaveLength(1);
+    await gateway.reload();
+    expect(events(pair, 'reload-failed')).toMatchObject([
+      { reason: expect.stringContaining('does not exist') },
+    ]);
+    expect((await ask(accounts)).status).toBe(200);
+    accept(standIn, keyOf(2));
+    mount.swap(keyOf(2));
+    await expect.poll(() => events(pair, 'rotated')).toHaveLength(1);
+    expect((await ask(`${accounts}?later`)).status).toBe(200);
+  });
+});
+
+describe('while the upstream refuses the key', () => {
+  it('callers get upstream-key-rejected or the stale answer, and it hears of nobody but the probe', async () => {
+    const pair = await startMounted({}, { cacheControl: 'max-age=0, stale-if-error=60' });
+    const { standIn, mount, ask } = pair;
+    const good = await ask(accounts);
+    accept(standIn, keyOf(2));
+    const first = await ask(`${accounts}?first`);
+    expect(first.json()).toMatchObject({ status: 502, code: 'upstream-key-rejected' });
+    expect(first.headers['www-authenticate']).toBeUndefined();
+    expect(first.headers['proxy-status']).toContain('received-status=401');
+    expect(events(pair, 'rejected')).toHaveLength(1);
+
+    const before = standIn.counts.total;
+    const came = await Promise.all(
+      Array.from({ length: 50 }, (_, number) => ask(`${accounts}?rejected=${number}`)),
+    );
+    expect(new Set(came.map(codeOf))).toEqual(new Set(['upstream-key-rejected']));
+    const stale = await ask(accounts);
+    expect(stale).toMatchObject({ status: 200, body: good.body });
+    expect(stale.headers['cache-status']).toContain('detail=stale-if-error');
+    expect((await ask('/readyz')).status).toBe(200);
+    // Two probes at most in the second this may take: the one at once, and the next.
+    const heard = standIn.requests.slice(before).map(({ target }) => target);
+    expect(new Set(heard)).toEqual(heard.length === 0 ? new Set() : new Set(['/api/users/api-keys/']));
+
+    mount.swap(keyOf(2));
+    await expect.poll(async () => (await ask(`${accounts}?first`)).status).toBe(200);
+    expect(events(pair, 'rotated')).toHaveLength(1);
+  });
+
+  it('a probe finds out that it is taken again', async () => {
+    const pair = await startMounted();
+    const { standIn, ask } = pair;
+    accept(standIn);
+    expect(codeOf(await ask(accounts))).toBe('upstream-key-rejected');
+    accept(standIn, keyOf(1));
+    await expect.poll(() => events(pair, 'accepted-again'), { timeout: 5_000 }).toHaveLength(1);
+    expect((await ask(accounts)).status).toBe(200);
+  });
+
+  it('a 401 to one operation alone holds up no others', async () => {
+    const pair = await startMounted();
+    const { standIn, ask } = pair;
+    standIn.behave((request) =>
+      request.target.startsWith('/api/analytics/') ? { status: 401, body: '{}' } : undefined,
+    );
+    expect(codeOf(await ask(accounts))).toBe('upstream-key-rejected');
+    await expect.poll(() => events(pair, 'accepted-again'), { timeout: 5_000 }).toHaveLength(1);
+    const [refused, other] = await Promise.all([ask(accounts), ask('/api/users/api-keys/')]);
+    expect(codeOf(refused)).toBe('upstream-key-rejected');
+    expect(other.status).toBe(200);
+    expect(events(pair, 'rejected')).toHaveLength(1);
+  });
+
+  it('a 403 is about the role: it passes, and marks nothing', async () => {
+    const pair = await startMounted();
+    const { standIn, ask } = pair;
+    standIn.behave({ status: 403, body: '{"detail":"The workspace role is insufficient."}' }, 1);
+    const came = await ask(accounts);
+    expect(came.status).toBe(403);
+    expect(came.json()).toEqual({ detail: 'The workspace role is insufficient.' });
+    expect((await ask(`${accounts}?more`)).status).toBe(200);
+    expect(standIn.requests).toHaveLength(2);
+    expect(pair.logLines().filter(({ level }) => level !== 'info')).toEqual([]);
+  });
+});
+
+describe('the previous key', () => {
+  it('is tried when the newest is refused, and used from then on', async () => {
+    const previous = mountSecret(keyOf(0));
+    const pair = await startMounted({ UPSTREAM_API_KEY_PREVIOUS_FROM: `file:${previous.path}` });
+    const { standIn, mount, ask } = pair;
+    // Rotated here before it is taken there.
+    accept(standIn, keyOf(0));
+    const came = await Promise.all(Array.from({ length: 10 }, (_, number) => ask(`${accounts}?${number}`)));
+    expect(came.map(({ status }) => status)).toEqual(Array(10).fill(200));
+    expect(events(pair, 'fell-back')).toHaveLength(1);
+    const before = standIn.counts.total;
+    expect((await ask(`${accounts}?later`)).status).toBe(200);
+    expect(standIn.requests.slice(before).map(({ key }) => key)).toEqual([keyOf(0)]);
+
+    accept(standIn, keyOf(2));
+    mount.swap(keyOf(2));
+    await expect.poll(() => events(pair, 'rotated')).toHaveLength(1);
+    expect((await ask(`${accounts}?latest`)).status).toBe(200);
+  });
+
+  it('that is refused too leaves the verdict as it is', async () => {
+    const previous = mountSecret(keyOf(0));
+    const pair = await startMounted({ UPSTREAM_API_KEY_PREVIOUS_FROM: `file:${previous.path}` });
+    accept(pair.standIn);
+    expect(codeOf(await pair.ask(accounts))).toBe('upstream-key-rejected');
+    expect(pair.standIn.requests.filter(({ key }) => key === keyOf(0))).toHaveLength(1);
+    expect(events(pair, 'rejected')).toHaveLength(1);
+  });
+});
+
+/** A folder that goes with the test. */
+function folder(): string {
+  const made = mkdtempSync(join(tmpdir(), 'rotation-'));
+  onTestFinished(() => rmSync(made, { recursive: true, force: true }));
+  return made;
+}
+
+describe('the process', () => {
+  it('reads the key again on SIGHUP', async () => {
+    const file = join(folder(), 'key');
+    writeFileSync(file, keyOf(1));
+    const standIn = await startStandIn({ key: keyOf(1) });
+    onTestFinished(() => standIn.close());
+    const product = startProduct(['serve'], {
+      settings: {
+        UPSTREAM_BASE_URL: standIn.url,
+        UPSTREAM_API_KEY_FROM: `exec:cat ${file}`,
+        UPSTREAM_API_KEY_REFRESH: never,
+        PORT: '0',
+      },
+    });
+    const port = Number(new URL(await product.url()).port);
+    const read = (path: string): Promise<Came> => ask({ host: '127.0.0.1', port }, path, {});
+    await expect.poll(async () => (await read('/readyz')).status).toBe(200);
+    expect((await read(accounts)).status).toBe(200);
+    writeFileSync(file, keyOf(2));
+    accept(standIn, keyOf(2));
+    product.process.kill('SIGHUP');
+    await expect.poll(product.stdout).toContain('"kind":"rotated"');
+    expect((await read(`${accounts}?later`)).status).toBe(200);
+    expect(standIn.counts.byStatus[401]).toBeUndefined();
+    product.process.kill('SIGTERM');
+    expect(await product.ended).toBe(0);
+  });
+
+  it('is up and not ready while the secret store gives no key, then ready', async () => {
+    const file = join(folder(), 'key');
+    const pair = await startPair({
+      UPSTREAM_API_KEY: '',
+      UPSTREAM_API_KEY_FROM: `exec:cat ${file}`,
+      UPSTREAM_API_KEY_REFRESH: never,
+    });
+    const { ask } = pair;
+    expect((await ask('/livez')).status).toBe(200);
+    expect((await ask('/readyz')).status).toBe(503);
+    const early = await ask(accounts);
+    expect(early.json()).toMatchObject({ status: 503, code: 'upstream-key-missing', retryAfter: 1 });
+    await expect.poll(() => events(pair, 'waiting')).toHaveLength(1);
+    writeFileSync(`${file}.new`, standInKey);
+    renameSync(`${file}.new`, file);
+    await expect.poll(async () => (await ask('/readyz')).status, { timeout: 10_000 }).toBe(200);
+    expect((await ask(accounts)).status).toBe(200);
+    expect(events(pair, 'waiting')).toHaveLength(1);
+  });
+
+  it('ends with status 1 when the secret store gives none in half a minute', async () => {
+    const product = startProduct(['serve'], {
+      settings: {
+        UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api',
+        UPSTREAM_API_KEY_FROM: 'exec:false',
+        PORT: '0',
+        SHUTDOWN_GRACE: '1s',
+      },
+      // Half a minute passes in half a second.
+      preload: `
+        const { setTimeout: set } = globalThis;
+        globalThis.setTimeout = (run, ms, ...more) => set(run, ms === 30_000 ? 500 : ms, ...more);`,
+    });
+    expect(await product.ended).toBe(1);
+    expect(product.stdout()).toContain('"kind":"gave-up"');
+    expect(product.stdout()).toContain('"msg":"stopped"');
+  });
+
+  it.each([
+    ['a file that is not there', 'file:/nowhere/key'],
+    ['a variable that is not set', 'env:NOT_SET'],
+  ])('does not start with %s', async (_name, from) => {
+    const product = startProduct(['serve'], {
+      settings: { UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api', UPSTREAM_API_KEY_FROM: from, PORT: '0' },
+    });
+    expect(await product.ended).toBe(2);
+    expect(product.stderr()).toContain(from);
+  });
+});
