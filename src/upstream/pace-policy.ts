@@ -171,6 +171,9 @@ export function learnPace(): Pace {
     return Math.min(Math.max(least, known * 0.5), known * 0.97);
   };
 
+  const isSearching = (): boolean =>
+    confirmations < 0 || acceptedSinceProbe > probingMs * (rate ?? 0) + 1.2 * burstLeft() + 2;
+
   return {
     get limited() {
       return limited;
@@ -184,7 +187,7 @@ export function learnPace(): Pace {
       return rate * safety * (pause() / period);
     },
     get searching() {
-      return confirmations < 0 || acceptedSinceProbe > probingMs * (rate ?? 0) + 1.2 * burstLeft() + 2;
+      return isSearching();
     },
 
     take(nowMs, mayBorrow, riskAt) {
@@ -206,7 +209,7 @@ export function learnPace(): Pace {
       if (rate === undefined) return nowMs;
       const safeAt = nowMs + (1 - safe) / (rate * safety);
       // A known rate is probed right after safe turns, so there is nothing to wake up for in between.
-      if (!isWaitedFor || !this.searching) return safeAt;
+      if (!isWaitedFor || !isSearching()) return safeAt;
       const from = Math.max(nowMs, probeAtMs());
       const needed = 2 ** (probingMs / doubling()) + (1 - risky) / scale();
       return Math.min(safeAt, from + Math.log2(needed) * doubling() - probingMs);
