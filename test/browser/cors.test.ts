@@ -1,0 +1,191 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { BrowserContext, Page } from 'playwright-core';
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { accounts, startPair } from '../gateway.ts';
+import { audience, issuerName, makeSigningKey, type SigningKey, signJwt, startIssuer } from '../issuer.ts';
+import { startWith } from '../promises/callers-files.ts';
+import { formsOf } from '../secret-forms.ts';
+import { findChromium, howToInstall, launchFlags } from './chromium.ts';
+import { callFrontend, servePage } from './page.ts';
+import { bytesBelow, storageOf, watchTraffic } from './watch.ts';
+
+const chromium = findChromium(process.env);
+const isRequired = process.env['REQUIRE_BROWSER'] === 'true';
+
+/** Every form of the upstream key that occurs in a text. */
+function found(text: string): string[] {
+  return formsOf(standInKey)
+    .filter(({ text: form }) => text.includes(form))
+    .map(({ name }) => name);
+}
+
+/** A browser with a profile of its own that writes down its whole network traffic. */
+async function launch(executablePath: string): Promise<{ context: BrowserContext; folder: string }> {
+  const { chromium: playwright } = await import('playwright-core');
+  const folder = mkdtempSync(join(tmpdir(), 'gateway-browser-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }));
+  const context = await playwright.launchPersistentContext(join(folder, 'profile'), {
+    executablePath,
+    args: [
+      ...launchFlags,
+      `--log-net-log=${join(folder, 'net-log.json')}`,
+      '--net-log-capture-mode=Everything',
+    ],
+  });
+  onTestFinished(() => context.close());
+  return { context, folder };
+}
+
+interface Seen {
+  /** What the page may know of the answer; `undefined` where the browser kept all of it from the page. */
+  readonly answer?: {
+    readonly status: number;
+    readonly fields: Record<string, string>;
+    readonly body: string;
+  };
+  readonly failure?: string;
+}
+
+/** What a script of the page sees when it asks the gateway. */
+function fetchIn(page: Page, url: string, headers: Record<string, string>): Promise<Seen> {
+  return callFrontend(page, 'ask', url, headers);
+}
+
+/** What comes of loading the gateway's answers without leave. */
+const nothing = { opaque: 'refused', img: 'refused', script: 'refused', iframe: 'unreadable' };
+
+if (chromium === undefined && !isRequired) {
+  process.stderr.write(`\n  SKIPPED test/browser: ${howToInstall}\n\n`);
+}
+
+it.runIf(chromium === undefined && isRequired)('a browser is required (REQUIRE_BROWSER)', () => {
+  expect.fail(howToInstall);
+});
+
+describe.skipIf(chromium === undefined)('in a real browser', { timeout: 120_000 }, () => {
+  let key: SigningKey;
+  beforeAll(async () => {
+    key = await makeSigningKey('one');
+  });
+
+  async function start() {
+    const origin = await servePage();
+    const issuer = await startIssuer([key.jwk]);
+    const match = { email: '*@example.com' };
+    const staff = { name: 'staff', jwt: { issuer: issuerName, audience, jwks: issuer.jwks, match } };
+    const limit = { perSecond: 100, burst: 100 };
+    const pair = await startWith([{ ...staff, limit }], { CORS_ORIGINS: origin, RETRY_LIMIT: '0' });
+    const { context, folder } = await launch(chromium ?? '');
+    const open = async (at: string) => {
+      const page = await context.newPage();
+      const watch = await watchTraffic(context, page);
+      await page.goto(at);
+      return { page, watch };
+    };
+    return { ...pair, origin, context, folder, open };
+  }
+
+  it('a page of a listed origin uses the gateway with a JWT and meets no trace of the key', async () => {
+    const { url, standIn, origin, context, folder, open, logLines } = await start();
+    const { page, watch } = await open(origin);
+    const jwt = await signJwt(key);
+    const known = { authorization: `Bearer ${jwt}` };
+    const ask = (path: string, headers: Record<string, string> = known) =>
+      fetchIn(page, `${url}${path}`, headers);
+
+    const first = await ask(accounts);
+    expect(first.answer).toMatchObject({ status: 200, fields: { 'content-type': 'application/json' } });
+    // What tells a page how its answer came about may be read by it.
+    for (const name of ['cache-status', 'etag', 'ratelimit', 'ratelimit-policy', 'x-request-id', 'via']) {
+      expect(first.answer?.fields).toHaveProperty(name);
+    }
+
+    // The browser keeps the answer and asks the gateway whether it still holds; the page notices nothing.
+    const again = await ask(accounts);
+    expect(again.answer).toMatchObject({ status: 200, body: first.answer?.body });
+    expect(watch.statuses(`${url}${accounts}`).filter((status) => status !== 204)).toEqual([200, 304]);
+    expect(logLines().filter(({ status, caller }) => status === 304 && caller === 'staff')).toHaveLength(1);
+    expect(standIn.requests).toHaveLength(1);
+
+    // Problems can be read like answers.
+    const problem = (seen: Seen) => JSON.parse(seen.answer?.body ?? '{}') as unknown;
+    expect(problem(await ask('/api/users/api-keys/'))).toMatchObject({ code: 'caller-forbidden' });
+    expect(problem(await ask(accounts, { authorization: 'Bearer forged' }))).toMatchObject({
+      code: 'caller-unauthenticated',
+    });
+    expect(problem(await ask(accounts, {}))).toMatchObject({ code: 'caller-unauthenticated' });
+    expect(problem(await ask('/api/nothing'))).toMatchObject({ code: 'unknown-operation' });
+
+    // An upstream that gives the key away, in its fields and in its body.
+    standIn.behave({
+      headers: { 'x-echo': standInKey, 'set-cookie': `key=${standInKey}`, server: standInKey },
+    });
+    expect(problem(await ask(`${accounts}?in-fields`))).toMatchObject({ code: 'upstream-invalid-response' });
+    standIn.behave({ body: JSON.stringify({ key: standInKey }) });
+    expect(problem(await ask(`${accounts}?in-body`))).toMatchObject({ code: 'upstream-invalid-response' });
+    standIn.behave(undefined);
+    expect(standIn.requests.map(({ key: sent }) => sent)).toEqual([standInKey, standInKey, standInKey]);
+
+    await watch.settle();
+    const traffic = watch.traffic.join('\n');
+    const storage = await storageOf(context, page);
+    await context.close();
+    const disk = bytesBelow(folder);
+    // The search sees what there is: the token that was sent, the body that came, in each of its places.
+    const marker = first.answer?.body.slice(0, 60) ?? '';
+    expect(traffic).toContain(jwt);
+    expect(traffic).toContain(JSON.stringify(marker).slice(1, -1));
+    expect(storage).toContain(accounts);
+    expect(disk).toContain(jwt);
+    expect(disk).toContain(marker);
+    expect(found(traffic)).toEqual([]);
+    expect(found(storage)).toEqual([]);
+    expect(found(disk)).toEqual([]);
+  });
+
+  it('a page of an origin that is not listed gets nothing, whatever it tries', async () => {
+    const { url, standIn, open, logLines } = await start();
+    const stranger = await servePage();
+    const { page, watch } = await open(stranger);
+    const known = { authorization: `Bearer ${await signJwt(key)}` };
+
+    // With a credential there is a preflight, and nothing after it.
+    const asked = await fetchIn(page, `${url}${accounts}`, known);
+    expect(asked).toEqual({ failure: expect.stringContaining('Failed to fetch') });
+    expect(watch.statuses(`${url}${accounts}`)).toEqual([403]);
+    // Without one the request goes out, is nobody's, and the page may not even read the 401.
+    expect(await fetchIn(page, `${url}${accounts}`, {})).toEqual({
+      failure: expect.stringContaining('Failed to fetch'),
+    });
+    expect(await callFrontend(page, 'loadWithoutLeave', `${url}${accounts}`)).toEqual(nothing);
+    expect(standIn.requests).toHaveLength(0);
+    expect(logLines().some(({ status }) => status === 200 || status === 304)).toBe(false);
+  });
+
+  it('a page of another origin cannot use a gateway that asks nobody for a credential', async () => {
+    const listed = await servePage();
+    const { url, standIn, logLines } = await startPair({ CORS_ORIGINS: listed });
+    const { context } = await launch(chromium ?? '');
+    const page = await context.newPage();
+    await page.goto(await servePage());
+    expect(await fetchIn(page, `${url}${accounts}`, {})).toHaveProperty('failure');
+    expect(await callFrontend(page, 'loadWithoutLeave', `${url}${accounts}`)).toEqual(nothing);
+    await Promise.all([
+      page.waitForURL(`${url}${accounts}`),
+      page.evaluate(`location = ${JSON.stringify(`${url}${accounts}`)}`),
+    ]);
+    expect(await page.evaluate('document.body.textContent')).toContain('origin-not-allowed');
+    const statuses = logLines().flatMap(({ status }) => (status === undefined ? [] : [status]));
+    expect(statuses).toEqual(Array(6).fill(403));
+    expect(standIn.requests).toHaveLength(0);
+
+    await page.goto(listed);
+    expect(await fetchIn(page, `${url}${accounts}`, {})).toMatchObject({ answer: { status: 200 } });
+    // What somebody types into the address bar is nobody's page.
+    expect((await page.goto(`${url}${accounts}`))?.status()).toBe(200);
+    expect(standIn.requests).toHaveLength(1);
+  });
+});
