@@ -2,7 +2,8 @@
  * Puts the key on each request, and deals with its refusal: the only place that takes the key's value out.
  *
  * The layers above see requests without a key; only what comes after this one gets a `SignedRequest`. Every
- * answer is searched for the key here, once, before anything stores it or passes it on.
+ * answer is searched for the key here, once, before anything stores it or passes it on. A 429 that holds it loses
+ * everything but its wait, and still closes the gate.
  *
  * On a 401 (the specification: "a valid key is required") the key is read again; the request goes once more
  * with a new generation, or once with the previous key; else the caller gets `upstream-key-rejected`. A 403 is
@@ -13,7 +14,8 @@ import { exposeKey, type Key } from '../key/key.ts';
 import type { Keyring } from '../key/keyring.ts';
 import { andThen, type Eventually, type Handler } from '../layer.ts';
 import { Trace } from '../trace.ts';
-import type { Answer, Claim, SignedRequest, UpstreamRequest } from './exchange.ts';
+import type { Answer, Claim, HeaderFields, SignedRequest, UpstreamRequest } from './exchange.ts';
+import { statedWaitMs } from './retry-after-policy.ts';
 
 /** What this layer needs of the keyring. */
 export type CredentialKeys = Pick<
@@ -63,6 +65,8 @@ export function attachKey(
         const leaked = keyring.scrub.leakIn(answer);
         if (leaked === undefined) return answer;
         keyring.leaked(leaked, request.operation);
+        // It must close the gate as any other, or callers would go on asking an upstream that wants rest.
+        if (answer.status === 429) return withoutKey(answer);
         throw new GatewayError('upstream-invalid-response', { reason: 'the answer contains the key' });
       });
     };
@@ -112,6 +116,13 @@ export function attachKey(
       }
     };
   };
+}
+
+/** A 429 of which only the wait is left, in our own words. */
+function withoutKey(answer: Answer): Answer {
+  const waitMs = statedWaitMs(answer.headers, answer.receivedAt);
+  const headers: HeaderFields = waitMs === undefined ? {} : { 'retry-after': `${Math.ceil(waitMs / 1000)}` };
+  return { ...answer, headers, body: Buffer.alloc(0) };
 }
 
 function rejected(): GatewayError {
