@@ -25,6 +25,8 @@ export type CredentialKeys = Pick<
 
 export interface CredentialOptions {
   readonly keyring: CredentialKeys;
+  /** Waits until something may go up that has had its turn already, as the gate above says. */
+  readonly outwait?: (claim: Claim) => Promise<void>;
   /** The read that tells whether a key is good: the specification's first endpoint. */
   readonly probePath?: string;
   /** How long a probe may take, in ms. */
@@ -45,7 +47,7 @@ const missingRetryMs = 1_000;
 export function attachKey(
   options: CredentialOptions,
 ): (send: Handler<SignedRequest, Answer>) => Handler<UpstreamRequest, Answer> {
-  const { keyring, probePath = '/users/api-keys/', probeTimeoutMs = 10_000 } = options;
+  const { keyring, outwait, probePath = '/users/api-keys/', probeTimeoutMs = 10_000 } = options;
 
   return (send) => {
     const sendWith = (
@@ -79,6 +81,8 @@ export function attachKey(
     ): Promise<Answer> => {
       const key = sends < maxSends ? await keyring.replace(refused, request.claim) : undefined;
       if (key === undefined) throw rejected();
+      // Somebody else may have been told to wait while this one waited for its key.
+      await outwait?.(request.claim);
       // The validators belong to an answer that the other key fetched.
       const { validators: _, ...plain } = request;
       return sendWith(key, plain, trace, sends + 1);
@@ -90,6 +94,7 @@ export function attachKey(
       timer.unref();
       try {
         const request = probeRequest(probePath, limit.signal, performance.now() + probeTimeoutMs);
+        await outwait?.(request.claim);
         const signed = { ...request, key: exposeKey(key), generation: key.generation };
         return (await send(signed, new Trace(performance.now()))).status;
       } finally {
