@@ -38,12 +38,20 @@ export interface TestGateway {
   logLines(): Record<string, unknown>[];
 }
 
+/** Takes what is to be done when the test has finished. */
+export type AtEnd = (run: () => void | Promise<void>) => void;
+
 export const accounts = '/api/analytics/accounts/';
 
-/** Starts both, and ends them with the test. */
+/**
+ * Starts both, and ends them with the test.
+ *
+ * @param atEnd a concurrent test's own `onTestFinished`: the global one knows only one test at a time
+ */
 export async function startPair(
   settings: Record<string, string> = {},
   standInOptions: StandInOptions = {},
+  atEnd: AtEnd = onTestFinished,
 ): Promise<TestGateway> {
   const standIn = await startStandIn(standInOptions);
   const folder = mkdtempSync(join(tmpdir(), 'gateway-test-'));
@@ -58,7 +66,7 @@ export async function startPair(
     ...settings,
   };
   const gateway = await startGateway({ config: readConfig(environment), environment, logTo });
-  onTestFinished(async () => {
+  atEnd(async () => {
     await gateway.drain();
     await standIn.close();
     closeSync(logTo);

@@ -1,4 +1,5 @@
 /** Every dress in which the key could leave, made here independently of the gateway's own scrubber. */
+import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 
 export interface SecretForm {
   readonly name: string;
@@ -36,4 +37,28 @@ export function formsOf(secret: string): SecretForm[] {
     }
   }
   return forms.filter(({ text }, index) => forms.findIndex((other) => other.text === text) === index);
+}
+
+/** The names of the forms of the secret that occur in a text. */
+export function formsIn(text: string, secret: string): string[] {
+  return formsOf(secret)
+    .filter(({ text: form }) => text.includes(form))
+    .map(({ name }) => name);
+}
+
+/**
+ * A reply's bytes as they came on the wire (latin1), and once more with the body's coding taken off: what is
+ * compressed hides what it holds.
+ */
+export function withDecodedBody(bytes: string): string {
+  const end = bytes.indexOf('\r\n\r\n');
+  const body = Buffer.from(bytes.slice(end + 4), 'latin1');
+  switch (/^content-encoding: *(\w+)/im.exec(bytes.slice(0, end + 2))?.[1]) {
+    case 'gzip':
+      return bytes + gunzipSync(body).toString('latin1');
+    case 'br':
+      return bytes + brotliDecompressSync(body).toString('latin1');
+    default:
+      return bytes;
+  }
 }

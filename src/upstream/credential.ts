@@ -2,7 +2,8 @@
  * Puts the key on each request, and deals with its refusal: the only place that takes the key's value out.
  *
  * The layers above see requests without a key; only what comes after this one gets a `SignedRequest`. Every
- * answer is searched for the key here, once, before anything stores it or passes it on.
+ * answer is searched for the key here, once, before anything stores it or passes it on. A 429 that holds it loses
+ * everything but its wait, and still closes the gate.
  *
  * On a 401 (the specification: "a valid key is required") the key is read again; the request goes once more
  * with a new generation, or once with the previous key; else the caller gets `upstream-key-rejected`. A 403 is
@@ -13,7 +14,8 @@ import { exposeKey, type Key } from '../key/key.ts';
 import type { Keyring } from '../key/keyring.ts';
 import { andThen, type Eventually, type Handler } from '../layer.ts';
 import { Trace } from '../trace.ts';
-import type { Answer, Claim, SignedRequest, UpstreamRequest } from './exchange.ts';
+import type { Answer, Claim, HeaderFields, SignedRequest, UpstreamRequest } from './exchange.ts';
+import { statedWaitMs } from './retry-after-policy.ts';
 
 /** What this layer needs of the keyring. */
 export type CredentialKeys = Pick<
@@ -23,6 +25,8 @@ export type CredentialKeys = Pick<
 
 export interface CredentialOptions {
   readonly keyring: CredentialKeys;
+  /** Waits until something may go up that has had its turn already, as the gate above says. */
+  readonly outwait?: (claim: Claim) => Promise<void>;
   /** The read that tells whether a key is good: the specification's first endpoint. */
   readonly probePath?: string;
   /** How long a probe may take, in ms. */
@@ -43,7 +47,7 @@ const missingRetryMs = 1_000;
 export function attachKey(
   options: CredentialOptions,
 ): (send: Handler<SignedRequest, Answer>) => Handler<UpstreamRequest, Answer> {
-  const { keyring, probePath = '/users/api-keys/', probeTimeoutMs = 10_000 } = options;
+  const { keyring, outwait, probePath = '/users/api-keys/', probeTimeoutMs = 10_000 } = options;
 
   return (send) => {
     const sendWith = (
@@ -63,6 +67,8 @@ export function attachKey(
         const leaked = keyring.scrub.leakIn(answer);
         if (leaked === undefined) return answer;
         keyring.leaked(leaked, request.operation);
+        // It must close the gate as any other, or callers would go on asking an upstream that wants rest.
+        if (answer.status === 429) return withoutKey(answer);
         throw new GatewayError('upstream-invalid-response', { reason: 'the answer contains the key' });
       });
     };
@@ -75,6 +81,8 @@ export function attachKey(
     ): Promise<Answer> => {
       const key = sends < maxSends ? await keyring.replace(refused, request.claim) : undefined;
       if (key === undefined) throw rejected();
+      // Somebody else may have been told to wait while this one waited for its key.
+      await outwait?.(request.claim);
       // The validators belong to an answer that the other key fetched.
       const { validators: _, ...plain } = request;
       return sendWith(key, plain, trace, sends + 1);
@@ -86,6 +94,7 @@ export function attachKey(
       timer.unref();
       try {
         const request = probeRequest(probePath, limit.signal, performance.now() + probeTimeoutMs);
+        await outwait?.(request.claim);
         const signed = { ...request, key: exposeKey(key), generation: key.generation };
         return (await send(signed, new Trace(performance.now()))).status;
       } finally {
@@ -112,6 +121,13 @@ export function attachKey(
       }
     };
   };
+}
+
+/** A 429 of which only the wait is left, in our own words. */
+function withoutKey(answer: Answer): Answer {
+  const waitMs = statedWaitMs(answer.headers, answer.receivedAt);
+  const headers: HeaderFields = waitMs === undefined ? {} : { 'retry-after': `${Math.ceil(waitMs / 1000)}` };
+  return { ...answer, headers, body: Buffer.alloc(0) };
 }
 
 function rejected(): GatewayError {

@@ -5,7 +5,7 @@
 import { GatewayError } from '../errors.ts';
 import { andThen, type Eventually, type Layer } from '../layer.ts';
 import type { Trace } from '../trace.ts';
-import type { Answer, UpstreamRequest } from './exchange.ts';
+import type { Answer, Claim, UpstreamRequest } from './exchange.ts';
 import {
   type Attempt,
   decideTurns,
@@ -54,6 +54,11 @@ export interface GateOptions {
 export interface Gate {
   readonly layer: Layer<UpstreamRequest, Answer>;
   snapshot(): GateSnapshot;
+  /**
+   * Waits out a closed gate, for what has passed it and goes up once more. It is no new turn: what goes again is
+   * no more than was let go before. Rejects with `upstream-rate-limited` where that is beyond the claim's deadline.
+   */
+  outwait(claim: Claim): Promise<void>;
   /** Rejects everybody who waits, with what the function makes; attempts in flight go on. */
   dismiss(failure: () => unknown): void;
   /** Dismisses everybody with `shutting-down` and stops the timer. The layer refuses from then on. */
@@ -88,7 +93,7 @@ const off: GateSnapshot = {
  */
 export function paceAttempts(options: GateOptions): Gate {
   if (options.maxClosedMs === 0) {
-    return { layer: (next) => next, snapshot: () => off, dismiss() {}, close() {} };
+    return { layer: (next) => next, snapshot: () => off, async outwait() {}, dismiss() {}, close() {} };
   }
   const turnstile = decideTurns<Waiter>({
     maxClosedMs: options.maxClosedMs,
@@ -259,6 +264,17 @@ export function paceAttempts(options: GateOptions): Gate {
     return promise;
   };
 
+  const outwait = async (claim: Claim): Promise<void> => {
+    for (;;) {
+      const nowMs = performance.now();
+      // Others may be refused while this waits, and the gate stay closed for longer.
+      const { closedForMs } = turnstile.snapshot(nowMs);
+      if (closedForMs === 0) return;
+      if (nowMs + closedForMs >= claim.deadlineMs) throw failure(turnstile.expired(nowMs));
+      await pause(claim.signal, Math.ceil(closedForMs));
+    }
+  };
+
   const dismiss = (makeFailure: () => unknown): void => {
     for (const waiter of turnstile.clear()) waiter.fail(makeFailure());
   };
@@ -266,6 +282,7 @@ export function paceAttempts(options: GateOptions): Gate {
   return {
     layer,
     snapshot: () => turnstile.snapshot(performance.now()),
+    outwait,
     dismiss,
     close() {
       isClosed = true;
@@ -273,6 +290,23 @@ export function paceAttempts(options: GateOptions): Gate {
       dismiss(() => new GatewayError('shutting-down', { retryAfterMs: 1000 }));
     },
   };
+}
+
+/** @throws the signal's reason when it aborts */
+function pause(signal: AbortSignal, ms: number): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const onAbort = (): void => {
+    clearTimeout(timer);
+    reject(signal.reason);
+  };
+  const timer = setTimeout(() => {
+    signal.removeEventListener('abort', onAbort);
+    resolve();
+  }, ms);
+  timer.unref();
+  if (signal.aborted) onAbort();
+  else signal.addEventListener('abort', onAbort, { once: true });
+  return promise;
 }
 
 function outcomeOf({ status, headers, receivedAt }: Answer): Outcome {

@@ -29,7 +29,7 @@ export interface Pipeline {
 export function createPipeline(options: PipelineOptions): Pipeline {
   const cache = shareAnswers(options.cache);
   const gate = paceAttempts(options.gate);
-  const credential = attachKey(options.credential);
+  const credential = attachKey({ outwait: gate.outwait, ...options.credential });
   const transport = sendUpstream(options.transport);
   const send = compose(
     [

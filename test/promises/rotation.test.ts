@@ -133,6 +133,35 @@ describe('a key is replaced without one failed request', () => {
     expect(later.headers['cache-status']).toContain('; hit');
   });
 
+  it('and what goes up again waits as long as the upstream has asked of somebody else', async () => {
+    const pair = await startMounted();
+    const { standIn, mount, ask } = pair;
+    let release = (): void => {};
+    const until = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    standIn.behave(
+      ({ target }) =>
+        target.endsWith('?other')
+          ? { until, status: 429, headers: { 'retry-after': '1' }, body: '{}' }
+          : undefined,
+      2,
+    );
+    const other = ask(`${accounts}?other`);
+    await standIn.received(1);
+    accept(standIn, keyOf(2));
+    const refused = ask(`${accounts}?refused`);
+    await standIn.received(2);
+    release();
+    await expect.poll(() => pair.logText()).toContain('the gate changed');
+    const closedMs = performance.now();
+    mount.swap(keyOf(2));
+    expect([(await refused).status, (await other).status]).toEqual([200, 200]);
+    const again = standIn.requests.filter(({ key }) => key === keyOf(2)).map(({ at }) => at - closedMs);
+    expect(again).toHaveLength(2);
+    expect(Math.min(...again)).toBeGreaterThanOrEqual(900);
+  });
+
   it('within two seconds where nobody asks, and with no 401 where the old one stays good for as long', async () => {
     const pair = await startMounted();
     const { standIn, mount, ask } = pair;

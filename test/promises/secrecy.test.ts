@@ -1,15 +1,14 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { gzipSync } from 'node:zlib';
+import { LRUCache } from 'lru-cache';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { type ProblemCode, problems } from '../../src/errors.ts';
 import { everyMisbehaviour } from '../../src/stand-in/catalogue.ts';
 import { type StandIn, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
-import { accounts, startPair } from '../gateway.ts';
-import { formsOf } from '../secret-forms.ts';
+import { writeCallers } from '../callers/fixture.ts';
+import { accounts, startPair, type TestGateway } from '../gateway.ts';
+import { formsIn, formsOf, withDecodedBody } from '../secret-forms.ts';
 
-const forms = formsOf(standInKey);
-
-/** Every form of the key that occurs in a text. */
-function found(text: string): string[] {
-  return forms.filter(({ text: form }) => text.includes(form)).map(({ name }) => name);
-}
+const found = (text: string): string[] => formsIn(text, standInKey);
 
 let elsewhere: StandIn;
 beforeAll(async () => {
@@ -17,33 +16,203 @@ beforeAll(async () => {
 });
 afterAll(() => elsewhere.close());
 
+/** The bytes of a reply, and those of its body once more without their coding. */
+async function rawReply({ exchange }: TestGateway, path: string, ...fields: string[]): Promise<string> {
+  const lines = [`GET ${path} HTTP/1.1`, 'Host: localhost', 'Connection: close', ...fields];
+  return withDecodedBody(await exchange(`${lines.join('\r\n')}\r\n\r\n`, 5_000));
+}
+
+const statusOf = (reply: string): number => Number(/^HTTP\/1\.1 (\d{3}) /.exec(reply)?.[1]);
+
 describe('the key is in no byte that leaves, whatever the upstream does', () => {
-  it.each(everyMisbehaviour('http://127.0.0.1:1').map(({ name }) => name))('%s', async (name) => {
-    const { ask, standIn, logText } = await startPair({
-      UPSTREAM_TIMEOUT: '300ms',
-      REQUEST_TIMEOUT: '900ms',
-      UPSTREAM_MAX_BODY: '64KiB',
-      RETRY_LIMIT: '1',
-    });
-    const misbehaviour = everyMisbehaviour(elsewhere.origin).find((one) => one.name === name);
-    standIn.behave(misbehaviour?.behaviour);
-    const replies = [await ask(accounts), await ask(accounts, { headers: { 'x-api-key': standInKey } })];
-    const everything = replies
-      .map(({ rawHeaders, body }) => rawHeaders.join('\n') + body.toString('latin1'))
-      .join('\n');
-    expect(found(everything)).toEqual([]);
-    expect(found(logText())).toEqual([]);
-    expect(replies.every(({ status }) => status >= 200 && status < 600 && ![401, 206].includes(status))).toBe(
-      true,
+  const names = everyMisbehaviour('http://127.0.0.1:1').map(({ name }) => name);
+
+  it.concurrent.for(names)('%s', async (name, { expect, onTestFinished }) => {
+    const pair = await startPair(
+      {
+        UPSTREAM_TIMEOUT: '300ms',
+        REQUEST_TIMEOUT: '900ms',
+        UPSTREAM_MAX_BODY: '64KiB',
+        RETRY_LIMIT: '1',
+        LOG_LEVEL: 'trace',
+      },
+      {},
+      onTestFinished,
     );
-    expect(elsewhere.requests).toHaveLength(0);
-    // Nothing wrong is remembered: well again, the upstream is heard.
+    const { standIn, logText } = pair;
+    const { behaviour, stalls } = everyMisbehaviour(elsewhere.origin).find((one) => one.name === name) ?? {};
+    standIn.behave(behaviour);
+    const first = rawReply(pair, accounts);
+    // What is stored is compressed for those who come later.
+    if (stalls !== true) await first;
+    const replies = await Promise.all([
+      first,
+      rawReply(pair, accounts, `X-API-Key: ${standInKey}`, 'Accept-Encoding: gzip'),
+      rawReply(pair, `${accounts}?other`, `Authorization: Bearer ${standInKey}`, 'Accept-Encoding: br'),
+    ]);
+    expect(found(replies.join('\n'))).toEqual([]);
+    expect(found(logText())).toEqual([]);
+    for (const status of replies.map(statusOf)) {
+      expect(status).toBeGreaterThanOrEqual(200);
+      expect([401, 206]).not.toContain(status);
+    }
+    expect(standIn.counts.connections).toBeGreaterThan(0);
     expect(standIn.requests.every(({ key }) => key === standInKey)).toBe(true);
+    expect(elsewhere.requests).toHaveLength(0);
+  });
+});
+
+describe('the key is in no problem', () => {
+  const none = () => {};
+  const mute = { CACHE_TTL: '0s' };
+
+  /** How each code comes about, with the key wherever whoever causes it can put it. */
+  const causes: Record<Exclude<ProblemCode, 'internal-error'>, (drive: Drive) => Promise<string>> = {
+    'caller-unauthenticated': async ({ start }) =>
+      rawReply(await start({ CALLERS_FILE: writeCallers([]) }), accounts, `X-API-Key: ${standInKey}`),
+    'caller-forbidden': async ({ start }) => {
+      const callers = writeCallers([{ name: 'everyone', anonymous: true, operations: ['list-api-keys'] }]);
+      return rawReply(await start({ CALLERS_FILE: callers }), `${accounts}?${standInKey}`);
+    },
+    'origin-not-allowed': async ({ start }) =>
+      rawReply(await start(), accounts, `Origin: https://${standInKey}`, 'Sec-Fetch-Site: cross-site'),
+    'caller-rate-limited': async ({ start }) => {
+      const pair = await start({ CALLERS_FILE: writeCallers([]), CALLER_FAILURES_PER_MINUTE: '1' });
+      const replies = [];
+      for (let tries = 0; tries < 3; tries++) {
+        replies.push(await rawReply(pair, accounts, `X-API-Key: ${standInKey}`));
+      }
+      return replies.join('\n');
+    },
+    'host-not-allowed': async ({ start }) => {
+      const { exchange } = await start();
+      return exchange(`GET /livezz HTTP/1.1\r\nHost: ${standInKey}.example\r\nConnection: close\r\n\r\n`);
+    },
+    'invalid-request': async ({ start }) => rawReply(await start(), `${accounts}?api_key=${standInKey}`),
+    'uri-too-long': async ({ start }) =>
+      rawReply(await start(), `${accounts}?${`${standInKey}&`.repeat(300)}`),
+    'unknown-operation': async ({ start }) => rawReply(await start(), `/api/${standInKey}/`),
+    'method-not-allowed': async ({ start }) => {
+      const { exchange } = await start();
+      return exchange(
+        `DELETE ${accounts}?${standInKey} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`,
+      );
+    },
+    'upstream-rate-limited': async ({ start, expect }) => {
+      const pair = await start({ REQUEST_TIMEOUT: '1s' });
+      pair.standIn.behave({ status: 429, headers: { 'retry-after': '60' }, echo: { in: 'body' } });
+      const replies = [await rawReply(pair, accounts), await rawReply(pair, `${accounts}?${standInKey}`)];
+      // It holds back everybody, whatever else was in it.
+      expect(pair.standIn.requests).toHaveLength(1);
+      return replies.join('\n');
+    },
+    'upstream-key-rejected': async ({ start }) => {
+      const pair = await start();
+      pair.standIn.behave({ status: 401, echo: { in: 'body' } });
+      return rawReply(pair, accounts);
+    },
+    'upstream-key-missing': async ({ start }) => {
+      const script = `echo ${standInKey}; echo ${standInKey} >&2; exit 1`;
+      return rawReply(await start({ UPSTREAM_API_KEY_FROM: `exec:sh -c '${script}'` }), accounts);
+    },
+    'upstream-unreachable': async ({ start }) => {
+      const pair = await start();
+      await pair.standIn.refuseConnections(true);
+      return rawReply(pair, accounts);
+    },
+    'upstream-invalid-response': async ({ start }) => {
+      const pair = await start();
+      pair.standIn.behave({ echo: { in: 'body' }, framing: 'chunked' });
+      return rawReply(pair, accounts);
+    },
+    'upstream-timeout': async ({ start }) => {
+      const pair = await start({ UPSTREAM_TIMEOUT: '100ms', REQUEST_TIMEOUT: '200ms' });
+      pair.standIn.behave({ echo: { in: 'body' }, stallAt: 60 });
+      return rawReply(pair, accounts);
+    },
+    'not-in-cache': async ({ start }) => rawReply(await start(), accounts, 'Cache-Control: only-if-cached'),
+    overloaded: async ({ start, expect }) => {
+      const pair = await start({ ...mute, REQUEST_TIMEOUT: '5s' });
+      pair.standIn.behave({ stallAt: 'before-headers' });
+      const leaver = new AbortController();
+      // As many as one caller may have waiting, and those who are up already.
+      const waiting = Array.from({ length: 1_010 }, (_, number) =>
+        pair.ask(`${accounts}?${number}`, { signal: leaver.signal }).catch(none),
+      );
+      await expect.poll(() => pair.gateway.waiting, { timeout: 10_000 }).toBeGreaterThanOrEqual(1_010);
+      const reply = await rawReply(pair, `${accounts}?${standInKey}`);
+      leaver.abort();
+      await Promise.all(waiting);
+      return reply;
+    },
+    'shutting-down': async ({ start }) => {
+      const pair = await start({ SHUTDOWN_GRACE: '300ms' });
+      pair.standIn.behave({ stallAt: 'before-headers' });
+      const reply = rawReply(pair, `${accounts}?${standInKey}`);
+      await pair.standIn.received(1);
+      await pair.gateway.drain();
+      return reply;
+    },
+  };
+
+  interface Drive {
+    start(settings?: Record<string, string>): Promise<TestGateway>;
+    /** A concurrent test's own. */
+    readonly expect: typeof expect;
+  }
+
+  it.concurrent.for(Object.keys(causes) as (keyof typeof causes)[])(
+    '%s',
+    async (code, { expect, onTestFinished }) => {
+      const started: TestGateway[] = [];
+      const start: Drive['start'] = async (settings = {}) => {
+        const pair = await startPair({ LOG_LEVEL: 'trace', ...settings }, {}, onTestFinished);
+        started.push(pair);
+        return pair;
+      };
+      const reply = await causes[code]({ start, expect });
+      expect(reply).toContain(`"code":"${code}"`);
+      expect(found(reply)).toEqual([]);
+      for (const { logText } of started) expect(found(logText())).toEqual([]);
+    },
+  );
+
+  it('internal-error', async () => {
+    const pair = await startPair({ LOG_LEVEL: 'trace' });
+    // Nothing that callers or the upstream do brings it about, so a fault of our own is put in, with the key in it.
+    vi.spyOn(LRUCache.prototype, 'get').mockImplementation(() => {
+      const cause = new Error(`X-API-Key: ${standInKey}`);
+      throw Object.assign(new Error(`a fault with ${standInKey}`, { cause }), { key: standInKey });
+    });
+    const reply = await rawReply(pair, accounts);
+    expect(reply).toContain('"code":"internal-error"');
+    expect(found(reply)).toEqual([]);
+    expect(pair.logText()).toContain('a fault with [key ');
+    expect(found(pair.logText())).toEqual([]);
+  });
+
+  it('nor on the pages about them', async () => {
+    const pair = await startPair();
+    for (const code of Object.keys(problems)) {
+      expect(found(await rawReply(pair, `/problems/${code}?${standInKey}`))).toEqual([]);
+    }
+    expect(found(await rawReply(pair, `/problems/${standInKey}`))).toEqual([]);
+    for (const path of ['/livez', '/readyz', '/', `/${standInKey}`]) {
+      expect(found(await rawReply(pair, path, `X-Request-ID: ${standInKey}`))).toEqual([]);
+    }
+    expect(found(pair.logText())).toEqual([]);
   });
 });
 
 describe('the search for the key', () => {
   it('finds each form it looks for', () => {
-    for (const { name, text } of forms) expect(found(`a ${text} b`), name).toContain(name);
+    for (const { name, text } of formsOf(standInKey)) expect(found(`a ${text} b`), name).toContain(name);
+  });
+
+  it('looks into what is compressed', () => {
+    const body = gzipSync(`a ${standInKey} b`).toString('latin1');
+    expect(found(withDecodedBody(`HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n${body}`))).toContain(
+      'raw',
+    );
   });
 });
