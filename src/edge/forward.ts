@@ -5,9 +5,9 @@ import type { CacheFacts, Trace } from '../trace.ts';
 import type { Answer, Turn, UpstreamRequest } from '../upstream/exchange.ts';
 import type { Claims } from './claim.ts';
 import { isNotModified } from './conditional-policy.ts';
-import { chooseCoding } from './encoding-policy.ts';
+import { type ContentCoding as Coding, chooseCoding } from './encoding-policy.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
-import type { Coding, PreparedReply } from './reply-fields.ts';
+import type { PreparedReply } from './reply-fields.ts';
 
 export interface ForwardOptions {
   readonly outbound: Handler<UpstreamRequest, Answer>;
@@ -137,12 +137,11 @@ function describeCache(request: InboundRequest, trace: Trace): void {
 }
 
 function cacheStatus(cache: CacheFacts): string {
-  const detail = cache.detail === undefined ? '' : `; detail=${cache.detail}`;
-  if (cache.hit) return `analytics-gateway; hit; ttl=${cache.ttlSeconds ?? 0}${detail}`;
-  let status = `analytics-gateway; fwd=${cache.forwarded ?? 'miss'}`;
+  let status = cache.hit ? 'analytics-gateway; hit' : `analytics-gateway; fwd=${cache.forwarded ?? 'miss'}`;
   if (cache.forwardStatus !== undefined) status += `; fwd-status=${cache.forwardStatus}`;
   if (cache.ttlSeconds !== undefined) status += `; ttl=${cache.ttlSeconds}`;
   if (cache.stored === true) status += '; stored';
   if (cache.collapsed !== undefined) status += cache.collapsed ? '; collapsed' : '; collapsed=?0';
-  return status + detail;
+  if (cache.detail !== undefined) status += `; detail=${cache.detail}`;
+  return status;
 }

@@ -5,8 +5,9 @@
  *
  * What does not change from reply to reply is prepared once per answer and kept beside it.
  */
-import { createHash } from 'node:crypto';
 import type { Answer, HeaderFields } from '../upstream/exchange.ts';
+import type { ContentCoding as Coding } from './encoding-policy.ts';
+import { codedEntityTag, entityTagOf } from './entity-tag.ts';
 
 /** Answers are data, whatever they claim to be: nothing may run, frame or embed them. */
 export const securityFields = {
@@ -34,8 +35,6 @@ const passed = ['content-type', 'content-language', 'etag', 'last-modified', 're
 
 /** The upstream's caching fields, passed as they came with `CALLER_CACHE_CONTROL=upstream`. */
 const caching = ['cache-control', 'expires', 'pragma'] as const;
-
-export type Coding = 'br' | 'gzip' | 'identity';
 
 export interface PreparedReply {
   /** By coding, with its own `ETag` and `Content-Length`. */
@@ -70,7 +69,7 @@ export function prepareReplies(options: ReplyFieldOptions): (answer: Answer) => 
 
 function prepare(answer: Answer, options: ReplyFieldOptions): PreparedReply {
   const entityTag =
-    joined(answer.headers, 'etag') ?? (answer.status === 200 ? strongTag(answer.body) : undefined);
+    answer.status === 200 ? entityTagOf(answer.headers['etag'], answer.body) : joined(answer.headers, 'etag');
   const common: Record<string, string> = {};
   const names = [...passed, ...options.forward, ...(options.cacheControl === 'upstream' ? caching : [])];
   for (const name of names) {
@@ -84,7 +83,8 @@ function prepare(answer: Answer, options: ReplyFieldOptions): PreparedReply {
   Object.assign(common, securityFields);
 
   const full = new Map<Coding, Readonly<Record<string, string>>>();
-  const etag = (coding: Coding): string | undefined => suffixed(entityTag, coding);
+  const etag = (coding: Coding): string | undefined =>
+    entityTag === undefined || coding === 'identity' ? entityTag : codedEntityTag(entityTag, coding);
   return {
     etag,
     fields(coding) {
@@ -128,14 +128,4 @@ function varyOf(answer: Answer, options: ReplyFieldOptions): string {
   ];
   // The key the gateway adds is none of a caller's request, so answers do not differ by it for callers.
   return [...new Set(members)].filter((name) => name !== '' && name !== 'x-api-key').join(', ');
-}
-
-/** Twenty-two characters of SHA-256: two different bodies never share one. */
-function strongTag(body: Buffer): string {
-  return `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`;
-}
-
-/** Each coding of a body is a representation of its own (RFC 9110 section 8.8.3.3). */
-function suffixed(tag: string | undefined, coding: Coding): string | undefined {
-  return tag === undefined || coding === 'identity' ? tag : tag.replace(/"$/, `-${coding}"`);
 }
