@@ -84,6 +84,9 @@ export async function startGateway({ config, environment, logTo = 1 }: GatewayOp
       onBackground: (event) => log.events.debug(event, 'refreshed in the background'),
     },
     retry: { limit: config.RETRY_LIMIT, baseMs: config.RETRY_BASE, capMs: config.RETRY_CAP },
+    circuit: {
+      onChange: (change) => log.events.warn(change, `the circuit to the upstream is ${change.to}`),
+    },
     gate: {
       maxClosedMs: config.GATE_MAX_CLOSED,
       baseMs: config.RETRY_BASE,

@@ -4,6 +4,7 @@
  */
 import { compose, type Handler } from '../layer.ts';
 import { type CacheOptions, shareAnswers } from './cache.ts';
+import { type BreakCircuitOptions, breakCircuit } from './circuit.ts';
 import { attachKey, type CredentialOptions } from './credential.ts';
 import type { Answer, UpstreamRequest } from './exchange.ts';
 import { type GateOptions, paceAttempts } from './gate.ts';
@@ -13,6 +14,7 @@ import { sendUpstream, type TransportOptions } from './transport.ts';
 export interface PipelineOptions {
   readonly cache: CacheOptions;
   readonly retry: RetryOptions;
+  readonly circuit: Pick<BreakCircuitOptions, 'onChange'>;
   readonly gate: GateOptions;
   readonly credential: CredentialOptions;
   readonly transport: TransportOptions;
@@ -21,6 +23,7 @@ export interface PipelineOptions {
 export interface Pipeline {
   readonly send: Handler<UpstreamRequest, Answer>;
   readonly cache: Pick<ReturnType<typeof shareAnswers>, 'purge' | 'snapshot'>;
+  readonly circuit: Pick<ReturnType<typeof breakCircuit>, 'snapshot'>;
   readonly gate: Pick<ReturnType<typeof paceAttempts>, 'snapshot'>;
   /** Ends everything under way. */
   close(): Promise<void>;
@@ -29,12 +32,15 @@ export interface Pipeline {
 export function createPipeline(options: PipelineOptions): Pipeline {
   const cache = shareAnswers(options.cache);
   const gate = paceAttempts(options.gate);
+  // Whoever waits for a turn need not wait for one that can only fail.
+  const circuit = breakCircuit({ ...options.circuit, onOpen: (failure) => gate.dismiss(failure) });
   const credential = attachKey({ outwait: gate.outwait, ...options.credential });
   const transport = sendUpstream(options.transport);
   const send = compose(
     [
       cache.layer, // fresh, stale, joined, miss
       retryFailures(options.retry), // p-retry owns the loop
+      circuit.layer, // the upstream is down: say so at once
       gate.layer, // whose turn, and when
     ],
     credential(transport.handler), // the only holder of the key, and the only opener of connections
@@ -42,6 +48,7 @@ export function createPipeline(options: PipelineOptions): Pipeline {
   return {
     send,
     cache,
+    circuit,
     gate,
     async close() {
       cache.close();

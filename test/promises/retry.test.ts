@@ -102,3 +102,22 @@ describe('every request is answered in time', () => {
     expect(standIn.requests).toHaveLength(1);
   });
 });
+
+describe('an upstream that is down is not asked by everybody', () => {
+  it('after failures in a row the answer is fast, says when to come back, and one probe finds it well again', async () => {
+    const { ask, standIn } = await startPair({ RETRY_LIMIT: '0', CACHE_TTL: '0s' });
+    expect((await ask(`${accounts}?well`)).status).toBe(200);
+    standIn.behave({ status: 500, body: '{}' });
+    for (let round = 0; round < 12; round++) await ask(`${accounts}?round=${round}`);
+    // Down is: only failures, ten of them and for a second.
+    await new Promise((resolve) => setTimeout(resolve, 1_100));
+    await ask(`${accounts}?last`);
+    const before = standIn.requests.length;
+    const came = await ask(`${accounts}?now`);
+    expect(came.status).toBeGreaterThanOrEqual(500);
+    expect(Number(came.headers['retry-after'])).toBeGreaterThanOrEqual(1);
+    expect(standIn.requests).toHaveLength(before);
+    standIn.behave(undefined);
+    await expect.poll(async () => (await ask(`${accounts}?again`)).status, { timeout: 5_000, interval: 200 }).toBe(200);
+  });
+});
