@@ -6,104 +6,20 @@
  *   open ──429──▶ closed ──time──▶ probing ──any answer but 429──▶ paced ──429──▶ closed
  *                    ▲────────────429────────┘                      └──quiet for a minute──▶ open
  */
-import type { Turn } from './exchange.ts';
-import { queueFairly, type Waiting } from './fair-queue.ts';
+import { promiseReturns } from './comeback-policy.ts';
+import { queueFairly } from './fair-queue.ts';
 import { learnPace } from './pace-policy.ts';
+import type {
+  Attempt,
+  CallerQueue,
+  GateState,
+  Next,
+  Refusal,
+  Ticket,
+  Turnstile,
+  TurnstileOptions,
+} from './turnstile.ts';
 import { growWindow } from './window-policy.ts';
-
-export type GateState = 'open' | 'closed' | 'probing' | 'paced';
-
-/** Something that waits for its turn. Turn and deadline are read live. */
-export interface Ticket extends Waiting {
-  readonly turn: Turn;
-  readonly deadlineMs: number;
-  readonly arrivedMs: number;
-}
-
-export interface TurnstileOptions {
-  /** The longest one refusal may hold everybody, in ms. */
-  readonly maxClosedMs: number;
-  /** How long the gate closes at first where neither the upstream nor experience says, and at most, in ms. */
-  readonly baseMs: number;
-  readonly capMs: number;
-  /** Attempts in flight: at an upstream met for the first time, and ever. */
-  readonly initialWindow: number;
-  readonly maxInFlight: number;
-  /** How many may wait, in total and for one caller. */
-  readonly maxWaiting: number;
-  readonly maxWaitingPerCaller: number;
-  /** 0 to 1, for the jitter. */
-  readonly random: () => number;
-}
-
-/** Why a ticket gets no turn, and after how many ms it would make sense to come again. */
-export interface Refusal {
-  readonly code: 'upstream-rate-limited' | 'overloaded';
-  readonly retryAfterMs: number;
-}
-
-/** An attempt under way. */
-export interface Attempt<T> {
-  readonly ticket: T;
-  readonly sentMs: number;
-  /** What the gate was doing when it let the attempt go. */
-  readonly state: 'open' | 'paced' | 'probe';
-}
-
-export type Outcome =
-  /** Any answer that is no 429; `isHealthy` when it is no 5xx either. */
-  | { readonly kind: 'answered'; readonly isHealthy: boolean }
-  /** A 429, and the wait it asks for. */
-  | { readonly kind: 'refused'; readonly waitMs: number | undefined }
-  /** Nothing that says anything about the limit: no connection, a timeout, an abort. */
-  | { readonly kind: 'failed' };
-
-export type Next<T> =
-  | { readonly kind: 'go'; readonly attempt: Attempt<T> }
-  /** Nothing may go now; ask again then (`undefined`: only after something else has happened). */
-  | { readonly kind: 'wait'; readonly untilMs: number | undefined };
-
-export interface CallerQueue {
-  readonly name: string;
-  readonly length: number;
-  readonly oldestWaitMs: number;
-}
-
-export interface GateSnapshot {
-  readonly state: GateState | 'off';
-  /** Learned rate in attempts per second; undefined while none is known. */
-  readonly perSecond: number | undefined;
-  readonly window: number;
-  readonly inFlight: number;
-  readonly waiting: number;
-  readonly callers: readonly CallerQueue[];
-  /** How much longer nothing goes up, ms; 0 when the gate is not closed. */
-  readonly closedForMs: number;
-  /** How much longer the upstream itself has asked to wait, ms. */
-  readonly statedWaitMs: number;
-  /** Attempts let go and 429s received since the start. */
-  readonly attempts: number;
-  readonly refusals: number;
-}
-
-export interface Turnstile<T extends Ticket> {
-  readonly state: GateState;
-  /** Whether an attempt could go at once, with nobody before it. */
-  /** Lines a ticket up. A refusal says why not; `displaced` is who had to leave for it. */
-  enter(ticket: T, nowMs: number): { refusal?: Refusal; displaced?: { ticket: T; refusal: Refusal } };
-  /** Takes a ticket out of the line; `name` and `background` as it was lined up or last moved. */
-  leave(ticket: T): boolean;
-  /** The ticket's turn has changed: lines it up anew. */
-  moved(ticket: T): void;
-  next(nowMs: number): Next<T>;
-  /** An attempt has ended. Returns the tickets whose turn can no longer come in time, taken out of the line. */
-  settled(attempt: Attempt<T>, outcome: Outcome, nowMs: number): readonly { ticket: T; refusal: Refusal }[];
-  /** What a ticket is told whose deadline has come. */
-  expired(nowMs: number): Refusal;
-  /** Everybody who waits, taken out of the line. */
-  clear(): readonly T[];
-  snapshot(nowMs: number): GateSnapshot;
-}
 
 /** Reopening comes later by up to this share of the time closed, and by no more than a second. */
 const jitterShare = 0.1;
@@ -112,8 +28,6 @@ const mostJitterMs = 1000;
 const quietMs = 60_000;
 /** With a known rate, a refusal that says nothing closes the gate for this many turns. */
 const briefTurns = 4;
-/** Nobody is told to come back later than this because of those who were told before it. */
-const mostPromisedMs = 600_000;
 
 export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnstile<T> {
   const people = queueFairly<T>();
@@ -128,8 +42,9 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
   /** Refused probes in a row. */
   let failedProbes = 0;
   let closedAtMs = Number.NEGATIVE_INFINITY;
-  let closedUntilMs = 0;
   let reopensMs = 0;
+  /** 0 to 1, drawn once for each closing. */
+  let jitter = 0;
   let statedUntilMs = 0;
   let refusedMs = Number.NEGATIVE_INFINITY;
   /** When the last safe turn was taken, and whether by a caller that asks for less than its share. */
@@ -137,8 +52,7 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
   let wasLight = false;
   let attempts = 0;
   let refusals = 0;
-  /** By caller: when the last one turned away for want of a turn was told to come back. */
-  const promises = new Map<string, number>();
+  const returns = promiseReturns(options.maxWaiting);
 
   const waiting = (): number => people.size + background.size;
 
@@ -182,8 +96,7 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
 
   /**
    * Whether a ticket's turn comes too late, and if so when to come again: when the line will have got so short
-   * that its patience suffices. Everybody of a caller turned away is told a time of its own, a turn apart, or
-   * all would come back for the same place.
+   * that its patience suffices.
    */
   const tooLate = (ticket: T, nowMs: number): Refusal | undefined => {
     const opensMs = closedUntil(nowMs);
@@ -193,18 +106,16 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
     const { turn } = ticket;
     const ahead = turn.background ? people.size + background.ahead(ticket) : people.ahead(ticket);
     const turnMs = opensMs + ahead / rate;
-    return turnMs <= ticket.deadlineMs ? undefined : promise(turn, turnMs - ticket.deadlineMs, rate, nowMs);
+    return turnMs <= ticket.deadlineMs ? undefined : promise(ticket, turnMs - ticket.deadlineMs, rate, nowMs);
   };
 
-  /** Turns away who comes too late by `lateMs`, with a time of its own to come back. */
-  const promise = (turn: Turn, lateMs: number, rate: number, nowMs: number): Refusal => {
-    const earliest = Math.max(nowMs + lateMs, promises.get(turn.name) ?? 0);
-    const againMs = Math.min(earliest + 1 / (rate * shareOf(turn)), nowMs + mostPromisedMs);
-    if (promises.size > options.maxWaiting) promises.clear();
-    promises.set(turn.name, againMs);
+  /** Turns away who comes too late by `lateMs`. */
+  const promise = ({ turn: { name } }: T, lateMs: number, rate: number, nowMs: number): Refusal => {
+    const ownTurnMs = callersWaiting(name) / rate;
+    const againMs = returns.promise(name, nowMs + lateMs, ownTurnMs, nowMs);
     return {
       code: 'upstream-rate-limited',
-      retryAfterMs: Math.max(againMs - nowMs, statedUntilMs - nowMs, 1000),
+      retryAfterMs: Math.max(againMs, statedUntilMs, nowMs + 1000) - nowMs,
     };
   };
 
@@ -224,18 +135,18 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
         // Not on a close call: who waits already may as well go on.
         if (turnMs - nowMs > 1.1 * (ticket.deadlineMs - nowMs) && rate !== undefined) {
           leave(ticket);
-          late.push({ ticket, refusal: promise(ticket.turn, turnMs - ticket.deadlineMs, rate, nowMs) });
+          late.push({ ticket, refusal: promise(ticket, turnMs - ticket.deadlineMs, rate, nowMs) });
         } else before++;
       }
     }
     return late;
   };
 
-  /** What part of the pace falls to one caller while all who wait now go on waiting. */
-  const shareOf = (turn: Turn): number => {
-    let count = people.sizeOf(turn.name) > 0 ? 0 : 1;
+  /** Among how many callers, this one included, the turns go round now. */
+  const callersWaiting = (name: string): number => {
+    let count = people.sizeOf(name) > 0 ? 0 : 1;
     for (const _ of people.lines()) count++;
-    return 1 / count;
+    return count;
   };
 
   const overloaded = (): Refusal => {
@@ -260,13 +171,10 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
       const brief = isKnown ? Math.min(briefTurns / perMs, options.baseMs) : options.baseMs;
       closedMs = Math.min(brief * 2 ** failedProbes, options.capMs, options.maxClosedMs);
     }
-    const untilMs = nowMs + closedMs;
-    if (untilMs > closedUntilMs || state !== 'closed') {
-      closedUntilMs = Math.max(closedUntilMs, untilMs);
-      // Only later, never earlier than asked.
-      const jitterMs = options.random() * Math.min(closedMs * jitterShare, mostJitterMs);
-      reopensMs = Math.max(reopensMs, closedUntilMs + jitterMs);
-    }
+    if (state !== 'closed') jitter = options.random();
+    // Forward only, and jitter only later: never earlier than asked.
+    const jitterMs = jitter * Math.min(closedMs * jitterShare, mostJitterMs);
+    reopensMs = Math.max(reopensMs, nowMs + closedMs + jitterMs);
     if (state !== 'closed') closedAtMs = nowMs;
     state = 'closed';
   };

@@ -6,18 +6,11 @@ import { GatewayError } from '../errors.ts';
 import { andThen, type Eventually, type Layer } from '../layer.ts';
 import type { Trace } from '../trace.ts';
 import type { Answer, Claim, UpstreamRequest } from './exchange.ts';
-import {
-  type Attempt,
-  decideTurns,
-  type GateSnapshot,
-  type GateState,
-  type Outcome,
-  type Refusal,
-  type Ticket,
-} from './gate-policy.ts';
+import { decideTurns } from './gate-policy.ts';
 import { statedWaitMs } from './retry-after-policy.ts';
+import type { Attempt, GateSnapshot, GateState, Outcome, Refusal, Ticket } from './turnstile.ts';
 
-export type { CallerQueue, GateSnapshot } from './gate-policy.ts';
+export type { CallerQueue, GateSnapshot } from './turnstile.ts';
 
 /** What a change of the gate's state is about: one line in the log. */
 export interface GateChange {

@@ -118,6 +118,8 @@ describe('an upstream that is down is not asked by everybody', () => {
     expect(Number(came.headers['retry-after'])).toBeGreaterThanOrEqual(1);
     expect(standIn.requests).toHaveLength(before);
     standIn.behave(undefined);
-    await expect.poll(async () => (await ask(`${accounts}?again`)).status, { timeout: 5_000, interval: 200 }).toBe(200);
+    await expect
+      .poll(async () => (await ask(`${accounts}?again`)).status, { timeout: 5_000, interval: 200 })
+      .toBe(200);
   });
 });

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { GatewayError } from '../../src/errors.ts';
 import { breakCircuit, type CircuitChange } from '../../src/upstream/circuit.ts';
+import { after } from '../../src/upstream/circuit-policy.ts';
 import type { Answer } from '../../src/upstream/exchange.ts';
 import { paceAttempts } from '../../src/upstream/gate.ts';
 import { seeded } from './gate-simulation.ts';
@@ -95,6 +96,14 @@ describe('an upstream that is down', () => {
     expect(subject.snapshot()).toEqual({ state: 'closed', failuresInARow: 0, probeInMs: 0 });
     expect(subject.changes.map(({ to }) => to)).toEqual(['open', 'closed']);
     expect(await subject.ask()).toBe(200);
+  });
+
+  it('is not taken for well or worse by attempts sent before the circuit opened', () => {
+    const rules = { openAfter: 10, quietMs: 1000, firstProbeMs: 1000, longestProbeMs: 30_000 };
+    const open = { kind: 'open', probeAtMs: 5000, probeFailures: 2, isProbing: true } as const;
+    for (const sign of ['alive', 'failing', 'silent'] as const) {
+      expect(after(open, sign, false, 4000, rules)).toBe(open);
+    }
   });
 
   it('counts a 429 as a sign of life', async () => {

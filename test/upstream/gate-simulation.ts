@@ -2,12 +2,8 @@
  * The gate's rules against a simulated upstream on a virtual clock: no timer, no promise, no chance but the seed.
  * Also run by hand: `node test/upstream/gate-simulation.ts`.
  */
-import {
-  type Attempt,
-  decideTurns,
-  type Refusal,
-  type TurnstileOptions,
-} from '../../src/upstream/gate-policy.ts';
+import { decideTurns } from '../../src/upstream/gate-policy.ts';
+import type { Attempt, Refusal, TurnstileOptions } from '../../src/upstream/turnstile.ts';
 
 export interface SimulatedCaller {
   readonly name: string;
