@@ -8,6 +8,7 @@ import { limitCallers } from './callers/limit.ts';
 import { type Config, isLocalListener } from './config.ts';
 import { createClaims } from './edge/claim.ts';
 import { corsPolicy } from './edge/cors-policy.ts';
+import { connectionsWithin, readLimits } from './edge/descriptor-limit.ts';
 import { prepareReplies } from './edge/reply-fields.ts';
 import { closeServer, createPublicServer, listen } from './edge/server.ts';
 import { GatewayError } from './errors.ts';
@@ -136,9 +137,16 @@ export async function startGateway({ config, environment, logTo = 1 }: GatewayOp
     isDraining: () => draining !== undefined,
   });
 
+  const maxConnections = connectionsWithin(readLimits(), config.MAX_CONNECTIONS, config.UPSTREAM_CONNECTIONS);
+  if (maxConnections < config.MAX_CONNECTIONS) {
+    log.events.warn(
+      { maxConnections },
+      'the limit of open files allows fewer connections than MAX_CONNECTIONS',
+    );
+  }
   const server = createPublicServer(
     listener,
-    { headersTimeoutMs: config.HEADERS_TIMEOUT, maxConnections: config.MAX_CONNECTIONS },
+    { headersTimeoutMs: config.HEADERS_TIMEOUT, maxConnections },
     {
       onRefused: (status, code) => log.events.info({ status, code }, 'refused before there was a request'),
       onTrouble: (error) => log.events.error({ err: error }, 'the listener is in trouble'),
@@ -156,7 +164,7 @@ export async function startGateway({ config, environment, logTo = 1 }: GatewayOp
     directory.close();
     keyring.close();
     log.events.info('stopped');
-    log.flush();
+    await log.close();
   }
 
   return {

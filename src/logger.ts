@@ -21,15 +21,20 @@ export interface GatewayLogger {
   readonly events: Logger;
   /** One line per request. */
   access(line: AccessLine): void;
-  /** Writes out what is buffered, before the process ends. */
+  /** Writes out what is buffered, now. */
   flush(): void;
+  /** The same before the process ends: waits for a slow reader, for a moment. */
+  close(): Promise<void>;
 }
+
+/** At the end a reader that is behind gets this long to take what is buffered; one that has stopped reading, no more. */
+const lastMs = 1_000;
 
 /** Unwritten lines are held up to this much; then lines are dropped, for memory is for answers. */
 const maxBufferedBytes = 4 * 2 ** 20;
 
 export function createLogger({ level, redact, destination: fd = 1 }: LoggerOptions): GatewayLogger {
-  let ending = false;
+  let giveUpMs = Number.POSITIVE_INFINITY;
   let dropped = 0;
   const destination = pino.destination({
     dest: fd,
@@ -38,9 +43,20 @@ export function createLogger({ level, redact, destination: fd = 1 }: LoggerOptio
     maxLength: maxBufferedBytes,
     periodicFlush: 100,
     // A reader that has stopped reading must not keep the process from ending.
-    retryEAGAIN: () => !ending,
+    retryEAGAIN: () => performance.now() < giveUpMs,
   });
-  destination.on('error', () => {});
+  let failing = false;
+  destination.on('error', () => {
+    failing = true;
+  });
+  destination.on('write', () => {
+    failing = false;
+  });
+  const writeOut = destination.flushSync.bind(destination);
+  // On a full disk its own would try for ever, when the process exits as well.
+  destination.flushSync = () => {
+    if (!failing) writeOut();
+  };
   destination.on('drop', () => {
     dropped += 1;
   });
@@ -57,6 +73,13 @@ export function createLogger({ level, redact, destination: fd = 1 }: LoggerOptio
   };
   const events = pino(settings, { write: (line: string) => destination.write(redact(line)) });
   const plain = pino(settings, destination);
+  const flush = (): void => {
+    try {
+      destination.flushSync();
+    } catch {
+      // Nobody reads it any more.
+    }
+  };
   return {
     events,
     access(line) {
@@ -64,13 +87,20 @@ export function createLogger({ level, redact, destination: fd = 1 }: LoggerOptio
       else if (line.reason !== undefined) events.info(line, 'request');
       else plain.info(line, 'request');
     },
-    flush() {
-      ending = true;
-      try {
-        destination.flushSync();
-      } catch {
-        // Nobody reads it any more.
-      }
+    flush,
+    async close() {
+      giveUpMs = performance.now() + lastMs;
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(() => {
+          failing = true;
+          resolve();
+        }, lastMs);
+        destination.flush(() => {
+          clearTimeout(timer);
+          resolve();
+        });
+      });
+      flush();
     },
   };
 }

@@ -4,9 +4,12 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { onTestFinished } from 'vitest';
-import { standInKey } from '../src/stand-in/stand-in.ts';
+import type { TestContext } from 'vitest';
+import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../src/stand-in/stand-in.ts';
 import { type AskOptions, ask, type Came } from './gateway.ts';
+
+/** The test that something ends with. Tests that run at once have no other way to say which they are. */
+export type Owner = Pick<TestContext, 'onTestFinished'>;
 
 export const mainFile = fileURLToPath(new URL('../src/main.ts', import.meta.url));
 
@@ -42,15 +45,15 @@ export interface Finished {
 }
 
 /** A folder that ends with the test. */
-export function temporaryFolder(): string {
+export function temporaryFolder({ onTestFinished }: Owner): string {
   const folder = mkdtempSync(join(tmpdir(), 'gateway-process-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
 }
 
 /** Starts the executable; whatever happens, it ends with the test. */
-export function start(command: readonly string[], options: RunOptions = {}): Running {
-  const { settings = {}, flags = [], under = [], cwd = temporaryFolder() } = options;
+export function start(owner: Owner, command: readonly string[], options: RunOptions = {}): Running {
+  const { settings = {}, flags = [], under = [], cwd = temporaryFolder(owner) } = options;
   const [program = '', ...rest] = [...under, process.execPath, ...flags, mainFile, ...command];
   const child = spawn(program, rest, {
     cwd,
@@ -80,7 +83,7 @@ export function start(command: readonly string[], options: RunOptions = {}): Run
       changed();
     });
   });
-  onTestFinished(async () => {
+  owner.onTestFinished(async () => {
     if (!ended) child.kill('SIGKILL');
     await exited;
   });
@@ -107,8 +110,12 @@ export function start(command: readonly string[], options: RunOptions = {}): Run
 }
 
 /** Runs a command to its end. */
-export async function run(command: readonly string[], options: RunOptions = {}): Promise<Finished> {
-  const running = start(command, options);
+export async function run(
+  owner: Owner,
+  command: readonly string[],
+  options: RunOptions = {},
+): Promise<Finished> {
+  const running = start(owner, command, options);
   const status = await running.exited;
   return { status, stdout: running.stdout(), stderr: running.stderr() };
 }
@@ -132,8 +139,8 @@ export function settingsFor(upstreamUrl: string): Record<string, string> {
 }
 
 /** `serve`, once it listens on TCP. Its log says where, so it must be collected. */
-export async function serve(options: RunOptions): Promise<Served> {
-  const running = start(['serve'], options);
+export async function serve(owner: Owner, options: RunOptions): Promise<Served> {
+  const running = start(owner, ['serve'], options);
   const [, port] = await running.printed(/"url":"http:[^"]*:(\d+)"/);
   return {
     ...running,
@@ -141,6 +148,18 @@ export async function serve(options: RunOptions): Promise<Served> {
     ask: (path, askOptions = {}) => ask({ host: '127.0.0.1', port: Number(port) }, path, askOptions),
     lines: () => linesOf(running.stdout()),
   };
+}
+
+/** A stand-in that ends with the test. */
+export async function standInFor({ onTestFinished }: Owner, options: StandInOptions = {}): Promise<StandIn> {
+  const standIn = await startStandIn(options);
+  onTestFinished(() => standIn.close());
+  return standIn;
+}
+
+/** Asks again and again until the answer is yes; the test's own time limit ends it. */
+export async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await isSo())) await new Promise((resolve) => setTimeout(resolve, 20));
 }
 
 /** Every whole line of a log as what it says; throws where one is not JSON. */

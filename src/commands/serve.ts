@@ -7,6 +7,8 @@ import { reportStartFailure } from './start-failure.ts';
 /** @returns the exit status, once the gateway has stopped; 2 for wrong settings, 1 for other failures */
 export async function serve(): Promise<number> {
   let gateway: Gateway;
+  // Node would open its inspector, through which anyone on this host could read the key: from the first moment on.
+  process.on('SIGUSR1', () => {});
   try {
     const refused = refusedNodeOptions(process.env['NODE_OPTIONS'] ?? '', process.execArgv);
     if (refused.length > 0) {
@@ -44,7 +46,6 @@ function live(gateway: Gateway): Promise<number> {
       events.info('SIGHUP: reading the key again');
       void gateway.reload();
     });
-    // Node would open its inspector, through which anyone on this host could read the key.
     process.on('SIGUSR1', () => events.warn('SIGUSR1 is ignored'));
     // A closed terminal or log reader must not end the gateway.
     process.stdout.on('error', () => {});
@@ -56,7 +57,9 @@ function live(gateway: Gateway): Promise<number> {
     };
     process.on('uncaughtException', onFault);
     process.on('unhandledRejection', onFault);
-    // Libraries that print would put unsearched text beside the log.
+    // Libraries that print, and warnings of the runtime, would put unsearched text beside the log.
+    process.removeAllListeners('warning');
+    process.on('warning', (warning) => events.warn({ err: warning }, 'a warning of the runtime'));
     for (const method of ['log', 'info', 'warn', 'error', 'debug', 'trace'] as const) {
       console[method] = (...parts: unknown[]) =>
         events.warn({ parts: parts.map(String) }, 'a library printed');
