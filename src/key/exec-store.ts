@@ -39,6 +39,8 @@ function run(
       env: { ...environment },
       stdio: ['ignore', 'pipe', 'ignore'],
       shell: false,
+      // A process group of its own, so that what the command has started can be ended with it.
+      detached: true,
     });
 
     const end = (outcome: string | KeyStoreError) => {
@@ -47,7 +49,8 @@ function run(
       clearTimeout(timer);
       signal.removeEventListener('abort', onAbort);
       if (outcome instanceof KeyStoreError) {
-        child.kill('SIGKILL');
+        // Once it has ended, its number may be somebody else's.
+        if (child.exitCode === null && child.signalCode === null) killGroup(child.pid);
         // A grandchild may hold the pipe open; we have heard enough.
         child.stdout.destroy();
         reject(outcome);
@@ -86,4 +89,15 @@ function run(
       }
     };
   });
+}
+
+/** Also ends what a wrapper script waits for: `child.kill` would leave that running, once more with each try. */
+function killGroup(pid: number | undefined): void {
+  // Without a number the program was never started.
+  if (pid === undefined) return;
+  try {
+    process.kill(-pid, 'SIGKILL');
+  } catch {
+    // All of it has ended already.
+  }
 }

@@ -13,6 +13,9 @@ import { maxKeyBytes } from './parse-key.ts';
 import { describeFailure, type KeyStore, KeyStoreError } from './store.ts';
 
 const pollMs = 1000;
+/** A file written this recently may be written still; it is believed when it reads the same this much later. */
+const settleMs = 50;
+const mostSettlings = 20;
 /** More than a good file can hold, so that one that is too large is seen to be so and never read whole. */
 const readBytes = 2 * maxKeyBytes;
 
@@ -23,7 +26,7 @@ export function readKeyFile(path: string): KeyStore {
     local: true,
     load: async () => {
       try {
-        return await readStart(path);
+        return await readSettled(path);
       } catch (error) {
         throw new KeyStoreError(`${describe}: the file ${describeFailure(error)}`);
       }
@@ -32,10 +35,26 @@ export function readKeyFile(path: string): KeyStore {
   };
 }
 
-async function readStart(path: string): Promise<string> {
+/**
+ * Whoever writes in place and slowly shows half a key for a moment, and half a key looks like one. Renames and
+ * swaps are whole at once; they pay the short wait too, where the file is as young as that.
+ */
+async function readSettled(path: string): Promise<string> {
+  let now = await readStart(path);
+  for (let times = 0; times < mostSettlings && Math.abs(Date.now() - now.writtenAt) < settleMs; times++) {
+    const { text: before } = now;
+    await new Promise((resolve) => setTimeout(resolve, settleMs));
+    now = await readStart(path);
+    if (now.text === before) break;
+  }
+  return now.text;
+}
+
+async function readStart(path: string): Promise<{ text: string; writtenAt: number }> {
   // Without O_NONBLOCK, opening a FIFO that nobody writes to would occupy a thread for ever.
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
+    const { mtimeMs: writtenAt } = await file.stat();
     const buffer = Buffer.alloc(readBytes);
     let length = 0;
     while (length < readBytes) {
@@ -44,7 +63,7 @@ async function readStart(path: string): Promise<string> {
       length += bytesRead;
     }
     if (length === readBytes) throw new KeyStoreError('is too large to be a key');
-    return buffer.toString('utf8', 0, length);
+    return { text: buffer.toString('utf8', 0, length), writtenAt };
   } finally {
     await file.close();
   }

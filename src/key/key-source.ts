@@ -36,12 +36,14 @@ export function keepAsking(options: KeySourceOptions): KeySource {
   let timer: NodeJS.Timeout | undefined;
   let stopWatching: (() => void) | undefined;
   let closed = false;
+  /** Ends the read under way: a command that hangs would keep the process from ending. */
+  const closing = new AbortController();
 
   const read = async (): Promise<void> => {
     do {
       staleRead = false;
       try {
-        const value = await loadKeyValue(store);
+        const value = await loadKeyValue(store, closing.signal);
         if (closed) return;
         failuresInARow = 0;
         options.onValue(value);
@@ -85,6 +87,7 @@ export function keepAsking(options: KeySourceOptions): KeySource {
     },
     close: () => {
       closed = true;
+      closing.abort();
       clearTimeout(timer);
       stopWatching?.();
     },
@@ -94,10 +97,11 @@ export function keepAsking(options: KeySourceOptions): KeySource {
 /**
  * One read of a store, checked and bounded.
  *
+ * @param closing ends the read before its time
  * @throws KeyStoreError whatever was wrong, in a message that begins with the store's name
  */
-export async function loadKeyValue(store: KeyStore): Promise<string> {
-  return checked(store, await bounded(store, (signal) => store.load(signal)));
+export async function loadKeyValue(store: KeyStore, closing?: AbortSignal): Promise<string> {
+  return checked(store, await bounded(store, (signal) => store.load(signal), closing));
 }
 
 /** The same for the value before; `undefined` where the store keeps none. */
@@ -112,8 +116,14 @@ function checked(store: KeyStore, text: string): string {
   return parsed.value;
 }
 
-async function bounded<T>(store: KeyStore, load: (signal: AbortSignal) => Promise<T>): Promise<T> {
+async function bounded<T>(
+  store: KeyStore,
+  load: (signal: AbortSignal) => Promise<T>,
+  closing?: AbortSignal,
+): Promise<T> {
   const limit = new AbortController();
+  const onClosing = () => limit.abort();
+  closing?.addEventListener('abort', onClosing);
   let timer: NodeJS.Timeout | undefined;
   const tooLate = new Promise<never>((_, reject) => {
     timer = setTimeout(() => {
@@ -129,5 +139,6 @@ async function bounded<T>(store: KeyStore, load: (signal: AbortSignal) => Promis
     throw new KeyStoreError(`${store.describe}: ${describeFailure(error)}`);
   } finally {
     clearTimeout(timer);
+    closing?.removeEventListener('abort', onClosing);
   }
 }

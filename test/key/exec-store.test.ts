@@ -1,3 +1,4 @@
+import { existsSync, readFileSync } from 'node:fs';
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -119,6 +120,28 @@ describe('a command that fails', () => {
     const answer = store.load(limit.signal);
     limit.abort();
     await expect(answer).rejects.toThrow(/the command was stopped/);
+  });
+
+  it('is stopped with everything that it has started', async () => {
+    const pidFile = join(directory, 'pid');
+    const limit = new AbortController();
+    const script = `sleep 600 & echo $! > ${pidFile}.new; mv ${pidFile}.new ${pidFile}; wait`;
+    const store = openStore(`exec:sh -c '${script}'`, { PATH: path }, 'UPSTREAM_API_KEY_FROM');
+    const answer = store.load(limit.signal).catch(String);
+    await expect.poll(() => existsSync(pidFile)).toBe(true);
+    const pid = Number(readFileSync(pidFile, 'utf8'));
+    limit.abort();
+    await answer;
+    // Ended, or a zombie that nobody has collected yet.
+    await expect
+      .poll(() => {
+        try {
+          return readFileSync(`/proc/${pid}/stat`, 'utf8').split(' ')[2];
+        } catch {
+          return 'Z';
+        }
+      })
+      .toBe('Z');
   });
 });
 

@@ -1,4 +1,5 @@
-import { mkdir, mkdtemp, rename, rm, symlink, unlink, writeFile } from 'node:fs/promises';
+import { appendFileSync, statSync, writeFileSync } from 'node:fs';
+import { mkdir, mkdtemp, rename, rm, symlink, unlink, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -54,6 +55,34 @@ async function until(isSo: () => boolean): Promise<void> {
 }
 
 const soon = { timeout: 20_000, interval: 5 };
+
+describe('a file that is written in place, slowly', () => {
+  it('is never read as the half that is there', async () => {
+    const path = join(directory, 'key');
+    writeFileSync(path, 'first-half-0123456789');
+    vi.useFakeTimers({ toFake: ['Date'], now: statSync(path).mtimeMs });
+    const later = globalThis.setTimeout;
+    const waits: unknown[] = [];
+    vi.spyOn(globalThis, 'setTimeout').mockImplementation(((run: () => void, ms: number) => {
+      // The rest comes while the store waits to see whether more comes.
+      if (waits.push(ms) === 1) appendFileSync(path, '-and-the-rest');
+      return later(run, 0);
+    }) as typeof setTimeout);
+    expect(await readKeyFile(path).load(never)).toBe('first-half-0123456789-and-the-rest');
+    expect(waits).toEqual([50, 50]);
+    vi.useRealTimers();
+  });
+
+  it('is not waited for when it has been there for a while', async () => {
+    const path = join(directory, 'key');
+    await writeFile(path, 'whole-0123456789');
+    const old = new Date(Date.now() - 1_000);
+    await utimes(path, old, old);
+    const timers = vi.spyOn(globalThis, 'setTimeout');
+    expect(await readKeyFile(path).load(never)).toBe('whole-0123456789');
+    expect(timers).not.toHaveBeenCalled();
+  });
+});
 
 describe('a watched key file', () => {
   it('is seen through every swap of a Kubernetes mount', async () => {

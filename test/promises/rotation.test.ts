@@ -393,6 +393,22 @@ describe('the process', () => {
     expect(product.stdout()).toContain('"msg":"stopped"');
   });
 
+  it('does not wait for a command that hangs when it is to end', async () => {
+    const product = startProduct(['serve'], {
+      settings: {
+        UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api',
+        UPSTREAM_API_KEY_FROM: 'exec:sleep 600',
+        PORT: '0',
+      },
+    });
+    await product.url();
+    const startedMs = performance.now();
+    product.process.kill('SIGTERM');
+    expect(await product.ended).toBe(0);
+    // The command's own limit is ten seconds.
+    expect(performance.now() - startedMs).toBeLessThan(5_000);
+  });
+
   it.each([
     ['a file that is not there', 'file:/nowhere/key'],
     ['a variable that is not set', 'env:NOT_SET'],
