@@ -44,13 +44,13 @@ const open = (from: string, load: (name: string) => Promise<unknown>) =>
   openStore(from, {}, 'UPSTREAM_API_KEY_FROM', load);
 
 describe('a library that is not installed', () => {
-  it.each([
+  it.for<[string, RegExp]>([
     ['aws-sm:team/wak#key', /npm install @aws-sdk\/client-secrets-manager@3$/m],
     ['gcp-sm:projects/p/secrets/s', /npm install @google-cloud\/secret-manager@7$/m],
-  ])('ends a start with %s and says what to install', async (from, reason) => {
+  ])('ends a start with %s and says what to install', async ([from, reason], context) => {
     // In a process of its own: vitest answers by itself for optional packages that are missing.
     const settings = { UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api', UPSTREAM_API_KEY_FROM: from };
-    const { status, stderr } = await run(['serve'], { settings });
+    const { status, stderr } = await run(context, ['serve'], { settings });
     expect(status).toBe(2);
     expect(stderr).toMatch(reason);
   });
