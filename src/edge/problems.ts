@@ -27,14 +27,15 @@ function problemReply(thrown: unknown, request: InboundRequest, trace: Trace): R
   if (thrown instanceof CallerLeft) return { status: callerLeftStatus, headers: {}, body: null };
   const error =
     thrown instanceof GatewayError ? thrown : new GatewayError('internal-error', { cause: thrown });
-  const { status, title } = problems[error.code];
+  const { status, title, help } = problems[error.code];
   const retryAfter =
     error.retryAfterMs === undefined ? undefined : Math.max(1, Math.ceil(error.retryAfterMs / 1_000));
   const body = JSON.stringify({
     type: `/problems/${error.code}`,
     title,
     status,
-    detail: error.detail,
+    // What this request did wrong where we can say it, else what the problem means and what to do.
+    detail: error.detail ?? help,
     code: error.code,
     requestId: trace.requestId,
     retryAfter,

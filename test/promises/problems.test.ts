@@ -1,0 +1,63 @@
+import { describe, expect, it } from 'vitest';
+import { problems } from '../../src/errors.ts';
+import { accounts, startPair } from '../gateway.ts';
+
+describe('a problem says what it is (RFC 9457)', () => {
+  it('with everything a caller and whoever helps it needs', async () => {
+    const { ask } = await startPair();
+    const came = await ask('/api/nope', { headers: { 'x-request-id': 'r-1' } });
+    expect(came.headers['content-type']).toBe('application/problem+json');
+    expect(came.headers['cache-control']).toBe('no-store');
+    const { title, status, help } = problems['unknown-operation'];
+    expect(came.json()).toEqual({
+      type: '/problems/unknown-operation',
+      title,
+      status,
+      detail: help,
+      code: 'unknown-operation',
+      requestId: 'r-1',
+    });
+  });
+
+  it('and how long waiting helps, the same in the body and in Retry-After', async () => {
+    const { ask, standIn } = await startPair({ REQUEST_TIMEOUT: '1s' });
+    standIn.behave({ status: 429, headers: { 'retry-after': '90' }, body: '{}' });
+    const came = await ask(accounts);
+    expect(came.json()['retryAfter']).toBe(Number(came.headers['retry-after']));
+  });
+
+  it('HEAD gets the same fields and no body', async () => {
+    const { ask } = await startPair();
+    const get = await ask('/api/nope');
+    const head = await ask('/api/nope', { method: 'HEAD' });
+    expect(head.status).toBe(404);
+    expect(head.body).toHaveLength(0);
+    expect(Number(head.headers['content-length'])).toBe(get.body.length);
+  });
+});
+
+describe('each problem has a page of its own', () => {
+  it('for people, without authentication', async () => {
+    const { ask } = await startPair();
+    for (const [code, { title, help }] of Object.entries(problems)) {
+      const came = await ask(`/problems/${code}`);
+      expect(came.status).toBe(200);
+      expect(came.headers['content-type']).toBe('text/plain; charset=utf-8');
+      expect(came.body.toString()).toContain(title);
+      expect(came.body.toString()).toContain(help);
+    }
+  });
+
+  it('and there are no others', async () => {
+    const { ask } = await startPair();
+    for (const path of [
+      '/problems/',
+      '/problems/nope',
+      '/problems/__proto__',
+      '/problems/constructor',
+      '/problems',
+    ]) {
+      expect((await ask(path)).json()).toMatchObject({ code: 'unknown-operation' });
+    }
+  });
+});
