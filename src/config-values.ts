@@ -21,7 +21,8 @@ export function duration(minMs = 0, maxMs = 2 ** 31 - 1): Reader<number> {
     const [, digits, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text) ?? [];
     const ms = Number(digits) * (durationUnits[unit ?? ''] ?? Number.NaN);
     if (!(ms >= minMs && ms <= maxMs)) {
-      throw new ConfigValueError(`expects a duration like 250ms, 15s or 5m, from ${minMs}ms to ${maxMs}ms`);
+      const least = minMs > 0 ? `, at least ${minMs}ms` : '';
+      throw new ConfigValueError(`expects a duration like 250ms, 15s or 5m${least}`);
     }
     return Math.round(ms);
   };
@@ -35,7 +36,8 @@ export function size(minBytes = 0, maxBytes = 2 ** 40): Reader<number> {
     const [, digits, unit] = /^(\d+(?:\.\d+)?)(B|KiB|MiB|GiB)$/.exec(text) ?? [];
     const bytes = Number(digits) * (sizeUnits[unit ?? ''] ?? Number.NaN);
     if (!(bytes >= minBytes && bytes <= maxBytes)) {
-      throw new ConfigValueError(`expects a size like 64KiB or 4MiB, at least ${minBytes}B`);
+      const least = minBytes > 0 ? `, at least ${minBytes}B` : '';
+      throw new ConfigValueError(`expects a size like 64KiB or 4MiB${least}`);
     }
     return Math.round(bytes);
   };
