@@ -5,22 +5,15 @@
 import { GatewayError } from '../errors.ts';
 import { andThen, type Eventually, type Handler, type Layer } from '../layer.ts';
 import { type CacheFacts, Trace } from '../trace.ts';
-import { compact, createAnswerStore, selectVariant, type Variant } from './answer-store.ts';
-import {
-  type AnswerPolicy,
-  type CacheDefaults,
-  isTrouble,
-  isTroubleCode,
-  policyOf,
-  useOf,
-  type Wish,
-  wishOf,
-} from './cache-policy.ts';
-import { createCompressor, mayCompress } from './compress.ts';
-import type { Answer, Claim, UpstreamRequest } from './exchange.ts';
-import { type Flight, openFlight, type Seat } from './flight.ts';
+import { createAnswerStore, selectVariant, type Variant } from './answer-store.ts';
+import { cacheKey } from './cache-key.ts';
+import { type CacheDefaults, isTrouble, isTroubleCode, useOf, type Wish, wishOf } from './cache-policy.ts';
+import type { Answer, UpstreamRequest } from './exchange.ts';
+import { backgroundClaim, type Flight, openFlight, type Seat } from './flight.ts';
+import { keepAnswers, type Outcome } from './keeping.ts';
+import { handOut, wholeSeconds } from './stored-answer.ts';
 import { confirms, renewed, validatorsOf } from './validation-policy.ts';
-import { selection, varyNames, wholeSelection } from './vary-policy.ts';
+import { selection, wholeSelection } from './vary-policy.ts';
 
 export interface CacheOptions extends CacheDefaults {
   /** Everything held: bodies, fields, keys, codings, marks. */
@@ -68,28 +61,8 @@ export interface SharedAnswers {
   close(): void;
 }
 
-/** How long reads whose answers fit one request each go up at once, each on its own. An answer that may be shared ends it. */
-const unshareableForMs = 10_000;
-
 /** After a refresh that brought nothing to keep, stale answers are given this long before the next try. */
 const refreshPauseMs = 1_000;
-
-/** What one exchange brought, for all who waited. */
-type Outcome =
-  | { readonly kind: 'failed'; readonly error: unknown }
-  | {
-      readonly kind: 'answered';
-      /** For the request that went up. */
-      readonly answer: Answer;
-      /** For the others; `undefined` where the answer is for one request only. */
-      readonly shared: Answer | undefined;
-      readonly policy: AnswerPolicy;
-      /** Whether a request that waited may have it. */
-      fits(request: UpstreamRequest): boolean;
-      readonly stored: boolean;
-      /** 304 where a stored answer was confirmed. */
-      readonly forwardStatus: number | undefined;
-    };
 
 /** An exchange under way that may be joined. */
 interface Shared {
@@ -112,7 +85,7 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
   const flights = new Map<string, Shared>();
   /** The refreshes' own places in their flights. */
   const backgrounds = new Set<Seat<Outcome>>();
-  const compressor = createCompressor();
+  const keeping = keepAnswers(store, options, options.generation);
   const purges = new Map<string | undefined, number>();
   let closed = false;
 
@@ -142,11 +115,11 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       let forwarded: Forwarded = resource === undefined ? 'uri-miss' : 'vary-miss';
       if (variant !== undefined) {
         const use = useOf(variant.policy, wish, nowMs);
-        if (use === 'fresh') return hit(variant, trace, nowMs, undefined);
-        if (use === 'max-stale') return hit(variant, trace, nowMs, 'max-stale');
+        if (use === 'fresh') return handOut(variant, trace, nowMs, undefined);
+        if (use === 'max-stale') return handOut(variant, trace, nowMs, 'max-stale');
         if (use === 'refresh') {
           if (wish?.onlyIfCached !== true) refresh(key, variant, request, nowMs);
-          return hit(variant, trace, nowMs, 'stale-while-revalidate');
+          return handOut(variant, trace, nowMs, 'stale-while-revalidate');
         }
         forwarded = use;
       }
@@ -216,7 +189,12 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       const purgesBefore = purgesOf(request.operation);
       const failed = (error: unknown): Outcome => ({ kind: 'failed', error });
       const keep = (answer: Answer, forwardStatus: number | undefined) =>
-        judge(request, answer, forwardStatus, mayStore() && purgesOf(request.operation) === purgesBefore);
+        keeping.judge(
+          request,
+          answer,
+          forwardStatus,
+          mayStore() && purgesOf(request.operation) === purgesBefore,
+        );
       const receive = (answer: Answer): Eventually<Outcome> => {
         if (answer.status !== 304) return keep(answer, undefined);
         if (variant === undefined || validators === undefined) return failed(unasked());
@@ -263,10 +241,10 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       forwarded: Forwarded,
       collapsed: boolean | undefined,
     ): Answer {
-      const standIn = troubleOf(outcome) ? staleFor(request) : undefined;
+      const standIn = troubleOf(outcome) ? keeping.staleFor(request) : undefined;
       if (standIn !== undefined) {
         const status = outcome.kind === 'failed' ? statusBehind(outcome.error) : outcome.answer.status;
-        return hit(standIn, trace, performance.now(), 'stale-if-error', status);
+        return handOut(standIn, trace, performance.now(), 'stale-if-error', status);
       }
       trace.cache = {
         hit: false,
@@ -338,67 +316,6 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
     return answerRead;
   }
 
-  /** Judges an answer, keeps what may be kept, and says who may have it. */
-  function judge(
-    request: UpstreamRequest,
-    received: Answer,
-    forwardStatus: number | undefined,
-    mayStore: boolean,
-  ): Outcome {
-    const policy = policyOf(received, options);
-    const names = varyNames(received.headers['vary'], request);
-    const trouble = isTrouble(received.status);
-    const isForAnyone = policy.shareable && names !== '*';
-    const kept = keepable(received, policy);
-    const key = cacheKey(request, received.generation);
-    let stored = false;
-    if (trouble && staleFor(request) !== undefined) {
-      // Whatever it allows of itself, it doesn't push out an answer that stands in for it.
-    } else if (mayStore && names !== '*' && policy.storable) {
-      stored = store.put(key, request, kept, policy, names);
-      if (stored) compress(key, kept);
-    } else if (!trouble && mayStore) {
-      // The upstream has said something newer about this read than what is held.
-      store.drop(key, request.headers);
-    }
-    if (!isForAnyone && !trouble) {
-      store.markUnshareable(key, request.operation, performance.now() + unshareableForMs);
-    }
-    const said = policy.wholeRequest
-      ? wholeSelection(request.headers)
-      : selection(names === '*' ? [] : names, request.headers);
-    return {
-      kind: 'answered',
-      answer: policy.withheld.length === 0 ? kept : received,
-      // A failure is shared by all who waited, whatever it says of itself: asking again would not help them.
-      shared: isForAnyone || trouble ? kept : undefined,
-      policy,
-      fits: ({ headers }) =>
-        trouble ||
-        said ===
-          (policy.wholeRequest ? wholeSelection(headers) : selection(names === '*' ? [] : names, headers)),
-      stored,
-      forwardStatus,
-    };
-  }
-
-  function compress(key: string, answer: Answer): void {
-    if (answer.encoded === undefined || answer.encoded.br !== undefined || answer.encoded.gzip !== undefined)
-      return;
-    compressor.add(answer.body, (br, gzip) => {
-      store.addEncodings(key, answer, br, gzip);
-    });
-  }
-
-  /** The stored answer that may stand in for a failure now (RFC 5861 section 4). */
-  function staleFor(request: UpstreamRequest): Variant | undefined {
-    const resource = store.get(cacheKey(request, options.generation()));
-    const variant = resource === undefined ? undefined : selectVariant(resource, request.headers);
-    if (variant === undefined) return undefined;
-    const untilMs = Math.max(variant.policy.freshUntilMs, variant.policy.staleIfErrorUntilMs);
-    return !isTrouble(variant.answer.status) && performance.now() < untilMs ? variant : undefined;
-  }
-
   /** One flight for each key, and for each variant as far as its Vary is known. */
   function flightKeyOf(key: string, request: UpstreamRequest): string {
     const names = store.get(key)?.variants.find((one) => !one.policy.wholeRequest)?.names ?? [];
@@ -416,73 +333,14 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       return store.purge(operation);
     },
     snapshot() {
-      return { ...store.snapshot(), flights: flights.size, compressing: compressor.waiting };
+      return { ...store.snapshot(), flights: flights.size, compressing: keeping.compressing };
     },
     close() {
       closed = true;
-      compressor.clear();
+      keeping.close();
       const reason = new GatewayError('shutting-down');
       for (const seat of [...backgrounds]) seat.leave(reason);
     },
-  };
-}
-
-/** Hands out a stored answer: the same object every time. */
-function hit(
-  variant: Variant,
-  trace: Trace,
-  nowMs: number,
-  detail: string | undefined,
-  forwardStatus?: number,
-): Answer {
-  const { answer, policy } = variant;
-  const more = detail ?? (policy.wholeRequest ? 'negative' : undefined);
-  const ttlSeconds = Math.floor((policy.freshUntilMs - nowMs) / 1000);
-  trace.cache =
-    more === undefined && forwardStatus === undefined
-      ? { hit: true, ttlSeconds }
-      : {
-          hit: true,
-          // What must be validated each time has no lifetime to tell of.
-          ...(policy.freshUntilMs === -Infinity ? undefined : { ttlSeconds }),
-          ...(more === undefined ? undefined : { detail: more }),
-          ...(forwardStatus === undefined ? undefined : { forwardStatus }),
-        };
-  trace.ageSeconds = wholeSeconds(nowMs - policy.bornMs);
-  trace.generation = answer.generation;
-  return answer;
-}
-
-function wholeSeconds(ms: number): number {
-  return Math.max(0, Math.floor(ms / 1000));
-}
-
-/** Lengths delimit, so that no two different reads make the same key, whatever their parts contain. */
-function cacheKey(request: UpstreamRequest, generation: number | undefined): string {
-  const { operation, path, query } = request;
-  return `${generation ?? '-'}:${operation.length}:${path.length}:${operation}${path}${query}`;
-}
-
-/** The answer as others may see it and as it may be held. */
-function keepable(answer: Answer, policy: AnswerPolicy): Answer {
-  let { headers } = answer;
-  if (policy.withheld.length > 0) {
-    const withheld = new Set(policy.withheld);
-    headers = Object.fromEntries(Object.entries(headers).filter(([name]) => !withheld.has(name)));
-  }
-  const { encoded, ...plain } = answer;
-  const body = policy.storable ? compact(answer.body) : answer.body;
-  if (!policy.storable || !mayCompress(answer)) return { ...plain, headers, body };
-  return { ...plain, headers, body, encoded: encoded ?? {} };
-}
-
-/** The claim of a refresh: behind everybody, counted to the caller whose request found the answer stale. */
-function backgroundClaim(of: Claim, deadlineMs: number): Claim {
-  return {
-    signal: new AbortController().signal,
-    deadlineMs,
-    turn: { ...of.turn, background: true },
-    onChange: () => () => undefined,
   };
 }
 

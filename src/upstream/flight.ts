@@ -184,3 +184,13 @@ function isBetter(turn: Turn, than: Turn): boolean {
   if (turn.background !== than.background) return than.background;
   return turn.weight > than.weight;
 }
+
+/** The claim of a refresh: behind everybody, counted to the caller whose request found the answer stale. */
+export function backgroundClaim(of: Claim, deadlineMs: number): Claim {
+  return {
+    signal: new AbortController().signal,
+    deadlineMs,
+    turn: { ...of.turn, background: true },
+    onChange: () => () => undefined,
+  };
+}

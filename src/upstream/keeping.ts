@@ -1,0 +1,142 @@
+/**
+ * What becomes of an answer that has arrived: judged by the policies, kept where it may be, shared with whom it
+ * fits, compressed afterwards.
+ */
+import { type AnswerStore, compact, selectVariant, type Variant } from './answer-store.ts';
+import { cacheKey } from './cache-key.ts';
+import { type AnswerPolicy, type CacheDefaults, isTrouble, policyOf } from './cache-policy.ts';
+import { createCompressor, mayCompress } from './compress.ts';
+import type { Answer, UpstreamRequest } from './exchange.ts';
+import { selection, varyNames, wholeSelection } from './vary-policy.ts';
+
+/** How long reads whose answers fit one request each go up at once, each on its own. An answer that may be shared ends it. */
+const unshareableForMs = 10_000;
+
+/** What one exchange brought, for all who waited. */
+export type Outcome =
+  | { readonly kind: 'failed'; readonly error: unknown }
+  | {
+      readonly kind: 'answered';
+      /** For the request that went up. */
+      readonly answer: Answer;
+      /** For the others; `undefined` where the answer is for one request only. */
+      readonly shared: Answer | undefined;
+      readonly policy: AnswerPolicy;
+      /** Whether a request that waited may have it. */
+      fits(request: UpstreamRequest): boolean;
+      readonly stored: boolean;
+      /** 304 where a stored answer was confirmed. */
+      readonly forwardStatus: number | undefined;
+    };
+
+export interface Keeping {
+  /**
+   * Judges an answer, keeps what may be kept, and says who may have it.
+   *
+   * @param forwardStatus 304 where a stored answer was confirmed
+   */
+  judge(
+    request: UpstreamRequest,
+    received: Answer,
+    forwardStatus: number | undefined,
+    mayStore: boolean,
+  ): Outcome;
+  /** The stored answer that may stand in for a failure now (RFC 5861 section 4). */
+  staleFor(request: UpstreamRequest): Variant | undefined;
+  /** Bodies waiting to be compressed. */
+  readonly compressing: number;
+  /** Drops what waits to be compressed. */
+  close(): void;
+}
+
+/** @param generation the key generation that reads are made with now */
+export function keepAnswers(
+  store: AnswerStore,
+  defaults: CacheDefaults,
+  generation: () => number | undefined,
+): Keeping {
+  const compressor = createCompressor();
+
+  /** Judges an answer, keeps what may be kept, and says who may have it. */
+  function judge(
+    request: UpstreamRequest,
+    received: Answer,
+    forwardStatus: number | undefined,
+    mayStore: boolean,
+  ): Outcome {
+    const policy = policyOf(received, defaults);
+    const names = varyNames(received.headers['vary'], request);
+    const trouble = isTrouble(received.status);
+    const isForAnyone = policy.shareable && names !== '*';
+    const kept = keepable(received, policy);
+    const key = cacheKey(request, received.generation);
+    let stored = false;
+    if (trouble && staleFor(request) !== undefined) {
+      // Whatever it allows of itself, it doesn't push out an answer that stands in for it.
+    } else if (mayStore && names !== '*' && policy.storable) {
+      stored = store.put(key, request, kept, policy, names);
+      if (stored) compress(key, kept);
+    } else if (!trouble && mayStore) {
+      // The upstream has said something newer about this read than what is held.
+      store.drop(key, request.headers);
+    }
+    if (!isForAnyone && !trouble) {
+      store.markUnshareable(key, request.operation, performance.now() + unshareableForMs);
+    }
+    const said = policy.wholeRequest
+      ? wholeSelection(request.headers)
+      : selection(names === '*' ? [] : names, request.headers);
+    return {
+      kind: 'answered',
+      answer: policy.withheld.length === 0 ? kept : received,
+      // A failure is shared by all who waited, whatever it says of itself: asking again would not help them.
+      shared: isForAnyone || trouble ? kept : undefined,
+      policy,
+      fits: ({ headers }) =>
+        trouble ||
+        said ===
+          (policy.wholeRequest ? wholeSelection(headers) : selection(names === '*' ? [] : names, headers)),
+      stored,
+      forwardStatus,
+    };
+  }
+
+  function compress(key: string, answer: Answer): void {
+    if (answer.encoded === undefined || answer.encoded.br !== undefined || answer.encoded.gzip !== undefined)
+      return;
+    compressor.add(answer.body, (br, gzip) => {
+      store.addEncodings(key, answer, br, gzip);
+    });
+  }
+
+  /** The stored answer that may stand in for a failure now (RFC 5861 section 4). */
+  function staleFor(request: UpstreamRequest): Variant | undefined {
+    const resource = store.get(cacheKey(request, generation()));
+    const variant = resource === undefined ? undefined : selectVariant(resource, request.headers);
+    if (variant === undefined) return undefined;
+    const untilMs = Math.max(variant.policy.freshUntilMs, variant.policy.staleIfErrorUntilMs);
+    return !isTrouble(variant.answer.status) && performance.now() < untilMs ? variant : undefined;
+  }
+
+  return {
+    judge,
+    staleFor,
+    get compressing() {
+      return compressor.waiting;
+    },
+    close: () => compressor.clear(),
+  };
+}
+
+/** The answer as others may see it and as it may be held. */
+function keepable(answer: Answer, policy: AnswerPolicy): Answer {
+  let { headers } = answer;
+  if (policy.withheld.length > 0) {
+    const withheld = new Set(policy.withheld);
+    headers = Object.fromEntries(Object.entries(headers).filter(([name]) => !withheld.has(name)));
+  }
+  const { encoded, ...plain } = answer;
+  const body = policy.storable ? compact(answer.body) : answer.body;
+  if (!policy.storable || !mayCompress(answer)) return { ...plain, headers, body };
+  return { ...plain, headers, body, encoded: encoded ?? {} };
+}
