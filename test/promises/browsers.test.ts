@@ -359,6 +359,24 @@ describe('where somebody may call without a credential, other people’s pages m
     });
   });
 
+  it('and the log says why, without the value', async () => {
+    const pair = await startPair({ CORS_ORIGINS: good });
+    await pair.ask(accounts, { headers: { host: 'evil.example' } });
+    await pair.ask(accounts, { headers: { host: 'a b' } });
+    await pair.exchange(`GET ${accounts} HTTP/1.0\r\n\r\n`);
+    await pair.ask(accounts, { headers: { origin: 'https://evil.example' } });
+    await pair.ask(accounts, preflight('https://evil.example'));
+    const reasons = pair.logLines().flatMap(({ reason }) => (reason === undefined ? [] : [reason]));
+    expect(reasons).toEqual([
+      'a Host that is not this machine',
+      'a Host that is no name',
+      'no Host, or more than one',
+      'a request from another site’s page',
+      'a preflight of an origin that is not listed',
+    ]);
+    expect(pair.logText()).not.toContain('evil');
+  });
+
   it('and where everybody needs a credential, ALLOWED_HOSTS decides about names', async () => {
     const { token, entry } = enrol('script');
     const pair = await startWith([entry], { ALLOWED_HOSTS: 'gateway.internal' });
