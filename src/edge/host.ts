@@ -1,7 +1,7 @@
 /** Refuses requests for names that are not ours (DNS rebinding ends here). */
 import { GatewayError } from '../errors.ts';
 import type { Layer } from '../layer.ts';
-import { isHostAllowed, soleHost } from './host-policy.ts';
+import { hostName, isHostAllowed, soleHost } from './host-policy.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 
 export interface HostOptions {
@@ -14,9 +14,17 @@ export interface HostOptions {
 export function guardHost({ allowed, admitsAnonymous }: HostOptions): Layer<InboundRequest, Reply> {
   return (next) =>
     function guard(request, trace) {
-      if (!isHostAllowed(soleHost(request.rawHeaders), allowed, admitsAnonymous())) {
-        throw new GatewayError('host-not-allowed');
+      const host = soleHost(request.rawHeaders);
+      if (!isHostAllowed(host, allowed, admitsAnonymous())) {
+        throw new GatewayError('host-not-allowed', { reason: whyNot(host, allowed) });
       }
       return next(request, trace);
     };
+}
+
+/** For the log, which never has the value itself. */
+function whyNot(host: string | undefined, allowed: ReadonlySet<string> | undefined): string {
+  if (host === undefined) return 'no Host, or more than one';
+  if (hostName(host) === undefined) return 'a Host that is no name';
+  return allowed === undefined ? 'a Host that is not this machine' : 'a Host that is not in ALLOWED_HOSTS';
 }

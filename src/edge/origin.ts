@@ -36,7 +36,11 @@ export function guardOrigin({ cors, admitsAnonymous }: OriginOptions): Layer<Inb
           method: requestMethod,
           privateNetwork: request.field('access-control-request-private-network'),
         });
-        if (fields === undefined) throw new GatewayError('origin-not-allowed');
+        if (fields === undefined) {
+          throw new GatewayError('origin-not-allowed', {
+            reason: 'a preflight of an origin that is not listed',
+          });
+        }
         return { status: 204, headers: { ...fields, ...securityFields }, body: null };
       }
       const site = request.field('sec-fetch-site');
