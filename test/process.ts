@@ -13,6 +13,9 @@ export type Owner = Pick<TestContext, 'onTestFinished'>;
 
 export const mainFile = fileURLToPath(new URL('../src/main.ts', import.meta.url));
 
+/** Dozens of starts compile the same files: kept here, they take half the time. */
+const compileCache = fileURLToPath(new URL('../node_modules/.cache/compile', import.meta.url));
+
 export interface RunOptions {
   /** The whole environment, besides what finding programs needs. */
   readonly settings?: Readonly<Record<string, string>>;
@@ -57,7 +60,7 @@ export function start(owner: Owner, command: readonly string[], options: RunOpti
   const [program = '', ...rest] = [...under, process.execPath, ...flags, mainFile, ...command];
   const child = spawn(program, rest, {
     cwd,
-    env: { PATH: process.env['PATH'], ...settings },
+    env: { PATH: process.env['PATH'], NODE_COMPILE_CACHE: compileCache, ...settings },
     stdio: ['ignore', options.stdout ?? 'pipe', 'pipe'],
   });
   let stdout = '';

@@ -1,0 +1,138 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { settings as table } from '../../src/config.ts';
+import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { version } from '../../src/version.ts';
+import { run, serve, settingsFor, standInFor, start, temporaryFolder, until } from '../process.ts';
+import { formsOf } from '../secret-forms.ts';
+
+const nobody = 'http://127.0.0.1:9/api';
+
+describe('check says in plain words what works', () => {
+  it.concurrent('the key was accepted: 0', async (owner) => {
+    const standIn = await standInFor(owner);
+    const { status, stdout, stderr } = await run(owner, ['check'], { settings: settingsFor(standIn.url) });
+    expect(status).toBe(0);
+    expect(stdout).toMatch(/GET \/analytics\/accounts\/: 200\. The key was accepted\./);
+    expect(standIn.requests.map(({ target }) => target)).toEqual([
+      '/api/analytics/accounts/',
+      '/api/users/api-keys/',
+    ]);
+    expect(stdout + stderr).not.toContain(standInKey);
+  });
+
+  it.concurrent('the key was refused: 1', async (owner) => {
+    const standIn = await standInFor(owner);
+    const settings = { ...settingsFor(standIn.url), UPSTREAM_API_KEY: 'another-key-0123456789' };
+    const { status, stdout } = await run(owner, ['check'], { settings });
+    expect(status).toBe(1);
+    expect(stdout).toMatch(/401\. The upstream refused the key/);
+    expect(stdout).not.toContain('another-key');
+  });
+
+  it.concurrent('the role is insufficient: 1, and the same for programs', async (owner) => {
+    const standIn = await standInFor(owner, { role: 'insufficient' });
+    const { status, stdout } = await run(owner, ['check', '--json'], { settings: settingsFor(standIn.url) });
+    expect(status).toBe(1);
+    expect(JSON.parse(stdout)).toMatchObject({
+      ok: false,
+      exitStatus: 1,
+      settings: { ok: true },
+      key: { ok: true, source: 'env:UPSTREAM_API_KEY' },
+      calls: [{ status: 403, outcome: 'role-insufficient' }, {}],
+    });
+  });
+
+  it.concurrent('the upstream cannot be reached: 1', async (owner) => {
+    const { status, stdout } = await run(owner, ['check'], { settings: settingsFor(nobody) });
+    expect(status).toBe(1);
+    expect(stdout).toMatch(/no answer\. The upstream refused the connection/);
+  });
+
+  it.concurrent('a setting is wrong: 2, without its value', async (owner) => {
+    const settings = { ...settingsFor(nobody), CACHE_TTL: 'hunter2' };
+    const { status, stdout, stderr } = await run(owner, ['check'], { settings });
+    expect(status).toBe(2);
+    expect(stdout).toMatch(/CACHE_TTL expects a duration/);
+    expect(stdout + stderr).not.toContain('hunter2');
+  });
+});
+
+describe('healthcheck', () => {
+  it.concurrent('is 0 while the gateway is ready and 1 when it stops or is not there', async (owner) => {
+    const standIn = await standInFor(owner);
+    const settings = { ...settingsFor(standIn.url), SHUTDOWN_DELAY: '10m', SHUTDOWN_GRACE: '11m' };
+    const gateway = await serve(owner, { settings });
+    const asked = { settings: { ...settings, PORT: String(gateway.port) } };
+    expect(await run(owner, ['healthcheck'], asked)).toMatchObject({
+      status: 0,
+      stdout: 'ready\n',
+      stderr: '',
+    });
+    gateway.signal('SIGTERM');
+    await until(async () => (await gateway.ask('/readyz')).status === 503);
+    expect(await run(owner, ['healthcheck'], asked)).toMatchObject({ status: 1 });
+    gateway.signal('SIGKILL');
+    await gateway.exited;
+    expect(await run(owner, ['healthcheck'], asked)).toMatchObject({ status: 1 });
+  });
+
+  it.concurrent('asks on the Unix socket where there is one', async (owner) => {
+    const path = join(temporaryFolder(owner), 'socket');
+    const settings = { ...settingsFor(nobody), HOST: `unix:${path}` };
+    const gateway = start(owner, ['serve'], { settings });
+    await gateway.printed(/"url":"unix:/);
+    expect(await run(owner, ['healthcheck'], { settings })).toMatchObject({ status: 0 });
+  });
+});
+
+describe('the command line', () => {
+  it.concurrent('settings lists every setting with its meaning', async (owner) => {
+    const { status, stdout } = await run(owner, ['settings']);
+    expect(status).toBe(0);
+    for (const [name, { meaning }] of Object.entries(table)) {
+      expect(stdout).toMatch(new RegExp(`^${name}  \\(`, 'm'));
+      expect(stdout).toContain(meaning);
+    }
+  });
+
+  it.concurrent('has the version of the package', async (owner) => {
+    const file = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
+    expect((JSON.parse(file) as { version: string }).version).toBe(version);
+    expect(await run(owner, ['--version'])).toMatchObject({ status: 0, stdout: `${version}\n` });
+  });
+
+  it.concurrent.for(['', 'serve', 'check', 'token', 'demo', 'healthcheck', 'settings'])(
+    '%s --help teaches, and is 0',
+    async (command, owner) => {
+      const { status, stdout, stderr } = await run(owner, [command, '--help'].filter(Boolean));
+      expect(status).toBe(0);
+      expect(stdout).toMatch(/^Usage: analytics-gateway/);
+      expect(stderr).toBe('');
+    },
+  );
+
+  it.concurrent.for(['--nonsense', 'serve --port=1', 'nonsense', 'check extra', 'token create'])(
+    '%s is wrong usage: 2, with a hint',
+    async (command, owner) => {
+      const { status, stdout, stderr } = await run(owner, command.split(' '));
+      expect(status).toBe(2);
+      expect(stdout).toBe('');
+      expect(stderr).toMatch(/--help tells more/);
+    },
+  );
+});
+
+describe('the demo', () => {
+  it.concurrent('needs no setting, shows five scenes, and its key is printed nowhere', async (owner) => {
+    const { status, stdout, stderr } = await run(owner, ['demo', '--once']);
+    expect(stderr).toBe('');
+    expect(status).toBe(0);
+    expect(stdout.match(/^ {2}caller sent {8}/gm)).toHaveLength(5);
+    expect(stdout).toMatch(/100 × 200/);
+    expect(stdout).toMatch(/404 {2}unknown-operation/);
+    expect(stdout).toMatch(/the key occurred 0 times/);
+    for (const { name, text } of formsOf(standInKey)) expect(stdout, name).not.toContain(text);
+  });
+});

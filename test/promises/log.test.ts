@@ -1,0 +1,187 @@
+import { describe, expect, it } from 'vitest';
+import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { accounts, startPair } from '../gateway.ts';
+import { linesOf, run, serve, settingsFor, standInFor, start, until } from '../process.ts';
+
+/** Code that runs in the gateway's process before it does, as a module to import. */
+function planted(code: string): string[] {
+  return ['--import', `data:text/javascript,${encodeURIComponent(code)}`];
+}
+
+describe('each request has one line', () => {
+  it('whatever became of it, and each line is JSON without a word of what callers sent', async () => {
+    const { ask, exchange, standIn, logText, logLines } = await startPair({
+      RETRY_LIMIT: '0',
+      UPSTREAM_TIMEOUT: '100ms',
+      HEADERS_TIMEOUT: '300ms',
+    });
+    const secret = 'hunter2';
+    const fields = {
+      authorization: `Bearer ${secret}`,
+      cookie: secret,
+      'user-agent': secret,
+      accept: secret,
+    };
+    let started = 0;
+    const send = async (path: string, method = 'GET'): Promise<void> => {
+      started++;
+      await ask(path, { method, headers: { ...fields, 'x-request-id': `r-${started}` } });
+    };
+    const raw = async (bytes: string): Promise<void> => {
+      started++;
+      await exchange(bytes, 5_000);
+    };
+    await send(`${accounts}?q=${secret}`);
+    await send(`${accounts}?q=${secret}`);
+    await send(`${accounts}?q=${secret}`, 'HEAD');
+    await Promise.all([
+      send(`${accounts}?api_key=${secret}`),
+      send(`/api/${secret}`),
+      send(`/${secret}`),
+      send(`/problems/unknown-operation?${secret}`),
+      send(accounts, 'POST'),
+      raw(`GET / HTTP/1.1\r\nHost: ${secret}.example\r\nConnection: close\r\n\r\n`),
+      raw(`GET ${accounts}?${secret} HTTP/1.1\r\n\r\n`),
+      raw(`${secret}\r\n\r\n`),
+      raw(`GET ${accounts} HTTP/1.1\r\nHost: localhost\r\nX: ${secret}${'x'.repeat(20_000)}\r\n\r\n`),
+      raw(`GET ${accounts} HTTP/1.1\r\nHost: localhost\r\nX: ${secret}`),
+      raw(`CONNECT ${secret}:443 HTTP/1.1\r\nHost: ${secret}\r\n\r\n`),
+    ]);
+    standIn.behave({ status: 500, body: `{"a":"${secret}"}` });
+    await send(`${accounts}?failing`);
+    standIn.behave({ stallAt: 'before-headers' });
+    await send(`${accounts}?stalled`);
+    const leaver = new AbortController();
+    started++;
+    const left = ask(`${accounts}?left`, { signal: leaver.signal }).catch(() => 'left');
+    await until(() => standIn.requests.some(({ target }) => target.endsWith('?left')));
+    leaver.abort();
+    await left;
+    await expect.poll(() => logText()).toContain('"status":499');
+
+    const finished = logLines().filter(({ status }) => status !== undefined);
+    expect(finished).toHaveLength(started);
+    expect(finished.map(({ status }) => status)).toEqual(
+      expect.arrayContaining([200, 400, 404, 405, 408, 421, 431, 499, 500, 504]),
+    );
+    expect(logText()).not.toContain(secret);
+    // One line each: nothing but printable text between the line feeds.
+    const control = [...logText()].filter((char) => (char < ' ' && char !== '\n') || char === '\x7f');
+    expect(control).toEqual([]);
+    expect(finished.find(({ requestId }) => requestId === 'r-2')).toMatchObject({
+      level: 'info',
+      time: expect.any(Number),
+      requestId: 'r-2',
+      caller: 'anonymous',
+      method: 'GET',
+      operation: 'list-accounts',
+      status: 200,
+      cache: 'hit',
+      attempts: 0,
+      waitedMs: 0,
+      upstreamMs: 0,
+      totalMs: expect.any(Number),
+    });
+  });
+
+  it.concurrent('and none is lost when the process ends, though the reader is slow', async (owner) => {
+    const standIn = await standInFor(owner);
+    const gateway = await serve(owner, { settings: settingsFor(standIn.url) });
+    gateway.child.stdout?.pause();
+    // About 600 kB: more than a pipe and the streams on its way hold.
+    const rounds = 2_000;
+    for (let round = 0; round < rounds; round += 50) {
+      await Promise.all(Array.from({ length: 50 }, () => gateway.ask('/none')));
+    }
+    gateway.signal('SIGTERM');
+    gateway.child.stdout?.resume();
+    expect(await gateway.exited).toBe(0);
+    expect(gateway.lines().filter(({ msg }) => msg === 'request')).toHaveLength(rounds);
+    expect(gateway.lines().at(-1)).toMatchObject({ msg: 'stopped' });
+  });
+});
+
+describe('nothing but the log writes', () => {
+  it.concurrent('what libraries print and the runtime warns of is a line without the key', async (owner) => {
+    const standIn = await standInFor(owner);
+    const gateway = await serve(owner, {
+      settings: settingsFor(standIn.url),
+      flags: planted(`process.on('SIGUSR2', () => {
+        for (const method of ['log', 'info', 'warn', 'error', 'debug', 'trace'])
+          console[method]('printed by ' + method, process.env.UPSTREAM_API_KEY, new Error(process.env.UPSTREAM_API_KEY));
+        process.emitWarning('warned with ' + process.env.UPSTREAM_API_KEY);
+        process.nextTick(() => console.log('the last'));
+      });`),
+    });
+    gateway.signal('SIGUSR2');
+    await gateway.printed(/the last/);
+    gateway.signal('SIGTERM');
+    expect(await gateway.exited).toBe(0);
+    expect(gateway.stderr()).toBe('');
+    expect(gateway.stdout()).not.toContain(standInKey);
+    const printed = gateway.lines().filter(({ msg }) => msg === 'a library printed');
+    expect(printed).toHaveLength(7);
+    expect(printed[0]).toMatchObject({
+      parts: ['printed by log', '[key cf2918ab]', 'Error: [key cf2918ab]'],
+    });
+    expect(gateway.lines()).toContainEqual(
+      expect.objectContaining({ level: 'warn', msg: 'a warning of the runtime' }),
+    );
+  });
+});
+
+describe('a fault that nobody expected', () => {
+  it.concurrent.for([
+    ['thrown in a timer', 'setTimeout(() => { throw fault; })'],
+    ['a rejection that nobody handles', 'Promise.reject(fault)'],
+    ['no error at all', 'setTimeout(() => { throw process.env.UPSTREAM_API_KEY; })'],
+  ] as const)(
+    '%s is logged without the key; what runs is finished, then the process ends with 1',
+    async ([, code], owner) => {
+      const standIn = await standInFor(owner);
+      let release = (): void => {};
+      const released = new Promise<void>((resolve) => {
+        release = resolve;
+      });
+      const gateway = await serve(owner, {
+        settings: { ...settingsFor(standIn.url), SHUTDOWN_GRACE: '5m' },
+        flags: planted(`process.on('SIGUSR2', () => {
+          const fault = new Error('planted ' + process.env.UPSTREAM_API_KEY, { cause: { key: process.env.UPSTREAM_API_KEY } });
+          ${code};
+        });`),
+      });
+      standIn.behave({ until: released });
+      const running = gateway.ask(accounts);
+      await standIn.received(1);
+      gateway.signal('SIGUSR2');
+      await gateway.printed(/an unexpected fault/);
+      release();
+      expect((await running).status).toBe(200);
+      expect(await gateway.exited).toBe(1);
+      expect(gateway.lines()).toContainEqual(
+        expect.objectContaining({ level: 'fatal', msg: 'an unexpected fault; stopping' }),
+      );
+      expect(gateway.stdout() + gateway.stderr()).not.toContain(standInKey);
+      expect(gateway.stderr()).toBe('');
+    },
+  );
+});
+
+describe('LOG_LEVEL', () => {
+  it.concurrent('silent writes nothing at all', async (owner) => {
+    const running = start(owner, ['serve'], {
+      settings: { ...settingsFor('http://127.0.0.1:9/api'), LOG_LEVEL: 'silent', PORT: '0' },
+      flags: planted(`setTimeout(() => process.kill(process.pid, 'SIGTERM'), 1500)`),
+    });
+    await running.exited;
+    expect(running.stdout() + running.stderr()).toBe('');
+  });
+
+  it.concurrent('is one of pino’s', async (owner) => {
+    const settings = { ...settingsFor('http://127.0.0.1:9/api'), LOG_LEVEL: 'loud' };
+    const { status, stderr, stdout } = await run(owner, ['serve'], { settings });
+    expect(status).toBe(2);
+    expect(stderr).toMatch(/LOG_LEVEL expects one of trace, debug/);
+    expect(linesOf(stdout)).toEqual([]);
+  });
+});

@@ -1,0 +1,193 @@
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { readConfig, settings as table } from '../../src/config.ts';
+import { startGateway } from '../../src/gateway.ts';
+import { KeyStoreError } from '../../src/key/store.ts';
+import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { accounts } from '../gateway.ts';
+import { run, serve, settingsFor, standInFor, temporaryFolder } from '../process.ts';
+
+const secret = 'hunter2-hunter2-hunter2';
+const upstream = 'http://127.0.0.1:9/api';
+
+describe('settings are all checked before anything happens', () => {
+  it.concurrent('each wrong one is named, none of their values is shown, and the status is 2', async (owner) => {
+    const anyText = [
+      'UPSTREAM_API_KEY',
+      'UPSTREAM_API_KEY_FROM',
+      'UPSTREAM_API_KEY_PREVIOUS_FROM',
+      'CALLERS_FILE',
+    ];
+    const names = Object.keys(table).filter((name) => !anyText.includes(name));
+    const wrong = `${secret} // {}`;
+    const settings = Object.fromEntries([...names, 'UPSTREAM_TIMEOUTS'].map((name) => [name, wrong]));
+    const { status, stdout, stderr } = await run(owner, ['serve'], { settings });
+    expect(status).toBe(2);
+    expect(stdout).toBe('');
+    for (const name of names) expect(stderr, name).toMatch(new RegExp(`^  ${name} `, 'm'));
+    expect(stderr).toContain('did you mean UPSTREAM_TIMEOUT?');
+    expect(stderr).not.toContain(secret);
+  });
+
+  it.concurrent.for<[name: string, settings: Record<string, string>, says: RegExp]>([
+    ['no setting at all', {}, /UPSTREAM_BASE_URL is required/],
+    [
+      'an open listener without callers',
+      { ...settingsFor(upstream), HOST: '0.0.0.0' },
+      /HOST must be loopback/,
+    ],
+    [
+      'a callers file that is not there',
+      { ...settingsFor(upstream), CALLERS_FILE: `/nowhere/${secret}` },
+      /callers file/,
+    ],
+    [
+      'a key with two lines',
+      { ...settingsFor(upstream), UPSTREAM_API_KEY: `${secret}\n${secret}` },
+      /UPSTREAM_API_KEY.*several lines/,
+    ],
+    [
+      'a key file that is not there',
+      { ...settingsFor(upstream), UPSTREAM_API_KEY_FROM: 'file:/nowhere/key' },
+      /file:\/nowhere\/key/,
+    ],
+    [
+      'an unknown store',
+      { ...settingsFor(upstream), UPSTREAM_API_KEY_FROM: `${secret}:x` },
+      /UPSTREAM_API_KEY_FROM/,
+    ],
+    [
+      'credentials in the base address',
+      settingsFor(`https://user:${secret}@analytics.example.com/api`),
+      /UPSTREAM_BASE_URL must not contain credentials/,
+    ],
+    [
+      'plain HTTP elsewhere',
+      settingsFor('http://analytics.example.com/api'),
+      /UPSTREAM_BASE_URL must be https:/,
+    ],
+  ])('%s', async ([, settings, says], owner) => {
+    const { status, stderr, stdout } = await run(owner, [], { settings });
+    expect(status).toBe(2);
+    expect(stderr).toMatch(says);
+    expect(stdout + stderr).not.toContain(secret);
+  });
+});
+
+describe('a key that cannot be one ends the start, with a reason and without the key', () => {
+  const keys: readonly [name: string, bytes: Buffer][] = [
+    ['empty', Buffer.from('')],
+    ['blank', Buffer.from(' \n\t\n')],
+    ['a byte order mark', Buffer.from(`\uFEFF${secret}`)],
+    ['UTF-16', Buffer.from(secret, 'utf16le')],
+    ['UTF-16 with its mark', Buffer.from(`\uFEFF${secret}`, 'utf16le')],
+    ['not ASCII', Buffer.from(`${secret}é`)],
+    ['not UTF-8', Buffer.from(`${secret}\xff`, 'latin1')],
+    ['CRLF inside', Buffer.from(`${secret}\r\nX-Evil: ${secret}`)],
+    ['NUL inside', Buffer.from(`${secret}\0${secret}`)],
+    ['a space inside', Buffer.from(`${secret} ${secret}`)],
+    ['64 KiB', Buffer.from(secret.padEnd(65_536, 'x'))],
+    ['too short', Buffer.from('hunter2')],
+  ];
+
+  it.for(keys)('%s', async ([, bytes], owner) => {
+    const standIn = await standInFor(owner);
+    const folder = temporaryFolder(owner);
+    const file = join(folder, 'key');
+    const socket = join(folder, 'socket');
+    writeFileSync(file, bytes);
+    for (const from of ['env:UPSTREAM_API_KEY', `file:${file}`]) {
+      const environment = {
+        ...settingsFor(standIn.url),
+        HOST: `unix:${socket}`,
+        UPSTREAM_API_KEY: bytes.toString(),
+        UPSTREAM_API_KEY_FROM: from,
+      };
+      const failure = await startGateway({ config: readConfig(environment), environment, logTo: 2 }).then(
+        () => undefined,
+        (error: unknown) => error,
+      );
+      expect(failure).toBeInstanceOf(KeyStoreError);
+      expect((failure as Error).message).toContain(from);
+      expect((failure as Error).message).not.toContain('hunter2');
+      expect(existsSync(socket)).toBe(false);
+    }
+    expect(standIn.counts.connections).toBe(0);
+  });
+});
+
+describe('a start that cannot be', () => {
+  it.concurrent('on a port that somebody has ends with 1', async (owner) => {
+    const somebody = createServer();
+    await new Promise<void>((resolve) => somebody.listen(0, '127.0.0.1', resolve));
+    owner.onTestFinished(() => void somebody.close());
+    const { port } = somebody.address() as { port: number };
+    const { status, stderr } = await run(owner, [], {
+      settings: { ...settingsFor(upstream), PORT: String(port) },
+    });
+    expect(status).toBe(1);
+    expect(stderr).toMatch(/in use/);
+  });
+
+  it.concurrent.for(['--inspect=127.0.0.1:0', '--heapsnapshot_near_heap_limit=1'])(
+    'NODE_OPTIONS=%s ends with 2',
+    async (option, owner) => {
+      const { status, stderr, stdout } = await run(owner, [], {
+        settings: { ...settingsFor(upstream), NODE_OPTIONS: option },
+      });
+      expect(status).toBe(2);
+      expect(stderr).toContain('not with a secret in memory');
+      expect(stdout).toBe('');
+    },
+  );
+});
+
+describe('it starts', () => {
+  it.concurrent('with the flags of the image, and with other NODE_OPTIONS', async (owner) => {
+    const dockerfile = readFileSync(new URL('../../Dockerfile', import.meta.url), 'utf8');
+    const command = JSON.parse(/^CMD (\[.*\])$/m.exec(dockerfile)?.[1] ?? '[]') as string[];
+    expect(command[0]).toBe('node');
+    expect(command.slice(-2)).toEqual(['dist/main.js', 'serve']);
+    const flags = command.slice(1, -2);
+    expect(flags).toContain('--disable-sigusr1');
+    const standIn = await standInFor(owner);
+    const gateway = await serve(owner, {
+      settings: { ...settingsFor(standIn.url), NODE_OPTIONS: '--max-old-space-size=128' },
+      flags,
+    });
+    expect((await gateway.ask(accounts)).status).toBe(200);
+    expect((await gateway.ask(accounts, { headers: { 'accept-encoding': 'br' } })).status).toBe(200);
+    expect((await gateway.ask('/api/none')).status).toBe(404);
+    gateway.signal('SIGUSR1');
+    gateway.signal('SIGTERM');
+    expect(await gateway.exited).toBe(0);
+    expect(gateway.stderr()).toBe('');
+  });
+
+  it.concurrent('with settings from .env, where what is set already wins', async (owner) => {
+    const standIn = await standInFor(owner);
+    const cwd = temporaryFolder(owner);
+    writeFileSync(
+      join(cwd, '.env'),
+      `UPSTREAM_BASE_URL=${standIn.url}\nUPSTREAM_API_KEY=${standInKey}\nPORT=1\nLOG_LEVEL=debug\n`,
+    );
+    const gateway = await serve(owner, { cwd, settings: { PORT: '0' } });
+    expect((await gateway.ask(accounts)).status).toBe(200);
+    gateway.signal('SIGTERM');
+    expect(await gateway.exited).toBe(0);
+    // No banner of the library among the lines.
+    expect(gateway.lines()[0]).toMatchObject({ level: 'info' });
+    expect(gateway.stderr()).toBe('');
+  });
+
+  it.concurrent('but not where .env lacks what .env.example names', async (owner) => {
+    const cwd = temporaryFolder(owner);
+    writeFileSync(join(cwd, '.env'), `UPSTREAM_API_KEY=${secret}\n`);
+    const { status, stderr } = await run(owner, [], { cwd });
+    expect(status).toBe(2);
+    expect(stderr).toMatch(/UPSTREAM_BASE_URL is required/);
+    expect(stderr).not.toContain(secret);
+  });
+});
