@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
+import type { AtEnd } from './gateway.ts';
 
 export interface Product {
   readonly process: ChildProcess;
@@ -21,13 +22,15 @@ export interface ProductOptions {
   readonly nodeFlags?: readonly string[];
   /** A module's text that runs before anything of the product. */
   readonly preload?: string;
+  /** A concurrent test's own `onTestFinished`. */
+  readonly atEnd?: AtEnd;
 }
 
 const main = fileURLToPath(new URL('../src/main.ts', import.meta.url));
 
 /** Starts it with nothing of this process's environment but PATH; what still runs at the test's end is killed. */
 export function startProduct(args: readonly string[], options: ProductOptions = {}): Product {
-  const { settings = {}, cwd, nodeFlags = [], preload } = options;
+  const { settings = {}, cwd, nodeFlags = [], preload, atEnd = onTestFinished } = options;
   const flags = [...nodeFlags];
   if (preload !== undefined) {
     flags.push('--import', `data:text/javascript,${encodeURIComponent(preload)}`);
@@ -48,7 +51,7 @@ export function startProduct(args: readonly string[], options: ProductOptions = 
   const ended = new Promise<number | NodeJS.Signals | null>((resolve) => {
     child.on('close', (status, signal) => resolve(status ?? signal));
   });
-  onTestFinished(async () => {
+  atEnd(async () => {
     child.kill('SIGKILL');
     await ended;
   });
