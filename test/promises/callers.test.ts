@@ -6,6 +6,7 @@ import { afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { CallersFileError } from '../../src/callers/callers-file.ts';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
 import { ConfigError, readConfig } from '../../src/config.ts';
+import { problems } from '../../src/errors.ts';
 import { startGateway } from '../../src/gateway.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { accounts, ask as askWhere, type Came, startPair } from '../gateway.ts';
@@ -19,6 +20,7 @@ const apiKeys = '/api/users/api-keys/';
 const refused = {
   type: '/problems/caller-unauthenticated',
   title: 'The gateway does not know this caller',
+  detail: problems['caller-unauthenticated'].help,
   status: 401,
   code: 'caller-unauthenticated',
   requestId: expect.any(String),
