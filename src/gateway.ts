@@ -92,6 +92,7 @@ export async function startGateway({ config, environment, logTo = 1 }: GatewayOp
       maxClosedMs: config.GATE_MAX_CLOSED,
       baseMs: config.RETRY_BASE,
       capMs: config.RETRY_CAP,
+      maxInFlight: config.UPSTREAM_CONNECTIONS,
       onChange: (state) => log.events.info(state, 'the gate changed'),
     },
     credential: { keyring },
