@@ -135,7 +135,7 @@ export function learnPace(): Pace {
     Math.max(isGuess() ? doublingOfGuessMs : doublingMs, 4 * roundTripMs, rate === undefined ? 0 : 2 / rate);
   /** Risky turns that come with a doubling time of excess; the scale of the integral below. */
   const scale = (): number => ((rate ?? 0) * firstShare() * doubling()) / Math.LN2;
-  const burstLeft = (): number => Math.max(burst - (rate ?? 0) * burstSpanMs, 1);
+  const burstLeft = (): number => Math.max(burst - (rate ?? 0) * burstSpanMs, burst / 4);
   const probeAtMs = (): number => resumedMs + pause();
 
   const advance = (nowMs: number): void => {
@@ -167,7 +167,9 @@ export function learnPace(): Pace {
       const most = (acceptedSinceProbe + 1) / Math.max(sentMs - probeStartMs, 1);
       return Math.min(Math.max(known, least), Math.max(least, most));
     }
-    // Refused although nothing was risked: the limit has come down, or was never as high.
+    // Refused although nothing was risked: the limit has come down, or was never as high. If the measurement
+    // denies it, it was the burst that was larger than thought.
+    if (least >= known) burst = burst * 1.5 + 1;
     return Math.min(Math.max(least, known * 0.5), known * 0.97);
   };
 
