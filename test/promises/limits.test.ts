@@ -1,0 +1,179 @@
+import { readFileSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { connectionsWithin } from '../../src/edge/descriptor-limit.ts';
+import { accounts, startPair } from '../gateway.ts';
+import { serve, settingsFor, standInFor, until } from '../process.ts';
+
+interface Opened {
+  readonly socket: Socket;
+  /** What came, once the connection has ended. */
+  readonly ended: Promise<string>;
+}
+
+function open(port: number): Opened {
+  const socket = connect(port, '127.0.0.1');
+  onTestFinished(() => void socket.destroy());
+  let came = '';
+  socket.on('data', (chunk: Buffer) => {
+    came += chunk.toString('latin1');
+  });
+  socket.on('error', () => {});
+  return { socket, ended: new Promise((resolve) => socket.once('close', () => resolve(came))) };
+}
+
+/** Sends the text byte by byte, with a wait after each, until the connection ends. */
+function drip({ socket }: Opened, text: string): void {
+  let at = 0;
+  const timer = setInterval(() => socket.write(text.charAt(at++ % text.length)), 20);
+  socket.once('close', () => clearInterval(timer));
+}
+
+describe('a slow sender is cut off', () => {
+  it('HEADERS_TIMEOUT after it began, and no more than 3.5 s later', async () => {
+    const { port, logLines, standIn } = await startPair({ HEADERS_TIMEOUT: '400ms' });
+    const openedMs = performance.now();
+    const head = `GET ${accounts} HTTP/1.1\r\nHost: localhost\r\n`;
+    const silent = open(port);
+    const half = open(port);
+    half.socket.write(head);
+    const dripping = open(port);
+    dripping.socket.write(head);
+    drip(dripping, 'X-A: aaaaaaaaaaaaaaaaaaaaaaaa\r\n');
+    const first = open(port);
+    drip(first, 'GET ');
+    const body = open(port);
+    body.socket.write(`${head}Content-Length: 100000\r\n\r\n`);
+    drip(body, 'x');
+    const second = open(port);
+    second.socket.write(`GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\nGET /li`);
+
+    const came = await Promise.all([silent, half, dripping, first, body, second].map(({ ended }) => ended));
+    expect(performance.now() - openedMs).toBeLessThan(400 + 3_500);
+    const [fromSilent, fromHalf, fromDripping, fromFirst, fromBody, fromSecond] = came;
+    for (const text of [fromSilent, fromHalf, fromDripping, fromFirst]) {
+      expect(text).toMatch(/^HTTP\/1\.1 4\d\d .*\r\nConnection: close\r\n/);
+    }
+    expect(fromHalf).toMatch(/^HTTP\/1\.1 408 /);
+    expect(fromBody).toMatch(/^HTTP\/1\.1 400 /);
+    expect(fromSecond).toMatch(/^HTTP\/1\.1 200 [\s\S]*HTTP\/1\.1 408 /);
+    expect(logLines().filter(({ status }) => status === 408).length).toBeGreaterThanOrEqual(3);
+    expect(standIn.requests).toHaveLength(0);
+  });
+});
+
+describe('connections are bounded', () => {
+  it('by MAX_CONNECTIONS; the others are closed at once, with a line each', async () => {
+    const { port, ask, logLines } = await startPair({ MAX_CONNECTIONS: '20' });
+    const all = Array.from({ length: 60 }, () => open(port));
+    let closed = 0;
+    for (const { ended } of all) void ended.then(() => closed++);
+    await expect.poll(() => closed).toBe(40);
+    expect(logLines().filter(({ code }) => code === 'MAX_CONNECTIONS')).toHaveLength(40);
+    for (const { socket } of all) socket.destroy();
+    await expect
+      .poll(() =>
+        ask(accounts).then(
+          ({ status }) => status,
+          () => 0,
+        ),
+      )
+      .toBe(200);
+  });
+
+  it.each([
+    ['the wanted, where the limit is far', 1_048_576, 10_000, 64, 10_000],
+    ['what the limit leaves', 1_024, 10_000, 64, 896],
+    ['half of a tiny limit', 100, 10_000, 64, 50],
+    ['fewer, when fewer are wanted', 1_024, 10, 64, 10],
+  ])('%s', (_name, limit, wanted, upstream, connections) => {
+    const text = `Max cpu time  unlimited\nMax open files            ${limit}              ${limit}  files\n`;
+    expect(connectionsWithin(text, wanted, upstream)).toBe(connections);
+  });
+
+  it.each(['', 'Max open files            unlimited            unlimited            files'])(
+    'the wanted, where there is no limit to be seen (%j)',
+    (text) => expect(connectionsWithin(text, 10_000, 64)).toBe(10_000),
+  );
+
+  it('and slow or idle ones do not hurt the others', async () => {
+    const { port, ask, standIn } = await startPair();
+    for (let count = 0; count < 300; count++) open(port);
+    for (let count = 0; count < 60; count++) drip(open(port), `GET ${accounts} HTTP/1.1\r\nX: aaaaaaaa`);
+    const came = await Promise.all(Array.from({ length: 100 }, (_, at) => ask(`${accounts}?n=${at}`)));
+    expect(came.filter(({ status }) => status === 200)).toHaveLength(100);
+    expect(standIn.requests).toHaveLength(100);
+  });
+});
+
+describe('a sick upstream does not hurt healthy reads', () => {
+  it('while a third of all reads stalls or is reset, the others are all answered', async () => {
+    const { ask, standIn } = await startPair({ RETRY_LIMIT: '1' });
+    let release = (): void => {};
+    const released = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const kindOf = (number: number) => (['stalled', 'reset'] as const)[number % 6] ?? 'healthy';
+    standIn.behave(({ target }) => {
+      const kind = kindOf(Number(/n=(\d+)/.exec(target)?.[1]));
+      if (kind === 'stalled') return { until: released };
+      return kind === 'reset' ? { resetAt: 'after-headers' } : {};
+    });
+    const asked = Array.from({ length: 120 }, (_, at) => ({
+      kind: kindOf(at),
+      came: ask(`${accounts}?n=${at}`),
+    }));
+    const statusesOf = async (wanted: string): Promise<number[]> => {
+      const came = await Promise.all(asked.filter(({ kind }) => kind === wanted).map((one) => one.came));
+      return [...new Set(came.map(({ status }) => status))];
+    };
+    expect(await statusesOf('healthy')).toEqual([200]);
+    expect(await statusesOf('reset')).toEqual([502]);
+    release();
+    expect(await statusesOf('stalled')).toEqual([200]);
+  });
+});
+
+describe('memory is bounded', () => {
+  it('240 MB of bodies at once, none of whose length is known: those beyond 64 MiB are refused', async (owner) => {
+    const standIn = await standInFor(owner);
+    const gateway = await serve(owner, { settings: { ...settingsFor(standIn.url), RETRY_LIMIT: '0' } });
+    await gateway.ask(accounts);
+    const before = peakMiB(gateway.pid);
+    // Just not too large, and then they stall, so that all of them are held at the same time.
+    standIn.behave({ body: { bytes: 9 * 2 ** 20 }, framing: 'chunked', stallAt: 7.9 * 2 ** 20 });
+    const leaver = new AbortController();
+    const statuses: number[] = [];
+    const came = Array.from({ length: 30 }, (_, at) =>
+      gateway.ask(`${accounts}?n=${at}`, { signal: leaver.signal }).then(
+        ({ status }) => void statuses.push(status),
+        () => {},
+      ),
+    );
+    await until(() => statuses.length === 22);
+    expect(statuses).toEqual(Array(22).fill(503));
+    expect(peakMiB(gateway.pid) - before).toBeLessThan(160);
+    leaver.abort();
+    await Promise.all(came);
+    expect(statuses).toHaveLength(22);
+    standIn.behave(undefined);
+    expect((await gateway.ask(`${accounts}?after`)).status).toBe(200);
+  });
+
+  it('240 MB of bodies that are too large take less than 160 MiB', async (owner) => {
+    const standIn = await standInFor(owner);
+    const gateway = await serve(owner, { settings: { ...settingsFor(standIn.url), RETRY_LIMIT: '0' } });
+    await gateway.ask(accounts);
+    const before = peakMiB(gateway.pid);
+    standIn.behave({ body: { bytes: 9 * 2 ** 20 } });
+    const came = await Promise.all(Array.from({ length: 27 }, (_, at) => gateway.ask(`${accounts}?n=${at}`)));
+    expect(came.filter(({ status }) => status !== 502)).toEqual([]);
+    expect(peakMiB(gateway.pid) - before).toBeLessThan(160);
+  });
+});
+
+/** The most memory a process has ever had resident (proc(5)). */
+function peakMiB(pid: number): number {
+  const [, kib] = /^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1')) ?? [];
+  return Number(kib) / 1_024;
+}
