@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
-import { accounts, ask, type Came, startPair, type TestGateway } from '../gateway.ts';
+import { type AtEnd, accounts, ask, type Came, startPair, type TestGateway } from '../gateway.ts';
 import { type KubernetesMount, mountSecret } from '../kubernetes-mount.ts';
 import { startProduct } from '../product.ts';
 
@@ -20,11 +20,13 @@ interface Mounted extends TestGateway {
 async function startMounted(
   settings: Record<string, string> = {},
   standInOptions: StandInOptions = {},
+  atEnd: AtEnd = onTestFinished,
 ): Promise<Mounted> {
-  const mount = mountSecret(keyOf(1));
+  const mount = mountSecret(keyOf(1), atEnd);
   const pair = await startPair(
     { UPSTREAM_API_KEY: '', UPSTREAM_API_KEY_FROM: `file:${mount.path}`, ...settings },
     { key: keyOf(1), ...standInOptions },
+    atEnd,
   );
   return { ...pair, mount };
 }
@@ -174,7 +176,7 @@ describe('a key is replaced without one failed request', () => {
 });
 
 describe('a bad value never replaces a good key', () => {
-  it.each<[string, string | Buffer, string]>([
+  it.concurrent.for<[string, string | Buffer, string]>([
     ['empty', '', 'is empty'],
     ['blank', ' \n', 'is blank'],
     ['CRLF in it', 'key-of-version-2\r\n0123456789', 'several lines'],
@@ -185,8 +187,8 @@ describe('a bad value never replaces a good key', () => {
     ['UTF-16', Buffer.from(keyOf(2), 'utf16le'), 'NUL'],
     ['NUL', `${keyOf(2)}\0`, 'NUL'],
     ['a placeholder', 'changeme', 'shorter than 16'],
-  ])('%s', async (_name, value, reason) => {
-    const pair = await startMounted();
+  ])('%s', async ([_name, value, reason], { expect, onTestFinished }) => {
+    const pair = await startMounted({}, {}, onTestFinished);
     const { standIn, mount, ask, gateway } = pair;
     mount.swap(value);
     await expect.poll(() => events(pair, 'reload-failed')).toHaveLength(1);
@@ -224,8 +226,11 @@ describe('a bad value never replaces a good key', () => {
 });
 
 describe('while the upstream refuses the key', () => {
-  it('callers get upstream-key-rejected or the stale answer, and it hears of nobody but the probe', async () => {
-    const pair = await startMounted({}, { cacheControl: 'max-age=0, stale-if-error=60' });
+  it.concurrent('callers get upstream-key-rejected or the stale answer, and it hears of nobody but the probe', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const pair = await startMounted({}, { cacheControl: 'max-age=0, stale-if-error=60' }, onTestFinished);
     const { standIn, mount, ask } = pair;
     const good = await ask(accounts);
     accept(standIn, keyOf(2));
@@ -253,8 +258,8 @@ describe('while the upstream refuses the key', () => {
     expect(events(pair, 'rotated')).toHaveLength(1);
   });
 
-  it('a probe finds out that it is taken again', async () => {
-    const pair = await startMounted();
+  it.concurrent('a probe finds out that it is taken again', async ({ expect, onTestFinished }) => {
+    const pair = await startMounted({}, {}, onTestFinished);
     const { standIn, ask } = pair;
     accept(standIn);
     expect(codeOf(await ask(accounts))).toBe('upstream-key-rejected');
@@ -263,8 +268,8 @@ describe('while the upstream refuses the key', () => {
     expect((await ask(accounts)).status).toBe(200);
   });
 
-  it('a 401 to one operation alone holds up no others', async () => {
-    const pair = await startMounted();
+  it.concurrent('a 401 to one operation alone holds up no others', async ({ expect, onTestFinished }) => {
+    const pair = await startMounted({}, {}, onTestFinished);
     const { standIn, ask } = pair;
     standIn.behave((request) =>
       request.target.startsWith('/api/analytics/') ? { status: 401, body: '{}' } : undefined,
@@ -277,8 +282,11 @@ describe('while the upstream refuses the key', () => {
     expect(events(pair, 'rejected')).toHaveLength(1);
   });
 
-  it('a 403 is about the role: it passes, and marks nothing', async () => {
-    const pair = await startMounted();
+  it.concurrent('a 403 is about the role: it passes, and marks nothing', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const pair = await startMounted({}, {}, onTestFinished);
     const { standIn, ask } = pair;
     standIn.behave({ status: 403, body: '{"detail":"The workspace role is insufficient."}' }, 1);
     const came = await ask(accounts);
@@ -291,9 +299,16 @@ describe('while the upstream refuses the key', () => {
 });
 
 describe('the previous key', () => {
-  it('is tried when the newest is refused, and used from then on', async () => {
-    const previous = mountSecret(keyOf(0));
-    const pair = await startMounted({ UPSTREAM_API_KEY_PREVIOUS_FROM: `file:${previous.path}` });
+  it.concurrent('is tried when the newest is refused, and used from then on', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const previous = mountSecret(keyOf(0), onTestFinished);
+    const pair = await startMounted(
+      { UPSTREAM_API_KEY_PREVIOUS_FROM: `file:${previous.path}` },
+      {},
+      onTestFinished,
+    );
     const { standIn, mount, ask } = pair;
     // Rotated here before it is taken there.
     accept(standIn, keyOf(0));
@@ -310,9 +325,13 @@ describe('the previous key', () => {
     expect((await ask(`${accounts}?latest`)).status).toBe(200);
   });
 
-  it('that is refused too leaves the verdict as it is', async () => {
-    const previous = mountSecret(keyOf(0));
-    const pair = await startMounted({ UPSTREAM_API_KEY_PREVIOUS_FROM: `file:${previous.path}` });
+  it.concurrent('that is refused too leaves the verdict as it is', async ({ expect, onTestFinished }) => {
+    const previous = mountSecret(keyOf(0), onTestFinished);
+    const pair = await startMounted(
+      { UPSTREAM_API_KEY_PREVIOUS_FROM: `file:${previous.path}` },
+      {},
+      onTestFinished,
+    );
     accept(pair.standIn);
     expect(codeOf(await pair.ask(accounts))).toBe('upstream-key-rejected');
     expect(pair.standIn.requests.filter(({ key }) => key === keyOf(0))).toHaveLength(1);
@@ -321,19 +340,20 @@ describe('the previous key', () => {
 });
 
 /** A folder that goes with the test. */
-function folder(): string {
+function folder(atEnd: AtEnd): string {
   const made = mkdtempSync(join(tmpdir(), 'rotation-'));
-  onTestFinished(() => rmSync(made, { recursive: true, force: true }));
+  atEnd(() => rmSync(made, { recursive: true, force: true }));
   return made;
 }
 
 describe('the process', () => {
-  it('reads the key again on SIGHUP', async () => {
-    const file = join(folder(), 'key');
+  it.concurrent('reads the key again on SIGHUP', async ({ expect, onTestFinished }) => {
+    const file = join(folder(onTestFinished), 'key');
     writeFileSync(file, keyOf(1));
     const standIn = await startStandIn({ key: keyOf(1) });
     onTestFinished(() => standIn.close());
     const product = startProduct(['serve'], {
+      atEnd: onTestFinished,
       settings: {
         UPSTREAM_BASE_URL: standIn.url,
         UPSTREAM_API_KEY_FROM: `exec:cat ${file}`,
@@ -355,13 +375,17 @@ describe('the process', () => {
     expect(await product.ended).toBe(0);
   });
 
-  it('is up and not ready while the secret store gives no key, then ready', async () => {
-    const file = join(folder(), 'key');
-    const pair = await startPair({
+  it.concurrent('is up and not ready while the secret store gives no key, then ready', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const file = join(folder(onTestFinished), 'key');
+    const settings = {
       UPSTREAM_API_KEY: '',
       UPSTREAM_API_KEY_FROM: `exec:cat ${file}`,
       UPSTREAM_API_KEY_REFRESH: never,
-    });
+    };
+    const pair = await startPair(settings, {}, onTestFinished);
     const { ask } = pair;
     expect((await ask('/livez')).status).toBe(200);
     expect((await ask('/readyz')).status).toBe(503);
@@ -375,8 +399,12 @@ describe('the process', () => {
     expect(events(pair, 'waiting')).toHaveLength(1);
   });
 
-  it('ends with status 1 when the secret store gives none in half a minute', async () => {
+  it.concurrent('ends with status 1 when the secret store gives none in half a minute', async ({
+    expect,
+    onTestFinished,
+  }) => {
     const product = startProduct(['serve'], {
+      atEnd: onTestFinished,
       settings: {
         UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api',
         UPSTREAM_API_KEY_FROM: 'exec:false',
@@ -393,8 +421,12 @@ describe('the process', () => {
     expect(product.stdout()).toContain('"msg":"stopped"');
   });
 
-  it('does not wait for a command that hangs when it is to end', async () => {
+  it.concurrent('does not wait for a command that hangs when it is to end', async ({
+    expect,
+    onTestFinished,
+  }) => {
     const product = startProduct(['serve'], {
+      atEnd: onTestFinished,
       settings: {
         UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api',
         UPSTREAM_API_KEY_FROM: 'exec:sleep 600',
@@ -409,11 +441,12 @@ describe('the process', () => {
     expect(performance.now() - startedMs).toBeLessThan(5_000);
   });
 
-  it.each([
+  it.concurrent.for([
     ['a file that is not there', 'file:/nowhere/key'],
     ['a variable that is not set', 'env:NOT_SET'],
-  ])('does not start with %s', async (_name, from) => {
+  ] as const)('does not start with %s', async ([_name, from], { expect, onTestFinished }) => {
     const product = startProduct(['serve'], {
+      atEnd: onTestFinished,
       settings: { UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api', UPSTREAM_API_KEY_FROM: from, PORT: '0' },
     });
     expect(await product.ended).toBe(2);
