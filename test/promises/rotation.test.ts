@@ -1,4 +1,4 @@
-import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -11,6 +11,8 @@ import { startProduct } from '../product.ts';
 const keyOf = (version: number): string => `key-of-version-${version}-0123456789`;
 /** So that no store without a watch is asked again by itself. */
 const never = '24h';
+/** Soon on any machine; what is promised within a time says that time itself. */
+const soon = { timeout: 20_000 };
 
 interface Mounted extends TestGateway {
   readonly mount: KubernetesMount;
@@ -85,7 +87,7 @@ describe('a key is replaced without one failed request', () => {
     const loops = startLoops(pair, 20);
     for (const version of [2, 3, 4, 5]) {
       await loops.more(150);
-      await expect.poll(() => gateway.waiting, { interval: 1 }).toBeGreaterThan(10);
+      await expect.poll(() => gateway.waiting, { ...soon, interval: 1 }).toBeGreaterThan(10);
       const before = standIn.counts.total;
       accept(standIn, keyOf(version));
       if (lateMs > 0) await sleep(lateMs);
@@ -123,7 +125,7 @@ describe('a key is replaced without one failed request', () => {
     const early = ask(`${accounts}?held`);
     await standIn.received(2);
     mount.swap(keyOf(2));
-    await expect.poll(() => events(pair, 'rotated')).toHaveLength(1);
+    await expect.poll(() => events(pair, 'rotated'), soon).toHaveLength(1);
     expect((await ask(accounts)).json()).toEqual({ version: 2 });
     // Asks for what is in flight with the old key: it does not join.
     expect((await ask(`${accounts}?held`)).json()).toEqual({ version: 2 });
@@ -155,7 +157,7 @@ describe('a key is replaced without one failed request', () => {
     const refused = ask(`${accounts}?refused`);
     await standIn.received(2);
     release();
-    await expect.poll(() => pair.logText()).toContain('the gate changed');
+    await expect.poll(() => pair.logText(), soon).toContain('the gate changed');
     const closedMs = performance.now();
     mount.swap(keyOf(2));
     expect([(await refused).status, (await other).status]).toEqual([200, 200]);
@@ -175,6 +177,34 @@ describe('a key is replaced without one failed request', () => {
   });
 });
 
+describe('a store that cannot be watched', () => {
+  it('is read again at once when the key is refused, once for all who are', async () => {
+    const place = folder(onTestFinished);
+    const [file, reads] = [join(place, 'key'), join(place, 'reads')];
+    writeFileSync(file, keyOf(1));
+    writeFileSync(reads, '');
+    const pair = await startPair(
+      {
+        UPSTREAM_API_KEY: '',
+        UPSTREAM_API_KEY_FROM: `exec:sh -c 'echo >> ${reads}; cat ${file}'`,
+        UPSTREAM_API_KEY_REFRESH: never,
+      },
+      { key: keyOf(1), latencyMs: 15 },
+    );
+    await pair.gateway.ready;
+    writeFileSync(file, keyOf(2));
+    accept(pair.standIn, keyOf(2));
+    const came = await Promise.all(
+      Array.from({ length: 50 }, (_, number) => pair.ask(`${accounts}?${number}`)),
+    );
+    expect(came.map(({ status }) => status)).toEqual(Array(50).fill(200));
+    // At the start, and now.
+    expect(readFileSync(reads, 'utf8')).toBe('\n\n');
+    // As many as the gate lets up at once before it knows the upstream.
+    expect(pair.standIn.counts.byStatus[401]).toBeLessThanOrEqual(10);
+  });
+});
+
 describe('a bad value never replaces a good key', () => {
   it.concurrent.for<[string, string | Buffer, string]>([
     ['empty', '', 'is empty'],
@@ -191,7 +221,7 @@ describe('a bad value never replaces a good key', () => {
     const pair = await startMounted({}, {}, onTestFinished);
     const { standIn, mount, ask, gateway } = pair;
     mount.swap(value);
-    await expect.poll(() => events(pair, 'reload-failed')).toHaveLength(1);
+    await expect.poll(() => events(pair, 'reload-failed'), soon).toHaveLength(1);
     await gateway.reload();
     await gateway.reload();
     const [told, ...more] = events(pair, 'reload-failed');
@@ -203,7 +233,7 @@ describe('a bad value never replaces a good key', () => {
 
     accept(standIn, keyOf(4));
     mount.swap(`${keyOf(4)}\r\n`);
-    await expect.poll(() => events(pair, 'rotated')).toHaveLength(1);
+    await expect.poll(() => events(pair, 'rotated'), soon).toHaveLength(1);
     expect(events(pair, 'reload-recovered')).toHaveLength(1);
     expect((await ask(`${accounts}?later`)).status).toBe(200);
   });
@@ -212,7 +242,7 @@ describe('a bad value never replaces a good key', () => {
     const pair = await startMounted();
     const { standIn, mount, ask, gateway } = pair;
     mount.remove();
-    await expect.poll(() => events(pair, 'reload-failed')).toHaveLength(1);
+    await expect.poll(() => events(pair, 'reload-failed'), soon).toHaveLength(1);
     await gateway.reload();
     expect(events(pair, 'reload-failed')).toMatchObject([
       { reason: expect.stringContaining('does not exist') },
@@ -220,7 +250,7 @@ describe('a bad value never replaces a good key', () => {
     expect((await ask(accounts)).status).toBe(200);
     accept(standIn, keyOf(2));
     mount.swap(keyOf(2));
-    await expect.poll(() => events(pair, 'rotated')).toHaveLength(1);
+    await expect.poll(() => events(pair, 'rotated'), soon).toHaveLength(1);
     expect((await ask(`${accounts}?later`)).status).toBe(200);
   });
 });
@@ -254,7 +284,7 @@ describe('while the upstream refuses the key', () => {
     expect(new Set(heard)).toEqual(heard.length === 0 ? new Set() : new Set(['/api/users/api-keys/']));
 
     mount.swap(keyOf(2));
-    await expect.poll(async () => (await ask(`${accounts}?first`)).status).toBe(200);
+    await expect.poll(async () => (await ask(`${accounts}?first`)).status, soon).toBe(200);
     expect(events(pair, 'rotated')).toHaveLength(1);
   });
 
@@ -321,7 +351,7 @@ describe('the previous key', () => {
 
     accept(standIn, keyOf(2));
     mount.swap(keyOf(2));
-    await expect.poll(() => events(pair, 'rotated')).toHaveLength(1);
+    await expect.poll(() => events(pair, 'rotated'), soon).toHaveLength(1);
     expect((await ask(`${accounts}?latest`)).status).toBe(200);
   });
 
@@ -363,12 +393,12 @@ describe('the process', () => {
     });
     const port = Number(new URL(await product.url()).port);
     const read = (path: string): Promise<Came> => ask({ host: '127.0.0.1', port }, path, {});
-    await expect.poll(async () => (await read('/readyz')).status).toBe(200);
+    await expect.poll(async () => (await read('/readyz')).status, soon).toBe(200);
     expect((await read(accounts)).status).toBe(200);
     writeFileSync(file, keyOf(2));
     accept(standIn, keyOf(2));
     product.process.kill('SIGHUP');
-    await expect.poll(product.stdout).toContain('"kind":"rotated"');
+    await expect.poll(product.stdout, soon).toContain('"kind":"rotated"');
     expect((await read(`${accounts}?later`)).status).toBe(200);
     expect(standIn.counts.byStatus[401]).toBeUndefined();
     product.process.kill('SIGTERM');
@@ -391,7 +421,7 @@ describe('the process', () => {
     expect((await ask('/readyz')).status).toBe(503);
     const early = await ask(accounts);
     expect(early.json()).toMatchObject({ status: 503, code: 'upstream-key-missing', retryAfter: 1 });
-    await expect.poll(() => events(pair, 'waiting')).toHaveLength(1);
+    await expect.poll(() => events(pair, 'waiting'), soon).toHaveLength(1);
     writeFileSync(`${file}.new`, standInKey);
     renameSync(`${file}.new`, file);
     await expect.poll(async () => (await ask('/readyz')).status, { timeout: 10_000 }).toBe(200);
