@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
+import type { AtEnd } from './gateway.ts';
 
 export interface KubernetesMount {
   /** The path to configure. */
@@ -14,9 +15,9 @@ export interface KubernetesMount {
 }
 
 /** Goes with the test. */
-export function mountSecret(value: string | Buffer): KubernetesMount {
+export function mountSecret(value: string | Buffer, atEnd: AtEnd = onTestFinished): KubernetesMount {
   const directory = mkdtempSync(join(tmpdir(), 'key-mount-'));
-  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  atEnd(() => rmSync(directory, { recursive: true, force: true }));
   let version = 0;
   const at = (name: string): string => join(directory, name);
   const swap = (next: string | Buffer): void => {

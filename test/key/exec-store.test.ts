@@ -128,19 +128,22 @@ describe('a command that fails', () => {
     const script = `sleep 600 & echo $! > ${pidFile}.new; mv ${pidFile}.new ${pidFile}; wait`;
     const store = openStore(`exec:sh -c '${script}'`, { PATH: path }, 'UPSTREAM_API_KEY_FROM');
     const answer = store.load(limit.signal).catch(String);
-    await expect.poll(() => existsSync(pidFile)).toBe(true);
+    await expect.poll(() => existsSync(pidFile), { timeout: 20_000 }).toBe(true);
     const pid = Number(readFileSync(pidFile, 'utf8'));
     limit.abort();
     await answer;
     // Ended, or a zombie that nobody has collected yet.
     await expect
-      .poll(() => {
-        try {
-          return readFileSync(`/proc/${pid}/stat`, 'utf8').split(' ')[2];
-        } catch {
-          return 'Z';
-        }
-      })
+      .poll(
+        () => {
+          try {
+            return readFileSync(`/proc/${pid}/stat`, 'utf8').split(' ')[2];
+          } catch {
+            return 'Z';
+          }
+        },
+        { timeout: 20_000 },
+      )
       .toBe('Z');
   });
 });

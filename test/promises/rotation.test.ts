@@ -1,16 +1,18 @@
-import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
-import { accounts, ask, type Came, startPair, type TestGateway } from '../gateway.ts';
+import { type AtEnd, accounts, ask, type Came, startPair, type TestGateway } from '../gateway.ts';
 import { type KubernetesMount, mountSecret } from '../kubernetes-mount.ts';
 import { startProduct } from '../product.ts';
 
 const keyOf = (version: number): string => `key-of-version-${version}-0123456789`;
 /** So that no store without a watch is asked again by itself. */
 const never = '24h';
+/** Soon on any machine; what is promised within a time says that time itself. */
+const soon = { timeout: 20_000 };
 
 interface Mounted extends TestGateway {
   readonly mount: KubernetesMount;
@@ -20,11 +22,13 @@ interface Mounted extends TestGateway {
 async function startMounted(
   settings: Record<string, string> = {},
   standInOptions: StandInOptions = {},
+  atEnd: AtEnd = onTestFinished,
 ): Promise<Mounted> {
-  const mount = mountSecret(keyOf(1));
+  const mount = mountSecret(keyOf(1), atEnd);
   const pair = await startPair(
     { UPSTREAM_API_KEY: '', UPSTREAM_API_KEY_FROM: `file:${mount.path}`, ...settings },
     { key: keyOf(1), ...standInOptions },
+    atEnd,
   );
   return { ...pair, mount };
 }
@@ -83,7 +87,7 @@ describe('a key is replaced without one failed request', () => {
     const loops = startLoops(pair, 20);
     for (const version of [2, 3, 4, 5]) {
       await loops.more(150);
-      await expect.poll(() => gateway.waiting, { interval: 1 }).toBeGreaterThan(10);
+      await expect.poll(() => gateway.waiting, { ...soon, interval: 1 }).toBeGreaterThan(10);
       const before = standIn.counts.total;
       accept(standIn, keyOf(version));
       if (lateMs > 0) await sleep(lateMs);
@@ -121,7 +125,7 @@ describe('a key is replaced without one failed request', () => {
     const early = ask(`${accounts}?held`);
     await standIn.received(2);
     mount.swap(keyOf(2));
-    await expect.poll(() => events(pair, 'rotated')).toHaveLength(1);
+    await expect.poll(() => events(pair, 'rotated'), soon).toHaveLength(1);
     expect((await ask(accounts)).json()).toEqual({ version: 2 });
     // Asks for what is in flight with the old key: it does not join.
     expect((await ask(`${accounts}?held`)).json()).toEqual({ version: 2 });
@@ -153,7 +157,7 @@ describe('a key is replaced without one failed request', () => {
     const refused = ask(`${accounts}?refused`);
     await standIn.received(2);
     release();
-    await expect.poll(() => pair.logText()).toContain('the gate changed');
+    await expect.poll(() => pair.logText(), soon).toContain('the gate changed');
     const closedMs = performance.now();
     mount.swap(keyOf(2));
     expect([(await refused).status, (await other).status]).toEqual([200, 200]);
@@ -173,8 +177,36 @@ describe('a key is replaced without one failed request', () => {
   });
 });
 
+describe('a store that cannot be watched', () => {
+  it('is read again at once when the key is refused, once for all who are', async () => {
+    const place = folder(onTestFinished);
+    const [file, reads] = [join(place, 'key'), join(place, 'reads')];
+    writeFileSync(file, keyOf(1));
+    writeFileSync(reads, '');
+    const pair = await startPair(
+      {
+        UPSTREAM_API_KEY: '',
+        UPSTREAM_API_KEY_FROM: `exec:sh -c 'echo >> ${reads}; cat ${file}'`,
+        UPSTREAM_API_KEY_REFRESH: never,
+      },
+      { key: keyOf(1), latencyMs: 15 },
+    );
+    await pair.gateway.ready;
+    writeFileSync(file, keyOf(2));
+    accept(pair.standIn, keyOf(2));
+    const came = await Promise.all(
+      Array.from({ length: 50 }, (_, number) => pair.ask(`${accounts}?${number}`)),
+    );
+    expect(came.map(({ status }) => status)).toEqual(Array(50).fill(200));
+    // At the start, and now.
+    expect(readFileSync(reads, 'utf8')).toBe('\n\n');
+    // As many as the gate lets up at once before it knows the upstream.
+    expect(pair.standIn.counts.byStatus[401]).toBeLessThanOrEqual(10);
+  });
+});
+
 describe('a bad value never replaces a good key', () => {
-  it.each<[string, string | Buffer, string]>([
+  it.concurrent.for<[string, string | Buffer, string]>([
     ['empty', '', 'is empty'],
     ['blank', ' \n', 'is blank'],
     ['CRLF in it', 'key-of-version-2\r\n0123456789', 'several lines'],
@@ -185,11 +217,11 @@ describe('a bad value never replaces a good key', () => {
     ['UTF-16', Buffer.from(keyOf(2), 'utf16le'), 'NUL'],
     ['NUL', `${keyOf(2)}\0`, 'NUL'],
     ['a placeholder', 'changeme', 'shorter than 16'],
-  ])('%s', async (_name, value, reason) => {
-    const pair = await startMounted();
+  ])('%s', async ([_name, value, reason], { expect, onTestFinished }) => {
+    const pair = await startMounted({}, {}, onTestFinished);
     const { standIn, mount, ask, gateway } = pair;
     mount.swap(value);
-    await expect.poll(() => events(pair, 'reload-failed')).toHaveLength(1);
+    await expect.poll(() => events(pair, 'reload-failed'), soon).toHaveLength(1);
     await gateway.reload();
     await gateway.reload();
     const [told, ...more] = events(pair, 'reload-failed');
@@ -201,7 +233,7 @@ describe('a bad value never replaces a good key', () => {
 
     accept(standIn, keyOf(4));
     mount.swap(`${keyOf(4)}\r\n`);
-    await expect.poll(() => events(pair, 'rotated')).toHaveLength(1);
+    await expect.poll(() => events(pair, 'rotated'), soon).toHaveLength(1);
     expect(events(pair, 'reload-recovered')).toHaveLength(1);
     expect((await ask(`${accounts}?later`)).status).toBe(200);
   });
@@ -210,7 +242,7 @@ describe('a bad value never replaces a good key', () => {
     const pair = await startMounted();
     const { standIn, mount, ask, gateway } = pair;
     mount.remove();
-    await expect.poll(() => events(pair, 'reload-failed')).toHaveLength(1);
+    await expect.poll(() => events(pair, 'reload-failed'), soon).toHaveLength(1);
     await gateway.reload();
     expect(events(pair, 'reload-failed')).toMatchObject([
       { reason: expect.stringContaining('does not exist') },
@@ -218,14 +250,17 @@ describe('a bad value never replaces a good key', () => {
     expect((await ask(accounts)).status).toBe(200);
     accept(standIn, keyOf(2));
     mount.swap(keyOf(2));
-    await expect.poll(() => events(pair, 'rotated')).toHaveLength(1);
+    await expect.poll(() => events(pair, 'rotated'), soon).toHaveLength(1);
     expect((await ask(`${accounts}?later`)).status).toBe(200);
   });
 });
 
 describe('while the upstream refuses the key', () => {
-  it('callers get upstream-key-rejected or the stale answer, and it hears of nobody but the probe', async () => {
-    const pair = await startMounted({}, { cacheControl: 'max-age=0, stale-if-error=60' });
+  it.concurrent('callers get upstream-key-rejected or the stale answer, and it hears of nobody but the probe', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const pair = await startMounted({}, { cacheControl: 'max-age=0, stale-if-error=60' }, onTestFinished);
     const { standIn, mount, ask } = pair;
     const good = await ask(accounts);
     accept(standIn, keyOf(2));
@@ -249,12 +284,12 @@ describe('while the upstream refuses the key', () => {
     expect(new Set(heard)).toEqual(heard.length === 0 ? new Set() : new Set(['/api/users/api-keys/']));
 
     mount.swap(keyOf(2));
-    await expect.poll(async () => (await ask(`${accounts}?first`)).status).toBe(200);
+    await expect.poll(async () => (await ask(`${accounts}?first`)).status, soon).toBe(200);
     expect(events(pair, 'rotated')).toHaveLength(1);
   });
 
-  it('a probe finds out that it is taken again', async () => {
-    const pair = await startMounted();
+  it.concurrent('a probe finds out that it is taken again', async ({ expect, onTestFinished }) => {
+    const pair = await startMounted({}, {}, onTestFinished);
     const { standIn, ask } = pair;
     accept(standIn);
     expect(codeOf(await ask(accounts))).toBe('upstream-key-rejected');
@@ -263,8 +298,8 @@ describe('while the upstream refuses the key', () => {
     expect((await ask(accounts)).status).toBe(200);
   });
 
-  it('a 401 to one operation alone holds up no others', async () => {
-    const pair = await startMounted();
+  it.concurrent('a 401 to one operation alone holds up no others', async ({ expect, onTestFinished }) => {
+    const pair = await startMounted({}, {}, onTestFinished);
     const { standIn, ask } = pair;
     standIn.behave((request) =>
       request.target.startsWith('/api/analytics/') ? { status: 401, body: '{}' } : undefined,
@@ -277,8 +312,11 @@ describe('while the upstream refuses the key', () => {
     expect(events(pair, 'rejected')).toHaveLength(1);
   });
 
-  it('a 403 is about the role: it passes, and marks nothing', async () => {
-    const pair = await startMounted();
+  it.concurrent('a 403 is about the role: it passes, and marks nothing', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const pair = await startMounted({}, {}, onTestFinished);
     const { standIn, ask } = pair;
     standIn.behave({ status: 403, body: '{"detail":"The workspace role is insufficient."}' }, 1);
     const came = await ask(accounts);
@@ -291,9 +329,16 @@ describe('while the upstream refuses the key', () => {
 });
 
 describe('the previous key', () => {
-  it('is tried when the newest is refused, and used from then on', async () => {
-    const previous = mountSecret(keyOf(0));
-    const pair = await startMounted({ UPSTREAM_API_KEY_PREVIOUS_FROM: `file:${previous.path}` });
+  it.concurrent('is tried when the newest is refused, and used from then on', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const previous = mountSecret(keyOf(0), onTestFinished);
+    const pair = await startMounted(
+      { UPSTREAM_API_KEY_PREVIOUS_FROM: `file:${previous.path}` },
+      {},
+      onTestFinished,
+    );
     const { standIn, mount, ask } = pair;
     // Rotated here before it is taken there.
     accept(standIn, keyOf(0));
@@ -306,13 +351,17 @@ describe('the previous key', () => {
 
     accept(standIn, keyOf(2));
     mount.swap(keyOf(2));
-    await expect.poll(() => events(pair, 'rotated')).toHaveLength(1);
+    await expect.poll(() => events(pair, 'rotated'), soon).toHaveLength(1);
     expect((await ask(`${accounts}?latest`)).status).toBe(200);
   });
 
-  it('that is refused too leaves the verdict as it is', async () => {
-    const previous = mountSecret(keyOf(0));
-    const pair = await startMounted({ UPSTREAM_API_KEY_PREVIOUS_FROM: `file:${previous.path}` });
+  it.concurrent('that is refused too leaves the verdict as it is', async ({ expect, onTestFinished }) => {
+    const previous = mountSecret(keyOf(0), onTestFinished);
+    const pair = await startMounted(
+      { UPSTREAM_API_KEY_PREVIOUS_FROM: `file:${previous.path}` },
+      {},
+      onTestFinished,
+    );
     accept(pair.standIn);
     expect(codeOf(await pair.ask(accounts))).toBe('upstream-key-rejected');
     expect(pair.standIn.requests.filter(({ key }) => key === keyOf(0))).toHaveLength(1);
@@ -321,19 +370,20 @@ describe('the previous key', () => {
 });
 
 /** A folder that goes with the test. */
-function folder(): string {
+function folder(atEnd: AtEnd): string {
   const made = mkdtempSync(join(tmpdir(), 'rotation-'));
-  onTestFinished(() => rmSync(made, { recursive: true, force: true }));
+  atEnd(() => rmSync(made, { recursive: true, force: true }));
   return made;
 }
 
 describe('the process', () => {
-  it('reads the key again on SIGHUP', async () => {
-    const file = join(folder(), 'key');
+  it.concurrent('reads the key again on SIGHUP', async ({ expect, onTestFinished }) => {
+    const file = join(folder(onTestFinished), 'key');
     writeFileSync(file, keyOf(1));
     const standIn = await startStandIn({ key: keyOf(1) });
     onTestFinished(() => standIn.close());
     const product = startProduct(['serve'], {
+      atEnd: onTestFinished,
       settings: {
         UPSTREAM_BASE_URL: standIn.url,
         UPSTREAM_API_KEY_FROM: `exec:cat ${file}`,
@@ -343,31 +393,35 @@ describe('the process', () => {
     });
     const port = Number(new URL(await product.url()).port);
     const read = (path: string): Promise<Came> => ask({ host: '127.0.0.1', port }, path, {});
-    await expect.poll(async () => (await read('/readyz')).status).toBe(200);
+    await expect.poll(async () => (await read('/readyz')).status, soon).toBe(200);
     expect((await read(accounts)).status).toBe(200);
     writeFileSync(file, keyOf(2));
     accept(standIn, keyOf(2));
     product.process.kill('SIGHUP');
-    await expect.poll(product.stdout).toContain('"kind":"rotated"');
+    await expect.poll(product.stdout, soon).toContain('"kind":"rotated"');
     expect((await read(`${accounts}?later`)).status).toBe(200);
     expect(standIn.counts.byStatus[401]).toBeUndefined();
     product.process.kill('SIGTERM');
     expect(await product.ended).toBe(0);
   });
 
-  it('is up and not ready while the secret store gives no key, then ready', async () => {
-    const file = join(folder(), 'key');
-    const pair = await startPair({
+  it.concurrent('is up and not ready while the secret store gives no key, then ready', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const file = join(folder(onTestFinished), 'key');
+    const settings = {
       UPSTREAM_API_KEY: '',
       UPSTREAM_API_KEY_FROM: `exec:cat ${file}`,
       UPSTREAM_API_KEY_REFRESH: never,
-    });
+    };
+    const pair = await startPair(settings, {}, onTestFinished);
     const { ask } = pair;
     expect((await ask('/livez')).status).toBe(200);
     expect((await ask('/readyz')).status).toBe(503);
     const early = await ask(accounts);
     expect(early.json()).toMatchObject({ status: 503, code: 'upstream-key-missing', retryAfter: 1 });
-    await expect.poll(() => events(pair, 'waiting')).toHaveLength(1);
+    await expect.poll(() => events(pair, 'waiting'), soon).toHaveLength(1);
     writeFileSync(`${file}.new`, standInKey);
     renameSync(`${file}.new`, file);
     await expect.poll(async () => (await ask('/readyz')).status, { timeout: 10_000 }).toBe(200);
@@ -375,8 +429,12 @@ describe('the process', () => {
     expect(events(pair, 'waiting')).toHaveLength(1);
   });
 
-  it('ends with status 1 when the secret store gives none in half a minute', async () => {
+  it.concurrent('ends with status 1 when the secret store gives none in half a minute', async ({
+    expect,
+    onTestFinished,
+  }) => {
     const product = startProduct(['serve'], {
+      atEnd: onTestFinished,
       settings: {
         UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api',
         UPSTREAM_API_KEY_FROM: 'exec:false',
@@ -393,8 +451,12 @@ describe('the process', () => {
     expect(product.stdout()).toContain('"msg":"stopped"');
   });
 
-  it('does not wait for a command that hangs when it is to end', async () => {
+  it.concurrent('does not wait for a command that hangs when it is to end', async ({
+    expect,
+    onTestFinished,
+  }) => {
     const product = startProduct(['serve'], {
+      atEnd: onTestFinished,
       settings: {
         UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api',
         UPSTREAM_API_KEY_FROM: 'exec:sleep 600',
@@ -409,11 +471,12 @@ describe('the process', () => {
     expect(performance.now() - startedMs).toBeLessThan(5_000);
   });
 
-  it.each([
+  it.concurrent.for([
     ['a file that is not there', 'file:/nowhere/key'],
     ['a variable that is not set', 'env:NOT_SET'],
-  ])('does not start with %s', async (_name, from) => {
+  ] as const)('does not start with %s', async ([_name, from], { expect, onTestFinished }) => {
     const product = startProduct(['serve'], {
+      atEnd: onTestFinished,
       settings: { UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api', UPSTREAM_API_KEY_FROM: from, PORT: '0' },
     });
     expect(await product.ended).toBe(2);
