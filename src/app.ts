@@ -37,33 +37,26 @@ export interface AppOptions {
 }
 
 export function createApp(options: AppOptions): ReturnType<typeof listenThrough> {
-  const operations: Handler<InboundRequest, Reply> = compose(
+  /** What every request passes, but for probes. */
+  const everyone = [
+    identifyRequest(options.isSecret),
+    logAccess(options.writeAccess),
+    renderProblems(),
+    tellReaders(options.origin.cors),
+    guardHost(options.host),
+    guardOrigin(options.origin),
+  ];
+  const operations = compose(
     [
-      identifyRequest(options.isSecret),
-      logAccess(options.writeAccess),
-      renderProblems(),
-      tellReaders(options.origin.cors),
-      guardHost(options.host),
-      guardOrigin(options.origin),
+      ...everyone,
       authenticate(options.directory),
       limitCaller(options.limits),
       selectOperation(matchOperations(options.operations)),
     ],
     forward(options.forward),
   );
-
   /** Documents for people, and the refusal of whatever is not there: nobody is asked who they are. */
-  const documents: Handler<InboundRequest, Reply> = compose(
-    [
-      identifyRequest(options.isSecret),
-      logAccess(options.writeAccess),
-      renderProblems(),
-      tellReaders(options.origin.cors),
-      guardHost(options.host),
-      guardOrigin(options.origin),
-    ],
-    serveDocument,
-  );
+  const documents = compose(everyone, serveDocument);
 
   const through = (handler: Handler<InboundRequest, Reply>) => (context: Context<Bindings>) =>
     receive(handler, context.env, options.isDraining);

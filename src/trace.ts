@@ -30,9 +30,9 @@ export class Trace {
   caller: string | undefined = undefined;
   /** How the caller was recognised: `token`, `jwt`, `fly`, `anonymous`. */
   recognisedBy: string | undefined = undefined;
-  /** The operation's name, once matched. */
   /** What whoever runs the gateway may want to know of the caller, as that an older token is still in use. */
   note: string | undefined = undefined;
+  /** The operation's name, once matched. */
   operation: string | undefined = undefined;
   cache: CacheFacts | undefined = undefined;
   /** Age of the answer in whole seconds (RFC 9111 section 5.1), when it came through the cache's store. */

@@ -101,8 +101,12 @@ describe('ARCHITECTURE.md is true', () => {
   }
 
   function orderOf(text: string): string[] {
-    const list = /operations: Handler[\s\S]*?compose\(\s*\[([\s\S]*?)\n {4}\]/.exec(text)?.[1] ?? '';
-    return [...list.matchAll(/^ {6}(\w+)\(/gm)].map(([, name = '']) => name);
+    const layersOf = (list: RegExp): string[] =>
+      [...(list.exec(text)?.[1] ?? '').matchAll(/^ +(?:\.\.\.)?(\w+)/gm)].map(([, name = '']) => name);
+    const everyone = layersOf(/const everyone = \[\n([\s\S]*?)\n {2}\];/);
+    return layersOf(/const operations = compose\(\s*\[\n([\s\S]*?)\n {4}\]/).flatMap((name) =>
+      name === 'everyone' ? everyone : [name],
+    );
   }
 });
 

@@ -7,6 +7,7 @@ import { KeyStoreError } from '../key/store.ts';
 import type { Handler } from '../layer.ts';
 import { Trace } from '../trace.ts';
 import type { Answer, UpstreamRequest } from '../upstream/exchange.ts';
+import { fixedClaim, plainRead } from '../upstream/plain-read.ts';
 import { type CallOutcome, type Meaning, meaningOfFailure, meaningOfStatus } from './check-meaning.ts';
 
 export interface CheckParts {
@@ -156,20 +157,9 @@ async function makeCall(
 ): Promise<{ status: number | null; meaning: Meaning }> {
   const limit = new AbortController();
   const timer = setTimeout(() => limit.abort(), timeoutMs);
-  const request: UpstreamRequest = {
-    ...call,
-    query: '',
-    headers: {},
-    ids: {},
-    cacheControl: undefined,
-    pragma: undefined,
-    claim: {
-      signal: limit.signal,
-      deadlineMs: performance.now() + timeoutMs,
-      turn: { name: 'check', weight: 1, background: false },
-      onChange: () => () => {},
-    },
-  };
+  const turn = { name: 'check', weight: 1, background: false };
+  const claim = fixedClaim(limit.signal, performance.now() + timeoutMs, turn);
+  const request = plainRead(call.operation, call.path, claim);
   try {
     const { status } = await ask(request, new Trace(performance.now()));
     return { status, meaning: meaningOfStatus(status) };

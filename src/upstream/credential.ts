@@ -14,7 +14,8 @@ import { exposeKey, type Key } from '../key/key.ts';
 import type { Keyring } from '../key/keyring.ts';
 import { andThen, type Eventually, type Handler } from '../layer.ts';
 import { Trace } from '../trace.ts';
-import type { Answer, Claim, HeaderFields, SignedRequest, UpstreamRequest } from './exchange.ts';
+import type { Answer, Claim, HeaderFields, SignedRequest, Turn, UpstreamRequest } from './exchange.ts';
+import { fixedClaim, plainRead } from './plain-read.ts';
 import { statedWaitMs } from './retry-after-policy.ts';
 
 /** What this layer needs of the keyring. */
@@ -35,6 +36,8 @@ export interface CredentialOptions {
 
 /** The first sending, one with a new generation, and one with the previous key. */
 const maxSends = 3;
+/** Behind everybody who waits. */
+const probeTurn: Turn = { name: 'key-probe', weight: 1, background: true };
 /** A store that was down is asked again about this soon. */
 const missingRetryMs = 1_000;
 
@@ -93,7 +96,11 @@ export function attachKey(
       const timer = setTimeout(() => limit.abort(new GatewayError('upstream-timeout')), probeTimeoutMs);
       timer.unref();
       try {
-        const request = probeRequest(probePath, limit.signal, performance.now() + probeTimeoutMs);
+        const request = plainRead(
+          'key-probe',
+          probePath,
+          fixedClaim(limit.signal, performance.now() + probeTimeoutMs, probeTurn),
+        );
         await outwait?.(request.claim);
         const signed = { ...request, key: exposeKey(key), generation: key.generation };
         return (await send(signed, new Trace(performance.now()))).status;
@@ -135,24 +142,4 @@ function rejected(): GatewayError {
     reason: 'the upstream answered 401 to the key, and the store has no other',
     receivedStatus: 401,
   });
-}
-
-/** A read on nobody's behalf, behind everybody who waits. */
-function probeRequest(path: string, signal: AbortSignal, deadlineMs: number): UpstreamRequest {
-  const claim: Claim = {
-    signal,
-    deadlineMs,
-    turn: { name: 'key-probe', weight: 1, background: true },
-    onChange: () => () => {},
-  };
-  return {
-    operation: 'key-probe',
-    path,
-    query: '',
-    headers: {},
-    ids: {},
-    cacheControl: undefined,
-    pragma: undefined,
-    claim,
-  };
 }

@@ -74,10 +74,3 @@ export interface Answer {
   /** Compressed bodies, made in the background by the cache and counted in its bytes; the edge only picks. */
   readonly encoded?: { br?: Buffer; gzip?: Buffer };
 }
-
-/** A request with the key, as `credential` hands it to `transport`. No other layer ever holds one. */
-export interface SignedRequest extends UpstreamRequest {
-  /** The key's value, to be put in `X-API-Key`. */
-  readonly key: string;
-  readonly generation: number;
-}

@@ -7,6 +7,7 @@
  */
 import { GatewayError } from '../errors.ts';
 import type { Claim, Turn } from './exchange.ts';
+import { fixedClaim } from './plain-read.ts';
 
 export interface Seat<Outcome> {
   /** Settles with the flight's outcome, or rejects when this one leaves before it. */
@@ -187,10 +188,5 @@ function isBetter(turn: Turn, than: Turn): boolean {
 
 /** The claim of a refresh: behind everybody, counted to the caller whose request found the answer stale. */
 export function backgroundClaim(of: Claim, deadlineMs: number): Claim {
-  return {
-    signal: new AbortController().signal,
-    deadlineMs,
-    turn: { ...of.turn, background: true },
-    onChange: () => () => undefined,
-  };
+  return fixedClaim(new AbortController().signal, deadlineMs, { ...of.turn, background: true });
 }

@@ -1,9 +1,9 @@
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { describe, expect, it, vi } from 'vitest';
-import { Trace } from '../../src/trace.ts';
 import { shareAnswers } from '../../src/upstream/cache.ts';
 import { createCompressor, mayCompress } from '../../src/upstream/compress.ts';
-import type { Answer, HeaderFields, UpstreamRequest } from '../../src/upstream/exchange.ts';
+import type { Answer, HeaderFields } from '../../src/upstream/exchange.ts';
+import { newTrace, patientClaim, requestWith } from './requests.ts';
 
 const json = { 'content-type': 'application/json' };
 const text = JSON.stringify(Array.from({ length: 200 }, (_, id) => ({ id, name: `account ${id}` })));
@@ -54,25 +54,7 @@ function cacheOf(answer: () => Answer, maxEntryBytes = 1 << 20) {
     refreshTimeoutMs: 1000,
   });
   const handle = cache.layer(answer);
-  const get = () =>
-    handle(
-      {
-        operation: 'a',
-        path: '/',
-        query: '',
-        headers: {},
-        ids: {},
-        cacheControl: undefined,
-        pragma: undefined,
-        claim: {
-          signal: new AbortController().signal,
-          deadlineMs: Infinity,
-          turn: { name: 'a', weight: 1, background: false },
-          onChange: () => () => undefined,
-        },
-      } satisfies UpstreamRequest,
-      new Trace(performance.now()),
-    ) as Answer;
+  const get = () => handle(requestWith(patientClaim()), newTrace()) as Answer;
   const done = () => vi.waitFor(() => expect(cache.snapshot().compressing).toBe(0));
   return { cache, get, done };
 }

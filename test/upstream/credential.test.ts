@@ -5,6 +5,7 @@ import { Trace } from '../../src/trace.ts';
 import { attachKey } from '../../src/upstream/credential.ts';
 import type { Answer, SignedRequest, UpstreamRequest } from '../../src/upstream/exchange.ts';
 import { down, FakeStore, key1, key2, key3, keyringOf } from '../key/fake-store.ts';
+import { patientClaim, requestWith } from './requests.ts';
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -16,22 +17,7 @@ afterEach(() => {
 const leave = new AbortController();
 
 function requestOf(over: Partial<UpstreamRequest> = {}, withinMs = 25_000): UpstreamRequest {
-  return {
-    operation: 'list-accounts',
-    path: '/analytics/accounts/',
-    query: '',
-    headers: {},
-    ids: {},
-    cacheControl: undefined,
-    pragma: undefined,
-    claim: {
-      signal: leave.signal,
-      deadlineMs: performance.now() + withinMs,
-      turn: { name: 'test', weight: 1, background: false },
-      onChange: () => () => {},
-    },
-    ...over,
-  };
+  return { ...requestWith(patientClaim(leave.signal, withinMs)), ...over };
 }
 
 function answerOf(status: number, request: SignedRequest, text = '{}', headers = {}): Answer {

@@ -1,6 +1,14 @@
 /** Requests, claims and answers for the tests of the outbound layers. */
 import { Trace } from '../../src/trace.ts';
-import type { Answer, Claim, HeaderFields, Turn, UpstreamRequest } from '../../src/upstream/exchange.ts';
+import type {
+  Answer,
+  Claim,
+  HeaderFields,
+  SignedRequest,
+  Turn,
+  UpstreamRequest,
+} from '../../src/upstream/exchange.ts';
+import { fixedClaim, plainRead } from '../../src/upstream/plain-read.ts';
 
 /** A claim whose deadline and turn can be changed, as the cache does when someone joins a flight. */
 export interface LiveClaim extends Claim {
@@ -42,16 +50,17 @@ export function claimFor(turn: Partial<Turn> = {}, patienceMs = 25_000): LiveCla
 }
 
 export function requestWith(claim: Claim): UpstreamRequest {
-  return {
-    operation: 'list-accounts',
-    path: '/analytics/accounts/',
-    query: '',
-    headers: {},
-    ids: {},
-    cacheControl: undefined,
-    pragma: undefined,
-    claim,
-  };
+  return plainRead('list-accounts', '/analytics/accounts/', claim);
+}
+
+/** Somebody who waits until told otherwise. */
+export function patientClaim(signal = new AbortController().signal, withinMs = 60_000): Claim {
+  return fixedClaim(signal, performance.now() + withinMs, { name: 'tester', weight: 1, background: false });
+}
+
+/** A read of the accounts with this key. */
+export function signedRequest(key: string, overrides: Partial<SignedRequest> = {}): SignedRequest {
+  return { ...requestWith(patientClaim()), key, generation: 1, ...overrides };
 }
 
 export function newTrace(): Trace {

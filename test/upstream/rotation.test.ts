@@ -6,7 +6,8 @@ import { expect, it } from 'vitest';
 import { openKeyring } from '../../src/key/keyring.ts';
 import { Trace } from '../../src/trace.ts';
 import { attachKey } from '../../src/upstream/credential.ts';
-import type { Answer, SignedRequest, UpstreamRequest } from '../../src/upstream/exchange.ts';
+import type { Answer, SignedRequest } from '../../src/upstream/exchange.ts';
+import { patientClaim, requestWith } from './requests.ts';
 
 const loops = 20;
 
@@ -56,21 +57,7 @@ it('four rotations of a Kubernetes mount, each revoking the old key in the same 
   const signal = new AbortController().signal;
   const running = Array.from({ length: loops }, async () => {
     while (!stop) {
-      const request: UpstreamRequest = {
-        operation: 'list-accounts',
-        path: '/analytics/accounts/',
-        query: '',
-        headers: {},
-        ids: {},
-        cacheControl: undefined,
-        pragma: undefined,
-        claim: {
-          signal,
-          deadlineMs: performance.now() + 25_000,
-          turn: { name: 'loop', weight: 1, background: false },
-          onChange: () => () => {},
-        },
-      };
+      const request = requestWith(patientClaim(signal, 25_000));
       try {
         const answer = await handle(request, new Trace(performance.now()));
         if (answer.status === 200) answered++;

@@ -7,7 +7,7 @@ import { type StandIn, standInKey, startStandIn } from '../../src/stand-in/stand
 import { Trace } from '../../src/trace.ts';
 import type { Answer, SignedRequest } from '../../src/upstream/exchange.ts';
 import { sendUpstream, type Transport, type TransportOptions } from '../../src/upstream/transport.ts';
-import { patientClaim, signedRequest } from './claims.ts';
+import { patientClaim, signedRequest } from './requests.ts';
 
 let standIn: StandIn;
 let transport: Transport;
@@ -244,7 +244,7 @@ describe('who waits decides how long', () => {
   it('an exchange ends when its claim does, with the claim’s reason', async () => {
     const controller = new AbortController();
     standIn.behave({ stallAt: 50 });
-    const answered = send({ claim: patientClaim({ signal: controller.signal }) });
+    const answered = send({ claim: patientClaim(controller.signal) });
     const reason = new Error('left');
     await standIn.received(1);
     controller.abort(reason);
@@ -253,7 +253,7 @@ describe('who waits decides how long', () => {
 
   it('nothing is sent for who has left already', async () => {
     const reason = new Error('left');
-    await expect(send({ claim: patientClaim({ signal: AbortSignal.abort(reason) }) })).rejects.toBe(reason);
+    await expect(send({ claim: patientClaim(AbortSignal.abort(reason)) })).rejects.toBe(reason);
     expect(standIn.requests).toHaveLength(0);
   });
 });
