@@ -183,6 +183,7 @@ describe('it lives on', () => {
       settings: { ...settingsFor(standIn.url), UPSTREAM_API_KEY_FROM: `file:${keyFile}` },
     });
     const before = listeningSockets(gateway.pid);
+    gateway.signal('SIGPIPE');
     gateway.signal('SIGUSR1');
     await gateway.printed(/SIGUSR1 is ignored/);
     gateway.signal('SIGHUP');

@@ -1,3 +1,4 @@
+import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { accounts, startPair } from '../gateway.ts';
@@ -90,9 +91,10 @@ describe('each request has one line', () => {
     gateway.child.stdout?.pause();
     // About 600 kB: more than a pipe and the streams on its way hold.
     const rounds = 2_000;
-    for (let round = 0; round < rounds; round += 50) {
-      await Promise.all(Array.from({ length: 50 }, () => gateway.ask('/none')));
-    }
+    const caller = connect(gateway.port, '127.0.0.1');
+    caller.write('GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(rounds - 1));
+    caller.end('GET /none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n');
+    await new Promise((resolve) => caller.resume().once('close', resolve));
     gateway.signal('SIGTERM');
     gateway.child.stdout?.resume();
     expect(await gateway.exited).toBe(0);
