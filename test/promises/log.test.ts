@@ -103,8 +103,8 @@ describe('each request has one line', () => {
   });
 });
 
-describe('nothing but the log writes', () => {
-  it.concurrent('what libraries print and the runtime warns of is a line without the key', async (owner) => {
+describe.concurrent('nothing but the log writes', () => {
+  it('what libraries print and the runtime warns of is a line without the key', async (owner) => {
     const standIn = await standInFor(owner);
     const gateway = await serve(owner, {
       settings: settingsFor(standIn.url),
@@ -132,8 +132,8 @@ describe('nothing but the log writes', () => {
   });
 });
 
-describe('a fault that nobody expected', () => {
-  it.concurrent.for([
+describe.concurrent('a fault that nobody expected', () => {
+  it.for([
     ['thrown in a timer', 'setTimeout(() => { throw fault; })'],
     ['a rejection that nobody handles', 'Promise.reject(fault)'],
     ['no error at all', 'setTimeout(() => { throw process.env.UPSTREAM_API_KEY; })'],
@@ -169,8 +169,8 @@ describe('a fault that nobody expected', () => {
   );
 });
 
-describe('LOG_LEVEL', () => {
-  it.concurrent('silent writes nothing at all', async (owner) => {
+describe.concurrent('LOG_LEVEL', () => {
+  it('silent writes nothing at all', async (owner) => {
     const running = start(owner, ['serve'], {
       settings: { ...settingsFor('http://127.0.0.1:9/api'), LOG_LEVEL: 'silent', PORT: '0' },
       flags: planted(`setTimeout(() => process.kill(process.pid, 'SIGTERM'), 1500)`),
@@ -179,7 +179,7 @@ describe('LOG_LEVEL', () => {
     expect(running.stdout() + running.stderr()).toBe('');
   });
 
-  it.concurrent('is one of pino’s', async (owner) => {
+  it('is one of pino’s', async (owner) => {
     const settings = { ...settingsFor('http://127.0.0.1:9/api'), LOG_LEVEL: 'loud' };
     const { status, stderr, stdout } = await run(owner, ['serve'], { settings });
     expect(status).toBe(2);
