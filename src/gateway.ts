@@ -147,7 +147,11 @@ export async function startGateway({ config, environment, logTo = 1 }: GatewayOp
   }
   const server = createPublicServer(
     listener,
-    { headersTimeoutMs: config.HEADERS_TIMEOUT, maxConnections },
+    {
+      headersTimeoutMs: config.HEADERS_TIMEOUT,
+      maxConnections,
+      stillMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
+    },
     {
       onRefused: (status, code) => log.events.info({ status, code }, 'refused before there was a request'),
       onTrouble: (error) => log.events.error({ err: error }, 'the listener is in trouble'),

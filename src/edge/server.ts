@@ -8,6 +8,8 @@ export interface ServerLimits {
   /** How long a caller may take to send its request, head and body. */
   readonly headersTimeoutMs: number;
   readonly maxConnections: number;
+  /** How long nothing may move on a connection; longer than a request may wait for its answer. */
+  readonly stillMs: number;
 }
 
 export interface ServerEvents {
@@ -59,6 +61,8 @@ export function createPublicServer(
     listener,
   );
   server.maxConnections = limits.maxConnections;
+  // A caller that does not read its answer would hold it in memory for ever.
+  server.timeout = limits.stillMs;
   // 0 lifts Node's limit, which drops fields silently; `selectOperation` counts and refuses (CVE-2026-58044).
   server.maxHeadersCount = 0;
   // Nobody is told to go on and send a body: reads have none.

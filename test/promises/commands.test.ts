@@ -9,8 +9,8 @@ import { formsOf } from '../secret-forms.ts';
 
 const nobody = 'http://127.0.0.1:9/api';
 
-describe('check says in plain words what works', () => {
-  it.concurrent('the key was accepted: 0', async (owner) => {
+describe.concurrent('check says in plain words what works', () => {
+  it('the key was accepted: 0', async (owner) => {
     const standIn = await standInFor(owner);
     const { status, stdout, stderr } = await run(owner, ['check'], { settings: settingsFor(standIn.url) });
     expect(status).toBe(0);
@@ -22,7 +22,7 @@ describe('check says in plain words what works', () => {
     expect(stdout + stderr).not.toContain(standInKey);
   });
 
-  it.concurrent('the key was refused: 1', async (owner) => {
+  it('the key was refused: 1', async (owner) => {
     const standIn = await standInFor(owner);
     const settings = { ...settingsFor(standIn.url), UPSTREAM_API_KEY: 'another-key-0123456789' };
     const { status, stdout } = await run(owner, ['check'], { settings });
@@ -31,7 +31,7 @@ describe('check says in plain words what works', () => {
     expect(stdout).not.toContain('another-key');
   });
 
-  it.concurrent('the role is insufficient: 1, and the same for programs', async (owner) => {
+  it('the role is insufficient: 1, and the same for programs', async (owner) => {
     const standIn = await standInFor(owner, { role: 'insufficient' });
     const { status, stdout } = await run(owner, ['check', '--json'], { settings: settingsFor(standIn.url) });
     expect(status).toBe(1);
@@ -44,13 +44,13 @@ describe('check says in plain words what works', () => {
     });
   });
 
-  it.concurrent('the upstream cannot be reached: 1', async (owner) => {
+  it('the upstream cannot be reached: 1', async (owner) => {
     const { status, stdout } = await run(owner, ['check'], { settings: settingsFor(nobody) });
     expect(status).toBe(1);
     expect(stdout).toMatch(/no answer\. The upstream refused the connection/);
   });
 
-  it.concurrent('a setting is wrong: 2, without its value', async (owner) => {
+  it('a setting is wrong: 2, without its value', async (owner) => {
     const settings = { ...settingsFor(nobody), CACHE_TTL: 'hunter2' };
     const { status, stdout, stderr } = await run(owner, ['check'], { settings });
     expect(status).toBe(2);
@@ -59,8 +59,8 @@ describe('check says in plain words what works', () => {
   });
 });
 
-describe('healthcheck', () => {
-  it.concurrent('is 0 while the gateway is ready and 1 when it stops or is not there', async (owner) => {
+describe.concurrent('healthcheck', () => {
+  it('is 0 while the gateway is ready and 1 when it stops or is not there', async (owner) => {
     const standIn = await standInFor(owner);
     const settings = { ...settingsFor(standIn.url), SHUTDOWN_DELAY: '10m', SHUTDOWN_GRACE: '11m' };
     const gateway = await serve(owner, { settings });
@@ -78,7 +78,7 @@ describe('healthcheck', () => {
     expect(await run(owner, ['healthcheck'], asked)).toMatchObject({ status: 1 });
   });
 
-  it.concurrent('asks on the Unix socket where there is one', async (owner) => {
+  it('asks on the Unix socket where there is one', async (owner) => {
     const path = join(temporaryFolder(owner), 'socket');
     const settings = { ...settingsFor(nobody), HOST: `unix:${path}` };
     const gateway = start(owner, ['serve'], { settings });
@@ -87,8 +87,8 @@ describe('healthcheck', () => {
   });
 });
 
-describe('the command line', () => {
-  it.concurrent('settings lists every setting with its meaning', async (owner) => {
+describe.concurrent('the command line', () => {
+  it('settings lists every setting with its meaning', async (owner) => {
     const { status, stdout } = await run(owner, ['settings']);
     expect(status).toBe(0);
     for (const [name, { meaning }] of Object.entries(table)) {
@@ -97,13 +97,13 @@ describe('the command line', () => {
     }
   });
 
-  it.concurrent('has the version of the package', async (owner) => {
+  it('has the version of the package', async (owner) => {
     const file = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
     expect((JSON.parse(file) as { version: string }).version).toBe(version);
     expect(await run(owner, ['--version'])).toMatchObject({ status: 0, stdout: `${version}\n` });
   });
 
-  it.concurrent.for(['', 'serve', 'check', 'token', 'demo', 'healthcheck', 'settings'])(
+  it.for(['', 'serve', 'check', 'token', 'demo', 'healthcheck', 'settings'])(
     '%s --help teaches, and is 0',
     async (command, owner) => {
       const { status, stdout, stderr } = await run(owner, [command, '--help'].filter(Boolean));
@@ -113,7 +113,7 @@ describe('the command line', () => {
     },
   );
 
-  it.concurrent.for(['--nonsense', 'serve --port=1', 'nonsense', 'check extra', 'token create'])(
+  it.for(['--nonsense', 'serve --port=1', 'nonsense', 'check extra', 'token create'])(
     '%s is wrong usage: 2, with a hint',
     async (command, owner) => {
       const { status, stdout, stderr } = await run(owner, command.split(' '));
@@ -124,8 +124,8 @@ describe('the command line', () => {
   );
 });
 
-describe('the demo', () => {
-  it.concurrent('needs no setting, shows five scenes, and its key is printed nowhere', async (owner) => {
+describe.concurrent('the demo', () => {
+  it('needs no setting, shows five scenes, and its key is printed nowhere', async (owner) => {
     const { status, stdout, stderr } = await run(owner, ['demo', '--once']);
     expect(stderr).toBe('');
     expect(status).toBe(0);

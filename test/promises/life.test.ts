@@ -55,8 +55,8 @@ describe('probes are answered to whoever asks', () => {
   });
 });
 
-describe('on SIGTERM and SIGINT', () => {
-  it.concurrent('readiness fails first, and all else goes on for SHUTDOWN_DELAY', async (owner) => {
+describe.concurrent('on SIGTERM and SIGINT', () => {
+  it('readiness fails first, and all else goes on for SHUTDOWN_DELAY', async (owner) => {
     const standIn = await standInFor(owner);
     const settings = { ...settingsFor(standIn.url), SHUTDOWN_DELAY: '10m', SHUTDOWN_GRACE: '11m' };
     const gateway = await serve(owner, { settings });
@@ -75,7 +75,7 @@ describe('on SIGTERM and SIGINT', () => {
     expect(await gateway.exited).toBe(130);
   });
 
-  it.concurrent.for(['SIGTERM', 'SIGINT'] as const)(
+  it.for(['SIGTERM', 'SIGINT'] as const)(
     'after %s the listener closes, and what runs is finished with Connection: close',
     async (signal, owner) => {
       const standIn = await standInFor(owner);
@@ -107,7 +107,7 @@ describe('on SIGTERM and SIGINT', () => {
     },
   );
 
-  it.concurrent('whoever still waits for a stalled upstream is told, within SHUTDOWN_GRACE', async (owner) => {
+  it('whoever still waits for a stalled upstream is told, within SHUTDOWN_GRACE', async (owner) => {
     const standIn = await standInFor(owner);
     standIn.behave({ stallAt: 'before-headers' });
     const gateway = await serve(owner, {
@@ -128,7 +128,7 @@ describe('on SIGTERM and SIGINT', () => {
     expect(await gateway.exited).toBe(0);
   });
 
-  it.concurrent('under load nothing is cut, and nothing lost that was sent 100 ms before', async (owner) => {
+  it('under load nothing is cut, and nothing lost that was sent 100 ms before', async (owner) => {
     const standIn = await standInFor(owner, { latencyMs: 15 });
     const gateway = await serve(owner, { settings: { ...settingsFor(standIn.url), CACHE_TTL: '0s' } });
     const agent = new Agent({ keepAlive: true, maxSockets: 20 });
@@ -174,8 +174,8 @@ describe('on SIGTERM and SIGINT', () => {
   });
 });
 
-describe('it lives on', () => {
-  it.concurrent('through SIGHUP, which reads the key again, and SIGUSR1, which opens no inspector', async (owner) => {
+describe.concurrent('it lives on', () => {
+  it('through SIGHUP, which reads the key again, and SIGUSR1, which opens no inspector', async (owner) => {
     const standIn = await standInFor(owner);
     const keyFile = join(temporaryFolder(owner), 'key');
     writeFileSync(keyFile, `${standInKey}\n`);
@@ -183,6 +183,7 @@ describe('it lives on', () => {
       settings: { ...settingsFor(standIn.url), UPSTREAM_API_KEY_FROM: `file:${keyFile}` },
     });
     const before = listeningSockets(gateway.pid);
+    gateway.signal('SIGPIPE');
     gateway.signal('SIGUSR1');
     await gateway.printed(/SIGUSR1 is ignored/);
     gateway.signal('SIGHUP');
@@ -193,7 +194,7 @@ describe('it lives on', () => {
     expect(gateway.stderr()).toBe('');
   });
 
-  it.concurrent('when the reader of its log has gone (EPIPE)', async (owner) => {
+  it('when the reader of its log has gone (EPIPE)', async (owner) => {
     const standIn = await standInFor(owner);
     const gateway = await serve(owner, { settings: settingsFor(standIn.url) });
     gateway.child.stdout?.destroy();
@@ -204,7 +205,7 @@ describe('it lives on', () => {
     expect(await gateway.exited).toBe(0);
   });
 
-  it.concurrent('when its log’s disk is full (ENOSPC)', async (owner) => {
+  it('when its log’s disk is full (ENOSPC)', async (owner) => {
     const standIn = await standInFor(owner);
     const full = openSync('/dev/full', 'w');
     const path = join(temporaryFolder(owner), 'socket');
@@ -225,7 +226,7 @@ describe('it lives on', () => {
     expect(gateway.stderr()).toBe('');
   });
 
-  it.concurrent('when callers take up all descriptors it may have, and says so', async (owner) => {
+  it('when callers take up all descriptors it may have, and says so', async (owner) => {
     const standIn = await standInFor(owner);
     const gateway = await serve(owner, {
       settings: settingsFor(standIn.url),
@@ -247,8 +248,8 @@ describe('it lives on', () => {
   });
 });
 
-describe('a Unix socket', () => {
-  it.concurrent('is for its owner and group, replaced when stale, and gone after the end', async (owner) => {
+describe.concurrent('a Unix socket', () => {
+  it('is for its owner and group, replaced when stale, and gone after the end', async (owner) => {
     const standIn = await standInFor(owner);
     const path = join(temporaryFolder(owner), 'socket');
     const settings = { ...settingsFor(standIn.url), HOST: `unix:${path}` };
@@ -274,7 +275,7 @@ describe('a Unix socket', () => {
     expect(existsSync(path)).toBe(false);
   });
 
-  it.concurrent('never replaces what is no socket', async (owner) => {
+  it('never replaces what is no socket', async (owner) => {
     const path = join(temporaryFolder(owner), 'precious');
     writeFileSync(path, 'data');
     const { status } = await run(owner, ['serve'], {

@@ -62,6 +62,40 @@ describe('a slow sender is cut off', () => {
   });
 });
 
+describe('a caller that does not read its answers', () => {
+  it('is cut off as well', async () => {
+    const { port, ask, standIn } = await startPair({
+      HEADERS_TIMEOUT: '200ms',
+      REQUEST_TIMEOUT: '600ms',
+      MAX_CONNECTIONS: '1',
+    });
+    standIn.behave({ body: { bytes: 3 * 2 ** 20 } });
+    // One connection at a time: the one before may not have ended yet.
+    await until(() =>
+      ask(accounts).then(
+        ({ headers }) => headers['cache-status']?.includes('hit') === true,
+        () => false,
+      ),
+    );
+    // More than the system's own buffers take; read up to its first bytes.
+    const deaf = (): Promise<boolean> =>
+      new Promise((resolve) => {
+        const { socket, ended } = open(port);
+        socket.write(`GET ${accounts} HTTP/1.1\r\nHost: localhost\r\n\r\n`.repeat(12));
+        socket.once('data', () => resolve(socket.pause() === socket));
+        void ended.then(() => resolve(false));
+      });
+    await until(deaf);
+    // It holds the one connection there may be.
+    await until(() =>
+      ask('/readyz').then(
+        ({ status }) => status === 200,
+        () => false,
+      ),
+    );
+  });
+});
+
 describe('connections are bounded', () => {
   it('by MAX_CONNECTIONS; the others are closed at once, with a line each', async () => {
     const { port, ask, logLines } = await startPair({ MAX_CONNECTIONS: '20' });

@@ -1,3 +1,4 @@
+import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { accounts, startPair } from '../gateway.ts';
@@ -90,9 +91,10 @@ describe('each request has one line', () => {
     gateway.child.stdout?.pause();
     // About 600 kB: more than a pipe and the streams on its way hold.
     const rounds = 2_000;
-    for (let round = 0; round < rounds; round += 50) {
-      await Promise.all(Array.from({ length: 50 }, () => gateway.ask('/none')));
-    }
+    const caller = connect(gateway.port, '127.0.0.1');
+    caller.write('GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(rounds - 1));
+    caller.end('GET /none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n');
+    await new Promise((resolve) => caller.resume().once('close', resolve));
     gateway.signal('SIGTERM');
     gateway.child.stdout?.resume();
     expect(await gateway.exited).toBe(0);
@@ -101,8 +103,8 @@ describe('each request has one line', () => {
   });
 });
 
-describe('nothing but the log writes', () => {
-  it.concurrent('what libraries print and the runtime warns of is a line without the key', async (owner) => {
+describe.concurrent('nothing but the log writes', () => {
+  it('what libraries print and the runtime warns of is a line without the key', async (owner) => {
     const standIn = await standInFor(owner);
     const gateway = await serve(owner, {
       settings: settingsFor(standIn.url),
@@ -130,8 +132,8 @@ describe('nothing but the log writes', () => {
   });
 });
 
-describe('a fault that nobody expected', () => {
-  it.concurrent.for([
+describe.concurrent('a fault that nobody expected', () => {
+  it.for([
     ['thrown in a timer', 'setTimeout(() => { throw fault; })'],
     ['a rejection that nobody handles', 'Promise.reject(fault)'],
     ['no error at all', 'setTimeout(() => { throw process.env.UPSTREAM_API_KEY; })'],
@@ -167,8 +169,8 @@ describe('a fault that nobody expected', () => {
   );
 });
 
-describe('LOG_LEVEL', () => {
-  it.concurrent('silent writes nothing at all', async (owner) => {
+describe.concurrent('LOG_LEVEL', () => {
+  it('silent writes nothing at all', async (owner) => {
     const running = start(owner, ['serve'], {
       settings: { ...settingsFor('http://127.0.0.1:9/api'), LOG_LEVEL: 'silent', PORT: '0' },
       flags: planted(`setTimeout(() => process.kill(process.pid, 'SIGTERM'), 1500)`),
@@ -177,7 +179,7 @@ describe('LOG_LEVEL', () => {
     expect(running.stdout() + running.stderr()).toBe('');
   });
 
-  it.concurrent('is one of pino’s', async (owner) => {
+  it('is one of pino’s', async (owner) => {
     const settings = { ...settingsFor('http://127.0.0.1:9/api'), LOG_LEVEL: 'loud' };
     const { status, stderr, stdout } = await run(owner, ['serve'], { settings });
     expect(status).toBe(2);

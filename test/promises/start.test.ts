@@ -12,8 +12,8 @@ import { run, serve, settingsFor, standInFor, temporaryFolder } from '../process
 const secret = 'hunter2-hunter2-hunter2';
 const upstream = 'http://127.0.0.1:9/api';
 
-describe('settings are all checked before anything happens', () => {
-  it.concurrent('each wrong one is named, none of their values is shown, and the status is 2', async (owner) => {
+describe.concurrent('settings are all checked before anything happens', () => {
+  it('each wrong one is named, none of their values is shown, and the status is 2', async (owner) => {
     const anyText = [
       'UPSTREAM_API_KEY',
       'UPSTREAM_API_KEY_FROM',
@@ -31,7 +31,7 @@ describe('settings are all checked before anything happens', () => {
     expect(stderr).not.toContain(secret);
   });
 
-  it.concurrent.for<[name: string, settings: Record<string, string>, says: RegExp]>([
+  it.for<[name: string, settings: Record<string, string>, says: RegExp]>([
     ['no setting at all', {}, /UPSTREAM_BASE_URL is required/],
     [
       'an open listener without callers',
@@ -76,7 +76,7 @@ describe('settings are all checked before anything happens', () => {
   });
 });
 
-describe('a key that cannot be one ends the start, with a reason and without the key', () => {
+describe.concurrent('a key that cannot be one ends the start, with a reason and without the key', () => {
   const keys: readonly [name: string, bytes: Buffer][] = [
     ['empty', Buffer.from('')],
     ['blank', Buffer.from(' \n\t\n')],
@@ -118,8 +118,8 @@ describe('a key that cannot be one ends the start, with a reason and without the
   });
 });
 
-describe('a start that cannot be', () => {
-  it.concurrent('on a port that somebody has ends with 1', async (owner) => {
+describe.concurrent('a start that cannot be', () => {
+  it('on a port that somebody has ends with 1', async (owner) => {
     const somebody = createServer();
     await new Promise<void>((resolve) => somebody.listen(0, '127.0.0.1', resolve));
     owner.onTestFinished(() => void somebody.close());
@@ -131,7 +131,7 @@ describe('a start that cannot be', () => {
     expect(stderr).toMatch(/in use/);
   });
 
-  it.concurrent.for(['--inspect=127.0.0.1:0', '--heapsnapshot_near_heap_limit=1'])(
+  it.for(['--inspect=127.0.0.1:0', '--heapsnapshot_near_heap_limit=1'])(
     'NODE_OPTIONS=%s ends with 2',
     async (option, owner) => {
       const { status, stderr, stdout } = await run(owner, [], {
@@ -144,8 +144,8 @@ describe('a start that cannot be', () => {
   );
 });
 
-describe('it starts', () => {
-  it.concurrent('with the flags of the image, and with other NODE_OPTIONS', async (owner) => {
+describe.concurrent('it starts', () => {
+  it('with the flags of the image, and with other NODE_OPTIONS', async (owner) => {
     const dockerfile = readFileSync(new URL('../../Dockerfile', import.meta.url), 'utf8');
     const command = JSON.parse(/^CMD (\[.*\])$/m.exec(dockerfile)?.[1] ?? '[]') as string[];
     expect(command[0]).toBe('node');
@@ -166,7 +166,7 @@ describe('it starts', () => {
     expect(gateway.stderr()).toBe('');
   });
 
-  it.concurrent('with settings from .env, where what is set already wins', async (owner) => {
+  it('with settings from .env, where what is set already wins', async (owner) => {
     const standIn = await standInFor(owner);
     const cwd = temporaryFolder(owner);
     writeFileSync(
@@ -182,7 +182,7 @@ describe('it starts', () => {
     expect(gateway.stderr()).toBe('');
   });
 
-  it.concurrent('but not where .env lacks what .env.example names', async (owner) => {
+  it('but not where .env lacks what .env.example names', async (owner) => {
     const cwd = temporaryFolder(owner);
     writeFileSync(join(cwd, '.env'), `UPSTREAM_API_KEY=${secret}\n`);
     const { status, stderr } = await run(owner, [], { cwd });

@@ -20,15 +20,15 @@ async function read(owner: Owner, url: string, trusted = '') {
   return came;
 }
 
-describe('the key goes only to an upstream whose certificate is verified', () => {
-  it.concurrent('one signed by a trusted authority, for this name, in its time', async (owner) => {
+describe.concurrent('the key goes only to an upstream whose certificate is verified', () => {
+  it('one signed by a trusted authority, for this name, in its time', async (owner) => {
     const tls = makeCertificate();
     const standIn = await standInFor(owner, { tls });
     expect((await read(owner, standIn.url, tls.cert)).status).toBe(200);
     expect(standIn.requests).toHaveLength(1);
   });
 
-  it.concurrent.for([
+  it.for([
     ['self-signed', makeCertificate(), false],
     ['for another name', makeCertificate({ names: ['other.example'], addresses: ['127.0.0.2'] }), true],
     [
@@ -49,7 +49,7 @@ describe('the key goes only to an upstream whose certificate is verified', () =>
     expect(standIn.requests).toHaveLength(0);
   });
 
-  it.concurrent('nor a peer that speaks no TLS: no byte of a request is sent', async (owner) => {
+  it('nor a peer that speaks no TLS: no byte of a request is sent', async (owner) => {
     const received: Buffer[] = [];
     const peer = createServer((socket) => {
       socket.on('error', () => {});
