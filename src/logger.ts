@@ -6,7 +6,9 @@
  * told once it works again.
  */
 import pino, { type Logger } from 'pino';
+import { accessJson } from './access-json.ts';
 import type { AccessLine } from './edge/access-log.ts';
+import { collectLines } from './log-lines.ts';
 
 export interface LoggerOptions {
   readonly level: string;
@@ -34,29 +36,35 @@ export function createLogger({ level, redact, destination: fd = 1 }: LoggerOptio
   const destination = pino.destination({
     dest: fd,
     sync: false,
-    minLength: 4_096,
     maxLength: maxBufferedBytes,
-    periodicFlush: 100,
     // A reader that has stopped reading must not keep the process from ending.
     retryEAGAIN: () => !ending,
   });
   destination.on('error', () => {});
-  destination.on('drop', () => {
-    dropped += 1;
+  destination.on('drop', (piece: string) => {
+    dropped += piece.split('\n').length - 1;
   });
   destination.on('drain', () => {
     if (dropped === 0) return;
-    const lines = dropped;
+    const lost = dropped;
     dropped = 0;
-    events.warn({ lines }, 'log lines were lost while the log could not be written');
+    events.warn({ lines: lost }, 'log lines were lost while the log could not be written');
   });
+  const lines = collectLines((piece) => destination.write(piece));
   const settings: pino.LoggerOptions = {
     level,
     base: null,
     formatters: { level: (label) => ({ level: label }) },
   };
-  const events = pino(settings, { write: (line: string) => destination.write(redact(line)) });
-  const plain = pino(settings, destination);
+  const events = pino(settings, { write: (line: string) => lines.write(redact(line)) });
+  const plain = pino(settings, lines);
+  // What pino does for the members of any object (serializers, redaction, cycles) is nothing to a line that is
+  // flat and made by us. It gives this symbol so that its own writing can be replaced.
+  const members = accessJson();
+  Object.assign(plain, {
+    [pino.symbols.asJsonSym]: (line: AccessLine, message: string, _level: number, time: string) =>
+      `{"level":"info"${time},${members(line)},"msg":"${message}"}\n`,
+  });
   return {
     events,
     access(line) {
@@ -67,6 +75,7 @@ export function createLogger({ level, redact, destination: fd = 1 }: LoggerOptio
     flush() {
       ending = true;
       try {
+        lines.flush();
         destination.flushSync();
       } catch {
         // Nobody reads it any more.
