@@ -14,7 +14,10 @@ export interface HostOptions {
 export function guardHost({ allowed, admitsAnonymous }: HostOptions): Layer<InboundRequest, Reply> {
   return (next) =>
     function guard(request, trace) {
-      if (!isHostAllowed(soleHost(request.rawHeaders), allowed, admitsAnonymous())) {
+      const anonymous = admitsAnonymous();
+      // Where every host is answered, nobody looks for it.
+      if (allowed === undefined && !anonymous) return next(request, trace);
+      if (!isHostAllowed(soleHost(request.rawHeaders), allowed, anonymous)) {
         throw new GatewayError('host-not-allowed');
       }
       return next(request, trace);
