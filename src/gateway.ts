@@ -14,7 +14,8 @@ import { closeServer, createPublicServer, listen } from './edge/server.ts';
 import { GatewayError } from './errors.ts';
 import type { KeyEvent } from './key/key-event.ts';
 import { openKeyring } from './key/keyring.ts';
-import { createLogger, type GatewayLogger } from './logger.ts';
+import type { LogDestination } from './log/destination.ts';
+import { createLogger, type GatewayLogger } from './log/logger.ts';
 import { configuredOperations, specifiedOperations } from './operations.ts';
 import { createPipeline } from './upstream/pipeline.ts';
 import type { TransportOptions } from './upstream/transport.ts';
@@ -24,8 +25,8 @@ export interface GatewayOptions {
   readonly config: Config;
   /** For the key's stores alone. */
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Where the log goes: a file descriptor, standard output by default. */
-  readonly logTo?: number;
+  /** Where the log goes; standard output where left out. */
+  readonly logTo?: LogDestination;
 }
 
 export interface Gateway {
@@ -47,7 +48,7 @@ export interface Gateway {
  *
  * @throws KeyStoreError, CallersFileError for what the settings name; errors of `listen` as Node gives them
  */
-export async function startGateway({ config, environment, logTo = 1 }: GatewayOptions): Promise<Gateway> {
+export async function startGateway({ config, environment, logTo }: GatewayOptions): Promise<Gateway> {
   // The log searches for the key by value, and the keyring logs: one of the two has to come first.
   let redact = (text: string): string => text;
   const log = createLogger({ level: config.LOG_LEVEL, redact: (text) => redact(text), destination: logTo });

@@ -1,12 +1,10 @@
 /** A whole gateway over real sockets, before the stand-in: what the tests of promises use. */
-import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
 import { type IncomingHttpHeaders, request } from 'node:http';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import { readConfig } from '../src/config.ts';
 import { type Gateway, startGateway } from '../src/gateway.ts';
+import type { LogDestination } from '../src/log/destination.ts';
 import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../src/stand-in/stand-in.ts';
 
 export interface Came {
@@ -54,9 +52,14 @@ export async function startPair(
   atEnd: AtEnd = onTestFinished,
 ): Promise<TestGateway> {
   const standIn = await startStandIn(standInOptions);
-  const folder = mkdtempSync(join(tmpdir(), 'gateway-test-'));
-  const logFile = join(folder, 'log');
-  const logTo = openSync(logFile, 'a');
+  let log = '';
+  const logTo: LogDestination = {
+    write(lines) {
+      log += lines;
+    },
+    flush() {},
+    async close() {},
+  };
   const environment: Record<string, string> = {
     UPSTREAM_BASE_URL: standIn.url,
     UPSTREAM_API_KEY: standInKey,
@@ -69,14 +72,12 @@ export async function startPair(
   atEnd(async () => {
     await gateway.drain();
     await standIn.close();
-    closeSync(logTo);
-    rmSync(folder, { recursive: true });
   });
   const socketPath = gateway.url.startsWith('unix:') ? gateway.url.slice('unix:'.length) : undefined;
   const port = socketPath === undefined ? Number(new URL(gateway.url).port) : 0;
   const logText = (): string => {
     gateway.log.flush();
-    return readFileSync(logFile, 'utf8');
+    return log;
   };
   return {
     gateway,

@@ -38,7 +38,10 @@ function live(gateway: Gateway): Promise<number> {
     process.on('SIGTERM', () => stop(0));
     process.on('SIGINT', () => {
       // A second Ctrl-C means it.
-      if (interrupted) process.exit(130);
+      if (interrupted) {
+        gateway.log.flush();
+        process.exit(130);
+      }
       interrupted = true;
       stop(0);
     });

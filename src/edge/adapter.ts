@@ -28,8 +28,13 @@ export function receive(
   // The public listener speaks HTTP/1.1 alone, so these are Node's own classes.
   const request = new InboundRequest(incoming as IncomingMessage, outgoing as ServerResponse);
   return andThen(handler(request, new Trace(performance.now())), (reply) => {
-    // Fields of the reply itself win: its `Vary` knows more than the one that CORS adds to everything.
-    const headers: Record<string, string> = { ...request.replyFields, ...reply.headers };
+    // A copy of the many that were prepared, then the few of this request: the other way round costs twice as much.
+    const headers: Record<string, string> = { ...reply.headers };
+    const { replyFields } = request;
+    for (const name in replyFields) {
+      // Fields of the reply itself win: its `Vary` knows more than the one that CORS adds to everything.
+      if (headers[name] === undefined) headers[name] = replyFields[name] as string;
+    }
     if (endsConnection()) headers['connection'] = 'close';
     return new Response(bodyOf(reply), { status: reply.status, headers });
   });

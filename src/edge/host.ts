@@ -14,8 +14,11 @@ export interface HostOptions {
 export function guardHost({ allowed, admitsAnonymous }: HostOptions): Layer<InboundRequest, Reply> {
   return (next) =>
     function guard(request, trace) {
+      const anonymous = admitsAnonymous();
+      // Where every host is answered, nobody looks for it.
+      if (allowed === undefined && !anonymous) return next(request, trace);
       const host = soleHost(request.rawHeaders);
-      if (!isHostAllowed(host, allowed, admitsAnonymous())) {
+      if (!isHostAllowed(host, allowed, anonymous)) {
         throw new GatewayError('host-not-allowed', { reason: whyNot(host, allowed) });
       }
       return next(request, trace);

@@ -105,7 +105,7 @@ describe.concurrent('a key that cannot be one ends the start, with a reason and 
         UPSTREAM_API_KEY: bytes.toString(),
         UPSTREAM_API_KEY_FROM: from,
       };
-      const failure = await startGateway({ config: readConfig(environment), environment, logTo: 2 }).then(
+      const failure = await startGateway({ config: readConfig(environment), environment }).then(
         () => undefined,
         (error: unknown) => error,
       );

@@ -1,0 +1,79 @@
+/**
+ * Where the log goes: a file descriptor, written to without waiting. It must never take the gateway down: a dead
+ * reader (EPIPE) or a full disk (ENOSPC) costs lines, counted and told once it works again.
+ */
+import pino from 'pino';
+
+export interface LogDestination {
+  /** Takes whole lines. */
+  write(lines: string): void;
+  /** Writes out what is buffered, now, as far as it goes. */
+  flush(): void;
+  /** The same before the process ends: waits for a slow reader, for a moment. */
+  close(): Promise<void>;
+}
+
+/** At the end a reader that is behind gets this long to take what is buffered; one that has stopped reading, no more. */
+const lastMs = 2_000;
+
+/** Unwritten lines are held up to this much; then lines are dropped, for memory is for answers. */
+const maxBufferedBytes = 4 * 2 ** 20;
+
+/** @param onLost told how many lines were dropped, once the log can be written again */
+export function writeTo(fd: number, onLost: (lines: number) => void): LogDestination {
+  let giveUpMs = Number.POSITIVE_INFINITY;
+  let lost = 0;
+  let failing = false;
+  const stream = pino.destination({
+    dest: fd,
+    sync: false,
+    maxLength: maxBufferedBytes,
+    // A reader that has stopped reading must not keep the process from ending.
+    retryEAGAIN: () => performance.now() < giveUpMs,
+  });
+  stream.on('error', () => {
+    failing = true;
+  });
+  stream.on('write', () => {
+    failing = false;
+  });
+  stream.on('drop', (lines: string) => {
+    lost += lines.split('\n').length - 1;
+  });
+  stream.on('drain', () => {
+    if (lost === 0) return;
+    const lines = lost;
+    lost = 0;
+    onLost(lines);
+  });
+  const writeOut = stream.flushSync.bind(stream);
+  // On a full disk its own would try for ever, when the process exits as well.
+  stream.flushSync = () => {
+    if (!failing) writeOut();
+  };
+  const flush = (): void => {
+    try {
+      stream.flushSync();
+    } catch {
+      // Nobody reads it any more.
+    }
+  };
+  return {
+    write: (lines) => void stream.write(lines),
+    flush,
+    async close() {
+      giveUpMs = performance.now() + lastMs;
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(() => {
+          failing = true;
+          resolve();
+        }, lastMs);
+        stream.flush(() => {
+          clearTimeout(timer);
+          resolve();
+        });
+      });
+      flush();
+    },
+  };
+}

@@ -1,0 +1,69 @@
+/**
+ * The log: pino, one JSON object per line, buffered. What is written has been searched for the upstream key by value;
+ * access lines hold only facts that cannot contain it and are spared the search.
+ */
+import pino, { type Logger } from 'pino';
+import type { AccessLine } from '../edge/access-log.ts';
+import { accessJson } from './access-json.ts';
+import { type LogDestination, writeTo } from './destination.ts';
+import { collectLines } from './lines.ts';
+
+export interface LoggerOptions {
+  readonly level: string;
+  /** Replaces every form of the upstream key in a text. */
+  readonly redact: (text: string) => string;
+  /** Standard output where left out. */
+  readonly destination?: LogDestination | undefined;
+}
+
+export interface GatewayLogger {
+  /** For everything but requests. */
+  readonly events: Logger;
+  /** One line per request. */
+  access(line: AccessLine): void;
+  /** Writes out what is buffered, now. */
+  flush(): void;
+  /** The same before the process ends: waits for a slow reader, for a moment. */
+  close(): Promise<void>;
+}
+
+const standardOutput = 1;
+
+export function createLogger({ level, redact, destination: given }: LoggerOptions): GatewayLogger {
+  const destination =
+    given ??
+    writeTo(standardOutput, (lost) =>
+      events.warn({ lines: lost }, 'log lines were lost while the log could not be written'),
+    );
+  const lines = collectLines(destination.write);
+  const settings: pino.LoggerOptions = {
+    level,
+    base: null,
+    formatters: { level: (label) => ({ level: label }) },
+  };
+  const events = pino(settings, { write: (line: string) => lines.write(redact(line)) });
+  const plain = pino(settings, lines);
+  // What pino does for the members of any object (serializers, redaction, cycles) is nothing to a line that is
+  // flat and made by us. It gives this symbol so that its own writing can be replaced.
+  const members = accessJson();
+  Object.assign(plain, {
+    [pino.symbols.asJsonSym]: (line: AccessLine, message: string, _level: number, time: string) =>
+      `{"level":"info"${time},${members(line)},"msg":"${message}"}\n`,
+  });
+  return {
+    events,
+    access(line) {
+      if (line.status >= 500) events.warn(line, 'request');
+      else if (line.reason !== undefined) events.info(line, 'request');
+      else plain.info(line, 'request');
+    },
+    flush() {
+      lines.flush();
+      destination.flush();
+    },
+    close() {
+      lines.flush();
+      return destination.close();
+    },
+  };
+}
