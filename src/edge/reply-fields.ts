@@ -5,7 +5,7 @@
  *
  * What does not change from reply to reply is prepared once per answer and kept beside it.
  */
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { Answer, HeaderFields } from '../upstream/exchange.ts';
 
 /** Answers are data, whatever they claim to be: nothing may run, frame or embed them. */
@@ -55,24 +55,32 @@ export interface ReplyFieldOptions {
   readonly variesByOrigin: boolean;
 }
 
-/** Prepares the fields of an answer on its first use and remembers them for as long as the answer lives. */
-export function prepareReplies(options: ReplyFieldOptions): (answer: Answer) => PreparedReply {
+/**
+ * Prepares the fields of an answer, and remembers those of an answer that is kept for as long as it lives.
+ *
+ * @returns a function that is told whether the answer is handed out again and again: a table entry for one that
+ *   is gone in a moment only makes work for the garbage collector
+ */
+export function prepareReplies(
+  options: ReplyFieldOptions,
+): (answer: Answer, isKept: boolean) => PreparedReply {
   const prepared = new WeakMap<Answer, PreparedReply>();
-  return (answer) => {
+  const names = [...passed, ...options.forward, ...(options.cacheControl === 'upstream' ? caching : [])];
+  return (answer, isKept) => {
+    if (!isKept) return prepare(answer, names, options);
     let reply = prepared.get(answer);
     if (reply === undefined) {
-      reply = prepare(answer, options);
+      reply = prepare(answer, names, options);
       prepared.set(answer, reply);
     }
     return reply;
   };
 }
 
-function prepare(answer: Answer, options: ReplyFieldOptions): PreparedReply {
+function prepare(answer: Answer, names: readonly string[], options: ReplyFieldOptions): PreparedReply {
   const entityTag =
     joined(answer.headers, 'etag') ?? (answer.status === 200 ? strongTag(answer.body) : undefined);
   const common: Record<string, string> = {};
-  const names = [...passed, ...options.forward, ...(options.cacheControl === 'upstream' ? caching : [])];
   for (const name of names) {
     const value = joined(answer.headers, name);
     if (value !== undefined) common[name] = value;
@@ -121,6 +129,9 @@ function joined(headers: HeaderFields, name: string): string | undefined {
 const singular = new Set(['content-type', 'etag', 'last-modified', 'retry-after', 'expires']);
 
 function varyOf(answer: Answer, options: ReplyFieldOptions): string {
+  if (answer.headers['vary'] === undefined && answer.encoded === undefined) {
+    return options.variesByOrigin ? 'origin' : '';
+  }
   const members = [
     ...(joined(answer.headers, 'vary') ?? '').split(',').map((name) => name.trim().toLowerCase()),
     answer.encoded === undefined ? '' : 'accept-encoding',
@@ -132,7 +143,7 @@ function varyOf(answer: Answer, options: ReplyFieldOptions): string {
 
 /** Twenty-two characters of SHA-256: two different bodies never share one. */
 function strongTag(body: Buffer): string {
-  return `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`;
+  return `"${hash('sha256', body, 'base64url').slice(0, 22)}"`;
 }
 
 /** Each coding of a body is a representation of its own (RFC 9110 section 8.8.3.3). */
