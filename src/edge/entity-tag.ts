@@ -1,5 +1,5 @@
 /** The entity tag an answer leaves with (RFC 9110 section 8.8.3). Pure: no `this`, no I/O, no clock. */
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { isEntityTag } from './conditional-policy.ts';
 import type { ContentCoding } from './encoding-policy.ts';
 
@@ -9,7 +9,7 @@ import type { ContentCoding } from './encoding-policy.ts';
  */
 export function entityTagOf(upstreamTag: string | readonly string[] | undefined, body: Buffer): string {
   if (typeof upstreamTag === 'string' && isEntityTag(upstreamTag)) return upstreamTag;
-  return `"${createHash('sha256').update(body).digest('base64url').slice(0, 27)}"`;
+  return `"${hash('sha256', body, 'base64url').slice(0, 27)}"`;
 }
 
 /** The tag of a coded body: another representation, so another tag (RFC 9110 section 8.8.3.3). */

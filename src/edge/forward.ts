@@ -12,7 +12,7 @@ import type { PreparedReply } from './reply-fields.ts';
 export interface ForwardOptions {
   readonly outbound: Handler<UpstreamRequest, Answer>;
   readonly claims: Claims;
-  readonly prepare: (answer: Answer) => PreparedReply;
+  readonly prepare: (answer: Answer, isKept: boolean) => PreparedReply;
   /** One caller's request, waiting and retries included. */
   readonly timeoutMs: number;
   /** Names of the caller's fields that go up, lower-case. */
@@ -50,7 +50,7 @@ export function forward(options: ForwardOptions): Handler<InboundRequest, Reply>
       (answer) => {
         claim.release();
         describeCache(request, trace);
-        return replyWith(answer, request, prepare(answer));
+        return replyWith(answer, request, prepare(answer, isKept(trace.cache)));
       },
       (error) => {
         claim.release();
@@ -59,6 +59,11 @@ export function forward(options: ForwardOptions): Handler<InboundRequest, Reply>
       },
     );
   };
+}
+
+/** Whether others get this answer too. */
+function isKept(cache: CacheFacts | undefined): boolean {
+  return cache !== undefined && (cache.hit || cache.stored === true || cache.collapsed === true);
 }
 
 const none: Readonly<Record<string, string>> = Object.freeze({});

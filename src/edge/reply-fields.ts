@@ -54,24 +54,32 @@ export interface ReplyFieldOptions {
   readonly variesByOrigin: boolean;
 }
 
-/** Prepares the fields of an answer on its first use and remembers them for as long as the answer lives. */
-export function prepareReplies(options: ReplyFieldOptions): (answer: Answer) => PreparedReply {
+/**
+ * Prepares the fields of an answer, and remembers those of an answer that is kept for as long as it lives.
+ *
+ * @returns a function that is told whether the answer is handed out again and again: a table entry for one that
+ *   is gone in a moment only makes work for the garbage collector
+ */
+export function prepareReplies(
+  options: ReplyFieldOptions,
+): (answer: Answer, isKept: boolean) => PreparedReply {
   const prepared = new WeakMap<Answer, PreparedReply>();
-  return (answer) => {
+  const names = [...passed, ...options.forward, ...(options.cacheControl === 'upstream' ? caching : [])];
+  return (answer, isKept) => {
+    if (!isKept) return prepare(answer, names, options);
     let reply = prepared.get(answer);
     if (reply === undefined) {
-      reply = prepare(answer, options);
+      reply = prepare(answer, names, options);
       prepared.set(answer, reply);
     }
     return reply;
   };
 }
 
-function prepare(answer: Answer, options: ReplyFieldOptions): PreparedReply {
+function prepare(answer: Answer, names: readonly string[], options: ReplyFieldOptions): PreparedReply {
   const entityTag =
     answer.status === 200 ? entityTagOf(answer.headers['etag'], answer.body) : joined(answer.headers, 'etag');
   const common: Record<string, string> = {};
-  const names = [...passed, ...options.forward, ...(options.cacheControl === 'upstream' ? caching : [])];
   for (const name of names) {
     const value = joined(answer.headers, name);
     if (value !== undefined) common[name] = value;
@@ -121,6 +129,9 @@ function joined(headers: HeaderFields, name: string): string | undefined {
 const singular = new Set(['content-type', 'etag', 'last-modified', 'retry-after', 'expires']);
 
 function varyOf(answer: Answer, options: ReplyFieldOptions): string {
+  if (answer.headers['vary'] === undefined && answer.encoded === undefined) {
+    return options.variesByOrigin ? 'origin' : '';
+  }
   const members = [
     ...(joined(answer.headers, 'vary') ?? '').split(',').map((name) => name.trim().toLowerCase()),
     answer.encoded === undefined ? '' : 'accept-encoding',

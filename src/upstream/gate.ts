@@ -185,7 +185,9 @@ export function paceAttempts(options: GateOptions): Gate {
     if (isClosed) throw new GatewayError('shutting-down', { retryAfterMs: 1000 });
     claim.signal.throwIfAborted();
     const enteredMs = performance.now();
-    const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+    /** Its turn, where that came at once: then nothing was waited for, and nothing had to be set up to wait. */
+    let admitted: Attempt<Waiter> | undefined;
+    let waiting: PromiseWithResolvers<Answer> | undefined;
     let deadline: NodeJS.Timeout | undefined;
     let stopListening = (): void => {};
 
@@ -205,20 +207,25 @@ export function paceAttempts(options: GateOptions): Gate {
       },
       arrivedMs: trace.startedMs,
       go(attempt) {
+        if (waiting === undefined) {
+          admitted = attempt;
+          return;
+        }
         stopWaiting();
         let answer: Eventually<Answer>;
         try {
           answer = send(attempt, request, trace);
         } catch (error) {
-          reject(error);
+          waiting.reject(error);
           return;
         }
-        resolve(answer);
+        waiting.resolve(answer);
       },
       fail(error) {
         stopWaiting();
         trace.gate = turnstile.state;
-        reject(error);
+        waiting ??= Promise.withResolvers<Answer>();
+        waiting.reject(error);
       },
     };
     const onAbort = (): void => {
@@ -246,6 +253,10 @@ export function paceAttempts(options: GateOptions): Gate {
       trace.gate = turnstile.state;
       throw failure(refusal);
     }
+    pump();
+    if (admitted !== undefined) return send(admitted, request, trace);
+    if (waiting !== undefined) return (waiting as PromiseWithResolvers<Answer>).promise;
+    waiting = Promise.withResolvers<Answer>();
     claim.signal.addEventListener('abort', onAbort, { once: true });
     stopListening = claim.onChange(() => {
       turnstile.moved(waiter);
@@ -253,8 +264,7 @@ export function paceAttempts(options: GateOptions): Gate {
       pump();
     });
     armDeadline();
-    pump();
-    return promise;
+    return waiting.promise;
   };
 
   const outwait = async (claim: Claim): Promise<void> => {

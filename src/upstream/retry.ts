@@ -58,6 +58,7 @@ export function retryFailures(options: RetryOptions): Layer<UpstreamRequest, Ans
       const answer = await next(request, trace);
       const failure = failureOfStatus(answer.status);
       if (failure !== undefined) throw new Unsatisfied(answer, failure);
+      claim.signal.throwIfAborted();
       return answer;
     };
 
@@ -92,7 +93,15 @@ export function retryFailures(options: RetryOptions): Layer<UpstreamRequest, Ans
     };
 
     try {
-      return await pRetry(attempt, {
+      let first: unknown;
+      try {
+        return await attempt();
+      } catch (error) {
+        first = error;
+      }
+      // Only what needs more than one attempt pays for the loop; the first has been made and counts in it.
+      const further = (number: number): Promise<Answer> => (number === 1 ? Promise.reject(first) : attempt());
+      return await pRetry(further, {
         retries: options.limit,
         minTimeout: 0,
         signal: claim.signal,
