@@ -7,12 +7,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { standInKey } from '../src/stand-in/stand-in.ts';
-import { runCallers, type Side } from './storm/callers.ts';
+import { runCallers, type Side, type StartSide } from './storm/callers.ts';
 import { startDirectSide } from './storm/direct-side.ts';
-import { type Figures, figuresOf } from './storm/figures.ts';
+import { figuresOf } from './storm/figures.ts';
 import { startGatewaySide } from './storm/gateway-side.ts';
 import { type Scenario, scenarios, usual } from './storm/scenarios.ts';
-import { tableOf } from './storm/table.ts';
+import { type SideResult, tableOf } from './storm/table.ts';
+import { measureRoundTrip } from './storm/unhindered.ts';
 import { startUpstream, type Upstream } from './storm/upstream.ts';
 
 const { values } = parseArgs({
@@ -27,35 +28,35 @@ const { values } = parseArgs({
 const seconds = Number(values.seconds);
 const latencyMs = Number(values.latency);
 const deadlineMs = 25_000;
+const starts: readonly StartSide[] = [startDirectSide, startGatewaySide];
 const names = values.all ? scenarios.map(({ name }) => name) : (values.scenario ?? usual);
 
-type StartSide = (upstream: URL, key: string, deadlineMs: number) => Side;
-
 async function runSide(
-  start: StartSide,
+  side: Side,
   scenario: Scenario,
   upstream: Upstream,
   untilMs: number,
-): Promise<{ name: string; figures: Figures }> {
-  const side = start(upstream.url, standInKey, deadlineMs);
+  roundTripMs: number,
+): Promise<SideResult> {
   const records = await runCallers(side, scenario.callers, untilMs);
   const counts = await upstream.counts();
   const allowed = Array.from({ length: seconds }, (_, second) => {
     return scenario.perSecond(second / seconds) + (second === 0 ? scenario.burst : 0);
   });
-  // The stand-in's latency and about 2 ms of ours and the sockets'.
-  const figures = figuresOf(records, counts, allowed, latencyMs + 2);
-  await side.close();
-  return { name: side.name, figures };
+  const figures = figuresOf(records, counts, allowed, roundTripMs);
+  return { name: side.name, figures, note: await side.close() };
 }
 
-async function run(scenario: Scenario): Promise<{ name: string; figures: Figures }[]> {
+async function run(scenario: Scenario, roundTripsMs: readonly number[]): Promise<SideResult[]> {
   const limitAt = (share: number) => ({
     perSecond: scenario.perSecond(share),
     burst: scenario.burst,
     retryAfterSeconds: scenario.retryAfterSeconds,
   });
-  const upstreams = await Promise.all([1, 2].map(() => startUpstream(limitAt(0), latencyMs)));
+  const upstreams = await Promise.all(starts.map(() => startUpstream(limitAt(0), latencyMs)));
+  const sides = await Promise.all(
+    starts.map((start, i) => start((upstreams[i] as Upstream).url, standInKey, deadlineMs, scenario.callers)),
+  );
   const fromMs = performance.now();
   const untilMs = fromMs + seconds * 1000;
   const moveLimit = async (): Promise<void> => {
@@ -68,16 +69,18 @@ async function run(scenario: Scenario): Promise<{ name: string; figures: Figures
       current = next;
     }
   };
-  const [direct, gateway] = upstreams as [Upstream, Upstream];
-  const [one, other] = await Promise.all([
-    runSide(startDirectSide, scenario, direct, untilMs),
-    runSide(startGatewaySide, scenario, gateway, untilMs),
-    moveLimit(),
-  ]);
+  const moved = moveLimit();
+  const results = await Promise.all(
+    sides.map((side, i) =>
+      runSide(side, scenario, upstreams[i] as Upstream, untilMs, roundTripsMs[i] as number),
+    ),
+  );
+  await moved;
   await Promise.all(upstreams.map((upstream) => upstream.close()));
-  return [one, other];
+  return results;
 }
 
+const roundTripsMs = await Promise.all(starts.map((start) => measureRoundTrip(start, latencyMs, deadlineMs)));
 for (const name of names) {
   const scenario = scenarios.find((one) => one.name === name);
   if (scenario === undefined) {
@@ -86,8 +89,10 @@ for (const name of names) {
     );
     process.exit(2);
   }
-  const sides = await run(scenario);
-  const text = values.json ? JSON.stringify({ scenario: name, seconds, sides }) : tableOf(name, sides);
+  const sides = await run(scenario, roundTripsMs);
+  const text = values.json
+    ? JSON.stringify({ scenario: name, seconds, roundTripsMs, sides })
+    : tableOf(name, sides);
   process.stdout.write(`${text}\n`);
 }
 process.exit(0);

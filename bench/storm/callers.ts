@@ -5,6 +5,8 @@ export interface CallerPlan {
   readonly name: string;
   readonly loops: number;
   readonly thinkMs: number;
+  /** Its part of the turns, as against the others'. */
+  readonly weight: number;
 }
 
 /** How one request ended, as its caller sees it. */
@@ -18,13 +20,24 @@ export type Ending =
 export interface Side {
   readonly name: string;
   ask(caller: string): Promise<Ending>;
-  close(): Promise<void>;
+  /** Ends it; a line on how it went, where there is something to say. */
+  close(): Promise<string | undefined>;
 }
+
+export type StartSide = (
+  upstream: URL,
+  key: string,
+  deadlineMs: number,
+  plans: readonly CallerPlan[],
+) => Promise<Side>;
 
 export interface CallerRecord {
   readonly plan: CallerPlan;
   /** From asking to the answer, ms. */
   readonly latenciesMs: number[];
+  /** How long its pauses to think really were, added up, ms: timers are late, on a busy machine more so. */
+  thoughtMs: number;
+  thoughts: number;
   /** From asking to being turned away, ms. */
   readonly refusalsMs: number[];
   failed: number;
@@ -39,7 +52,15 @@ export async function runCallers(
   untilMs: number,
 ): Promise<CallerRecord[]> {
   const records = plans.map((plan): CallerRecord => {
-    return { plan, latenciesMs: [], refusalsMs: [], failed: 0, refusedAgain: 0 };
+    return {
+      plan,
+      latenciesMs: [],
+      thoughtMs: 0,
+      thoughts: 0,
+      refusalsMs: [],
+      failed: 0,
+      refusedAgain: 0,
+    };
   });
   const loop = async (record: CallerRecord): Promise<void> => {
     let wasRefused = false;
@@ -51,7 +72,10 @@ export async function runCallers(
       if (ending.kind === 'answered') {
         record.latenciesMs.push(nowMs - fromMs);
         wasRefused = false;
+        if (record.plan.thinkMs === 0) continue;
         await sleep(record.plan.thinkMs);
+        record.thoughtMs += performance.now() - nowMs;
+        record.thoughts++;
       } else if (ending.kind === 'refused') {
         record.refusalsMs.push(nowMs - fromMs);
         if (wasRefused) record.refusedAgain++;

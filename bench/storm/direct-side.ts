@@ -14,7 +14,7 @@ class Refused extends Error {
 }
 
 /** @param deadlineMs after which a script gives a request up */
-export function startDirectSide(upstream: URL, key: string, deadlineMs: number): Side {
+export async function startDirectSide(upstream: URL, key: string, deadlineMs: number): Promise<Side> {
   const pool = new Pool(upstream.origin, { connections: 256 });
   let count = 0;
 
@@ -49,6 +49,9 @@ export function startDirectSide(upstream: URL, key: string, deadlineMs: number):
         return { kind: 'failed' };
       }
     },
-    close: () => pool.destroy(),
+    async close() {
+      await pool.destroy();
+      return undefined;
+    },
   };
 }

@@ -1,5 +1,5 @@
 /** From what the callers saw and the upstream counted to the figures of the table. Pure. */
-import type { CallerPlan, CallerRecord } from './callers.ts';
+import type { CallerRecord } from './callers.ts';
 
 export interface CallerFigures {
   readonly name: string;
@@ -31,7 +31,7 @@ export interface Figures {
 /**
  * @param counts of the upstream
  * @param allowed attempts that the limit allowed in each second
- * @param roundTripMs one undisturbed exchange
+ * @param roundTripMs one exchange on this side with no limit in its way, measured
  */
 export function figuresOf(
   records: readonly CallerRecord[],
@@ -39,10 +39,11 @@ export function figuresOf(
   allowed: readonly number[],
   roundTripMs: number,
 ): Figures {
-  const perSecond = records.map(({ plan }) => demandPerSecond(plan, roundTripMs));
+  const perSecond = records.map((record) => demandPerSecond(record, roundTripMs));
+  const weights = records.map(({ plan }) => plan.weight);
   const entitled = records.map(() => 0);
   for (const capacity of allowed) {
-    maxMinShares(capacity, perSecond).forEach((share, i) => {
+    maxMinShares(capacity, perSecond, weights).forEach((share, i) => {
       entitled[i] = (entitled[i] as number) + share;
     });
   }
@@ -72,20 +73,33 @@ export function figuresOf(
   };
 }
 
-function demandPerSecond({ loops, thinkMs }: CallerPlan, roundTripMs: number): number {
-  return (loops * 1000) / (thinkMs + roundTripMs);
+/**
+ * What a caller would ask for unhindered: each of its loops thinks for as long as its timers really took and then
+ * waits for one exchange that nothing is in the way of.
+ */
+function demandPerSecond({ plan, thoughtMs, thoughts }: CallerRecord, roundTripMs: number): number {
+  const thinkMs = thoughts === 0 ? plan.thinkMs : thoughtMs / thoughts;
+  return (plan.loops * 1000) / (thinkMs + roundTripMs);
 }
 
-/** Everybody gets what it asks for up to one common level that uses the capacity up. */
-export function maxMinShares(capacity: number, demands: readonly number[]): number[] {
+/** Everybody gets what it asks for, up to one common level per weight that uses the capacity up. */
+export function maxMinShares(
+  capacity: number,
+  demands: readonly number[],
+  weights: readonly number[],
+): number[] {
   const shares = demands.map(() => 0);
-  const ascending = demands.map((demand, i) => ({ demand, i })).sort((a, b) => a.demand - b.demand);
+  const ascending = demands
+    .map((demand, i) => ({ demand, weight: weights[i] ?? 1, i }))
+    .sort((a, b) => a.demand / a.weight - b.demand / b.weight);
   let left = capacity;
-  ascending.forEach(({ demand, i }, rank) => {
-    const share = Math.min(demand, left / (ascending.length - rank));
+  let weightLeft = sum(weights);
+  for (const { demand, weight, i } of ascending) {
+    const share = Math.min(demand, (left * weight) / weightLeft);
     shares[i] = share;
     left -= share;
-  });
+    weightLeft -= weight;
+  }
   return shares;
 }
 

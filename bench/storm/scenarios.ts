@@ -12,9 +12,9 @@ export interface Scenario {
 
 function crowd(times: number): CallerPlan[] {
   return [
-    { name: 'greedy', loops: 40 * times, thinkMs: 0 },
-    { name: 'dashboard', loops: 4, thinkMs: 300 },
-    { name: 'polite', loops: 1, thinkMs: 200 },
+    { name: 'greedy', loops: 40 * times, thinkMs: 0, weight: 1 },
+    { name: 'dashboard', loops: 4, thinkMs: 300, weight: 1 },
+    { name: 'polite', loops: 1, thinkMs: 200, weight: 1 },
   ];
 }
 
@@ -30,7 +30,9 @@ function limited(
   ];
 }
 
-const thousand = Array.from({ length: 1000 }, (_, i) => ({ name: `caller ${i}`, loops: 1, thinkMs: 0 }));
+const thousand = Array.from({ length: 1000 }, (_, i) => {
+  return { name: `caller-${i}`, loops: 1, thinkMs: 0, weight: 1 };
+});
 
 export const scenarios: readonly Scenario[] = [
   ...limited('50/s', () => 50, 10, crowd(1)),

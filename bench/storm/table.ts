@@ -12,11 +12,19 @@ const columns = [
   'p50',
   'p99',
   'refused',
+  'at most',
+  'again',
   'failed',
 ];
 
-/** @param sides what each side is called, and its figures */
-export function tableOf(scenario: string, sides: readonly { name: string; figures: Figures }[]): string {
+/** One side's result: what it is called, its figures, and a line of its own. */
+export interface SideResult {
+  readonly name: string;
+  readonly figures: Figures;
+  readonly note: string | undefined;
+}
+
+export function tableOf(scenario: string, sides: readonly SideResult[]): string {
   const rows: string[][] = [columns];
   for (const { name, figures } of sides) {
     const shown = figures.callers.length <= 5 ? figures.callers : [summary(figures.callers)];
@@ -33,6 +41,8 @@ export function tableOf(scenario: string, sides: readonly { name: string; figure
         milliseconds(caller.p50Ms),
         milliseconds(caller.p99Ms),
         String(caller.refused),
+        caller.refused === 0 ? '' : milliseconds(caller.slowestRefusalMs),
+        caller.refused === 0 ? '' : String(caller.refusedAgain),
         String(caller.failed),
       ]);
     });
@@ -44,7 +54,8 @@ export function tableOf(scenario: string, sides: readonly { name: string; figure
       .join('  ')
       .trimEnd(),
   );
-  return [`\n${scenario}`, ...lines].join('\n');
+  const notes = sides.flatMap(({ name, note }) => (note === undefined ? [] : [`${name}: ${note}`]));
+  return [`\n${scenario}`, ...lines, ...notes].join('\n');
 }
 
 /** Many callers in one line: the worst of each. */

@@ -2,6 +2,7 @@
  * How long the upstream asks to wait, from the header fields of its answer. Pure: no `this`, no I/O, no clock.
  * Malformed fields are as good as absent; nothing here throws.
  */
+import { parseHttpDate } from '../http-date.ts';
 import type { HeaderFields } from './exchange.ts';
 
 /** No upstream is believed to mean more than this, and a timer can hold no more: about 24 days. */
@@ -19,7 +20,8 @@ const firstEpochSeconds = 1e9;
  * @param receivedAt wall clock at receipt, used where the answer has no `Date` of its own
  */
 export function statedWaitMs(headers: HeaderFields, receivedAt: number): number | undefined {
-  const answeredAt = parseDate(first(headers['date'])) ?? receivedAt;
+  const date = first(headers['date']);
+  const answeredAt = (date === undefined ? undefined : parseHttpDate(date, receivedAt)) ?? receivedAt;
   const retryAfter = first(headers['retry-after']);
   if (retryAfter !== undefined) {
     const waitMs = retryAfterMs(retryAfter, answeredAt);
@@ -31,7 +33,7 @@ export function statedWaitMs(headers: HeaderFields, receivedAt: number): number 
 /** Seconds or a date. A date is measured against the answer's own `Date`, so that clocks need not agree. */
 function retryAfterMs(value: string, answeredAt: number): number | undefined {
   if (/^\d+$/.test(value)) return bounded(Number(value) * 1000);
-  const at = parseDate(value);
+  const at = parseHttpDate(value, answeredAt);
   return at === undefined ? undefined : bounded(at - answeredAt);
 }
 
@@ -64,16 +66,6 @@ function resetMs(headers: HeaderFields, answeredAt: number): number | undefined 
 /** Of repeated fields the first counts: whoever appended one later knew less. */
 function first(value: string | readonly string[] | undefined): string | undefined {
   return (typeof value === 'string' ? value : value?.[0])?.trim();
-}
-
-/**
- * An HTTP-date in any of its three forms (RFC 9110 section 5.6.7). `Date.parse` alone would take `-5` for a
- * year, so a weekday is asked for; and asctime has no zone but means UTC.
- */
-function parseDate(value: string | undefined): number | undefined {
-  if (value === undefined || !/^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)/.test(value)) return undefined;
-  const at = Date.parse(value.endsWith('GMT') ? value : `${value} GMT`);
-  return Number.isNaN(at) ? undefined : at;
 }
 
 function bounded(ms: number): number {

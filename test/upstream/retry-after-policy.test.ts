@@ -14,6 +14,7 @@ describe('the wait that the upstream states', () => {
     ['the first of several', { 'retry-after': ['3', '9'] }, 3000],
     ['a date', { 'retry-after': 'Sat, 21 Nov 2026 12:00:05 GMT' }, 5000],
     ['a date by rfc850', { 'retry-after': 'Saturday, 21-Nov-26 12:00:05 GMT' }, 5000],
+    ['a two-digit year of the last century', { 'retry-after': 'Saturday, 21-Nov-99 12:00:05 GMT' }, 0],
     ['a date by asctime, which has no zone', { 'retry-after': 'Sat Nov 21 12:00:05 2026' }, 5000],
     [
       "a date against the answer's own",

@@ -1,0 +1,92 @@
+/** The real gateway in a process of its own, with a callers file and a log of its own in a folder of its own. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { digestOf, mintToken } from '../../src/callers/token.ts';
+import type { CallerPlan } from './callers.ts';
+
+export interface GatewayProcess {
+  readonly url: URL;
+  /** By the caller's name. */
+  readonly tokens: ReadonlyMap<string, string>;
+  /** Ends it; what it logged, but for the lines about single requests. */
+  end(): Promise<readonly LogLine[]>;
+}
+
+export interface LogLine {
+  readonly msg: string;
+  readonly [fact: string]: unknown;
+}
+
+const main = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+/** Longer than that no start and no end takes, on a busy machine either. */
+const patienceMs = 20_000;
+
+export async function startGatewayProcess(
+  upstream: URL,
+  key: string,
+  deadlineMs: number,
+  plans: readonly CallerPlan[],
+): Promise<GatewayProcess> {
+  const folder = await mkdtemp(join(tmpdir(), 'storm-'));
+  const tokens = new Map(plans.map(({ name }) => [name, mintToken()]));
+  const callers = plans.map(({ name, weight }) => {
+    return { name, weight, tokens: [{ sha256: digestOf(tokens.get(name) ?? '') }] };
+  });
+  const callersFile = join(folder, 'callers.json');
+  await writeFile(callersFile, JSON.stringify({ callers }), { mode: 0o600 });
+  const logFile = join(folder, 'gateway.log');
+  const log = await open(logFile, 'w');
+  const child = spawn(process.execPath, [main, 'serve'], {
+    cwd: folder,
+    env: {
+      UPSTREAM_BASE_URL: upstream.href,
+      UPSTREAM_API_KEY: key,
+      CALLERS_FILE: callersFile,
+      // Every request has a query of its own; with this, nothing could come from memory even so.
+      CACHE_TTL: '0s',
+      REQUEST_TIMEOUT: `${deadlineMs}ms`,
+      SHUTDOWN_GRACE: '1s',
+      PORT: '0',
+    },
+    stdio: ['ignore', log.fd, 'inherit'],
+  });
+  const lines = async (): Promise<LogLine[]> => {
+    const text = await readFile(logFile, 'utf8');
+    return text
+      .split('\n')
+      .filter((line) => line.endsWith('}') && !line.includes('"msg":"request"'))
+      .map((line) => JSON.parse(line));
+  };
+  const url = await listening(child, lines);
+  return {
+    url,
+    tokens,
+    async end() {
+      const gone = once(child, 'exit');
+      const timer = setTimeout(() => child.kill('SIGKILL'), patienceMs);
+      child.kill('SIGTERM');
+      await gone;
+      clearTimeout(timer);
+      const logged = await lines();
+      await log.close();
+      await rm(folder, { recursive: true });
+      return logged;
+    },
+  };
+}
+
+async function listening(child: ChildProcess, lines: () => Promise<LogLine[]>): Promise<URL> {
+  const untilMs = performance.now() + patienceMs;
+  while (child.exitCode === null && performance.now() < untilMs) {
+    const line = (await lines()).find(({ msg }) => msg === 'listening');
+    if (line !== undefined) return new URL(String(line['url']));
+    await sleep(50);
+  }
+  child.kill('SIGKILL');
+  throw new Error('the gateway did not start');
+}
