@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 /** The executable: parses the command line and runs one command. What a command does not need is not loaded. */
+import './commands/guard.ts';
 import { Command, CommanderError, Option } from 'commander';
 import { version } from './version.ts';
 

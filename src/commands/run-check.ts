@@ -6,11 +6,15 @@ import { attachKey } from '../upstream/credential.ts';
 import { sendUpstream } from '../upstream/transport.ts';
 import { check } from './check.ts';
 import { type Environment, loadConfig } from './environment.ts';
+import { guardProcess } from './guard.ts';
+import { reportRefusal } from './start-failure.ts';
 
 /** @returns the exit status: 0 all is well, 1 key or upstream are not, 2 a setting is wrong */
 export async function runCheck({ json }: { json: boolean }): Promise<number> {
   const write = (text: string): void => void process.stdout.write(text);
   try {
+    const refused = await guardProcess();
+    if (refused !== undefined) return reportRefusal(refused);
     const { config, environment } = await loadConfig();
     return await check({
       settingsProblems: [],

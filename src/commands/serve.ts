@@ -1,22 +1,17 @@
 /** `serve`: runs the gateway in the foreground until a signal ends it. */
 import { type Gateway, startGateway } from '../gateway.ts';
-import { refusedNodeOptions } from '../key/process-guard.ts';
 import { loadConfig } from './environment.ts';
-import { reportStartFailure } from './start-failure.ts';
+import { guardProcess } from './guard.ts';
+import { reportRefusal, reportStartFailure } from './start-failure.ts';
 
 /** @returns the exit status, once the gateway has stopped; 2 for wrong settings, 1 for other failures */
 export async function serve(): Promise<number> {
   let gateway: Gateway;
-  // Node would open its inspector, through which anyone on this host could read the key: from the first moment on.
-  process.on('SIGUSR1', () => {});
+  // Whoever rotates the key may send it before we are up; the key is read then anyway.
+  process.on('SIGHUP', () => {});
   try {
-    const refused = refusedNodeOptions(process.env['NODE_OPTIONS'] ?? '', process.execArgv);
-    if (refused.length > 0) {
-      process.stderr.write(
-        `${refused.join(', ')}: not with a secret in memory. Inspectors, reports and snapshots would show it.\n`,
-      );
-      return 2;
-    }
+    const refused = await guardProcess();
+    if (refused !== undefined) return reportRefusal(refused);
     gateway = await startGateway(await loadConfig());
   } catch (error) {
     return reportStartFailure(error);

@@ -3,6 +3,12 @@ import { CallersFileError } from '../callers/callers-file.ts';
 import { ConfigError } from '../config.ts';
 import { KeyStoreError } from '../key/store.ts';
 
+/** Says why nothing may start in this environment. @returns the exit status */
+export function reportRefusal(reason: string): number {
+  process.stderr.write(`analytics-gateway cannot start:\n  ${reason}\n`);
+  return 2;
+}
+
 /** @returns the exit status: 2 where settings or what they name are wrong, 1 for anything else */
 export function reportStartFailure(error: unknown): number {
   const lines = linesOf(error);

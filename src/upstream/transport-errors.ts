@@ -64,6 +64,8 @@ function codeOf(error: unknown): string {
   if (typeof error !== 'object' || error === null) return '';
   // Undici's parser has no codes, but a name of its own.
   if ('name' in error && error.name === 'HTTPParserError') return 'HPE_PARSER';
+  // Its word for an answer to nothing we asked, such as a 100 without an Expect.
+  if ('message' in error && error.message === 'bad response') return 'HPE_PARSER';
   if ('code' in error && typeof error.code === 'string' && error.code !== 'UND_ERR_SOCKET') return error.code;
   if (error instanceof AggregateError) return codeOf(error.errors[0]);
   return 'cause' in error ? codeOf(error.cause) : '';

@@ -59,7 +59,8 @@ export function sendUpstream(options: TransportOptions): Transport {
     keepAliveTimeout: 10_000,
     keepAliveMaxTimeout: connectionLifeMs,
     maxHeaderSize: 32 * 1024,
-    connect: { timeout: options.timeoutMs },
+    // Said here, so that no environment variable can unsay it.
+    connect: { timeout: options.timeoutMs, rejectUnauthorized: true },
     // One timer per attempt covers head and body; undici's own only back it up.
     headersTimeout: options.timeoutMs + 1_000,
     bodyTimeout: options.timeoutMs + 1_000,

@@ -1,0 +1,169 @@
+/** From figures to words: the table that is printed and stands in the README. Pure. */
+import type { EventLoop, Footprint, Growth, Saturation } from './parts.ts';
+import { type Measured, ratio } from './rounds.ts';
+
+export interface Results {
+  readonly node: string;
+  readonly machine: string;
+  readonly generator: string;
+  /** Contender and generator on one processor, the upstream on another. */
+  readonly pinned: boolean;
+  readonly bodyBytes: number;
+  readonly hits: readonly Measured[];
+  readonly passThrough: readonly Measured[];
+  readonly saturation: readonly Saturation[];
+  readonly eventLoop: EventLoop | undefined;
+  readonly entries: Growth | undefined;
+  readonly callers: Growth | undefined;
+  readonly footprint: Footprint | undefined;
+  /** Parts that could not be measured, and why: told, never left out. */
+  readonly failures: Readonly<Record<string, string>>;
+}
+
+/** Contenders under names that people know. */
+export const names: Readonly<Record<string, string>> = {
+  'the gateway': 'the gateway',
+  'the gateway, storing': 'the gateway, storing each answer',
+  nginx: 'nginx',
+  'node-http': 'bare node:http',
+  'hono-constant': 'Hono, a constant',
+  fastify: 'fastify, @fastify/http-proxy',
+  'http-proxy-3': 'http-proxy-3',
+  'hono-proxy': "Hono's proxy helper",
+};
+
+export interface Target {
+  readonly what: string;
+  readonly value: number;
+  readonly limit: number;
+  readonly unit: string;
+}
+
+/** What was aimed at, and what came out. A ratio is the median of the ratios within each round. */
+export function targetsOf(results: Results): Target[] {
+  const { hits, passThrough, saturation, footprint, entries, callers } = results;
+  const at32 = saturation.filter(({ connections }) => connections === 32);
+  const targets: Target[] = [
+    { what: 'a hit, to nginx', value: cost(hits, 'nginx'), limit: 1, unit: '×' },
+    { what: 'a hit, to bare node:http', value: cost(hits, 'node-http'), limit: 1.3, unit: '×' },
+    {
+      what: 'passing through, to fastify-reply-from',
+      value: cost(passThrough, 'fastify'),
+      limit: 0.75,
+      unit: '×',
+    },
+    { what: 'p99 of hits at saturation, to nginx', value: latency(at32), limit: 2, unit: '×' },
+    { what: 'ready after', value: footprint?.readyMs ?? Number.NaN, limit: 250, unit: ' ms' },
+    {
+      what: 'memory idle, to its libraries alone',
+      value: footprint === undefined ? Number.NaN : footprint.idleMiB / footprint.librariesMiB,
+      limit: 1.1,
+      unit: '×',
+    },
+    { what: 'memory idle', value: footprint?.idleMiB ?? Number.NaN, limit: 85, unit: ' MiB' },
+    {
+      what: `memory after ${count(footprint?.hits ?? 1_000_000)} hits`,
+      value: footprint?.afterHitsMiB ?? Number.NaN,
+      limit: 120,
+      unit: ' MiB',
+    },
+    {
+      what: `a hit among ${spanOf(entries, 'answers')}`,
+      value: entries?.ratio ?? Number.NaN,
+      limit: flat,
+      unit: '×',
+    },
+    {
+      what: `a hit with ${spanOf(callers, 'callers')}`,
+      value: callers?.ratio ?? Number.NaN,
+      limit: flat,
+      unit: '×',
+    },
+  ];
+  return targets;
+}
+
+/** Flat is the aim; so much is allowed for processor caches, which more data fill. */
+const flat = 1.2;
+
+function spanOf(growth: Growth | undefined, what: string): string {
+  return growth === undefined ? `many ${what}, to few` : `${count(growth.to)} ${what}, to ${growth.from}`;
+}
+
+function cost(list: readonly Measured[], peer: string): number {
+  const ours = list.find(({ name }) => name === 'the gateway');
+  const theirs = list.find(({ name }) => name === peer);
+  return ours === undefined || theirs === undefined ? Number.NaN : ratio(ours.cpuByRound, theirs.cpuByRound);
+}
+
+function latency(list: readonly Saturation[]): number {
+  const ours = list.find(({ name }) => name === 'the gateway');
+  const theirs = list.find(({ name }) => name === 'nginx');
+  return ours === undefined || theirs === undefined ? Number.NaN : ratio(ours.p99ByRound, theirs.p99ByRound);
+}
+
+export function tableOf(results: Results): string {
+  const { eventLoop, footprint } = results;
+  const lines = ['| target | aimed at | measured | |', '|---|---|---|---|'];
+  for (const { what, value, limit, unit } of targetsOf(results)) {
+    // A target without a figure is not met, and stays in the table.
+    const measured = Number.isFinite(value) ? `${figure(value)}${unit}` : 'not measured';
+    const verdict = !Number.isFinite(value) ? 'open' : value <= limit ? 'met' : 'missed';
+    lines.push(`| ${what} | ≤ ${limit}${unit} | ${measured} | ${verdict} |`);
+  }
+  lines.push(
+    '',
+    ...costTable('A hit', results.hits),
+    '',
+    ...costTable('Passing through', results.passThrough),
+  );
+  lines.push('', '| hits at saturation | connections | requests/s | p50 | p99 |', '|---|---|---|---|---|');
+  for (const { name, connections, perSecond, p50Ms, p99Ms } of results.saturation) {
+    lines.push(
+      `| ${names[name] ?? name} | ${connections} | ${count(perSecond)} | ${figure(p50Ms)} ms | ${figure(p99Ms)} ms |`,
+    );
+  }
+  if (eventLoop !== undefined) {
+    lines.push(
+      '',
+      `Event loop late by ${figure(eventLoop.p50Ms)} ms (p50), ${figure(eventLoop.p99Ms)} ms (p99) at 32 connections.`,
+    );
+  }
+  if (footprint !== undefined) {
+    lines.push(
+      '',
+      `Ready after ${figure(footprint.readyMs)} ms, a bare Node server after ${figure(footprint.nodeReadyMs)} ms. ` +
+        `Idle ${figure(footprint.idleMiB)} MiB; its libraries alone ${figure(footprint.librariesMiB)} MiB, ` +
+        `Node ${figure(footprint.nodeMiB)} MiB.`,
+    );
+  }
+  for (const [part, why] of Object.entries(results.failures))
+    lines.push('', `Not measured: ${part} (${why}).`);
+  lines.push(
+    '',
+    `${results.machine}, Node ${results.node}, ${results.generator}${results.pinned ? '; CPU figures with contender and generator on one processor' : ''}.`,
+  );
+  return lines.join('\n');
+}
+
+function costTable(title: string, list: readonly Measured[]): string[] {
+  const ours = list.find(({ name }) => name === 'the gateway');
+  return [
+    `| ${title} | CPU per request | the gateway to it |`,
+    '|---|---|---|',
+    ...list.map(({ name, cpuUsPerRequest, cpuByRound, failed }) => {
+      const to =
+        ours === undefined || name === ours.name ? '' : `${figure(ratio(ours.cpuByRound, cpuByRound))}×`;
+      const broken = failed === 0 ? '' : ` (${count(failed)} failed)`;
+      return `| ${names[name] ?? name} | ${figure(cpuUsPerRequest)} µs${broken} | ${to} |`;
+    }),
+  ];
+}
+
+export function figure(value: number): string {
+  return value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2);
+}
+
+function count(value: number): string {
+  return Math.round(value).toLocaleString('en');
+}

@@ -1,0 +1,26 @@
+/**
+ * Keeps the process from being opened while it holds a secret. `main.ts` imports it before everything else: its
+ * side effect must come first.
+ */
+import { refusedNodeOptions } from '../key/process-guard.ts';
+
+// Node would open its inspector, through which anyone on this host could read the key: from the first moment on.
+process.on('SIGUSR1', () => {});
+
+/**
+ * Run first by each command that holds the key. Closes an inspector that a signal opened before we could look.
+ *
+ * @returns why nothing may start, in one line; `undefined` where all is well
+ */
+export async function guardProcess(): Promise<string | undefined> {
+  const { default: inspector } = await import('node:inspector');
+  const flags = refusedNodeOptions(process.env['NODE_OPTIONS'] ?? '', process.execArgv);
+  if (flags.length > 0) {
+    return `${flags.join(', ')}: not with a secret in memory. Inspectors, reports and snapshots would show it`;
+  }
+  if (inspector.url() !== undefined) inspector.close();
+  if (process.env['NODE_TLS_REJECT_UNAUTHORIZED'] === '0') {
+    return 'NODE_TLS_REJECT_UNAUTHORIZED=0: the key would go to whoever answers. Trust a private authority with NODE_EXTRA_CA_CERTS instead';
+  }
+  return undefined;
+}
