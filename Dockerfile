@@ -25,11 +25,14 @@ ENV NODE_ENV=production \
 COPY --from=production-dependencies /app/node_modules ./node_modules
 COPY --from=build /app/dist ./dist
 COPY package.json LICENSE ./
-# One start and stop fills the compile cache, so that no start of a container has to compile.
+COPY .env.example ./
+RUN mkdir .compile-cache && chown node .compile-cache
+USER node
+# One start and stop fills the compile cache, so that no start of a container has to compile. Node keeps one for each
+# user, so this runs as the one that serves.
 RUN UPSTREAM_BASE_URL=http://127.0.0.1:9/api UPSTREAM_API_KEY=only-to-warm-the-cache HOST=127.0.0.1 LOG_LEVEL=silent \
     sh -c 'node dist/main.js serve & sleep 3; kill -TERM $! && wait $!' \
     && node dist/main.js settings > /dev/null
-USER node
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=4s --start-period=5s CMD ["node", "/app/dist/main.js", "healthcheck"]
 # Node is process 1 and gets the signals. No inspector on SIGUSR1, no environment in reports.

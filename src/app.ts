@@ -81,7 +81,9 @@ export function createApp(options: AppOptions): ReturnType<typeof listenThrough>
 
   return listenThrough(app, (exchange) => {
     // Probes are answered whatever the `Host`, also one that no URL can be made of.
-    const probe = exchange.incoming.method === 'GET' ? probes.get(rawPath(exchange)) : undefined;
-    return probe === undefined ? receive(operations, exchange, options.isDraining) : probe();
+    const { method } = exchange.incoming;
+    const probe = method === 'GET' || method === 'HEAD' ? probes.get(rawPath(exchange)) : undefined;
+    if (probe === undefined) return receive(operations, exchange, options.isDraining);
+    return method === 'GET' ? probe() : new Response(null, probe());
   });
 }

@@ -119,7 +119,8 @@ export function headerName(forbidden: ReadonlySet<string>): Reader<string> {
   return (value) => {
     const name = value.toLowerCase();
     if (!token.test(name)) throw new ConfigValueError('expects header names');
-    if (forbidden.has(name))
+    const meant = name.replaceAll('_', '-');
+    if (forbidden.has(meant) || meant.startsWith('x-forwarded-'))
       throw new ConfigValueError(`must not name ${name}, which the gateway sets or withholds itself`);
     return name;
   };

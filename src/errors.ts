@@ -158,7 +158,7 @@ export class GatewayError extends Error {
 
   constructor(code: ProblemCode, options: GatewayErrorOptions = {}) {
     super(
-      options.reason ?? problems[code].title,
+      options.reason ?? options.detail ?? problems[code].title,
       options.cause === undefined ? undefined : { cause: options.cause },
     );
     this.code = code;

@@ -14,9 +14,8 @@ export async function loadEnvironment(): Promise<Environment> {
   if (existsSync('.env')) {
     // Only for development, so production does not pay for loading it.
     const { default: dotenv } = await import('dotenv-safe');
-    const example = existsSync('.env.example')
-      ? '.env.example'
-      : fileURLToPath(new URL('../../.env.example', import.meta.url));
+    // Ours, wherever we run: another project's `.env.example` beside its `.env` says nothing about us.
+    const example = fileURLToPath(new URL('../../.env.example', import.meta.url));
     try {
       // Without `quiet` it prints a banner among the log's lines.
       dotenv.config({ example, quiet: true });

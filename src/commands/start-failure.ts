@@ -1,6 +1,7 @@
 /** Says plainly, on standard error, why nothing was started: names, never values. */
 import { CallersFileError } from '../callers/callers-file.ts';
 import { ConfigError } from '../config.ts';
+import { ListenError } from '../edge/server.ts';
 import { KeyStoreError } from '../key/store.ts';
 
 /** Says why nothing may start in this environment. @returns the exit status */
@@ -17,17 +18,11 @@ export function reportStartFailure(error: unknown): number {
 }
 
 function isSettings(error: unknown): boolean {
+  if (error instanceof ListenError) return error.isSetting;
   return error instanceof ConfigError || error instanceof KeyStoreError || error instanceof CallersFileError;
 }
 
 function linesOf(error: unknown): readonly string[] {
   if (error instanceof ConfigError || error instanceof CallersFileError) return error.problems;
-  if (error instanceof Error && 'code' in error && typeof error.code === 'string') {
-    if (error.code === 'EADDRINUSE')
-      return ['the address is in use: choose another PORT, or stop what listens there'];
-    if (error.code === 'EACCES')
-      return ['not allowed to listen there: choose a PORT above 1023 or another socket path'];
-    if (error.code === 'EADDRNOTAVAIL') return ['HOST is not an address of this machine'];
-  }
   return [error instanceof Error ? error.message : 'an unknown failure'];
 }

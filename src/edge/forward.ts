@@ -108,7 +108,8 @@ function replyWith(answer: Answer, request: InboundRequest, prepared: PreparedRe
   return {
     status: answer.status,
     headers: prepared.fields(coding),
-    body: request.method === 'HEAD' ? null : body,
+    // A 204 has no content, and says nothing about its length (RFC 9110 section 8.6).
+    body: request.method === 'HEAD' || answer.status === 204 ? null : body,
   };
 }
 

@@ -59,7 +59,7 @@ export function soleHost(rawHeaders: readonly string[]): string | undefined {
  * Whether to answer a request with this `Host`.
  *
  * @param host the field's value; `undefined` where it is missing or sent twice
- * @param allowed ALLOWED_HOSTS; left out, only loopback names where an anonymous caller exists, else any
+ * @param allowed ALLOWED_HOSTS; left out, only loopback names where an anonymous caller exists, else any that is one
  * @param admitsAnonymous an anonymous caller exists
  */
 export function isHostAllowed(
@@ -67,8 +67,8 @@ export function isHostAllowed(
   allowed: ReadonlySet<string> | undefined,
   admitsAnonymous: boolean,
 ): boolean {
-  if (allowed === undefined && !admitsAnonymous) return true;
   const name = host === undefined ? undefined : hostName(host);
   if (name === undefined) return false;
-  return allowed === undefined ? isLoopbackName(name) : allowed.has(name);
+  if (allowed !== undefined) return allowed.has(name);
+  return !admitsAnonymous || isLoopbackName(name);
 }

@@ -12,15 +12,21 @@ export interface HostOptions {
 }
 
 export function guardHost({ allowed, admitsAnonymous }: HostOptions): Layer<InboundRequest, Reply> {
+  // Callers send the same few names again and again: the one that was answered last needs no second look.
+  let answered: { readonly host: string; readonly anonymous: boolean } | undefined;
   return (next) =>
     function guard(request, trace) {
       const anonymous = admitsAnonymous();
-      // Where every host is answered, nobody looks for it.
-      if (allowed === undefined && !anonymous) return next(request, trace);
       const host = soleHost(request.rawHeaders);
-      if (!isHostAllowed(host, allowed, anonymous)) {
+      if (host !== undefined && host === answered?.host && anonymous === answered.anonymous) {
+        return next(request, trace);
+      }
+      // HTTP/1.0 knows no `Host`: without one it is answered where any name would be.
+      const isNameless = request.headers.host === undefined && allowed === undefined && !anonymous;
+      if (!isNameless && !isHostAllowed(host, allowed, anonymous)) {
         throw new GatewayError('host-not-allowed', { reason: whyNot(host, allowed) });
       }
+      if (host !== undefined) answered = { host, anonymous };
       return next(request, trace);
     };
 }

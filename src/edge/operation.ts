@@ -4,6 +4,7 @@ import { GatewayError } from '../errors.ts';
 import type { Layer } from '../layer.ts';
 import { type OperationMatch, problemOfQuery } from '../operations.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
+import { announcesBody } from './message-body.ts';
 
 /** Path and query together. */
 const maxTargetBytes = 8 * 1_024;
@@ -30,7 +31,7 @@ export function selectOperation(
       if (request.method !== 'GET' && request.method !== 'HEAD') {
         throw new GatewayError('method-not-allowed', { headers: { allow: 'GET, HEAD' } });
       }
-      if (hasBody(request)) throw invalid('A read has no body.', { connection: 'close' });
+      if (announcesBody(request.headers)) throw invalid('A read has no body.', { connection: 'close' });
       const problem = problemOfQuery(request.query);
       if (problem !== undefined) throw invalid(problem);
       if (request.caller === undefined || !mayDo(request.caller, match.operation.name)) {
@@ -39,12 +40,6 @@ export function selectOperation(
       request.match = match;
       return next(request, trace);
     };
-}
-
-/** Anything that announces a body (RFC 9112 section 6), even an empty chunked one: reads have none. */
-function hasBody(request: InboundRequest): boolean {
-  const length = request.headers['content-length'];
-  return request.headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');
 }
 
 function invalid(detail: string, headers?: Readonly<Record<string, string>>): GatewayError {

@@ -3,6 +3,7 @@ import { chmodSync, lstatSync, unlinkSync } from 'node:fs';
 import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { announcesBody } from './message-body.ts';
 
 export interface ServerLimits {
   /** How long a caller may take to send its request, head and body. */
@@ -35,13 +36,14 @@ export function createPublicServer(
     const { socket } = incoming;
     // What follows a body nobody wanted may be part of it for someone in between (RFC 9112 section 9.6): not ours.
     if (ending.has(socket)) return;
-    if (incoming.headers.host === undefined && incoming.httpVersion === '1.1') {
+    const refusal = refusalOf(incoming);
+    if (refusal !== undefined) {
       ending.add(socket);
-      events.onRefused(400, 'NO_HOST');
-      outgoing.writeHead(400, { connection: 'close', 'content-length': '0' }).end();
+      events.onRefused(refusal.status, refusal.code);
+      outgoing.writeHead(refusal.status, { connection: 'close', 'content-length': '0' }).end();
       return;
     }
-    if (announcesBody(incoming)) {
+    if (announcesBody(incoming.headers)) {
       ending.add(socket);
       outgoing.shouldKeepAlive = false;
     }
@@ -69,6 +71,11 @@ export function createPublicServer(
   server.on('checkContinue', listener);
   server.on('checkExpectation', listener);
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+    // A connection that broke off asked for nothing: load balancers and browsers do it all day.
+    if (error.code === 'ECONNRESET' || error.code === 'EPIPE') {
+      socket.destroy();
+      return;
+    }
     const status = statusOfRefusal(error.code);
     // A foul body belongs to a request that has its own answer, and its own line.
     if (!ending.has(socket)) events.onRefused(status, error.code ?? 'unknown');
@@ -80,14 +87,16 @@ export function createPublicServer(
     events.onRefused(400, 'CONNECT');
     refuseBarely(socket, 400);
   });
-  server.on('error', (error) => events.onTrouble(error));
+  // What keeps it from listening at all is told by `listen`.
+  server.once('listening', () => server.on('error', (error) => events.onTrouble(error)));
   return server;
 }
 
-/** Even an empty chunked one (RFC 9112 section 6.3). */
-function announcesBody({ headers }: IncomingMessage): boolean {
-  const length = headers['content-length'];
-  return headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');
+/** What Node's parser lets through though it is no HTTP/1 request. */
+function refusalOf({ httpVersion, headers }: IncomingMessage): { status: number; code: string } | undefined {
+  // RFC 9112 section 3.2: a request of HTTP/1.1 says which host it means.
+  if (httpVersion === '1.1') return headers.host === undefined ? { status: 400, code: 'NO_HOST' } : undefined;
+  return httpVersion === '1.0' ? undefined : { status: 505, code: 'HTTP_VERSION' };
 }
 
 /** What Node itself would answer to what its parser refuses. */
@@ -124,14 +133,48 @@ function refuseBarely(socket: Duplex, status: number): void {
   }
 }
 
-/** Where a listener can be reached: an `http:` address, or `unix:/path`. */
+/** Why the gateway cannot listen, in plain words that name the setting and not its value. */
+export class ListenError extends Error {
+  override readonly name = 'ListenError';
+  /** The setting is wrong, rather than the machine busy. */
+  readonly isSetting: boolean;
+
+  constructor(message: string, isSetting: boolean) {
+    super(message);
+    this.isSetting = isSetting;
+  }
+}
+
+function whyNotListening(code: string | undefined, isSocketFile: boolean): ListenError {
+  if (code === 'EADDRINUSE') {
+    const instead = isSocketFile ? 'choose another path in HOST' : 'choose another PORT';
+    return new ListenError(`the address is in use: ${instead}, or stop what listens there`, false);
+  }
+  if (isSocketFile) {
+    return new ListenError(
+      'HOST names a socket in a folder that does not exist or may not be written to',
+      true,
+    );
+  }
+  if (code === 'EACCES')
+    return new ListenError('PORT needs rights we do not have: choose one above 1023', false);
+  return new ListenError('HOST is not an address of this machine', true);
+}
+
+/**
+ * Starts listening.
+ *
+ * @returns where the listener can be reached: an `http:` address, or `unix:/path`
+ * @throws ListenError
+ */
 export async function listen(server: Server, host: string, port: number): Promise<string> {
   const path = host.startsWith('unix:') ? host.slice('unix:'.length) : undefined;
   if (path !== undefined) await removeStaleSocket(path);
   await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
+    const fail = ({ code }: NodeJS.ErrnoException): void => reject(whyNotListening(code, path !== undefined));
+    server.once('error', fail);
     server.listen(path === undefined ? { host, port } : { path }, () => {
-      server.off('error', reject);
+      server.off('error', fail);
       resolve();
     });
   });

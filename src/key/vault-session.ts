@@ -36,7 +36,8 @@ export function openVaultSession(settings: VaultSettings, describe: string): Vau
   const { login } = settings;
   // Its own connections, which close soon: a secret store is asked once a minute.
   const dispatcher = new Agent({
-    connect: { timeout: stepTimeoutMs },
+    // Said here, so that no environment variable can unsay it.
+    connect: { timeout: stepTimeoutMs, rejectUnauthorized: true },
     headersTimeout: stepTimeoutMs,
     bodyTimeout: stepTimeoutMs,
     keepAliveTimeout: 1_000,

@@ -72,7 +72,10 @@ export function attachKey(
         keyring.leaked(leaked, request.operation);
         // It must close the gate as any other, or callers would go on asking an upstream that wants rest.
         if (answer.status === 429) return withoutKey(answer);
-        throw new GatewayError('upstream-invalid-response', { reason: 'the answer contains the key' });
+        throw new GatewayError('upstream-invalid-response', {
+          reason: 'the answer contains the key',
+          receivedStatus: answer.status,
+        });
       });
     };
 

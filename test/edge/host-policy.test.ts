@@ -97,7 +97,9 @@ describe('which hosts are answered', () => {
     expect(isHostAllowed('rebound.evil.example', undefined, true)).toBe(false);
     expect(isHostAllowed('localhost:8080', undefined, true)).toBe(true);
     expect(isHostAllowed(undefined, undefined, true)).toBe(false);
-    expect(isHostAllowed('anything at all', undefined, false)).toBe(true);
+    expect(isHostAllowed('anything.at.all:80', undefined, false)).toBe(true);
+    expect(isHostAllowed('no name at all', undefined, false)).toBe(false);
+    expect(isHostAllowed(undefined, undefined, false)).toBe(false);
   });
 
   it('are none where Host is sent twice (RFC 9112 section 3.2)', () => {

@@ -1,0 +1,48 @@
+import { connect } from 'node:net';
+import { describe, expect, it } from 'vitest';
+import { run, serve, settingsFor, standInFor } from '../process.ts';
+
+const upstream = 'http://127.0.0.1:9/api';
+
+describe.concurrent('a process that holds the key is not opened', () => {
+  it.for([
+    ['serve', { NODE_OPTIONS: '--inspect=127.0.0.1:0' }],
+    ['check', { NODE_OPTIONS: '--inspect=127.0.0.1:0' }],
+    ['serve', { NODE_TLS_REJECT_UNAUTHORIZED: '0' }],
+    ['check', { NODE_TLS_REJECT_UNAUTHORIZED: '0' }],
+  ] as const)('%s with %j ends with 2 before anything is asked', async ([command, more], context) => {
+    const { status, stderr } = await run(context, [command], {
+      settings: { ...settingsFor(upstream), ...more },
+    });
+    expect(status).toBe(2);
+    expect(stderr).toMatch(/not with a secret in memory|NODE_EXTRA_CA_CERTS/);
+  });
+
+  it('nor by SIGUSR1, whenever it comes', async (context) => {
+    const standIn = await standInFor(context);
+    const running = serve(context, { settings: settingsFor(standIn.url) });
+    const gateway = await running;
+    gateway.signal('SIGUSR1');
+    await gateway.printed(/SIGUSR1 is ignored/);
+    const outcome = await new Promise((resolve) => {
+      connect(9229, '127.0.0.1')
+        .once('connect', () => resolve('open'))
+        .once('error', () => resolve('closed'));
+    });
+    expect(outcome).toBe('closed');
+  });
+});
+
+describe.concurrent('a listener that cannot be', () => {
+  it.for([
+    ['HOST=unix:/nonexistent/x.sock', { HOST: 'unix:/nonexistent/x.sock' }, 2, /HOST names a socket/],
+    ['HOST=127.0.0.2.invalid', { HOST: '127.255.255.254.invalid', ALLOWED_HOSTS: 'a' }, 2, /HOST/],
+  ] as const)('%s is told in plain words', async ([, more, expected, words], context) => {
+    const { status, stderr, stdout } = await run(context, ['serve'], {
+      settings: { ...settingsFor(upstream), ...more },
+    });
+    expect(status).toBe(expected);
+    expect(stderr).toMatch(words);
+    expect(stdout).not.toContain('in trouble');
+  });
+});
