@@ -15,6 +15,7 @@ import { guardOrigin, type OriginOptions, tellReaders } from './edge/origin.ts';
 import { answerProbe } from './edge/probe.ts';
 import { renderProblems } from './edge/problems.ts';
 import { identifyRequest } from './edge/request-id.ts';
+import { boundUnsent, type UnsentOptions } from './edge/unsent.ts';
 import { compose, type Handler } from './layer.ts';
 import { matchOperations, type Operation } from './operations.ts';
 
@@ -23,6 +24,7 @@ export interface AppOptions {
   readonly directory: Pick<Directory, 'recognise'>;
   readonly limits: CallerLimits;
   readonly host: HostOptions;
+  readonly unsent: UnsentOptions;
   readonly origin: OriginOptions;
   readonly forward: ForwardOptions;
   /** Whether a text holds the upstream key. */
@@ -42,6 +44,7 @@ export function createApp(options: AppOptions): ReturnType<typeof listenThrough>
     identifyRequest(options.isSecret),
     logAccess(options.writeAccess),
     renderProblems(),
+    boundUnsent(options.unsent),
     tellReaders(options.origin.cors),
     guardHost(options.host),
     guardOrigin(options.origin),

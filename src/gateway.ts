@@ -43,6 +43,9 @@ export interface Gateway {
   drain(): Promise<void>;
 }
 
+/** Replies that callers have not read yet, all together: as much as the answers in flight upstream. */
+const maxUnsentBytes = 64 * 2 ** 20;
+
 /**
  * Opens the stores, composes the layers and listens.
  *
@@ -116,6 +119,10 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
     host: {
       allowed: config.ALLOWED_HOSTS === undefined ? undefined : new Set(config.ALLOWED_HOSTS),
       admitsAnonymous,
+    },
+    unsent: {
+      maxBytes: Math.max(maxUnsentBytes, config.UPSTREAM_MAX_BODY),
+      withinMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
     },
     origin: { cors, admitsAnonymous },
     forward: {

@@ -48,6 +48,16 @@ export class InboundRequest {
     return typeof value === 'object' ? value.join(', ') : value;
   }
 
+  /** Calls back once when the reply has left, or its connection has ended before that. */
+  onceDone(listener: () => void): void {
+    this.#outgoing.once('close', listener);
+  }
+
+  /** Ends the connection, whatever of the reply has left. */
+  cut(): void {
+    this.#outgoing.destroy();
+  }
+
   /** Calls back when the caller goes away before it was answered; returns how to stop that. */
   onLeave(listener: () => void): () => void {
     const outgoing = this.#outgoing;
