@@ -28,7 +28,7 @@ describe('replies that wait to be read', () => {
 
   it('are cut off after their time, and then count no more', () => {
     const slow = caller();
-    give(slow.request);
+    void give(slow.request);
     vi.advanceTimersByTime(999);
     expect(slow.request.cut).not.toHaveBeenCalled();
     vi.advanceTimersByTime(1);
@@ -37,7 +37,7 @@ describe('replies that wait to be read', () => {
 
   it('are not cut off once they are read', () => {
     const good = caller();
-    give(good.request);
+    void give(good.request);
     good.done();
     vi.advanceTimersByTime(5_000);
     expect(good.request.cut).not.toHaveBeenCalled();
@@ -51,8 +51,8 @@ describe('replies that wait to be read', () => {
     }));
     const callers = Array.from({ length: 3 }, caller);
     const ask = (index: number) => bounded(callers[index]?.request as InboundRequest, new Trace(0));
-    ask(0);
-    ask(1);
+    void ask(0);
+    void ask(1);
     expect(() => ask(2)).toThrow(expect.objectContaining({ code: 'overloaded' }));
     callers[0]?.done();
     expect(ask(2)).toMatchObject({ status: 200 });
