@@ -99,9 +99,8 @@ interface Episode {
   /** The refusal before, and how many were accepted since: of those under way, some are answered later. */
   readonly emptyMs: number;
   accepted: number;
-  /** Nothing was paced before it, since `firstMs`. */
+  /** Nothing was paced before it. */
   readonly isFirst: boolean;
-  readonly firstMs: number;
   readonly isProbing: boolean;
   readonly probeStartMs: number;
   acceptedInProbe: number;
@@ -180,6 +179,8 @@ export function learnPace(): Pace {
   /** A whole number, as buckets are: less what the rate gave while the first burst was sent. */
   const burstAt = (perMs: number): number => Math.max(Math.ceil(burst - perMs * burstSpanMs), burst / 4);
   const burstLeft = (): number => burstAt(rate ?? 0);
+  /** The upstream takes no two at once: then what is risked goes between the safe turns, not right after one. */
+  const isEven = (): boolean => limited && burstLeft() < 2;
   /** What the upstream's bucket should hold for a turn before its time. */
   const early = (isLight: boolean): number =>
     1 + (isLight ? leastReserve : Math.max(leastReserve, burstLeft() * reserveShare));
@@ -188,7 +189,8 @@ export function learnPace(): Pace {
   const advance = (nowMs: number): void => {
     const elapsed = Math.max(0, nowMs - lastMs);
     if (rate !== undefined) {
-      safe = Math.min(safe + elapsed * rate * safety, 1 + catchUpMs * rate);
+      const even = isEven();
+      safe = Math.min(safe + elapsed * rate * safety, even ? 1 : 1 + catchUpMs * rate);
       // What is due by the safe stream and not yet taken is in the same bucket, and what was taken early is not.
       level = Math.min(level + elapsed * rate * (1 - safety), burstLeft() - safe);
       const on = isWaitedFor ? Math.min(elapsed, nowMs - probeAtMs()) : 0;
@@ -201,7 +203,8 @@ export function learnPace(): Pace {
         probingMs = Math.min(probingMs + on, 40 * doubling());
         const excess = (2 ** (probingMs / doubling()) - before) * scale();
         const cap = 4 + catchUpMs * Math.min((on > 0 ? excess / on : 0) + rate, highestRate);
-        risky = Math.min(risky + excess, cap);
+        if (even) safe = Math.min(safe + excess, 1);
+        else risky = Math.min(risky + excess, cap);
       }
     }
     lastMs = Math.max(lastMs, nowMs);
@@ -233,7 +236,7 @@ export function learnPace(): Pace {
       const untilMs = Math.max(of.sentMs, emptyMs);
       const lately = Math.max(history.within(1000, untilMs), 1);
       burst = lately;
-      burstSpanMs = Math.min(untilMs - of.firstMs, 1000);
+      burstSpanMs = Math.min(Math.max(untilMs - firstMs, 0), 1000);
       confirmations = rate === undefined ? -1 : 0;
       rate ??= lately / 1000;
       return;
@@ -285,7 +288,10 @@ export function learnPace(): Pace {
       if (rate === undefined) return nowMs;
       const earlyIn =
         probingMs === 0 ? Math.max(early(isLight) - safe - level, 0) / rate : Number.POSITIVE_INFINITY;
-      const safeAt = nowMs + Math.min((1 - safe) / (rate * safety), earlyIn);
+      const isProbing = isWaitedFor && nowMs >= probeAtMs();
+      const excess = isEven() && isProbing ? rate * firstShare() * 2 ** (probingMs / doubling()) : 0;
+      const safeAt = nowMs + Math.min((1 - safe) / (rate * safety + excess), earlyIn);
+      if (isEven()) return safeAt;
       // A known rate is probed right after safe turns, so there is nothing to wake up for in between.
       if (!isWaitedFor || !isSearching()) return safeAt;
       const from = Math.max(nowMs, probeAtMs());
@@ -318,7 +324,6 @@ export function learnPace(): Pace {
           emptyMs,
           accepted: acceptedSinceEmpty,
           isFirst: !limited,
-          firstMs,
           isProbing: probingMs > 0,
           probeStartMs,
           acceptedInProbe: acceptedSinceProbe,
