@@ -5,8 +5,8 @@
 
 /** More than that are not remembered: enough for seconds at any limit that is paced at. */
 const most = 4096;
-/** Over a shorter stretch than this a burst says too little about a rate. */
-const shortestMs = 200;
+/** Over a shorter stretch than this a burst thought too small by two or three, or a late timer, says too much. */
+const shortestMs = 500;
 
 export interface AcceptedHistory {
   add(sentMs: number): void;

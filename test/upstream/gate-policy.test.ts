@@ -67,7 +67,7 @@ describe('a simulated minute', () => {
   it.each<[string, Scenario]>([
     ['without Retry-After', fifty],
     ['with Retry-After', { ...fifty, retryAfterMs: 1000 }],
-  ])('of 50/s %s gives each caller 95 %% of the lesser of its demand and its share', (_, scenario) => {
+  ])('of 50/s %s gives each caller 95 percent of the lesser of its demand and its share', (_, scenario) => {
     for (const seed of [1, 2, 3]) {
       for (const { done, entitled } of simulate({ ...scenario, seed }).callers.values()) {
         expect(done / entitled).toBeGreaterThanOrEqual(0.95);
