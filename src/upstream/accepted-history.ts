@@ -1,62 +1,54 @@
 /**
- * How many attempts the upstream has accepted lately, by the time they were sent: what the pace is learned from.
+ * When the attempts were sent that the upstream has accepted lately: what the pace is learned from.
  * No clock: times come in as arguments.
  */
 
-const bucketMs = 10;
-const buckets = 640;
-/** Over a shorter stretch than this a burst says too little about a rate. */
-const shortestMs = 200;
+/** More than that are not remembered: enough for seconds at any limit that is paced at. */
+const most = 4096;
+/** Over a shorter stretch than this a burst thought too small by two or three, or a late timer, says too much. */
+const shortestMs = 500;
 
 export interface AcceptedHistory {
   add(sentMs: number): void;
-  /** Accepted attempts sent within the last `spanMs` before `untilMs`, to the precision of a bucket. */
+  /** Accepted attempts sent within the last `spanMs` before `untilMs`. */
   within(spanMs: number, untilMs: number): number;
   /**
-   * The rate, per ms, that the upstream must at least allow to have accepted what it did: over any stretch that
-   * ends at `untilMs` and begins after `sinceMs`, all but what a full burst gives came from the rate itself.
+   * The rate, per ms, that the upstream allows at least, as an attempt sent at `untilMs` was refused: over any
+   * stretch that ends there and begins after `sinceMs`, all but what a full burst gives came from the rate itself.
+   * What the bucket held when it refused, something below one, is taken for a half.
    */
   leastRate(burst: number, sinceMs: number, untilMs: number): number;
 }
 
 export function rememberAccepted(): AcceptedHistory {
-  const counts = new Float64Array(buckets);
-  /** The bucket number that `counts` holds last. */
-  let newest = Number.NEGATIVE_INFINITY;
-
-  const advance = (bucket: number): void => {
-    if (bucket <= newest) return;
-    const steps = Math.min(bucket - newest, buckets);
-    for (let step = 0; step < steps; step++) counts[(bucket - step) % buckets] = 0;
-    newest = bucket;
-  };
+  /** In order of sending. */
+  let times: number[] = [];
 
   return {
     add(sentMs) {
-      const bucket = Math.floor(sentMs / bucketMs);
-      advance(bucket);
-      if (bucket > newest - buckets) counts[bucket % buckets] = (counts[bucket % buckets] as number) + 1;
+      if (times.length >= 2 * most) times = times.slice(-most);
+      // Answers overtake each other, by little.
+      let place = times.length;
+      while (place > 0 && (times[place - 1] as number) > sentMs) place--;
+      if (place === times.length) times.push(sentMs);
+      else times.splice(place, 0, sentMs);
     },
 
     within(spanMs, untilMs) {
-      const last = Math.floor(untilMs / bucketMs);
-      const oldest = Math.max(Math.floor((untilMs - spanMs) / bucketMs), newest - buckets + 1, 0);
       let count = 0;
-      for (let bucket = Math.min(last, newest); bucket >= oldest; bucket--) {
-        count += counts[bucket % buckets] as number;
+      for (let i = times.length - 1; i >= 0 && (times[i] as number) >= untilMs - spanMs; i--) {
+        if ((times[i] as number) <= untilMs) count++;
       }
       return count;
     },
 
     leastRate(burst, sinceMs, untilMs) {
-      const last = Math.floor(untilMs / bucketMs);
       let count = 0;
       let best = 0;
-      const oldest = Math.max(Math.floor(sinceMs / bucketMs), newest - buckets + 1, 0);
-      for (let bucket = Math.min(last, newest); bucket >= oldest; bucket--) {
-        count += counts[bucket % buckets] as number;
-        const spanMs = untilMs - bucket * bucketMs;
-        if (spanMs >= shortestMs) best = Math.max(best, (count - burst) / spanMs);
+      for (let i = times.length - 1; i >= 0 && (times[i] as number) >= sinceMs; i--) {
+        const spanMs = untilMs - (times[i] as number);
+        if (spanMs >= 0) count++;
+        if (spanMs >= shortestMs) best = Math.max(best, (count - burst + 0.5) / spanMs);
       }
       return best;
     },

@@ -239,7 +239,7 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
       const stream = pace.take(nowMs, isLight, riskAt);
       if (stream === undefined) {
         pace.waitedFor(true, nowMs);
-        return wait(pace.nextAtMs(nowMs));
+        return wait(pace.nextAtMs(nowMs, isLight));
       }
       if (stream === 'safe') {
         lastSafeMs = nowMs;

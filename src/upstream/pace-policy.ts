@@ -19,28 +19,42 @@ const firstExcess = 0.1;
 /** The same for a minute after the limit has come down: what has come down tends to go up again. */
 const firstExcessAfterFall = 0.3;
 /** The same while the rate is a mere guess. */
-const firstExcessOfGuess = 1;
+const firstExcessOfGuess = 2;
 /** The risky stream doubles in this time, or slower where turns or answers are. */
 const doublingMs = 400;
 const doublingOfGuessMs = 200;
+/**
+ * While it is a guess, slower where a refusal costs more, up to this: the slower the limit is passed, the longer
+ * the burst lasts and the better it is measured, so that no further refusal is needed to know it.
+ */
+const longestDoublingOfGuessMs = 1000;
 /** The pause between two probes of the limit: at least this, */
-const pauseMs = 2500;
+const pauseMs = 3500;
 const pauseMsAfterFall = 1500;
 /** at least as long as this many turns take for each attempt it cost, which bounds the waste, */
 const pauseTurns = 80;
 const pauseTurnsAfterFall = 30;
-/** at least this multiple of what the refusal has cost, */
-const pauseCosts = 15;
-const pauseCostsAfterFall = 5;
+/**
+ * and at least this multiple of what the last refusal has cost: probing takes a sixtieth of the time, and a limit
+ * that has gone up unseen is found so much later. Once measured the rate is good enough for the whole of it.
+ */
+const pauseCosts = 60;
+/** Measured by fewer accepted attempts than this, it is not so good: the multiple is less in proportion. */
+const trustedSample = 50;
+const pauseCostsAfterFall = 4;
 const afterFallMs = 60_000;
-/** and at most this, but for what `pauseTurns` asks. */
-const longestPauseMs = 30_000;
-/** Shares of the pause while the rate is a guess, measured, confirmed once, and known. */
-const pauseShares = [0, 0.2, 0.5, 1] as const;
+/** However much a refusal costs, a limit that has gone up is found within this. */
+const longestPauseMs = 900_000;
+/** Shares of the pause, but for what it costs, while the rate is measured, confirmed once, and known. */
+const pauseShares = [0.2, 0.5, 1] as const;
 /** Within this a measurement confirms the rate. */
 const tolerance = 0.12;
 /** A timer may be late by this much without costing any of the pace. */
 const catchUpMs = 20;
+/** What a turn before its time leaves in the upstream's bucket: room for attempts that arrive unevenly. */
+const leastReserve = 0.5;
+/** What a heavy caller's leaves, as a share of the burst: the rest is for light ones, and for a rate a bit too high. */
+const reserveShare = 0.5;
 /** A turn, but for the rounding of many small shares of one. */
 const whole = 1 - 1e-6;
 /** The lowest rate ever paced at: one turn in 20 s. */
@@ -61,12 +75,13 @@ export interface Pace {
   /**
    * Spends one turn, if there is one.
    *
-   * @param mayBorrow take one before its time if the upstream's bucket should hold enough
+   * @param isLight the turn is one of a caller that asks for less than its share: it may have one before its time
+   *   if the upstream's bucket should hold it. Others may only where the bucket holds plenty.
    * @param riskAt take one of the risky stream when so many are due
    */
-  take(nowMs: number, mayBorrow: boolean, riskAt: number): Stream | undefined;
+  take(nowMs: number, isLight: boolean, riskAt: number): Stream | undefined;
   /** When there will be a turn, if none is taken before. */
-  nextAtMs(nowMs: number): number;
+  nextAtMs(nowMs: number, isLight: boolean): number;
   /** Somebody waits for the pace and for nothing else, or nobody does any more. */
   waitedFor(isWaitedFor: boolean, nowMs: number): void;
   accepted(sentMs: number, nowMs: number): void;
@@ -76,6 +91,25 @@ export interface Pace {
   resumed(nowMs: number): void;
   /** Nobody has been limited for a while. The last rate stays as the first guess of the next time. */
   letGo(): void;
+}
+
+/** What was known when the gate closed, for the measurement that its first refusal is. */
+interface Episode {
+  readonly sentMs: number;
+  /** The refusal before, and how many were accepted since: of those under way, some are answered later. */
+  readonly emptyMs: number;
+  accepted: number;
+  /** Nothing was paced before it. */
+  readonly isFirst: boolean;
+  readonly isProbing: boolean;
+  readonly probeStartMs: number;
+  acceptedInProbe: number;
+  readonly before: {
+    readonly rate: number | undefined;
+    readonly burst: number;
+    readonly confirmations: number;
+    readonly fallenMs: number;
+  };
 }
 
 export function learnPace(): Pace {
@@ -89,6 +123,8 @@ export function learnPace(): Pace {
   let burstSpanMs = 0;
   /** -1: the rate is a guess; 0: measured; then how often it was confirmed. */
   let confirmations = -1;
+  /** How many accepted attempts the last measurement rests on. */
+  let sample = 0;
   /** Attempts refused in the last episode. */
   let refusedAtOnce = 1;
   /** What the upstream's bucket should hold at least. */
@@ -100,6 +136,8 @@ export function learnPace(): Pace {
   /** When the first attempt of this acquaintance was sent. */
   let firstMs = Number.POSITIVE_INFINITY;
   let acceptedSinceEmpty = 0;
+  /** The refusals since the last time the gate was open, while it is not. */
+  let episode: Episode | undefined;
   let resumedMs = 0;
   let costMs = 0;
   /** Smoothed time from sending to answer. */
@@ -115,16 +153,15 @@ export function learnPace(): Pace {
 
   const nowFallen = (): boolean => lastMs - fallenMs < afterFallMs;
   const pause = (): number => {
-    if (rate === undefined) return 0;
+    if (rate === undefined || isGuess()) return 0;
     const fallen = nowFallen();
-    const costs = fallen ? pauseCostsAfterFall : pauseCosts;
+    const costs = fallen ? pauseCostsAfterFall : pauseCosts * Math.min(sample / trustedSample, 1);
     const turns = fallen ? pauseTurnsAfterFall : pauseTurns * (confirmations > 0 ? refusedAtOnce : 1);
-    const full = Math.max(
-      fallen ? pauseMsAfterFall : pauseMs,
+    const share = pauseShares[Math.min(confirmations, 2)] as number;
+    return Math.max(
+      share * Math.max(fallen ? pauseMsAfterFall : pauseMs, turns / rate),
       Math.min(costs * costMs, longestPauseMs),
-      turns / rate,
     );
-    return full * (pauseShares[Math.min(confirmations + 1, 3)] as number);
   };
   const isGuess = (): boolean => confirmations < 0;
   const firstShare = (): number => {
@@ -132,17 +169,30 @@ export function learnPace(): Pace {
     return nowFallen() ? firstExcessAfterFall : firstExcess;
   };
   const doubling = (): number =>
-    Math.max(isGuess() ? doublingOfGuessMs : doublingMs, 4 * roundTripMs, rate === undefined ? 0 : 2 / rate);
+    Math.max(
+      isGuess() ? Math.min(Math.max(costMs, doublingOfGuessMs), longestDoublingOfGuessMs) : doublingMs,
+      4 * roundTripMs,
+      rate === undefined ? 0 : 2 / rate,
+    );
   /** Risky turns that come with a doubling time of excess; the scale of the integral below. */
   const scale = (): number => ((rate ?? 0) * firstShare() * doubling()) / Math.LN2;
-  const burstLeft = (): number => Math.max(burst - (rate ?? 0) * burstSpanMs, burst / 4);
+  /** A whole number, as buckets are: less what the rate gave while the first burst was sent. */
+  const burstAt = (perMs: number): number => Math.max(Math.ceil(burst - perMs * burstSpanMs), burst / 4);
+  const burstLeft = (): number => burstAt(rate ?? 0);
+  /** The upstream takes no two at once: then what is risked goes between the safe turns, not right after one. */
+  const isEven = (): boolean => limited && burstLeft() < 2;
+  /** What the upstream's bucket should hold for a turn before its time. */
+  const early = (isLight: boolean): number =>
+    1 + (isLight ? leastReserve : Math.max(leastReserve, burstLeft() * reserveShare));
   const probeAtMs = (): number => resumedMs + pause();
 
   const advance = (nowMs: number): void => {
     const elapsed = Math.max(0, nowMs - lastMs);
     if (rate !== undefined) {
-      level = Math.min(level + elapsed * rate * (1 - safety), burstLeft());
-      safe = Math.min(safe + elapsed * rate * safety, 1 + catchUpMs * rate);
+      const even = isEven();
+      safe = Math.min(safe + elapsed * rate * safety, even ? 1 : 1 + catchUpMs * rate);
+      // What is due by the safe stream and not yet taken is in the same bucket, and what was taken early is not.
+      level = Math.min(level + elapsed * rate * (1 - safety), burstLeft() - safe);
       const on = isWaitedFor ? Math.min(elapsed, nowMs - probeAtMs()) : 0;
       if (on > 0) {
         if (probingMs === 0) {
@@ -153,24 +203,51 @@ export function learnPace(): Pace {
         probingMs = Math.min(probingMs + on, 40 * doubling());
         const excess = (2 ** (probingMs / doubling()) - before) * scale();
         const cap = 4 + catchUpMs * Math.min((on > 0 ? excess / on : 0) + rate, highestRate);
-        risky = Math.min(risky + excess, cap);
+        if (even) safe = Math.min(safe + excess, 1);
+        else risky = Math.min(risky + excess, cap);
       }
     }
     lastMs = Math.max(lastMs, nowMs);
   };
 
-  /** The rate that the refusal of an attempt sent at `sentMs` speaks for. */
-  const measure = (known: number, sentMs: number): number => {
-    const anchored = acceptedSinceEmpty / Math.max(sentMs - emptyMs, 1);
-    const least = Math.max(anchored, history.leastRate(burstLeft(), emptyMs, sentMs));
-    if (probingMs > 0) {
-      const most = (acceptedSinceProbe + 1) / Math.max(sentMs - probeStartMs, 1);
+  /** The rate that the refusal which began an episode speaks for. */
+  const measure = (of: Episode, known: number): number => {
+    const { sentMs } = of;
+    const anchored = of.accepted / Math.max(sentMs - of.emptyMs, 1);
+    const leastAt = (perMs: number): number =>
+      Math.max(anchored, history.leastRate(burstAt(perMs), of.emptyMs, sentMs));
+    // The faster the rate, the smaller the burst was: once more with what comes out.
+    const least = leastAt(leastAt(known));
+    if (of.isProbing) {
+      const most = (of.acceptedInProbe + 1) / Math.max(sentMs - of.probeStartMs, 1);
       return Math.min(Math.max(known, least), Math.max(least, most));
     }
     // Refused although nothing was risked: the limit has come down, or was never as high. If the measurement
     // denies it, it was the burst that was larger than thought.
     if (least >= known) burst = burst * 1.5 + 1;
     return Math.min(Math.max(least, known * 0.5), known * 0.97);
+  };
+
+  /** What the episode tells. Told again once all who were under way have been answered: some were accepted. */
+  const learn = (of: Episode): void => {
+    ({ rate, burst, confirmations, fallenMs } = of.before);
+    if (of.isFirst || rate === undefined) {
+      // Of a crowd sent at once any may be refused first: the last to be refused found the bucket empty as well.
+      const untilMs = Math.max(of.sentMs, emptyMs);
+      const lately = Math.max(history.within(1000, untilMs), 1);
+      burst = lately;
+      burstSpanMs = Math.min(Math.max(untilMs - firstMs, 0), 1000);
+      confirmations = rate === undefined ? -1 : 0;
+      rate ??= lately / 1000;
+      return;
+    }
+    const known = rate;
+    sample = of.accepted;
+    const measured = Math.min(Math.max(measure(of, known), leastRate), highestRate);
+    if (confirmations > 0 && measured < known * (1 - tolerance)) fallenMs = of.sentMs;
+    else if (measured > known * (1 + tolerance)) fallenMs = Number.NEGATIVE_INFINITY;
+    confirmations = Math.abs(measured / known - 1) <= tolerance ? confirmations + 1 : 0;
+    rate = measured;
   };
 
   const isSearching = (): boolean =>
@@ -192,10 +269,10 @@ export function learnPace(): Pace {
       return isSearching();
     },
 
-    take(nowMs, mayBorrow, riskAt) {
+    take(nowMs, isLight, riskAt) {
       advance(nowMs);
       // Not while the risky stream draws on the same bucket.
-      if (safe >= whole || (mayBorrow && probingMs === 0 && safe + level >= 1.5)) {
+      if (safe >= whole || (probingMs === 0 && safe + level >= early(isLight))) {
         safe -= 1;
         return 'safe';
       }
@@ -207,9 +284,14 @@ export function learnPace(): Pace {
       return undefined;
     },
 
-    nextAtMs(nowMs) {
+    nextAtMs(nowMs, isLight) {
       if (rate === undefined) return nowMs;
-      const safeAt = nowMs + (1 - safe) / (rate * safety);
+      const earlyIn =
+        probingMs === 0 ? Math.max(early(isLight) - safe - level, 0) / rate : Number.POSITIVE_INFINITY;
+      const isProbing = isWaitedFor && nowMs >= probeAtMs();
+      const excess = isEven() && isProbing ? rate * firstShare() * 2 ** (probingMs / doubling()) : 0;
+      const safeAt = nowMs + Math.min((1 - safe) / (rate * safety + excess), earlyIn);
+      if (isEven()) return safeAt;
       // A known rate is probed right after safe turns, so there is nothing to wake up for in between.
       if (!isWaitedFor || !isSearching()) return safeAt;
       const from = Math.max(nowMs, probeAtMs());
@@ -226,28 +308,28 @@ export function learnPace(): Pace {
       history.add(sentMs);
       firstMs = Math.min(firstMs, sentMs);
       roundTripMs += (nowMs - sentMs - roundTripMs) / 8;
-      if (sentMs >= emptyMs) acceptedSinceEmpty++;
+      if (sentMs > emptyMs) acceptedSinceEmpty++;
       if (probingMs > 0 && sentMs >= probeStartMs) acceptedSinceProbe++;
+      if (episode === undefined || sentMs > episode.sentMs) return;
+      if (sentMs > episode.emptyMs) episode.accepted++;
+      if (episode.isProbing && sentMs >= episode.probeStartMs) episode.acceptedInProbe++;
     },
 
     refused(sentMs, nowMs, cost) {
       advance(nowMs);
       costMs = cost;
-      const isSameEpisode = limited && sentMs < resumedMs;
-      if (!isSameEpisode) {
-        if (!limited || rate === undefined) {
-          const lately = history.within(1000, sentMs);
-          burst = Math.max(lately, 1);
-          burstSpanMs = Math.min(sentMs - firstMs, 1000);
-          confirmations = rate === undefined ? -1 : 0;
-          rate ??= Math.max(lately, 1) / 1000;
-        } else {
-          const measured = Math.min(Math.max(measure(rate, sentMs), leastRate), highestRate);
-          if (confirmations > 0 && measured < rate * (1 - tolerance)) fallenMs = nowMs;
-          else if (measured > rate * (1 + tolerance)) fallenMs = Number.NEGATIVE_INFINITY;
-          confirmations = Math.abs(measured / rate - 1) <= tolerance ? confirmations + 1 : 0;
-          rate = measured;
-        }
+      if (!limited || sentMs >= resumedMs) {
+        episode = {
+          sentMs,
+          emptyMs,
+          accepted: acceptedSinceEmpty,
+          isFirst: !limited,
+          isProbing: probingMs > 0,
+          probeStartMs,
+          acceptedInProbe: acceptedSinceProbe,
+          before: { rate, burst, confirmations, fallenMs },
+        };
+        learn(episode);
         limited = true;
         refusedAtOnce = 1;
       } else refusedAtOnce = Math.min(refusedAtOnce + 1, 10);
@@ -265,6 +347,8 @@ export function learnPace(): Pace {
 
     resumed(nowMs) {
       advance(nowMs);
+      if (episode !== undefined) learn(episode);
+      episode = undefined;
       resumedMs = nowMs;
       probingMs = 0;
       risky = 0;
