@@ -67,6 +67,9 @@ function isSameList(one: readonly string[], other: readonly string[]): boolean {
   return one === other || (one.length === other.length && one.every((name, index) => name === other[index]));
 }
 
+/** The place for an answer's codings, filled afterwards. */
+type Encoded = NonNullable<Answer['encoded']>;
+
 /** Keeps answers; what no longer fits goes, the longest unused first. */
 export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOptions) {
   const resources = new LRUCache<string, Resource>({ maxSize: Math.max(1, maxBytes) });
@@ -125,19 +128,23 @@ export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOption
       write(key, { operation, variants, unshareableUntilMs: untilMs });
     },
 
-    /** Adds compressed bodies to a stored answer, where it is still there and they fit. */
-    addEncodings(key: string, answer: Answer, br: Buffer | undefined, gzip: Buffer | undefined): boolean {
+    /** The body that a place for codings belongs to, where it is still held. */
+    bodyOf(key: string, encoded: Encoded): Buffer | undefined {
+      return encodedVariant(resources.peek(key), encoded)?.answer.body;
+    },
+
+    /** Puts compressed bodies in their place, where the answer is still there and they fit. */
+    addEncodings(key: string, encoded: Encoded, br: Buffer | undefined, gzip: Buffer | undefined): void {
       const resource = resources.peek(key);
-      const variant = resource?.variants.find((one) => one.answer.encoded === answer.encoded);
-      if (resource === undefined || variant === undefined || answer.encoded === undefined) return false;
+      const variant = encodedVariant(resource, encoded);
+      if (resource === undefined || variant === undefined) return;
       const more = (br?.byteLength ?? 0) + (gzip?.byteLength ?? 0);
       const grown = { ...variant, bytes: variant.bytes + more };
       const variants = resource.variants.map((one) => (one === variant ? grown : one));
-      if (grown.bytes > maxEntryBytes || sizeOf(key, variants) > maxBytes) return false;
-      if (br !== undefined) answer.encoded.br = br;
-      if (gzip !== undefined) answer.encoded.gzip = gzip;
+      if (grown.bytes > maxEntryBytes || sizeOf(key, variants) > maxBytes) return;
+      if (br !== undefined) encoded.br = br;
+      if (gzip !== undefined) encoded.gzip = gzip;
       write(key, { ...resource, variants });
-      return true;
     },
 
     /** Forgets all, or one operation's answers. Returns how many reads were held. */
@@ -158,6 +165,11 @@ export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOption
 }
 
 export type AnswerStore = ReturnType<typeof createAnswerStore>;
+
+/** Renewals of one answer share their body and the place for its codings. */
+function encodedVariant(resource: Resource | undefined, encoded: Encoded): Variant | undefined {
+  return resource?.variants.find((one) => one.answer.encoded === encoded);
+}
 
 function without(resource: Resource | undefined, headers: UpstreamRequest['headers']): readonly Variant[] {
   let variants = resource?.variants ?? [];

@@ -101,12 +101,13 @@ export function keepAnswers(
     };
   }
 
-  function compress(key: string, answer: Answer): void {
-    if (answer.encoded === undefined || answer.encoded.br !== undefined || answer.encoded.gzip !== undefined)
-      return;
-    compressor.add(answer.body, (br, gzip) => {
-      store.addEncodings(key, answer, br, gzip);
-    });
+  function compress(key: string, { encoded }: Answer): void {
+    if (encoded === undefined) return;
+    compressor.add(
+      encoded,
+      () => store.bodyOf(key, encoded),
+      (br, gzip) => store.addEncodings(key, encoded, br, gzip),
+    );
   }
 
   /** The stored answer that may stand in for a failure now (RFC 5861 section 4). */
