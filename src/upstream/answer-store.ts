@@ -15,6 +15,8 @@ export interface Variant {
   readonly names: readonly string[];
   /** What the request that fetched it said in them; in all its fields for a `policy.wholeRequest`. */
   readonly selection: string;
+  /** All that the request which fetched it said. */
+  readonly whole: string;
   readonly bytes: number;
   /** No further refresh before this time: the last one failed. Monotonic ms. */
   refreshNotBeforeMs: number;
@@ -44,7 +46,10 @@ const fieldOverheadBytes = 40;
 const maxVariants = 64;
 
 /** The variant that fits a request, or `undefined`. */
-export function selectVariant(resource: Resource, headers: UpstreamRequest['headers']): Variant | undefined {
+export function selectVariant(
+  resource: Pick<Resource, 'variants'>,
+  headers: UpstreamRequest['headers'],
+): Variant | undefined {
   let names: readonly string[] | undefined;
   let said = '';
   for (const variant of resource.variants) {
@@ -101,25 +106,37 @@ export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOption
       policy: AnswerPolicy,
       names: readonly string[],
     ): boolean {
-      const said = policy.wholeRequest ? wholeSelection(request.headers) : selection(names, request.headers);
-      const bytes = variantBytes(answer, said);
-      const others = without(resources.peek(key), request.headers);
+      const whole = wholeSelection(request.headers);
+      const said = policy.wholeRequest ? whole : selection(names, request.headers);
+      const bytes = variantBytes(answer, said, whole);
+      const held = resources.peek(key)?.variants ?? [];
+      // What one odd header brought upon itself takes nothing from those who never sent it.
+      const others = policy.wholeRequest
+        ? held.filter((one) => !one.policy.wholeRequest || one.whole !== whole)
+        : without(held, request.headers);
       if (bytes > Math.min(maxEntryBytes, maxBytes - sizeOf(key, []))) {
         // What was there is older than what we may not keep.
         write(key, { operation: request.operation, variants: others, unshareableUntilMs: -Infinity });
         return false;
       }
-      const variant = { answer, policy, names, selection: said, bytes, refreshNotBeforeMs: -Infinity };
+      const variant = { answer, policy, names, selection: said, whole, bytes, refreshNotBeforeMs: -Infinity };
       const variants = [variant, ...others].slice(0, maxVariants);
       write(key, { operation: request.operation, variants, unshareableUntilMs: -Infinity });
       return true;
     },
 
-    /** Forgets what fits a request; a later answer has taken its place and may not be kept. */
+    /**
+     * Forgets what the very same request had fetched; a later answer has taken its place and may not be kept.
+     *
+     * No more than that: what fits a request by its Vary may serve everybody, and a field that only one caller
+     * sends could bring an error upon the read which the others never get. They go on with what they have, for
+     * no longer than it allows, and then learn for themselves.
+     */
     drop(key: string, headers: UpstreamRequest['headers']): void {
       const resource = resources.peek(key);
-      if (resource === undefined || selectVariant(resource, headers) === undefined) return;
-      write(key, { ...resource, variants: without(resource, headers) });
+      const whole = wholeSelection(headers);
+      if (resource === undefined || !resource.variants.some((one) => one.whole === whole)) return;
+      write(key, { ...resource, variants: resource.variants.filter((one) => one.whole !== whole) });
     },
 
     /** Remembers that answers to this read fit one request each (Varnish calls it hit-for-miss). */
@@ -171,16 +188,8 @@ function encodedVariant(resource: Resource | undefined, encoded: Encoded): Varia
   return resource?.variants.find((one) => one.answer.encoded === encoded);
 }
 
-function without(resource: Resource | undefined, headers: UpstreamRequest['headers']): readonly Variant[] {
-  let variants = resource?.variants ?? [];
-  for (;;) {
-    const found: Variant | undefined =
-      variants.length === 0 || resource === undefined
-        ? undefined
-        : selectVariant({ ...resource, variants }, headers);
-    if (found === undefined) return variants;
-    variants = variants.filter((one) => one !== found);
-  }
+function without(variants: readonly Variant[], headers: UpstreamRequest['headers']): readonly Variant[] {
+  return variants.filter((one) => selectVariant({ variants: [one] }, headers) === undefined);
 }
 
 function sizeOf(key: string, variants: readonly Variant[]): number {
@@ -189,8 +198,8 @@ function sizeOf(key: string, variants: readonly Variant[]): number {
   return bytes;
 }
 
-function variantBytes(answer: Answer, said: string): number {
-  let bytes = variantOverheadBytes + 2 * said.length + answer.body.byteLength;
+function variantBytes(answer: Answer, said: string, whole: string): number {
+  let bytes = variantOverheadBytes + 2 * (said.length + whole.length) + answer.body.byteLength;
   bytes += (answer.encoded?.br?.byteLength ?? 0) + (answer.encoded?.gzip?.byteLength ?? 0);
   for (const [name, value] of Object.entries(answer.headers)) {
     bytes += fieldOverheadBytes + name.length;
