@@ -15,6 +15,8 @@ export interface Variant {
   readonly names: readonly string[];
   /** What the request that fetched it said in them; in all its fields for a `policy.wholeRequest`. */
   readonly selection: string;
+  /** All that the request which fetched it said. */
+  readonly whole: string;
   readonly bytes: number;
   /** No further refresh before this time: the last one failed. Monotonic ms. */
   refreshNotBeforeMs: number;
@@ -44,7 +46,10 @@ const fieldOverheadBytes = 40;
 const maxVariants = 64;
 
 /** The variant that fits a request, or `undefined`. */
-export function selectVariant(resource: Resource, headers: UpstreamRequest['headers']): Variant | undefined {
+export function selectVariant(
+  resource: Pick<Resource, 'variants'>,
+  headers: UpstreamRequest['headers'],
+): Variant | undefined {
   let names: readonly string[] | undefined;
   let said = '';
   for (const variant of resource.variants) {
@@ -66,6 +71,9 @@ export function selectVariant(resource: Resource, headers: UpstreamRequest['head
 function isSameList(one: readonly string[], other: readonly string[]): boolean {
   return one === other || (one.length === other.length && one.every((name, index) => name === other[index]));
 }
+
+/** The place for an answer's codings, filled afterwards. */
+type Encoded = NonNullable<Answer['encoded']>;
 
 /** Keeps answers; what no longer fits goes, the longest unused first. */
 export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOptions) {
@@ -98,25 +106,37 @@ export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOption
       policy: AnswerPolicy,
       names: readonly string[],
     ): boolean {
-      const said = policy.wholeRequest ? wholeSelection(request.headers) : selection(names, request.headers);
-      const bytes = variantBytes(answer, said);
-      const others = without(resources.peek(key), request.headers);
+      const whole = wholeSelection(request.headers);
+      const said = policy.wholeRequest ? whole : selection(names, request.headers);
+      const bytes = variantBytes(answer, said, whole);
+      const held = resources.peek(key)?.variants ?? [];
+      // What one odd header brought upon itself takes nothing from those who never sent it.
+      const others = policy.wholeRequest
+        ? held.filter((one) => !one.policy.wholeRequest || one.whole !== whole)
+        : without(held, request.headers);
       if (bytes > Math.min(maxEntryBytes, maxBytes - sizeOf(key, []))) {
         // What was there is older than what we may not keep.
         write(key, { operation: request.operation, variants: others, unshareableUntilMs: -Infinity });
         return false;
       }
-      const variant = { answer, policy, names, selection: said, bytes, refreshNotBeforeMs: -Infinity };
+      const variant = { answer, policy, names, selection: said, whole, bytes, refreshNotBeforeMs: -Infinity };
       const variants = [variant, ...others].slice(0, maxVariants);
       write(key, { operation: request.operation, variants, unshareableUntilMs: -Infinity });
       return true;
     },
 
-    /** Forgets what fits a request; a later answer has taken its place and may not be kept. */
+    /**
+     * Forgets what the very same request had fetched; a later answer has taken its place and may not be kept.
+     *
+     * No more than that: what fits a request by its Vary may serve everybody, and a field that only one caller
+     * sends could bring an error upon the read which the others never get. They go on with what they have, for
+     * no longer than it allows, and then learn for themselves.
+     */
     drop(key: string, headers: UpstreamRequest['headers']): void {
       const resource = resources.peek(key);
-      if (resource === undefined || selectVariant(resource, headers) === undefined) return;
-      write(key, { ...resource, variants: without(resource, headers) });
+      const whole = wholeSelection(headers);
+      if (resource === undefined || !resource.variants.some((one) => one.whole === whole)) return;
+      write(key, { ...resource, variants: resource.variants.filter((one) => one.whole !== whole) });
     },
 
     /** Remembers that answers to this read fit one request each (Varnish calls it hit-for-miss). */
@@ -125,19 +145,23 @@ export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOption
       write(key, { operation, variants, unshareableUntilMs: untilMs });
     },
 
-    /** Adds compressed bodies to a stored answer, where it is still there and they fit. */
-    addEncodings(key: string, answer: Answer, br: Buffer | undefined, gzip: Buffer | undefined): boolean {
+    /** The body that a place for codings belongs to, where it is still held. */
+    bodyOf(key: string, encoded: Encoded): Buffer | undefined {
+      return encodedVariant(resources.peek(key), encoded)?.answer.body;
+    },
+
+    /** Puts compressed bodies in their place, where the answer is still there and they fit. */
+    addEncodings(key: string, encoded: Encoded, br: Buffer | undefined, gzip: Buffer | undefined): void {
       const resource = resources.peek(key);
-      const variant = resource?.variants.find((one) => one.answer.encoded === answer.encoded);
-      if (resource === undefined || variant === undefined || answer.encoded === undefined) return false;
+      const variant = encodedVariant(resource, encoded);
+      if (resource === undefined || variant === undefined) return;
       const more = (br?.byteLength ?? 0) + (gzip?.byteLength ?? 0);
       const grown = { ...variant, bytes: variant.bytes + more };
       const variants = resource.variants.map((one) => (one === variant ? grown : one));
-      if (grown.bytes > maxEntryBytes || sizeOf(key, variants) > maxBytes) return false;
-      if (br !== undefined) answer.encoded.br = br;
-      if (gzip !== undefined) answer.encoded.gzip = gzip;
+      if (grown.bytes > maxEntryBytes || sizeOf(key, variants) > maxBytes) return;
+      if (br !== undefined) encoded.br = br;
+      if (gzip !== undefined) encoded.gzip = gzip;
       write(key, { ...resource, variants });
-      return true;
     },
 
     /** Forgets all, or one operation's answers. Returns how many reads were held. */
@@ -159,16 +183,13 @@ export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOption
 
 export type AnswerStore = ReturnType<typeof createAnswerStore>;
 
-function without(resource: Resource | undefined, headers: UpstreamRequest['headers']): readonly Variant[] {
-  let variants = resource?.variants ?? [];
-  for (;;) {
-    const found: Variant | undefined =
-      variants.length === 0 || resource === undefined
-        ? undefined
-        : selectVariant({ ...resource, variants }, headers);
-    if (found === undefined) return variants;
-    variants = variants.filter((one) => one !== found);
-  }
+/** Renewals of one answer share their body and the place for its codings. */
+function encodedVariant(resource: Resource | undefined, encoded: Encoded): Variant | undefined {
+  return resource?.variants.find((one) => one.answer.encoded === encoded);
+}
+
+function without(variants: readonly Variant[], headers: UpstreamRequest['headers']): readonly Variant[] {
+  return variants.filter((one) => selectVariant({ variants: [one] }, headers) === undefined);
 }
 
 function sizeOf(key: string, variants: readonly Variant[]): number {
@@ -177,8 +198,8 @@ function sizeOf(key: string, variants: readonly Variant[]): number {
   return bytes;
 }
 
-function variantBytes(answer: Answer, said: string): number {
-  let bytes = variantOverheadBytes + 2 * said.length + answer.body.byteLength;
+function variantBytes(answer: Answer, said: string, whole: string): number {
+  let bytes = variantOverheadBytes + 2 * (said.length + whole.length) + answer.body.byteLength;
   bytes += (answer.encoded?.br?.byteLength ?? 0) + (answer.encoded?.gzip?.byteLength ?? 0);
   for (const [name, value] of Object.entries(answer.headers)) {
     bytes += fieldOverheadBytes + name.length;

@@ -34,7 +34,10 @@ export interface AnswerPolicy {
   readonly shareable: boolean;
   /** Fields that only the request which fetched the answer may see (`private="…"`, `no-cache="…"`). */
   readonly withheld: readonly string[];
-  /** A 400 kept beyond what RFC 9111 asks for: only the very same request gets it. */
+  /**
+   * An error: only the very same request gets it, whatever Vary says (a step beyond RFC 9111 section 4.1). A
+   * field that one caller sends may have brought it about, and upstreams don't name in Vary what they reject.
+   */
   readonly wholeRequest: boolean;
   /** When its age was zero: the age is the time since (RFC 9111 section 4.2.3). */
   readonly bornMs: number;
@@ -62,10 +65,9 @@ export function policyOf(answer: Omit<Answer, 'body' | 'generation'>, defaults: 
   const stated = statedLifetimeMs(directives, headers, answer.receivedAt);
   const noCache = directiveFields(directives, 'no-cache');
   const secret = directiveFields(directives, 'private');
-  const negative = status === 400;
 
   const shareable = !isKeptFromOthers(status, directives, secret);
-  const lifetimeMs = stated ?? (status === 200 || negative ? defaults.ttlMs : 0);
+  const lifetimeMs = stated ?? (status === 200 || status === 400 ? defaults.ttlMs : 0);
   const readable = !directives.broken && birth !== 'unknown';
   // `no-cache` keeps an answer for validation only (RFC 9111 section 5.2.2.4).
   const mayBeFresh = readable && noCache !== 'all';
@@ -91,7 +93,8 @@ export function policyOf(answer: Omit<Answer, 'body' | 'generation'>, defaults: 
       mayBeUsedAgain(status, lifetimeMs, stated !== undefined, noCache === 'all', hasValidator(headers)),
     shareable,
     withheld: [noCache, secret].flatMap((names) => (names === undefined || names === 'all' ? [] : names)),
-    wholeRequest: negative,
+    // A 429 speaks of all requests alike.
+    wholeRequest: status >= 400 && status !== 429,
     bornMs: born,
     receivedMs: answer.receivedMs,
     freshUntilMs: mayBeFresh ? born + lifetimeMs : -Infinity,
@@ -279,6 +282,22 @@ const troubles: ReadonlySet<ProblemCode> = new Set<ProblemCode>([
   'upstream-key-missing',
   'overloaded',
 ]);
+
+// What is the same for everybody, whatever one request said.
+const common: ReadonlySet<ProblemCode> = new Set<ProblemCode>([
+  'upstream-rate-limited',
+  'upstream-unreachable',
+  'upstream-timeout',
+  'upstream-key-rejected',
+  'upstream-key-missing',
+  'overloaded',
+  'shutting-down',
+]);
+
+/** Whether a failure is shared by all who waited; any other may be due to what the one request said. */
+export function isCommonCode(code: ProblemCode): boolean {
+  return common.has(code);
+}
 
 /** Whether a failure of the gateway is the upstream's trouble. */
 export function isTroubleCode(code: ProblemCode): boolean {

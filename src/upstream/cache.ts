@@ -10,7 +10,7 @@ import { cacheKey } from './cache-key.ts';
 import { type CacheDefaults, isTrouble, isTroubleCode, useOf, type Wish, wishOf } from './cache-policy.ts';
 import type { Answer, UpstreamRequest } from './exchange.ts';
 import { backgroundClaim, type Flight, openFlight, type Seat } from './flight.ts';
-import { keepAnswers, type Outcome } from './keeping.ts';
+import { failed, keepAnswers, type Outcome } from './keeping.ts';
 import { handOut, wholeSeconds } from './stored-answer.ts';
 import { confirms, renewed, validatorsOf } from './validation-policy.ts';
 import { selection, wholeSelection } from './vary-policy.ts';
@@ -134,7 +134,7 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       // Those who were given another's answer don't wait for each other: only equal requests share now.
       const flightKey =
         collapsed === undefined ? flightKeyOf(key, request) : `${key}\n\n${wholeSelection(request.headers)}`;
-      const gone = (error: unknown): Outcome => ({ kind: 'failed', error });
+      const gone = (error: unknown) => failed(request, error);
       const under = flights.get(flightKey);
       if (under !== undefined) {
         if (wish?.noStore !== true) under.mayStore = true;
@@ -187,7 +187,7 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       mayStore: () => boolean,
     ): Eventually<Outcome> {
       const purgesBefore = purgesOf(request.operation);
-      const failed = (error: unknown): Outcome => ({ kind: 'failed', error });
+      const fail = (error: unknown) => failed(request, error);
       const keep = (answer: Answer, forwardStatus: number | undefined) =>
         keeping.judge(
           request,
@@ -197,18 +197,18 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
         );
       const receive = (answer: Answer): Eventually<Outcome> => {
         if (answer.status !== 304) return keep(answer, undefined);
-        if (variant === undefined || validators === undefined) return failed(unasked());
+        if (variant === undefined || validators === undefined) return fail(unasked());
         if (confirms(answer, variant.answer)) return keep(renewed(variant.answer, answer), 304);
         // It speaks of another body than ours: ask for the whole.
         return andThen(
           attempt(request, trace),
-          (whole) => (whole.status === 304 ? failed(unasked()) : keep(whole, undefined)),
-          failed,
+          (whole) => (whole.status === 304 ? fail(unasked()) : keep(whole, undefined)),
+          fail,
         );
       };
       const validators = variant === undefined ? undefined : validatorsOf(variant.answer.headers);
       const asked = validators === undefined ? request : { ...request, validators };
-      return andThen(attempt(asked, trace), guarded(receive, failed), failed);
+      return andThen(attempt(asked, trace), guarded(receive, fail), fail);
     }
 
     function attempt(request: UpstreamRequest, trace: Trace): Eventually<Answer> {
@@ -270,9 +270,9 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       wish: Wish | undefined,
       forwarded: Forwarded,
     ): Eventually<Answer> {
+      if (!outcome.fits(request)) return read(request, trace, wish, false);
       if (outcome.kind === 'failed') return conclude(outcome, request, trace, forwarded, true);
       if (outcome.shared === undefined) return goAlone(request, trace, wish, forwarded, false);
-      if (!outcome.fits(request)) return read(request, trace, wish, false);
       trace.upstreamStatus = outcome.forwardStatus ?? outcome.shared.status;
       return conclude({ ...outcome, answer: outcome.shared }, request, trace, forwarded, true);
     }

@@ -31,15 +31,27 @@ export function mayCompress({ status, headers, body }: Pick<Answer, 'status' | '
 /** What came of a body; a coding that saves nothing is left out. */
 export type OnCompressed = (br: Buffer | undefined, gzip: Buffer | undefined) => void;
 
+/** What waits in the line holds no body: a job fetches its own when its turn comes. */
+interface Job {
+  /** `undefined` where the body is held no more: nothing to do. */
+  readonly body: () => Buffer | undefined;
+  readonly done: OnCompressed;
+}
+
 /** A line of bodies that wait to be compressed. One at a time: DNS and files share the same few threads. */
 export function createCompressor() {
-  let waiting: { readonly body: Buffer; readonly done: OnCompressed }[] = [];
+  const waiting = new Map<object, Job>();
+  /** Once each, whatever came of it: an answer that is confirmed over and over keeps its body. */
+  const begun = new WeakSet<object>();
   let running = false;
 
   async function run(): Promise<void> {
     running = true;
-    for (let job = waiting.shift(); job !== undefined; job = waiting.shift()) {
-      const { body, done } = job;
+    for (const [id, { body: fetch, done }] of waiting) {
+      waiting.delete(id);
+      const body = fetch();
+      if (body === undefined) continue;
+      begun.add(id);
       const params = {
         [constants.BROTLI_PARAM_QUALITY]: 5,
         [constants.BROTLI_PARAM_SIZE_HINT]: body.byteLength,
@@ -57,18 +69,23 @@ export function createCompressor() {
   }
 
   return {
-    /** Takes a body into the line. */
-    add(body: Buffer, done: OnCompressed): void {
-      if (waiting.length >= maxWaiting) return;
-      waiting.push({ body, done });
+    /**
+     * Takes a body into the line.
+     *
+     * @param id what stands for the body; neither it nor the functions may hold the body itself, which may be
+     *   evicted while it waits and would then be counted nowhere
+     */
+    add(id: object, body: Job['body'], done: OnCompressed): void {
+      if (begun.has(id) || waiting.has(id) || waiting.size >= maxWaiting) return;
+      waiting.set(id, { body, done });
       if (!running) void run();
     },
     /** Bodies in the line. */
     get waiting(): number {
-      return waiting.length + (running ? 1 : 0);
+      return waiting.size + (running ? 1 : 0);
     },
     clear(): void {
-      waiting = [];
+      waiting.clear();
     },
   };
 }

@@ -2,9 +2,10 @@
  * What becomes of an answer that has arrived: judged by the policies, kept where it may be, shared with whom it
  * fits, compressed afterwards.
  */
+import { GatewayError } from '../errors.ts';
 import { type AnswerStore, compact, selectVariant, type Variant } from './answer-store.ts';
 import { cacheKey } from './cache-key.ts';
-import { type AnswerPolicy, type CacheDefaults, isTrouble, policyOf } from './cache-policy.ts';
+import { type AnswerPolicy, type CacheDefaults, isCommonCode, isTrouble, policyOf } from './cache-policy.ts';
 import { createCompressor, mayCompress } from './compress.ts';
 import type { Answer, UpstreamRequest } from './exchange.ts';
 import { selection, varyNames, wholeSelection } from './vary-policy.ts';
@@ -14,7 +15,12 @@ const unshareableForMs = 10_000;
 
 /** What one exchange brought, for all who waited. */
 export type Outcome =
-  | { readonly kind: 'failed'; readonly error: unknown }
+  | {
+      readonly kind: 'failed';
+      readonly error: unknown;
+      /** Whether it is the failure of a request that waited as well. */
+      fits(request: UpstreamRequest): boolean;
+    }
   | {
       readonly kind: 'answered';
       /** For the request that went up. */
@@ -83,30 +89,28 @@ export function keepAnswers(
     if (!isForAnyone && !trouble) {
       store.markUnshareable(key, request.operation, performance.now() + unshareableForMs);
     }
-    const said = policy.wholeRequest
-      ? wholeSelection(request.headers)
-      : selection(names === '*' ? [] : names, request.headers);
+    const sayingOf = ({ headers }: UpstreamRequest): string =>
+      policy.wholeRequest ? wholeSelection(headers) : selection(names === '*' ? [] : names, headers);
+    const said = sayingOf(request);
     return {
       kind: 'answered',
       answer: policy.withheld.length === 0 ? kept : received,
-      // A failure is shared by all who waited, whatever it says of itself: asking again would not help them.
+      // A failure is shared by all whom it fits, whatever it says of itself: asking again would not help them.
       shared: isForAnyone || trouble ? kept : undefined,
       policy,
-      fits: ({ headers }) =>
-        trouble ||
-        said ===
-          (policy.wholeRequest ? wholeSelection(headers) : selection(names === '*' ? [] : names, headers)),
+      fits: (other) => received.status === 429 || said === sayingOf(other),
       stored,
       forwardStatus,
     };
   }
 
-  function compress(key: string, answer: Answer): void {
-    if (answer.encoded === undefined || answer.encoded.br !== undefined || answer.encoded.gzip !== undefined)
-      return;
-    compressor.add(answer.body, (br, gzip) => {
-      store.addEncodings(key, answer, br, gzip);
-    });
+  function compress(key: string, { encoded }: Answer): void {
+    if (encoded === undefined) return;
+    compressor.add(
+      encoded,
+      () => store.bodyOf(key, encoded),
+      (br, gzip) => store.addEncodings(key, encoded, br, gzip),
+    );
   }
 
   /** The stored answer that may stand in for a failure now (RFC 5861 section 4). */
@@ -126,6 +130,13 @@ export function keepAnswers(
     },
     close: () => compressor.clear(),
   };
+}
+
+/** The outcome of an exchange that brought no answer. */
+export function failed(request: UpstreamRequest, error: unknown): Outcome {
+  const whole = wholeSelection(request.headers);
+  const isCommon = error instanceof GatewayError && isCommonCode(error.code);
+  return { kind: 'failed', error, fits: ({ headers }) => isCommon || wholeSelection(headers) === whole };
 }
 
 /** The answer as others may see it and as it may be held. */

@@ -587,6 +587,44 @@ describe('the unchanged request that was answered 400', () => {
     expect((await get({ headers: { 'x-odd': '1' } })).text).toBe('good');
     expect(sent).toHaveLength(2);
   });
+  it.each<[string, Answer]>([
+    ['400', answer({}, 'bad', 400)],
+    ['400 that may not be stored', answer({ 'cache-control': 'no-store' }, 'bad', 400)],
+    ['404', answer({}, 'bad', 404)],
+    ['404 with a lifetime', answer({ 'cache-control': 'max-age=60' }, 'bad', 404)],
+    ['503 with a lifetime', answer({ 'cache-control': 'max-age=60' }, 'bad', 503)],
+    ['success that may not be stored', answer({ 'cache-control': 'no-store' }, 'odd')],
+  ])('or answered %s takes nothing from those without its odd header', async (_, odd) => {
+    let isDown = false;
+    const { get, sent } = cacheBefore((asked) => {
+      if (asked.headers['x-odd'] !== undefined) return odd;
+      if (isDown) throw new GatewayError('upstream-unreachable');
+      return answer({}, 'good');
+    });
+    await get();
+    vi.advanceTimersByTime(500);
+    await get({ headers: { 'x-odd': '1' }, cacheControl: 'no-cache' });
+    expect((await get()).cache?.hit).toBe(true);
+    expect(sent).toHaveLength(2);
+    isDown = true;
+    vi.advanceTimersByTime(40_000);
+    expect((await get()).text).toBe('good');
+  });
+  it('and then well is answered well, and not from the 400', async () => {
+    let status = 400;
+    const { get } = cacheBefore(() => answer({}, `${status}`, status));
+    const headers = { 'x-odd': '1' };
+    await get({ headers });
+    status = 200;
+    vi.advanceTimersByTime(500);
+    await get({ headers, cacheControl: 'no-cache' });
+    expect((await get({ headers })).text).toBe('200');
+    vi.advanceTimersByTime(500);
+    status = 400;
+    await get({ headers, cacheControl: 'no-cache' });
+    expect((await get({ headers })).text).toBe('400');
+    expect((await get()).text).toBe('200');
+  });
   it('is asked again where the upstream forbids storing', async () => {
     const { get, sent } = cacheBefore(() => answer({ 'cache-control': 'no-store' }, 'bad', 400));
     await get();
@@ -669,6 +707,57 @@ describe('identical reads at one moment', () => {
       if (failure instanceof GatewayError) expect(one).toEqual({ status: 'rejected', reason: failure });
       else expect(one).toMatchObject({ status: 'fulfilled', value: { text: 'no' } });
     }
+  });
+  it.each<[string, Answer | GatewayError]>([
+    ['500', answer({}, 'odd', 500)],
+    ['404', answer({}, 'odd', 404)],
+    ['an invalid response', new GatewayError('upstream-invalid-response')],
+  ])('do not share what an odd header may have brought about: %s', async (_, failure) => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const [first, ...others] = ['1', '1', undefined, undefined, undefined].map((odd) =>
+      get({ headers: odd === undefined ? {} : { 'x-odd': odd } }).catch((error: unknown) => error),
+    );
+    if (failure instanceof GatewayError) calls[0]?.fail(failure);
+    else calls[0]?.give(failure);
+    await first;
+    await nextTurn();
+    const rest = calls.slice(1).filter(({ request }) => request.headers['x-odd'] === undefined);
+    expect(rest).toHaveLength(1);
+    for (const call of calls.slice(1)) call.give(answer({}, 'good'));
+    const got = await Promise.all(others.slice(1));
+    expect(got).toMatchObject([{ text: 'good' }, { text: 'good' }, { text: 'good' }]);
+  });
+  it.each<[string, Answer | GatewayError]>([
+    ['429', answer({}, 'no', 429)],
+    ['no connection', new GatewayError('upstream-unreachable')],
+    ['a timeout', new GatewayError('upstream-timeout')],
+    ['a closed gate', new GatewayError('upstream-rate-limited')],
+    ['no turn', new GatewayError('overloaded')],
+    ['a rejected key', new GatewayError('upstream-key-rejected')],
+    ['no key', new GatewayError('upstream-key-missing')],
+  ])('share whatever their headers what is the same for everybody: %s', async (_, failure) => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const all = ['1', '2', '3'].map((odd) => get({ headers: { 'x-odd': odd } }));
+    if (failure instanceof GatewayError) calls[0]?.fail(failure);
+    else calls[0]?.give(failure);
+    const settled = await Promise.allSettled(all);
+    expect(calls).toHaveLength(1);
+    const expected = failure instanceof GatewayError ? { reason: failure } : { value: { text: 'no' } };
+    for (const one of settled) expect(one).toMatchObject(expected);
+  });
+  it('of which one leaves: that one is not asked for again', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const { claim, leave } = claimOf();
+    const stays = get({ headers: { 'x-odd': '1' } });
+    const leaves = get({ claim });
+    leave(new GatewayError('internal-error'));
+    await expect(leaves).rejects.toMatchObject({ code: 'internal-error' });
+    expect(calls).toHaveLength(1);
+    calls[0]?.give(answer());
+    await stays;
   });
   it('with a synchronous upstream are answered synchronously, failures thrown', () => {
     const { ask } = cacheBefore(counting());
