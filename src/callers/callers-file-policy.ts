@@ -162,7 +162,7 @@ function checkTogether(check: JsonCheck, root: JsonNode | undefined): void {
       }
     }
   }
-  for (const digest of weakDigests(new Set(digests.keys()), paths.keys())) {
+  for (const digest of weakDigests(new Set(digests.keys()))) {
     check.add(
       digests.get(digest) ?? '',
       'belongs to a token that can be guessed; make one with the token command',

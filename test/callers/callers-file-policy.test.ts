@@ -186,7 +186,6 @@ describe('a callers file', () => {
     ['a number of four digits', '0815'],
     ['a word', 'Password123'],
     ['a word with the line break of echo', 'secret\n'],
-    ["the caller's own name", 'nightly-job-token'],
     ['one character many times', 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'],
   ])('can not enrol a token that is %s', (_, weak) => {
     expect(
