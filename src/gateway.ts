@@ -71,6 +71,7 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
     loopbackOnly: isLocalListener(config),
     failuresPerMinute: config.CALLER_FAILURES_PER_MINUTE,
     operations: new Set(operations.map(({ name }) => name)),
+    forwardedHeaders: new Set(config.FORWARD_REQUEST_HEADERS),
     onEvent: (event) => logDirectory(log, event),
   });
 

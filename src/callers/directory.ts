@@ -43,6 +43,8 @@ export interface DirectoryOptions {
   readonly failuresPerMinute: number;
   /** The names that may be granted. */
   readonly operations: ReadonlySet<string>;
+  /** Lower-case names of the fields that go up: no credential may be in one of them. */
+  readonly forwardedHeaders?: ReadonlySet<string>;
   /** The key of Fly's proxy, for tests; `/.fly/fly-src.pub` where left out. */
   readonly flyKeyFile?: string;
   onEvent(event: DirectoryEvent): void;

@@ -5,7 +5,7 @@ import { configuredOperations, specifiedOperations } from '../operations.ts';
 import { loadEnvironment } from './environment.ts';
 
 /** The settings that the rules depend on. */
-export const settingsOfRules = ['HOST', 'UPSTREAM_READS'] as const;
+export const settingsOfRules = ['HOST', 'UPSTREAM_READS', 'FORWARD_REQUEST_HEADERS'] as const;
 
 /** @throws ConfigError where one of those settings is wrong; what else a gateway needs may be missing */
 export async function callersFileRules(): Promise<CallersFileRules> {
@@ -20,5 +20,6 @@ export async function callersFileRules(): Promise<CallersFileRules> {
   return {
     operations: new Set(operations.map(({ name }) => name)),
     loopbackOnly: isLocalListener(config),
+    forwardedHeaders: new Set(config.FORWARD_REQUEST_HEADERS),
   };
 }

@@ -117,7 +117,7 @@ function tellProblems(text: string, rules: CallersFileRules, io: TokenIo): boole
   const { problems } = readCallersFile(text, rules);
   if (problems.length === 0) return false;
   io.stderr(
-    `The gateway refuses this file and keeps the version before until these are corrected (judged with ${settingsOfRules.join(' and ')} as set here):\n`,
+    `The gateway refuses this file and keeps the version before until these are corrected (judged with ${settingsOfRules.join(', ')} as set here):\n`,
   );
   for (const problem of problems) io.stderr(`  ${problem}\n`);
   return true;

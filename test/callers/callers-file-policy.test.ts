@@ -6,6 +6,7 @@ import { digestOf, mintToken } from '../../src/callers/token.ts';
 const rules = {
   loopbackOnly: false,
   operations: new Set(['list-accounts', 'list-api-keys', '/analytics/posts/']),
+  forwardedHeaders: new Set(['x-team']),
 };
 const good = digestOf(mintToken());
 const jwt = {
@@ -165,6 +166,16 @@ describe('a callers file', () => {
     [
       'a JWT in X-API-Key',
       [{ name: 'a', jwt: { ...jwt, header: 'X-API-Key' } }],
+      'callers[0].jwt.header: must be the name',
+    ],
+    [
+      'a JWT in a field that goes up',
+      [{ name: 'a', jwt: { ...jwt, header: 'X-Team' } }],
+      'callers[0].jwt.header: goes up by FORWARD_REQUEST_HEADERS',
+    ],
+    [
+      'a JWT in a field that always goes up',
+      [{ name: 'a', jwt: { ...jwt, header: 'TraceState' } }],
       'callers[0].jwt.header: must be the name',
     ],
     ['half a Fly app', [{ name: 'a', fly: { org: 'o' } }], 'callers[0].fly.app: is missing'],

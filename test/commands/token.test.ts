@@ -309,6 +309,20 @@ describe('token revoke', () => {
       {},
     ],
     ['an anonymous caller of an open listener', { name: 'x', anonymous: true }, { HOST: '0.0.0.0' }],
+    [
+      'a JWT in a field that goes up',
+      {
+        name: 'x',
+        jwt: {
+          issuer: 'i',
+          audience: 'a',
+          jwks: 'https://login.example.com/keys',
+          match: { sub: 's' },
+          header: 'X-Team',
+        },
+      },
+      { FORWARD_REQUEST_HEADERS: 'X-Team' },
+    ],
   ])('promises nothing where the file has a problem: %s', async (_, faulty, settings) => {
     for (const [name, value] of Object.entries(settings)) vi.stubEnv(name, value);
     const file = newFile();

@@ -622,6 +622,23 @@ async function startFailure(settings: Record<string, string>): Promise<string> {
   }
 }
 
+describe('no credential goes up', () => {
+  it('so a JWT cannot come in a field that does: the gateway does not start', async () => {
+    const jwt = {
+      issuer: issuerName,
+      audience,
+      jwks: 'http://127.0.0.1:9/keys',
+      match: { sub: '*' },
+      header: 'X-Team',
+    };
+    const settings = { CALLERS_FILE: writeCallersFile([{ name: 'staff', jwt }]) };
+    expect(await startFailure(settings)).toBe('');
+    expect(await startFailure({ ...settings, FORWARD_REQUEST_HEADERS: 'Accept-Language, x-team' })).toMatch(
+      /^callers\[0\]\.jwt\.header: goes up/,
+    );
+  });
+});
+
 describe('whoever sends no credential', () => {
   const { token, entry } = enrol('script', { operations: ['list-accounts', 'list-api-keys'] });
   const sidecar = { name: 'sidecar', anonymous: true };
