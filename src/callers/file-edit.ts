@@ -1,6 +1,6 @@
 /** Edits a file in one step: whoever reads it sees the old text or the new one, never half of one. */
-import { type FileHandle, open, readFile, realpath, rename, stat, unlink } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { type FileHandle, open, readFile, readlink, realpath, rename, stat, unlink } from 'node:fs/promises';
+import { basename, dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** Somebody else edits the file and does not finish. */
@@ -27,12 +27,15 @@ export async function readIfThere(file: string): Promise<string | undefined> {
   }
 }
 
-/** The file a path leads to, through links, so that the link itself stays; the path where nothing is there yet. */
+/** The file a path leads to, through links, so that the link itself stays; where nothing is there yet, too. */
 async function destinationOf(file: string): Promise<string> {
   try {
     return await realpath(file);
-  } catch {
-    return file;
+  } catch (error) {
+    if (errorCode(error) !== 'ENOENT') throw error;
+    const target = await readlink(file).catch(() => undefined);
+    // A link is read from the folder it is really in.
+    return target === undefined ? file : destinationOf(resolve(await realpath(dirname(file)), target));
   }
 }
 

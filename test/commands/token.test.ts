@@ -133,6 +133,30 @@ describe('token NAME', () => {
     expect(readFileSync(file, 'utf8')).toContain('"a"');
   });
 
+  it('makes the file that a link leads to, and keeps the link, where nothing is there yet', async () => {
+    const folder = makeFolder();
+    const file = join(folder, 'callers.json');
+    symlinkSync('callers.json', join(folder, 'second.json'));
+    const link = join(makeFolder(), 'link.json');
+    symlinkSync(join(folder, 'second.json'), link);
+    await made('a', link);
+    for (const path of [link, join(folder, 'second.json')]) {
+      expect(lstatSync(path).isSymbolicLink()).toBe(true);
+    }
+    expect(readFileSync(file, 'utf8')).toContain('"a"');
+    expect(readdirSync(folder).sort()).toEqual(['callers.json', 'second.json']);
+  });
+
+  it('fails where links lead round', async () => {
+    const folder = makeFolder();
+    symlinkSync('two', join(folder, 'one'));
+    symlinkSync('one', join(folder, 'two'));
+    const io = collect();
+    expect(await createToken({ name: 'a', file: join(folder, 'one') }, io)).toBe(1);
+    expect(io.err).toContain('(ELOOP)');
+    expect(lstatSync(join(folder, 'one')).isSymbolicLink()).toBe(true);
+  });
+
   it('writes expiry in UTC, from a date, a time or days', async () => {
     vi.useFakeTimers({ toFake: ['Date'], now: Date.parse('2026-06-01T12:00:00Z') });
     const file = newFile();
