@@ -74,6 +74,7 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
     loopbackOnly: isLocalListener(config),
     failuresPerMinute: config.CALLER_FAILURES_PER_MINUTE,
     operations: new Set(operations.map(({ name }) => name)),
+    forwardedHeaders: new Set(config.FORWARD_REQUEST_HEADERS),
     onEvent: (event) => logDirectory(log, event),
   });
 
@@ -228,5 +229,17 @@ function logDirectory(log: GatewayLogger, event: DirectoryEvent): void {
     case 'older-token-used':
       log.events.warn(facts, 'a caller still uses a token that has a newer one beside it');
       break;
+    case 'keys-unavailable':
+      log.events.warn(
+        { address: event.address, err: event.cause },
+        'the keys of company logins cannot be fetched; the last ones serve for a day',
+      );
+      break;
+    case 'keys-available-again':
+      log.events.info(facts, 'the keys of company logins can be fetched again');
+      break;
+    default:
+      // Every kind of event has its line: one more does not compile until it has.
+      kind satisfies never;
   }
 }

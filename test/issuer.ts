@@ -37,6 +37,8 @@ export interface Issuer {
   readonly jwks: string;
   /** What the set shows at the moment. */
   keys: readonly JWK[];
+  /** The status it answers with. */
+  status: number;
   /** How often it was asked. */
   readonly asked: number;
 }
@@ -46,6 +48,7 @@ export async function startIssuer(keys: readonly JWK[]): Promise<Issuer> {
   let asked = 0;
   const server = createServer((_request, response) => {
     asked++;
+    response.statusCode = issuer.status;
     response.end(JSON.stringify({ keys: issuer.keys }));
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -53,6 +56,7 @@ export async function startIssuer(keys: readonly JWK[]): Promise<Issuer> {
   const issuer = {
     jwks: `http://127.0.0.1:${(server.address() as AddressInfo).port}/keys`,
     keys,
+    status: 200,
     get asked() {
       return asked;
     },

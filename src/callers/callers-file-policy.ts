@@ -17,6 +17,8 @@ export interface CallersFileRules {
   readonly operations?: ReadonlySet<string>;
   /** The public listener is loopback or a Unix socket: the only place for an anonymous caller. */
   readonly loopbackOnly: boolean;
+  /** Lower-case names of the fields that go up (FORWARD_REQUEST_HEADERS): none of them may carry a credential. */
+  readonly forwardedHeaders?: ReadonlySet<string>;
 }
 
 export interface CallersFileReading {
@@ -120,7 +122,7 @@ function readCaller(
     operations: readOperations(check, members.get('operations'), `${path}.operations`, rules.operations),
     weight: check.number(members.get('weight'), `${path}.weight`, 0.01, 100) ?? 1,
     limit: readLimit(check, members.get('limit'), `${path}.limit`),
-    jwt: jwt === undefined ? undefined : readJwtRule(check, jwt, `${path}.jwt`),
+    jwt: jwt === undefined ? undefined : readJwtRule(check, jwt, `${path}.jwt`, rules.forwardedHeaders),
     fly: readFly(check, members.get('fly'), `${path}.fly`),
     anonymous: isAnonymous,
   };
@@ -162,7 +164,7 @@ function checkTogether(check: JsonCheck, root: JsonNode | undefined): void {
       }
     }
   }
-  for (const digest of weakDigests(new Set(digests.keys()), paths.keys())) {
+  for (const digest of weakDigests(new Set(digests.keys()))) {
     check.add(
       digests.get(digest) ?? '',
       'belongs to a token that can be guessed; make one with the token command',

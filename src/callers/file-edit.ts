@@ -1,6 +1,17 @@
 /** Edits a file in one step: whoever reads it sees the old text or the new one, never half of one. */
-import { type FileHandle, open, readFile, realpath, rename, stat, unlink } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { randomUUID } from 'node:crypto';
+import {
+  type FileHandle,
+  link,
+  open,
+  readFile,
+  readlink,
+  realpath,
+  rename,
+  stat,
+  unlink,
+} from 'node:fs/promises';
+import { basename, dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** Somebody else edits the file and does not finish. */
@@ -27,17 +38,41 @@ export async function readIfThere(file: string): Promise<string | undefined> {
   }
 }
 
-/** The file a path leads to, through links, so that the link itself stays; the path where nothing is there yet. */
+/** The file a path leads to, through links, so that the link itself stays; where nothing is there yet, too. */
 async function destinationOf(file: string): Promise<string> {
   try {
     return await realpath(file);
-  } catch {
-    return file;
+  } catch (error) {
+    if (errorCode(error) !== 'ENOENT') throw error;
+    const target = await readlink(file).catch(() => undefined);
+    // A link is read from the folder it is really in.
+    return target === undefined ? file : destinationOf(resolve(await realpath(dirname(file)), target));
   }
 }
 
 async function unlinkQuietly(file: string): Promise<void> {
   await unlink(file).catch(() => {});
+}
+
+/**
+ * Moves a file that was left behind out of the way. Between the look and the move somebody else may have done so
+ * and begun an edit of their own: then it is theirs that was moved, and it is put back.
+ */
+async function takeAway(beside: string): Promise<void> {
+  const aside = `${beside}.${randomUUID()}`;
+  try {
+    await rename(beside, aside);
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return;
+    throw error;
+  }
+  if (!(await isAbandoned(aside))) await link(aside, beside).catch(() => {});
+  await unlinkQuietly(aside);
+}
+
+async function isAbandoned(beside: string): Promise<boolean> {
+  const left = await stat(beside).catch(() => undefined);
+  return left !== undefined && Date.now() - left.mtimeMs > abandonedMs;
 }
 
 /** Opens the file that will replace ours. There is one at a time: that it is there keeps other editors out. */
@@ -47,8 +82,7 @@ async function openBeside(beside: string): Promise<FileHandle> {
       return await open(beside, 'wx', 0o600);
     } catch (error) {
       if (errorCode(error) !== 'EEXIST') throw error;
-      const left = await stat(beside).catch(() => undefined);
-      if (left !== undefined && Date.now() - left.mtimeMs > abandonedMs) await unlinkQuietly(beside);
+      if (await isAbandoned(beside)) await takeAway(beside);
       else if (waitedMs >= maxWaitMs) throw new FileBusyError(`${beside} is in the way`);
       else await sleep(tryAgainMs);
     }
@@ -85,13 +119,19 @@ export async function editFile(file: string, edit: (text: string | undefined) =>
       await handle.chmod(before.mode & 0o777);
     }
     await handle.sync();
+    // We stood still for so long that somebody took ours away: what has its name now is theirs.
+    if ((await handle.stat()).nlink === 0) throw new FileBusyError(`${beside} was taken over`);
     await handle.close();
     await rename(beside, destination);
     await flushFolder(dirname(destination));
     return text;
   } catch (error) {
+    const isOurs = await handle.stat().then(
+      ({ nlink }) => nlink > 0,
+      () => true,
+    );
     await handle.close().catch(() => {});
-    await unlinkQuietly(beside);
+    if (isOurs) await unlinkQuietly(beside);
     throw error;
   }
 }

@@ -15,6 +15,9 @@ const takenFields = [
   'host',
   'connection',
   'x-request-id',
+  // They go up with every request.
+  'traceparent',
+  'tracestate',
 ];
 const loopback = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/;
 
@@ -42,7 +45,13 @@ function readMatch(check: JsonCheck, node: JsonNode | undefined, path: string): 
   });
 }
 
-export function readJwtRule(check: JsonCheck, node: JsonNode, path: string): JwtRule | undefined {
+/** @param forwarded lower-case names of fields that go up: a JWT in one of them would, too */
+export function readJwtRule(
+  check: JsonCheck,
+  node: JsonNode,
+  path: string,
+  forwarded: ReadonlySet<string> = new Set(),
+): JwtRule | undefined {
   const members = check.members(node, path, jwtMembers);
   if (members === undefined) return undefined;
   const jwks = check.text(members.get('jwks'), `${path}.jwks`);
@@ -64,6 +73,8 @@ export function readJwtRule(check: JsonCheck, node: JsonNode, path: string): Jwt
     header = (check.text(members.get('header'), `${path}.header`) ?? header).toLowerCase();
     if (!fieldName.test(header) || takenFields.includes(header)) {
       check.add(`${path}.header`, 'must be the name of a header field that has no other meaning here');
+    } else if (forwarded.has(header)) {
+      check.add(`${path}.header`, 'goes up by FORWARD_REQUEST_HEADERS, and no credential may');
     }
   }
   return {

@@ -46,7 +46,7 @@ type Verified = { readonly claims: JWTPayload } | { readonly refusal: JwtRefusal
 
 export function recogniseJwts(options: JwtOptions): JwtRecogniser {
   let rules = options.rules;
-  /** Grows whenever the rules or a key set change: what was verified under another number is not remembered. */
+  /** Grows whenever the rules or a key set change: what was verified under another number does not count. */
   let era = 0;
   const remembered = new LRUCache<string, Remembered>({ max: maxRemembered });
   const verifying = new Map<string, Promise<Recognised | JwtRefusal>>();
@@ -106,14 +106,14 @@ export function recogniseJwts(options: JwtOptions): JwtRecogniser {
       if (rule.header !== header || rule.issuer !== issuer) continue;
       const trust = JSON.stringify([rule.jwks, rule.audiences, rule.algorithms]);
       const result = verified.get(trust) ?? (await claimsOf(token, rule));
+      // While this one waited, a new version of the file or other keys came: they decide.
+      if (startedIn !== era) return find(header, digest, token);
       verified.set(trust, result);
       if ('refusal' in result) {
         refusal = result.refusal;
       } else if (matchesRule(result.claims, rule.match)) {
         const expiresAt = ((result.claims.exp ?? 0) + clockToleranceSeconds) * 1000;
-        if (startedIn === era) {
-          remembered.set(`${header} ${digest}`, { recognised, expiresAt, keys: keysAt(rule.jwks) });
-        }
+        remembered.set(`${header} ${digest}`, { recognised, expiresAt, keys: keysAt(rule.jwks) });
         return recognised;
       } else {
         refusal = { reason: 'a valid JWT that matches no caller', isOurs: false };

@@ -12,10 +12,11 @@ const randomPart = 43;
 const checksumPart = 6;
 const tokenShape = new RegExp(`^${tokenPrefix}[A-Za-z0-9_-]{${randomPart + checksumPart}}$`);
 
+const checksumBytes = Buffer.alloc(4);
+
 function checksum(body: string): string {
-  const bytes = Buffer.alloc(4);
-  bytes.writeUInt32BE(crc32(body));
-  return bytes.toString('base64url');
+  checksumBytes.writeUInt32BE(crc32(body));
+  return checksumBytes.toString('base64url');
 }
 
 /** A new token of 256 random bits. Whoever calls this shows it once and keeps only the digest. */
@@ -24,12 +25,35 @@ export function mintToken(): string {
   return body + checksum(body);
 }
 
+const leastCharacters = 32;
+const leastDistinct = 8;
+
+function isWhole(token: string): boolean {
+  return tokenShape.test(token) && checksum(token.slice(0, -checksumPart)) === token.slice(-checksumPart);
+}
+
+/**
+ * Whether a text is strong enough to be a token, whoever enrolled its digest: the file can't tell a strong
+ * token's digest from a weak one's, so it is the presented value that is judged. Ours have their shape and
+ * checksum. One made elsewhere has at least 32 characters, of which 8 differ: 128 random bits in hexadecimal
+ * have that (but one in ten million), and a short, repeated or padded word has not.
+ */
+export function mayBeToken(text: string): boolean {
+  if (text.startsWith(tokenPrefix)) return isWhole(text);
+  return text.length >= leastCharacters && hasDistinct(text, leastDistinct);
+}
+
+function hasDistinct(text: string, least: number): boolean {
+  const seen = new Set<string>();
+  // A JWT has thousands of characters, and shows enough with its first ones.
+  for (const character of text) if (seen.add(character).size >= least) return true;
+  return false;
+}
+
 /** What the log says of a token that nobody has: the caller is told none of it. */
 export function describeUnknownToken(token: string): string {
   if (!token.startsWith(tokenPrefix)) return 'an unknown credential, not one of our tokens';
-  const whole =
-    tokenShape.test(token) && checksum(token.slice(0, -checksumPart)) === token.slice(-checksumPart);
-  return whole
+  return isWhole(token)
     ? 'an unknown token, revoked or of another gateway'
     : 'a damaged token (its checksum is wrong)';
 }

@@ -1,6 +1,7 @@
 /**
- * Finds digests of tokens that somebody could guess. The file holds digests only, so the one way to know a weak
- * token is to guess it ourselves, first.
+ * Finds digests of tokens that somebody could guess, to say so when they are enrolled. The file holds digests
+ * only, so the one way to know a weak token is to guess it ourselves. None of them would ever be recognised
+ * (`mayBeToken`): this is a courtesy to whoever wrote the file, and so it stays cheap.
  */
 import { digestOf } from './token.ts';
 
@@ -26,7 +27,7 @@ const endings = [
   '2026',
 ];
 
-function* guesses(names: Iterable<string>): Generator<string> {
+function* guesses(): Generator<string> {
   yield '';
   const printable = Array.from({ length: 95 }, (_, index) => String.fromCharCode(32 + index));
   const alphanumeric = printable.filter((character) => /[A-Za-z0-9]/.test(character));
@@ -41,7 +42,7 @@ function* guesses(names: Iterable<string>): Generator<string> {
   for (let digits = 3; digits <= 4; digits++) {
     for (let value = 0; value < 10 ** digits; value++) yield String(value).padStart(digits, '0');
   }
-  for (const word of [...words.split(' '), ...names]) {
+  for (const word of words.split(' ')) {
     for (const ending of endings) {
       const guess = word + ending;
       yield guess;
@@ -53,11 +54,11 @@ function* guesses(names: Iterable<string>): Generator<string> {
   }
 }
 
-/** Those of the digests that belong to an empty, very short or common token, or one made of a caller's name. */
-export function weakDigests(digests: ReadonlySet<string>, names: Iterable<string>): ReadonlySet<string> {
+/** Those of the digests that belong to an empty, very short or common token. */
+export function weakDigests(digests: ReadonlySet<string>): ReadonlySet<string> {
   const weak = new Set<string>();
   if (digests.size === 0) return weak;
-  for (const guess of guesses(names)) {
+  for (const guess of guesses()) {
     const digest = digestOf(guess);
     if (digests.has(digest)) weak.add(digest);
   }

@@ -2,10 +2,10 @@
  * The `token` command: makes, lists and revokes callers' tokens. A token is shown once, on standard output and
  * alone, so that a script can catch it; everything for people goes to standard error.
  *
- * Exit status: 0 done, 1 failed, 2 wrong usage.
+ * Exit status: 0 done, 1 failed or written but not in force, 2 wrong usage.
  */
 import { defaultOperations } from '../callers/callers-file.ts';
-import { callerName, readCallersFile } from '../callers/callers-file-policy.ts';
+import { type CallersFileRules, callerName, readCallersFile } from '../callers/callers-file-policy.ts';
 import {
   addToken,
   CallersTextError,
@@ -19,6 +19,8 @@ import { JsonTextError } from '../callers/json-tree.ts';
 import { parseRfc3339 } from '../callers/rfc3339-policy.ts';
 import { didYouMean } from '../callers/spelling-policy.ts';
 import { digestOf, mintToken } from '../callers/token.ts';
+import { ConfigError } from '../config.ts';
+import { callersFileRules, settingsOfRules } from './callers-rules.ts';
 
 export type TokenExit = 0 | 1 | 2;
 
@@ -97,20 +99,46 @@ async function requireText(file: string): Promise<string> {
   return text;
 }
 
-function warnOfProblems(text: string, io: TokenIo): void {
-  const { problems } = readCallersFile(text, { loopbackOnly: true });
-  if (problems.length === 0) return;
-  io.stderr('The gateway will refuse this file until these are corrected:\n');
-  for (const problem of problems) io.stderr(`  ${problem}\n`);
+/** Only granted names mean anything, and a gateway refuses a file with others. */
+function requireOperations(
+  names: readonly string[] = [],
+  { operations = new Set() }: CallersFileRules,
+): void {
+  const unknown = names.find((name) => !operations.has(name));
+  if (unknown === undefined) return;
+  throw new UsageError(
+    `${JSON.stringify(unknown)} is not an operation${didYouMean(unknown, operations)}; ` +
+      'those of UPSTREAM_READS are known where it is set as for the gateway',
+  );
 }
 
-async function run(io: TokenIo, work: () => Promise<void>): Promise<TokenExit> {
+/** Lists what keeps a gateway from taking this text; whether there is anything. */
+function tellProblems(text: string, rules: CallersFileRules, io: TokenIo): boolean {
+  const { problems } = readCallersFile(text, rules);
+  if (problems.length === 0) return false;
+  io.stderr(
+    `The gateway refuses this file and keeps the version before until these are corrected (judged with ${settingsOfRules.join(', ')} as set here):\n`,
+  );
+  for (const problem of problems) io.stderr(`  ${problem}\n`);
+  return true;
+}
+
+/** A promise to somebody who may be revoking a stolen token: never made for a file that no gateway takes. */
+function tellWhetherInForce(text: string, rules: CallersFileRules, io: TokenIo): TokenExit {
+  if (tellProblems(text, rules, io)) {
+    io.stderr('So the change is written, but NOT in force.\n');
+    return 1;
+  }
+  io.stderr('A running gateway follows within a second, unless its log says that it refuses the file.\n');
+  return 0;
+}
+
+async function run(io: TokenIo, work: () => Promise<TokenExit>): Promise<TokenExit> {
   try {
-    await work();
-    return 0;
+    return await work();
   } catch (error) {
-    if (error instanceof UsageError) {
-      io.stderr(`${error.message}\n`);
+    if (error instanceof UsageError || error instanceof ConfigError) {
+      io.stderr(`${error instanceof ConfigError ? error.problems.join('\n') : error.message}\n`);
       return 2;
     }
     if (error instanceof JsonTextError) io.stderr(`the callers file is not valid JSON: ${error.message}\n`);
@@ -130,6 +158,8 @@ export function createToken(args: CreateTokenArgs, io: TokenIo): Promise<TokenEx
     const name = requireName(args.name);
     const file = requireFile(args.file);
     const expires = expiryOf(args.expires);
+    const rules = await callersFileRules();
+    requireOperations(args.operations, rules);
     const token = mintToken();
     const entry = { sha256: digestOf(token), ...(expires === undefined ? {} : { expires }) };
     let isNewCaller = false;
@@ -142,7 +172,7 @@ export function createToken(args: CreateTokenArgs, io: TokenIo): Promise<TokenEx
     const until = expires === undefined ? 'does not expire' : `expires ${expires}`;
     io.stderr(
       `Added a token of ${name} to ${file}: digest ${entry.sha256.slice(0, shownDigits)}, ${until}.\n` +
-        'It is shown this once. A running gateway knows it within a second.\n',
+        'It is shown this once.\n',
     );
     if (isNewCaller) {
       const granted = (args.operations ?? defaultOperations).join(', ') || 'nothing';
@@ -150,7 +180,7 @@ export function createToken(args: CreateTokenArgs, io: TokenIo): Promise<TokenEx
     } else if (args.operations !== undefined) {
       io.stderr(`${name} was there already: what it may do is unchanged.\n`);
     }
-    warnOfProblems(text, io);
+    return tellWhetherInForce(text, rules, io);
   });
 }
 
@@ -165,6 +195,7 @@ function stateOf(token: ListedToken, isNewest: boolean, now: number): string {
 export function listTokens(args: ListTokensArgs, io: TokenIo): Promise<TokenExit> {
   return run(io, async () => {
     const text = await requireText(requireFile(args.file));
+    const rules = await callersFileRules();
     const now = Date.now();
     const rows = listCallers(text).flatMap(({ name, tokens, otherWays }) => {
       const lines = tokens.map((token, index) => [
@@ -180,7 +211,8 @@ export function listTokens(args: ListTokensArgs, io: TokenIo): Promise<TokenExit
     for (const row of table) {
       io.stdout(`${row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ')}\n`);
     }
-    warnOfProblems(text, io);
+    tellProblems(text, rules, io);
+    return 0;
   });
 }
 
@@ -193,8 +225,9 @@ export function revokeToken(args: RevokeTokenArgs, io: TokenIo): Promise<TokenEx
       throw new UsageError("give at least 4 characters of the token's digest, as token list shows it");
     }
     await requireText(file);
+    const rules = await callersFileRules();
     let removed: string[] = [];
-    await editFile(file, (before) => {
+    const text = await editFile(file, (before) => {
       const callers = listCallers(before ?? emptyCallersText);
       const caller = callers.find(({ name }) => name === args.name);
       if (caller === undefined) {
@@ -218,6 +251,6 @@ export function revokeToken(args: RevokeTokenArgs, io: TokenIo): Promise<TokenEx
     for (const digest of removed) {
       io.stderr(`Revoked the token ${digest.slice(0, shownDigits)} of ${args.name}.\n`);
     }
-    io.stderr('A running gateway refuses it within a second.\n');
+    return tellWhetherInForce(text, rules, io);
   });
 }

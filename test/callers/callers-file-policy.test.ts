@@ -6,6 +6,7 @@ import { digestOf, mintToken } from '../../src/callers/token.ts';
 const rules = {
   loopbackOnly: false,
   operations: new Set(['list-accounts', 'list-api-keys', '/analytics/posts/']),
+  forwardedHeaders: new Set(['x-team']),
 };
 const good = digestOf(mintToken());
 const jwt = {
@@ -167,6 +168,16 @@ describe('a callers file', () => {
       [{ name: 'a', jwt: { ...jwt, header: 'X-API-Key' } }],
       'callers[0].jwt.header: must be the name',
     ],
+    [
+      'a JWT in a field that goes up',
+      [{ name: 'a', jwt: { ...jwt, header: 'X-Team' } }],
+      'callers[0].jwt.header: goes up by FORWARD_REQUEST_HEADERS',
+    ],
+    [
+      'a JWT in a field that always goes up',
+      [{ name: 'a', jwt: { ...jwt, header: 'TraceState' } }],
+      'callers[0].jwt.header: must be the name',
+    ],
     ['half a Fly app', [{ name: 'a', fly: { org: 'o' } }], 'callers[0].fly.app: is missing'],
     ['callers as an object', {}, 'callers: must be a list, not an object'],
   ])('is refused for %s, with the path', (_, callers, problem) => {
@@ -186,7 +197,6 @@ describe('a callers file', () => {
     ['a number of four digits', '0815'],
     ['a word', 'Password123'],
     ['a word with the line break of echo', 'secret\n'],
-    ["the caller's own name", 'nightly-job-token'],
     ['one character many times', 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'],
   ])('can not enrol a token that is %s', (_, weak) => {
     expect(

@@ -30,7 +30,14 @@ function sign(by: Signer, claims: JWTPayload = {}, header: Record<string, unknow
 }
 
 /** An issuer's key set over loopback, and what was asked of it. */
-const idp = { keys: [] as unknown[], status: 200, body: undefined as string | undefined, asked: 0 };
+const idp = {
+  keys: [] as unknown[],
+  status: 200,
+  body: undefined as string | undefined,
+  asked: 0,
+  /** What an answer waits for. */
+  until: undefined as Promise<void> | undefined,
+};
 let server: Server;
 let jwks = '';
 let one: Signer;
@@ -39,8 +46,9 @@ let stranger: Signer;
 
 beforeAll(async () => {
   [one, two, stranger] = await Promise.all([signer('one'), signer('two'), signer('one')]);
-  server = createServer((_, response) => {
+  server = createServer(async (_, response) => {
     idp.asked++;
+    await idp.until;
     response.writeHead(idp.status, idp.status === 302 ? { location: `${jwks}/elsewhere` } : {});
     response.end(idp.body ?? JSON.stringify({ keys: idp.keys }));
   });
@@ -51,7 +59,7 @@ beforeAll(async () => {
 afterAll(() => new Promise((resolve) => server.close(resolve)));
 
 beforeEach(() => {
-  Object.assign(idp, { keys: [one.jwk], status: 200, body: undefined, asked: 0 });
+  Object.assign(idp, { keys: [one.jwk], status: 200, body: undefined, asked: 0, until: undefined });
 });
 
 afterEach(() => {
@@ -146,6 +154,85 @@ describe('a JWT', () => {
       { timeout: 1_000, interval: 20 },
     );
   });
+});
+
+describe('a JWT that waits for keys while the file changes', () => {
+  const rule = (more: object = {}) => ({
+    issuer,
+    audience: 'gateway',
+    jwks,
+    match: { email: '*@example.com' },
+    ...more,
+  });
+
+  /** Presents a JWT, changes the file while its keys are on their way, and gives them. */
+  async function meanwhile(callers: () => readonly object[]) {
+    let release = (): void => {};
+    idp.until = new Promise((resolve) => {
+      release = resolve;
+    });
+    const { directory, events, file } = staff();
+    const token = await sign(one);
+    const waiting = Promise.resolve(directory.recognise(bearer(token))).catch((error: unknown) => error);
+    await vi.waitFor(() => expect(idp.asked).toBe(1));
+    writeCallers(callers(), file);
+    await vi.waitFor(() => expect(events).toContainEqual(expect.objectContaining({ kind: 'reloaded' })));
+    release();
+    return { came: await waiting, directory, token };
+  }
+
+  it('lets nobody in who was removed, then or later', async () => {
+    const { came, directory, token } = await meanwhile(() => []);
+    expect(came).toMatchObject({ code: 'caller-unauthenticated' });
+    await refusal(() => directory.recognise(bearer(token)));
+  });
+
+  it('is the caller that the new version says, then and later', async () => {
+    const { came, directory, token } = await meanwhile(() => [
+      { name: 'ann', jwt: rule({ match: { email: 'ann@example.com' } }) },
+      { name: 'staff', jwt: rule() },
+    ]);
+    expect(came).toMatchObject({ caller: { name: 'ann' } });
+    expect((await directory.recognise(bearer(token))).caller.name).toBe('ann');
+  });
+
+  it('is nobody where the new version wants it in another field', async () => {
+    const { came } = await meanwhile(() => [{ name: 'staff', jwt: rule({ header: 'X-Assertion' }) }]);
+    expect(came).toMatchObject({ code: 'caller-unauthenticated' });
+  });
+});
+
+describe('a credential of one kind', () => {
+  it('is no JWT of a caller whose JWTs come in another field', async () => {
+    const assertion = { issuer, audience: 'gateway', jwks, header: 'X-Assertion', match: { sub: 'robot' } };
+    const { directory } = staff({}, [{ name: 'robot', jwt: assertion }]);
+    const token = await sign(one, { sub: 'robot', email: 'robot@other.example' });
+    await refusal(() => directory.recognise(bearer(token)));
+    expect((await directory.recognise(credentials([['X-Assertion', token]]))).caller.name).toBe('robot');
+  });
+
+  it('is no static token in a field for JWTs', async () => {
+    const token = mintToken();
+    const { directory } = staff({ header: 'X-Assertion' }, [
+      { name: 'script', tokens: [{ sha256: digestOf(token) }] },
+    ]);
+    expect(directory.recognise(bearer(token))).toMatchObject({ caller: { name: 'script' } });
+    await refusal(() => directory.recognise(credentials([['X-Assertion', token]])));
+  });
+
+  it.each(['a b.c.d', 'a.b.c, d', 'ä.b.c', '', 'a.b.c d'])(
+    'is one word of the characters that tokens have, in X-API-Key and in a field for JWTs: %j',
+    async (value) => {
+      const { directory } = staff({ header: 'X-Assertion' });
+      for (const [name, what] of [
+        ['X-API-Key', 'X-API-Key is not one token'],
+        ['X-Assertion', 'x-assertion is not one JWT'],
+      ] as const) {
+        const error = await refusal(() => directory.recognise(credentials([[name, value]])));
+        expect(error.message).toContain(what);
+      }
+    },
+  );
 });
 
 describe('a forged or foreign JWT', () => {

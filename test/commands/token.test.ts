@@ -17,6 +17,7 @@ import { bearer, cleanUp, makeFolder, open } from '../callers/fixture.ts';
 
 afterEach(() => {
   vi.useRealTimers();
+  vi.unstubAllEnvs();
   cleanUp();
 });
 
@@ -37,9 +38,14 @@ function collect(): TokenIo & { out: string; err: string } {
 const newFile = () => join(makeFolder(), 'callers.json');
 
 /** Makes a token and gives it back. */
-async function made(name: string, file: string, more: { expires?: string; operations?: string[] } = {}) {
+async function made(
+  name: string,
+  file: string,
+  more: { expires?: string; operations?: string[] } = {},
+  status = 0,
+) {
   const io = collect();
-  expect(await createToken({ name, file, ...more }, io), io.err).toBe(0);
+  expect(await createToken({ name, file, ...more }, io), io.err).toBe(status);
   return io.out.trim();
 }
 
@@ -86,9 +92,9 @@ describe('token NAME', () => {
 \t]
 }`;
     writeFileSync(file, before);
-    const a = digestOf(await made('a', file));
-    const z = digestOf(await made('z', file));
-    const b = digestOf(await made('b', file));
+    const a = digestOf(await made('a', file, {}, 1));
+    const z = digestOf(await made('z', file, {}, 1));
+    const b = digestOf(await made('b', file, {}, 1));
     const after = readFileSync(file, 'utf8');
     expect(after).toBe(
       before
@@ -125,6 +131,30 @@ describe('token NAME', () => {
     expect(lstatSync(link).isSymbolicLink()).toBe(true);
     expect(statSync(file).mode & 0o777).toBe(0o640);
     expect(readFileSync(file, 'utf8')).toContain('"a"');
+  });
+
+  it('makes the file that a link leads to, and keeps the link, where nothing is there yet', async () => {
+    const folder = makeFolder();
+    const file = join(folder, 'callers.json');
+    symlinkSync('callers.json', join(folder, 'second.json'));
+    const link = join(makeFolder(), 'link.json');
+    symlinkSync(join(folder, 'second.json'), link);
+    await made('a', link);
+    for (const path of [link, join(folder, 'second.json')]) {
+      expect(lstatSync(path).isSymbolicLink()).toBe(true);
+    }
+    expect(readFileSync(file, 'utf8')).toContain('"a"');
+    expect(readdirSync(folder).sort()).toEqual(['callers.json', 'second.json']);
+  });
+
+  it('fails where links lead round', async () => {
+    const folder = makeFolder();
+    symlinkSync('two', join(folder, 'one'));
+    symlinkSync('one', join(folder, 'two'));
+    const io = collect();
+    expect(await createToken({ name: 'a', file: join(folder, 'one') }, io)).toBe(1);
+    expect(io.err).toContain('(ELOOP)');
+    expect(lstatSync(join(folder, 'one')).isSymbolicLink()).toBe(true);
   });
 
   it('writes expiry in UTC, from a date, a time or days', async () => {
@@ -168,6 +198,36 @@ describe('token NAME', () => {
     expect(io.err).toContain(message);
     expect(io.out).toBe('');
     expect(readFileSync(file, 'utf8')).toBe(text);
+  });
+
+  it('says that a token of a file the gateway refuses is not in force: status 1', async () => {
+    const io = collect();
+    const file = newFile();
+    writeFileSync(file, '{"callers":[{"name":"x","tokns":[]}]}');
+    expect(await createToken({ name: 'a', file }, io)).toBe(1);
+    expect(io.err).toContain('callers[0].tokns: is not known here');
+    expect(io.err).toContain('NOT in force');
+    expect(io.err).not.toContain('within a second');
+    expect(io.out).toMatch(/^wag_/);
+  });
+
+  it('grants only operations that the gateway has, those of UPSTREAM_READS included', async () => {
+    const file = newFile();
+    const io = collect();
+    expect(await createToken({ name: 'a', file, operations: ['list-acounts'] }, io)).toBe(2);
+    expect(io.err).toContain('"list-acounts" is not an operation (did you mean "list-accounts"?)');
+    expect(await createToken({ name: 'a', file, operations: ['/analytics/posts/'] }, io)).toBe(2);
+    expect(existsSync(file)).toBe(false);
+    expect(io.out).toBe('');
+    vi.stubEnv('UPSTREAM_READS', '/analytics/posts/');
+    await made('a', file, { operations: ['/analytics/posts/', 'list-accounts'] });
+  });
+
+  it('is wrong usage where a setting that the check needs is wrong', async () => {
+    const io = collect();
+    vi.stubEnv('UPSTREAM_READS', 'posts');
+    expect(await createToken({ name: 'a', file: newFile() }, io)).toBe(2);
+    expect(io.err).toContain('UPSTREAM_READS expects paths');
   });
 
   it('shows no token where it could not be written', async () => {
@@ -260,6 +320,65 @@ describe('token revoke', () => {
     const io = collect();
     expect(await revokeToken({ file, ...args }, io)).toBe(status);
     expect(io.err).toContain(message);
+    expect(readFileSync(file, 'utf8')).toBe(before);
+  });
+
+  const inForce = 'follows within a second';
+
+  it.each<[string, object, Record<string, string>]>([
+    ['an unknown member', { name: 'x', tokns: [] }, {}],
+    [
+      'an operation that the gateway has not',
+      { name: 'x', tokens: [], operations: ['/analytics/posts/'] },
+      {},
+    ],
+    ['an anonymous caller of an open listener', { name: 'x', anonymous: true }, { HOST: '0.0.0.0' }],
+    [
+      'a JWT in a field that goes up',
+      {
+        name: 'x',
+        jwt: {
+          issuer: 'i',
+          audience: 'a',
+          jwks: 'https://login.example.com/keys',
+          match: { sub: 's' },
+          header: 'X-Team',
+        },
+      },
+      { FORWARD_REQUEST_HEADERS: 'X-Team' },
+    ],
+  ])('promises nothing where the file has a problem: %s', async (_, faulty, settings) => {
+    for (const [name, value] of Object.entries(settings)) vi.stubEnv(name, value);
+    const file = newFile();
+    const token = await made('a', file);
+    const callers = [...JSON.parse(readFileSync(file, 'utf8')).callers, faulty];
+    writeFileSync(file, JSON.stringify({ callers }));
+    const io = collect();
+    expect(await revokeToken({ name: 'a', file }, io)).toBe(1);
+    expect(io.err).toMatch(/^Revoked the token .* of a\.$/m);
+    expect(io.err).toContain('callers[1]');
+    expect(io.err).toContain('NOT in force');
+    expect(io.err).not.toContain(inForce);
+    expect(readFileSync(file, 'utf8')).not.toContain(digestOf(token));
+  });
+
+  it('promises what it can where the file is fine, operations of UPSTREAM_READS included', async () => {
+    vi.stubEnv('UPSTREAM_READS', '/analytics/posts/');
+    const file = newFile();
+    await made('a', file, { operations: ['/analytics/posts/'] });
+    const io = collect();
+    expect(await revokeToken({ name: 'a', file }, io)).toBe(0);
+    expect(io.err).toContain(inForce);
+  });
+
+  it('asks for more characters where they fit two tokens, and removes none', async () => {
+    const file = newFile();
+    const tokens = ['1', '2'].map((last) => ({ sha256: `${'ab'.repeat(31)}0${last}` }));
+    writeFileSync(file, JSON.stringify({ callers: [{ name: 'a', tokens }] }));
+    const before = readFileSync(file, 'utf8');
+    const io = collect();
+    expect(await revokeToken({ name: 'a', file, digest: 'abab' }, io)).toBe(1);
+    expect(io.err).toContain('more than one token of a begins with abab');
     expect(readFileSync(file, 'utf8')).toBe(before);
   });
 });

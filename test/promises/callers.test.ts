@@ -580,6 +580,27 @@ describe('a company login', () => {
     expect((await ask(accounts, { headers: bearer(token) })).status).toBe(200);
     expect(logText()).toContain('127.0.0.1:9');
   });
+
+  it('has a line in the log when its keys cannot be fetched, and when they can be again', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    const { ask, issuer, logLines } = await startStaff();
+    const headers = bearer(await signJwt(one));
+    expect((await ask(accounts, { headers })).status).toBe(200);
+    const about = () => logLines().filter(({ address }) => address === issuer.jwks);
+    for (const [status, lines] of [
+      [503, 1],
+      [200, 2],
+    ] as const) {
+      issuer.status = status;
+      vi.advanceTimersByTime(11 * 60_000);
+      expect((await ask(accounts, { headers })).status).toBe(200);
+      await expect.poll(about).toHaveLength(lines);
+    }
+    expect(about()).toMatchObject([
+      { level: 'warn', err: { message: expect.stringContaining('503') } },
+      { level: 'info' },
+    ]);
+  });
 });
 
 /** What is wrong where a gateway does not start; empty where it does. */
@@ -600,6 +621,23 @@ async function startFailure(settings: Record<string, string>): Promise<string> {
     throw error;
   }
 }
+
+describe('no credential goes up', () => {
+  it('so a JWT cannot come in a field that does: the gateway does not start', async () => {
+    const jwt = {
+      issuer: issuerName,
+      audience,
+      jwks: 'http://127.0.0.1:9/keys',
+      match: { sub: '*' },
+      header: 'X-Team',
+    };
+    const settings = { CALLERS_FILE: writeCallersFile([{ name: 'staff', jwt }]) };
+    expect(await startFailure(settings)).toBe('');
+    expect(await startFailure({ ...settings, FORWARD_REQUEST_HEADERS: 'Accept-Language, x-team' })).toMatch(
+      /^callers\[0\]\.jwt\.header: goes up/,
+    );
+  });
+});
 
 describe('whoever sends no credential', () => {
   const { token, entry } = enrol('script', { operations: ['list-accounts', 'list-api-keys'] });

@@ -1,0 +1,60 @@
+import { hash, randomBytes } from 'node:crypto';
+import { afterEach, describe, expect, it } from 'vitest';
+import { digestOf, mayBeToken, mintToken } from '../../src/callers/token.ts';
+import { bearer, cleanUp, credentials, open, refusal, writeCallers } from './fixture.ts';
+
+afterEach(cleanUp);
+
+const minted = mintToken();
+const again = (text: string, times: number): string => text.repeat(times);
+
+describe('a token too weak to be one', () => {
+  const weak: Record<string, string> = {
+    'a word': 'dog',
+    'the name of its caller': 'nightly-job-token',
+    '31 characters': randomBytes(31).toString('hex').slice(0, 31),
+    'one character, many times': again('a', 63),
+    'a word, many times': again('password', 8),
+    'a word, padded': `dog${again('0', 61)}`,
+    'seven characters': again('abcdefg', 6),
+    'our prefix and a word': 'wag_dog',
+    'our prefix and our length': `wag_${again('abcdefghi', 6).slice(0, 49)}`,
+    'ours, and a checksum that is wrong': `${minted.slice(0, -1)}${minted.endsWith('A') ? 'B' : 'A'}`,
+    'ours, cut': minted.slice(0, -1),
+  };
+
+  it.each(Object.keys(weak))('is never one, though its digest is in the file: %s', async (name) => {
+    const value = weak[name] ?? '';
+    const { directory } = open(
+      writeCallers([
+        { name: 'nightly-job', tokens: [{ sha256: digestOf(value) }] },
+        { name: 'sidecar', anonymous: true },
+      ]),
+    );
+    for (const sent of [bearer(value), credentials([['X-API-Key', value]])]) {
+      expect((await refusal(() => directory.recognise(sent))).code).toBe('caller-unauthenticated');
+    }
+  });
+
+  it.each<[string, () => string]>([
+    ['ours', mintToken],
+    ['128 bits in hexadecimal', () => hash('md5', minted)],
+    ['a UUID', () => 'b9b3f1f4-4bd2-4c8e-9f0e-0c2d6a7e51d3'],
+    ['192 bits in base64', () => randomBytes(24).toString('base64url')],
+    ['8 characters that differ, of 32', () => again('abcdefgh', 4)],
+  ])('is not one of enough bits: %s', async (_, make) => {
+    const value = make();
+    const { directory } = open(writeCallers([{ name: 'a', tokens: [{ sha256: digestOf(value) }] }]));
+    expect(await directory.recognise(bearer(value))).toMatchObject({ by: 'token' });
+    expect(mayBeToken(value)).toBe(true);
+  });
+});
+
+describe('a large callers file', () => {
+  it('costs one guess of each kind, however many callers it has', async () => {
+    const { weakDigests } = await import('../../src/callers/weak-digest.ts');
+    // The digests of callers' names are not looked for: that took seconds of the event loop for 10,000 of them.
+    expect(weakDigests(new Set([digestOf('nightly-job-token'), digestOf('dog')]))).toEqual(new Set());
+    expect(weakDigests(new Set([digestOf('Password123')])).size).toBe(1);
+  });
+});
