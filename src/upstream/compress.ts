@@ -47,9 +47,9 @@ export function createCompressor() {
 
   async function run(): Promise<void> {
     running = true;
-    for (const [id, { body: fetch, done }] of waiting) {
+    for (const [id, { body: bodyOf, done }] of waiting) {
       waiting.delete(id);
-      const body = fetch();
+      const body = bodyOf();
       if (body === undefined) continue;
       begun.add(id);
       const params = {
