@@ -1,5 +1,15 @@
 /** Edits a file in one step: whoever reads it sees the old text or the new one, never half of one. */
-import { type FileHandle, open, readFile, readlink, realpath, rename, stat, unlink } from 'node:fs/promises';
+import {
+  type FileHandle,
+  link,
+  open,
+  readFile,
+  readlink,
+  realpath,
+  rename,
+  stat,
+  unlink,
+} from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -43,6 +53,27 @@ async function unlinkQuietly(file: string): Promise<void> {
   await unlink(file).catch(() => {});
 }
 
+/**
+ * Removes a file that was left behind. Between the look and the removal somebody else may have done so and begun an
+ * edit of their own, so whoever wants to remove it links it first, one at a time, and looks at what the link holds.
+ */
+async function removeAbandoned(beside: string): Promise<void> {
+  const held = `${beside}.abandoned`;
+  try {
+    await link(beside, held);
+  } catch {
+    // It is gone, or somebody else is removing it, or there are no links here and a person has to.
+    return;
+  }
+  if (await isAbandoned(held)) await unlinkQuietly(beside);
+  await unlinkQuietly(held);
+}
+
+async function isAbandoned(beside: string): Promise<boolean> {
+  const left = await stat(beside).catch(() => undefined);
+  return left !== undefined && Date.now() - left.mtimeMs > abandonedMs;
+}
+
 /** Opens the file that will replace ours. There is one at a time: that it is there keeps other editors out. */
 async function openBeside(beside: string): Promise<FileHandle> {
   for (let waitedMs = 0; ; waitedMs += tryAgainMs) {
@@ -50,9 +81,8 @@ async function openBeside(beside: string): Promise<FileHandle> {
       return await open(beside, 'wx', 0o600);
     } catch (error) {
       if (errorCode(error) !== 'EEXIST') throw error;
-      const left = await stat(beside).catch(() => undefined);
-      if (left !== undefined && Date.now() - left.mtimeMs > abandonedMs) await unlinkQuietly(beside);
-      else if (waitedMs >= maxWaitMs) throw new FileBusyError(`${beside} is in the way`);
+      if (await isAbandoned(beside)) await removeAbandoned(beside);
+      if (waitedMs >= maxWaitMs) throw new FileBusyError(`${beside} is in the way`);
       else await sleep(tryAgainMs);
     }
   }
@@ -88,13 +118,19 @@ export async function editFile(file: string, edit: (text: string | undefined) =>
       await handle.chmod(before.mode & 0o777);
     }
     await handle.sync();
+    // We stood still for so long that somebody took ours away: what has its name now is theirs.
+    if ((await handle.stat()).nlink === 0) throw new FileBusyError(`${beside} was taken over`);
     await handle.close();
     await rename(beside, destination);
     await flushFolder(dirname(destination));
     return text;
   } catch (error) {
+    const isOurs = await handle.stat().then(
+      ({ nlink }) => nlink > 0,
+      () => true,
+    );
     await handle.close().catch(() => {});
-    await unlinkQuietly(beside);
+    if (isOurs) await unlinkQuietly(beside);
     throw error;
   }
 }
