@@ -15,8 +15,6 @@ export interface CorsOptions {
 
 export interface Preflight {
   readonly origin: string | undefined;
-  /** `Access-Control-Request-Method`. */
-  readonly method: string | undefined;
   /** `Access-Control-Request-Private-Network`. */
   readonly privateNetwork: string | undefined;
 }
