@@ -105,6 +105,7 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
   const cors = corsPolicy({
     origins: config.CORS_ORIGINS,
     requestHeaders: config.FORWARD_REQUEST_HEADERS,
+    credentialHeaders: () => directory.credentialHeaders,
     responseHeaders: config.FORWARD_RESPONSE_HEADERS,
   });
   const admitsAnonymous = (): boolean => directory.admitsAnonymous;

@@ -74,6 +74,8 @@ export interface Directory {
   recognise(credentials: Credentials): Eventually<Recognised>;
   /** Somebody without a credential may be a caller: then the Host and Origin checks have to hold. */
   readonly admitsAnonymous: boolean;
+  /** Lower-case names of the fields, besides Authorization, that carry a JWT for some caller. */
+  readonly credentialHeaders: readonly string[];
   snapshot(): DirectorySnapshot;
   close(): void;
 }
@@ -278,6 +280,9 @@ export function openDirectory(options: DirectoryOptions): Directory {
     },
     get admitsAnonymous() {
       return roster.anonymous !== undefined;
+    },
+    get credentialHeaders() {
+      return roster.fields.assertions;
     },
     snapshot: () => ({
       callers: roster.callers.map((caller, index) => {

@@ -111,6 +111,21 @@ describe('a preflight', () => {
     });
   });
 
+  it('is told the fields that carry credentials at the moment', () => {
+    let fields = ['x-one'];
+    const { preflightFields } = corsPolicy({
+      origins: ['https://good.example'],
+      credentialHeaders: () => fields,
+    });
+    const told = () =>
+      preflightFields({ origin: 'https://good.example', privateNetwork: undefined })?.[
+        'access-control-allow-headers'
+      ];
+    expect(told()).toMatch(/tracestate, x-one$/);
+    fields = ['x-two'];
+    expect(told()).toMatch(/tracestate, x-two$/);
+  });
+
   it('is told that a private network may be called, when it asks', () => {
     const fields = policy.preflightFields({
       origin: 'https://good.example',
