@@ -37,7 +37,7 @@ export interface Gateway {
   readonly waiting: number;
   /** `false` when the key did not come in time; the process should end and be started again. */
   readonly ready: Promise<boolean>;
-  /** Reads the key's store again at once. */
+  /** Reads the key's store and the callers file again at once. */
   reload(): Promise<void>;
   /** Stops: readiness fails first, running requests finish, then everything is closed. The same promise each time. */
   drain(): Promise<void>;
@@ -182,7 +182,10 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
       return claims.waiting;
     },
     ready: keyring.ready,
-    reload: () => keyring.reload(),
+    reload() {
+      directory.reload();
+      return keyring.reload();
+    },
     drain() {
       draining ??= stop();
       return draining;

@@ -14,7 +14,7 @@ import { readCallersFile } from './callers-file-policy.ts';
 import { presentedCredential } from './credential-policy.ts';
 import { limitFailures } from './failures.ts';
 import { errorCode } from './file-edit.ts';
-import { watchFile } from './file-watch.ts';
+import { type FileWatch, watchFile } from './file-watch.ts';
 import { flyKeyFile, readFlyKey, recogniseFly } from './fly.ts';
 import type { JwtRecogniser } from './jwt.ts';
 import { anonymousRoster, type EnrolledToken, makeRoster, type Roster } from './roster.ts';
@@ -77,6 +77,8 @@ export interface Directory {
   /** Lower-case names of the fields, besides Authorization, that carry a JWT for some caller. */
   readonly credentialHeaders: readonly string[];
   snapshot(): DirectorySnapshot;
+  /** Reads the file again at once, changed or not: what is beside it, as Fly's key, may have changed. */
+  reload(): void;
   close(): void;
 }
 
@@ -160,7 +162,7 @@ export function openDirectory(options: DirectoryOptions): Directory {
     onEvent(cause === undefined ? { kind: 'file-readable-again' } : { kind: 'file-unreadable', cause });
   }
 
-  let stopWatching = () => {};
+  let watch: FileWatch | undefined;
   if (file !== undefined) {
     let text: string;
     try {
@@ -170,7 +172,7 @@ export function openDirectory(options: DirectoryOptions): Directory {
     }
     const wrong = adopt(text);
     if (wrong.length > 0) throw new CallersFileError(wrong);
-    stopWatching = watchFile({ file, text, onText, onTrouble });
+    watch = watchFile({ file, text, onText, onTrouble });
   }
 
   /** The same answer for every credential that fails; why is for the log. */
@@ -304,6 +306,7 @@ export function openDirectory(options: DirectoryOptions): Directory {
       loadedAt,
       problems,
     }),
-    close: stopWatching,
+    reload: () => watch?.readNow(),
+    close: () => watch?.close(),
   };
 }
