@@ -37,7 +37,7 @@ export interface Gateway {
   readonly waiting: number;
   /** `false` when the key did not come in time; the process should end and be started again. */
   readonly ready: Promise<boolean>;
-  /** Reads the key's store again at once. */
+  /** Reads the key's store and the callers file again at once. */
   reload(): Promise<void>;
   /** Stops: readiness fails first, running requests finish, then everything is closed. The same promise each time. */
   drain(): Promise<void>;
@@ -108,6 +108,7 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
   const cors = corsPolicy({
     origins: config.CORS_ORIGINS,
     requestHeaders: config.FORWARD_REQUEST_HEADERS,
+    credentialHeaders: () => directory.credentialHeaders,
     responseHeaders: config.FORWARD_RESPONSE_HEADERS,
   });
   const admitsAnonymous = (): boolean => directory.admitsAnonymous;
@@ -188,7 +189,10 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
       return claims.waiting;
     },
     ready: keyring.ready,
-    reload: () => keyring.reload(),
+    reload() {
+      directory.reload();
+      return keyring.reload();
+    },
     drain() {
       draining ??= stop();
       return draining;

@@ -22,7 +22,7 @@ program
     `
 Settings come from the environment, and from .env where there is one. To begin with:
   UPSTREAM_BASE_URL=https://… UPSTREAM_API_KEY_FROM=file:/run/secrets/key analytics-gateway
-"analytics-gateway settings" lists them all. SIGTERM or Ctrl-C drains, SIGHUP reads the key again.`,
+"analytics-gateway settings" lists them all. SIGTERM or Ctrl-C drains, SIGHUP reads key and callers again.`,
   )
   .action(async () => {
     const { serve } = await import('./commands/serve.ts');

@@ -29,7 +29,6 @@ export interface Recognised {
 export interface Credentials {
   /** Names and values in turn, as received: Node merges repeated lines elsewhere, and that hides attacks. */
   readonly rawHeaders: readonly string[];
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   /** The peer's address; `undefined` on a Unix socket. */
   readonly remoteAddress: string | undefined;
   readonly target: string;

@@ -27,8 +27,9 @@ export interface CredentialFields {
 
 const none: Presented = { kind: 'none' };
 // RFC 6750 section 2.1 (b64token) with RFC 9110 section 11.4: the scheme in any case, then exactly one token68.
-const bearer = /^bearer +([A-Za-z0-9._~+/-]+=*)$/i;
-const token68 = /^[A-Za-z0-9._~+/-]+=*$/;
+const oneToken = '[A-Za-z0-9._~+/-]+=*';
+const bearer = new RegExp(`^bearer +(${oneToken})$`, 'i');
+const token68 = new RegExp(`^${oneToken}$`);
 
 function malformed(reason: string): Presented {
   return { kind: 'malformed', reason };

@@ -14,7 +14,7 @@ import { readCallersFile } from './callers-file-policy.ts';
 import { presentedCredential } from './credential-policy.ts';
 import { limitFailures } from './failures.ts';
 import { errorCode } from './file-edit.ts';
-import { watchFile } from './file-watch.ts';
+import { type FileWatch, watchFile } from './file-watch.ts';
 import { flyKeyFile, readFlyKey, recogniseFly } from './fly.ts';
 import type { JwtRecogniser } from './jwt.ts';
 import { anonymousRoster, type EnrolledToken, makeRoster, type Roster } from './roster.ts';
@@ -74,7 +74,11 @@ export interface Directory {
   recognise(credentials: Credentials): Eventually<Recognised>;
   /** Somebody without a credential may be a caller: then the Host and Origin checks have to hold. */
   readonly admitsAnonymous: boolean;
+  /** Lower-case names of the fields, besides Authorization, that carry a JWT for some caller. */
+  readonly credentialHeaders: readonly string[];
   snapshot(): DirectorySnapshot;
+  /** Reads the file again at once, changed or not: what is beside it, as Fly's key, may have changed. */
+  reload(): void;
   close(): void;
 }
 
@@ -158,7 +162,7 @@ export function openDirectory(options: DirectoryOptions): Directory {
     onEvent(cause === undefined ? { kind: 'file-readable-again' } : { kind: 'file-unreadable', cause });
   }
 
-  let stopWatching = () => {};
+  let watch: FileWatch | undefined;
   if (file !== undefined) {
     let text: string;
     try {
@@ -168,7 +172,7 @@ export function openDirectory(options: DirectoryOptions): Directory {
     }
     const wrong = adopt(text);
     if (wrong.length > 0) throw new CallersFileError(wrong);
-    stopWatching = watchFile({ file, text, onText, onTrouble });
+    watch = watchFile({ file, text, onText, onTrouble });
   }
 
   /** The same answer for every credential that fails; why is for the log. */
@@ -279,6 +283,9 @@ export function openDirectory(options: DirectoryOptions): Directory {
     get admitsAnonymous() {
       return roster.anonymous !== undefined;
     },
+    get credentialHeaders() {
+      return roster.fields.assertions;
+    },
     snapshot: () => ({
       callers: roster.callers.map((caller, index) => {
         const entry = roster.entries[index];
@@ -299,6 +306,7 @@ export function openDirectory(options: DirectoryOptions): Directory {
       loadedAt,
       problems,
     }),
-    close: stopWatching,
+    reload: () => watch?.readNow(),
+    close: () => watch?.close(),
   };
 }

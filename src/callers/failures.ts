@@ -3,7 +3,7 @@
  * properly behind the same address never meets it.
  */
 import { LRUCache } from 'lru-cache';
-import { failureScope } from './address-policy.ts';
+import { failureScope } from '../address-policy.ts';
 import { type Bucket, fullBucket, takeOne, untilOneMoreMs } from './bucket-policy.ts';
 
 export interface Failures {

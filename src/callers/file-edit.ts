@@ -1,5 +1,4 @@
 /** Edits a file in one step: whoever reads it sees the old text or the new one, never half of one. */
-import { randomUUID } from 'node:crypto';
 import {
   type FileHandle,
   link,
@@ -55,19 +54,19 @@ async function unlinkQuietly(file: string): Promise<void> {
 }
 
 /**
- * Moves a file that was left behind out of the way. Between the look and the move somebody else may have done so
- * and begun an edit of their own: then it is theirs that was moved, and it is put back.
+ * Removes a file that was left behind. Between the look and the removal somebody else may have done so and begun an
+ * edit of their own, so whoever wants to remove it links it first, one at a time, and looks at what the link holds.
  */
-async function takeAway(beside: string): Promise<void> {
-  const aside = `${beside}.${randomUUID()}`;
+async function removeAbandoned(beside: string): Promise<void> {
+  const held = `${beside}.abandoned`;
   try {
-    await rename(beside, aside);
-  } catch (error) {
-    if (errorCode(error) === 'ENOENT') return;
-    throw error;
+    await link(beside, held);
+  } catch {
+    // It is gone, or somebody else is removing it, or there are no links here and a person has to.
+    return;
   }
-  if (!(await isAbandoned(aside))) await link(aside, beside).catch(() => {});
-  await unlinkQuietly(aside);
+  if (await isAbandoned(held)) await unlinkQuietly(beside);
+  await unlinkQuietly(held);
 }
 
 async function isAbandoned(beside: string): Promise<boolean> {
@@ -82,8 +81,8 @@ async function openBeside(beside: string): Promise<FileHandle> {
       return await open(beside, 'wx', 0o600);
     } catch (error) {
       if (errorCode(error) !== 'EEXIST') throw error;
-      if (await isAbandoned(beside)) await takeAway(beside);
-      else if (waitedMs >= maxWaitMs) throw new FileBusyError(`${beside} is in the way`);
+      if (await isAbandoned(beside)) await removeAbandoned(beside);
+      if (waitedMs >= maxWaitMs) throw new FileBusyError(`${beside} is in the way`);
       else await sleep(tryAgainMs);
     }
   }

@@ -20,14 +20,19 @@ export interface FileWatchOptions {
   onTrouble(error: unknown): void;
 }
 
+export interface FileWatch {
+  /** Hands the text over at once and once more, changed or not. */
+  readNow(): void;
+  close(): void;
+}
+
 const lookEveryMs = 500;
 /** A file written within this time may be written again without its time stamp telling. */
 const settledMs = 2_000;
 /** How long a text that can't be used must stand before it is believed to be whole. */
 const suspectMs = 200;
 
-/** @returns stops watching */
-export function watchFile(options: FileWatchOptions): () => void {
+export function watchFile(options: FileWatchOptions): FileWatch {
   const { file } = options;
   let known = hash('sha256', options.text, 'hex');
   let suspect: string | undefined;
@@ -100,9 +105,16 @@ export function watchFile(options: FileWatchOptions): () => void {
   const timer = setInterval(lookNow, lookEveryMs);
   timer.unref();
 
-  return () => {
-    isClosed = true;
-    clearInterval(timer);
-    watcher?.close();
+  return {
+    readNow() {
+      known = '';
+      lastSeen = '';
+      lookNow();
+    },
+    close() {
+      isClosed = true;
+      clearInterval(timer);
+      watcher?.close();
+    },
   };
 }

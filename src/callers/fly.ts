@@ -1,7 +1,7 @@
 /** Recognises Fly apps by the `Fly-Src` field that Fly's proxy signs. Answers without a promise. */
 import { createPublicKey, type KeyObject, verify } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { isFlyProxy } from './address-policy.ts';
+import { isFlyProxy } from '../address-policy.ts';
 import type { Recognised } from './caller.ts';
 import type { FlyRule } from './callers-file.ts';
 import { isFlySourceFresh, parseFlySource } from './fly-policy.ts';

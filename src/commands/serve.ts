@@ -41,7 +41,7 @@ function live(gateway: Gateway): Promise<number> {
       stop(0);
     });
     process.on('SIGHUP', () => {
-      events.info('SIGHUP: reading the key again');
+      events.info('SIGHUP: reading the key again, and the callers file');
       void gateway.reload();
     });
     process.on('SIGUSR1', () => events.warn('SIGUSR1 is ignored'));

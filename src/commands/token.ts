@@ -64,6 +64,13 @@ class Failure extends Error {
   override readonly name = 'Failure';
 }
 
+/** What a file says, for a terminal: characters that would move the cursor or hide others are shown as numbers. */
+function visible(text: string): string {
+  return text.replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, (character) => {
+    return `\\u{${character.codePointAt(0)?.toString(16)}}`;
+  });
+}
+
 function requireFile(file: string | undefined): string {
   if (file !== undefined && file !== '') return file;
   throw new UsageError('no callers file: set CALLERS_FILE or give --file');
@@ -119,7 +126,7 @@ function tellProblems(text: string, rules: CallersFileRules, io: TokenIo): boole
   io.stderr(
     `The gateway refuses this file and keeps the version before until these are corrected (judged with ${settingsOfRules.join(', ')} as set here):\n`,
   );
-  for (const problem of problems) io.stderr(`  ${problem}\n`);
+  for (const problem of problems) io.stderr(`  ${visible(problem)}\n`);
   return true;
 }
 
@@ -141,12 +148,14 @@ async function run(io: TokenIo, work: () => Promise<TokenExit>): Promise<TokenEx
       io.stderr(`${error instanceof ConfigError ? error.problems.join('\n') : error.message}\n`);
       return 2;
     }
-    if (error instanceof JsonTextError) io.stderr(`the callers file is not valid JSON: ${error.message}\n`);
+    if (error instanceof JsonTextError)
+      io.stderr(`the callers file is not valid JSON: ${visible(error.message)}\n`);
     else if (error instanceof FileBusyError) {
       io.stderr(`somebody else is changing the callers file: ${error.message}; remove it if nobody is\n`);
     } else if (errorCode(error) !== undefined) {
       io.stderr(`the callers file can't be read or written (${errorCode(error)})\n`);
-    } else if (error instanceof Failure || error instanceof CallersTextError) io.stderr(`${error.message}\n`);
+    } else if (error instanceof Failure || error instanceof CallersTextError)
+      io.stderr(`${visible(error.message)}\n`);
     else throw error;
     return 1;
   }
@@ -206,7 +215,7 @@ export function listTokens(args: ListTokensArgs, io: TokenIo): Promise<TokenExit
       ]);
       return lines.length > 0 ? lines : [[name, '-', '-', otherWays.join(', ') || 'no token']];
     });
-    const table = [['NAME', 'DIGEST', 'EXPIRES', 'STATE'], ...rows];
+    const table = [['NAME', 'DIGEST', 'EXPIRES', 'STATE'], ...rows].map((row) => row.map(visible));
     const widths = [0, 1, 2].map((column) => Math.max(...table.map((row) => (row[column] ?? '').length)));
     for (const row of table) {
       io.stdout(`${row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ')}\n`);
@@ -249,7 +258,7 @@ export function revokeToken(args: RevokeTokenArgs, io: TokenIo): Promise<TokenEx
       return removeTokens(before ?? emptyCallersText, args.name, new Set(removed));
     });
     for (const digest of removed) {
-      io.stderr(`Revoked the token ${digest.slice(0, shownDigits)} of ${args.name}.\n`);
+      io.stderr(`Revoked the token ${digest.slice(0, shownDigits)} of ${visible(args.name)}.\n`);
     }
     return tellWhetherInForce(text, rules, io);
   });

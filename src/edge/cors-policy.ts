@@ -7,16 +7,16 @@
 export interface CorsOptions {
   /** CORS_ORIGINS, each checked with `originProblem`. */
   readonly origins: readonly string[];
-  /** Further request fields a page may send: JWT fields, FORWARD_REQUEST_HEADERS. */
+  /** Further request fields a page may send: FORWARD_REQUEST_HEADERS. */
   readonly requestHeaders?: readonly string[];
+  /** Fields that carry a JWT for some caller: asked for each preflight, because the callers file may change. */
+  readonly credentialHeaders?: () => readonly string[];
   /** Further response fields a page may read: FORWARD_RESPONSE_HEADERS. */
   readonly responseHeaders?: readonly string[];
 }
 
 export interface Preflight {
   readonly origin: string | undefined;
-  /** `Access-Control-Request-Method`. */
-  readonly method: string | undefined;
   /** `Access-Control-Request-Private-Network`. */
   readonly privateNetwork: string | undefined;
 }
@@ -95,7 +95,10 @@ export function corsPolicy(options: CorsOptions): CorsPolicy {
     options.origins.map((origin) => [origin, { 'access-control-allow-origin': origin, ...shared }]),
   );
   const others: ResponseFields = options.origins.length === 0 ? noFields : { vary: 'Origin' };
-  const allowHeaders = [...requestHeaders, ...(options.requestHeaders ?? [])].join(', ');
+  const allowHeaders = (): string =>
+    [...requestHeaders, ...(options.requestHeaders ?? []), ...(options.credentialHeaders?.() ?? [])].join(
+      ', ',
+    );
   return {
     isAllowed: (origin) => origin !== undefined && perOrigin.has(origin),
     fieldsFor: (origin) => (origin === undefined ? others : (perOrigin.get(origin) ?? others)),
@@ -104,7 +107,7 @@ export function corsPolicy(options: CorsOptions): CorsPolicy {
       return {
         'access-control-allow-origin': origin,
         'access-control-allow-methods': 'GET, HEAD',
-        'access-control-allow-headers': allowHeaders,
+        'access-control-allow-headers': allowHeaders(),
         'access-control-max-age': String(maxAgeSeconds),
         // A page of a public address asks before it calls a private one.
         ...(privateNetwork === 'true' ? { 'access-control-allow-private-network': 'true' } : {}),

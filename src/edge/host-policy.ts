@@ -3,7 +3,7 @@
  * page whose name was made to resolve to 127.0.0.1 (DNS rebinding): the browser still sends the page's own name.
  * Pure: no `this`, no I/O, no clock.
  */
-import { ipv6Groups, isLoopbackAddress } from '../callers/address-policy.ts';
+import { ipv6Groups, isLoopbackAddress } from '../address-policy.ts';
 
 // RFC 3986 section 3.2.2 without percent signs: letters, digits, hyphens, dots, and the underscores of containers.
 const nameAndPort = /^([a-z0-9_](?:[a-z0-9._-]*[a-z0-9_.])?)(?::\d{0,5})?$/;

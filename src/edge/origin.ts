@@ -33,7 +33,6 @@ export function guardOrigin({ cors, admitsAnonymous }: OriginOptions): Layer<Inb
         // Before authentication: browsers send no credential with it.
         const fields = cors.preflightFields({
           origin,
-          method: requestMethod,
           privateNetwork: request.field('access-control-request-private-network'),
         });
         if (fields === undefined) {

@@ -1,5 +1,5 @@
 /** The HTTP server with the limits Node leaves open by default, and the way it ends. */
-import { chmodSync, lstatSync, unlinkSync } from 'node:fs';
+import { lstatSync, unlinkSync } from 'node:fs';
 import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -173,16 +173,16 @@ export async function listen(server: Server, host: string, port: number): Promis
   await new Promise<void>((resolve, reject) => {
     const fail = ({ code }: NodeJS.ErrnoException): void => reject(whyNotListening(code, path !== undefined));
     server.once('error', fail);
+    // A socket file is how a sidecar says who may call: its owner and group, from the moment it is there. It is
+    // made within the call, so nothing else is made with this mask.
+    const mask = path === undefined ? undefined : process.umask(0o117);
     server.listen(path === undefined ? { host, port } : { path }, () => {
       server.off('error', fail);
       resolve();
     });
+    if (mask !== undefined) process.umask(mask);
   });
-  if (path !== undefined) {
-    // The owner and its group: a socket file is how a sidecar says who may call.
-    chmodSync(path, 0o660);
-    return `unix:${path}`;
-  }
+  if (path !== undefined) return `unix:${path}`;
   const { address, port: taken, family } = server.address() as AddressInfo;
   return `http://${family === 'IPv6' ? `[${address}]` : address}:${taken}`;
 }

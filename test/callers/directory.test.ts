@@ -295,6 +295,18 @@ describe('a new version of the file', () => {
     expect(events.map(({ kind }) => kind)).toEqual(['file-unreadable', 'file-readable-again', 'reloaded']);
   });
 
+  it('is read again at once when somebody asks, changed or not', async () => {
+    const file = writeCallers([script]);
+    const { directory, events } = open(file);
+    for (let asked = 1; asked <= 2; asked++) {
+      directory.reload();
+      await vi.waitFor(() => expect(events).toHaveLength(asked), { timeout: 5_000 });
+    }
+    expect(events).toEqual(Array(2).fill({ kind: 'reloaded', callers: 1 }));
+    expect(directory.recognise(bearer(token))).toMatchObject({ by: 'token' });
+    open(undefined).directory.reload();
+  });
+
   it('can not bring an anonymous caller to a listener that all can reach', async () => {
     const file = writeCallers([script]);
     const { directory, events } = open(file, { loopbackOnly: false });

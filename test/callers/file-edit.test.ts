@@ -17,7 +17,7 @@ function abandoned(): { file: string; beside: string } {
 }
 
 describe('a file that somebody left in the way', () => {
-  it('is taken away once, and nobody’s edit is lost, whoever finds it at the same time', async () => {
+  it('is removed once, and nobody’s edit is lost, whoever finds it at the same time', async () => {
     for (let round = 0; round < 5; round++) {
       const { file } = abandoned();
       const names = Array.from({ length: 8 }, (_, index) => `${index}`);

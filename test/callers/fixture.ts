@@ -13,7 +13,7 @@ export function credentials(
   remoteAddress: string | undefined = '127.0.0.1',
   target = '/api/analytics/accounts/',
 ): Credentials {
-  return { rawHeaders: lines.flat(), headers: {}, remoteAddress, target };
+  return { rawHeaders: lines.flat(), remoteAddress, target };
 }
 
 export function bearer(token: string, remoteAddress?: string): Credentials {

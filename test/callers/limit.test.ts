@@ -1,10 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import {
-  canonicalAddress,
-  failureScope,
-  isFlyProxy,
-  isLoopbackAddress,
-} from '../../src/callers/address-policy.ts';
+import { canonicalAddress, failureScope, isFlyProxy, isLoopbackAddress } from '../../src/address-policy.ts';
 import { makeCaller } from '../../src/callers/caller.ts';
 import { limitFailures } from '../../src/callers/failures.ts';
 import { limitCallers, rateLimitFields } from '../../src/callers/limit.ts';

@@ -275,6 +275,20 @@ describe('token list', () => {
     expect(io.err).toContain('callers[0].tokns: is not known here (did you mean "tokens"?)');
   });
 
+  it('shows what a terminal would act on as numbers', async () => {
+    const file = newFile();
+    const name = 'a\u001b[2J\n\u009b1A\u202eb\u2028';
+    const tokens = [{ sha256: '\u0007', expires: '\r' }];
+    writeFileSync(file, JSON.stringify({ callers: [{ name, tokens, '\u001b[H': 1 }, { name }] }));
+    const io = collect();
+    expect(await listTokens({ file }, io)).toBe(0);
+    expect(io.out).toContain('a\\u{1b}[2J\\u{a}\\u{9b}1A\\u{202e}b\\u{2028}');
+    expect(io.err).toContain('callers[0].\\u{1b}[H: is not known here');
+    expect(await revokeToken({ name, file }, io)).toBe(1);
+    expect(io.err).toContain('more than one caller named a\\u{1b}');
+    expect((io.out + io.err).replaceAll('\n', '')).not.toMatch(/[\p{C}\p{Zl}\p{Zp}]/u);
+  });
+
   it('fails where there is no file', async () => {
     const io = collect();
     expect(await listTokens({ file: newFile() }, io)).toBe(1);

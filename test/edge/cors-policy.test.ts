@@ -40,14 +40,13 @@ describe('an origin', () => {
   ])('that looks like one may not: %s', (origin) => {
     expect(policy.isAllowed(origin)).toBe(false);
     expect(policy.fieldsFor(origin)).toEqual({ vary: 'Origin' });
-    expect(policy.preflightFields({ origin, method: 'GET', privateNetwork: 'true' })).toBeUndefined();
+    expect(policy.preflightFields({ origin, privateNetwork: 'true' })).toBeUndefined();
   });
 
   it('is never allowed cookies, nor a star', () => {
     const all = [
       policy.fieldsFor('https://good.example'),
-      policy.preflightFields({ origin: 'https://good.example', method: 'GET', privateNetwork: undefined }) ??
-        {},
+      policy.preflightFields({ origin: 'https://good.example', privateNetwork: undefined }) ?? {},
     ];
     for (const fields of all) {
       expect(Object.keys(fields)).not.toContain('access-control-allow-credentials');
@@ -83,7 +82,7 @@ describe('every answer', () => {
     const none = corsPolicy({ origins: [] });
     expect(none.fieldsFor('https://good.example')).toEqual({});
     expect(
-      none.preflightFields({ origin: 'https://good.example', method: 'GET', privateNetwork: undefined }),
+      none.preflightFields({ origin: 'https://good.example', privateNetwork: undefined }),
     ).toBeUndefined();
   });
 });
@@ -99,7 +98,7 @@ describe('a preflight', () => {
   it('is told the reads and the fields a page may send, mirroring nothing', () => {
     const fields = policy.preflightFields({
       origin: 'https://good.example',
-      method: 'DELETE',
+
       privateNetwork: undefined,
     });
     expect(fields).toEqual({
@@ -112,10 +111,25 @@ describe('a preflight', () => {
     });
   });
 
+  it('is told the fields that carry credentials at the moment', () => {
+    let fields = ['x-one'];
+    const { preflightFields } = corsPolicy({
+      origins: ['https://good.example'],
+      credentialHeaders: () => fields,
+    });
+    const told = () =>
+      preflightFields({ origin: 'https://good.example', privateNetwork: undefined })?.[
+        'access-control-allow-headers'
+      ];
+    expect(told()).toMatch(/tracestate, x-one$/);
+    fields = ['x-two'];
+    expect(told()).toMatch(/tracestate, x-two$/);
+  });
+
   it('is told that a private network may be called, when it asks', () => {
     const fields = policy.preflightFields({
       origin: 'https://good.example',
-      method: 'GET',
+
       privateNetwork: 'true',
     });
     expect(fields).toMatchObject({ 'access-control-allow-private-network': 'true' });

@@ -1,7 +1,8 @@
+import { writeFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { accounts, type Came, startPair, type TestGateway } from '../gateway.ts';
 import { type RawReply, sendRaw } from '../raw-request.ts';
-import { bearer, enrol, startWith } from './callers-files.ts';
+import { bearer, enrol, startWith, textOf } from './callers-files.ts';
 
 const good = 'https://good.example';
 const app = 'http://localhost:5173';
@@ -120,6 +121,20 @@ describe('a page of a listed origin', () => {
     }
     expect(standIn.requests).toHaveLength(0);
     expect(logLines().filter(({ status, method }) => status === 204 && method === 'OPTIONS')).toHaveLength(3);
+  });
+
+  it('may send its JWT in the field that the callers file names, as that changes', async () => {
+    const staff = (header: string) => ({
+      name: 'staff',
+      jwt: { issuer: 'i', audience: 'a', jwks: 'http://127.0.0.1:9/keys', match: { sub: 's' }, header },
+    });
+    const { ask, file } = await startWith([staff('X-First')], { CORS_ORIGINS });
+    const allowed = async () =>
+      (await ask(accounts, preflight(good))).headers['access-control-allow-headers']?.split(', ');
+    expect(await allowed()).toContain('x-first');
+    writeFileSync(file, textOf([staff('X-Second')]));
+    await expect.poll(allowed).toContain('x-second');
+    expect(await allowed()).not.toContain('x-first');
   });
 
   it('may come from a public address to a private one', async () => {

@@ -431,6 +431,12 @@ describe('a new version of the callers file is in force within a second', () => 
       .toBe(401);
   });
 
+  it('at once where the gateway is told to reload (SIGHUP)', async () => {
+    const { gateway, logText } = await startWith([first.entry]);
+    await gateway.reload();
+    await expect.poll(() => logText(), patient).toContain('the callers file was read again');
+  });
+
   it('two tokens at once replace one without a gap, and the log says when the older is used', async () => {
     const older = mintToken();
     const newer = mintToken();
