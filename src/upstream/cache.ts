@@ -5,7 +5,7 @@
 import { GatewayError } from '../errors.ts';
 import { andThen, type Eventually, type Handler, type Layer } from '../layer.ts';
 import { type CacheFacts, Trace } from '../trace.ts';
-import { createAnswerStore, selectVariant, type Variant } from './answer-store.ts';
+import { createAnswerStore, type Resource, selectVariant, type Variant } from './answer-store.ts';
 import { cacheKey } from './cache-key.ts';
 import { type CacheDefaults, isTrouble, isTroubleCode, useOf, type Wish, wishOf } from './cache-policy.ts';
 import type { Answer, UpstreamRequest } from './exchange.ts';
@@ -112,7 +112,8 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       const resource = store.get(key);
       const variant = resource === undefined ? undefined : selectVariant(resource, request.headers);
       const nowMs = performance.now();
-      let forwarded: Forwarded = resource === undefined ? 'uri-miss' : 'vary-miss';
+      // A mark alone is no answer.
+      let forwarded: Forwarded = (resource?.variants.length ?? 0) === 0 ? 'uri-miss' : 'vary-miss';
       if (variant !== undefined) {
         const use = useOf(variant.policy, wish, nowMs);
         if (use === 'fresh') return handOut(variant, trace, nowMs, undefined);
@@ -124,10 +125,6 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
         forwarded = use;
       }
       if (wish?.onlyIfCached === true) throw new GatewayError('not-in-cache');
-      if (resource !== undefined && nowMs < resource.unshareableUntilMs) {
-        return goAlone(request, trace, wish, 'bypass', collapsed);
-      }
-
       // Nothing goes up for a caller that has already left.
       if (request.claim.signal.aborted) throw request.claim.signal.reason;
 
@@ -136,6 +133,10 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
         collapsed === undefined ? flightKeyOf(key, request) : `${key}\n\n${wholeSelection(request.headers)}`;
       const gone = (error: unknown) => failed(request, error);
       const under = flights.get(flightKey);
+      // One at a time goes where others may join, to see whether its like may share again.
+      if (under !== undefined && isUnshareable(resource, request, nowMs)) {
+        return goAlone(request, trace, wish, 'bypass', collapsed);
+      }
       if (under !== undefined) {
         if (wish?.noStore !== true) under.mayStore = true;
         const waited = under.flight.enter(request.claim).wait().catch(gone);
@@ -342,6 +343,12 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       for (const seat of [...backgrounds]) seat.leave(reason);
     },
   };
+}
+
+function isUnshareable(resource: Resource | undefined, request: UpstreamRequest, nowMs: number): boolean {
+  if (resource === undefined || resource.unshareable.size === 0) return false;
+  const untilMs = resource.unshareable.get(wholeSelection(request.headers));
+  return untilMs !== undefined && nowMs < untilMs;
 }
 
 function troubleOf(outcome: Outcome): boolean {

@@ -86,9 +86,8 @@ export function keepAnswers(
       // The upstream has said something newer about this read than what is held.
       store.drop(key, request.headers);
     }
-    if (!isForAnyone && !trouble) {
-      store.markUnshareable(key, request.operation, performance.now() + unshareableForMs);
-    }
+    if (isForAnyone) store.unmark(key, request);
+    else if (!trouble) store.markUnshareable(key, request, performance.now() + unshareableForMs);
     const sayingOf = ({ headers }: UpstreamRequest): string =>
       policy.wholeRequest ? wholeSelection(headers) : selection(names === '*' ? [] : names, headers);
     const said = sayingOf(request);

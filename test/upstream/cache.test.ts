@@ -680,12 +680,12 @@ describe('identical reads at one moment', () => {
       const got = await Promise.all(all);
       expect(new Set(got.map(({ text }) => text)).size).toBe(50);
       expect(got[1]?.cache).toEqual({ hit: false, forwarded: 'uri-miss', collapsed: false });
-      // Nobody queues for such a read for a while.
+      // Nobody queues for such a read for a while; one tries whether it may be shared again.
       const later = [get(), get()];
       expect(calls).toHaveLength(52);
       calls[50]?.give(answer({}, 'a'));
       calls[51]?.give(answer({}, 'b'));
-      expect((await Promise.all(later)).map(({ cache }) => cache?.forwarded)).toEqual(['bypass', 'bypass']);
+      expect((await Promise.all(later)).map(({ cache }) => cache?.forwarded)).toEqual(['uri-miss', 'bypass']);
       // An answer that may be shared ends it.
       expect((await get()).cache?.hit).toBe(true);
     },
@@ -711,6 +711,7 @@ describe('identical reads at one moment', () => {
   it.each<[string, Answer | GatewayError]>([
     ['500', answer({}, 'odd', 500)],
     ['404', answer({}, 'odd', 404)],
+    ['404 that may not be stored', answer({ 'cache-control': 'no-store' }, 'odd', 404)],
     ['an invalid response', new GatewayError('upstream-invalid-response')],
   ])('do not share what an odd header may have brought about: %s', async (_, failure) => {
     const { calls, upstream } = manual();
@@ -758,6 +759,51 @@ describe('identical reads at one moment', () => {
     expect(calls).toHaveLength(1);
     calls[0]?.give(answer());
     await stays;
+  });
+  it('go on sharing, whatever one odd header was answered', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const odd = get({ headers: { 'x-odd': '1' } });
+    calls[0]?.give(answer({ 'cache-control': 'no-store' }));
+    await odd;
+    const all = [get(), get(), get()];
+    expect(calls).toHaveLength(2);
+    calls[1]?.give(answer({}, 'one'));
+    expect((await Promise.all(all)).map(({ text }) => text)).toEqual(['one', 'one', 'one']);
+  });
+  it('share again as soon as an answer may be shared, kept or not', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream, { ttlMs: 0 });
+    const first = get();
+    calls[0]?.give(answer({ 'cache-control': 'no-store' }));
+    await first;
+    const [probe, passing] = [get(), get()];
+    expect(calls).toHaveLength(3);
+    calls[1]?.give(answer());
+    await probe;
+    const all = [get(), get()];
+    expect(calls).toHaveLength(4);
+    calls[2]?.give(answer());
+    calls[3]?.give(answer());
+    await Promise.all([passing, ...all]);
+  });
+  it('are not kept from sharing by a failure, whatever it says of itself', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const first = get();
+    calls[0]?.give(answer({ 'cache-control': 'no-store' }, 'no', 503));
+    await first;
+    const all = [get(), get()];
+    expect(calls).toHaveLength(2);
+    calls[1]?.give(answer());
+    await Promise.all(all);
+  });
+  it('hold a bounded number of marks', async () => {
+    const { get, cache } = cacheBefore(counting({ 'cache-control': 'no-store' }));
+    for (let i = 100; i < 300; i += 1) await get({ headers: { 'x-odd': `${i}` } });
+    const { bytes } = cache.snapshot();
+    for (let i = 300; i < 500; i += 1) await get({ headers: { 'x-odd': `${i}` } });
+    expect(cache.snapshot().bytes).toBe(bytes);
   });
   it('with a synchronous upstream are answered synchronously, failures thrown', () => {
     const { ask } = cacheBefore(counting());
