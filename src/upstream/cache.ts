@@ -259,7 +259,9 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       if (outcome.kind === 'failed') throw outcome.error;
       const { answer, policy } = outcome;
       trace.generation = answer.generation;
-      if (policy.hasAge) trace.ageSeconds = wholeSeconds(performance.now() - policy.bornMs);
+      // Our own `Date` would make an answer young again that comes from another cache (RFC 9111 section 5.1).
+      const ageSeconds = wholeSeconds(performance.now() - policy.bornMs);
+      if (ageSeconds > 0) trace.ageSeconds = ageSeconds;
       return answer;
     }
 

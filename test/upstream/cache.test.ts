@@ -147,9 +147,11 @@ describe('a fresh answer', () => {
     expect(trace.ageSeconds).toBe(4);
     expect(trace.generation).toBe(1);
   });
-  it('carries an age when fetched just now only where the upstream told one (RFC 9111 section 5.1)', async () => {
+  it('carries its age when fetched just now, where it is a second or more (RFC 9111 section 5.1)', async () => {
     expect((await cacheBefore(counting()).get()).trace.ageSeconds).toBeUndefined();
     expect((await cacheBefore(counting({ age: '7' })).get()).trace.ageSeconds).toBe(7);
+    const date = new Date(Math.floor(Date.now() / 1000) * 1000 - 20_000).toUTCString();
+    expect((await cacheBefore(counting({ date })).get()).trace.ageSeconds).toBe(20);
   });
   it('ends by the monotonic clock, whatever the wall clock does', async () => {
     const { get, sent } = cacheBefore(counting({ 'cache-control': 'max-age=30' }));
