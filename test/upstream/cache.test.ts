@@ -70,7 +70,7 @@ function request(more: Partial<UpstreamRequest> = {}): UpstreamRequest {
 
 /** A cache before an upstream that plays what each test says; exchanges without a script wait to be answered. */
 function cacheBefore(
-  upstream: (request: UpstreamRequest, call: number) => Eventually<Answer>,
+  upstream: (request: UpstreamRequest, call: number, trace: Trace) => Eventually<Answer>,
   more: Partial<CacheOptions> = {},
 ) {
   const sent: UpstreamRequest[] = [];
@@ -82,9 +82,9 @@ function cacheBefore(
     onBackground: (refresh) => refreshes.push(refresh),
     ...more,
   });
-  const handle = cache.layer((asked) => {
+  const handle = cache.layer((asked, trace) => {
     sent.push(asked);
-    return upstream(asked, sent.length);
+    return upstream(asked, sent.length, trace);
   });
   const ask = (more: Partial<UpstreamRequest> = {}) => {
     const trace = new Trace(performance.now());
@@ -474,7 +474,10 @@ describe('a stale answer while it is refreshed (RFC 5861 section 3)', () => {
 
 describe('a stale answer in place of a failure (RFC 5861 section 4)', () => {
   const failing = (failure: () => Answer, headers: HeaderFields = {}) =>
-    cacheBefore((_, call) => (call === 1 ? answer(headers, 'good') : failure()));
+    cacheBefore((_, call, trace) => {
+      trace.attempts += 1;
+      return call === 1 ? answer(headers, 'good') : failure();
+    });
   const thrown = (error: GatewayError) => () => {
     throw error;
   };
@@ -496,13 +499,42 @@ describe('a stale answer in place of a failure (RFC 5861 section 4)', () => {
       const { text, cache, trace } = await get();
       expect(text).toBe('good');
       expect(cache).toEqual({
-        hit: true,
+        hit: false,
+        forwarded: 'stale',
         ttlSeconds: -25,
         detail: 'stale-if-error',
         ...(forwardStatus === undefined ? {} : { forwardStatus }),
       });
       expect(trace.ageSeconds).toBe(40);
     }
+    const { cache } = await get({ cacheControl: 'no-cache' });
+    expect(cache).toMatchObject({ hit: false, forwarded: 'request', detail: 'stale-if-error' });
+  });
+  it('is a hit where nothing was sent (RFC 9211 section 2.1)', async () => {
+    const closed = new GatewayError('upstream-rate-limited', { receivedStatus: 429 });
+    const { get } = cacheBefore((_, call) => {
+      if (call > 1) throw closed;
+      return answer({}, 'good');
+    });
+    await get();
+    vi.advanceTimersByTime(40_000);
+    const [first, joined] = await Promise.all([get(), get()]);
+    const expected = { hit: true, ttlSeconds: -25, detail: 'stale-if-error' };
+    expect([first?.cache, joined?.cache]).toEqual([expected, expected]);
+  });
+  it('is forwarded for all who joined what was sent (RFC 9211 section 2.2)', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const first = get();
+    calls[0]?.give(answer());
+    await first;
+    vi.advanceTimersByTime(40_000);
+    const all = [get(), get()];
+    calls[1]?.give(answer({}, 'bad', 503));
+    const facts = { hit: false, forwarded: 'stale', forwardStatus: 503, ttlSeconds: -25 };
+    const [leader, joined] = await Promise.all(all);
+    expect(leader?.cache).toEqual({ ...facts, detail: 'stale-if-error' });
+    expect(joined?.cache).toEqual({ ...facts, detail: 'stale-if-error', collapsed: true });
   });
   it.each<[string, HeaderFields, number, () => Answer]>([
     ['beyond its bound', {}, 315_000, () => answer({}, 'bad', 503)],
