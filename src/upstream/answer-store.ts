@@ -18,6 +18,8 @@ export interface Variant {
   /** All that the request which fetched it said. */
   readonly whole: string;
   readonly bytes: number;
+  /** When it was last stored or handed out. Monotonic ms. */
+  usedMs: number;
   /** No further refresh before this time: the last one failed. Monotonic ms. */
   refreshNotBeforeMs: number;
 }
@@ -92,7 +94,7 @@ export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOption
     const { unshareable } = resource;
     let bytes = sizeOf(key, variants, unshareable);
     while (bytes > maxBytes && variants.length > 0) {
-      variants = variants.slice(0, -1);
+      variants = withoutLeastUsed(variants);
       bytes = sizeOf(key, variants, unshareable);
     }
     if (bytes > maxBytes || (variants.length === 0 && unshareable.size === 0)) {
@@ -128,9 +130,18 @@ export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOption
         write(key, { operation: request.operation, variants: others, unshareable });
         return false;
       }
-      const variant = { answer, policy, names, selection: said, whole, bytes, refreshNotBeforeMs: -Infinity };
-      const variants = [variant, ...others].slice(0, maxVariants);
-      write(key, { operation: request.operation, variants, unshareable });
+      const variant = {
+        answer,
+        policy,
+        names,
+        selection: said,
+        whole,
+        bytes,
+        usedMs: performance.now(),
+        refreshNotBeforeMs: -Infinity,
+      };
+      const kept = others.length < maxVariants ? others : withoutLeastUsed(others);
+      write(key, { operation: request.operation, variants: [variant, ...kept], unshareable });
       return true;
     },
 
@@ -204,6 +215,13 @@ export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOption
 }
 
 export type AnswerStore = ReturnType<typeof createAnswerStore>;
+
+/** Of those used at the same moment the eldest goes; the newest, which stands first, is never the one. */
+function withoutLeastUsed(variants: readonly Variant[]): readonly Variant[] {
+  let least = variants.at(-1);
+  for (const one of variants.toReversed()) if (least === undefined || one.usedMs < least.usedMs) least = one;
+  return variants.filter((one) => one !== least);
+}
 
 /** Renewals of one answer share their body and the place for its codings. */
 function encodedVariant(resource: Resource | undefined, encoded: Encoded): Variant | undefined {

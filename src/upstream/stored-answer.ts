@@ -27,6 +27,7 @@ export function handOut(
           ...(policy.freshUntilMs === -Infinity ? undefined : { ttlSeconds }),
           ...(more === undefined ? undefined : { detail: more }),
         };
+  variant.usedMs = nowMs;
   trace.ageSeconds = wholeSeconds(nowMs - policy.bornMs);
   trace.generation = answer.generation;
   return answer;

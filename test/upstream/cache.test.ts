@@ -242,6 +242,26 @@ describe('Vary (RFC 9111 section 4.1)', () => {
     await get();
     expect(sent).toHaveLength(1);
   });
+  it('keeps the variant that is used, however many values somebody invents', async () => {
+    const { get, sent } = cacheBefore(counting({ vary: 'x-a', 'cache-control': 'max-age=60' }));
+    await get();
+    for (let i = 0; i < 200; i += 1) {
+      await get({ headers: { 'x-a': `${i}` } });
+      vi.advanceTimersByTime(1);
+      expect((await get()).cache?.hit).toBe(true);
+    }
+    expect((await get({ headers: { 'x-a': '199' } })).cache?.hit).toBe(true);
+    expect(sent).toHaveLength(201);
+  });
+  it('counts what its fields say in the bound', async () => {
+    const bytesFor = async (value: string) => {
+      const { get, cache } = cacheBefore(counting({ vary: 'x-a' }));
+      await get({ headers: { 'x-a': value } });
+      return cache.snapshot().bytes;
+    };
+    // In its selection and in all that it said; strings of two bytes a letter.
+    expect((await bytesFor('x'.repeat(1000))) - (await bytesFor('x'.repeat(2000)))).toBe(-4000);
+  });
   it('holds a bounded number of variants', async () => {
     const { get, cache } = cacheBefore(counting({ vary: 'x-a' }));
     for (let i = 0; i < 200; i += 1) await get({ headers: { 'x-a': `${i}` } });
