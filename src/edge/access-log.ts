@@ -66,7 +66,8 @@ function lineOf(request: InboundRequest, reply: Reply, trace: Trace): AccessLine
 /** The cache's part in one word. */
 function outcomeOf(cache: CacheFacts | undefined): string | undefined {
   if (cache === undefined) return undefined;
-  if (cache.hit) return cache.detail ?? 'hit';
+  if (cache.detail !== undefined) return cache.detail;
+  if (cache.hit) return 'hit';
   if (cache.collapsed === true) return 'joined';
   if (cache.forwardStatus === 304) return 'revalidated';
   return cache.forwarded === 'bypass' || cache.forwarded === 'request' ? cache.forwarded : 'miss';

@@ -63,7 +63,9 @@ export function forward(options: ForwardOptions): Handler<InboundRequest, Reply>
 
 /** Whether others get this answer too. */
 function isKept(cache: CacheFacts | undefined): boolean {
-  return cache !== undefined && (cache.hit || cache.stored === true || cache.collapsed === true);
+  if (cache === undefined) return false;
+  // A stale answer that stands in for a failure was forwarded, and comes from the store.
+  return cache.hit || cache.stored === true || cache.collapsed === true || cache.detail !== undefined;
 }
 
 const none: Readonly<Record<string, string>> = Object.freeze({});

@@ -18,6 +18,8 @@ export interface Variant {
   /** All that the request which fetched it said. */
   readonly whole: string;
   readonly bytes: number;
+  /** When it was last stored or handed out. Monotonic ms. */
+  usedMs: number;
   /** No further refresh before this time: the last one failed. Monotonic ms. */
   refreshNotBeforeMs: number;
 }
@@ -27,8 +29,11 @@ export interface Resource {
   readonly operation: string;
   /** The latest stored first: it wins where several fit (RFC 9111 section 4.1). */
   readonly variants: readonly Variant[];
-  /** Until then its answers are for one request each: nobody queues for them. Monotonic ms. */
-  readonly unshareableUntilMs: number;
+  /**
+   * What requests said whose answers are for one each, and until when nobody queues for those. Monotonic ms.
+   * By all that was said: a field that one caller sends ends the sharing for its like alone.
+   */
+  readonly unshareable: ReadonlyMap<string, number>;
 }
 
 export interface AnswerStoreOptions {
@@ -42,8 +47,11 @@ const resourceOverheadBytes = 400;
 const variantOverheadBytes = 900;
 const fieldOverheadBytes = 40;
 
-/** A caller that invents field values cannot make one read hold more than this many answers. */
+/** A caller that invents field values cannot make one read hold more than this many answers, nor marks. */
 const maxVariants = 64;
+const markOverheadBytes = 100;
+
+const noMarks: ReadonlyMap<string, number> = new Map();
 
 /** The variant that fits a request, or `undefined`. */
 export function selectVariant(
@@ -72,6 +80,8 @@ function isSameList(one: readonly string[], other: readonly string[]): boolean {
   return one === other || (one.length === other.length && one.every((name, index) => name === other[index]));
 }
 
+type Asked = Pick<UpstreamRequest, 'operation' | 'headers'>;
+
 /** The place for an answer's codings, filled afterwards. */
 type Encoded = NonNullable<Answer['encoded']>;
 
@@ -81,12 +91,13 @@ export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOption
 
   function write(key: string, resource: Resource): void {
     let { variants } = resource;
-    let bytes = sizeOf(key, variants);
+    const { unshareable } = resource;
+    let bytes = sizeOf(key, variants, unshareable);
     while (bytes > maxBytes && variants.length > 0) {
-      variants = variants.slice(0, -1);
-      bytes = sizeOf(key, variants);
+      variants = withoutLeastUsed(variants);
+      bytes = sizeOf(key, variants, unshareable);
     }
-    if (bytes > maxBytes || (variants.length === 0 && resource.unshareableUntilMs === -Infinity)) {
+    if (bytes > maxBytes || (variants.length === 0 && unshareable.size === 0)) {
       resources.delete(key);
     } else {
       resources.set(key, { ...resource, variants }, { size: bytes });
@@ -101,7 +112,7 @@ export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOption
     /** Keeps an answer in the place of those that fit the same request. Returns whether it is kept. */
     put(
       key: string,
-      request: Pick<UpstreamRequest, 'operation' | 'headers'>,
+      request: Asked,
       answer: Answer,
       policy: AnswerPolicy,
       names: readonly string[],
@@ -109,19 +120,28 @@ export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOption
       const whole = wholeSelection(request.headers);
       const said = policy.wholeRequest ? whole : selection(names, request.headers);
       const bytes = variantBytes(answer, said, whole);
-      const held = resources.peek(key)?.variants ?? [];
+      const { variants: held = [], unshareable = noMarks } = resources.peek(key) ?? {};
       // What one odd header brought upon itself takes nothing from those who never sent it.
       const others = policy.wholeRequest
         ? held.filter((one) => !one.policy.wholeRequest || one.whole !== whole)
         : without(held, request.headers);
-      if (bytes > Math.min(maxEntryBytes, maxBytes - sizeOf(key, []))) {
+      if (bytes > Math.min(maxEntryBytes, maxBytes - sizeOf(key, [], unshareable))) {
         // What was there is older than what we may not keep.
-        write(key, { operation: request.operation, variants: others, unshareableUntilMs: -Infinity });
+        write(key, { operation: request.operation, variants: others, unshareable });
         return false;
       }
-      const variant = { answer, policy, names, selection: said, whole, bytes, refreshNotBeforeMs: -Infinity };
-      const variants = [variant, ...others].slice(0, maxVariants);
-      write(key, { operation: request.operation, variants, unshareableUntilMs: -Infinity });
+      const variant = {
+        answer,
+        policy,
+        names,
+        selection: said,
+        whole,
+        bytes,
+        usedMs: performance.now(),
+        refreshNotBeforeMs: -Infinity,
+      };
+      const kept = others.length < maxVariants ? others : withoutLeastUsed(others);
+      write(key, { operation: request.operation, variants: [variant, ...kept], unshareable });
       return true;
     },
 
@@ -139,10 +159,23 @@ export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOption
       write(key, { ...resource, variants: resource.variants.filter((one) => one.whole !== whole) });
     },
 
-    /** Remembers that answers to this read fit one request each (Varnish calls it hit-for-miss). */
-    markUnshareable(key: string, operation: string, untilMs: number): void {
-      const variants = resources.peek(key)?.variants ?? [];
-      write(key, { operation, variants, unshareableUntilMs: untilMs });
+    /** Remembers that answers to such requests fit one each (Varnish calls it hit-for-miss). */
+    markUnshareable(key: string, request: Asked, untilMs: number): void {
+      const { variants = [], unshareable = noMarks } = resources.peek(key) ?? {};
+      const marks = new Map(unshareable);
+      const whole = wholeSelection(request.headers);
+      marks.delete(whole);
+      for (const eldest of marks.keys()) if (marks.size >= maxVariants) marks.delete(eldest);
+      marks.set(whole, untilMs);
+      write(key, { operation: request.operation, variants, unshareable: marks });
+    },
+
+    /** An answer that may be shared has come for such a request. */
+    unmark(key: string, { headers }: Asked): void {
+      const resource = resources.peek(key);
+      if (resource === undefined || resource.unshareable.size === 0) return;
+      const marks = new Map(resource.unshareable);
+      if (marks.delete(wholeSelection(headers))) write(key, { ...resource, unshareable: marks });
     },
 
     /** The body that a place for codings belongs to, where it is still held. */
@@ -158,7 +191,7 @@ export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOption
       const more = (br?.byteLength ?? 0) + (gzip?.byteLength ?? 0);
       const grown = { ...variant, bytes: variant.bytes + more };
       const variants = resource.variants.map((one) => (one === variant ? grown : one));
-      if (grown.bytes > maxEntryBytes || sizeOf(key, variants) > maxBytes) return;
+      if (grown.bytes > maxEntryBytes || sizeOf(key, variants, resource.unshareable) > maxBytes) return;
       if (br !== undefined) encoded.br = br;
       if (gzip !== undefined) encoded.gzip = gzip;
       write(key, { ...resource, variants });
@@ -183,6 +216,13 @@ export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOption
 
 export type AnswerStore = ReturnType<typeof createAnswerStore>;
 
+/** Of those used at the same moment the eldest goes; the newest, which stands first, is never the one. */
+function withoutLeastUsed(variants: readonly Variant[]): readonly Variant[] {
+  let least = variants.at(-1);
+  for (const one of variants.toReversed()) if (least === undefined || one.usedMs < least.usedMs) least = one;
+  return variants.filter((one) => one !== least);
+}
+
 /** Renewals of one answer share their body and the place for its codings. */
 function encodedVariant(resource: Resource | undefined, encoded: Encoded): Variant | undefined {
   return resource?.variants.find((one) => one.answer.encoded === encoded);
@@ -192,8 +232,9 @@ function without(variants: readonly Variant[], headers: UpstreamRequest['headers
   return variants.filter((one) => selectVariant({ variants: [one] }, headers) === undefined);
 }
 
-function sizeOf(key: string, variants: readonly Variant[]): number {
+function sizeOf(key: string, variants: readonly Variant[], marks: ReadonlyMap<string, number>): number {
   let bytes = resourceOverheadBytes + 2 * key.length;
+  for (const said of marks.keys()) bytes += markOverheadBytes + 2 * said.length;
   for (const variant of variants) bytes += variant.bytes;
   return bytes;
 }

@@ -27,6 +27,18 @@ export const maxDeltaSeconds = 2_147_483_648;
 const member =
   /[\t ]*(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?:=(?:"((?:[^"\\]|\\.)*)"|([!#$%&'*+.^_`|~0-9A-Za-z-]*)))?)?/y;
 
+const words = /[!#$%&'*+.^_`|~0-9a-z-]+/g;
+
+/** What restricts: it counts wherever it is named, be it behind a member where only a comma may follow. */
+const restricting: ReadonlySet<string> = new Set([
+  'no-cache',
+  'no-store',
+  'no-transform',
+  'private',
+  'must-revalidate',
+  'proxy-revalidate',
+]);
+
 /** Joins field lines that came more than once, as RFC 9110 section 5.3 says. */
 export function fieldValue(value: string | readonly string[] | undefined): string | undefined {
   return value === undefined || typeof value === 'string' ? value : value.join(', ');
@@ -36,6 +48,12 @@ export function fieldValue(value: string | readonly string[] | undefined): strin
 export function parseCacheControl(field: string | readonly string[] | undefined): Directives {
   const text = fieldValue(field) ?? '';
   const byName = new Map<string, Directive>();
+  const note = (name: string, directive: Directive): void => {
+    const before = byName.get(name);
+    const { argument, malformed } = directive;
+    const same = before === undefined || (before.argument === argument && before.malformed === malformed);
+    byName.set(name, same ? (before ?? directive) : { ...before, contradicted: true });
+  };
   let broken = false;
   let at = 0;
   while (at < text.length) {
@@ -47,15 +65,16 @@ export function parseCacheControl(field: string | readonly string[] | undefined)
     const name = found?.[1]?.toLowerCase();
     if (name !== undefined) {
       const argument = found?.[2]?.replace(/\\(.)/g, '$1') ?? found?.[3];
-      const directive = {
-        argument,
-        quoted: found?.[2] !== undefined,
-        malformed: rest.junk,
-        contradicted: false,
-      };
-      const before = byName.get(name);
-      const same = before === undefined || (before.argument === argument && before.malformed === rest.junk);
-      byName.set(name, same ? (before ?? directive) : { ...before, contradicted: true });
+      const quoted = found?.[2] !== undefined;
+      note(name, { argument, quoted, malformed: rest.junk, contradicted: false });
+    }
+    if (rest.junk) {
+      // As in `max-age=60; private`.
+      for (const word of text.slice(end, rest.next).toLowerCase().match(words) ?? []) {
+        if (restricting.has(word)) {
+          note(word, { argument: undefined, quoted: false, malformed: true, contradicted: false });
+        }
+      }
     }
     at = rest.next;
   }

@@ -50,8 +50,6 @@ export interface AnswerPolicy {
   readonly staleIfErrorUntilMs: number;
   /** May be given stale to a caller that says `max-stale` (RFC 9111 section 4.2.4). */
   readonly mayBeStale: boolean;
-  /** The upstream said its age, so that ours is told too (RFC 9111 section 5.1). */
-  readonly hasAge: boolean;
 }
 
 // Statuses whose caching rules we keep, for `must-understand` (RFC 9111 section 5.2.2.3).
@@ -101,7 +99,6 @@ export function policyOf(answer: Omit<Answer, 'body' | 'generation'>, defaults: 
     staleWhileRevalidateUntilMs: staleUntil('stale-while-revalidate', swrDefaultMs),
     staleIfErrorUntilMs: staleUntil('stale-if-error', sieDefaultMs),
     mayBeStale: maySpoil && firmness === 'defaults',
-    hasAge: headers['age'] !== undefined,
   };
 }
 

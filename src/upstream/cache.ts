@@ -5,13 +5,13 @@
 import { GatewayError } from '../errors.ts';
 import { andThen, type Eventually, type Handler, type Layer } from '../layer.ts';
 import { type CacheFacts, Trace } from '../trace.ts';
-import { createAnswerStore, selectVariant, type Variant } from './answer-store.ts';
+import { createAnswerStore, type Resource, selectVariant, type Variant } from './answer-store.ts';
 import { cacheKey } from './cache-key.ts';
 import { type CacheDefaults, isTrouble, isTroubleCode, useOf, type Wish, wishOf } from './cache-policy.ts';
 import type { Answer, UpstreamRequest } from './exchange.ts';
 import { backgroundClaim, type Flight, openFlight, type Seat } from './flight.ts';
 import { failed, keepAnswers, type Outcome } from './keeping.ts';
-import { handOut, wholeSeconds } from './stored-answer.ts';
+import { type Forward, handOut, wholeSeconds } from './stored-answer.ts';
 import { confirms, renewed, validatorsOf } from './validation-policy.ts';
 import { selection, wholeSelection } from './vary-policy.ts';
 
@@ -68,6 +68,7 @@ const refreshPauseMs = 1_000;
 interface Shared {
   readonly operation: string;
   readonly flight: Flight<Outcome>;
+  readonly trace: Trace;
   /** Somebody waits who has not said `no-store`. */
   mayStore: boolean;
 }
@@ -112,7 +113,8 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       const resource = store.get(key);
       const variant = resource === undefined ? undefined : selectVariant(resource, request.headers);
       const nowMs = performance.now();
-      let forwarded: Forwarded = resource === undefined ? 'uri-miss' : 'vary-miss';
+      // A mark alone is no answer.
+      let forwarded: Forwarded = (resource?.variants.length ?? 0) === 0 ? 'uri-miss' : 'vary-miss';
       if (variant !== undefined) {
         const use = useOf(variant.policy, wish, nowMs);
         if (use === 'fresh') return handOut(variant, trace, nowMs, undefined);
@@ -124,36 +126,36 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
         forwarded = use;
       }
       if (wish?.onlyIfCached === true) throw new GatewayError('not-in-cache');
-      if (resource !== undefined && nowMs < resource.unshareableUntilMs) {
-        return goAlone(request, trace, wish, 'bypass', collapsed);
-      }
-
       // Nothing goes up for a caller that has already left.
       if (request.claim.signal.aborted) throw request.claim.signal.reason;
 
       // Those who were given another's answer don't wait for each other: only equal requests share now.
       const flightKey =
         collapsed === undefined ? flightKeyOf(key, request) : `${key}\n\n${wholeSelection(request.headers)}`;
-      const gone = (error: unknown) => failed(request, error);
       const under = flights.get(flightKey);
+      // One at a time goes where others may join, to see whether its like may share again.
+      if (under !== undefined && isUnshareable(resource, request, nowMs)) {
+        return goAlone(request, trace, wish, 'bypass', collapsed);
+      }
       if (under !== undefined) {
         if (wish?.noStore !== true) under.mayStore = true;
-        const waited = under.flight.enter(request.claim).wait().catch(gone);
+        const waited = under.flight.enter(request.claim).wait().catch(goneFrom(under, request));
         return waited.then((outcome) => concludeJoined(outcome, request, trace, wish, forwarded));
       }
-      const shared = open(flightKey, request, wish?.noStore !== true);
+      const shared = open(flightKey, request, trace, wish?.noStore !== true);
       const seat = shared.flight.enter(request.claim);
       const outcome = fly(shared, flightKey, request, trace, variant);
       if (outcome instanceof Promise) {
-        const waited = seat.wait().catch(gone);
+        const waited = seat.wait().catch(goneFrom(shared, request));
         return waited.then((arrived) => conclude(arrived, request, trace, forwarded, collapsed));
       }
       return conclude(outcome, request, trace, forwarded, collapsed);
     }
 
-    function open(flightKey: string, request: UpstreamRequest, mayStore: boolean): Shared {
+    /** @param trace of whose exchange it is */
+    function open(flightKey: string, request: UpstreamRequest, trace: Trace, mayStore: boolean): Shared {
       const flight = openFlight<Outcome>(() => land(flightKey, shared));
-      const shared: Shared = { operation: request.operation, flight, mayStore };
+      const shared: Shared = { operation: request.operation, flight, trace, mayStore };
       flights.set(flightKey, shared);
       return shared;
     }
@@ -187,7 +189,7 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       mayStore: () => boolean,
     ): Eventually<Outcome> {
       const purgesBefore = purgesOf(request.operation);
-      const fail = (error: unknown) => failed(request, error);
+      const fail = (error: unknown) => failed(request, error, trace.attempts > 0);
       const keep = (answer: Answer, forwardStatus: number | undefined) =>
         keeping.judge(
           request,
@@ -241,24 +243,30 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       forwarded: Forwarded,
       collapsed: boolean | undefined,
     ): Answer {
+      const answered = outcome.kind === 'answered';
+      const forward: Forward = { forwarded, ...(collapsed === undefined ? undefined : { collapsed }) };
       const standIn = troubleOf(outcome) ? keeping.staleFor(request) : undefined;
       if (standIn !== undefined) {
-        const status = outcome.kind === 'failed' ? statusBehind(outcome.error) : outcome.answer.status;
-        return handOut(standIn, trace, performance.now(), 'stale-if-error', status);
+        const status = answered ? outcome.answer.status : statusBehind(outcome.error);
+        const told = status === undefined ? forward : { ...forward, forwardStatus: status };
+        // A hit is what was not forwarded (RFC 9211 section 2.1): here, where nothing was sent.
+        const isForwarded = answered || outcome.sent;
+        return handOut(standIn, trace, performance.now(), 'stale-if-error', isForwarded ? told : undefined);
       }
       trace.cache = {
         hit: false,
-        forwarded,
-        ...(collapsed === undefined ? {} : { collapsed }),
-        ...(outcome.kind === 'answered' && outcome.stored ? { stored: true } : {}),
-        ...(outcome.kind === 'answered' && outcome.forwardStatus !== undefined
+        ...forward,
+        ...(answered && outcome.stored ? { stored: true } : undefined),
+        ...(answered && outcome.forwardStatus !== undefined
           ? { forwardStatus: outcome.forwardStatus }
-          : {}),
+          : undefined),
       };
       if (outcome.kind === 'failed') throw outcome.error;
       const { answer, policy } = outcome;
       trace.generation = answer.generation;
-      if (policy.hasAge) trace.ageSeconds = wholeSeconds(performance.now() - policy.bornMs);
+      // Our own `Date` would make an answer young again that comes from another cache (RFC 9111 section 5.1).
+      const ageSeconds = wholeSeconds(performance.now() - policy.bornMs);
+      if (ageSeconds > 0) trace.ageSeconds = ageSeconds;
       return answer;
     }
 
@@ -282,13 +290,13 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       if (closed || nowMs < variant.refreshNotBeforeMs) return;
       const flightKey = flightKeyOf(key, request);
       if (flights.has(flightKey)) return;
-      const shared = open(flightKey, request, true);
+      const trace = new Trace(nowMs);
+      const shared = open(flightKey, request, trace, true);
       const seat = shared.flight.enter(
         backgroundClaim(request.claim, nowMs + options.refreshTimeoutMs),
         true,
       );
       backgrounds.add(seat);
-      const trace = new Trace(nowMs);
       // Its ids would name a request that has long been answered.
       const own = { ...request, ids: {}, cacheControl: undefined, pragma: undefined };
       const report = (outcome: Outcome): void => {
@@ -344,6 +352,12 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
   };
 }
 
+function isUnshareable(resource: Resource | undefined, request: UpstreamRequest, nowMs: number): boolean {
+  if (resource === undefined || resource.unshareable.size === 0) return false;
+  const untilMs = resource.unshareable.get(wholeSelection(request.headers));
+  return untilMs !== undefined && nowMs < untilMs;
+}
+
 function troubleOf(outcome: Outcome): boolean {
   if (outcome.kind === 'answered') return isTrouble(outcome.answer.status);
   return outcome.error instanceof GatewayError && isTroubleCode(outcome.error.code);
@@ -351,6 +365,11 @@ function troubleOf(outcome: Outcome): boolean {
 
 function statusBehind(error: unknown): number | undefined {
   return error instanceof GatewayError ? error.receivedStatus : undefined;
+}
+
+/** A request that leaves a flight: by its own reason, and what went up went up for it as well. */
+function goneFrom({ trace }: Shared, request: UpstreamRequest): (error: unknown) => Outcome {
+  return (error) => failed(request, error, trace.attempts > 0);
 }
 
 function unasked(): GatewayError {

@@ -18,6 +18,8 @@ export type Outcome =
   | {
       readonly kind: 'failed';
       readonly error: unknown;
+      /** Something went up; else the gate, the circuit or the key ended it here. */
+      readonly sent: boolean;
       /** Whether it is the failure of a request that waited as well. */
       fits(request: UpstreamRequest): boolean;
     }
@@ -86,9 +88,8 @@ export function keepAnswers(
       // The upstream has said something newer about this read than what is held.
       store.drop(key, request.headers);
     }
-    if (!isForAnyone && !trouble) {
-      store.markUnshareable(key, request.operation, performance.now() + unshareableForMs);
-    }
+    if (isForAnyone) store.unmark(key, request);
+    else if (!trouble) store.markUnshareable(key, request, performance.now() + unshareableForMs);
     const sayingOf = ({ headers }: UpstreamRequest): string =>
       policy.wholeRequest ? wholeSelection(headers) : selection(names === '*' ? [] : names, headers);
     const said = sayingOf(request);
@@ -133,10 +134,15 @@ export function keepAnswers(
 }
 
 /** The outcome of an exchange that brought no answer. */
-export function failed(request: UpstreamRequest, error: unknown): Outcome {
+export function failed(request: UpstreamRequest, error: unknown, sent: boolean): Outcome {
   const whole = wholeSelection(request.headers);
   const isCommon = error instanceof GatewayError && isCommonCode(error.code);
-  return { kind: 'failed', error, fits: ({ headers }) => isCommon || wholeSelection(headers) === whole };
+  return {
+    kind: 'failed',
+    error,
+    sent,
+    fits: ({ headers }) => isCommon || wholeSelection(headers) === whole,
+  };
 }
 
 /** The answer as others may see it and as it may be held. */

@@ -113,14 +113,21 @@ describe('staleness is never waited for twice', () => {
   });
 
   it('while the upstream fails, the last good answer is given', async () => {
-    const { ask, standIn } = await startPair({ RETRY_LIMIT: '0' });
+    const { ask, standIn, logLines } = await startPair({ RETRY_LIMIT: '0' });
     standIn.behave({ headers: { 'cache-control': 'max-age=0, stale-if-error=60' } });
     const good = await ask(accounts);
     await standIn.refuseConnections(true);
     const came = await ask(accounts);
     expect(came).toMatchObject({ status: 200, body: good.body });
-    expect(came.headers['cache-status']).toContain('detail=stale-if-error');
+    expect(came.headers['cache-status']).toMatch(/; fwd=stale; ttl=-\d+; detail=stale-if-error$/);
     await standIn.refuseConnections(false);
+    standIn.behave({ status: 503 });
+    expect((await ask(accounts)).headers['cache-status']).toMatch(
+      /; fwd=stale; fwd-status=503; ttl=-\d+; detail=stale-if-error$/,
+    );
+    await expect
+      .poll(() => logLines().flatMap(({ cache }) => cache ?? []))
+      .toEqual(['miss', 'stale-if-error', 'stale-if-error']);
   });
 
   it('only-if-cached is answered 504 where nothing is stored', async () => {

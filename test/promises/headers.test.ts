@@ -84,7 +84,14 @@ describe('of the upstream’s fields only the listed ones come down', () => {
       },
     });
     const came = await ask(accounts, { headers: { 'x-request-id': 'r-1' } });
-    const { date: _date, 'content-length': _length, connection: _connection, ...fields } = came.headers;
+    // An age of a second, where the upstream's clock ticked meanwhile.
+    const {
+      date: _date,
+      age: _age,
+      'content-length': _length,
+      connection: _connection,
+      ...fields
+    } = came.headers;
     expect(fields).toEqual({
       'content-type': 'application/json',
       'content-language': 'de',
@@ -111,6 +118,14 @@ describe('of the upstream’s fields only the listed ones come down', () => {
       'cache-control': 'public, max-age=60',
       expires: 'Sat, 21 Nov 2099 08:00:00 GMT',
     });
+  });
+
+  it('and the age that it would lose with its date', async () => {
+    const { ask, standIn } = await startPair({ CALLER_CACHE_CONTROL: 'upstream' });
+    standIn.behave({
+      headers: { 'cache-control': 'max-age=60', date: new Date(Date.now() - 20_000).toUTCString() },
+    });
+    expect((await ask(accounts)).headers.age).toMatch(/^2[0-9]$/);
   });
 
   it.each([400, 403, 404, 410, 500])(

@@ -26,6 +26,8 @@ describe('an argument in seconds (RFC 9111 section 5.2)', () => {
     ['the same in two lines', ['max-age=60', 'max-age=60'], 60],
     ['two that differ (section 4.2.1)', 'max-age=1800, max-age=1', 'invalid'],
     ['two lines that differ (section 4.2.1)', ['max-age=1', 'max-age=1800'], 'invalid'],
+    ['the same twice, one with junk behind', 'max-age=60, max-age=60;x', 'invalid'],
+    ['the same twice, one with junk behind, the other way round', 'max-age=60;x, max-age=60', 'invalid'],
     ['one good, one bad', 'max-age=60, max-age=abc', 'invalid'],
     ['no argument', 'max-age', 'invalid'],
     ['an empty argument', 'max-age=', 'invalid'],
@@ -57,6 +59,32 @@ describe('a directive', () => {
     'restricts however it is spelled: %j',
     (field) => {
       expect(hasDirective(parseCacheControl(field), 'no-store')).toBe(true);
+    },
+  );
+  it.each([
+    'max-age=60; private',
+    'max-age=60 private',
+    'max-age=60;Private="x"',
+    'max-age="60"private',
+    'public;private',
+    ';private',
+    '"private"',
+    'max-age=60;foo, (private)',
+    'private="x", max-age=60; private',
+  ])('restricts behind a member where only a comma may follow: %j', (field) => {
+    expect(directiveFields(parseCacheControl(field), 'private')).toBe('all');
+  });
+  it.each(['max-age=60; x-private', 'max-age=60; notprivate', 'ext="private"'])(
+    'is not part of another word or argument: %j',
+    (field) => {
+      expect(hasDirective(parseCacheControl(field), 'private')).toBe(false);
+    },
+  );
+  it.each(['no-store', 'no-cache', 'no-transform', 'must-revalidate', 'proxy-revalidate'])(
+    '%s restricts so as well',
+    (name) => {
+      expect(hasDirective(parseCacheControl(`max-age=60; ${name}`), name)).toBe(true);
+      expect(hasBareDirective(parseCacheControl('max-age=60; public'), 'public')).toBe(false);
     },
   );
   it.each(['public=1', 'public =x', 'public;q=1', 'public="a"'])(

@@ -80,10 +80,6 @@ describe('age (RFC 9111 section 4.2.3)', () => {
   it.each(['abc', '-1', '1.0', '1e1', '', '+5', '40;a=b', 'abc, 0'])('unreadable is stale: %j', (age) => {
     expect(policy({ 'cache-control': 'max-age=3600', age }).freshUntilMs).toBe(-Infinity);
   });
-  it('is told to callers where the upstream told one', () => {
-    expect(policy({ age: '0' }).hasAge).toBe(true);
-    expect(policy({}).hasAge).toBe(false);
-  });
 });
 
 describe('what may be stored (RFC 9111 section 3)', () => {

@@ -70,7 +70,7 @@ function request(more: Partial<UpstreamRequest> = {}): UpstreamRequest {
 
 /** A cache before an upstream that plays what each test says; exchanges without a script wait to be answered. */
 function cacheBefore(
-  upstream: (request: UpstreamRequest, call: number) => Eventually<Answer>,
+  upstream: (request: UpstreamRequest, call: number, trace: Trace) => Eventually<Answer>,
   more: Partial<CacheOptions> = {},
 ) {
   const sent: UpstreamRequest[] = [];
@@ -82,9 +82,9 @@ function cacheBefore(
     onBackground: (refresh) => refreshes.push(refresh),
     ...more,
   });
-  const handle = cache.layer((asked) => {
+  const handle = cache.layer((asked, trace) => {
     sent.push(asked);
-    return upstream(asked, sent.length);
+    return upstream(asked, sent.length, trace);
   });
   const ask = (more: Partial<UpstreamRequest> = {}) => {
     const trace = new Trace(performance.now());
@@ -147,9 +147,11 @@ describe('a fresh answer', () => {
     expect(trace.ageSeconds).toBe(4);
     expect(trace.generation).toBe(1);
   });
-  it('carries an age when fetched just now only where the upstream told one (RFC 9111 section 5.1)', async () => {
+  it('carries its age when fetched just now, where it is a second or more (RFC 9111 section 5.1)', async () => {
     expect((await cacheBefore(counting()).get()).trace.ageSeconds).toBeUndefined();
     expect((await cacheBefore(counting({ age: '7' })).get()).trace.ageSeconds).toBe(7);
+    const date = new Date(Math.floor(Date.now() / 1000) * 1000 - 20_000).toUTCString();
+    expect((await cacheBefore(counting({ date })).get()).trace.ageSeconds).toBe(20);
   });
   it('ends by the monotonic clock, whatever the wall clock does', async () => {
     const { get, sent } = cacheBefore(counting({ 'cache-control': 'max-age=30' }));
@@ -239,6 +241,26 @@ describe('Vary (RFC 9111 section 4.1)', () => {
     await get();
     await get();
     expect(sent).toHaveLength(1);
+  });
+  it('keeps the variant that is used, however many values somebody invents', async () => {
+    const { get, sent } = cacheBefore(counting({ vary: 'x-a', 'cache-control': 'max-age=60' }));
+    await get();
+    for (let i = 0; i < 200; i += 1) {
+      await get({ headers: { 'x-a': `${i}` } });
+      vi.advanceTimersByTime(1);
+      expect((await get()).cache?.hit).toBe(true);
+    }
+    expect((await get({ headers: { 'x-a': '199' } })).cache?.hit).toBe(true);
+    expect(sent).toHaveLength(201);
+  });
+  it('counts what its fields say in the bound', async () => {
+    const bytesFor = async (value: string) => {
+      const { get, cache } = cacheBefore(counting({ vary: 'x-a' }));
+      await get({ headers: { 'x-a': value } });
+      return cache.snapshot().bytes;
+    };
+    // In its selection and in all that it said; strings of two bytes a letter.
+    expect((await bytesFor('x'.repeat(1000))) - (await bytesFor('x'.repeat(2000)))).toBe(-4000);
   });
   it('holds a bounded number of variants', async () => {
     const { get, cache } = cacheBefore(counting({ vary: 'x-a' }));
@@ -472,7 +494,10 @@ describe('a stale answer while it is refreshed (RFC 5861 section 3)', () => {
 
 describe('a stale answer in place of a failure (RFC 5861 section 4)', () => {
   const failing = (failure: () => Answer, headers: HeaderFields = {}) =>
-    cacheBefore((_, call) => (call === 1 ? answer(headers, 'good') : failure()));
+    cacheBefore((_, call, trace) => {
+      trace.attempts += 1;
+      return call === 1 ? answer(headers, 'good') : failure();
+    });
   const thrown = (error: GatewayError) => () => {
     throw error;
   };
@@ -494,13 +519,42 @@ describe('a stale answer in place of a failure (RFC 5861 section 4)', () => {
       const { text, cache, trace } = await get();
       expect(text).toBe('good');
       expect(cache).toEqual({
-        hit: true,
+        hit: false,
+        forwarded: 'stale',
         ttlSeconds: -25,
         detail: 'stale-if-error',
         ...(forwardStatus === undefined ? {} : { forwardStatus }),
       });
       expect(trace.ageSeconds).toBe(40);
     }
+    const { cache } = await get({ cacheControl: 'no-cache' });
+    expect(cache).toMatchObject({ hit: false, forwarded: 'request', detail: 'stale-if-error' });
+  });
+  it('is a hit where nothing was sent (RFC 9211 section 2.1)', async () => {
+    const closed = new GatewayError('upstream-rate-limited', { receivedStatus: 429 });
+    const { get } = cacheBefore((_, call) => {
+      if (call > 1) throw closed;
+      return answer({}, 'good');
+    });
+    await get();
+    vi.advanceTimersByTime(40_000);
+    const [first, joined] = await Promise.all([get(), get()]);
+    const expected = { hit: true, ttlSeconds: -25, detail: 'stale-if-error' };
+    expect([first?.cache, joined?.cache]).toEqual([expected, expected]);
+  });
+  it('is forwarded for all who joined what was sent (RFC 9211 section 2.2)', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const first = get();
+    calls[0]?.give(answer());
+    await first;
+    vi.advanceTimersByTime(40_000);
+    const all = [get(), get()];
+    calls[1]?.give(answer({}, 'bad', 503));
+    const facts = { hit: false, forwarded: 'stale', forwardStatus: 503, ttlSeconds: -25 };
+    const [leader, joined] = await Promise.all(all);
+    expect(leader?.cache).toEqual({ ...facts, detail: 'stale-if-error' });
+    expect(joined?.cache).toEqual({ ...facts, detail: 'stale-if-error', collapsed: true });
   });
   it.each<[string, HeaderFields, number, () => Answer]>([
     ['beyond its bound', {}, 315_000, () => answer({}, 'bad', 503)],
@@ -680,12 +734,12 @@ describe('identical reads at one moment', () => {
       const got = await Promise.all(all);
       expect(new Set(got.map(({ text }) => text)).size).toBe(50);
       expect(got[1]?.cache).toEqual({ hit: false, forwarded: 'uri-miss', collapsed: false });
-      // Nobody queues for such a read for a while.
+      // Nobody queues for such a read for a while; one tries whether it may be shared again.
       const later = [get(), get()];
       expect(calls).toHaveLength(52);
       calls[50]?.give(answer({}, 'a'));
       calls[51]?.give(answer({}, 'b'));
-      expect((await Promise.all(later)).map(({ cache }) => cache?.forwarded)).toEqual(['bypass', 'bypass']);
+      expect((await Promise.all(later)).map(({ cache }) => cache?.forwarded)).toEqual(['uri-miss', 'bypass']);
       // An answer that may be shared ends it.
       expect((await get()).cache?.hit).toBe(true);
     },
@@ -711,6 +765,7 @@ describe('identical reads at one moment', () => {
   it.each<[string, Answer | GatewayError]>([
     ['500', answer({}, 'odd', 500)],
     ['404', answer({}, 'odd', 404)],
+    ['404 that may not be stored', answer({ 'cache-control': 'no-store' }, 'odd', 404)],
     ['an invalid response', new GatewayError('upstream-invalid-response')],
   ])('do not share what an odd header may have brought about: %s', async (_, failure) => {
     const { calls, upstream } = manual();
@@ -758,6 +813,51 @@ describe('identical reads at one moment', () => {
     expect(calls).toHaveLength(1);
     calls[0]?.give(answer());
     await stays;
+  });
+  it('go on sharing, whatever one odd header was answered', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const odd = get({ headers: { 'x-odd': '1' } });
+    calls[0]?.give(answer({ 'cache-control': 'no-store' }));
+    await odd;
+    const all = [get(), get(), get()];
+    expect(calls).toHaveLength(2);
+    calls[1]?.give(answer({}, 'one'));
+    expect((await Promise.all(all)).map(({ text }) => text)).toEqual(['one', 'one', 'one']);
+  });
+  it('share again as soon as an answer may be shared, kept or not', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream, { ttlMs: 0 });
+    const first = get();
+    calls[0]?.give(answer({ 'cache-control': 'no-store' }));
+    await first;
+    const [probe, passing] = [get(), get()];
+    expect(calls).toHaveLength(3);
+    calls[1]?.give(answer());
+    await probe;
+    const all = [get(), get()];
+    expect(calls).toHaveLength(4);
+    calls[2]?.give(answer());
+    calls[3]?.give(answer());
+    await Promise.all([passing, ...all]);
+  });
+  it('are not kept from sharing by a failure, whatever it says of itself', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const first = get();
+    calls[0]?.give(answer({ 'cache-control': 'no-store' }, 'no', 503));
+    await first;
+    const all = [get(), get()];
+    expect(calls).toHaveLength(2);
+    calls[1]?.give(answer());
+    await Promise.all(all);
+  });
+  it('hold a bounded number of marks', async () => {
+    const { get, cache } = cacheBefore(counting({ 'cache-control': 'no-store' }));
+    for (let i = 100; i < 300; i += 1) await get({ headers: { 'x-odd': `${i}` } });
+    const { bytes } = cache.snapshot();
+    for (let i = 300; i < 500; i += 1) await get({ headers: { 'x-odd': `${i}` } });
+    expect(cache.snapshot().bytes).toBe(bytes);
   });
   it('with a synchronous upstream are answered synchronously, failures thrown', () => {
     const { ask } = cacheBefore(counting());
