@@ -1,6 +1,15 @@
 import { describe, expect, it } from 'vitest';
 import { accounts, startPair } from '../gateway.ts';
 
+/** Something that is held back until the test lets it go. */
+function hold(): { held: Promise<void>; release: () => void } {
+  let release = (): void => {};
+  const held = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  return { held, release };
+}
+
 describe('repeated reads are answered from memory', () => {
   it('with their age, for as long as they are fresh', async () => {
     const { ask, standIn } = await startPair();
@@ -52,9 +61,13 @@ describe('repeated reads are answered from memory', () => {
 
 describe('identical reads in flight share one upstream call', () => {
   it('a hundred callers cost one', async () => {
-    const { ask, standIn } = await startPair();
-    standIn.behave({ latencyMs: 50 });
-    const came = await Promise.all(Array.from({ length: 100 }, () => ask(accounts)));
+    const { ask, standIn, gateway } = await startPair();
+    const { held, release } = hold();
+    standIn.behave({ until: held });
+    const asked = Array.from({ length: 100 }, () => ask(accounts));
+    await expect.poll(() => gateway.waiting).toBe(100);
+    release();
+    const came = await Promise.all(asked);
     expect(came.map(({ status }) => status)).toEqual(Array(100).fill(200));
     expect(new Set(came.map(({ body }) => body.toString())).size).toBe(1);
     expect(standIn.requests).toHaveLength(1);
@@ -62,11 +75,8 @@ describe('identical reads in flight share one upstream call', () => {
 
   it('one that leaves does not end it for the others; when all have left it is ended', async () => {
     const { ask, standIn, gateway, logLines } = await startPair();
-    let release = (): void => {};
-    const until = new Promise<void>((resolve) => {
-      release = resolve;
-    });
-    standIn.behave({ until });
+    const { held, release } = hold();
+    standIn.behave({ until: held });
     const leaver = new AbortController();
     const left = ask(accounts, { signal: leaver.signal }).catch((error: Error) => error.name);
     const stays = ask(accounts);
@@ -90,9 +100,13 @@ describe('identical reads in flight share one upstream call', () => {
   });
 
   it('a failure is shared by all who waited for it', async () => {
-    const { ask, standIn } = await startPair({ RETRY_LIMIT: '0' });
-    standIn.behave({ latencyMs: 30, status: 500, body: '{}' });
-    const came = await Promise.all(Array.from({ length: 50 }, () => ask(accounts)));
+    const { ask, standIn, gateway } = await startPair({ RETRY_LIMIT: '0' });
+    const { held, release } = hold();
+    standIn.behave({ until: held, status: 500, body: '{}' });
+    const asked = Array.from({ length: 50 }, () => ask(accounts));
+    await expect.poll(() => gateway.waiting).toBe(50);
+    release();
+    const came = await Promise.all(asked);
     expect(came.map(({ status }) => status)).toEqual(Array(50).fill(500));
     expect(standIn.requests).toHaveLength(1);
   });
