@@ -14,7 +14,7 @@ export type Owner = Pick<TestContext, 'onTestFinished'>;
 export const mainFile = fileURLToPath(new URL('../src/main.ts', import.meta.url));
 
 /** Dozens of starts compile the same files: kept here, they take half the time. */
-const compileCache = fileURLToPath(new URL('../node_modules/.cache/compile', import.meta.url));
+export const compileCache = fileURLToPath(new URL('../node_modules/.cache/compile', import.meta.url));
 
 export interface RunOptions {
   /** The whole environment, besides what finding programs needs. */

@@ -1,8 +1,8 @@
 /** The executable as a process of its own: what tests of commands, signals and exit statuses use. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
 import type { AtEnd } from './gateway.ts';
+import { compileCache, mainFile } from './process.ts';
 
 export interface Product {
   readonly process: ChildProcess;
@@ -26,17 +26,15 @@ export interface ProductOptions {
   readonly atEnd?: AtEnd;
 }
 
-const main = fileURLToPath(new URL('../src/main.ts', import.meta.url));
-
-/** Starts it with nothing of this process's environment but PATH; what still runs at the test's end is killed. */
+/** Starts it with nothing of this process's environment but PATH, and compiled files at hand; what still runs at the test's end is killed. */
 export function startProduct(args: readonly string[], options: ProductOptions = {}): Product {
   const { settings = {}, cwd, nodeFlags = [], preload, atEnd = onTestFinished } = options;
   const flags = [...nodeFlags];
   if (preload !== undefined) {
     flags.push('--import', `data:text/javascript,${encodeURIComponent(preload)}`);
   }
-  const child = spawn(process.execPath, [...flags, main, ...args], {
-    env: { PATH: process.env['PATH'] ?? '', ...settings },
+  const child = spawn(process.execPath, [...flags, mainFile, ...args], {
+    env: { PATH: process.env['PATH'] ?? '', NODE_COMPILE_CACHE: compileCache, ...settings },
     stdio: ['ignore', 'pipe', 'pipe'],
     ...(cwd === undefined ? {} : { cwd }),
   });

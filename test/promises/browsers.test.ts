@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
-import { describe, expect, it } from 'vitest';
-import { accounts, type Came, startPair, type TestGateway } from '../gateway.ts';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { type AtEnd, accounts, type Came, startPair, type TestGateway } from '../gateway.ts';
 import { type RawReply, sendRaw } from '../raw-request.ts';
 import { bearer, enrol, startWith, textOf } from './callers-files.ts';
 
@@ -24,22 +24,41 @@ function varyOf(came: Came | RawReply): string[] {
   return (value ?? '').split(',').map((name) => name.trim().toLowerCase());
 }
 
+type Replies = readonly [name: string, came: Came | RawReply][];
+const replies = new Map<string | undefined, Replies>();
+
+// At once, for each waits two seconds for the key that the upstream refuses.
+beforeAll(async () => {
+  const ends: (() => void | Promise<void>)[] = [];
+  await Promise.all(
+    [undefined, good, app, 'https://evil.example'].map(async (origin) =>
+      replies.set(origin, await collectReplies(origin, (end) => ends.push(end))),
+    ),
+  );
+  for (const end of ends) await end();
+});
+
 /** A reply of every kind that the public listener gives, by name; each with the origin or without. */
-async function everyReply(origin: string | undefined): Promise<[string, Came | RawReply][]> {
+function everyReply(origin: string | undefined): Replies {
+  return replies.get(origin) ?? expect.unreachable();
+}
+
+async function collectReplies(origin: string | undefined, atEnd: AtEnd): Promise<Replies> {
   const script = enrol('script', { limit: { perSecond: 0.01, burst: 40 } });
   const spent = enrol('spent', { limit: { perSecond: 0.01, burst: 1 } });
-  const pair = await startWith([script.entry, spent.entry], {
+  const settings = {
     CORS_ORIGINS,
     ALLOWED_HOSTS: 'localhost,127.0.0.1',
     RETRY_LIMIT: '0',
     GATE_MAX_CLOSED: '0s',
-  });
+  };
+  const pair = await startWith([script.entry, spent.entry], settings, {}, atEnd);
   const { ask, standIn } = pair;
   const from: Record<string, string> = origin === undefined ? {} : { origin };
   const known = { ...from, ...bearer(script.token) };
-  const replies: [string, Came | RawReply][] = [];
+  const collected: [string, Came | RawReply][] = [];
   const take = async (name: string, status: number, came: Promise<Came | RawReply>): Promise<void> => {
-    replies.push([name, await came]);
+    collected.push([name, await came]);
     expect([name, (await came).status]).toEqual([name, status]);
   };
   await take('200', 200, ask(accounts, { headers: known }));
@@ -73,7 +92,7 @@ async function everyReply(origin: string | undefined): Promise<[string, Came | R
   await standIn.refuseConnections(true);
   await take('502 unreachable', 502, ask(`${accounts}?d`, { headers: known }));
   await standIn.refuseConnections(false);
-  return replies;
+  return collected;
 }
 
 function lines(headers: Record<string, string>): string[] {
@@ -81,8 +100,8 @@ function lines(headers: Record<string, string>): string[] {
 }
 
 describe('a page of a listed origin', () => {
-  it.each([good, app])('%s reads everything the gateway says, problems too', async (origin) => {
-    for (const [name, came] of await everyReply(origin)) {
+  it.each([good, app])('%s reads everything the gateway says, problems too', (origin) => {
+    for (const [name, came] of everyReply(origin)) {
       const fields = 'headers' in came ? came.headers : came.fields;
       expect([name, [fields['access-control-allow-origin']].flat()]).toEqual([name, [origin]]);
       const exposed = [fields['access-control-expose-headers']].flat().join();
@@ -241,8 +260,8 @@ describe('a page of an origin that only looks like a listed one reads nothing', 
 describe('a cache in between never gives one origin what was said to another', () => {
   it.each([undefined, good, 'https://evil.example'])(
     'because every answer varies by Origin, asked by %s',
-    async (origin) => {
-      for (const [name, came] of await everyReply(origin)) {
+    (origin) => {
+      for (const [name, came] of everyReply(origin)) {
         expect([name, varyOf(came)]).toEqual([name, expect.arrayContaining(['origin'])]);
       }
     },
@@ -412,8 +431,8 @@ describe('nothing the gateway says can be run, framed or embedded', () => {
     'cross-origin-resource-policy': 'same-origin',
   };
 
-  it('answers, problems and documents', async () => {
-    for (const [name, came] of await everyReply(good)) {
+  it('answers, problems and documents', () => {
+    for (const [name, came] of everyReply(good)) {
       const fields = 'headers' in came ? came.headers : came.fields;
       const sent = Object.fromEntries(
         Object.keys(security).map((field) => [field, [fields[field]].flat().join()]),

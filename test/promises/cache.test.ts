@@ -52,9 +52,13 @@ describe('repeated reads are answered from memory', () => {
 
 describe('identical reads in flight share one upstream call', () => {
   it('a hundred callers cost one', async () => {
-    const { ask, standIn } = await startPair();
-    standIn.behave({ latencyMs: 50 });
-    const came = await Promise.all(Array.from({ length: 100 }, () => ask(accounts)));
+    const { ask, standIn, gateway } = await startPair();
+    const held = Promise.withResolvers<void>();
+    standIn.behave({ until: held.promise });
+    const asked = Array.from({ length: 100 }, () => ask(accounts));
+    await expect.poll(() => gateway.waiting).toBe(100);
+    held.resolve();
+    const came = await Promise.all(asked);
     expect(came.map(({ status }) => status)).toEqual(Array(100).fill(200));
     expect(new Set(came.map(({ body }) => body.toString())).size).toBe(1);
     expect(standIn.requests).toHaveLength(1);
@@ -62,11 +66,8 @@ describe('identical reads in flight share one upstream call', () => {
 
   it('one that leaves does not end it for the others; when all have left it is ended', async () => {
     const { ask, standIn, gateway, logLines } = await startPair();
-    let release = (): void => {};
-    const until = new Promise<void>((resolve) => {
-      release = resolve;
-    });
-    standIn.behave({ until });
+    const held = Promise.withResolvers<void>();
+    standIn.behave({ until: held.promise });
     const leaver = new AbortController();
     const left = ask(accounts, { signal: leaver.signal }).catch((error: Error) => error.name);
     const stays = ask(accounts);
@@ -74,7 +75,7 @@ describe('identical reads in flight share one upstream call', () => {
     leaver.abort();
     expect(await left).toBe('AbortError');
     await expect.poll(() => gateway.waiting).toBe(1);
-    release();
+    held.resolve();
     expect((await stays).status).toBe(200);
     expect(standIn.requests).toHaveLength(1);
 
@@ -90,9 +91,13 @@ describe('identical reads in flight share one upstream call', () => {
   });
 
   it('a failure is shared by all who waited for it', async () => {
-    const { ask, standIn } = await startPair({ RETRY_LIMIT: '0' });
-    standIn.behave({ latencyMs: 30, status: 500, body: '{}' });
-    const came = await Promise.all(Array.from({ length: 50 }, () => ask(accounts)));
+    const { ask, standIn, gateway } = await startPair({ RETRY_LIMIT: '0' });
+    const held = Promise.withResolvers<void>();
+    standIn.behave({ until: held.promise, status: 500, body: '{}' });
+    const asked = Array.from({ length: 50 }, () => ask(accounts));
+    await expect.poll(() => gateway.waiting).toBe(50);
+    held.resolve();
+    const came = await Promise.all(asked);
     expect(came.map(({ status }) => status)).toEqual(Array(50).fill(500));
     expect(standIn.requests).toHaveLength(1);
   });
@@ -101,9 +106,9 @@ describe('identical reads in flight share one upstream call', () => {
 describe('staleness is never waited for twice', () => {
   it('500 callers of an answer that has just gone stale get it at once, and one call fetches the next', async () => {
     const { ask, standIn } = await startPair();
-    standIn.behave({ headers: { 'cache-control': 'max-age=1, stale-while-revalidate=60' } });
+    // As old as it may be when it comes.
+    standIn.behave({ headers: { age: '1', 'cache-control': 'max-age=1, stale-while-revalidate=60' } });
     await ask(accounts);
-    await new Promise((resolve) => setTimeout(resolve, 2_100));
     standIn.behave({ stallAt: 'before-headers' });
     const came = await Promise.all(Array.from({ length: 500 }, () => ask(accounts)));
     expect(came.every(({ status }) => status === 200)).toBe(true);

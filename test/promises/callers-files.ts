@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
 import type { StandInOptions } from '../../src/stand-in/stand-in.ts';
-import { startPair, type TestGateway } from '../gateway.ts';
+import { type AtEnd, startPair, type TestGateway } from '../gateway.ts';
 
 /** A token and the entry of a caller that has it. */
 export function enrol(name: string, more: object = {}): { token: string; entry: object } {
@@ -17,9 +17,9 @@ export function textOf(callers: readonly object[]): string {
   return JSON.stringify({ callers });
 }
 
-export function writeCallersFile(callers: readonly object[]): string {
+export function writeCallersFile(callers: readonly object[], atEnd: AtEnd = onTestFinished): string {
   const folder = mkdtempSync(join(tmpdir(), 'gateway-callers-'));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
+  atEnd(() => rmSync(folder, { recursive: true }));
   const file = join(folder, 'callers.json');
   writeFileSync(file, textOf(callers));
   return file;
@@ -30,9 +30,10 @@ export async function startWith(
   callers: readonly object[],
   settings: Record<string, string> = {},
   standInOptions: StandInOptions = {},
+  atEnd: AtEnd = onTestFinished,
 ): Promise<TestGateway & { readonly file: string }> {
-  const file = writeCallersFile(callers);
-  return { ...(await startPair({ CALLERS_FILE: file, ...settings }, standInOptions)), file };
+  const file = writeCallersFile(callers, atEnd);
+  return { ...(await startPair({ CALLERS_FILE: file, ...settings }, standInOptions, atEnd)), file };
 }
 
 export function bearer(token: string): { authorization: string } {

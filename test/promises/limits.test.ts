@@ -142,16 +142,16 @@ describe('connections are bounded', () => {
 
 describe('a sick upstream does not hurt healthy reads', () => {
   it('while a third of all reads stalls or is reset, the others are all answered', async () => {
-    const { ask, standIn } = await startPair({ RETRY_LIMIT: '1' });
-    let release = (): void => {};
-    const released = new Promise<void>((resolve) => {
-      release = resolve;
-    });
+    const patient = { UPSTREAM_TIMEOUT: '5m', REQUEST_TIMEOUT: '5m' };
+    const { ask, standIn, gateway } = await startPair({ RETRY_LIMIT: '1', ...patient });
+    const allHaveCome = Promise.withResolvers<void>();
+    const released = Promise.withResolvers<void>();
     const kindOf = (number: number) => (['stalled', 'reset'] as const)[number % 6] ?? 'healthy';
     standIn.behave(({ target }) => {
       const kind = kindOf(Number(/n=(\d+)/.exec(target)?.[1]));
-      if (kind === 'stalled') return { until: released };
-      return kind === 'reset' ? { resetAt: 'after-headers' } : {};
+      if (kind === 'stalled') return { until: released.promise };
+      // The first are held until the last waits: only an upstream that is kept busy gets more at once.
+      return { until: allHaveCome.promise, ...(kind === 'reset' ? { resetAt: 'after-headers' } : {}) };
     });
     const asked = Array.from({ length: 120 }, (_, at) => ({
       kind: kindOf(at),
@@ -161,9 +161,11 @@ describe('a sick upstream does not hurt healthy reads', () => {
       const came = await Promise.all(asked.filter(({ kind }) => kind === wanted).map((one) => one.came));
       return [...new Set(came.map(({ status }) => status))];
     };
+    await until(() => gateway.waiting === 120);
+    allHaveCome.resolve();
     expect(await statusesOf('healthy')).toEqual([200]);
     expect(await statusesOf('reset')).toEqual([502]);
-    release();
+    released.resolve();
     expect(await statusesOf('stalled')).toEqual([200]);
   });
 });
