@@ -5,9 +5,6 @@
 
 /** More than that are not remembered: enough for seconds at any limit that is paced at. */
 const most = 4096;
-/** Over a shorter stretch than this a burst thought too small by two or three, or a late timer, says too much. */
-const shortestMs = 500;
-
 export interface AcceptedHistory {
   add(sentMs: number): void;
   /** Accepted attempts sent within the last `spanMs` before `untilMs`. */
@@ -16,8 +13,10 @@ export interface AcceptedHistory {
    * The rate, per ms, that the upstream allows at least, as an attempt sent at `untilMs` was refused: over any
    * stretch that ends there and begins after `sinceMs`, all but what a full burst gives came from the rate itself.
    * What the bucket held when it refused, something below one, is taken for a half.
+   *
+   * @param shortestMs no stretch is shorter: a burst thought too small, or a late timer, would say too much
    */
-  leastRate(burst: number, sinceMs: number, untilMs: number): number;
+  leastRate(burst: number, sinceMs: number, untilMs: number, shortestMs: number): number;
 }
 
 export function rememberAccepted(): AcceptedHistory {
@@ -42,7 +41,7 @@ export function rememberAccepted(): AcceptedHistory {
       return count;
     },
 
-    leastRate(burst, sinceMs, untilMs) {
+    leastRate(burst, sinceMs, untilMs, shortestMs) {
       let count = 0;
       let best = 0;
       for (let i = times.length - 1; i >= 0 && (times[i] as number) >= sinceMs; i--) {

@@ -8,45 +8,16 @@
  *  - now and then, and only while somebody waits for it, a *risky* stream on top that grows exponentially until
  *    it is refused. If the limit has not moved, it spends the burst the bucket has saved and costs one refusal;
  *    if it has, the risky stream finds the new rate within a second or two.
- * How often depends on what a refusal costs and on how well the rate is known.
+ * How often is a matter of `probing-policy.ts`.
+ *
+ * With b tokens at most in the bucket, one refusal gives b, and a second one the rate, to within one token over the
+ * time from passing the limit to being refused: that is why two refusals are enough, and why none are too few.
  */
 import { rememberAccepted } from './accepted-history.ts';
+import { afterFallMs, doublingMsOf, firstExcessOf, type Known, pauseMsOf } from './probing-policy.ts';
 
 /** The safe stream's share of the learned rate. */
 const safety = 0.98;
-/** What the risky stream starts with, as a share of the learned rate. */
-const firstExcess = 0.1;
-/** The same for a minute after the limit has come down: what has come down tends to go up again. */
-const firstExcessAfterFall = 0.3;
-/** The same while the rate is a mere guess. */
-const firstExcessOfGuess = 2;
-/** The risky stream doubles in this time, or slower where turns or answers are. */
-const doublingMs = 400;
-const doublingOfGuessMs = 200;
-/**
- * While it is a guess, slower where a refusal costs more, up to this: the slower the limit is passed, the longer
- * the burst lasts and the better it is measured, so that no further refusal is needed to know it.
- */
-const longestDoublingOfGuessMs = 1000;
-/** The pause between two probes of the limit: at least this, */
-const pauseMs = 3500;
-const pauseMsAfterFall = 1500;
-/** at least as long as this many turns take for each attempt it cost, which bounds the waste, */
-const pauseTurns = 80;
-const pauseTurnsAfterFall = 30;
-/**
- * and at least this multiple of what the last refusal has cost: probing takes a sixtieth of the time, and a limit
- * that has gone up unseen is found so much later. Once measured the rate is good enough for the whole of it.
- */
-const pauseCosts = 60;
-/** Measured by fewer accepted attempts than this, it is not so good: the multiple is less in proportion. */
-const trustedSample = 50;
-const pauseCostsAfterFall = 4;
-const afterFallMs = 60_000;
-/** However much a refusal costs, a limit that has gone up is found within this. */
-const longestPauseMs = 900_000;
-/** Shares of the pause, but for what it costs, while the rate is measured, confirmed once, and known. */
-const pauseShares = [0.2, 0.5, 1] as const;
 /** Within this a measurement confirms the rate. */
 const tolerance = 0.12;
 /** A timer may be late by this much without costing any of the pace. */
@@ -57,6 +28,14 @@ const leastReserve = 0.5;
 const reserveShare = 0.5;
 /** A turn, but for the rounding of many small shares of one. */
 const whole = 1 - 1e-6;
+/**
+ * A rate is read from a stretch of at least this length; instead of a guess, from a shorter one: an error of two or
+ * three attempts then makes a tenth of it.
+ */
+const stretchMs = 500;
+const shortStretchMs = 200;
+/** Refused right after reopening, but not before so many were accepted, it was the burst that was thought too large. */
+const tellingBurst = 5;
 /** The lowest rate ever paced at: one turn in 20 s. */
 const leastRate = 1 / 20_000;
 const highestRate = 1000;
@@ -101,6 +80,8 @@ interface Episode {
   accepted: number;
   /** Nothing was paced before it. */
   readonly isFirst: boolean;
+  /** The bucket should have held a burst, and was empty a moment later. */
+  readonly isShortBurst: boolean;
   readonly isProbing: boolean;
   readonly probeStartMs: number;
   acceptedInProbe: number;
@@ -123,7 +104,7 @@ export function learnPace(): Pace {
   let burstSpanMs = 0;
   /** -1: the rate is a guess; 0: measured; then how often it was confirmed. */
   let confirmations = -1;
-  /** How many accepted attempts the last measurement rests on. */
+  /** How many accepted attempts, beyond a burst, the last measurement rests on. */
   let sample = 0;
   /** Attempts refused in the last episode. */
   let refusedAtOnce = 1;
@@ -133,8 +114,12 @@ export function learnPace(): Pace {
   let fallenMs = Number.NEGATIVE_INFINITY;
   /** When the refused attempt was sent that last showed the bucket empty, and what was accepted since. */
   let emptyMs = 0;
-  /** When the first attempt of this acquaintance was sent. */
-  let firstMs = Number.POSITIVE_INFINITY;
+  /**
+   * When the upstream met the first attempt of this acquaintance, and when it refused last: halfway between sending
+   * and answer, for both are slow at first.
+   */
+  let firstAtMs = Number.POSITIVE_INFINITY;
+  let emptyAtMs = Number.NEGATIVE_INFINITY;
   let acceptedSinceEmpty = 0;
   /** The refusals since the last time the gate was open, while it is not. */
   let episode: Episode | undefined;
@@ -147,33 +132,25 @@ export function learnPace(): Pace {
   /** How long the risky stream has been on, ms; 0 while it is off. */
   let probingMs = 0;
   let probeStartMs = 0;
+  /** The upstream's bucket should have been full when the gate reopened last. */
+  let reopenedFull = false;
   let acceptedSinceProbe = 0;
   let isWaitedFor = false;
   let lastMs = 0;
 
-  const nowFallen = (): boolean => lastMs - fallenMs < afterFallMs;
-  const pause = (): number => {
-    if (rate === undefined || isGuess()) return 0;
-    const fallen = nowFallen();
-    const costs = fallen ? pauseCostsAfterFall : pauseCosts * Math.min(sample / trustedSample, 1);
-    const turns = fallen ? pauseTurnsAfterFall : pauseTurns * (confirmations > 0 ? refusedAtOnce : 1);
-    const share = pauseShares[Math.min(confirmations, 2)] as number;
-    return Math.max(
-      share * Math.max(fallen ? pauseMsAfterFall : pauseMs, turns / rate),
-      Math.min(costs * costMs, longestPauseMs),
-    );
-  };
   const isGuess = (): boolean => confirmations < 0;
-  const firstShare = (): number => {
-    if (isGuess()) return firstExcessOfGuess;
-    return nowFallen() ? firstExcessAfterFall : firstExcess;
-  };
-  const doubling = (): number =>
-    Math.max(
-      isGuess() ? Math.min(Math.max(costMs, doublingOfGuessMs), longestDoublingOfGuessMs) : doublingMs,
-      4 * roundTripMs,
-      rate === undefined ? 0 : 2 / rate,
-    );
+  const known = (): Known => ({
+    perMs: rate ?? 0,
+    confirmations,
+    sample,
+    hasFallen: lastMs - fallenMs < afterFallMs,
+    costMs,
+    refusedAtOnce,
+    roundTripMs,
+  });
+  const pause = (): number => (rate === undefined ? 0 : pauseMsOf(known()));
+  const firstShare = (): number => firstExcessOf(known());
+  const doubling = (): number => (rate === undefined ? 0 : doublingMsOf(known()));
   /** Risky turns that come with a doubling time of excess; the scale of the integral below. */
   const scale = (): number => ((rate ?? 0) * firstShare() * doubling()) / Math.LN2;
   /** A whole number, as buckets are: less what the rate gave while the first burst was sent. */
@@ -214,13 +191,20 @@ export function learnPace(): Pace {
   const measure = (of: Episode, known: number): number => {
     const { sentMs } = of;
     const anchored = of.accepted / Math.max(sentMs - of.emptyMs, 1);
+    const shortestMs = isGuess() ? shortStretchMs : stretchMs;
     const leastAt = (perMs: number): number =>
-      Math.max(anchored, history.leastRate(burstAt(perMs), of.emptyMs, sentMs));
-    // The faster the rate, the smaller the burst was: once more with what comes out.
-    const least = leastAt(leastAt(known));
+      Math.max(anchored, history.leastRate(burstAt(perMs), of.emptyMs, sentMs, shortestMs));
+    // The faster the rate, the smaller the burst was, and so again.
+    let least = known;
+    for (let round = 0; round < 5; round++) least = leastAt(least);
     if (of.isProbing) {
       const most = (of.acceptedInProbe + 1) / Math.max(sentMs - of.probeStartMs, 1);
       return Math.min(Math.max(known, least), Math.max(least, most));
+    }
+    if (of.isShortBurst && of.accepted >= tellingBurst && of.accepted < burstAt(known)) {
+      burst = of.accepted + 1;
+      burstSpanMs = 0;
+      return known;
     }
     // Refused although nothing was risked: the limit has come down, or was never as high. If the measurement
     // denies it, it was the burst that was larger than thought.
@@ -236,13 +220,13 @@ export function learnPace(): Pace {
       const untilMs = Math.max(of.sentMs, emptyMs);
       const lately = Math.max(history.within(1000, untilMs), 1);
       burst = lately;
-      burstSpanMs = Math.min(Math.max(untilMs - firstMs, 0), 1000);
+      burstSpanMs = Math.min(Math.max(emptyAtMs - firstAtMs, 0), 1000);
       confirmations = rate === undefined ? -1 : 0;
       rate ??= lately / 1000;
       return;
     }
     const known = rate;
-    sample = of.accepted;
+    sample = Math.max(of.accepted - burstLeft(), 0);
     const measured = Math.min(Math.max(measure(of, known), leastRate), highestRate);
     if (confirmations > 0 && measured < known * (1 - tolerance)) fallenMs = of.sentMs;
     else if (measured > known * (1 + tolerance)) fallenMs = Number.NEGATIVE_INFINITY;
@@ -251,7 +235,7 @@ export function learnPace(): Pace {
   };
 
   const isSearching = (): boolean =>
-    confirmations < 0 || acceptedSinceProbe > probingMs * (rate ?? 0) + 1.2 * burstLeft() + 2;
+    isGuess() || acceptedSinceProbe > probingMs * (rate ?? 0) + 1.2 * burstLeft() + 2;
 
   return {
     get limited() {
@@ -306,7 +290,7 @@ export function learnPace(): Pace {
 
     accepted(sentMs, nowMs) {
       history.add(sentMs);
-      firstMs = Math.min(firstMs, sentMs);
+      firstAtMs = Math.min(firstAtMs, (sentMs + nowMs) / 2);
       roundTripMs += (nowMs - sentMs - roundTripMs) / 8;
       if (sentMs > emptyMs) acceptedSinceEmpty++;
       if (probingMs > 0 && sentMs >= probeStartMs) acceptedSinceProbe++;
@@ -318,12 +302,14 @@ export function learnPace(): Pace {
     refused(sentMs, nowMs, cost) {
       advance(nowMs);
       costMs = cost;
+      emptyAtMs = Math.max(emptyAtMs, (sentMs + nowMs) / 2);
       if (!limited || sentMs >= resumedMs) {
         episode = {
           sentMs,
           emptyMs,
           accepted: acceptedSinceEmpty,
           isFirst: !limited,
+          isShortBurst: reopenedFull && sentMs - resumedMs < stretchMs,
           isProbing: probingMs > 0,
           probeStartMs,
           acceptedInProbe: acceptedSinceProbe,
@@ -354,12 +340,14 @@ export function learnPace(): Pace {
       risky = 0;
       safe = 0;
       // Filled since it was empty; the probe has taken one.
-      level = Math.max(Math.min((nowMs - emptyMs) * (rate ?? 0), burstLeft()) - 1, 0);
+      const filled = (nowMs - emptyMs) * (rate ?? 0);
+      reopenedFull = filled >= burstLeft();
+      level = Math.max(Math.min(filled, burstLeft()) - 1, 0);
     },
 
     letGo() {
       limited = false;
-      firstMs = Number.POSITIVE_INFINITY;
+      firstAtMs = Number.POSITIVE_INFINITY;
       confirmations = 0;
       probingMs = 0;
       risky = 0;

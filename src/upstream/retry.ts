@@ -89,6 +89,8 @@ export function retryFailures(options: RetryOptions): Layer<UpstreamRequest, Ans
         isRetrying = true;
       }
       retries[failure]++;
+      // Not in the gate's line: what was refused waits its own backoff, as the specification asks. No more wait
+      // here than were in flight when the gate closed, and the line takes them back in the order they arrived in.
       await sleepUntil(untilMs, claim, trace);
     };
 

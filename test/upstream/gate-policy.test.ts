@@ -83,6 +83,15 @@ describe('a simulated minute', () => {
     }
   });
 
+  it('that begins slowly does not end with a pace far too low', () => {
+    for (const burst of [8, 10, 12]) {
+      for (const seed of [1, 2, 3, 4, 5]) {
+        const scenario = { ...fifty, burst, seed, slowStartMs: 200, retryAfterMs: 1000 };
+        expect(simulate(scenario).goodput).toBeGreaterThanOrEqual(0.7);
+      }
+    }
+  });
+
   it('of demand that fits turns nobody away', () => {
     for (const scenario of [fifty, { ...fifty, retryAfterMs: 1000 }, { ...fifty, callers: thousand }]) {
       expect(simulate(scenario).turnedAway).toBe(0);

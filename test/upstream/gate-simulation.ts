@@ -1,6 +1,5 @@
 /**
  * The gate's rules against a simulated upstream on a virtual clock: no timer, no promise, no chance but the seed.
- * Also run by hand: `node test/upstream/gate-simulation.ts`.
  */
 import { decideTurns } from '../../src/upstream/gate-policy.ts';
 import type { Attempt, Refusal, TurnstileOptions } from '../../src/upstream/turnstile.ts';
@@ -20,6 +19,8 @@ export interface Scenario {
   /** What every 429 asks for, ms. */
   readonly retryAfterMs?: number;
   readonly latencyMs?: number;
+  /** The first attempts take up to so much longer to get there: connections are made, code is compiled. */
+  readonly slowStartMs?: number;
   readonly callers: readonly SimulatedCaller[];
   readonly seed?: number;
   readonly deadlineMs?: number;
@@ -175,7 +176,8 @@ export function simulate(scenario: Scenario): Figures {
   const send = (attempt: Attempt<Ticket>): void => {
     attempts++;
     if (scenario.retryAfterMs !== undefined && now < closedForAllUntil) earlySends++;
-    const there = latencyMs * (0.4 + 0.2 * random());
+    const late = now < 300 && scenario.slowStartMs !== undefined ? scenario.slowStartMs * random() : 0;
+    const there = latencyMs * (0.4 + 0.2 * random()) + late;
     at(now + there, () => {
       fill();
       const ok = tokens >= 1;

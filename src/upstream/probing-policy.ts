@@ -1,0 +1,81 @@
+/**
+ * How often the limit is probed for, and how boldly: what a refusal costs against what it is good for. Pure: no
+ * `this`, no I/O, no clock.
+ */
+
+/** What is known of the limit, and how well. */
+export interface Known {
+  /** The learned rate, turns per ms. */
+  readonly perMs: number;
+  /** -1: the rate is a guess; 0: measured; then how often it was confirmed. */
+  readonly confirmations: number;
+  /** How many accepted attempts, beyond a burst, the last measurement rests on. */
+  readonly sample: number;
+  /** The limit has come down lately. */
+  readonly hasFallen: boolean;
+  /** For how long the last refusal asked everybody to wait, ms; 0 where it did not say. */
+  readonly costMs: number;
+  /** Attempts refused in the last episode. */
+  readonly refusedAtOnce: number;
+  /** From sending to answer, ms. */
+  readonly roundTripMs: number;
+}
+
+/** What the risky stream starts with, as a share of the learned rate. */
+const firstExcess = 0.1;
+/** The same for a minute after the limit has come down: what has come down tends to go up again. */
+const firstExcessAfterFall = 0.3;
+/** The same while the rate is a mere guess. */
+const firstExcessOfGuess = 2;
+/** The risky stream doubles in this time, or slower where turns or answers are. */
+const doublingMs = 400;
+const doublingOfGuessMs = 200;
+/**
+ * While it is a guess, slower where a refusal costs more, up to this: the slower the limit is passed, the longer
+ * the burst lasts and the better it is measured, so that no further refusal is needed to know it.
+ */
+const longestDoublingOfGuessMs = 1000;
+/** The pause between two probes of the limit: at least this, */
+const pauseMs = 3500;
+const pauseMsAfterFall = 1500;
+/** at least as long as this many turns take for each attempt it cost, which bounds the waste, */
+const pauseTurns = 80;
+const pauseTurnsAfterFall = 30;
+/**
+ * and at least this multiple of what the last refusal has cost. Probing then takes a sixtieth of everybody's time,
+ * and a limit that has gone up is found a minute later where a refusal costs a second.
+ */
+const pauseCosts = 60;
+/** Measured by fewer accepted attempts than this, it is not so good: the multiple is less, by the square. */
+const trustedSample = 50;
+const pauseCostsAfterFall = 4;
+export const afterFallMs = 60_000;
+/** However much a refusal costs, a limit that has gone up is found within this. */
+const longestPauseMs = 900_000;
+/** Shares of the pause, but for what it costs, while the rate is measured, confirmed once, and known. */
+const pauseShares = [0.2, 0.5, 1] as const;
+
+/** From the reopening of the gate to the next probe of the limit, ms. A guess is probed at once. */
+export function pauseMsOf({ perMs, confirmations, sample, hasFallen, costMs, refusedAtOnce }: Known): number {
+  if (confirmations < 0) return 0;
+  const costs = hasFallen ? pauseCostsAfterFall : pauseCosts * Math.min(sample / trustedSample, 1) ** 2;
+  const turns = hasFallen ? pauseTurnsAfterFall : pauseTurns * (confirmations > 0 ? refusedAtOnce : 1);
+  const share = pauseShares[Math.min(confirmations, 2)] as number;
+  return Math.max(
+    share * Math.max(hasFallen ? pauseMsAfterFall : pauseMs, turns / perMs),
+    Math.min(costs * costMs, longestPauseMs),
+  );
+}
+
+/** What the risky stream starts with, as a share of the rate. */
+export function firstExcessOf({ confirmations, hasFallen }: Known): number {
+  if (confirmations < 0) return firstExcessOfGuess;
+  return hasFallen ? firstExcessAfterFall : firstExcess;
+}
+
+/** The time in which the risky stream doubles, ms: never so fast that answers or turns come too late to tell. */
+export function doublingMsOf({ perMs, confirmations, costMs, roundTripMs }: Known): number {
+  const wanted =
+    confirmations < 0 ? Math.min(Math.max(costMs, doublingOfGuessMs), longestDoublingOfGuessMs) : doublingMs;
+  return Math.max(wanted, 4 * roundTripMs, 2 / perMs);
+}
