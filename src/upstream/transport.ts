@@ -193,7 +193,8 @@ class Attempt implements Dispatcher.DispatchHandler {
     let ready = false;
     this.#share = this.#budget.reserve(this.#declaredBytes, () => {
       ready = true;
-      controller.resume();
+      // Not at once: another exchange's end is what makes room, and undici's parser is still at work on that one.
+      queueMicrotask(() => controller.resume());
     });
     if (!ready) controller.pause();
   }

@@ -8,9 +8,10 @@ import { getHeapStatistics, promiseHooks } from 'node:v8';
 import { getRequestListener } from '@hono/node-server';
 import { Hono } from 'hono';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { mintToken } from '../../src/callers/token.ts';
 import { accounts, startPair } from '../gateway.ts';
 
-const token = `wag_${'t'.repeat(49)}`;
+const token = mintToken();
 const hits = 500;
 
 /** The gateway with callers, log and cache, and beside it Hono with a handler that returns a constant. */

@@ -2,7 +2,7 @@ import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { startPair } from '../gateway.ts';
 
-const large = { body: { bytes: 4_000_000 } };
+const large = { body: { bytes: 8_000_000 } };
 
 /** A caller that asks and does not read. */
 function deafCaller(port: number, path: string): { end(): void } {
@@ -17,10 +17,10 @@ describe('callers that do not read hold no more than a bound', () => {
   it('beyond it others are told to come back, and served again once those have left', async () => {
     const { ask, standIn, port, logLines } = await startPair({ CACHE_TTL: '0s', HEADERS_TIMEOUT: '60s' });
     standIn.behave(large);
-    const deaf = Array.from({ length: 20 }, (_, index) =>
+    const deaf = Array.from({ length: 16 }, (_, index) =>
       deafCaller(port, `/api/analytics/accounts/?deaf=${index}`),
     );
-    await expect.poll(() => logLines().filter(({ status }) => status !== undefined).length).toBe(20);
+    await expect.poll(() => logLines().filter(({ status }) => status !== undefined).length).toBe(16);
     const refused = logLines().filter(({ problem }) => problem === 'overloaded');
     expect(refused.length).toBeGreaterThanOrEqual(3);
     const came = await ask('/api/analytics/accounts/?late');

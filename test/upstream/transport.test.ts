@@ -276,3 +276,14 @@ describe('what is loaded of undici', () => {
     expect(Pool).toBe((await import('undici')).Pool);
   });
 });
+
+describe('bodies in flight together stay under 64 MiB', () => {
+  it('those beyond it wait for the others, and then go on', async () => {
+    const roomy = sendUpstream(optionsFor(standIn.url, { maxBodyBytes: 10_000_000, connections: 20 }));
+    standIn.behave({ body: { bytes: 8_000_000 } });
+    const answers = await Promise.all(Array.from({ length: 20 }, () => send({}, roomy)));
+    expect(answers.every(({ body }) => body.length === 8_000_000)).toBe(true);
+    expect(standIn.requests).toHaveLength(20);
+    await roomy.close();
+  });
+});
