@@ -21,7 +21,7 @@ export interface FileWatchOptions {
 }
 
 export interface FileWatch {
-  /** Hands the text over at once and once more, changed or not. */
+  /** Hands the text over again at once, changed or not. */
   readNow(): void;
   close(): void;
 }

@@ -60,6 +60,9 @@ interface Doubt {
   timer: NodeJS.Timeout | undefined;
 }
 
+/** Enough for the outcome to reach the caller before its own timer does. */
+const answerBeforeMs = 50;
+
 export function judgeKeys(parts: KeyDoubtParts): KeyDoubts {
   let doubt: Doubt | undefined;
   let probe: KeyProbe | undefined;
@@ -186,8 +189,15 @@ export function judgeKeys(parts: KeyDoubtParts): KeyDoubts {
   };
 
   const replace = async (key: Key, patience: Patience): Promise<Key | undefined> => {
-    if (doubt !== undefined && !doubt.rejected) await settledBy(doubt.settled, patience);
-    else if (doubt === undefined && parts.current() === key) return undefined;
+    if (doubt !== undefined && !doubt.rejected) {
+      // A little before the deadline, so that the 401 is what is told and not the end of the patience.
+      await settledBy(doubt.settled, {
+        signal: patience.signal,
+        get deadlineMs() {
+          return patience.deadlineMs - answerBeforeMs;
+        },
+      });
+    } else if (doubt === undefined && parts.current() === key) return undefined;
     if (doubt !== undefined) return doubt.candidate === key ? undefined : doubt.candidate;
     return parts.current();
   };

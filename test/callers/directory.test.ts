@@ -63,6 +63,11 @@ describe('who has a static token', () => {
     vi.setSystemTime(Date.now() + 3_600_001);
     await directory.recognise(bearer(token));
     expect(events).toHaveLength(2);
+    // A clock that was put right must not silence it for as long as it was wrong.
+    vi.setSystemTime(Date.now() - 86_400_000);
+    await directory.recognise(bearer(token));
+    await directory.recognise(bearer(token));
+    expect(events).toHaveLength(3);
   });
 });
 

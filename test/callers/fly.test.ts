@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { CallersFileError } from '../../src/callers/callers-file.ts';
+import { isFlySourceFresh } from '../../src/callers/fly-policy.ts';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
 import { cleanUp, credentials, makeFolder, open, refusal, writeCallers } from './fixture.ts';
 
@@ -32,6 +33,21 @@ const signed = (text: string): [string, string][] => [
   ['Fly-Src', text],
   ['Fly-Src-Signature', sign(null, Buffer.from(text, 'latin1'), privateKey).toString('base64')],
 ];
+
+describe('a statement of Fly', () => {
+  const madeMs = 1_800_000_000_000;
+  const source = { instance: 'a', app: 'b', org: 'c', ts: madeMs / 1_000 };
+
+  it.each([
+    [0, true],
+    [30_000, true],
+    [30_001, false],
+    [-30_000, true],
+    [-30_001, false],
+  ])('%i ms after it was made is fresh: %s', (awayMs, expected) => {
+    expect(isFlySourceFresh(source, madeMs + awayMs)).toBe(expected);
+  });
+});
 
 describe('a Fly app', () => {
   it.each([proxy, `::ffff:${proxy}`, '::ffff:ac10:402'])(

@@ -17,6 +17,8 @@ describe('a pattern', () => {
     ['aba', 'ab*ba', false],
     ['a1b2c', 'a*b*c', true],
     ['acb', 'a*b*c', false],
+    ['abc', 'a*bc*c', false],
+    ['abcc', 'a*bc*c', true],
     ['(a+)+', '(a+)+', true],
     ['aaaa', '(a+)+', false],
     ['a\nb', 'a*b', true],

@@ -76,6 +76,16 @@ describe("a caller's own limit", () => {
     });
   });
 
+  it('tells at least a second, however soon one more may come', () => {
+    const limits = limitCallers();
+    const fast = caller({ perSecond: 1_000, burst: 3 });
+    const now = vi.spyOn(performance, 'now').mockReturnValue(0);
+    limits.spend(fast);
+    now.mockReturnValue(0.999999998);
+    const spent = limits.spend(fast);
+    expect(spent && rateLimitFields(spent).ratelimit).toBe('"caller";r=1;t=1');
+  });
+
   it('never tells a reset after Retry-After', () => {
     const limits = limitCallers();
     const slow = caller({ perSecond: 0.1, burst: 1 });

@@ -215,6 +215,20 @@ describe('a refused key', () => {
     keyring.close();
   });
 
+  it('is what a request hears of, and not of its own deadline', async () => {
+    const { keyring } = await keyringOf(new FakeStore(key1));
+    const old = keyring.current;
+    if (old === undefined) throw new Error('no key');
+    keyring.refused(old, 'list-accounts');
+    const late = new AbortController();
+    setTimeout(() => late.abort('too late'), 300);
+    const replaced = keyring.replace(old, { signal: late.signal, deadlineMs: performance.now() + 300 });
+    const outcome = replaced.catch((reason: unknown) => reason);
+    await vi.advanceTimersByTimeAsync(300);
+    expect(await outcome).toBeUndefined();
+    keyring.close();
+  });
+
   it('is good again when a probe is answered, and the operation that was refused holds nobody up', async () => {
     const { keyring, events } = await keyringOf(new FakeStore(key1));
     keyring.probeWith(() => Promise.resolve(200));
