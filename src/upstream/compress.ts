@@ -47,9 +47,9 @@ export function createCompressor() {
 
   async function run(): Promise<void> {
     running = true;
-    for (const [id, { body: fetch, done }] of waiting) {
+    for (const [id, { body: take, done }] of waiting) {
       waiting.delete(id);
-      const body = fetch();
+      const body = take();
       if (body === undefined) continue;
       begun.add(id);
       const params = {
