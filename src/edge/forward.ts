@@ -99,10 +99,9 @@ function idsOf(request: InboundRequest, trace: Trace): Readonly<Record<string, s
 }
 
 function replyWith(answer: Answer, request: InboundRequest, prepared: PreparedReply): Reply {
-  if (answer.status === 200) {
-    const held = codings.find((coding) => hasAlready(request, prepared, coding));
-    if (held !== undefined) return { status: 304, headers: prepared.notModified(held), body: null };
-  } else if (answer.status >= 400) {
+  const held = codings.find((coding) => hasAlready(answer, request, prepared, coding));
+  if (held !== undefined) return { status: 304, headers: prepared.notModified(held), body: null };
+  if (answer.status >= 400) {
     request.replyFields['proxy-status'] = `analytics-gateway; received-status=${answer.status}`;
   }
   const coding = codingFor(answer, request);
@@ -124,15 +123,22 @@ function codingFor({ encoded }: Answer, request: InboundRequest): Coding {
 }
 
 /** Whether the caller's own conditions say that it holds this representation (RFC 9110 section 13). */
-function hasAlready({ headers }: InboundRequest, prepared: PreparedReply, coding: Coding): boolean {
+function hasAlready(
+  answer: Answer,
+  { headers }: InboundRequest,
+  prepared: PreparedReply,
+  coding: Coding,
+): boolean {
   const ifNoneMatch = headers['if-none-match'];
   const ifModifiedSince = headers['if-modified-since'];
   if (ifNoneMatch === undefined && ifModifiedSince === undefined) return false;
+  // The tag of a coding that there is not may be the upstream's own tag of another body.
+  if (coding !== 'identity' && answer.encoded?.[coding] === undefined) return false;
   const validators = {
     etag: prepared.etag(coding),
     lastModified: prepared.fields('identity')['last-modified'],
   };
-  return isNotModified(200, { ifNoneMatch, ifModifiedSince }, validators, Date.now());
+  return isNotModified(answer.status, { ifNoneMatch, ifModifiedSince }, validators, Date.now());
 }
 
 /** A caller may hold any coding of the answer: each has its own tag, and all of them mean the same content. */

@@ -4,7 +4,7 @@ import type { Layer } from '../layer.ts';
 import { type CorsPolicy, isPreflight } from './cors-policy.ts';
 import { isForeignPage } from './fetch-metadata-policy.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
-import { securityFields } from './reply-fields.ts';
+import { securityFields, viaField } from './reply-fields.ts';
 
 export interface OriginOptions {
   readonly cors: CorsPolicy;
@@ -40,7 +40,7 @@ export function guardOrigin({ cors, admitsAnonymous }: OriginOptions): Layer<Inb
             reason: 'a preflight of an origin that is not listed',
           });
         }
-        return { status: 204, headers: { ...fields, ...securityFields }, body: null };
+        return { status: 204, headers: { ...fields, ...viaField, ...securityFields }, body: null };
       }
       const site = request.field('sec-fetch-site');
       if (admitsAnonymous() && isForeignPage({ site, origin, host: headers.host }, cors.isAllowed)) {

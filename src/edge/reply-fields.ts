@@ -16,8 +16,12 @@ export const securityFields = {
   'cross-origin-resource-policy': 'same-origin',
 } as const;
 
+/** Whom a reply came through (RFC 9110 section 7.6.3), its own included: who reads it need not tell them apart. */
+export const viaField = { via: '1.1 analytics-gateway' } as const;
+
 /** Fields of every problem. */
 export const problemFields = {
+  ...viaField,
   'content-type': 'application/problem+json',
   'cache-control': 'no-store',
   ...securityFields,
@@ -25,6 +29,7 @@ export const problemFields = {
 
 /** Fields of the documents and probes that are text for people. */
 export const documentFields = {
+  ...viaField,
   'content-type': 'text/plain; charset=utf-8',
   'cache-control': 'no-store',
   ...securityFields,
@@ -87,8 +92,7 @@ function prepare(answer: Answer, names: readonly string[], options: ReplyFieldOp
   if (options.cacheControl !== 'upstream') common['cache-control'] = options.cacheControl;
   const vary = varyOf(answer, options);
   if (vary !== '') common['vary'] = vary;
-  common['via'] = '1.1 analytics-gateway';
-  Object.assign(common, securityFields);
+  Object.assign(common, viaField, securityFields);
 
   const full = new Map<Coding, Readonly<Record<string, string>>>();
   const etag = (coding: Coding): string | undefined =>

@@ -47,9 +47,9 @@ export function createCompressor() {
 
   async function run(): Promise<void> {
     running = true;
-    for (const [id, { body: bodyOf, done }] of waiting) {
+    for (const [id, { body: take, done }] of waiting) {
       waiting.delete(id);
-      const body = bodyOf();
+      const body = take();
       if (body === undefined) continue;
       begun.add(id);
       const params = {

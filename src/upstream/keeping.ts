@@ -65,7 +65,6 @@ export function keepAnswers(
 ): Keeping {
   const compressor = createCompressor();
 
-  /** Judges an answer, keeps what may be kept, and says who may have it. */
   function judge(
     request: UpstreamRequest,
     received: Answer,
@@ -114,7 +113,6 @@ export function keepAnswers(
     );
   }
 
-  /** The stored answer that may stand in for a failure now (RFC 5861 section 4). */
   function staleFor(request: UpstreamRequest): Variant | undefined {
     const resource = store.get(cacheKey(request, generation()));
     const variant = resource === undefined ? undefined : selectVariant(resource, request.headers);

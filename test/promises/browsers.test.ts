@@ -136,6 +136,7 @@ describe('a page of a listed origin', () => {
         'x-content-type-options': 'nosniff',
         'content-security-policy': "default-src 'none'; frame-ancestors 'none'; sandbox",
         'cross-origin-resource-policy': 'same-origin',
+        via: '1.1 analytics-gateway',
       });
     }
     expect(standIn.requests).toHaveLength(0);

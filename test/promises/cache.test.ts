@@ -3,10 +3,11 @@ import { accounts, startPair } from '../gateway.ts';
 
 describe('repeated reads are answered from memory', () => {
   it('with their age, for as long as they are fresh', async () => {
-    const { ask, standIn } = await startPair();
+    const { ask, gateway, standIn } = await startPair();
     standIn.behave({ headers: { age: '3', 'cache-control': 'max-age=60' } });
     expect((await ask(accounts)).headers['cache-status']).toBe('analytics-gateway; fwd=uri-miss; stored');
     const hit = await ask(accounts);
+    expect(gateway.waiting).toBe(0);
     expect(hit.headers['cache-status']).toMatch(/^analytics-gateway; hit; ttl=5[67]$/);
     expect(Number(hit.headers.age)).toBeGreaterThanOrEqual(3);
     expect(standIn.requests).toHaveLength(1);

@@ -173,3 +173,22 @@ describe('a caller’s own condition is answered here', () => {
     expect(standIn.requests).toHaveLength(1);
   });
 });
+
+describe('every reply says that it came through the gateway', () => {
+  it.each<[string, string, number]>([
+    ['an answer', accounts, 200],
+    ['a problem', '/api/nothing/', 404],
+    ['a document', '/problems/overloaded', 200],
+  ])('%s', async (_, path, status) => {
+    const { ask } = await startPair();
+    const came = await ask(path);
+    expect([came.status, came.headers.via]).toEqual([status, '1.1 analytics-gateway']);
+  });
+
+  it('a preflight', async () => {
+    const { ask } = await startPair({ CORS_ORIGINS: 'https://app.example' });
+    const headers = { origin: 'https://app.example', 'access-control-request-method': 'GET' };
+    const came = await ask(accounts, { method: 'OPTIONS', headers });
+    expect([came.status, came.headers.via]).toEqual([204, '1.1 analytics-gateway']);
+  });
+});

@@ -80,6 +80,17 @@ describe('age (RFC 9111 section 4.2.3)', () => {
   it.each(['abc', '-1', '1.0', '1e1', '', '+5', '40;a=b', 'abc, 0'])('unreadable is stale: %j', (age) => {
     expect(policy({ 'cache-control': 'max-age=3600', age }).freshUntilMs).toBe(-Infinity);
   });
+  it.each<[string, HeaderFields]>([
+    ['age', { age: 'abc' }],
+    ['date', { date: 'yesterday' }],
+    ['directives', { 'cache-control': 'max-age=60, x="' }],
+  ])('and never given stale either: unreadable %s', (_, headers) => {
+    expect(policy({ 'cache-control': 'max-age=60, stale-if-error=60', ...headers })).toMatchObject({
+      staleWhileRevalidateUntilMs: -Infinity,
+      staleIfErrorUntilMs: -Infinity,
+      mayBeStale: false,
+    });
+  });
 });
 
 describe('what may be stored (RFC 9111 section 3)', () => {

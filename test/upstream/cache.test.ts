@@ -384,6 +384,17 @@ describe("a caller's wish (RFC 9111 section 5.2.1)", () => {
     expect((await get({ cacheControl: 'no-store' })).text).toBe('{"call":2}');
     expect(sent).toHaveLength(2);
   });
+  it('no-store keeps nothing where all who wait say it', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const all = [1, 2].map(() => get({ cacheControl: 'no-store' }));
+    calls[0]?.give(answer());
+    await Promise.all(all);
+    const later = get();
+    expect(calls).toHaveLength(2);
+    calls[1]?.give(answer());
+    await later;
+  });
   it('no-store joins and counts like any other: what another waits for as well is kept', async () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);

@@ -1,0 +1,90 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { createClaims } from '../../src/edge/claim.ts';
+import { forward } from '../../src/edge/forward.ts';
+import type { InboundRequest } from '../../src/edge/inbound.ts';
+import { prepareReplies } from '../../src/edge/reply-fields.ts';
+import type { Answer, HeaderFields, UpstreamRequest } from '../../src/upstream/exchange.ts';
+import { answerOf, newTrace } from '../upstream/requests.ts';
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ['performance', 'Date', 'setTimeout', 'clearTimeout'] });
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const prepare = prepareReplies({ forward: [], cacheControl: 'private, no-cache', variesByOrigin: false });
+
+function requestFor(headers: Record<string, string> = {}) {
+  const stopListening = vi.fn();
+  const request = {
+    method: 'GET',
+    path: '/api/analytics/accounts/',
+    query: '',
+    headers,
+    field: (name: string) => headers[name],
+    replyFields: {},
+    match: { operation: { name: 'list-accounts' }, path: '/analytics/accounts/' },
+    onLeave: () => stopListening,
+  } as unknown as InboundRequest;
+  return { request, stopListening };
+}
+
+function forwardTo(outbound: (request: UpstreamRequest) => Answer | Promise<Answer>) {
+  const claims = createClaims();
+  return { claims, handle: forward({ outbound, claims, prepare, timeoutMs: 25_000, forwardHeaders: [] }) };
+}
+
+describe('a request that has been answered waits for nothing more', () => {
+  it.each<[string, (claim: UpstreamRequest['claim']) => Promise<Answer>]>([
+    ['well', async () => answerOf(200)],
+    ['by a failure', async () => Promise.reject(new Error('no'))],
+  ])('%s', async (_, answer) => {
+    const { claims, handle } = forwardTo(({ claim }) => {
+      // It waits, as anything does that goes up.
+      expect(claim.signal.aborted).toBe(false);
+      return answer(claim);
+    });
+    const { request, stopListening } = requestFor();
+    const answered = Promise.resolve(handle(request, newTrace()));
+    expect([claims.waiting, vi.getTimerCount()]).toEqual([1, 1]);
+    await answered.catch(() => undefined);
+    expect([claims.waiting, vi.getTimerCount()]).toEqual([0, 0]);
+    expect(stopListening).toHaveBeenCalledOnce();
+  });
+});
+
+describe('a caller’s own condition (RFC 9110 section 13)', () => {
+  const ask = async (status: number, fields: HeaderFields, headers: Record<string, string>, more = {}) =>
+    (await forwardTo(() => ({ ...answerOf(status, fields), ...more })).handle(
+      requestFor(headers).request,
+      newTrace(),
+    )) as { status: number };
+  it.each<[string, number, string, object, number]>([
+    ['its tag', 200, '"1"', {}, 304],
+    ['the tag of a coding that there is', 200, '"1-br"', { encoded: { br: Buffer.from('x') } }, 304],
+    ['the tag of another coding', 200, '"1-gzip"', { encoded: { br: Buffer.from('x') } }, 200],
+    ['the tag of a coding where there is none', 200, '"1-br"', {}, 200],
+    ['the tag of a coding that is not made yet', 200, '"1-br"', { encoded: {} }, 200],
+    ['only about a 200 (13.2.1)', 204, '"1"', {}, 204],
+    ['only about a 200 (13.2.1), whatever exists', 204, '*', {}, 204],
+    ['not about an error', 404, '*', {}, 404],
+  ])('%s', async (_, status, tag, more, expected) => {
+    expect((await ask(status, { etag: '"1"' }, { 'if-none-match': tag }, more)).status).toBe(expected);
+  });
+});
+
+describe('Vary says what callers’ answers differ by', () => {
+  const vary = (fields: HeaderFields, more = {}) =>
+    prepare({ ...answerOf(200, fields), ...more }, false).fields('identity')['vary'];
+  it.each<[string, HeaderFields, object, string | undefined]>([
+    ['nothing, on a small answer', {}, {}, undefined],
+    ['codings, where there may be any', {}, { encoded: {} }, 'accept-encoding'],
+    ['what the upstream says', { vary: 'Accept-Language' }, {}, 'accept-language'],
+    ['both', { vary: 'Accept-Language' }, { encoded: {} }, 'accept-language, accept-encoding'],
+    ['never the key, which is ours', { vary: 'X-API-Key, Accept-Language' }, {}, 'accept-language'],
+    ['the key alone', { vary: 'x-api-key' }, {}, undefined],
+  ])('%s', (_, fields, more, expected) => {
+    expect(vary(fields, more)).toBe(expected);
+  });
+});
