@@ -27,6 +27,9 @@ export function writeTo(fd: number, onLost: (lines: number) => void): LogDestina
   const stream = pino.destination({
     dest: fd,
     sync: false,
+    // Every line is written at once all the same; but with 0, `flush` below waits for nothing, and what comes after
+    // it overtakes the piece that is being written.
+    minLength: 1,
     maxLength: maxBufferedBytes,
     // A reader that has stopped reading must not keep the process from ending.
     retryEAGAIN: () => performance.now() < giveUpMs,
