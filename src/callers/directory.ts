@@ -85,6 +85,17 @@ export interface Directory {
 const remindEveryMs = 3_600_000;
 const challenge = 'Bearer realm="analytics-gateway"';
 
+/** Enrolled tokens whose value was seen: strong enough to be one. An equal digest is an equal value. */
+const proven = new WeakSet<EnrolledToken>();
+
+/** Whether the value behind a digest is no guess. Looked at once for each token, not with each request. */
+function isProven(token: EnrolledToken, value: string): boolean {
+  if (proven.has(token)) return true;
+  if (!mayBeToken(value)) return false;
+  proven.add(token);
+  return true;
+}
+
 /** Opens the directory of callers. @throws CallersFileError with every problem of the file */
 export function openDirectory(options: DirectoryOptions): Directory {
   const { file, onEvent } = options;
@@ -221,8 +232,8 @@ export function openDirectory(options: DirectoryOptions): Directory {
   ): Eventually<Recognised> {
     const digest = digestOf(value);
     const isStatic = header === undefined || header === 'authorization';
-    // Judged by the presented value alone, and hashed in any case: the time taken says nothing of the file.
-    const token = mayBeToken(value) && isStatic ? roster.tokens.get(digest) : undefined;
+    const enrolled = isStatic ? roster.tokens.get(digest) : undefined;
+    const token = enrolled !== undefined && isProven(enrolled, value) ? enrolled : undefined;
     const now = Date.now();
     if (token === undefined) {
       if (

@@ -27,7 +27,8 @@ export function writeTo(fd: number, onLost: (lines: number) => void): LogDestina
   const stream = pino.destination({
     dest: fd,
     sync: false,
-    // Each piece is written at once; with 0, its `flush` would not wait for what is under way.
+    // Every line is written at once all the same; but with 0, `flush` below waits for nothing, and what comes after
+    // it overtakes the piece that is being written.
     minLength: 1,
     maxLength: maxBufferedBytes,
     // A reader that has stopped reading must not keep the process from ending.

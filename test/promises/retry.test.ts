@@ -1,10 +1,10 @@
-import { describe, expect, it } from 'vitest';
+import { describe, it } from 'vitest';
 import type { Behaviour } from '../../src/stand-in/behaviour.ts';
 import { accounts, startPair } from '../gateway.ts';
 
-describe('a 429 is waited out', () => {
-  it('for as long as the upstream says, and the caller need not know', async () => {
-    const { ask, standIn, logLines } = await startPair();
+describe.concurrent('a 429 is waited out', () => {
+  it('for as long as the upstream says, and the caller need not know', async ({ expect, onTestFinished }) => {
+    const { ask, standIn, logLines } = await startPair({}, {}, onTestFinished);
     standIn.behave({ status: 429, headers: { 'retry-after': '1' }, body: '{}' }, 1);
     const came = await ask(accounts);
     expect(came.status).toBe(200);
@@ -15,8 +15,8 @@ describe('a 429 is waited out', () => {
     expect(line?.['waitedMs']).toBeGreaterThanOrEqual(1_000);
   });
 
-  it('with growing waits where it says nothing', async () => {
-    const { ask, standIn } = await startPair({ RETRY_BASE: '40ms' });
+  it('with growing waits where it says nothing', async ({ expect, onTestFinished }) => {
+    const { ask, standIn } = await startPair({ RETRY_BASE: '40ms' }, {}, onTestFinished);
     standIn.behave({ status: 429, body: '{}' }, 3);
     expect((await ask(accounts)).status).toBe(200);
     const at = standIn.requests.map((request) => request.at);
@@ -27,8 +27,11 @@ describe('a 429 is waited out', () => {
     expect(waits[2]).toBeGreaterThanOrEqual(160);
   });
 
-  it('but never beyond REQUEST_TIMEOUT: then the refusal is immediate, and its Retry-After true', async () => {
-    const { ask, standIn } = await startPair({ REQUEST_TIMEOUT: '2s' });
+  it('but never beyond REQUEST_TIMEOUT: then the refusal is immediate, and its Retry-After true', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const { ask, standIn } = await startPair({ REQUEST_TIMEOUT: '2s' }, {}, onTestFinished);
     standIn.behave({ status: 429, headers: { 'retry-after': '100' }, body: '{}' });
     const startedMs = performance.now();
     const came = await ask(accounts);
@@ -43,21 +46,21 @@ describe('a 429 is waited out', () => {
   });
 });
 
-describe('a passing failure is tried once more', () => {
-  it.each<[string, Behaviour]>([
+describe.concurrent('a passing failure is tried once more', () => {
+  it.for<[string, Behaviour]>([
     ['a reset', { resetAt: 'before-headers' }],
     ['502', { status: 502, body: '{}' }],
     ['503', { status: 503, body: '{}' }],
     ['504', { status: 504, body: '{}' }],
-  ])('%s', async (_name, behaviour) => {
-    const { ask, standIn } = await startPair();
+  ])('%s', async ([, behaviour], { expect, onTestFinished }) => {
+    const { ask, standIn } = await startPair({}, {}, onTestFinished);
     standIn.behave(behaviour, 1);
     expect((await ask(accounts)).status).toBe(200);
     expect(standIn.requests).toHaveLength(2);
   });
 
-  it('and no more than once', async () => {
-    const { ask, standIn } = await startPair();
+  it('and no more than once', async ({ expect, onTestFinished }) => {
+    const { ask, standIn } = await startPair({}, {}, onTestFinished);
     standIn.behave({ status: 503, body: '{"down":true}' });
     const came = await ask(accounts);
     expect(came).toMatchObject({ status: 503 });
@@ -65,23 +68,27 @@ describe('a passing failure is tried once more', () => {
     expect(standIn.requests).toHaveLength(2);
   });
 
-  it.each([400, 403, 404, 500])('but a %i is not', async (status) => {
-    const { ask, standIn } = await startPair();
+  it.for([400, 403, 404, 500])('but a %i is not', async (status, { expect, onTestFinished }) => {
+    const { ask, standIn } = await startPair({}, {}, onTestFinished);
     standIn.behave({ status, body: '{}' });
     expect((await ask(accounts)).status).toBe(status);
     expect(standIn.requests).toHaveLength(1);
   });
 });
 
-describe('every request is answered in time', () => {
-  it('a silent upstream is a 504', async () => {
-    const { ask, standIn } = await startPair({ UPSTREAM_TIMEOUT: '200ms', REQUEST_TIMEOUT: '600ms' });
+describe.concurrent('every request is answered in time', () => {
+  it('a silent upstream is a 504', async ({ expect, onTestFinished }) => {
+    const { ask, standIn } = await startPair(
+      { UPSTREAM_TIMEOUT: '200ms', REQUEST_TIMEOUT: '600ms' },
+      {},
+      onTestFinished,
+    );
     standIn.behave({ stallAt: 'before-headers' });
     expect((await ask(accounts)).json()).toMatchObject({ status: 504, code: 'upstream-timeout' });
   });
 
-  it('an upstream that is not there is a 502', async () => {
-    const { ask, standIn } = await startPair();
+  it('an upstream that is not there is a 502', async ({ expect, onTestFinished }) => {
+    const { ask, standIn } = await startPair({}, {}, onTestFinished);
     await standIn.refuseConnections(true);
     const came = await ask(accounts);
     expect(came.json()).toMatchObject({ status: 502, code: 'upstream-unreachable' });
@@ -89,8 +96,8 @@ describe('every request is answered in time', () => {
     await standIn.refuseConnections(false);
   });
 
-  it('a caller that leaves ends its waiting', async () => {
-    const { ask, standIn, gateway, logLines } = await startPair();
+  it('a caller that leaves ends its waiting', async ({ expect, onTestFinished }) => {
+    const { ask, standIn, gateway, logLines } = await startPair({}, {}, onTestFinished);
     standIn.behave({ status: 429, headers: { 'retry-after': '5' }, body: '{}' });
     const leaver = new AbortController();
     const left = ask(accounts, { signal: leaver.signal }).catch(() => 'left');
@@ -103,9 +110,12 @@ describe('every request is answered in time', () => {
   });
 });
 
-describe('an upstream that is down is not asked by everybody', () => {
-  it('after failures in a row the answer is fast, says when to come back, and one probe finds it well again', async () => {
-    const { ask, standIn } = await startPair({ RETRY_LIMIT: '0', CACHE_TTL: '0s' });
+describe.concurrent('an upstream that is down is not asked by everybody', () => {
+  it('after failures in a row the answer is fast, says when to come back, and one probe finds it well again', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const { ask, standIn } = await startPair({ RETRY_LIMIT: '0', CACHE_TTL: '0s' }, {}, onTestFinished);
     expect((await ask(`${accounts}?well`)).status).toBe(200);
     standIn.behave({ status: 500, body: '{}' });
     for (let round = 0; round < 12; round++) await ask(`${accounts}?round=${round}`);
