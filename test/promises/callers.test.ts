@@ -69,6 +69,7 @@ describe('without a valid credential everything under /api is 401, and nothing i
         'content-type',
         'cross-origin-resource-policy',
         'date',
+        'via',
         'www-authenticate',
         'x-content-type-options',
         'x-request-id',
