@@ -165,14 +165,15 @@ describe('a key is replaced without one failed request', () => {
     accept(standIn, keyOf(2));
     const refused = ask(`${accounts}?refused`);
     await standIn.received(2);
+    // Before the answer that asks to wait: what is counted from here is never too little on a slow machine.
+    const askedMs = performance.now();
     release();
     await expect.poll(() => pair.logText(), soon).toContain('the gate changed');
-    const closedMs = performance.now();
     mount.swap(keyOf(2));
     expect([(await refused).status, (await other).status]).toEqual([200, 200]);
-    const again = standIn.requests.filter(({ key }) => key === keyOf(2)).map(({ at }) => at - closedMs);
+    const again = standIn.requests.filter(({ key }) => key === keyOf(2)).map(({ at }) => at - askedMs);
     expect(again).toHaveLength(2);
-    expect(Math.min(...again)).toBeGreaterThanOrEqual(900);
+    expect(Math.min(...again)).toBeGreaterThanOrEqual(1_000);
   });
 
   it('within two seconds where nobody asks, and with no 401 where the old one stays good for as long', async () => {
