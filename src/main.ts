@@ -42,7 +42,7 @@ program
     status = await runCheck({ json: json === true });
   });
 
-const callersFile = new Option('--file <path>', 'the callers file').env('CALLERS_FILE');
+const callersFile = new Option('--file <path>', 'the callers file (default: CALLERS_FILE)');
 
 const token = program
   .command('token')
@@ -56,8 +56,10 @@ token
   .option('--operation <name...>', 'what a new caller may do (default: list-accounts)')
   .addHelpText('after', '\nExample: analytics-gateway token reports-script --file callers.json --expires 90d')
   .action(async (name: string, options: { file?: string; expires?: string; operation?: string[] }) => {
+    const { callersFileOf } = await import('./commands/callers-rules.ts');
     const { createToken } = await import('./commands/token.ts');
-    const { file, expires, operation: operations } = options;
+    const { expires, operation: operations } = options;
+    const file = await callersFileOf(options.file);
     status = await createToken({ name, file, expires, operations }, io);
   });
 
@@ -66,8 +68,9 @@ token
   .description("names, the first characters of the tokens' digests, and when they expire")
   .addOption(callersFile)
   .action(async ({ file }: { file?: string }) => {
+    const { callersFileOf } = await import('./commands/callers-rules.ts');
     const { listTokens } = await import('./commands/token.ts');
-    status = await listTokens({ file }, io);
+    status = await listTokens({ file: await callersFileOf(file) }, io);
   });
 
 token
@@ -75,8 +78,9 @@ token
   .description('remove one token of a caller by the first characters of its digest, or all of them')
   .addOption(callersFile)
   .action(async (name: string, digest: string | undefined, { file }: { file?: string }) => {
+    const { callersFileOf } = await import('./commands/callers-rules.ts');
     const { revokeToken } = await import('./commands/token.ts');
-    status = await revokeToken({ name, file, digest }, io);
+    status = await revokeToken({ name, file: await callersFileOf(file), digest }, io);
   });
 
 program
