@@ -21,6 +21,7 @@ import {
   size,
   text,
 } from './config-values.ts';
+import { neverDown, neverUp } from './edge/field-policy.ts';
 
 interface Setting<T> {
   readonly read: Reader<T>;
@@ -41,82 +42,6 @@ function optional<T>(read: Reader<T>, meaning: string): Setting<T | undefined> {
 function defaulted<T>(value: string, read: Reader<T>, meaning: string): Setting<T> {
   return { read, default: value, required: false, meaning };
 }
-
-/** Set by the gateway, withheld by it, or only good for one connection: never passed on by name. */
-const neverUp = new Set([
-  'accept',
-  'accept-encoding',
-  'authorization',
-  'connection',
-  'content-length',
-  'cookie',
-  'expect',
-  'forwarded',
-  'fly-src',
-  'fly-src-signature',
-  'host',
-  'if-match',
-  'if-modified-since',
-  'if-none-match',
-  'if-range',
-  'if-unmodified-since',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'proxy-connection',
-  'range',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-  'user-agent',
-  'via',
-  'x-api-key',
-  'x-forwarded-for',
-  'x-forwarded-host',
-  'x-forwarded-port',
-  'x-forwarded-proto',
-  'x-forwarded-uri',
-  'x-real-ip',
-  'x-request-id',
-  'traceparent',
-  'tracestate',
-]);
-const neverDown = new Set([
-  'age',
-  'access-control-allow-credentials',
-  'access-control-allow-headers',
-  'access-control-allow-methods',
-  'access-control-allow-origin',
-  'access-control-expose-headers',
-  'access-control-max-age',
-  'cache-status',
-  'connection',
-  'content-encoding',
-  'content-length',
-  'content-security-policy',
-  'date',
-  'keep-alive',
-  'link',
-  'location',
-  'proxy-authenticate',
-  'proxy-connection',
-  'proxy-status',
-  'ratelimit',
-  'ratelimit-policy',
-  'server',
-  'set-cookie',
-  'set-cookie2',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-  'vary',
-  'via',
-  'www-authenticate',
-  'x-api-key',
-  'x-content-type-options',
-  'x-request-id',
-]);
 
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 
