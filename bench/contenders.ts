@@ -1,9 +1,11 @@
 /** Who is measured, and how each is started. */
+
 import { spawnSync } from 'node:child_process';
 import { hash } from 'node:crypto';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { mintToken } from '../src/callers/token.ts';
 import { standInKey } from '../src/stand-in/stand-in.ts';
 import { upstreamCore } from './cores.ts';
 import { configureNginx } from './nginx.ts';
@@ -30,7 +32,7 @@ export interface Surroundings {
   readonly core?: number | undefined;
 }
 
-export const token = `wag_${'bench'.repeat(10)}`.slice(0, 53);
+export const token = mintToken();
 export const root = fileURLToPath(new URL('..', import.meta.url));
 
 const path = '/api/analytics/accounts/';

@@ -1,8 +1,10 @@
 /** What is measured, part by part. Each starts what it needs and ends it. */
+
 import { existsSync, readFileSync } from 'node:fs';
 import { Agent, request } from 'node:http';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { mintToken } from '../src/callers/token.ts';
 import {
   type Contender,
   hasNginx,
@@ -165,9 +167,7 @@ export function measureEntries(around: Surroundings, effort: Effort): Promise<Gr
 /** What a hit costs with one caller in the file and with many that take turns. */
 export function measureCallers(around: Surroundings, effort: Effort): Promise<Growth> {
   const pinned = { ...around, core: measuredCore };
-  const tokens = Array.from({ length: effort.callers }, (_, index) =>
-    index === 0 ? token : `wag_${String(index).padStart(49, 'c')}`,
-  );
+  const tokens = Array.from({ length: effort.callers }, (_, index) => (index === 0 ? token : mintToken()));
   return withAll([startGateway(pinned), startGateway(pinned, { tokens })], async (both) => {
     const rounds: Measured[][] = [];
     for (let round = 0; round < effort.rounds; round++) {
