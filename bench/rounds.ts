@@ -26,7 +26,14 @@ export interface Measured {
   readonly p99ByRound: readonly number[];
 }
 
-/** Measures all side by side, after a warm-up. */
+/** The share of requests that may fail, as where a connection is reset at the end of a load. */
+const mostFailed = 0.01;
+
+/**
+ * Measures all side by side, after a warm-up.
+ *
+ * @throws Error where somebody did not do the work
+ */
 export async function alternate(
   contenders: readonly Contender[],
   around: Surroundings,
@@ -38,7 +45,7 @@ export async function alternate(
   const perSecond = contenders.map((): number[] => []);
   const failed = contenders.map(() => 0);
   for (let round = -1; round < rounds; round++) {
-    for (const [index, { url, program }] of contenders.entries()) {
+    for (const [index, { name, url, program }] of contenders.entries()) {
       const load: Load = {
         url,
         connections,
@@ -51,6 +58,10 @@ export async function alternate(
       const result = await applyLoad(load, around.folder);
       const usedUs = program.cpuUs() - beforeUs;
       failed[index] = (failed[index] ?? 0) + result.failed;
+      // A refusal is cheaper than an answer: figures made of them would say that a target is met.
+      if (result.failed > mostFailed * result.requests) {
+        throw new Error(`${name} refused or broke ${result.failed} of ${result.requests} requests`);
+      }
       if (round < 0) continue;
       cpu[index]?.push(usedUs / Math.max(1, result.requests));
       p50[index]?.push(result.p50Ms);
