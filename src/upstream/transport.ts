@@ -11,6 +11,7 @@ import Pool from 'undici/lib/dispatcher/pool.js';
 import { GatewayError } from '../errors.ts';
 import type { Handler } from '../layer.ts';
 import type { Trace } from '../trace.ts';
+import type { AttemptTally } from './attempt-tally.ts';
 import { type BodyBudget, type BodyShare, limitBodies } from './body-budget.ts';
 import type { Answer, HeaderFields, SignedRequest } from './exchange.ts';
 import {
@@ -35,6 +36,8 @@ export interface TransportOptions {
   /** Media ranges of successes that pass. */
   readonly mediaTypes: readonly string[];
   readonly userAgent: string;
+  /** Counts what is sent; left out, nobody does. */
+  readonly tally?: AttemptTally;
 }
 
 export interface Transport {
@@ -77,7 +80,7 @@ export function sendUpstream(options: TransportOptions): Transport {
           isAcceptedType,
           revalidating: request.validators !== undefined,
         };
-        const attempt = new Attempt(request, trace, limits, budget, resolve, reject);
+        const attempt = new Attempt(request, trace, limits, budget, options.tally, resolve, reject);
         if (!attempt.begin(options.timeoutMs)) return;
         pool.dispatch(
           {
@@ -114,6 +117,7 @@ class Attempt implements Dispatcher.DispatchHandler {
   readonly #trace: Trace;
   readonly #limits: ResponseLimits;
   readonly #budget: BodyBudget;
+  readonly #tally: AttemptTally | undefined;
   readonly #resolve: (answer: Answer) => void;
   readonly #reject: (error: unknown) => void;
   readonly #sentMs = performance.now();
@@ -133,6 +137,7 @@ class Attempt implements Dispatcher.DispatchHandler {
     trace: Trace,
     limits: ResponseLimits,
     budget: BodyBudget,
+    tally: AttemptTally | undefined,
     resolve: (answer: Answer) => void,
     reject: (error: unknown) => void,
   ) {
@@ -140,6 +145,7 @@ class Attempt implements Dispatcher.DispatchHandler {
     this.#trace = trace;
     this.#limits = limits;
     this.#budget = budget;
+    this.#tally = tally;
     this.#resolve = resolve;
     this.#reject = reject;
   }
@@ -147,6 +153,7 @@ class Attempt implements Dispatcher.DispatchHandler {
   /** Starts the clock; `false` where nobody waits any more and nothing is to be sent. */
   begin(timeoutMs: number): boolean {
     const { signal } = this.#request.claim;
+    this.#tally?.begun(this.#trace.attempts);
     this.#trace.attempts += 1;
     if (signal.aborted) {
       this.#fail(signal.reason);
@@ -220,7 +227,7 @@ class Attempt implements Dispatcher.DispatchHandler {
       this.#refuse('a success whose body is not whole', 'http_response_incomplete');
       return;
     }
-    this.#settle();
+    this.#settle(this.#status);
     this.#resolve({
       status: this.#status,
       headers: this.#headers,
@@ -254,16 +261,18 @@ class Attempt implements Dispatcher.DispatchHandler {
 
   #fail(error: unknown): void {
     if (this.#settled) return;
-    this.#settle();
+    this.#settle(error);
     this.#reject(error);
   }
 
-  #settle(): void {
+  #settle(outcome: unknown): void {
     this.#settled = true;
     clearTimeout(this.#timer);
     this.#request.claim.signal.removeEventListener('abort', this.#onLeave);
     this.#share?.release();
-    this.#trace.upstreamMs += performance.now() - this.#sentMs;
+    const ms = performance.now() - this.#sentMs;
+    this.#trace.upstreamMs += ms;
+    this.#tally?.ended(this.#request.operation, outcome, ms);
   }
 }
 

@@ -1,0 +1,226 @@
+/**
+ * The second listener: metrics, status, console, purge. It shares the event loop with the callers' listener, so nothing
+ * it does grows with what is stored, but a purge. What only it needs is loaded when it is first asked for.
+ *
+ * It stands on the same server and the same layers as the callers' one; what is thrown becomes the same problems.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { serveDocument } from '../edge/documents.ts';
+import { soleHost } from '../edge/host-policy.ts';
+import { InboundRequest, type Reply } from '../edge/inbound.ts';
+import { announcesBody } from '../edge/message-body.ts';
+import { renderProblems } from '../edge/problems.ts';
+import { documentFields, problemFields, securityFields } from '../edge/reply-fields.ts';
+import { identifyRequest } from '../edge/request-id.ts';
+import { closeServer, createPublicServer, listen } from '../edge/server.ts';
+import { GatewayError } from '../errors.ts';
+import { compose, type Eventually, type Layer } from '../layer.ts';
+import { Trace } from '../trace.ts';
+import { type AdminHosts, isAdminHost, isOthersPage } from './access-policy.ts';
+import { gatherFacts } from './facts.ts';
+import type { AdminSources } from './sources.ts';
+
+export interface AdminOptions {
+  readonly sources: AdminSources;
+  readonly hosts: AdminHosts;
+  readonly port: number;
+  /** Replaces every form of the upstream key in a text: the last step before anything leaves. */
+  readonly redact: (text: string) => string;
+  onPurge(purged: Purged): void;
+  onRefused(code: string, reason: string): void;
+  onTrouble(error: unknown): void;
+}
+
+export interface Purged {
+  /** Left out where everything went. */
+  readonly operation?: string;
+  /** Reads that were held, and what they took. */
+  readonly entries: number;
+  readonly bytes: number;
+}
+
+export interface Admin {
+  /** Where it can be reached. */
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+/** Scrapers, a console or two, and somebody with curl. */
+const maxConnections = 64;
+const headersTimeoutMs = 10_000;
+const stillMs = 60_000;
+/** At the end, what is being answered gets this long. */
+const graceMs = 500;
+
+type Serve = (request: InboundRequest) => Eventually<Reply>;
+
+interface Route {
+  readonly method: 'GET' | 'POST';
+  readonly serve: Serve;
+}
+
+/** @throws ListenError naming ADMIN_HOST or ADMIN_PORT */
+export async function openAdmin(options: AdminOptions): Promise<Admin> {
+  const { hosts, redact } = options;
+  const routes = routesOf(options);
+  const handle = compose(
+    [identifyRequest((text) => redact(text) !== text), renderProblems(), guardAccess(hosts)],
+    (request, trace) => {
+      const route = routes.get(request.path);
+      if (route !== undefined) return serveRoute(route, request);
+      if (request.path.startsWith('/problems/')) return serveDocument(request, trace);
+      throw new GatewayError('unknown-operation', {
+        detail: `The admin listener has ${[...routes.keys()].join(', ')}.`,
+      });
+    },
+  );
+
+  function answer(incoming: IncomingMessage, outgoing: ServerResponse): void {
+    const request = new InboundRequest(incoming, outgoing);
+    const trace = new Trace(performance.now());
+    const send = (reply: Reply): void => {
+      const { failure } = trace;
+      if (failure instanceof GatewayError) options.onRefused(failure.code, failure.message);
+      else if (failure !== undefined) options.onTrouble(failure);
+      const body = reply.body === null ? null : redact(reply.body.toString());
+      const headers: Record<string, string> = { ...request.replyFields, ...reply.headers };
+      if (body !== null) headers['content-length'] = String(Buffer.byteLength(body));
+      outgoing.writeHead(reply.status, headers).end(request.method === 'HEAD' ? null : body);
+    };
+    // Everything thrown has become a reply; what is left is a fault in sending it.
+    Promise.resolve(handle(request, trace)).then(send).catch(options.onTrouble);
+  }
+
+  const server = createPublicServer(
+    answer,
+    { headersTimeoutMs, maxConnections, stillMs },
+    { onRefused: (_status, code) => options.onRefused(code, 'no request'), onTrouble: options.onTrouble },
+  );
+  const url = await listen(server, hosts.listensOn, options.port, { host: 'ADMIN_HOST', port: 'ADMIN_PORT' });
+  return { url, close: () => closeServer(server, graceMs, () => {}) };
+}
+
+function guardAccess(hosts: AdminHosts): Layer<InboundRequest, Reply> {
+  return (next) =>
+    function guard(request, trace) {
+      const host = soleHost(request.rawHeaders);
+      if (!isAdminHost(host, hosts)) {
+        throw new GatewayError('host-not-allowed', {
+          reason: 'a Host that the admin listener does not answer for',
+          detail:
+            'The admin listener answers for addresses and private names; README, "Watching it", has the rule.',
+        });
+      }
+      const asked = {
+        method: request.method,
+        path: request.path,
+        host,
+        origin: request.field('origin'),
+        site: request.field('sec-fetch-site'),
+        mode: request.field('sec-fetch-mode'),
+        dest: request.field('sec-fetch-dest'),
+      };
+      if (isOthersPage(asked)) {
+        throw new GatewayError('origin-not-allowed', {
+          reason: 'a page of another site asked the admin listener',
+          detail: 'Pages of other sites may not use the admin listener.',
+        });
+      }
+      return next(request, trace);
+    };
+}
+
+function serveRoute({ method, serve }: Route, request: InboundRequest): Eventually<Reply> {
+  if (request.method !== method && !(method === 'GET' && request.method === 'HEAD')) {
+    const allow = method === 'GET' ? 'GET, HEAD' : method;
+    throw new GatewayError('method-not-allowed', { headers: { allow }, detail: `Use ${allow}.` });
+  }
+  if (announcesBody(request.headers)) {
+    throw new GatewayError('invalid-request', {
+      detail: 'Nothing here takes a body.',
+      headers: { connection: 'close' },
+    });
+  }
+  return serve(request);
+}
+
+function routesOf(options: AdminOptions): ReadonlyMap<string, Route> {
+  const { sources } = options;
+  return new Map<string, Route>([
+    [
+      '/',
+      {
+        method: 'GET',
+        serve: async () => {
+          const { consolePage, consoleFields } = await import('./console-page.ts');
+          return { status: 200, headers: consoleFields, body: consolePage };
+        },
+      },
+    ],
+    [
+      '/status',
+      {
+        method: 'GET',
+        serve: async () => {
+          const { statusOf } = await import('./status-policy.ts');
+          const status = statusOf(await gatherFacts(sources), sources);
+          return json(status);
+        },
+      },
+    ],
+    [
+      '/metrics',
+      {
+        method: 'GET',
+        serve: async () => {
+          const [{ metricFamilies }, { exposition, expositionType }] = await Promise.all([
+            import('./metrics-policy.ts'),
+            import('./exposition-policy.ts'),
+          ]);
+          const text = exposition(metricFamilies(await gatherFacts(sources)));
+          return { status: 200, headers: { ...documentFields, 'content-type': expositionType }, body: text };
+        },
+      },
+    ],
+    ['/cache/purge', { method: 'POST', serve: (request) => purge(request, options) }],
+    ['/livez', { method: 'GET', serve: () => probe(undefined) }],
+    ['/readyz', { method: 'GET', serve: () => probe(sources.notReady()) }],
+  ]);
+}
+
+function purge({ query }: InboundRequest, { sources, onPurge }: AdminOptions): Reply {
+  const [[name, operation] = [], ...more] = [...new URLSearchParams(query)];
+  if (more.length > 0 || (name !== undefined && name !== 'operation')) {
+    throw new GatewayError('invalid-request', { detail: 'A purge takes ?operation=NAME, once, or nothing.' });
+  }
+  if (operation !== undefined && !sources.operations.includes(operation)) {
+    throw new GatewayError('unknown-operation', {
+      detail: `There is no such operation. Known: ${sources.operations.join(', ')}.`,
+    });
+  }
+  const before = sources.cache().bytes;
+  const entries = sources.purge(operation);
+  const purged = {
+    ...(operation === undefined ? {} : { operation }),
+    entries,
+    bytes: before - sources.cache().bytes,
+  };
+  onPurge(purged);
+  return json(purged);
+}
+
+function probe(problem: string | undefined): Reply {
+  return {
+    status: problem === undefined ? 200 : 503,
+    headers: documentFields,
+    body: `${problem ?? 'ok'}\n`,
+  };
+}
+
+function json(value: unknown): Reply {
+  return {
+    status: 200,
+    headers: { ...problemFields, ...securityFields, 'content-type': 'application/json' },
+    body: `${JSON.stringify(value)}\n`,
+  };
+}
