@@ -63,17 +63,16 @@ interface Route {
 export async function openAdmin(options: AdminOptions): Promise<Admin> {
   const { hosts, redact } = options;
   const routes = routesOf(options);
-  const handle = compose(
-    [identifyRequest((text) => redact(text) !== text), renderProblems(), guardAccess(hosts)],
-    (request, trace) => {
-      const route = routes.get(request.path);
-      if (route !== undefined) return serveRoute(route, request);
-      if (request.path.startsWith('/problems/')) return serveDocument(request, trace);
-      throw new GatewayError('unknown-operation', {
-        detail: `The admin listener has ${[...routes.keys()].join(', ')}.`,
-      });
-    },
-  );
+  // No id is taken over: what somebody sends is never said again, also while no key is known to search for.
+  const ownIds = identifyRequest(() => true);
+  const handle = compose([ownIds, renderProblems(), guardAccess(hosts)], (request, trace) => {
+    const route = routes.get(request.path);
+    if (route !== undefined) return serveRoute(route, request);
+    if (request.path.startsWith('/problems/')) return serveDocument(request, trace);
+    throw new GatewayError('unknown-operation', {
+      detail: `The admin listener has ${[...routes.keys()].join(', ')}.`,
+    });
+  });
 
   function answer(incoming: IncomingMessage, outgoing: ServerResponse): void {
     const request = new InboundRequest(incoming, outgoing);
