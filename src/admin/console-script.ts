@@ -36,7 +36,7 @@ function keyText(key) {
   if (!key.loaded) return ['No key is loaded yet' + (key.reloadFailure ? ': ' + key.reloadFailure : '') + '.', 'bad'];
   if (key.rejected) return ['The upstream refuses it: put a new one into the secret store.', 'bad'];
   if (key.reloadFailure) return ['No good key from the store; the last one stays. ' + key.reloadFailure, 'busy'];
-  return [key.lastAcceptedAt ? 'The upstream accepts it.' : 'Loaded; the upstream has not seen it yet.', 'good'];
+  return [key.lastAcceptedAt ? 'The upstream accepts it.' : 'Loaded, and not used yet.', 'good'];
 }
 
 function show(status) {
@@ -58,7 +58,7 @@ function show(status) {
 
   const total = (test) => requests.counts.reduce((sum, one) => test(one) ? sum + one.count : sum, 0);
   const asked = total(({ cache }) => cache !== null), hits = total(({ cache }) => fromMemory.includes(cache));
-  facts('cache', [['Answered from memory', asked === 0 ? 'nothing asked yet' : number(100 * hits / asked, 1) + ' %'], ['Reads held', number(cache.entries)], ['Memory', bytes(cache.bytes) + ' of ' + bytes(cache.maxBytes)], ['Had to make room', number(cache.evictions)]]);
+  facts('cache', [['Answered from memory', asked === 0 ? 'nothing asked yet' : number(100 * hits / asked, 1) + ' %'], ['Reads held', number(cache.entries)], ['Memory', bytes(cache.bytes) + ' of ' + bytes(cache.maxBytes)], ['Evicted', number(cache.evictions)]]);
   $('full').max = Math.max(1, cache.maxBytes); $('full').value = cache.bytes;
 
   const groups = new Map();
@@ -77,7 +77,7 @@ function show(status) {
   set($('rate'), seconds > 0 ? rate(requests.finished, last.finished) + ' a second, ' + number(requests.inFlight) + ' in flight, ' + number(requests.connections) + ' connections' : '');
 
   const lines = new Map(gate.callers.map((line) => [line.name, line]));
-  rows('callers', callers.list.map(({ name, operations, by, requests }) => [name, number(requests), number(lines.get(name)?.waiting ?? 0), span(lines.get(name)?.oldestWaitSeconds ?? 0), by.join(', '), operations === 'every' ? 'everything' : operations.join(', ') || 'nothing']), 'No caller.', 1, 2, 3);
+  rows('callers', callers.list.map(({ name, operations, by, requests }) => [name, requests === null ? '?' : number(requests), number(lines.get(name)?.waiting ?? 0), span(lines.get(name)?.oldestWaitSeconds ?? 0), by.join(', '), operations === 'every' ? 'everything' : operations.join(', ') || 'nothing']), 'No caller.', 1, 2, 3);
   set($('callers-says'), callers.problems.length > 0 ? 'The newest version of the callers file is refused: ' + callers.problems.join('; ') : callers.count > callers.list.length ? 'The first ' + callers.list.length + ' of ' + number(callers.count) + '.' : '');
 
   if (status.operations.length + 1 !== $('which').length) $('which').replaceChildren(...[['', 'everything'], ...status.operations.map((name) => [name, name])].map(([value, text]) => { const option = make('option', text); option.value = value; return option; }));

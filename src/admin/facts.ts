@@ -2,7 +2,8 @@
 import { performance } from 'node:perf_hooks';
 import type { AdminFacts, AdminSources } from './sources.ts';
 
-export async function gatherFacts(sources: AdminSources): Promise<AdminFacts> {
+/** @param describedCallers how many callers to describe; they are counted in any case */
+export async function gatherFacts(sources: AdminSources, describedCallers: number): Promise<AdminFacts> {
   // Before the first await, so that waiting for it is not counted as lag.
   const loopLagSeconds = await loopLag();
   const connections = await sources.connections();
@@ -20,7 +21,7 @@ export async function gatherFacts(sources: AdminSources): Promise<AdminFacts> {
     circuit: sources.circuit(),
     cache: sources.cache(),
     attempts: sources.attempts(),
-    callers: sources.callers(),
+    callers: sources.callers(describedCallers),
     waiting: sources.waiting(),
     connections,
     cpuSeconds: (user + system) / 1e6,

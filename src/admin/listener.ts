@@ -18,6 +18,7 @@ import { compose, type Eventually, type Layer } from '../layer.ts';
 import { Trace } from '../trace.ts';
 import { type AdminHosts, isAdminHost, isOthersPage } from './access-policy.ts';
 import { gatherFacts } from './facts.ts';
+import { maxCallers } from './request-counts.ts';
 import type { AdminSources } from './sources.ts';
 
 export interface AdminOptions {
@@ -81,9 +82,14 @@ export async function openAdmin(options: AdminOptions): Promise<Admin> {
       const { failure } = trace;
       if (failure instanceof GatewayError) options.onRefused(failure.code, failure.message);
       else if (failure !== undefined) options.onTrouble(failure);
-      const body = reply.body === null ? null : redact(reply.body.toString());
+      // Byte for byte as latin1, as all searches for the key: for a text of wider characters, V8 would have to compile
+      // the whole pattern once more, and everybody would wait for it (60 ms).
+      const body =
+        reply.body === null
+          ? null
+          : Buffer.from(redact(Buffer.from(reply.body).toString('latin1')), 'latin1');
       const headers: Record<string, string> = { ...request.replyFields, ...reply.headers };
-      if (body !== null) headers['content-length'] = String(Buffer.byteLength(body));
+      if (body !== null) headers['content-length'] = String(body.length);
       outgoing.writeHead(reply.status, headers).end(request.method === 'HEAD' ? null : body);
     };
     // Everything thrown has become a reply; what is left is a fault in sending it.
@@ -162,7 +168,7 @@ function routesOf(options: AdminOptions): ReadonlyMap<string, Route> {
         method: 'GET',
         serve: async () => {
           const { statusOf } = await import('./status-policy.ts');
-          const status = statusOf(await gatherFacts(sources), sources);
+          const status = statusOf(await gatherFacts(sources, maxCallers), sources);
           return json(status);
         },
       },
@@ -176,7 +182,7 @@ function routesOf(options: AdminOptions): ReadonlyMap<string, Route> {
             import('./metrics-policy.ts'),
             import('./exposition-policy.ts'),
           ]);
-          const text = exposition(metricFamilies(await gatherFacts(sources)));
+          const text = exposition(metricFamilies(await gatherFacts(sources, 0)));
           return { status: 200, headers: { ...documentFields, 'content-type': expositionType }, body: text };
         },
       },

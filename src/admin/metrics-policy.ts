@@ -119,7 +119,7 @@ function callerRows({ requests, callers, gate }: AdminFacts): Row[] {
       'callers',
       'gauge',
       'Callers in the version of the callers file that is in force.',
-      [one(callers.callers.length)],
+      [one(callers.count)],
     ],
     [
       'callers_loaded_timestamp_seconds',

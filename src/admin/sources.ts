@@ -23,7 +23,8 @@ export interface AdminSources {
   circuit(): CircuitSnapshot;
   cache(): CacheSnapshot;
   attempts(): AttemptSnapshot;
-  callers(): DirectorySnapshot;
+  /** @param most how many of them to describe */
+  callers(most: number): DirectorySnapshot;
   /** Requests that wait for the upstream. */
   waiting(): number;
   /** Connections of callers that are open. */

@@ -1,5 +1,5 @@
 /** `/status`: the same facts for people and scripts. Its names are a contract. Pure: no `this`, no I/O, no clock. */
-import { maxCallers } from './request-counts.ts';
+import { maxCallers, otherCallers } from './request-counts.ts';
 import type { AdminFacts, AdminSources } from './sources.ts';
 
 /** Members that do not apply are null, so that every member is always there. */
@@ -8,6 +8,9 @@ export function statusOf(
   { operations, changedSettings }: Pick<AdminSources, 'operations' | 'changedSettings'>,
 ): Record<string, unknown> {
   const { requests, key, gate, circuit, cache, attempts, callers } = facts;
+  const counted = new Map(
+    requests.callers.map(({ caller, classes }) => [caller, classes.reduce((sum, count) => sum + count, 0)]),
+  );
   return {
     version: facts.version,
     node: facts.nodeVersion,
@@ -84,20 +87,17 @@ export function statusOf(
       flights: cache.flights,
     },
     callers: {
-      count: callers.callers.length,
+      count: callers.count,
       loadedAt: time(callers.loadedAt),
       problems: callers.problems,
-      list: callers.callers.slice(0, maxCallers).map(({ name, operations, weight, by, tokens }) => ({
+      list: callers.callers.map(({ name, operations, weight, by, tokens }) => ({
         name,
         operations,
         weight,
         by,
         tokens: tokens.length,
         nextExpiry: tokens.flatMap(({ expires = [] }) => expires).toSorted()[0] ?? null,
-        requests:
-          requests.callers
-            .find(({ caller }) => caller === name)
-            ?.classes.reduce((sum, count) => sum + count, 0) ?? 0,
+        requests: counted.get(name) ?? (counted.has(otherCallers) ? null : 0),
       })),
     },
     process: {

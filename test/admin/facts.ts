@@ -81,6 +81,7 @@ export function fullFacts(more: Partial<AdminFacts> = {}): AdminFacts {
       ],
     },
     callers: {
+      count: 1,
       loadedAt: at - 60_000,
       problems: [],
       callers: [
