@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -330,6 +330,23 @@ describe('secrets of callers', () => {
         for (const digest of digests) expect(text).not.toContain(digest.slice(0, 8));
       }
     }
+  });
+});
+
+describe('the key', () => {
+  it('is searched for by value in all that leaves, also where a setting holds it by mistake', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'admin-'));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+    const place = join(folder, standInKey);
+    mkdirSync(place, { recursive: true });
+    writeFileSync(join(place, 'key'), standInKey);
+    const pair = await startPair({
+      ...withAdmin,
+      UPSTREAM_API_KEY: '',
+      UPSTREAM_API_KEY_FROM: `file:${join(place, 'key')}`,
+    });
+    expect(formsIn(await adminOutput(pair, standInKey), standInKey)).toEqual([]);
+    expect((await statusOf(pair))['key']).toMatchObject({ source: expect.stringContaining('[key ') });
   });
 });
 
