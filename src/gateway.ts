@@ -2,7 +2,7 @@
  * The composition root: settings in, a listening gateway out. Everything that knows of everything else is here,
  * and nothing else is.
  */
-import { type Admin, openAdmin } from './admin/listener.ts';
+import type { Admin } from './admin/listener.ts';
 import { countRequests } from './admin/request-counts.ts';
 import { createApp } from './app.ts';
 import { type DirectoryEvent, openDirectory } from './callers/directory.ts';
@@ -184,8 +184,10 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
     },
   );
 
-  const openAdminListener = (port: number): Promise<Admin> =>
-    openAdmin({
+  async function openAdminListener(port: number): Promise<Admin> {
+    // Whoever switches it off does not pay for it.
+    const { openAdmin } = await import('./admin/listener.ts');
+    return openAdmin({
       sources: {
         version,
         startedAt,
@@ -215,6 +217,7 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
       onRefused: (code, reason) => log.events.info({ code, reason }, 'the admin listener refused a request'),
       onTrouble: (error) => log.events.error({ err: error }, 'the admin listener is in trouble'),
     });
+  }
 
   async function closeParts(): Promise<void> {
     await pipeline.close();
