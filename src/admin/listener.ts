@@ -46,8 +46,8 @@ export interface Admin {
   close(): Promise<void>;
 }
 
-/** Scrapers, a console or two, and somebody with curl. */
-const maxConnections = 64;
+/** Scrapers, a console or two, and somebody with curl; few, for their descriptors are among the gateway's own. */
+const maxConnections = 32;
 const headersTimeoutMs = 10_000;
 const stillMs = 60_000;
 /** At the end, what is being answered gets this long. */
