@@ -100,15 +100,15 @@ function idsOf(request: InboundRequest, trace: Trace): Readonly<Record<string, s
 
 function replyWith(answer: Answer, request: InboundRequest, prepared: PreparedReply): Reply {
   const held = codings.find((coding) => hasAlready(answer, request, prepared, coding));
-  if (held !== undefined) return { status: 304, headers: prepared.notModified(held), body: null };
+  if (held !== undefined) return { status: 304, fields: prepared.notModified(held), body: null };
   if (answer.status >= 400) {
-    request.replyFields['proxy-status'] = `analytics-gateway; received-status=${answer.status}`;
+    request.tell('proxy-status', `analytics-gateway; received-status=${answer.status}`);
   }
   const coding = codingFor(answer, request);
   const body = coding === 'identity' ? answer.body : (answer.encoded?.[coding] ?? answer.body);
   return {
     status: answer.status,
-    headers: prepared.fields(coding),
+    fields: prepared.fields(coding),
     // A 204 has no content, and says nothing about its length (RFC 9110 section 8.6).
     body: request.method === 'HEAD' || answer.status === 204 ? null : body,
   };
@@ -136,7 +136,7 @@ function hasAlready(
   if (coding !== 'identity' && answer.encoded?.[coding] === undefined) return false;
   const validators = {
     etag: prepared.etag(coding),
-    lastModified: prepared.fields('identity')['last-modified'],
+    lastModified: prepared.lastModified,
   };
   return isNotModified(answer.status, { ifNoneMatch, ifModifiedSince }, validators, Date.now());
 }
@@ -146,8 +146,8 @@ const codings: readonly Coding[] = ['identity', 'br', 'gzip'];
 
 /** `Cache-Status` (RFC 9211) and `Age` of this reply, from what the cache wrote on the trace. */
 function describeCache(request: InboundRequest, trace: Trace): void {
-  if (trace.cache !== undefined) request.replyFields['cache-status'] = cacheStatus(trace.cache);
-  if (trace.ageSeconds !== undefined) request.replyFields['age'] = String(trace.ageSeconds);
+  if (trace.cache !== undefined) request.tell('cache-status', cacheStatus(trace.cache));
+  if (trace.ageSeconds !== undefined) request.tell('age', String(trace.ageSeconds));
 }
 
 function cacheStatus(cache: CacheFacts): string {
