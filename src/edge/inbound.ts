@@ -69,15 +69,16 @@ export class InboundRequest {
     this.#outgoing.destroy();
   }
 
-  /** Calls back when the caller goes away before it was answered; returns how to stop that. */
-  onLeave(listener: () => void): () => void {
+  /** Calls back when the connection ends: before the reply was made, the caller has gone away. */
+  onLeave(listener: () => void): void {
     const outgoing = this.#outgoing;
-    const onClose = (): void => {
-      if (!outgoing.writableFinished) listener();
-    };
     // It may have gone while the request was authenticated.
     if (outgoing.destroyed || outgoing.socket?.destroyed === true) queueMicrotask(listener);
-    else outgoing.once('close', onClose);
-    return () => outgoing.off('close', onClose);
+    else outgoing.on('close', listener);
+  }
+
+  /** Calls back no more. */
+  offLeave(listener: () => void): void {
+    this.#outgoing.off('close', listener);
   }
 }

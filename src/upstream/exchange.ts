@@ -1,31 +1,8 @@
 /** What travels along the outbound layers: the request, who waits for it, and the upstream's answer. */
+import type { Claim } from '../claim.ts';
 
 /** Lower-case names. A field that came more than once is a list, in order of arrival. */
 export type HeaderFields = Readonly<Record<string, string | readonly string[]>>;
-
-/** A caller as the outbound layers see it: an opaque name and its share. They know no callers. */
-export interface Turn {
-  readonly name: string;
-  /** Share of the upstream's limit relative to the others'; at least 0.01. */
-  readonly weight: number;
-  /** A background refresh goes behind everybody who waits. */
-  readonly background: boolean;
-}
-
-/**
- * Who waits for an exchange, seen live. Several requests may share one exchange: then the deadline is the
- * latest and the turn the best of those who wait at the moment it is read, and the signal aborts when nobody
- * waits any more.
- */
-export interface Claim {
-  /** Aborts when waiting has no sense any more; its reason is what to reject with. */
-  readonly signal: AbortSignal;
-  /** On the monotonic clock (`performance.now()`), in ms. */
-  readonly deadlineMs: number;
-  readonly turn: Turn;
-  /** Calls back whenever deadline or turn have changed; returns how to stop that. */
-  onChange(listener: () => void): () => void;
-}
 
 /** One read, as it is to be sent upstream. Always a GET. */
 export interface UpstreamRequest {

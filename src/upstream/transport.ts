@@ -8,6 +8,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
 import Pool from 'undici/lib/dispatcher/pool.js';
+import type { ClaimWatcher } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
 import type { Handler } from '../layer.ts';
 import type { Trace } from '../trace.ts';
@@ -69,21 +70,32 @@ export function sendUpstream(options: TransportOptions): Transport {
   const isAcceptedType = acceptMediaTypes(options.mediaTypes);
   const basePath = options.baseUrl.pathname.replace(/\/$/, '');
 
+  /** What does not change from one attempt to the next. */
+  const constantFields = [
+    ...['accept', 'application/json', 'accept-encoding', 'identity'],
+    ...['user-agent', options.userAgent, 'via', '1.1 analytics-gateway', 'x-api-key'],
+  ];
+  const limits = { maxBodyBytes: options.maxBodyBytes, isAcceptedType };
+  const revalidationLimits = { ...limits, revalidating: true };
+  const readLimits = { ...limits, revalidating: false };
+
   return {
     handler: (request, trace) =>
       new Promise<Answer>((resolve, reject) => {
-        const limits: ResponseLimits = {
-          maxBodyBytes: options.maxBodyBytes,
-          isAcceptedType,
-          revalidating: request.validators !== undefined,
-        };
-        const attempt = new Attempt(request, trace, limits, budget, resolve, reject);
+        const attempt = new Attempt(
+          request,
+          trace,
+          request.validators === undefined ? readLimits : revalidationLimits,
+          budget,
+          resolve,
+          reject,
+        );
         if (!attempt.begin(options.timeoutMs)) return;
         pool.dispatch(
           {
             method: 'GET',
             path: `${basePath}${request.path}${request.query}`,
-            headers: fieldsOf(request, options.userAgent),
+            headers: fieldsOf(request, constantFields),
             // A head that is late must not hold up another request on the same connection.
             blocking: true,
           },
@@ -94,22 +106,25 @@ export function sendUpstream(options: TransportOptions): Transport {
   };
 }
 
-/** The fields of the upstream request. Ours come last, so that nothing a caller sent can stand in their place. */
-function fieldsOf(request: SignedRequest, userAgent: string): Record<string, string> {
-  return {
-    ...request.headers,
-    ...request.ids,
-    ...request.validators,
-    accept: 'application/json',
-    'accept-encoding': 'identity',
-    'user-agent': userAgent,
-    via: '1.1 analytics-gateway',
-    'x-api-key': request.key,
-  };
+/** The fields of the upstream request, names and values in turn. */
+function fieldsOf(request: SignedRequest, constant: readonly string[]): string[] {
+  const fields: string[] = [];
+  pushAll(fields, request.headers);
+  pushAll(fields, request.ids);
+  if (request.validators !== undefined) pushAll(fields, request.validators);
+  fields.push(...constant, request.key);
+  return fields;
+}
+
+/** Nothing that somebody sent can stand beside them. */
+const ours: ReadonlySet<string> = new Set(['accept', 'accept-encoding', 'user-agent', 'via', 'x-api-key']);
+
+function pushAll(fields: string[], more: Readonly<Record<string, string>>): void {
+  for (const name in more) if (!ours.has(name)) fields.push(name, more[name] as string);
 }
 
 /** One attempt as undici sees it: a handler of its events, and the timers around it. */
-class Attempt implements Dispatcher.DispatchHandler {
+class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
   readonly #request: SignedRequest;
   readonly #trace: Trace;
   readonly #limits: ResponseLimits;
@@ -146,24 +161,24 @@ class Attempt implements Dispatcher.DispatchHandler {
 
   /** Starts the clock; `false` where nobody waits any more and nothing is to be sent. */
   begin(timeoutMs: number): boolean {
-    const { signal } = this.#request.claim;
+    const { claim } = this.#request;
     this.#trace.attempts += 1;
-    if (signal.aborted) {
-      this.#fail(signal.reason);
+    if (claim.ended !== undefined) {
+      this.#fail(claim.ended);
       return false;
     }
-    signal.addEventListener('abort', this.#onLeave, { once: true });
-    this.#timer = setTimeout(() => {
-      const proxyError =
-        this.#status === 0 && this.#controller === undefined ? 'connection_timeout' : 'http_response_timeout';
-      this.#abort(
-        new GatewayError('upstream-timeout', {
-          proxyError,
-          reason: `no whole answer within ${timeoutMs} ms`,
-        }),
-      );
-    }, timeoutMs);
+    claim.watch(this);
+    this.#timer = setTimeout(expire, timeoutMs, this, timeoutMs);
     return true;
+  }
+
+  /** The time of the attempt is up. */
+  expire(timeoutMs: number): void {
+    const proxyError =
+      this.#status === 0 && this.#controller === undefined ? 'connection_timeout' : 'http_response_timeout';
+    this.#abort(
+      new GatewayError('upstream-timeout', { proxyError, reason: `no whole answer within ${timeoutMs} ms` }),
+    );
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -236,9 +251,10 @@ class Attempt implements Dispatcher.DispatchHandler {
     this.#fail(transportFailure(error, this.#status !== 0));
   }
 
-  readonly #onLeave = (): void => {
-    this.#abort(this.#request.claim.signal.reason);
-  };
+  /** Nobody waits any more. */
+  onEnd(reason: Error): void {
+    this.#abort(reason);
+  }
 
   #refuse(reason: string, proxyError: GatewayError['proxyError'] & string): void {
     this.#abort(
@@ -261,10 +277,14 @@ class Attempt implements Dispatcher.DispatchHandler {
   #settle(): void {
     this.#settled = true;
     clearTimeout(this.#timer);
-    this.#request.claim.signal.removeEventListener('abort', this.#onLeave);
+    this.#request.claim.unwatch(this);
     this.#share?.release();
     this.#trace.upstreamMs += performance.now() - this.#sentMs;
   }
+}
+
+function expire(attempt: Attempt, timeoutMs: number): void {
+  attempt.expire(timeoutMs);
 }
 
 /** Whether a success is all there. Errors pass with whatever body they have. */

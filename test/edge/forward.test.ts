@@ -25,7 +25,8 @@ function requestFor(headers: Record<string, string> = {}) {
     field: (name: string) => headers[name],
     tell: () => {},
     match: { operation: { name: 'list-accounts' }, path: '/analytics/accounts/' },
-    onLeave: () => stopListening,
+    onLeave: () => {},
+    offLeave: stopListening,
   } as unknown as InboundRequest;
   return { request, stopListening };
 }

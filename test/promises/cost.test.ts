@@ -118,7 +118,7 @@ describe('what a cache hit costs', () => {
       await askRepeatedly(constantPort, hits);
       const own = await bytesPer(pair.port);
       const constant = await bytesPer(constantPort);
-      // Both figures hold what the asking side allocates. 1.25 to 1.4 as it is; one copy of the body for each hit adds a half.
+      // Both figures hold what the asking side allocates. 1.25 to 1.4 as it is; one copy of the body for each hit adds a quarter.
       expect(own / constant).toBeLessThan(1.6);
     },
   );
