@@ -13,7 +13,7 @@ import type { PreparedReply } from './reply-fields.ts';
 export interface ForwardOptions {
   readonly outbound: Handler<UpstreamRequest, Answer>;
   readonly claims: Claims;
-  readonly prepare: (answer: Answer, isKept: boolean) => PreparedReply;
+  readonly prepare: (answer: Answer) => PreparedReply;
   /** One caller's request, waiting and retries included. */
   readonly timeoutMs: number;
   /** Names of the caller's fields that go up, lower-case. */
@@ -51,7 +51,7 @@ export function forward(options: ForwardOptions): Handler<InboundRequest, Reply>
       (answer) => {
         claim.release();
         describeCache(request, trace);
-        return replyWith(answer, request, prepare(answer, isKept(trace.cache)));
+        return replyWith(answer, request, prepare(answer));
       },
       (error) => {
         claim.release();
@@ -60,13 +60,6 @@ export function forward(options: ForwardOptions): Handler<InboundRequest, Reply>
       },
     );
   };
-}
-
-/** Whether others get this answer too. */
-function isKept(cache: CacheFacts | undefined): boolean {
-  if (cache === undefined) return false;
-  // A stale answer that stands in for a failure was forwarded, and comes from the store.
-  return cache.hit || cache.stored === true || cache.collapsed === true || cache.detail !== undefined;
 }
 
 const none: Readonly<Record<string, string>> = Object.freeze({});
@@ -116,12 +109,13 @@ function replyWith(answer: Answer, request: InboundRequest, prepared: PreparedRe
 }
 
 function codingFor({ encoded }: Answer, request: InboundRequest): Coding {
-  if (encoded === undefined) return 'identity';
-  return chooseCoding(request.field('accept-encoding'), {
-    br: encoded.br !== undefined,
-    gzip: encoded.gzip !== undefined,
-  });
+  const accepted = request.field('accept-encoding');
+  if (encoded === undefined || accepted === undefined) return 'identity';
+  if (encoded.want !== undefined && chooseCoding(accepted, anyCoding) !== 'identity') encoded.want();
+  return chooseCoding(accepted, { br: encoded.br !== undefined, gzip: encoded.gzip !== undefined });
 }
+
+const anyCoding = { br: true, gzip: true };
 
 /** Whether the caller's own conditions say that it holds this representation (RFC 9110 section 13). */
 function hasAlready(

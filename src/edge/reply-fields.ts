@@ -79,77 +79,79 @@ export interface ReplyFieldOptions {
   readonly variesByOrigin: boolean;
 }
 
-/**
- * Prepares the fields of an answer, and remembers those of an answer that is kept for as long as it lives.
- *
- * @returns a function that is told whether the answer is handed out again and again: a table entry for one that
- *   is gone in a moment only makes work for the garbage collector
- */
-export function prepareReplies(
-  options: ReplyFieldOptions,
-): (answer: Answer, isKept: boolean) => PreparedReply {
-  const prepared = new WeakMap<Answer, PreparedReply>();
+/** Prepares the fields of an answer, and keeps them beside it for as long as it lives. */
+export function prepareReplies(options: ReplyFieldOptions): (answer: Answer) => PreparedReply {
   const asked = [...passed, ...options.forward, ...(options.cacheControl === 'upstream' ? caching : [])];
   const names = [...new Set(asked)].filter(
     (name) => !ours.has(name) && (name !== 'cache-control' || options.cacheControl === 'upstream'),
   );
-  return (answer, isKept) => {
-    if (!isKept) return prepare(answer, names, options);
-    let reply = prepared.get(answer);
-    if (reply === undefined) {
-      reply = prepare(answer, names, options);
-      prepared.set(answer, reply);
-    }
-    return reply;
+  return (answer) => {
+    answer.derived ??= new ReplyOfAnswer(answer, names, options);
+    return answer.derived as PreparedReply;
   };
 }
 
-function prepare(answer: Answer, names: readonly string[], options: ReplyFieldOptions): PreparedReply {
-  const { status, headers, body, encoded } = answer;
-  const entityTag = status === 200 ? entityTagOf(headers['etag'], body) : joined(headers, 'etag');
-  /** What describes the body is left out of a 304. */
-  const describing: string[] = [];
-  const common: string[] = [];
-  for (const name of names) {
-    const value = joined(headers, name);
-    if (value !== undefined) (isDescribing(name) ? describing : common).push(name, value);
+/** Makes each list when it is first asked for: most answers leave in one coding. */
+class ReplyOfAnswer implements PreparedReply {
+  readonly #answer: Answer;
+  readonly #names: readonly string[];
+  readonly #options: ReplyFieldOptions;
+  readonly #tag: string | undefined;
+  readonly #fields: { identity: Fields | undefined; br: Fields | undefined; gzip: Fields | undefined } = {
+    identity: undefined,
+    br: undefined,
+    gzip: undefined,
+  };
+
+  constructor(answer: Answer, names: readonly string[], options: ReplyFieldOptions) {
+    this.#answer = answer;
+    this.#names = names;
+    this.#options = options;
+    const { status, headers, body } = answer;
+    this.#tag = status === 200 ? entityTagOf(headers['etag'], body) : joined(headers, 'etag');
   }
-  if (options.cacheControl !== 'upstream') common.push('cache-control', options.cacheControl);
-  const vary = varyOf(answer, options);
-  if (vary !== '') common.push('vary', vary);
-  common.push(...everyAnswers);
 
-  const etag = (coding: Coding): string | undefined =>
-    entityTag === undefined || coding === 'identity' ? entityTag : codedEntityTag(entityTag, coding);
-  const tagged = (coding: Coding): string[] => {
-    const tag = etag(coding);
-    return tag === undefined ? [...common] : ['etag', tag, ...common];
-  };
-  const full: Partial<Record<Coding, Fields>> = {};
-  const fieldsOf = (coding: Coding): Fields => {
-    const fields = [...describing, ...tagged(coding)];
-    if (coding !== 'identity') fields.push('content-encoding', coding);
-    // A 204 has no content and says nothing about its length (RFC 9110 section 8.6).
-    if (status !== 204) {
-      const sent = coding === 'identity' ? body : (encoded?.[coding] ?? body);
-      fields.push('content-length', String(sent.length));
+  get lastModified(): string | undefined {
+    return joined(this.#answer.headers, 'last-modified');
+  }
+
+  etag(coding: Coding): string | undefined {
+    return this.#tag === undefined ? undefined : codedEntityTag(this.#tag, coding);
+  }
+
+  fields(coding: Coding): Fields {
+    this.#fields[coding] ??= this.#list(coding, true);
+    return this.#fields[coding];
+  }
+
+  notModified(coding: Coding): Fields {
+    return this.#list(coding, false);
+  }
+
+  #list(coding: Coding, hasBody: boolean): Fields {
+    const { status, headers, body, encoded } = this.#answer;
+    const fields: string[] = [];
+    for (const name of this.#names) {
+      const value = joined(headers, name);
+      if (value !== undefined && (hasBody || !describing.has(name))) fields.push(name, value);
     }
+    const tag = this.etag(coding);
+    if (tag !== undefined) fields.push('etag', tag);
+    if (this.#options.cacheControl !== 'upstream') fields.push('cache-control', this.#options.cacheControl);
+    const vary = varyOf(this.#answer, this.#options);
+    if (vary !== '') fields.push('vary', vary);
+    fields.push(...everyAnswers);
+    // A 204 has no content and says nothing about its length (RFC 9110 section 8.6).
+    if (!hasBody || status === 204) return fields;
+    if (coding !== 'identity') fields.push('content-encoding', coding);
+    const sent = coding === 'identity' ? body : (encoded?.[coding] ?? body);
+    fields.push('content-length', String(sent.length));
     return fields;
-  };
-  return {
-    etag,
-    lastModified: joined(headers, 'last-modified'),
-    fields(coding) {
-      full[coding] ??= fieldsOf(coding);
-      return full[coding];
-    },
-    notModified: tagged,
-  };
+  }
 }
 
-function isDescribing(name: string): boolean {
-  return name === 'content-type' || name === 'content-language';
-}
+/** What tells of the body, and is left out where there is none. */
+const describing: ReadonlySet<string> = new Set(['content-type', 'content-language']);
 
 /** One line of a field; of a repeated list field all members, and of a repeated singular field nothing. */
 function joined(headers: HeaderFields, name: string): string | undefined {

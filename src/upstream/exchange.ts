@@ -32,6 +32,14 @@ export interface SignedRequest extends UpstreamRequest {
   readonly generation: number;
 }
 
+/** Compressed bodies, made in the background by the cache and counted in its bytes; the edge only picks. */
+export interface Encodings {
+  br?: Buffer;
+  gzip?: Buffer;
+  /** Somebody could have taken one: has them made. Absent where nothing keeps them, and once it was asked for. */
+  want?: (() => void) | undefined;
+}
+
 /**
  * The upstream's answer, whole. The cache hands out the same object on every hit, so that what is derived from
  * it (the prepared response fields) can be kept beside it.
@@ -48,6 +56,8 @@ export interface Answer {
   readonly receivedAt: number;
   /** The generation of the key that fetched it. */
   readonly generation: number;
-  /** Compressed bodies, made in the background by the cache and counted in its bytes; the edge only picks. */
-  readonly encoded?: { br?: Buffer; gzip?: Buffer };
+  /** Where the answer may be given compressed. */
+  readonly encoded?: Encodings | undefined;
+  /** A place for what the edge derives from it, so that it lives and dies with the answer. */
+  derived?: unknown;
 }

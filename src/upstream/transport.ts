@@ -44,28 +44,30 @@ export interface Transport {
   close(): Promise<void>;
 }
 
-/** A pooled connection is not used for longer than this, so that a change in DNS is followed. */
+/** A pool is not used for longer than this, so that a change in DNS is followed. */
 const connectionLifeMs = 60_000;
 
 /** The bodies in flight together, unless a single one may be larger. */
 const bodiesInFlightBytes = 64 * 2 ** 20;
 
 export function sendUpstream(options: TransportOptions): Transport {
-  const pool = new Pool(options.baseUrl.origin, {
-    connections: options.connections,
-    // One answer at a time on a connection: HTTP/1.1 has no response ids, so nothing may overlap.
-    pipelining: 1,
-    allowH2: false,
-    clientTtl: connectionLifeMs,
-    keepAliveTimeout: 10_000,
-    keepAliveMaxTimeout: connectionLifeMs,
-    maxHeaderSize: 32 * 1024,
-    // Said here, so that no environment variable can unsay it.
-    connect: { timeout: options.timeoutMs, rejectUnauthorized: true },
-    // One timer per attempt covers head and body; undici's own only back it up.
-    headersTimeout: options.timeoutMs + 1_000,
-    bodyTimeout: options.timeoutMs + 1_000,
-  });
+  const pools = renewPools(
+    () =>
+      new Pool(options.baseUrl.origin, {
+        connections: options.connections,
+        // One answer at a time on a connection: HTTP/1.1 has no response ids, so nothing may overlap.
+        pipelining: 1,
+        allowH2: false,
+        keepAliveTimeout: 10_000,
+        keepAliveMaxTimeout: connectionLifeMs,
+        maxHeaderSize: 32 * 1024,
+        // Said here, so that no environment variable can unsay it.
+        connect: { timeout: options.timeoutMs, rejectUnauthorized: true },
+        // One timer per attempt covers head and body; undici's own only back it up.
+        headersTimeout: options.timeoutMs + 1_000,
+        bodyTimeout: options.timeoutMs + 1_000,
+      }),
+  );
   const budget = limitBodies(Math.max(bodiesInFlightBytes, options.maxBodyBytes));
   const isAcceptedType = acceptMediaTypes(options.mediaTypes);
   const basePath = options.baseUrl.pathname.replace(/\/$/, '');
@@ -91,7 +93,7 @@ export function sendUpstream(options: TransportOptions): Transport {
           reject,
         );
         if (!attempt.begin(options.timeoutMs)) return;
-        pool.dispatch(
+        pools.current().dispatch(
           {
             method: 'GET',
             path: `${basePath}${request.path}${request.query}`,
@@ -102,7 +104,34 @@ export function sendUpstream(options: TransportOptions): Transport {
           attempt,
         );
       }),
-    close: () => pool.destroy(),
+    close: () => pools.destroy(),
+  };
+}
+
+/**
+ * A pool for a while, then another one, while the former ends when its last exchange has. (Undici's own `clientTtl`
+ * looks at the clock once for every connection that is busy.)
+ */
+function renewPools(open: () => Dispatcher): { current(): Dispatcher; destroy(): Promise<void> } {
+  let pool = open();
+  let openedMs = performance.now();
+  const ending = new Set<Dispatcher>();
+  return {
+    current() {
+      const nowMs = performance.now();
+      if (nowMs - openedMs >= connectionLifeMs) {
+        const former = pool;
+        pool = open();
+        openedMs = nowMs;
+        ending.add(former);
+        const ended = (): boolean => ending.delete(former);
+        former.close().then(ended, ended);
+      }
+      return pool;
+    },
+    async destroy() {
+      await Promise.all([pool, ...ending].map((one) => one.destroy()));
+    },
   };
 }
 
@@ -244,6 +273,8 @@ class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
       receivedMs: performance.now(),
       receivedAt: Date.now(),
       generation: this.#request.generation,
+      encoded: undefined,
+      derived: undefined,
     });
   }
 
