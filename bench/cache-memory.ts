@@ -6,21 +6,16 @@
  * (120 MiB where bodies are large).
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { FixedClaim } from '../src/claim.ts';
 import { Trace } from '../src/trace.ts';
 import { shareAnswers } from '../src/upstream/cache.ts';
-import type { Claim } from '../src/upstream/exchange.ts';
 
 const mebibyte = 1024 * 1024;
 const maxBytes = 64 * mebibyte;
 /** V8 lets dead buffers lie until some tens of MiB of them have come together: more of them where each is large. */
 const allowedBytes = (bodyBytes: number) => maxBytes + (bodyBytes < 100_000 ? 60 : 120) * mebibyte;
 const sizes = process.argv.length > 2 ? process.argv.slice(2).map(Number) : [600, 1_000_000];
-const claim: Claim = {
-  signal: new AbortController().signal,
-  deadlineMs: Infinity,
-  turn: { name: 'bench', weight: 1, background: false },
-  onChange: () => () => undefined,
-};
+const claim = new FixedClaim(Number.MAX_SAFE_INTEGER, { name: 'bench', weight: 1, background: false });
 const show = (amount: number) => `${(amount / mebibyte).toFixed(1)} MiB`;
 
 /** As from a socket: bytes that were never a string. */

@@ -4,18 +4,17 @@
  *
  * It stands on the same server and the same layers as the callers' one; what is thrown becomes the same problems.
  */
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import { answerThrough } from '../edge/adapter.ts';
 import { serveDocument } from '../edge/documents.ts';
 import { soleHost } from '../edge/host-policy.ts';
-import { InboundRequest, type Reply } from '../edge/inbound.ts';
+import type { InboundRequest, Reply } from '../edge/inbound.ts';
 import { announcesBody } from '../edge/message-body.ts';
 import { renderProblems } from '../edge/problems.ts';
-import { documentFields, problemFields, securityFields } from '../edge/reply-fields.ts';
+import { documentFields, listed, problemFields } from '../edge/reply-fields.ts';
 import { identifyRequest } from '../edge/request-id.ts';
 import { closeServer, createPublicServer, listen } from '../edge/server.ts';
 import { GatewayError } from '../errors.ts';
-import { compose, type Eventually, type Layer } from '../layer.ts';
-import { Trace } from '../trace.ts';
+import { andThen, compose, type Eventually, type Layer } from '../layer.ts';
 import { type AdminHosts, isAdminHost, isOthersPage } from './access-policy.ts';
 import { gatherFacts } from './facts.ts';
 import { maxCallers } from './request-counts.ts';
@@ -62,47 +61,65 @@ interface Route {
 
 /** @throws ListenError naming ADMIN_HOST or ADMIN_PORT */
 export async function openAdmin(options: AdminOptions): Promise<Admin> {
-  const { hosts, redact } = options;
+  const { hosts, onTrouble } = options;
   const routes = routesOf(options);
   // No id is taken over: what somebody sends is never said again, also while no key is known to search for.
   const ownIds = identifyRequest(() => true);
-  const handle = compose([ownIds, renderProblems(), guardAccess(hosts)], (request, trace) => {
-    const route = routes.get(request.path);
-    if (route !== undefined) return serveRoute(route, request);
-    if (request.path.startsWith('/problems/')) return serveDocument(request, trace);
-    throw new GatewayError('unknown-operation', {
-      detail: `The admin listener has ${[...routes.keys()].join(', ')}.`,
-    });
-  });
-
-  function answer(incoming: IncomingMessage, outgoing: ServerResponse): void {
-    const request = new InboundRequest(incoming, outgoing);
-    const trace = new Trace(performance.now());
-    const send = (reply: Reply): void => {
-      const { failure } = trace;
-      if (failure instanceof GatewayError) options.onRefused(failure.code, failure.message);
-      else if (failure !== undefined) options.onTrouble(failure);
-      // Byte for byte as latin1, as all searches for the key: for a text of wider characters, V8 would have to compile
-      // the whole pattern once more, and everybody would wait for it (60 ms).
-      const body =
-        reply.body === null
-          ? null
-          : Buffer.from(redact(Buffer.from(reply.body).toString('latin1')), 'latin1');
-      const headers: Record<string, string> = { ...request.replyFields, ...reply.headers };
-      if (body !== null) headers['content-length'] = String(body.length);
-      outgoing.writeHead(reply.status, headers).end(request.method === 'HEAD' ? null : body);
-    };
-    // Everything thrown has become a reply; what is left is a fault in sending it.
-    Promise.resolve(handle(request, trace)).then(send).catch(options.onTrouble);
-  }
-
+  const handle = compose(
+    [tellRefusals(options), searchReplies(options.redact), ownIds, renderProblems(), guardAccess(hosts)],
+    (request, trace) => {
+      const route = routes.get(request.path);
+      if (route !== undefined) return serveRoute(route, request);
+      if (request.path.startsWith('/problems/')) return serveDocument(request, trace);
+      throw new GatewayError('unknown-operation', {
+        detail: `The admin listener has ${[...routes.keys()].join(', ')}.`,
+      });
+    },
+  );
+  let closing = false;
   const server = createPublicServer(
-    answer,
+    answerThrough(handle, { endsConnection: () => closing, onFault: onTrouble }),
     { headersTimeoutMs, maxConnections, stillMs },
-    { onRefused: (_status, code) => options.onRefused(code, 'no request'), onTrouble: options.onTrouble },
+    { onRefused: (_status, code) => options.onRefused(code, 'no request'), onTrouble },
   );
   const url = await listen(server, hosts.listensOn, options.port, { host: 'ADMIN_HOST', port: 'ADMIN_PORT' });
-  return { url, close: () => closeServer(server, graceMs, () => {}) };
+  return {
+    url,
+    close() {
+      closing = true;
+      return closeServer(server, graceMs, () => {});
+    },
+  };
+}
+
+function tellRefusals({ onRefused, onTrouble }: AdminOptions): Layer<InboundRequest, Reply> {
+  return (next) =>
+    function tell(request, trace) {
+      return andThen(next(request, trace), (reply) => {
+        const { failure } = trace;
+        if (failure instanceof GatewayError) onRefused(failure.code, failure.message);
+        else if (failure !== undefined) onTrouble(failure);
+        return reply;
+      });
+    };
+}
+
+/**
+ * Searches what leaves for the key. Byte for byte as latin1, as answers are searched too: for a text of wider
+ * characters V8 would have to compile the whole pattern once more, and everybody would wait for it (60 ms).
+ */
+function searchReplies(redact: (text: string) => string): Layer<InboundRequest, Reply> {
+  return (next) =>
+    function search(request, trace) {
+      return andThen(next(request, trace), (reply) => {
+        if (reply.body === null) return reply;
+        const body = Buffer.from(redact(Buffer.from(reply.body).toString('latin1')), 'latin1');
+        const at = reply.fields.indexOf('content-length');
+        const fields = at === -1 ? reply.fields.slice() : reply.fields.toSpliced(at, 2);
+        fields.push('content-length', String(body.length));
+        return { status: reply.status, fields, body: request.method === 'HEAD' ? null : body };
+      });
+    };
 }
 
 function guardAccess(hosts: AdminHosts): Layer<InboundRequest, Reply> {
@@ -158,7 +175,7 @@ function routesOf(options: AdminOptions): ReadonlyMap<string, Route> {
         method: 'GET',
         serve: async () => {
           const { consolePage, consoleFields } = await import('./console-page.ts');
-          return { status: 200, headers: consoleFields, body: consolePage };
+          return { status: 200, fields: listed(consoleFields), body: consolePage };
         },
       },
     ],
@@ -183,7 +200,11 @@ function routesOf(options: AdminOptions): ReadonlyMap<string, Route> {
             import('./exposition-policy.ts'),
           ]);
           const text = exposition(metricFamilies(await gatherFacts(sources, 0)));
-          return { status: 200, headers: { ...documentFields, 'content-type': expositionType }, body: text };
+          return {
+            status: 200,
+            fields: listed({ ...documentFields, 'content-type': expositionType }),
+            body: text,
+          };
         },
       },
     ],
@@ -217,7 +238,7 @@ function purge({ query }: InboundRequest, { sources, onPurge }: AdminOptions): R
 function probe(problem: string | undefined): Reply {
   return {
     status: problem === undefined ? 200 : 503,
-    headers: documentFields,
+    fields: listed(documentFields),
     body: `${problem ?? 'ok'}\n`,
   };
 }
@@ -225,7 +246,7 @@ function probe(problem: string | undefined): Reply {
 function json(value: unknown): Reply {
   return {
     status: 200,
-    headers: { ...problemFields, ...securityFields, 'content-type': 'application/json' },
+    fields: listed({ ...problemFields, 'content-type': 'application/json' }),
     body: `${JSON.stringify(value)}\n`,
   };
 }

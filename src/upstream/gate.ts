@@ -2,10 +2,11 @@
  * The gate: one door to the upstream for everybody. `gate-policy.ts` decides when the next attempt may go and
  * whose it is; here are the timer, the promises of those who wait, and nothing else.
  */
+import type { Claim, ClaimWatcher } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
 import { andThen, type Eventually, type Layer } from '../layer.ts';
 import type { Trace } from '../trace.ts';
-import type { Answer, Claim, UpstreamRequest } from './exchange.ts';
+import type { Answer, UpstreamRequest } from './exchange.ts';
 import { decideTurns } from './gate-policy.ts';
 import { statedWaitMs } from './retry-after-policy.ts';
 import type { Attempt, GateSnapshot, GateState, Outcome, Refusal, Ticket } from './turnstile.ts';
@@ -183,18 +184,16 @@ export function paceAttempts(options: GateOptions): Gate {
   ): Eventually<Answer> => {
     const { claim } = request;
     if (isClosed) throw new GatewayError('shutting-down', { retryAfterMs: 1000 });
-    claim.signal.throwIfAborted();
+    if (claim.ended !== undefined) throw claim.ended;
     const enteredMs = performance.now();
     /** Its turn, where that came at once: then nothing was waited for, and nothing had to be set up to wait. */
     let admitted: Attempt<Waiter> | undefined;
     let waiting: PromiseWithResolvers<Answer> | undefined;
     let deadline: NodeJS.Timeout | undefined;
-    let stopListening = (): void => {};
 
     const stopWaiting = (): void => {
       clearTimeout(deadline);
-      stopListening();
-      claim.signal.removeEventListener('abort', onAbort);
+      claim.unwatch(watcher);
       trace.waitedMs += performance.now() - enteredMs;
     };
     const waiter: Waiter = {
@@ -228,11 +227,18 @@ export function paceAttempts(options: GateOptions): Gate {
         waiting.reject(error);
       },
     };
-    const onAbort = (): void => {
-      turnstile.leave(waiter);
-      waiter.fail(claim.signal.reason);
-      // The place may have been the last: who comes next must not wait for a timer that served this one.
-      pump();
+    const watcher: ClaimWatcher = {
+      onEnd(reason) {
+        turnstile.leave(waiter);
+        waiter.fail(reason);
+        // The place may have been the last: who comes next must not wait for a timer that served this one.
+        pump();
+      },
+      onChange() {
+        turnstile.moved(waiter);
+        armDeadline();
+        pump();
+      },
     };
     const armDeadline = (): void => {
       clearTimeout(deadline);
@@ -257,12 +263,7 @@ export function paceAttempts(options: GateOptions): Gate {
     if (admitted !== undefined) return send(admitted, request, trace);
     if (waiting !== undefined) return (waiting as PromiseWithResolvers<Answer>).promise;
     waiting = Promise.withResolvers<Answer>();
-    claim.signal.addEventListener('abort', onAbort, { once: true });
-    stopListening = claim.onChange(() => {
-      turnstile.moved(waiter);
-      armDeadline();
-      pump();
-    });
+    claim.watch(watcher);
     armDeadline();
     return waiting.promise;
   };

@@ -8,6 +8,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
 import Pool from 'undici/lib/dispatcher/pool.js';
+import type { ClaimWatcher } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
 import type { Handler } from '../layer.ts';
 import type { Trace } from '../trace.ts';
@@ -46,73 +47,117 @@ export interface Transport {
   close(): Promise<void>;
 }
 
-/** A pooled connection is not used for longer than this, so that a change in DNS is followed. */
+/** A pool is not used for longer than this, so that a change in DNS is followed. */
 const connectionLifeMs = 60_000;
 
 /** The bodies in flight together, unless a single one may be larger. */
 const bodiesInFlightBytes = 64 * 2 ** 20;
 
 export function sendUpstream(options: TransportOptions): Transport {
-  const pool = new Pool(options.baseUrl.origin, {
-    connections: options.connections,
-    // One answer at a time on a connection: HTTP/1.1 has no response ids, so nothing may overlap.
-    pipelining: 1,
-    allowH2: false,
-    clientTtl: connectionLifeMs,
-    keepAliveTimeout: 10_000,
-    keepAliveMaxTimeout: connectionLifeMs,
-    maxHeaderSize: 32 * 1024,
-    // Said here, so that no environment variable can unsay it.
-    connect: { timeout: options.timeoutMs, rejectUnauthorized: true },
-    // One timer per attempt covers head and body; undici's own only back it up.
-    headersTimeout: options.timeoutMs + 1_000,
-    bodyTimeout: options.timeoutMs + 1_000,
-  });
+  const pools = renewPools(
+    () =>
+      new Pool(options.baseUrl.origin, {
+        connections: options.connections,
+        // One answer at a time on a connection: HTTP/1.1 has no response ids, so nothing may overlap.
+        pipelining: 1,
+        allowH2: false,
+        keepAliveTimeout: 10_000,
+        keepAliveMaxTimeout: connectionLifeMs,
+        maxHeaderSize: 32 * 1024,
+        // Said here, so that no environment variable can unsay it.
+        connect: { timeout: options.timeoutMs, rejectUnauthorized: true },
+        // One timer per attempt covers head and body; undici's own only back it up.
+        headersTimeout: options.timeoutMs + 1_000,
+        bodyTimeout: options.timeoutMs + 1_000,
+      }),
+  );
   const budget = limitBodies(Math.max(bodiesInFlightBytes, options.maxBodyBytes));
   const isAcceptedType = acceptMediaTypes(options.mediaTypes);
   const basePath = options.baseUrl.pathname.replace(/\/$/, '');
 
+  /** What does not change from one attempt to the next. */
+  const constantFields = [
+    ...['accept', 'application/json', 'accept-encoding', 'identity'],
+    ...['user-agent', options.userAgent, 'via', '1.1 analytics-gateway', 'x-api-key'],
+  ];
+  const limits = { maxBodyBytes: options.maxBodyBytes, isAcceptedType };
+  const revalidationLimits = { ...limits, revalidating: true };
+  const readLimits = { ...limits, revalidating: false };
+
   return {
     handler: (request, trace) =>
       new Promise<Answer>((resolve, reject) => {
-        const limits: ResponseLimits = {
-          maxBodyBytes: options.maxBodyBytes,
-          isAcceptedType,
-          revalidating: request.validators !== undefined,
-        };
-        const attempt = new Attempt(request, trace, limits, budget, options.tally, resolve, reject);
+        const attempt = new Attempt(
+          request,
+          trace,
+          request.validators === undefined ? readLimits : revalidationLimits,
+          budget,
+          options.tally,
+          resolve,
+          reject,
+        );
         if (!attempt.begin(options.timeoutMs)) return;
-        pool.dispatch(
+        pools.current().dispatch(
           {
             method: 'GET',
             path: `${basePath}${request.path}${request.query}`,
-            headers: fieldsOf(request, options.userAgent),
+            headers: fieldsOf(request, constantFields),
             // A head that is late must not hold up another request on the same connection.
             blocking: true,
           },
           attempt,
         );
       }),
-    close: () => pool.destroy(),
+    close: () => pools.destroy(),
   };
 }
 
-/** The fields of the upstream request. Ours come last, so that nothing a caller sent can stand in their place. */
-function fieldsOf(request: SignedRequest, userAgent: string): Record<string, string> {
+/**
+ * A pool for a while, then another one, while the former ends when its last exchange has. (Undici's own `clientTtl`
+ * looks at the clock once for every connection that is busy.)
+ */
+function renewPools(open: () => Dispatcher): { current(): Dispatcher; destroy(): Promise<void> } {
+  let pool = open();
+  let openedMs = performance.now();
+  const ending = new Set<Dispatcher>();
   return {
-    ...request.headers,
-    ...request.ids,
-    ...request.validators,
-    accept: 'application/json',
-    'accept-encoding': 'identity',
-    'user-agent': userAgent,
-    via: '1.1 analytics-gateway',
-    'x-api-key': request.key,
+    current() {
+      const nowMs = performance.now();
+      if (nowMs - openedMs >= connectionLifeMs) {
+        const former = pool;
+        pool = open();
+        openedMs = nowMs;
+        ending.add(former);
+        const ended = (): boolean => ending.delete(former);
+        former.close().then(ended, ended);
+      }
+      return pool;
+    },
+    async destroy() {
+      await Promise.all([pool, ...ending].map((one) => one.destroy()));
+    },
   };
+}
+
+/** The fields of the upstream request, names and values in turn. */
+function fieldsOf(request: SignedRequest, constant: readonly string[]): string[] {
+  const fields: string[] = [];
+  pushAll(fields, request.headers);
+  pushAll(fields, request.ids);
+  if (request.validators !== undefined) pushAll(fields, request.validators);
+  fields.push(...constant, request.key);
+  return fields;
+}
+
+/** Nothing that somebody sent can stand beside them. */
+const ours: ReadonlySet<string> = new Set(['accept', 'accept-encoding', 'user-agent', 'via', 'x-api-key']);
+
+function pushAll(fields: string[], more: Readonly<Record<string, string>>): void {
+  for (const name in more) if (!ours.has(name)) fields.push(name, more[name] as string);
 }
 
 /** One attempt as undici sees it: a handler of its events, and the timers around it. */
-class Attempt implements Dispatcher.DispatchHandler {
+class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
   readonly #request: SignedRequest;
   readonly #trace: Trace;
   readonly #limits: ResponseLimits;
@@ -152,25 +197,25 @@ class Attempt implements Dispatcher.DispatchHandler {
 
   /** Starts the clock; `false` where nobody waits any more and nothing is to be sent. */
   begin(timeoutMs: number): boolean {
-    const { signal } = this.#request.claim;
+    const { claim } = this.#request;
     this.#tally?.begun(this.#trace.attempts);
     this.#trace.attempts += 1;
-    if (signal.aborted) {
-      this.#fail(signal.reason);
+    if (claim.ended !== undefined) {
+      this.#fail(claim.ended);
       return false;
     }
-    signal.addEventListener('abort', this.#onLeave, { once: true });
-    this.#timer = setTimeout(() => {
-      const proxyError =
-        this.#status === 0 && this.#controller === undefined ? 'connection_timeout' : 'http_response_timeout';
-      this.#abort(
-        new GatewayError('upstream-timeout', {
-          proxyError,
-          reason: `no whole answer within ${timeoutMs} ms`,
-        }),
-      );
-    }, timeoutMs);
+    claim.watch(this);
+    this.#timer = setTimeout(expire, timeoutMs, this, timeoutMs);
     return true;
+  }
+
+  /** The time of the attempt is up. */
+  expire(timeoutMs: number): void {
+    const proxyError =
+      this.#status === 0 && this.#controller === undefined ? 'connection_timeout' : 'http_response_timeout';
+    this.#abort(
+      new GatewayError('upstream-timeout', { proxyError, reason: `no whole answer within ${timeoutMs} ms` }),
+    );
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -236,6 +281,8 @@ class Attempt implements Dispatcher.DispatchHandler {
       receivedMs: performance.now(),
       receivedAt: Date.now(),
       generation: this.#request.generation,
+      encoded: undefined,
+      derived: undefined,
     });
   }
 
@@ -243,9 +290,10 @@ class Attempt implements Dispatcher.DispatchHandler {
     this.#fail(transportFailure(error, this.#status !== 0));
   }
 
-  readonly #onLeave = (): void => {
-    this.#abort(this.#request.claim.signal.reason);
-  };
+  /** Nobody waits any more. */
+  onEnd(reason: Error): void {
+    this.#abort(reason);
+  }
 
   #refuse(reason: string, proxyError: GatewayError['proxyError'] & string): void {
     this.#abort(
@@ -268,12 +316,16 @@ class Attempt implements Dispatcher.DispatchHandler {
   #settle(outcome: unknown): void {
     this.#settled = true;
     clearTimeout(this.#timer);
-    this.#request.claim.signal.removeEventListener('abort', this.#onLeave);
+    this.#request.claim.unwatch(this);
     this.#share?.release();
     const ms = performance.now() - this.#sentMs;
     this.#trace.upstreamMs += ms;
     this.#tally?.ended(this.#request.operation, outcome, ms);
   }
+}
+
+function expire(attempt: Attempt, timeoutMs: number): void {
+  attempt.expire(timeoutMs);
 }
 
 /** Whether a success is all there. Errors pass with whatever body they have. */

@@ -284,6 +284,7 @@ describe('the routes', () => {
       UPSTREAM_API_KEY: '',
       UPSTREAM_API_KEY_FROM: 'exec:false',
       CACHE_TTL: '77s',
+      CORS_ORIGINS: 'https://a-value.example',
     });
     const status = await statusOf(pair);
     expect(status).toMatchObject({
@@ -291,10 +292,15 @@ describe('the routes', () => {
       notReady: 'no key is loaded yet',
       key: { loaded: false, source: 'exec:false', fingerprint: null },
       callers: { count: 1, list: [{ name: 'script', tokens: 1, by: ['token'] }] },
-      settings: expect.arrayContaining(['CACHE_TTL', 'CALLERS_FILE', 'UPSTREAM_API_KEY_FROM']),
+      settings: expect.arrayContaining([
+        'CACHE_TTL',
+        'CORS_ORIGINS',
+        'CALLERS_FILE',
+        'UPSTREAM_API_KEY_FROM',
+      ]),
     });
     expect(status['settings']).not.toContain('RETRY_LIMIT');
-    expect(JSON.stringify(status)).not.toContain('77');
+    expect(JSON.stringify(status)).not.toContain('a-value');
     expect((await pair.askAdmin('/readyz')).status).toBe(503);
     expect((await scrape(pair)).value(metric('key_loaded'))).toBe(0);
   });
