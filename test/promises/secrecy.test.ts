@@ -131,7 +131,8 @@ describe('the key is in no problem', () => {
       return rawReply(pair, accounts);
     },
     'upstream-timeout': async ({ start }) => {
-      const pair = await start({ UPSTREAM_TIMEOUT: '100ms', REQUEST_TIMEOUT: '200ms' });
+      // No retry: on a busy machine it may come so late that the gate, and not the time of the attempt, ends it.
+      const pair = await start({ UPSTREAM_TIMEOUT: '100ms', REQUEST_TIMEOUT: '200ms', RETRY_LIMIT: '0' });
       pair.standIn.behave({ echo: { in: 'body' }, stallAt: 60 });
       return rawReply(pair, accounts);
     },
@@ -155,9 +156,8 @@ describe('the key is in no problem', () => {
       pair.standIn.behave({ stallAt: 'before-headers' });
       const reply = rawReply(pair, `${accounts}?${standInKey}`);
       await pair.standIn.received(1);
-      const drained = pair.gateway.drain();
       const admin = await adminOutput(pair, standInKey);
-      await drained;
+      await pair.gateway.drain();
       return `${await reply}\n${admin}`;
     },
   };
