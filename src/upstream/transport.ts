@@ -141,11 +141,10 @@ function renewPools(open: () => Dispatcher): { current(): Dispatcher; destroy():
 
 /** The fields of the upstream request, names and values in turn. */
 function fieldsOf(request: SignedRequest, constant: readonly string[]): string[] {
-  const fields: string[] = [];
+  const fields = [...constant, request.key];
   pushAll(fields, request.headers);
   pushAll(fields, request.ids);
   if (request.validators !== undefined) pushAll(fields, request.validators);
-  fields.push(...constant, request.key);
   return fields;
 }
 
@@ -242,13 +241,11 @@ class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
     }
     const declared = Number(headers['content-length'] ?? 0);
     this.#declaredBytes = Number.isSafeInteger(declared) ? declared : 0;
-    let ready = false;
     this.#share = this.#budget.reserve(this.#declaredBytes, () => {
-      ready = true;
       // Not at once: another exchange's end is what makes room, and undici's parser is still at work on that one.
       queueMicrotask(() => controller.resume());
     });
-    if (!ready) controller.pause();
+    if (!this.#share.isReady) controller.pause();
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
