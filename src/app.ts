@@ -37,6 +37,8 @@ export interface AppOptions {
   /** Whether a text holds the upstream key. */
   readonly isSecret: (text: string) => boolean;
   readonly writeAccess: (line: AccessLine) => void;
+  /** A request has come that will have its line. */
+  readonly beginAccess: () => void;
   /** Something failed that the layers did not render. */
   readonly onFault: (error: unknown) => void;
   /** Why the gateway is not ready, or `undefined` when it is. */
@@ -49,7 +51,7 @@ export function createApp(options: AppOptions): RequestListener {
   /** What every request passes, but for probes. */
   const everyone = [
     identifyRequest(options.isSecret),
-    logAccess(options.writeAccess),
+    logAccess(options.writeAccess, options.beginAccess),
     renderProblems(),
     boundUnsent(options.unsent),
     tellReaders(options.origin.cors),

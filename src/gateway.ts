@@ -2,10 +2,12 @@
  * The composition root: settings in, a listening gateway out. Everything that knows of everything else is here,
  * and nothing else is.
  */
+import type { Admin } from './admin/listener.ts';
+import { countRequests } from './admin/request-counts.ts';
 import { createApp } from './app.ts';
 import { type DirectoryEvent, openDirectory } from './callers/directory.ts';
 import { limitCallers } from './callers/limit.ts';
-import { type Config, isLocalListener } from './config.ts';
+import { type Config, changedSettings, isLocalHost, isLocalListener } from './config.ts';
 import { createClaims } from './edge/claim.ts';
 import { corsPolicy } from './edge/cors-policy.ts';
 import { connectionsWithin, readLimits } from './edge/descriptor-limit.ts';
@@ -32,6 +34,8 @@ export interface GatewayOptions {
 export interface Gateway {
   /** Where the public listener can be reached. */
   readonly url: string;
+  /** Where the admin listener can be reached; `undefined` for none. */
+  readonly adminUrl: string | undefined;
   readonly log: GatewayLogger;
   /** How many requests wait for the upstream at the moment. */
   readonly waiting: number;
@@ -49,9 +53,10 @@ const maxUnsentBytes = 64 * 2 ** 20;
 /**
  * Opens the stores, composes the layers and listens.
  *
- * @throws KeyStoreError, CallersFileError for what the settings name; errors of `listen` as Node gives them
+ * @throws KeyStoreError, CallersFileError, ListenError for what the settings name
  */
 export async function startGateway({ config, environment, logTo }: GatewayOptions): Promise<Gateway> {
+  const startedAt = Date.now();
   // The log searches for the key by value, and the keyring logs: one of the two has to come first.
   let redact = (text: string): string => text;
   const log = createLogger({ level: config.LOG_LEVEL, redact: (text) => redact(text), destination: logTo });
@@ -112,7 +117,13 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
     responseHeaders: config.FORWARD_RESPONSE_HEADERS,
   });
   const admitsAnonymous = (): boolean => directory.admitsAnonymous;
+  const counts = countRequests();
   let draining: Promise<void> | undefined;
+
+  function notReady(): string | undefined {
+    if (draining !== undefined) return 'shutting down';
+    return keyring.current === undefined ? 'no key is loaded yet' : undefined;
+  }
 
   const listener = createApp({
     operations,
@@ -139,12 +150,14 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
       forwardHeaders: config.FORWARD_REQUEST_HEADERS,
     },
     isSecret: (text) => keyring.scrub.redact(text) !== text,
-    writeAccess: log.access,
-    onFault: (error) => log.events.error({ err: error }, 'a request could not be answered'),
-    notReady: () => {
-      if (draining !== undefined) return 'shutting down';
-      return keyring.current === undefined ? 'no key is loaded yet' : undefined;
+    // One line, one increment: what is counted is the line.
+    writeAccess(line) {
+      counts.count(line);
+      log.access(line);
     },
+    beginAccess: counts.begin,
+    onFault: (error) => log.events.error({ err: error }, 'a request could not be answered'),
+    notReady,
     isDraining: () => draining !== undefined,
   });
 
@@ -163,11 +176,68 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
       stillMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
     },
     {
-      onRefused: (status, code) => log.events.info({ status, code }, 'refused before there was a request'),
+      onRefused(status, code) {
+        counts.refuse(code);
+        log.events.info({ status, code }, 'refused before there was a request');
+      },
       onTrouble: (error) => log.events.error({ err: error }, 'the listener is in trouble'),
     },
   );
-  const url = await listen(server, config.HOST, config.PORT);
+
+  async function openAdminListener(port: number): Promise<Admin> {
+    // Whoever switches it off does not pay for it.
+    const { openAdmin } = await import('./admin/listener.ts');
+    return openAdmin({
+      sources: {
+        version,
+        startedAt,
+        operations: operations.map(({ name }) => name),
+        changedSettings: changedSettings(config),
+        notReady,
+        requests: counts.snapshot,
+        key: keyring.health,
+        gate: pipeline.gate.snapshot,
+        circuit: pipeline.circuit.snapshot,
+        cache: pipeline.cache.snapshot,
+        attempts: pipeline.attempts.snapshot,
+        callers: directory.snapshot,
+        waiting: () => claims.waiting,
+        connections: () =>
+          new Promise((resolve) => server.getConnections((_error, connections) => resolve(connections ?? 0))),
+        purge: pipeline.cache.purge,
+      },
+      hosts: {
+        listensOn: config.ADMIN_HOST,
+        isLocal: isLocalHost(config.ADMIN_HOST),
+        allowed: config.ALLOWED_HOSTS,
+      },
+      port,
+      redact: (text) => keyring.scrub.redact(text),
+      onPurge: (purged) => log.events.info(purged, 'stored answers were purged by hand'),
+      onRefused: (code, reason) => log.events.info({ code, reason }, 'the admin listener refused a request'),
+      onTrouble: (error) => log.events.error({ err: error }, 'the admin listener is in trouble'),
+    });
+  }
+
+  async function closeParts(): Promise<void> {
+    await pipeline.close();
+    directory.close();
+    keyring.close();
+  }
+
+  let admin: Admin | undefined;
+  let url: string;
+  try {
+    // Before the callers' one: whoever calls has a gateway that stays.
+    if (config.ADMIN_PORT !== 'off') admin = await openAdminListener(config.ADMIN_PORT);
+    url = await listen(server, config.HOST, config.PORT);
+  } catch (error) {
+    await admin?.close();
+    await closeParts();
+    await log.close();
+    throw error;
+  }
+  if (admin !== undefined) log.events.info({ adminUrl: admin.url }, 'the admin listener is open');
   log.events.info({ url, version }, 'listening');
 
   async function stop(): Promise<void> {
@@ -175,15 +245,17 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
     await new Promise((resolve) => setTimeout(resolve, config.SHUTDOWN_DELAY));
     const graceMs = config.SHUTDOWN_GRACE - config.SHUTDOWN_DELAY;
     await closeServer(server, graceMs, () => claims.abandonAll(new GatewayError('shutting-down')));
-    await pipeline.close();
-    directory.close();
-    keyring.close();
-    log.events.info('stopped');
+    await closeParts();
+    // Metrics can be read to the end.
+    await admin?.close();
+    const { started, finished, aborted } = counts.snapshot();
+    log.events.info({ started, finished: finished - aborted, aborted }, 'stopped');
     await log.close();
   }
 
   return {
     url,
+    adminUrl: admin?.url,
     log,
     get waiting() {
       return claims.waiting;

@@ -84,7 +84,13 @@ type Asked = Pick<UpstreamRequest, 'operation' | 'headers'>;
 
 /** Keeps answers; what no longer fits goes, the longest unused first. */
 export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOptions) {
-  const resources = new LRUCache<string, Resource>({ maxSize: Math.max(1, maxBytes) });
+  let evictions = 0;
+  const resources = new LRUCache<string, Resource>({
+    maxSize: Math.max(1, maxBytes),
+    dispose(_resource, _key, reason) {
+      if (reason === 'evict') evictions += 1;
+    },
+  });
 
   function write(key: string, resource: Resource): void {
     let { variants } = resource;
@@ -205,8 +211,8 @@ export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOption
       return dropped;
     },
 
-    snapshot(): { entries: number; bytes: number; maxBytes: number } {
-      return { entries: resources.size, bytes: resources.calculatedSize, maxBytes };
+    snapshot(): { entries: number; bytes: number; maxBytes: number; evictions: number } {
+      return { entries: resources.size, bytes: resources.calculatedSize, maxBytes, evictions };
     },
   };
 }

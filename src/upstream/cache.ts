@@ -47,6 +47,8 @@ export interface CacheSnapshot {
   readonly entries: number;
   readonly bytes: number;
   readonly maxBytes: number;
+  /** Reads that had to go for others since the start. */
+  readonly evictions: number;
   /** Exchanges that may be joined now. */
   readonly flights: number;
   /** Bodies waiting to be compressed. */

@@ -12,6 +12,7 @@ import type { ClaimWatcher } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
 import type { Handler } from '../layer.ts';
 import type { Trace } from '../trace.ts';
+import type { AttemptTally } from './attempt-tally.ts';
 import { type BodyBudget, type BodyShare, limitBodies } from './body-budget.ts';
 import type { Answer, HeaderFields, SignedRequest } from './exchange.ts';
 import {
@@ -36,6 +37,8 @@ export interface TransportOptions {
   /** Media ranges of successes that pass. */
   readonly mediaTypes: readonly string[];
   readonly userAgent: string;
+  /** Counts what is sent; left out, nobody does. */
+  readonly tally?: AttemptTally;
 }
 
 export interface Transport {
@@ -89,6 +92,7 @@ export function sendUpstream(options: TransportOptions): Transport {
           trace,
           request.validators === undefined ? readLimits : revalidationLimits,
           budget,
+          options.tally,
           resolve,
           reject,
         );
@@ -157,6 +161,7 @@ class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
   readonly #trace: Trace;
   readonly #limits: ResponseLimits;
   readonly #budget: BodyBudget;
+  readonly #tally: AttemptTally | undefined;
   readonly #resolve: (answer: Answer) => void;
   readonly #reject: (error: unknown) => void;
   readonly #sentMs = performance.now();
@@ -176,6 +181,7 @@ class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
     trace: Trace,
     limits: ResponseLimits,
     budget: BodyBudget,
+    tally: AttemptTally | undefined,
     resolve: (answer: Answer) => void,
     reject: (error: unknown) => void,
   ) {
@@ -183,6 +189,7 @@ class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
     this.#trace = trace;
     this.#limits = limits;
     this.#budget = budget;
+    this.#tally = tally;
     this.#resolve = resolve;
     this.#reject = reject;
   }
@@ -190,6 +197,7 @@ class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
   /** Starts the clock; `false` where nobody waits any more and nothing is to be sent. */
   begin(timeoutMs: number): boolean {
     const { claim } = this.#request;
+    this.#tally?.begun(this.#trace.attempts);
     this.#trace.attempts += 1;
     if (claim.ended !== undefined) {
       this.#fail(claim.ended);
@@ -261,7 +269,7 @@ class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
       this.#refuse('a success whose body is not whole', 'http_response_incomplete');
       return;
     }
-    this.#settle();
+    this.#settle(this.#status);
     this.#resolve({
       status: this.#status,
       headers: this.#headers,
@@ -298,16 +306,18 @@ class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
 
   #fail(error: unknown): void {
     if (this.#settled) return;
-    this.#settle();
+    this.#settle(error);
     this.#reject(error);
   }
 
-  #settle(): void {
+  #settle(outcome: unknown): void {
     this.#settled = true;
     clearTimeout(this.#timer);
     this.#request.claim.unwatch(this);
     this.#share?.release();
-    this.#trace.upstreamMs += performance.now() - this.#sentMs;
+    const ms = performance.now() - this.#sentMs;
+    this.#trace.upstreamMs += ms;
+    this.#tally?.ended(this.#request.operation, outcome, ms);
   }
 }
 

@@ -1046,6 +1046,17 @@ describe('memory', () => {
     }
     expect(cache.snapshot().entries).toBeGreaterThan(10);
   });
+  it('counts the reads that had to make room, and neither renewals nor purges', async () => {
+    const { get, cache } = cacheBefore(counting({ 'cache-control': 'max-age=0' }), { maxBytes: 10_000 });
+    await get();
+    await get();
+    cache.purge();
+    expect(cache.snapshot().evictions).toBe(0);
+    for (let i = 0; i < 50; i += 1) await get({ query: `?${i}` });
+    const { entries, evictions } = cache.snapshot();
+    expect(entries).toBeLessThan(50);
+    expect(evictions).toBe(50 - entries);
+  });
   it('does not grow with every renewal of the same answer', async () => {
     const { get, cache } = cacheBefore(counting({ 'cache-control': 'max-age=0' }));
     await get();
