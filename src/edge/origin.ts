@@ -45,7 +45,7 @@ export function guardOrigin({ cors, admitsAnonymous }: OriginOptions): Layer<Inb
       }
       const site = request.field('sec-fetch-site');
       if (admitsAnonymous() && isForeignPage({ site, origin, host: headers.host }, cors.isAllowed)) {
-        throw new GatewayError('origin-not-allowed', { reason: 'a request from another site’s page' });
+        throw new GatewayError('origin-not-allowed', { reason: 'a request from a page of another site' });
       }
       return next(request, trace);
     };
