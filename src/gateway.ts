@@ -5,18 +5,19 @@
 import type { Admin } from './admin/listener.ts';
 import { countRequests } from './admin/request-counts.ts';
 import { createApp } from './app.ts';
-import { type DirectoryEvent, openDirectory } from './callers/directory.ts';
+import { openDirectory } from './callers/directory.ts';
 import { limitCallers } from './callers/limit.ts';
 import { type Config, changedSettings, isLocalHost, isLocalListener } from './config.ts';
 import { createClaims } from './edge/claim.ts';
 import { corsPolicy } from './edge/cors-policy.ts';
 import { connectionsWithin, readLimits } from './edge/descriptor-limit.ts';
 import { prepareReplies } from './edge/reply-fields.ts';
-import { closeServer, createPublicServer, listen } from './edge/server.ts';
+import { closeServer, createPublicServer, ListenError, listen } from './edge/server.ts';
 import { GatewayError } from './errors.ts';
 import type { KeyEvent } from './key/key-event.ts';
 import { openKeyring } from './key/keyring.ts';
 import type { LogDestination } from './log/destination.ts';
+import { logDirectory } from './log/directory-lines.ts';
 import { createLogger, type GatewayLogger } from './log/logger.ts';
 import { configuredOperations, specifiedOperations } from './operations.ts';
 import { createPipeline } from './upstream/pipeline.ts';
@@ -80,7 +81,7 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
     failuresPerMinute: config.CALLER_FAILURES_PER_MINUTE,
     operations: new Set(operations.map(({ name }) => name)),
     forwardedHeaders: new Set(config.FORWARD_REQUEST_HEADERS),
-    onEvent: (event) => logDirectory(log, event),
+    onEvent: (event) => logDirectory(log.events, event),
   });
 
   const pipeline = createPipeline({
@@ -220,6 +221,18 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
     });
   }
 
+  /** Two gateways on one machine need no setting: the second goes without a listener that nobody asked for by name. */
+  async function openAdminIfFree(port: number): Promise<Admin | undefined> {
+    try {
+      return await openAdminListener(port);
+    } catch (error) {
+      const isAskedFor = changedSettings(config).some((name) => name.startsWith('ADMIN_'));
+      if (isAskedFor || !(error instanceof ListenError)) throw error;
+      log.events.warn({ reason: error.message }, 'there is no admin listener');
+      return undefined;
+    }
+  }
+
   async function closeParts(): Promise<void> {
     await pipeline.close();
     directory.close();
@@ -230,7 +243,7 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
   let url: string;
   try {
     // Before the callers' one: whoever calls has a gateway that stays.
-    if (config.ADMIN_PORT !== 'off') admin = await openAdminListener(config.ADMIN_PORT);
+    if (config.ADMIN_PORT !== 'off') admin = await openAdminIfFree(config.ADMIN_PORT);
     url = await listen(server, config.HOST, config.PORT);
   } catch (error) {
     await admin?.close();
@@ -283,40 +296,4 @@ export function transportOptions(config: Config): TransportOptions {
     mediaTypes: config.UPSTREAM_MEDIA_TYPES,
     userAgent: `workspace-analytics-gateway/${version}`,
   };
-}
-
-function logDirectory(log: GatewayLogger, event: DirectoryEvent): void {
-  const { kind, ...facts } = event;
-  switch (kind) {
-    case 'reloaded':
-      log.events.info(facts, 'the callers file was read again');
-      break;
-    case 'version-refused':
-      log.events.error(
-        facts,
-        'the new version of the callers file is refused; the one before stays in force',
-      );
-      break;
-    case 'file-unreadable':
-      log.events.error(facts, 'the callers file cannot be read; the version before stays in force');
-      break;
-    case 'file-readable-again':
-      log.events.info('the callers file can be read again');
-      break;
-    case 'older-token-used':
-      log.events.warn(facts, 'a caller still uses a token that has a newer one beside it');
-      break;
-    case 'keys-unavailable':
-      log.events.warn(
-        { address: event.address, err: event.cause },
-        'the keys of company logins cannot be fetched; the last ones serve for a day',
-      );
-      break;
-    case 'keys-available-again':
-      log.events.info(facts, 'the keys of company logins can be fetched again');
-      break;
-    default:
-      // Every kind of event has its line: one more does not compile until it has.
-      kind satisfies never;
-  }
 }

@@ -401,6 +401,22 @@ describe('its life', () => {
     expect(stdout).not.toContain('"msg":"listening"');
   });
 
+  it('is done without where nobody asked for it and its usual port is taken', async () => {
+    const somebody = createServer();
+    // Where somebody else has it already, so much the better.
+    await new Promise<void>((resolve) => {
+      somebody.once('error', () => resolve());
+      somebody.listen(9_091, '127.0.0.1', resolve);
+    });
+    onTestFinished(() => void somebody.close());
+    const { ask, gateway, logLines } = await startPair({ ADMIN_PORT: '9091' });
+    expect((await ask(accounts)).status).toBe(200);
+    expect(gateway.adminUrl).toBeUndefined();
+    expect(logLines()).toContainEqual(
+      expect.objectContaining({ level: 'warn', msg: 'there is no admin listener' }),
+    );
+  });
+
   it('ends with the start that fails for the callers’ port', async () => {
     const [taken, free] = [await takePort(), await freePort()];
     const environment = {
