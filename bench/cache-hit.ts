@@ -1,4 +1,5 @@
 /** What a hit costs inside the layer. Run with `node bench/cache-hit.ts`. */
+import { FixedClaim } from '../src/claim.ts';
 import { Trace } from '../src/trace.ts';
 import { shareAnswers } from '../src/upstream/cache.ts';
 
@@ -29,12 +30,7 @@ const request = {
   ids: {},
   cacheControl: undefined,
   pragma: undefined,
-  claim: {
-    signal: new AbortController().signal,
-    deadlineMs: Infinity,
-    turn: { name: 'bench', weight: 1, background: false },
-    onChange: () => () => undefined,
-  },
+  claim: new FixedClaim(Number.MAX_SAFE_INTEGER, { name: 'bench', weight: 1, background: false }),
 };
 const rounds = 1_000_000;
 for (let pass = 0; pass < 3; pass += 1) {

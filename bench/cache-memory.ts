@@ -1,26 +1,21 @@
 /**
  * What the cache costs in memory: 200,000 small different reads through it, then 1,000 of 1 MB each, before an
- * upstream of three lines. Run with `node --max-semi-space-size=4 --optimize-for-size bench/cache-memory.ts
+ * upstream of three lines. Run with `node --max-semi-space-size=4 --heap-growing-percent=25 bench/cache-memory.ts
  * [body bytes ...]`, the flags the gateway should run with: without them V8 lets dead answers lie until several
  * times the live heap is used. Ends with status 1 where memory grows by more than CACHE_MAX_BYTES and 60 MiB
  * (120 MiB where bodies are large).
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { FixedClaim } from '../src/claim.ts';
 import { Trace } from '../src/trace.ts';
 import { shareAnswers } from '../src/upstream/cache.ts';
-import type { Claim } from '../src/upstream/exchange.ts';
 
 const mebibyte = 1024 * 1024;
 const maxBytes = 64 * mebibyte;
 /** V8 lets dead buffers lie until some tens of MiB of them have come together: more of them where each is large. */
 const allowedBytes = (bodyBytes: number) => maxBytes + (bodyBytes < 100_000 ? 60 : 120) * mebibyte;
 const sizes = process.argv.length > 2 ? process.argv.slice(2).map(Number) : [600, 1_000_000];
-const claim: Claim = {
-  signal: new AbortController().signal,
-  deadlineMs: Infinity,
-  turn: { name: 'bench', weight: 1, background: false },
-  onChange: () => () => undefined,
-};
+const claim = new FixedClaim(Number.MAX_SAFE_INTEGER, { name: 'bench', weight: 1, background: false });
 const show = (amount: number) => `${(amount / mebibyte).toFixed(1)} MiB`;
 
 /** As from a socket: bytes that were never a string. */

@@ -125,6 +125,7 @@ export async function startGateway(around: Surroundings, options: GatewayOptions
       UPSTREAM_BASE_URL: around.upstreamUrl,
       UPSTREAM_API_KEY: standInKey,
       PORT: String(port),
+      ADMIN_PORT: '0',
       CALLERS_FILE: callersFile,
       // What is measured as a hit must stay one for as long as it is measured.
       CACHE_TTL: '1h',

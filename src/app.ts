@@ -1,14 +1,21 @@
 /** The routes of the public listener, and the inbound order. */
-import { type Context, Hono } from 'hono';
+import type { RequestListener } from 'node:http';
+import { Hono } from 'hono';
 import type { Directory } from './callers/directory.ts';
 import type { CallerLimits } from './callers/limit.ts';
 import { type AccessLine, logAccess } from './edge/access-log.ts';
-import { type Bindings, listenThrough, rawPath, receive } from './edge/adapter.ts';
+import {
+  type Answering,
+  answerThrough,
+  type Bindings,
+  listenThrough,
+  rawPath,
+  respondThrough,
+} from './edge/adapter.ts';
 import { authenticate } from './edge/authenticate.ts';
 import { serveDocument } from './edge/documents.ts';
 import { type ForwardOptions, forward } from './edge/forward.ts';
 import { guardHost, type HostOptions } from './edge/host.ts';
-import type { InboundRequest, Reply } from './edge/inbound.ts';
 import { limitCaller } from './edge/limit.ts';
 import { selectOperation } from './edge/operation.ts';
 import { guardOrigin, type OriginOptions, tellReaders } from './edge/origin.ts';
@@ -16,7 +23,7 @@ import { answerProbe } from './edge/probe.ts';
 import { renderProblems } from './edge/problems.ts';
 import { identifyRequest } from './edge/request-id.ts';
 import { boundUnsent, type UnsentOptions } from './edge/unsent.ts';
-import { compose, type Handler } from './layer.ts';
+import { compose } from './layer.ts';
 import { matchOperations, type Operation } from './operations.ts';
 
 export interface AppOptions {
@@ -30,6 +37,8 @@ export interface AppOptions {
   /** Whether a text holds the upstream key. */
   readonly isSecret: (text: string) => boolean;
   readonly writeAccess: (line: AccessLine) => void;
+  /** A request has come that will have its line. */
+  readonly beginAccess: () => void;
   /** Something failed that the layers did not render. */
   readonly onFault: (error: unknown) => void;
   /** Why the gateway is not ready, or `undefined` when it is. */
@@ -38,11 +47,11 @@ export interface AppOptions {
   readonly isDraining: () => boolean;
 }
 
-export function createApp(options: AppOptions): ReturnType<typeof listenThrough> {
+export function createApp(options: AppOptions): RequestListener {
   /** What every request passes, but for probes. */
   const everyone = [
     identifyRequest(options.isSecret),
-    logAccess(options.writeAccess),
+    logAccess(options.writeAccess, options.beginAccess),
     renderProblems(),
     boundUnsent(options.unsent),
     tellReaders(options.origin.cors),
@@ -61,32 +70,39 @@ export function createApp(options: AppOptions): ReturnType<typeof listenThrough>
   /** Documents for people, and the refusal of whatever is not there: nobody is asked who they are. */
   const documents = compose(everyone, serveDocument);
 
-  const through = (handler: Handler<InboundRequest, Reply>) => (context: Context<Bindings>) =>
-    receive(handler, context.env, options.isDraining);
+  const answering: Answering = { endsConnection: options.isDraining, onFault: options.onFault };
+  const answerOperation = answerThrough(operations, answering);
 
   const app = new Hono<Bindings>({
-    getPath: (_request, context) => rawPath(context?.env as Bindings['Bindings']),
+    getPath: (_request, context) => rawPath((context?.env as Bindings['Bindings'] | undefined)?.incoming.url),
   });
-  app.all('/api', through(operations));
-  app.all('/api/*', through(operations));
   const probes = new Map([
     ['/livez', () => answerProbe(undefined, options.isDraining())],
     ['/readyz', () => answerProbe(options.notReady(), options.isDraining())],
   ]);
   for (const [path, probe] of probes) app.get(path, probe);
-  // A target that is no path (absolute, `*`) could mean anything, so whoever sends one is asked who it is.
-  app.notFound((context) => through(rawPath(context.env).startsWith('/') ? documents : operations)(context));
+  app.notFound(({ env }) => respondThrough(documents, env, answering));
   // The layers render every failure; only a fault in the outermost of them gets here.
   app.onError((error) => {
     options.onFault(error);
     return new Response(null, { status: 500 });
   });
-
-  return listenThrough(app, (exchange) => {
+  const answerOther = listenThrough(app, (exchange) => {
     // Probes are answered whatever the `Host`, also one that no URL can be made of.
     const { method } = exchange.incoming;
-    const probe = method === 'GET' || method === 'HEAD' ? probes.get(rawPath(exchange)) : undefined;
-    if (probe === undefined) return receive(operations, exchange, options.isDraining);
+    const probe =
+      method === 'GET' || method === 'HEAD' ? probes.get(rawPath(exchange.incoming.url)) : undefined;
+    if (probe === undefined) return respondThrough(documents, exchange, answering);
     return method === 'GET' ? probe() : new Response(null, probe());
   });
+
+  return (incoming, outgoing) => {
+    if (isForOperation(rawPath(incoming.url))) answerOperation(incoming, outgoing);
+    else answerOther(incoming, outgoing);
+  };
+}
+
+/** A target that is no path (absolute, `*`) could mean anything, so whoever sends one is asked who it is. */
+function isForOperation(path: string): boolean {
+  return path === '/api' || path.startsWith('/api/') || !path.startsWith('/');
 }

@@ -2,6 +2,7 @@
  * Every setting: its name, type, default and meaning. Pure: the environment comes in as an argument, and all
  * problems come out at once, each naming its setting and never a value.
  */
+import { isDeepStrictEqual } from 'node:util';
 import {
   baseUrl,
   ConfigValueError,
@@ -106,13 +107,9 @@ export const settings = {
   ADMIN_HOST: defaulted(
     '127.0.0.1',
     listenHost,
-    'Address of the admin listener (a later step; accepted now).',
+    'Address of the admin listener (metrics, status, console, purge), or unix:/path.sock. It asks nobody who they are.',
   ),
-  ADMIN_PORT: defaulted(
-    '9091',
-    portOrOff,
-    'Port of the admin listener; off for none (a later step; accepted now).',
-  ),
+  ADMIN_PORT: defaulted('9091', portOrOff, 'Port of the admin listener; 0 takes a free one, off for none.'),
   CALLERS_FILE: optional(
     text,
     'Callers, their token hashes and grants. Without it only an anonymous caller exists, and the gateway starts on loopback or a Unix socket only.',
@@ -229,7 +226,21 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
 
 /** Whether the public listener can be reached from this machine only. */
 export function isLocalListener(config: Pick<Config, 'HOST'>): boolean {
-  return config.HOST.startsWith('unix:') || isLoopbackHost(config.HOST);
+  return isLocalHost(config.HOST);
+}
+
+/** Whether what listens there can be reached from this machine only. */
+export function isLocalHost(host: string): boolean {
+  return host.startsWith('unix:') || isLoopbackHost(host);
+}
+
+/** The names of the settings whose values are not the default ones. Values may be secrets, so these are names only. */
+export function changedSettings(config: Config): string[] {
+  return Object.entries<Setting<unknown>>(settings).flatMap(([name, setting]) => {
+    const value = config[name as SettingName];
+    const usual = setting.default === undefined ? undefined : setting.read(setting.default);
+    return isDeepStrictEqual(value, usual) ? [] : [name];
+  });
 }
 
 /** What is wrong between settings that are fine by themselves. A setting that failed is `undefined` here. */

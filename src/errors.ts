@@ -55,8 +55,8 @@ export const problems = {
   },
   'method-not-allowed': {
     status: 405,
-    title: 'This operation is a read',
-    help: 'Use GET or HEAD, as the Allow header says.',
+    title: 'The path does not take this method',
+    help: 'Every operation is a read: use GET or HEAD, as the Allow header says.',
   },
   'upstream-rate-limited': {
     status: 429,

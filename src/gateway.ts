@@ -2,19 +2,22 @@
  * The composition root: settings in, a listening gateway out. Everything that knows of everything else is here,
  * and nothing else is.
  */
+import type { Admin } from './admin/listener.ts';
+import { countRequests } from './admin/request-counts.ts';
 import { createApp } from './app.ts';
-import { type DirectoryEvent, openDirectory } from './callers/directory.ts';
+import { openDirectory } from './callers/directory.ts';
 import { limitCallers } from './callers/limit.ts';
-import { type Config, isLocalListener } from './config.ts';
+import { type Config, changedSettings, isLocalHost, isLocalListener } from './config.ts';
 import { createClaims } from './edge/claim.ts';
 import { corsPolicy } from './edge/cors-policy.ts';
 import { connectionsWithin, readLimits } from './edge/descriptor-limit.ts';
 import { prepareReplies } from './edge/reply-fields.ts';
-import { closeServer, createPublicServer, listen } from './edge/server.ts';
+import { closeServer, createPublicServer, ListenError, listen } from './edge/server.ts';
 import { GatewayError } from './errors.ts';
 import type { KeyEvent } from './key/key-event.ts';
 import { openKeyring } from './key/keyring.ts';
 import type { LogDestination } from './log/destination.ts';
+import { logDirectory } from './log/directory-lines.ts';
 import { createLogger, type GatewayLogger } from './log/logger.ts';
 import { configuredOperations, specifiedOperations } from './operations.ts';
 import { createPipeline } from './upstream/pipeline.ts';
@@ -32,6 +35,8 @@ export interface GatewayOptions {
 export interface Gateway {
   /** Where the public listener can be reached. */
   readonly url: string;
+  /** Where the admin listener can be reached; `undefined` for none. */
+  readonly adminUrl: string | undefined;
   readonly log: GatewayLogger;
   /** How many requests wait for the upstream at the moment. */
   readonly waiting: number;
@@ -49,9 +54,10 @@ const maxUnsentBytes = 64 * 2 ** 20;
 /**
  * Opens the stores, composes the layers and listens.
  *
- * @throws KeyStoreError, CallersFileError for what the settings name; errors of `listen` as Node gives them
+ * @throws KeyStoreError, CallersFileError, ListenError for what the settings name
  */
 export async function startGateway({ config, environment, logTo }: GatewayOptions): Promise<Gateway> {
+  const startedAt = Date.now();
   // The log searches for the key by value, and the keyring logs: one of the two has to come first.
   let redact = (text: string): string => text;
   const log = createLogger({ level: config.LOG_LEVEL, redact: (text) => redact(text), destination: logTo });
@@ -75,7 +81,7 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
     failuresPerMinute: config.CALLER_FAILURES_PER_MINUTE,
     operations: new Set(operations.map(({ name }) => name)),
     forwardedHeaders: new Set(config.FORWARD_REQUEST_HEADERS),
-    onEvent: (event) => logDirectory(log, event),
+    onEvent: (event) => logDirectory(log.events, event),
   });
 
   const pipeline = createPipeline({
@@ -112,7 +118,13 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
     responseHeaders: config.FORWARD_RESPONSE_HEADERS,
   });
   const admitsAnonymous = (): boolean => directory.admitsAnonymous;
+  const counts = countRequests();
   let draining: Promise<void> | undefined;
+
+  function notReady(): string | undefined {
+    if (draining !== undefined) return 'shutting down';
+    return keyring.current === undefined ? 'no key is loaded yet' : undefined;
+  }
 
   const listener = createApp({
     operations,
@@ -138,13 +150,16 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
       timeoutMs: config.REQUEST_TIMEOUT,
       forwardHeaders: config.FORWARD_REQUEST_HEADERS,
     },
-    isSecret: (text) => keyring.scrub.redact(text) !== text,
-    writeAccess: log.access,
-    onFault: (error) => log.events.error({ err: error }, 'a request could not be answered'),
-    notReady: () => {
-      if (draining !== undefined) return 'shutting down';
-      return keyring.current === undefined ? 'no key is loaded yet' : undefined;
+    // While no key is known, anything could be one.
+    isSecret: (text) => keyring.current === undefined || keyring.scrub.redact(text) !== text,
+    // One line, one increment: what is counted is the line.
+    writeAccess(line) {
+      counts.count(line);
+      log.access(line);
     },
+    beginAccess: counts.begin,
+    onFault: (error) => log.events.error({ err: error }, 'a request could not be answered'),
+    notReady,
     isDraining: () => draining !== undefined,
   });
 
@@ -163,11 +178,80 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
       stillMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
     },
     {
-      onRefused: (status, code) => log.events.info({ status, code }, 'refused before there was a request'),
+      onRefused(status, code) {
+        counts.refuse(code);
+        log.events.info({ status, code }, 'refused before there was a request');
+      },
       onTrouble: (error) => log.events.error({ err: error }, 'the listener is in trouble'),
     },
   );
-  const url = await listen(server, config.HOST, config.PORT);
+
+  async function openAdminListener(port: number): Promise<Admin> {
+    // Whoever switches it off does not pay for it.
+    const { openAdmin } = await import('./admin/listener.ts');
+    return openAdmin({
+      sources: {
+        version,
+        startedAt,
+        operations: operations.map(({ name }) => name),
+        changedSettings: changedSettings(config),
+        notReady,
+        requests: counts.snapshot,
+        key: keyring.health,
+        gate: pipeline.gate.snapshot,
+        circuit: pipeline.circuit.snapshot,
+        cache: pipeline.cache.snapshot,
+        attempts: pipeline.attempts.snapshot,
+        callers: directory.snapshot,
+        waiting: () => claims.waiting,
+        connections: () =>
+          new Promise((resolve) => server.getConnections((_error, connections) => resolve(connections ?? 0))),
+        purge: pipeline.cache.purge,
+      },
+      hosts: {
+        listensOn: config.ADMIN_HOST,
+        isLocal: isLocalHost(config.ADMIN_HOST),
+        allowed: config.ALLOWED_HOSTS,
+      },
+      port,
+      redact: (text) => keyring.scrub.redact(text),
+      onPurge: (purged) => log.events.info(purged, 'stored answers were purged by hand'),
+      onRefused: (code, reason) => log.events.info({ code, reason }, 'the admin listener refused a request'),
+      onTrouble: (error) => log.events.error({ err: error }, 'the admin listener is in trouble'),
+    });
+  }
+
+  /** Two gateways on one machine need no setting: the second goes without a listener that nobody asked for by name. */
+  async function openAdminIfFree(port: number): Promise<Admin | undefined> {
+    try {
+      return await openAdminListener(port);
+    } catch (error) {
+      const isAskedFor = changedSettings(config).some((name) => name.startsWith('ADMIN_'));
+      if (isAskedFor || !(error instanceof ListenError)) throw error;
+      log.events.warn({ reason: error.message }, 'there is no admin listener');
+      return undefined;
+    }
+  }
+
+  async function closeParts(): Promise<void> {
+    await pipeline.close();
+    directory.close();
+    keyring.close();
+  }
+
+  let admin: Admin | undefined;
+  let url: string;
+  try {
+    // Before the callers' one: whoever calls has a gateway that stays.
+    if (config.ADMIN_PORT !== 'off') admin = await openAdminIfFree(config.ADMIN_PORT);
+    url = await listen(server, config.HOST, config.PORT);
+  } catch (error) {
+    await admin?.close();
+    await closeParts();
+    await log.close();
+    throw error;
+  }
+  if (admin !== undefined) log.events.info({ adminUrl: admin.url }, 'the admin listener is open');
   log.events.info({ url, version }, 'listening');
 
   async function stop(): Promise<void> {
@@ -175,15 +259,17 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
     await new Promise((resolve) => setTimeout(resolve, config.SHUTDOWN_DELAY));
     const graceMs = config.SHUTDOWN_GRACE - config.SHUTDOWN_DELAY;
     await closeServer(server, graceMs, () => claims.abandonAll(new GatewayError('shutting-down')));
-    await pipeline.close();
-    directory.close();
-    keyring.close();
-    log.events.info('stopped');
+    await closeParts();
+    // Metrics can be read to the end.
+    await admin?.close();
+    const { started, finished, aborted } = counts.snapshot();
+    log.events.info({ started, finished: finished - aborted, aborted }, 'stopped');
     await log.close();
   }
 
   return {
     url,
+    adminUrl: admin?.url,
     log,
     get waiting() {
       return claims.waiting;
@@ -210,40 +296,4 @@ export function transportOptions(config: Config): TransportOptions {
     mediaTypes: config.UPSTREAM_MEDIA_TYPES,
     userAgent: `workspace-analytics-gateway/${version}`,
   };
-}
-
-function logDirectory(log: GatewayLogger, event: DirectoryEvent): void {
-  const { kind, ...facts } = event;
-  switch (kind) {
-    case 'reloaded':
-      log.events.info(facts, 'the callers file was read again');
-      break;
-    case 'version-refused':
-      log.events.error(
-        facts,
-        'the new version of the callers file is refused; the one before stays in force',
-      );
-      break;
-    case 'file-unreadable':
-      log.events.error(facts, 'the callers file cannot be read; the version before stays in force');
-      break;
-    case 'file-readable-again':
-      log.events.info('the callers file can be read again');
-      break;
-    case 'older-token-used':
-      log.events.warn(facts, 'a caller still uses a token that has a newer one beside it');
-      break;
-    case 'keys-unavailable':
-      log.events.warn(
-        { address: event.address, err: event.cause },
-        'the keys of company logins cannot be fetched; the last ones serve for a day',
-      );
-      break;
-    case 'keys-available-again':
-      log.events.info(facts, 'the keys of company logins can be fetched again');
-      break;
-    default:
-      // Every kind of event has its line: one more does not compile until it has.
-      kind satisfies never;
-  }
 }

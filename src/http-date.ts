@@ -9,6 +9,9 @@ const rfc850Date =
   /^(?:mon|tues|wednes|thurs|fri|satur|sun)day, (\d\d)-([a-z]{3})-(\d\d) (\d\d):(\d\d):(\d\d) (?:gmt|utc)$/i;
 const asctimeDate = /^(?:mon|tue|wed|thu|fri|sat|sun) ([a-z]{3}) (\d\d| \d) (\d\d):(\d\d):(\d\d) (\d{4})$/i;
 
+/** The answers of one second have the same `Date`: what it means is remembered, the same for ever. */
+let lastFixdate: { readonly text: string; readonly ms: number | undefined } = { text: '', ms: undefined };
+
 /**
  * Reads an HTTP-date in any of its three forms (RFC 9110 section 5.6.7).
  *
@@ -17,10 +20,12 @@ const asctimeDate = /^(?:mon|tue|wed|thu|fri|sat|sun) ([a-z]{3}) (\d\d| \d) (\d\
  * @returns ms since the epoch, or `undefined` where it is no HTTP-date
  */
 export function parseHttpDate(text: string, nowMs: number): number | undefined {
+  if (text === lastFixdate.text) return lastFixdate.ms;
   const fixdate = imfFixdate.exec(text);
   if (fixdate !== null) {
     const [, day, month, year, hour, minute, second] = fixdate;
-    return epochMs(Number(year), month, day, hour, minute, second);
+    lastFixdate = { text, ms: epochMs(Number(year), month, day, hour, minute, second) };
+    return lastFixdate.ms;
   }
   const old = rfc850Date.exec(text);
   if (old !== null) {

@@ -113,6 +113,12 @@ const io = {
   stderr: (text: string) => void process.stderr.write(text),
 };
 
+// Whoever read what is printed has gone (`demo | head`): there is nobody left to tell.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EPIPE') throw error;
+  process.exit(status);
+});
+
 try {
   await program.parseAsync();
 } catch (error) {

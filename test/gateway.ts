@@ -29,6 +29,8 @@ export interface TestGateway {
   readonly url: string;
   readonly port: number;
   ask(path: string, options?: AskOptions): Promise<Came>;
+  /** Asks the admin listener: start with `ADMIN_PORT: '0'`. */
+  askAdmin(path: string, options?: AskOptions): Promise<Came>;
   /** Sends bytes on a connection of their own and gives back all that came until it ended or was quiet for a while. */
   exchange(bytes: string | Buffer, quietMs?: number): Promise<string>;
   /** What stands in the log so far. */
@@ -64,6 +66,8 @@ export async function startPair(
     UPSTREAM_BASE_URL: standIn.url,
     UPSTREAM_API_KEY: standInKey,
     PORT: '0',
+    // Many run side by side.
+    ADMIN_PORT: 'off',
     SHUTDOWN_GRACE: '2s',
     RETRY_BASE: '20ms',
     ...settings,
@@ -86,6 +90,8 @@ export async function startPair(
     port,
     ask: (path, options = {}) =>
       ask(socketPath === undefined ? { host: '127.0.0.1', port } : { socketPath }, path, options),
+    askAdmin: (path, options = {}) =>
+      ask({ host: '127.0.0.1', port: Number(new URL(gateway.adminUrl ?? '').port) }, path, options),
     exchange: (bytes, quietMs = 300) => exchange(port, bytes, quietMs),
     logText,
     logLines: () =>

@@ -60,7 +60,8 @@ export function start(owner: Owner, command: readonly string[], options: RunOpti
   const [program = '', ...rest] = [...under, process.execPath, ...flags, mainFile, ...command];
   const child = spawn(program, rest, {
     cwd,
-    env: { PATH: process.env['PATH'], NODE_COMPILE_CACHE: compileCache, ...settings },
+    // Many run side by side, so the admin listener's usual port is nobody's.
+    env: { PATH: process.env['PATH'], NODE_COMPILE_CACHE: compileCache, ADMIN_PORT: 'off', ...settings },
     stdio: ['ignore', options.stdout ?? 'pipe', 'pipe'],
   });
   let stdout = '';
@@ -136,6 +137,7 @@ export function settingsFor(upstreamUrl: string): Record<string, string> {
     UPSTREAM_BASE_URL: upstreamUrl,
     UPSTREAM_API_KEY: standInKey,
     PORT: '0',
+    ADMIN_PORT: 'off',
     SHUTDOWN_GRACE: '5s',
     RETRY_BASE: '20ms',
   };

@@ -34,7 +34,13 @@ export function startProduct(args: readonly string[], options: ProductOptions = 
     flags.push('--import', `data:text/javascript,${encodeURIComponent(preload)}`);
   }
   const child = spawn(process.execPath, [...flags, mainFile, ...args], {
-    env: { PATH: process.env['PATH'] ?? '', NODE_COMPILE_CACHE: compileCache, ...settings },
+    // Many run side by side, so the admin listener's usual port is nobody's.
+    env: {
+      PATH: process.env['PATH'] ?? '',
+      NODE_COMPILE_CACHE: compileCache,
+      ADMIN_PORT: 'off',
+      ...settings,
+    },
     stdio: ['ignore', 'pipe', 'pipe'],
     ...(cwd === undefined ? {} : { cwd }),
   });

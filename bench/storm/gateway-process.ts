@@ -52,6 +52,7 @@ export async function startGatewayProcess(
       REQUEST_TIMEOUT: `${deadlineMs}ms`,
       SHUTDOWN_GRACE: '1s',
       PORT: '0',
+      ADMIN_PORT: '0',
     },
     stdio: ['ignore', log.fd, 'inherit'],
   });

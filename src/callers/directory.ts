@@ -51,6 +51,8 @@ export interface DirectoryOptions {
 }
 
 export interface DirectorySnapshot {
+  /** How many callers there are; as many of them as were asked for are in the list. */
+  readonly count: number;
   readonly callers: readonly {
     readonly name: string;
     readonly operations: readonly string[] | 'every';
@@ -76,7 +78,8 @@ export interface Directory {
   readonly admitsAnonymous: boolean;
   /** Lower-case names of the fields, besides Authorization, that carry a JWT for some caller. */
   readonly credentialHeaders: readonly string[];
-  snapshot(): DirectorySnapshot;
+  /** @param most how many callers to describe: thousands take a while, and hits wait meanwhile */
+  snapshot(most?: number): DirectorySnapshot;
   /** Reads the file again at once, changed or not: what is beside it, as Fly's key, may have changed. */
   reload(): void;
   close(): void;
@@ -297,8 +300,9 @@ export function openDirectory(options: DirectoryOptions): Directory {
     get credentialHeaders() {
       return roster.fields.assertions;
     },
-    snapshot: () => ({
-      callers: roster.callers.map((caller, index) => {
+    snapshot: (most = roster.callers.length) => ({
+      count: roster.callers.length,
+      callers: roster.callers.slice(0, most).map((caller, index) => {
         const entry = roster.entries[index];
         const by = (['jwt', 'fly'] as const).filter((way) => entry?.[way] !== undefined) as string[];
         if ((entry?.tokens.length ?? 0) > 0) by.unshift('token');

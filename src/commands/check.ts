@@ -2,12 +2,14 @@
  * `check`: says in plain words whether the gateway could work with these settings, before it has to: the
  * settings, the key's store, and the two calls of the upstream's specification. It serves nobody.
  */
+import { FixedClaim } from '../claim.ts';
+import { GatewayError } from '../errors.ts';
 import type { Keyring } from '../key/keyring.ts';
 import { KeyStoreError } from '../key/store.ts';
 import type { Handler } from '../layer.ts';
 import { Trace } from '../trace.ts';
 import type { Answer, UpstreamRequest } from '../upstream/exchange.ts';
-import { fixedClaim, plainRead } from '../upstream/plain-read.ts';
+import { plainRead } from '../upstream/plain-read.ts';
 import { type CallOutcome, type Meaning, meaningOfFailure, meaningOfStatus } from './check-meaning.ts';
 
 export interface CheckParts {
@@ -155,16 +157,18 @@ async function makeCall(
   call: (typeof calls)[number],
   timeoutMs: number,
 ): Promise<{ status: number | null; meaning: Meaning }> {
-  const limit = new AbortController();
-  const timer = setTimeout(() => limit.abort(), timeoutMs);
-  const turn = { name: 'check', weight: 1, background: false };
-  const claim = fixedClaim(limit.signal, performance.now() + timeoutMs, turn);
+  const claim = new FixedClaim(performance.now() + timeoutMs, {
+    name: 'check',
+    weight: 1,
+    background: false,
+  });
+  const timer = setTimeout(() => claim.end(new GatewayError('upstream-timeout')), timeoutMs);
   const request = plainRead(call.operation, call.path, claim);
   try {
     const { status } = await ask(request, new Trace(performance.now()));
     return { status, meaning: meaningOfStatus(status) };
   } catch (error) {
-    if (limit.signal.aborted) {
+    if (claim.ended !== undefined) {
       return { status: null, meaning: { outcome: 'timeout', text: 'The upstream did not answer in time.' } };
     }
     const status = (error as { receivedStatus?: number }).receivedStatus ?? null;

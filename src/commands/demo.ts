@@ -1,6 +1,7 @@
 /** `demo`: the gateway against the stand-in upstream, with a show of what it does, for who has two minutes. */
 import { type IncomingHttpHeaders, request } from 'node:http';
 import { readConfig } from '../config.ts';
+import { ListenError } from '../edge/server.ts';
 import { type Gateway, startGateway } from '../gateway.ts';
 import { type StandIn, standInKey, startStandIn } from '../stand-in/stand-in.ts';
 
@@ -16,7 +17,7 @@ export async function demo({ once }: { once: boolean }): Promise<number> {
   const standIn = await startStandIn();
   const gateway = await startOn(process.env['PORT'] ?? '8080', standIn).catch((error: unknown) => {
     // Somebody else has the usual port; a demo must not fail for that.
-    if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE') return startOn('0', standIn);
+    if (error instanceof ListenError && !error.isSetting) return startOn('0', standIn);
     throw error;
   });
   const readyMs = performance.now();
@@ -38,7 +39,10 @@ export async function demo({ once }: { once: boolean }): Promise<number> {
   curl -i ${gateway.url}/api/analytics/                   # refused
   curl -i '${gateway.url}/api/analytics/accounts/?api_key=x'  # a key is never in the URL
   curl -s ${gateway.url}/problems/unknown-operation
-  curl -i ${gateway.url}/readyz`);
+  curl -i ${gateway.url}/readyz
+The console, to watch it meanwhile: open ${gateway.adminUrl}/ in a browser. For programs:
+  curl -s ${gateway.adminUrl}/status
+  curl -s ${gateway.adminUrl}/metrics`);
     await new Promise<void>((resolve) => {
       process.once('SIGINT', () => resolve());
       process.once('SIGTERM', () => resolve());
@@ -54,6 +58,7 @@ function startOn(port: string, standIn: StandIn): Promise<Gateway> {
     UPSTREAM_BASE_URL: standIn.url,
     UPSTREAM_API_KEY: standInKey,
     PORT: port,
+    ADMIN_PORT: '0',
     LOG_LEVEL: process.env['LOG_LEVEL'] ?? 'silent',
     SHUTDOWN_GRACE: '2s',
   };

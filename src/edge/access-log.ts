@@ -28,10 +28,17 @@ export interface AccessLine {
   readonly totalMs: number;
 }
 
-/** @param write takes the line and the reply's status; must not throw */
-export function logAccess(write: (line: AccessLine) => void): Layer<InboundRequest, Reply> {
+/**
+ * @param write takes the line and the reply's status; must not throw
+ * @param begin told of each request before anything else is done for it: lines follow one for one
+ */
+export function logAccess(
+  write: (line: AccessLine) => void,
+  begin: () => void = () => {},
+): Layer<InboundRequest, Reply> {
   return (next) =>
     function log(request, trace) {
+      begin();
       return andThen(next(request, trace), (reply) => {
         write(lineOf(request, reply, trace));
         return reply;

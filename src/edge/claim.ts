@@ -1,9 +1,9 @@
 /**
- * How long one caller waits, and that it may leave. Made for every forwarded request, armed (a signal, a timer, a
- * listener) only when something actually waits: a cache hit never pays for it.
+ * How long one caller waits, and that it may leave. Made for every forwarded request, armed (a timer, a listener)
+ * only when something actually waits: a cache hit never pays for it.
  */
+import { type Claim, type ClaimWatcher, type Turn, WatchedClaim } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
-import type { Claim, Turn } from '../upstream/exchange.ts';
 import type { InboundRequest } from './inbound.ts';
 
 /** The caller closed its connection before it was answered. Nothing is sent; the log says 499. */
@@ -14,51 +14,63 @@ export class CallerLeft extends Error {
   }
 }
 
-class CallerClaim implements Claim {
+class CallerClaim extends WatchedClaim implements Claim {
   readonly deadlineMs: number;
   readonly turn: Turn;
   readonly #request: InboundRequest;
-  readonly #armed: Set<CallerClaim>;
-  #controller: AbortController | undefined;
+  readonly #armed: CallerClaim[];
+  /** Where it stands among the armed ones; -1 while nothing waits. */
+  #place = -1;
   #timer: NodeJS.Timeout | undefined;
-  #stopListening: (() => void) | undefined;
+  readonly #onLeave = (): void => this.abandon(new CallerLeft());
 
-  constructor(request: InboundRequest, deadlineMs: number, turn: Turn, armed: Set<CallerClaim>) {
+  constructor(request: InboundRequest, deadlineMs: number, turn: Turn, armed: CallerClaim[]) {
+    super();
     this.#request = request;
     this.deadlineMs = deadlineMs;
     this.turn = turn;
     this.#armed = armed;
   }
 
-  get signal(): AbortSignal {
-    if (this.#controller === undefined) {
-      this.#controller = new AbortController();
-      this.#armed.add(this);
-      this.#stopListening = this.#request.onLeave(() => this.abandon(new CallerLeft()));
-      this.#timer = setTimeout(
-        () => this.abandon(new GatewayError('upstream-timeout', { reason: 'REQUEST_TIMEOUT ran out' })),
-        this.deadlineMs - performance.now(),
-      );
-    }
-    return this.#controller.signal;
+  override get signal(): AbortSignal {
+    this.#arm();
+    return super.signal;
   }
 
-  /** One caller never changes its mind; only shared claims do. */
-  onChange(): () => void {
-    return () => {};
+  override watch(watcher: ClaimWatcher): void {
+    this.#arm();
+    super.watch(watcher);
   }
 
   abandon(reason: Error): void {
-    this.#controller?.abort(reason);
+    this.end(reason);
   }
 
   /** The request is answered: nothing is waited for any more. */
   release(): void {
-    if (this.#controller === undefined) return;
+    if (this.#place === -1) return;
     clearTimeout(this.#timer);
-    this.#stopListening?.();
-    this.#armed.delete(this);
+    this.#request.offLeave(this.#onLeave);
+    // The last one takes its place: a set would be made anew every few requests, and its former selves keep what
+    // they held alive until the next full collection.
+    const last = this.#armed.pop();
+    if (last !== undefined && last !== this) {
+      this.#armed[this.#place] = last;
+      last.#place = this.#place;
+    }
+    this.#place = -1;
   }
+
+  #arm(): void {
+    if (this.#place !== -1) return;
+    this.#place = this.#armed.push(this) - 1;
+    this.#request.onLeave(this.#onLeave);
+    this.#timer = setTimeout(expire, this.deadlineMs - performance.now(), this);
+  }
+}
+
+function expire(claim: CallerClaim): void {
+  claim.abandon(new GatewayError('upstream-timeout', { reason: 'REQUEST_TIMEOUT ran out' }));
 }
 
 export type { CallerClaim };
@@ -72,14 +84,14 @@ export interface Claims {
 }
 
 export function createClaims(): Claims {
-  const armed = new Set<CallerClaim>();
+  const armed: CallerClaim[] = [];
   return {
     open: (request, deadlineMs, turn) => new CallerClaim(request, deadlineMs, turn, armed),
     abandonAll(reason) {
-      for (const claim of armed) claim.abandon(reason);
+      for (const claim of [...armed]) claim.abandon(reason);
     },
     get waiting() {
-      return armed.size;
+      return armed.length;
     },
   };
 }

@@ -2,7 +2,7 @@
 import { GatewayError, type ProblemCode, problems } from '../errors.ts';
 import type { Trace } from '../trace.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
-import { documentFields } from './reply-fields.ts';
+import { documentFields, listed } from './reply-fields.ts';
 
 const prefix = '/problems/';
 
@@ -17,7 +17,7 @@ export function serveDocument(request: InboundRequest, trace: Trace): Reply {
   const text = `${title} (${status} ${code})\n\n${help}\n`;
   return {
     status: 200,
-    headers: { ...documentFields, 'content-length': String(Buffer.byteLength(text)) },
+    fields: listed({ ...documentFields, 'content-length': String(Buffer.byteLength(text)) }),
     body: request.method === 'HEAD' ? null : text,
   };
 }

@@ -1,8 +1,9 @@
 /** The last inbound step: makes an upstream read of the caller's request, and a reply of the answer. */
+import type { Turn } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
 import { andThen, type Handler } from '../layer.ts';
 import type { CacheFacts, Trace } from '../trace.ts';
-import type { Answer, Turn, UpstreamRequest } from '../upstream/exchange.ts';
+import type { Answer, UpstreamRequest } from '../upstream/exchange.ts';
 import type { Claims } from './claim.ts';
 import { isNotModified } from './conditional-policy.ts';
 import { type ContentCoding as Coding, chooseCoding } from './encoding-policy.ts';
@@ -12,7 +13,7 @@ import type { PreparedReply } from './reply-fields.ts';
 export interface ForwardOptions {
   readonly outbound: Handler<UpstreamRequest, Answer>;
   readonly claims: Claims;
-  readonly prepare: (answer: Answer, isKept: boolean) => PreparedReply;
+  readonly prepare: (answer: Answer) => PreparedReply;
   /** One caller's request, waiting and retries included. */
   readonly timeoutMs: number;
   /** Names of the caller's fields that go up, lower-case. */
@@ -50,7 +51,7 @@ export function forward(options: ForwardOptions): Handler<InboundRequest, Reply>
       (answer) => {
         claim.release();
         describeCache(request, trace);
-        return replyWith(answer, request, prepare(answer, isKept(trace.cache)));
+        return replyWith(answer, request, prepare(answer));
       },
       (error) => {
         claim.release();
@@ -59,13 +60,6 @@ export function forward(options: ForwardOptions): Handler<InboundRequest, Reply>
       },
     );
   };
-}
-
-/** Whether others get this answer too. */
-function isKept(cache: CacheFacts | undefined): boolean {
-  if (cache === undefined) return false;
-  // A stale answer that stands in for a failure was forwarded, and comes from the store.
-  return cache.hit || cache.stored === true || cache.collapsed === true || cache.detail !== undefined;
 }
 
 const none: Readonly<Record<string, string>> = Object.freeze({});
@@ -100,27 +94,28 @@ function idsOf(request: InboundRequest, trace: Trace): Readonly<Record<string, s
 
 function replyWith(answer: Answer, request: InboundRequest, prepared: PreparedReply): Reply {
   const held = codings.find((coding) => hasAlready(answer, request, prepared, coding));
-  if (held !== undefined) return { status: 304, headers: prepared.notModified(held), body: null };
+  if (held !== undefined) return { status: 304, fields: prepared.notModified(held), body: null };
   if (answer.status >= 400) {
-    request.replyFields['proxy-status'] = `analytics-gateway; received-status=${answer.status}`;
+    request.tell('proxy-status', `analytics-gateway; received-status=${answer.status}`);
   }
   const coding = codingFor(answer, request);
   const body = coding === 'identity' ? answer.body : (answer.encoded?.[coding] ?? answer.body);
   return {
     status: answer.status,
-    headers: prepared.fields(coding),
+    fields: prepared.fields(coding),
     // A 204 has no content, and says nothing about its length (RFC 9110 section 8.6).
     body: request.method === 'HEAD' || answer.status === 204 ? null : body,
   };
 }
 
 function codingFor({ encoded }: Answer, request: InboundRequest): Coding {
-  if (encoded === undefined) return 'identity';
-  return chooseCoding(request.field('accept-encoding'), {
-    br: encoded.br !== undefined,
-    gzip: encoded.gzip !== undefined,
-  });
+  const accepted = request.field('accept-encoding');
+  if (encoded === undefined || accepted === undefined) return 'identity';
+  if (encoded.want !== undefined && chooseCoding(accepted, anyCoding) !== 'identity') encoded.want();
+  return chooseCoding(accepted, { br: encoded.br !== undefined, gzip: encoded.gzip !== undefined });
 }
+
+const anyCoding = { br: true, gzip: true };
 
 /** Whether the caller's own conditions say that it holds this representation (RFC 9110 section 13). */
 function hasAlready(
@@ -136,7 +131,7 @@ function hasAlready(
   if (coding !== 'identity' && answer.encoded?.[coding] === undefined) return false;
   const validators = {
     etag: prepared.etag(coding),
-    lastModified: prepared.fields('identity')['last-modified'],
+    lastModified: prepared.lastModified,
   };
   return isNotModified(answer.status, { ifNoneMatch, ifModifiedSince }, validators, Date.now());
 }
@@ -146,8 +141,8 @@ const codings: readonly Coding[] = ['identity', 'br', 'gzip'];
 
 /** `Cache-Status` (RFC 9211) and `Age` of this reply, from what the cache wrote on the trace. */
 function describeCache(request: InboundRequest, trace: Trace): void {
-  if (trace.cache !== undefined) request.replyFields['cache-status'] = cacheStatus(trace.cache);
-  if (trace.ageSeconds !== undefined) request.replyFields['age'] = String(trace.ageSeconds);
+  if (trace.cache !== undefined) request.tell('cache-status', cacheStatus(trace.cache));
+  if (trace.ageSeconds !== undefined) request.tell('age', String(trace.ageSeconds));
 }
 
 function cacheStatus(cache: CacheFacts): string {

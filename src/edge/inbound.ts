@@ -3,10 +3,13 @@ import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:
 import type { Caller } from '../callers/caller.ts';
 import type { OperationMatch } from '../operations.ts';
 
-/** What goes to the caller. `headers` may be shared between replies: never change it. */
+/** Header fields as a list, lower-case names and values in turn: Node writes a list for half the price of a record. */
+export type Fields = readonly string[];
+
+/** What goes to the caller. `fields` may be shared between replies: never change it. */
 export interface Reply {
   readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
+  readonly fields: Fields;
   readonly body: Buffer | string | null;
 }
 
@@ -22,8 +25,8 @@ export class InboundRequest {
   /** Names and values in turn, as they came: repeated fields are only seen here. */
   readonly rawHeaders: readonly string[];
   readonly remoteAddress: string | undefined;
-  /** Fields of this one reply, whatever it will be: collected by the layers, merged when it is sent. */
-  readonly replyFields: Record<string, string> = {};
+  /** Fields of this one reply, whatever it will be: told by the layers, merged when it is sent. */
+  readonly told: string[] = [];
   /** Set by the layer `authenticate`. */
   caller: Caller | undefined = undefined;
   /** Set by the layer `selectOperation`. */
@@ -42,6 +45,14 @@ export class InboundRequest {
     this.#outgoing = outgoing;
   }
 
+  /** Gives the reply a field, whatever it will be; of the same name, what is told last holds. */
+  tell(name: string, value: string): void {
+    const { told } = this;
+    const at = told.indexOf(name);
+    if (at !== -1 && at % 2 === 0) told[at + 1] = value;
+    else told.push(name, value);
+  }
+
   /** A field's value; the lines of a repeated one joined by commas, as Node does for all but singular fields. */
   field(name: string): string | undefined {
     const value = this.headers[name];
@@ -58,15 +69,16 @@ export class InboundRequest {
     this.#outgoing.destroy();
   }
 
-  /** Calls back when the caller goes away before it was answered; returns how to stop that. */
-  onLeave(listener: () => void): () => void {
+  /** Calls back when the connection ends: before the reply was made, the caller has gone away. */
+  onLeave(listener: () => void): void {
     const outgoing = this.#outgoing;
-    const onClose = (): void => {
-      if (!outgoing.writableFinished) listener();
-    };
     // It may have gone while the request was authenticated.
     if (outgoing.destroyed || outgoing.socket?.destroyed === true) queueMicrotask(listener);
-    else outgoing.once('close', onClose);
-    return () => outgoing.off('close', onClose);
+    else outgoing.on('close', listener);
+  }
+
+  /** Calls back no more. */
+  offLeave(listener: () => void): void {
+    this.#outgoing.off('close', listener);
   }
 }

@@ -9,7 +9,9 @@ export function limitCaller(limits: CallerLimits): Layer<InboundRequest, Reply> 
     function limit(request, trace) {
       const spent = request.caller === undefined ? undefined : limits.spend(request.caller);
       if (spent === undefined) return next(request, trace);
-      Object.assign(request.replyFields, rateLimitFields(spent));
+      const fields = rateLimitFields(spent);
+      request.tell('ratelimit', fields.ratelimit);
+      request.tell('ratelimit-policy', fields['ratelimit-policy']);
       if (!spent.ok) throw new GatewayError('caller-rate-limited', { retryAfterMs: spent.retryAfterMs });
       return next(request, trace);
     };

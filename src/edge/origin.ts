@@ -4,7 +4,7 @@ import type { Layer } from '../layer.ts';
 import { type CorsPolicy, isPreflight } from './cors-policy.ts';
 import { isForeignPage } from './fetch-metadata-policy.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
-import { securityFields, viaField } from './reply-fields.ts';
+import { listed, securityFields, viaField } from './reply-fields.ts';
 
 export interface OriginOptions {
   readonly cors: CorsPolicy;
@@ -18,7 +18,8 @@ export interface OriginOptions {
 export function tellReaders(cors: CorsPolicy): Layer<InboundRequest, Reply> {
   return (next) =>
     function tell(request, trace) {
-      Object.assign(request.replyFields, cors.fieldsFor(request.headers.origin));
+      const fields = cors.fieldsFor(request.headers.origin);
+      for (const name in fields) request.tell(name, fields[name] as string);
       return next(request, trace);
     };
 }
@@ -40,11 +41,11 @@ export function guardOrigin({ cors, admitsAnonymous }: OriginOptions): Layer<Inb
             reason: 'a preflight of an origin that is not listed',
           });
         }
-        return { status: 204, headers: { ...fields, ...viaField, ...securityFields }, body: null };
+        return { status: 204, fields: listed({ ...fields, ...viaField, ...securityFields }), body: null };
       }
       const site = request.field('sec-fetch-site');
       if (admitsAnonymous() && isForeignPage({ site, origin, host: headers.host }, cors.isAllowed)) {
-        throw new GatewayError('origin-not-allowed', { reason: 'a request from another site’s page' });
+        throw new GatewayError('origin-not-allowed', { reason: 'a request from a page of another site' });
       }
       return next(request, trace);
     };

@@ -4,7 +4,7 @@ import { andThen, type Layer } from '../layer.ts';
 import type { Trace } from '../trace.ts';
 import { CallerLeft } from './claim.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
-import { problemFields } from './reply-fields.ts';
+import { listed, problemFields } from './reply-fields.ts';
 
 /** nginx's status for a caller that left; it is logged and never sent. */
 const callerLeftStatus = 499;
@@ -24,7 +24,7 @@ export function renderProblems(): Layer<InboundRequest, Reply> {
 
 function problemReply(thrown: unknown, request: InboundRequest, trace: Trace): Reply {
   trace.failure = thrown;
-  if (thrown instanceof CallerLeft) return { status: callerLeftStatus, headers: {}, body: null };
+  if (thrown instanceof CallerLeft) return { status: callerLeftStatus, fields: [], body: null };
   const error =
     thrown instanceof GatewayError ? thrown : new GatewayError('internal-error', { cause: thrown });
   const { status, title, help } = problems[error.code];
@@ -40,16 +40,16 @@ function problemReply(thrown: unknown, request: InboundRequest, trace: Trace): R
     requestId: trace.requestId,
     retryAfter,
   });
-  if (retryAfter !== undefined) request.replyFields['retry-after'] = String(retryAfter);
+  if (retryAfter !== undefined) request.tell('retry-after', String(retryAfter));
   const proxyStatus = proxyStatusOf(error);
-  if (proxyStatus !== undefined) request.replyFields['proxy-status'] = proxyStatus;
+  if (proxyStatus !== undefined) request.tell('proxy-status', proxyStatus);
   return {
     status,
-    headers: {
+    fields: listed({
       ...problemFields,
       ...error.headers,
       'content-length': String(Buffer.byteLength(body)),
-    },
+    }),
     body: request.method === 'HEAD' ? null : body,
   };
 }

@@ -8,6 +8,7 @@
 import type { Answer, HeaderFields } from '../upstream/exchange.ts';
 import type { ContentCoding as Coding } from './encoding-policy.ts';
 import { codedEntityTag, entityTagOf } from './entity-tag.ts';
+import type { Fields } from './inbound.ts';
 
 /** Answers are data, whatever they claim to be: nothing may run, frame or embed them. */
 export const securityFields = {
@@ -18,6 +19,11 @@ export const securityFields = {
 
 /** Whom a reply came through (RFC 9110 section 7.6.3), its own included: who reads it need not tell them apart. */
 export const viaField = { via: '1.1 analytics-gateway' } as const;
+
+/** A record of fields as a list. */
+export function listed(fields: Readonly<Record<string, string>>): string[] {
+  return Object.entries(fields).flat();
+}
 
 /** Fields of every problem. */
 export const problemFields = {
@@ -35,19 +41,33 @@ export const documentFields = {
   ...securityFields,
 } as const;
 
-/** What passes down as it came, besides what `FORWARD_RESPONSE_HEADERS` names. */
-const passed = ['content-type', 'content-language', 'etag', 'last-modified', 'retry-after'] as const;
+/** Of every answer that passes. */
+const everyAnswers = listed({ ...viaField, ...securityFields });
+
+/** What passes down as it came, besides the entity tag and what `FORWARD_RESPONSE_HEADERS` names. */
+const passed = ['content-type', 'content-language', 'last-modified', 'retry-after'] as const;
+
+/** What we say ourselves: once, whoever else wants to say it. */
+const ours: ReadonlySet<string> = new Set([
+  'etag',
+  'vary',
+  'content-length',
+  'content-encoding',
+  ...everyAnswers.filter((_, index) => index % 2 === 0),
+]);
 
 /** The upstream's caching fields, passed as they came with `CALLER_CACHE_CONTROL=upstream`. */
 const caching = ['cache-control', 'expires', 'pragma'] as const;
 
 export interface PreparedReply {
   /** By coding, with its own `ETag` and `Content-Length`. */
-  fields(coding: Coding): Readonly<Record<string, string>>;
+  fields(coding: Coding): Fields;
   /** Of a 304 for that coding (RFC 9110 section 15.4.5): no body, so nothing that describes one. */
-  notModified(coding: Coding): Readonly<Record<string, string>>;
+  notModified(coding: Coding): Fields;
   /** The upstream's, or for a 200 without one a strong one from the body; suffixed for a coding. */
   etag(coding: Coding): string | undefined;
+  /** The upstream's. */
+  readonly lastModified: string | undefined;
 }
 
 export interface ReplyFieldOptions {
@@ -59,69 +79,79 @@ export interface ReplyFieldOptions {
   readonly variesByOrigin: boolean;
 }
 
-/**
- * Prepares the fields of an answer, and remembers those of an answer that is kept for as long as it lives.
- *
- * @returns a function that is told whether the answer is handed out again and again: a table entry for one that
- *   is gone in a moment only makes work for the garbage collector
- */
-export function prepareReplies(
-  options: ReplyFieldOptions,
-): (answer: Answer, isKept: boolean) => PreparedReply {
-  const prepared = new WeakMap<Answer, PreparedReply>();
-  const names = [...passed, ...options.forward, ...(options.cacheControl === 'upstream' ? caching : [])];
-  return (answer, isKept) => {
-    if (!isKept) return prepare(answer, names, options);
-    let reply = prepared.get(answer);
-    if (reply === undefined) {
-      reply = prepare(answer, names, options);
-      prepared.set(answer, reply);
-    }
-    return reply;
+/** Prepares the fields of an answer, and keeps them beside it for as long as it lives. */
+export function prepareReplies(options: ReplyFieldOptions): (answer: Answer) => PreparedReply {
+  const asked = [...passed, ...options.forward, ...(options.cacheControl === 'upstream' ? caching : [])];
+  const names = [...new Set(asked)].filter(
+    (name) => !ours.has(name) && (name !== 'cache-control' || options.cacheControl === 'upstream'),
+  );
+  return (answer) => {
+    answer.derived ??= new ReplyOfAnswer(answer, names, options);
+    return answer.derived as PreparedReply;
   };
 }
 
-function prepare(answer: Answer, names: readonly string[], options: ReplyFieldOptions): PreparedReply {
-  const entityTag =
-    answer.status === 200 ? entityTagOf(answer.headers['etag'], answer.body) : joined(answer.headers, 'etag');
-  const common: Record<string, string> = {};
-  for (const name of names) {
-    const value = joined(answer.headers, name);
-    if (value !== undefined) common[name] = value;
+/** Makes each list when it is first asked for: most answers leave in one coding. */
+class ReplyOfAnswer implements PreparedReply {
+  readonly #answer: Answer;
+  readonly #names: readonly string[];
+  readonly #options: ReplyFieldOptions;
+  readonly #tag: string | undefined;
+  readonly #fields: { identity: Fields | undefined; br: Fields | undefined; gzip: Fields | undefined } = {
+    identity: undefined,
+    br: undefined,
+    gzip: undefined,
+  };
+
+  constructor(answer: Answer, names: readonly string[], options: ReplyFieldOptions) {
+    this.#answer = answer;
+    this.#names = names;
+    this.#options = options;
+    const { status, headers, body } = answer;
+    this.#tag = status === 200 ? entityTagOf(headers['etag'], body) : joined(headers, 'etag');
   }
-  if (options.cacheControl !== 'upstream') common['cache-control'] = options.cacheControl;
-  const vary = varyOf(answer, options);
-  if (vary !== '') common['vary'] = vary;
-  Object.assign(common, viaField, securityFields);
 
-  const full = new Map<Coding, Readonly<Record<string, string>>>();
-  const etag = (coding: Coding): string | undefined =>
-    entityTag === undefined || coding === 'identity' ? entityTag : codedEntityTag(entityTag, coding);
-  return {
-    etag,
-    fields(coding) {
-      let fields = full.get(coding);
-      if (fields === undefined) {
-        const body = coding === 'identity' ? answer.body : (answer.encoded?.[coding] ?? answer.body);
-        const tag = etag(coding);
-        fields = {
-          ...common,
-          ...(tag === undefined ? {} : { etag: tag }),
-          ...(coding === 'identity' ? {} : { 'content-encoding': coding }),
-          // A 204 has no content and says nothing about its length (RFC 9110 section 8.6).
-          ...(answer.status === 204 ? {} : { 'content-length': String(body.length) }),
-        };
-        full.set(coding, fields);
-      }
-      return fields;
-    },
-    notModified(coding) {
-      const { 'content-type': _type, 'content-language': _language, ...fields } = common;
-      const tag = etag(coding);
-      return tag === undefined ? fields : { ...fields, etag: tag };
-    },
-  };
+  get lastModified(): string | undefined {
+    return joined(this.#answer.headers, 'last-modified');
+  }
+
+  etag(coding: Coding): string | undefined {
+    return this.#tag === undefined ? undefined : codedEntityTag(this.#tag, coding);
+  }
+
+  fields(coding: Coding): Fields {
+    this.#fields[coding] ??= this.#list(coding, true);
+    return this.#fields[coding];
+  }
+
+  notModified(coding: Coding): Fields {
+    return this.#list(coding, false);
+  }
+
+  #list(coding: Coding, hasBody: boolean): Fields {
+    const { status, headers, body, encoded } = this.#answer;
+    const fields: string[] = [];
+    for (const name of this.#names) {
+      const value = joined(headers, name);
+      if (value !== undefined && (hasBody || !describing.has(name))) fields.push(name, value);
+    }
+    const tag = this.etag(coding);
+    if (tag !== undefined) fields.push('etag', tag);
+    if (this.#options.cacheControl !== 'upstream') fields.push('cache-control', this.#options.cacheControl);
+    const vary = varyOf(this.#answer, this.#options);
+    if (vary !== '') fields.push('vary', vary);
+    fields.push(...everyAnswers);
+    // A 204 has no content and says nothing about its length (RFC 9110 section 8.6).
+    if (!hasBody || status === 204) return fields;
+    if (coding !== 'identity') fields.push('content-encoding', coding);
+    const sent = coding === 'identity' ? body : (encoded?.[coding] ?? body);
+    fields.push('content-length', String(sent.length));
+    return fields;
+  }
 }
+
+/** What tells of the body, and is left out where there is none. */
+const describing: ReadonlySet<string> = new Set(['content-type', 'content-language']);
 
 /** One line of a field; of a repeated list field all members, and of a repeated singular field nothing. */
 function joined(headers: HeaderFields, name: string): string | undefined {

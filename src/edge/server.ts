@@ -57,6 +57,8 @@ export function createPublicServer(
       keepAliveTimeout: keepAliveMs,
       maxHeaderSize: maxHeaderBytes,
       insecureHTTPParser: false,
+      // Reads have no body: nothing has to wait for its end.
+      optimizeEmptyRequests: true,
       // Node refuses without a word; the listener does it with a line in the log (RFC 9112 section 3.2).
       requireHostHeader: false,
     },
@@ -145,20 +147,30 @@ export class ListenError extends Error {
   }
 }
 
-function whyNotListening(code: string | undefined, isSocketFile: boolean): ListenError {
+/** The settings that say where to listen, for messages. */
+export interface ListenSettings {
+  readonly host: string;
+  readonly port: string;
+}
+
+function whyNotListening(
+  code: string | undefined,
+  isSocketFile: boolean,
+  { host, port }: ListenSettings,
+): ListenError {
   if (code === 'EADDRINUSE') {
-    const instead = isSocketFile ? 'choose another path in HOST' : 'choose another PORT';
+    const instead = isSocketFile ? `choose another path in ${host}` : `choose another ${port}`;
     return new ListenError(`the address is in use: ${instead}, or stop what listens there`, false);
   }
   if (isSocketFile) {
     return new ListenError(
-      'HOST names a socket in a folder that does not exist or may not be written to',
+      `${host} names a socket in a folder that does not exist or may not be written to`,
       true,
     );
   }
   if (code === 'EACCES')
-    return new ListenError('PORT needs rights we do not have: choose one above 1023', false);
-  return new ListenError('HOST is not an address of this machine', true);
+    return new ListenError(`${port} needs rights we do not have: choose one above 1023`, false);
+  return new ListenError(`${host} is not an address of this machine`, true);
 }
 
 /**
@@ -167,11 +179,17 @@ function whyNotListening(code: string | undefined, isSocketFile: boolean): Liste
  * @returns where the listener can be reached: an `http:` address, or `unix:/path`
  * @throws ListenError
  */
-export async function listen(server: Server, host: string, port: number): Promise<string> {
+export async function listen(
+  server: Server,
+  host: string,
+  port: number,
+  settings: ListenSettings = { host: 'HOST', port: 'PORT' },
+): Promise<string> {
   const path = host.startsWith('unix:') ? host.slice('unix:'.length) : undefined;
   if (path !== undefined) await removeStaleSocket(path);
   await new Promise<void>((resolve, reject) => {
-    const fail = ({ code }: NodeJS.ErrnoException): void => reject(whyNotListening(code, path !== undefined));
+    const fail = ({ code }: NodeJS.ErrnoException): void =>
+      reject(whyNotListening(code, path !== undefined, settings));
     server.once('error', fail);
     // A socket file is how a sidecar says who may call: its owner and group, from the moment it is there. It is
     // made within the call, so nothing else is made with this mask.

@@ -36,26 +36,21 @@ export function createLogger({ level, redact, destination: given }: LoggerOption
       events.warn({ lines: lost }, 'log lines were lost while the log could not be written'),
     );
   const lines = collectLines(destination.write);
-  const settings: pino.LoggerOptions = {
-    level,
-    base: null,
-    formatters: { level: (label) => ({ level: label }) },
-  };
-  const events = pino(settings, { write: (line: string) => lines.write(redact(line)) });
-  const plain = pino(settings, lines);
-  // What pino does for the members of any object (serializers, redaction, cycles) is nothing to a line that is
-  // flat and made by us. It gives this symbol so that its own writing can be replaced.
+  const events = pino(
+    { level, base: null, formatters: { level: (label) => ({ level: label }) } },
+    { write: (line: string) => lines.write(redact(line)) },
+  );
   const members = accessJson();
-  Object.assign(plain, {
-    [pino.symbols.asJsonSym]: (line: AccessLine, message: string, _level: number, time: string) =>
-      `{"level":"info"${time},${members(line)},"msg":"${message}"}\n`,
-  });
+  const isInfo = events.isLevelEnabled('info');
   return {
     events,
     access(line) {
       if (line.status >= 500) events.warn(line, 'request');
       else if (line.reason !== undefined) events.info(line, 'request');
-      else plain.info(line, 'request');
+      // What pino does for the members of any object (serializers, redaction, cycles) is nothing to a line that is
+      // flat and made by us, of facts that cannot hold the key.
+      else if (isInfo)
+        lines.write(`{"level":"info","time":${Date.now()},${members(line)},"msg":"request"}\n`);
     },
     flush() {
       lines.flush();

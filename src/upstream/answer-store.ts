@@ -4,7 +4,7 @@
  */
 import { LRUCache } from 'lru-cache';
 import type { AnswerPolicy } from './cache-policy.ts';
-import type { Answer, UpstreamRequest } from './exchange.ts';
+import type { Answer, Encodings, UpstreamRequest } from './exchange.ts';
 import { selection, wholeSelection } from './vary-policy.ts';
 
 /** One answer, and which requests it fits. */
@@ -82,12 +82,15 @@ function isSameList(one: readonly string[], other: readonly string[]): boolean {
 
 type Asked = Pick<UpstreamRequest, 'operation' | 'headers'>;
 
-/** The place for an answer's codings, filled afterwards. */
-type Encoded = NonNullable<Answer['encoded']>;
-
 /** Keeps answers; what no longer fits goes, the longest unused first. */
 export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOptions) {
-  const resources = new LRUCache<string, Resource>({ maxSize: Math.max(1, maxBytes) });
+  let evictions = 0;
+  const resources = new LRUCache<string, Resource>({
+    maxSize: Math.max(1, maxBytes),
+    dispose(_resource, _key, reason) {
+      if (reason === 'evict') evictions += 1;
+    },
+  });
 
   function write(key: string, resource: Resource): void {
     let { variants } = resource;
@@ -179,12 +182,12 @@ export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOption
     },
 
     /** The body that a place for codings belongs to, where it is still held. */
-    bodyOf(key: string, encoded: Encoded): Buffer | undefined {
+    bodyOf(key: string, encoded: Encodings): Buffer | undefined {
       return encodedVariant(resources.peek(key), encoded)?.answer.body;
     },
 
     /** Puts compressed bodies in their place, where the answer is still there and they fit. */
-    addEncodings(key: string, encoded: Encoded, br: Buffer | undefined, gzip: Buffer | undefined): void {
+    addEncodings(key: string, encoded: Encodings, br: Buffer | undefined, gzip: Buffer | undefined): void {
       const resource = resources.peek(key);
       const variant = encodedVariant(resource, encoded);
       if (resource === undefined || variant === undefined) return;
@@ -208,8 +211,8 @@ export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOption
       return dropped;
     },
 
-    snapshot(): { entries: number; bytes: number; maxBytes: number } {
-      return { entries: resources.size, bytes: resources.calculatedSize, maxBytes };
+    snapshot(): { entries: number; bytes: number; maxBytes: number; evictions: number } {
+      return { entries: resources.size, bytes: resources.calculatedSize, maxBytes, evictions };
     },
   };
 }
@@ -224,7 +227,7 @@ function withoutLeastUsed(variants: readonly Variant[]): readonly Variant[] {
 }
 
 /** Renewals of one answer share their body and the place for its codings. */
-function encodedVariant(resource: Resource | undefined, encoded: Encoded): Variant | undefined {
+function encodedVariant(resource: Resource | undefined, encoded: Encodings): Variant | undefined {
   return resource?.variants.find((one) => one.answer.encoded === encoded);
 }
 

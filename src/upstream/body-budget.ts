@@ -4,6 +4,8 @@
  */
 
 export interface BodyShare {
+  /** The bytes it asked for are its own. */
+  readonly isReady: boolean;
   /** Takes more; `false` where nothing is left. */
   grow(bytes: number): boolean;
   /** Gives everything back, and lets those who wait go on. */
@@ -13,58 +15,83 @@ export interface BodyShare {
 export interface BodyBudget {
   /**
    * @param bytes what the answer says it will need; 0 where it does not say
-   * @param onReady called once the bytes are reserved, at once where they are free
+   * @param onReady called once the bytes are reserved, where they are not at once
    */
   reserve(bytes: number, onReady: () => void): BodyShare;
   readonly usedBytes: number;
 }
 
 export function limitBodies(maxBytes: number): BodyBudget {
-  let usedBytes = 0;
-  const waiting: { bytes: number; start: () => void }[] = [];
+  return new Budget(maxBytes);
+}
 
-  function admit(): void {
-    for (
-      let first = waiting[0];
-      first !== undefined && usedBytes + first.bytes <= maxBytes;
-      first = waiting[0]
-    ) {
-      waiting.shift();
-      first.start();
-    }
+class Budget implements BodyBudget {
+  readonly maxBytes: number;
+  usedBytes = 0;
+  readonly waiting: Share[] = [];
+
+  constructor(maxBytes: number) {
+    this.maxBytes = maxBytes;
   }
 
-  return {
-    reserve(bytes, onReady) {
-      let held = 0;
-      const turn = {
-        bytes,
-        start() {
-          held = bytes;
-          usedBytes += bytes;
-          onReady();
-        },
-      };
-      if (waiting.length === 0 && usedBytes + bytes <= maxBytes) turn.start();
-      else waiting.push(turn);
-      return {
-        grow(more) {
-          if (usedBytes + more > maxBytes) return false;
-          held += more;
-          usedBytes += more;
-          return true;
-        },
-        release() {
-          const place = waiting.indexOf(turn);
-          if (place !== -1) waiting.splice(place, 1);
-          usedBytes -= held;
-          held = 0;
-          admit();
-        },
-      };
-    },
-    get usedBytes() {
-      return usedBytes;
-    },
-  };
+  reserve(bytes: number, onReady: () => void): Share {
+    const share = new Share(this, bytes, onReady);
+    if (this.waiting.length === 0 && this.hasRoomFor(bytes)) share.take();
+    else this.waiting.push(share);
+    return share;
+  }
+
+  hasRoomFor(bytes: number): boolean {
+    return this.usedBytes + bytes <= this.maxBytes;
+  }
+
+  admit(): void {
+    for (
+      let [first] = this.waiting;
+      first !== undefined && this.hasRoomFor(first.bytes);
+      [first] = this.waiting
+    ) {
+      this.waiting.shift();
+      first.take();
+      first.onReady();
+    }
+  }
+}
+
+class Share implements BodyShare {
+  readonly bytes: number;
+  readonly onReady: () => void;
+  isReady = false;
+  readonly #budget: Budget;
+  #held = 0;
+
+  constructor(budget: Budget, bytes: number, onReady: () => void) {
+    this.#budget = budget;
+    this.bytes = bytes;
+    this.onReady = onReady;
+  }
+
+  take(): void {
+    this.isReady = true;
+    this.#held = this.bytes;
+    this.#budget.usedBytes += this.bytes;
+  }
+
+  grow(bytes: number): boolean {
+    if (!this.#budget.hasRoomFor(bytes)) return false;
+    this.#held += bytes;
+    this.#budget.usedBytes += bytes;
+    return true;
+  }
+
+  release(): void {
+    const budget = this.#budget;
+    if (!this.isReady) {
+      const place = budget.waiting.indexOf(this);
+      if (place !== -1) budget.waiting.splice(place, 1);
+    }
+    budget.usedBytes -= this.#held;
+    this.#held = 0;
+    budget.admit();
+  }
 }

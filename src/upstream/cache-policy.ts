@@ -182,8 +182,8 @@ function singleDate(
   nowMs: number,
 ): number | 'invalid' | undefined {
   if (field === undefined) return undefined;
-  const lines = typeof field === 'string' ? [field] : field;
-  const dates = new Set(lines.map((line) => parseHttpDate(line.trim(), nowMs)));
+  if (typeof field === 'string') return parseHttpDate(field.trim(), nowMs) ?? 'invalid';
+  const dates = new Set(field.map((line) => parseHttpDate(line.trim(), nowMs)));
   const [date] = dates;
   return dates.size === 1 && date !== undefined ? date : 'invalid';
 }

@@ -4,15 +4,16 @@
  */
 import { GatewayError } from '../errors.ts';
 import { andThen, type Eventually, type Handler, type Layer } from '../layer.ts';
-import { type CacheFacts, Trace } from '../trace.ts';
+import { Trace } from '../trace.ts';
 import { createAnswerStore, type Resource, selectVariant, type Variant } from './answer-store.ts';
+import { askUpstream } from './asking.ts';
 import { cacheKey } from './cache-key.ts';
-import { type CacheDefaults, isTrouble, isTroubleCode, useOf, type Wish, wishOf } from './cache-policy.ts';
+import { type CacheDefaults, useOf, type Wish, wishOf } from './cache-policy.ts';
+import { concludeMisses, type Forwarded, type Miss } from './concluding.ts';
 import type { Answer, UpstreamRequest } from './exchange.ts';
-import { backgroundClaim, type Flight, openFlight, type Seat } from './flight.ts';
+import { backgroundClaim, Flight, type Seat } from './flight.ts';
 import { failed, keepAnswers, type Outcome } from './keeping.ts';
-import { type Forward, handOut, wholeSeconds } from './stored-answer.ts';
-import { confirms, renewed, validatorsOf } from './validation-policy.ts';
+import { handOut } from './stored-answer.ts';
 import { selection, wholeSelection } from './vary-policy.ts';
 
 export interface CacheOptions extends CacheDefaults {
@@ -46,6 +47,8 @@ export interface CacheSnapshot {
   readonly entries: number;
   readonly bytes: number;
   readonly maxBytes: number;
+  /** Reads that had to go for others since the start. */
+  readonly evictions: number;
   /** Exchanges that may be joined now. */
   readonly flights: number;
   /** Bodies waiting to be compressed. */
@@ -65,15 +68,20 @@ export interface SharedAnswers {
 const refreshPauseMs = 1_000;
 
 /** An exchange under way that may be joined. */
-interface Shared {
+class SharedExchange extends Flight<Outcome> {
   readonly operation: string;
-  readonly flight: Flight<Outcome>;
+  /** Of whose exchange it is. */
   readonly trace: Trace;
   /** Somebody waits who has not said `no-store`. */
   mayStore: boolean;
-}
 
-type Forwarded = NonNullable<CacheFacts['forwarded']>;
+  constructor(operation: string, trace: Trace, mayStore: boolean, onAbandoned: () => void) {
+    super(onAbandoned);
+    this.operation = operation;
+    this.trace = trace;
+    this.mayStore = mayStore;
+  }
+}
 
 /**
  * Shares answers between callers: over time from a store, at one moment through a flight.
@@ -83,21 +91,23 @@ type Forwarded = NonNullable<CacheFacts['forwarded']>;
  */
 export function shareAnswers(options: CacheOptions): SharedAnswers {
   const store = createAnswerStore(options);
-  const flights = new Map<string, Shared>();
+  const flights = new Map<string, SharedExchange>();
   /** The refreshes' own places in their flights. */
   const backgrounds = new Set<Seat<Outcome>>();
   const keeping = keepAnswers(store, options, options.generation);
+  const conclude = concludeMisses(keeping);
   const purges = new Map<string | undefined, number>();
   let closed = false;
 
   const purgesOf = (operation: string) => (purges.get(operation) ?? 0) + (purges.get(undefined) ?? 0);
 
   function layer(next: Handler<UpstreamRequest, Answer>): Handler<UpstreamRequest, Answer> {
+    const ask = askUpstream({ next, keeping, purgesOf });
+
     function answerRead(request: UpstreamRequest, trace: Trace): Eventually<Answer> {
+      const { cacheControl, pragma } = request;
       const wish =
-        request.cacheControl === undefined && request.pragma === undefined
-          ? undefined
-          : wishOf(request.cacheControl, request.pragma);
+        cacheControl === undefined && pragma === undefined ? undefined : wishOf(cacheControl, pragma);
       return read(request, trace, wish, undefined);
     }
 
@@ -108,8 +118,7 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       wish: Wish | undefined,
       collapsed: false | undefined,
     ): Eventually<Answer> {
-      const generation = options.generation();
-      const key = cacheKey(request, generation);
+      const key = cacheKey(request, options.generation());
       const resource = store.get(key);
       const variant = resource === undefined ? undefined : selectVariant(resource, request.headers);
       const nowMs = performance.now();
@@ -127,173 +136,98 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       }
       if (wish?.onlyIfCached === true) throw new GatewayError('not-in-cache');
       // Nothing goes up for a caller that has already left.
-      if (request.claim.signal.aborted) throw request.claim.signal.reason;
+      if (request.claim.ended !== undefined) throw request.claim.ended;
 
+      const miss: Miss = { request, trace, wish, forwarded, collapsed };
       // Those who were given another's answer don't wait for each other: only equal requests share now.
       const flightKey =
-        collapsed === undefined ? flightKeyOf(key, request) : `${key}\n\n${wholeSelection(request.headers)}`;
+        collapsed === undefined
+          ? flightKeyOf(key, resource, request)
+          : `${key}\n\n${wholeSelection(request.headers)}`;
       const under = flights.get(flightKey);
+      if (under === undefined) return takeOff(flightKey, miss, variant);
       // One at a time goes where others may join, to see whether its like may share again.
-      if (under !== undefined && isUnshareable(resource, request, nowMs)) {
-        return goAlone(request, trace, wish, 'bypass', collapsed);
-      }
-      if (under !== undefined) {
-        if (wish?.noStore !== true) under.mayStore = true;
-        const waited = under.flight.enter(request.claim).wait().catch(goneFrom(under, request));
-        return waited.then((outcome) => concludeJoined(outcome, request, trace, wish, forwarded));
-      }
-      const shared = open(flightKey, request, trace, wish?.noStore !== true);
-      const seat = shared.flight.enter(request.claim);
-      const outcome = fly(shared, flightKey, request, trace, variant);
-      if (outcome instanceof Promise) {
-        const waited = seat.wait().catch(goneFrom(shared, request));
-        return waited.then((arrived) => conclude(arrived, request, trace, forwarded, collapsed));
-      }
-      return conclude(outcome, request, trace, forwarded, collapsed);
+      return isUnshareable(resource, request, nowMs)
+        ? goAlone({ ...miss, forwarded: 'bypass' })
+        : join(under, miss);
     }
 
-    /** @param trace of whose exchange it is */
-    function open(flightKey: string, request: UpstreamRequest, trace: Trace, mayStore: boolean): Shared {
-      const flight = openFlight<Outcome>(() => land(flightKey, shared));
-      const shared: Shared = { operation: request.operation, flight, trace, mayStore };
+    /** Goes up first, so that others may join. */
+    function takeOff(flightKey: string, miss: Miss, variant: Variant | undefined): Eventually<Answer> {
+      const { request, trace, wish } = miss;
+      const shared = open(flightKey, request, trace, wish?.noStore !== true);
+      const seat = shared.enter(request.claim, (reason) => failed(request, reason, trace.attempts > 0));
+      const outcome = fly(shared, flightKey, request, variant);
+      if (!(outcome instanceof Promise)) return conclude(outcome, miss);
+      // Its own place, and not the exchange itself: it may leave before the others.
+      return seat.arrival.then((arrived) => conclude(arrived, miss));
+    }
+
+    function join(under: SharedExchange, miss: Miss): Eventually<Answer> {
+      const { request, wish } = miss;
+      if (wish?.noStore !== true) under.mayStore = true;
+      // What went up went up for it as well.
+      const seat = under.enter(request.claim, (reason) => failed(request, reason, under.trace.attempts > 0));
+      return seat.arrival.then((outcome) => concludeJoined(outcome, miss));
+    }
+
+    /** Goes up with nobody: its answers are known to fit one request each. */
+    function goAlone(miss: Miss): Eventually<Answer> {
+      const { request, trace, wish } = miss;
+      return andThen(ask(request, trace, undefined, { mayStore: wish?.noStore !== true }), (outcome) =>
+        conclude(outcome, miss),
+      );
+    }
+
+    function open(
+      flightKey: string,
+      { operation }: UpstreamRequest,
+      trace: Trace,
+      mayStore: boolean,
+    ): SharedExchange {
+      const shared = new SharedExchange(operation, trace, mayStore, () => land(flightKey, shared));
       flights.set(flightKey, shared);
       return shared;
     }
 
-    function land(flightKey: string, shared: Shared): void {
+    function land(flightKey: string, shared: SharedExchange): void {
       if (flights.get(flightKey) === shared) flights.delete(flightKey);
     }
 
     /** Makes the exchange of a flight and lets everybody who waits have its outcome. Never fails. */
     function fly(
-      shared: Shared,
+      shared: SharedExchange,
       flightKey: string,
       request: UpstreamRequest,
-      trace: Trace,
       variant: Variant | undefined,
     ): Eventually<Outcome> {
-      const going = { ...request, claim: shared.flight.claim };
-      const result = exchange(going, trace, variant, () => shared.mayStore);
-      return andThen(result, (outcome) => {
+      return andThen(ask({ ...request, claim: shared }, shared.trace, variant, shared), (outcome) => {
         land(flightKey, shared);
-        shared.flight.settle(outcome);
+        shared.settle(outcome);
         return outcome;
       });
     }
 
-    /** One exchange, its answer judged and kept. Never fails: a failure is an outcome. */
-    function exchange(
-      request: UpstreamRequest,
-      trace: Trace,
-      variant: Variant | undefined,
-      mayStore: () => boolean,
-    ): Eventually<Outcome> {
-      const purgesBefore = purgesOf(request.operation);
-      const fail = (error: unknown) => failed(request, error, trace.attempts > 0);
-      const keep = (answer: Answer, forwardStatus: number | undefined) =>
-        keeping.judge(
-          request,
-          answer,
-          forwardStatus,
-          mayStore() && purgesOf(request.operation) === purgesBefore,
-        );
-      const receive = (answer: Answer): Eventually<Outcome> => {
-        if (answer.status !== 304) return keep(answer, undefined);
-        if (variant === undefined || validators === undefined) return fail(unasked());
-        if (confirms(answer, variant.answer)) return keep(renewed(variant.answer, answer), 304);
-        // It speaks of another body than ours: ask for the whole.
-        return andThen(
-          attempt(request, trace),
-          (whole) => (whole.status === 304 ? fail(unasked()) : keep(whole, undefined)),
-          fail,
-        );
-      };
-      const validators = variant === undefined ? undefined : validatorsOf(variant.answer.headers);
-      const asked = validators === undefined ? request : { ...request, validators };
-      return andThen(attempt(asked, trace), guarded(receive, fail), fail);
-    }
-
-    function attempt(request: UpstreamRequest, trace: Trace): Eventually<Answer> {
-      try {
-        return next(request, trace);
-      } catch (error) {
-        return Promise.reject(error);
-      }
-    }
-
-    /** Goes up with nobody: its answers are known to fit one request each. */
-    function goAlone(
-      request: UpstreamRequest,
-      trace: Trace,
-      wish: Wish | undefined,
-      forwarded: Forwarded,
-      collapsed: false | undefined,
-    ): Eventually<Answer> {
-      return andThen(
-        exchange(request, trace, undefined, () => wish?.noStore !== true),
-        (outcome) => conclude(outcome, request, trace, forwarded, collapsed),
-      );
-    }
-
-    /** What the request that went up makes of its outcome. */
-    function conclude(
-      outcome: Outcome,
-      request: UpstreamRequest,
-      trace: Trace,
-      forwarded: Forwarded,
-      collapsed: boolean | undefined,
-    ): Answer {
-      const answered = outcome.kind === 'answered';
-      const forward: Forward = { forwarded, ...(collapsed === undefined ? undefined : { collapsed }) };
-      const standIn = troubleOf(outcome) ? keeping.staleFor(request) : undefined;
-      if (standIn !== undefined) {
-        const status = answered ? outcome.answer.status : statusBehind(outcome.error);
-        const told = status === undefined ? forward : { ...forward, forwardStatus: status };
-        // A hit is what was not forwarded (RFC 9211 section 2.1): here, where nothing was sent.
-        const isForwarded = answered || outcome.sent;
-        return handOut(standIn, trace, performance.now(), 'stale-if-error', isForwarded ? told : undefined);
-      }
-      trace.cache = {
-        hit: false,
-        ...forward,
-        ...(answered && outcome.stored ? { stored: true } : undefined),
-        ...(answered && outcome.forwardStatus !== undefined
-          ? { forwardStatus: outcome.forwardStatus }
-          : undefined),
-      };
-      if (outcome.kind === 'failed') throw outcome.error;
-      const { answer, policy } = outcome;
-      trace.generation = answer.generation;
-      // Our own `Date` would make an answer young again that comes from another cache (RFC 9111 section 5.1).
-      const ageSeconds = wholeSeconds(performance.now() - policy.bornMs);
-      if (ageSeconds > 0) trace.ageSeconds = ageSeconds;
-      return answer;
-    }
-
     /** What a request that joined makes of the outcome: it may find that the answer is not for it. */
-    function concludeJoined(
-      outcome: Outcome,
-      request: UpstreamRequest,
-      trace: Trace,
-      wish: Wish | undefined,
-      forwarded: Forwarded,
-    ): Eventually<Answer> {
+    function concludeJoined(outcome: Outcome, miss: Miss): Eventually<Answer> {
+      const { request, trace, wish } = miss;
       if (!outcome.fits(request)) return read(request, trace, wish, false);
-      if (outcome.kind === 'failed') return conclude(outcome, request, trace, forwarded, true);
-      if (outcome.shared === undefined) return goAlone(request, trace, wish, forwarded, false);
+      if (outcome.kind === 'failed') return conclude(outcome, { ...miss, collapsed: true });
+      if (outcome.shared === undefined) return goAlone({ ...miss, collapsed: false });
       trace.upstreamStatus = outcome.forwardStatus ?? outcome.shared.status;
-      return conclude({ ...outcome, answer: outcome.shared }, request, trace, forwarded, true);
+      return conclude({ ...outcome, answer: outcome.shared }, { ...miss, collapsed: true });
     }
 
     /** Starts a refresh that nobody waits for, unless one is under way. */
     function refresh(key: string, variant: Variant, request: UpstreamRequest, nowMs: number): void {
       if (closed || nowMs < variant.refreshNotBeforeMs) return;
-      const flightKey = flightKeyOf(key, request);
+      const flightKey = flightKeyOf(key, store.get(key), request);
       if (flights.has(flightKey)) return;
       const trace = new Trace(nowMs);
       const shared = open(flightKey, request, trace, true);
-      const seat = shared.flight.enter(
+      const seat = shared.enter(
         backgroundClaim(request.claim, nowMs + options.refreshTimeoutMs),
+        (reason) => failed(request, reason, trace.attempts > 0),
         true,
       );
       backgrounds.add(seat);
@@ -314,7 +248,7 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
           upstreamMs: trace.upstreamMs,
         });
       };
-      const outcome = fly(shared, flightKey, own, trace, variant);
+      const outcome = fly(shared, flightKey, own, variant);
       // The log's troubles are not the refresh's.
       void Promise.resolve(outcome)
         .then(report)
@@ -322,12 +256,6 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
     }
 
     return answerRead;
-  }
-
-  /** One flight for each key, and for each variant as far as its Vary is known. */
-  function flightKeyOf(key: string, request: UpstreamRequest): string {
-    const names = store.get(key)?.variants.find((one) => !one.policy.wholeRequest)?.names ?? [];
-    return names.length === 0 ? key : `${key}\n${selection(names, request.headers)}`;
   }
 
   return {
@@ -358,37 +286,8 @@ function isUnshareable(resource: Resource | undefined, request: UpstreamRequest,
   return untilMs !== undefined && nowMs < untilMs;
 }
 
-function troubleOf(outcome: Outcome): boolean {
-  if (outcome.kind === 'answered') return isTrouble(outcome.answer.status);
-  return outcome.error instanceof GatewayError && isTroubleCode(outcome.error.code);
-}
-
-function statusBehind(error: unknown): number | undefined {
-  return error instanceof GatewayError ? error.receivedStatus : undefined;
-}
-
-/** A request that leaves a flight: by its own reason, and what went up went up for it as well. */
-function goneFrom({ trace }: Shared, request: UpstreamRequest): (error: unknown) => Outcome {
-  return (error) => failed(request, error, trace.attempts > 0);
-}
-
-function unasked(): GatewayError {
-  return new GatewayError('upstream-invalid-response', {
-    reason: 'a 304 that nobody asked for',
-    receivedStatus: 304,
-  });
-}
-
-/** What goes wrong while an answer is judged is an outcome like any other: nobody is left waiting. */
-function guarded<T>(
-  receive: (answer: Answer) => Eventually<T>,
-  failed: (error: unknown) => T,
-): (answer: Answer) => Eventually<T> {
-  return (answer) => {
-    try {
-      return receive(answer);
-    } catch (error) {
-      return failed(error);
-    }
-  };
+/** One flight for each key, and for each variant as far as its Vary is known. */
+function flightKeyOf(key: string, resource: Resource | undefined, request: UpstreamRequest): string {
+  const names = resource?.variants.find((one) => !one.policy.wholeRequest)?.names ?? [];
+  return names.length === 0 ? key : `${key}\n${selection(names, request.headers)}`;
 }

@@ -1,4 +1,4 @@
-/** Compresses stored bodies in the background: once each, one at a time, never before the first answer. */
+/** Compresses stored bodies in the background, one at a time. */
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
 import { fieldValue, hasDirective, parseCacheControl } from './cache-control.ts';
@@ -10,7 +10,7 @@ const brotliBody = promisify(brotliCompress);
 /** Below this a coding saves less than its fields cost. */
 const minBytes = 1024;
 
-/** Beyond this many in waiting, further bodies stay as they are: they will be fetched again soon enough. */
+/** Beyond this many in waiting, further bodies stay as they are until somebody wants them again. */
 const maxWaiting = 256;
 
 const compressible =
@@ -40,18 +40,14 @@ interface Job {
 
 /** A line of bodies that wait to be compressed. One at a time: DNS and files share the same few threads. */
 export function createCompressor() {
-  const waiting = new Map<object, Job>();
-  /** Once each, whatever came of it: an answer that is confirmed over and over keeps its body. */
-  const begun = new WeakSet<object>();
+  const waiting: Job[] = [];
   let running = false;
 
   async function run(): Promise<void> {
     running = true;
-    for (const [id, { body: take, done }] of waiting) {
-      waiting.delete(id);
-      const body = take();
+    for (let job = waiting.shift(); job !== undefined; job = waiting.shift()) {
+      const body = job.body();
       if (body === undefined) continue;
-      begun.add(id);
       const params = {
         [constants.BROTLI_PARAM_QUALITY]: 5,
         [constants.BROTLI_PARAM_SIZE_HINT]: body.byteLength,
@@ -60,7 +56,7 @@ export function createCompressor() {
       try {
         const br = await brotliBody(body, { params });
         const zipped = await gzipBody(body);
-        done(worthwhile(br, body), worthwhile(zipped, body));
+        job.done(worthwhile(br, body), worthwhile(zipped, body));
       } catch {
         // No memory for it: the answer stands as it is.
       }
@@ -70,22 +66,22 @@ export function createCompressor() {
 
   return {
     /**
-     * Takes a body into the line.
+     * Takes a body into the line; `false` where too many are in it.
      *
-     * @param id what stands for the body; neither it nor the functions may hold the body itself, which may be
-     *   evicted while it waits and would then be counted nowhere
+     * @param body gives it when its turn comes: what waits may be evicted, and would then be counted nowhere
      */
-    add(id: object, body: Job['body'], done: OnCompressed): void {
-      if (begun.has(id) || waiting.has(id) || waiting.size >= maxWaiting) return;
-      waiting.set(id, { body, done });
+    add(body: Job['body'], done: OnCompressed): boolean {
+      if (waiting.length >= maxWaiting) return false;
+      waiting.push({ body, done });
       if (!running) void run();
+      return true;
     },
     /** Bodies in the line. */
     get waiting(): number {
-      return waiting.size + (running ? 1 : 0);
+      return waiting.length + (running ? 1 : 0);
     },
     clear(): void {
-      waiting.clear();
+      waiting.length = 0;
     },
   };
 }

@@ -9,13 +9,14 @@
  * with a new generation, or once with the previous key; else the caller gets `upstream-key-rejected`. A 403 is
  * about the role of the key's holder: it marks nothing and passes.
  */
+import { type Claim, FixedClaim, type Turn } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
 import { exposeKey, type Key } from '../key/key.ts';
 import type { Keyring } from '../key/keyring.ts';
 import { andThen, type Eventually, type Handler } from '../layer.ts';
 import { Trace } from '../trace.ts';
-import type { Answer, Claim, HeaderFields, SignedRequest, Turn, UpstreamRequest } from './exchange.ts';
-import { fixedClaim, plainRead } from './plain-read.ts';
+import type { Answer, HeaderFields, SignedRequest, UpstreamRequest } from './exchange.ts';
+import { plainRead } from './plain-read.ts';
 import { statedWaitMs } from './retry-after-policy.ts';
 
 /** What this layer needs of the keyring. */
@@ -95,15 +96,11 @@ export function attachKey(
     };
 
     keyring.probeWith(async (key) => {
-      const limit = new AbortController();
-      const timer = setTimeout(() => limit.abort(new GatewayError('upstream-timeout')), probeTimeoutMs);
+      const claim = new FixedClaim(performance.now() + probeTimeoutMs, probeTurn);
+      const timer = setTimeout(() => claim.end(new GatewayError('upstream-timeout')), probeTimeoutMs);
       timer.unref();
       try {
-        const request = plainRead(
-          'key-probe',
-          probePath,
-          fixedClaim(limit.signal, performance.now() + probeTimeoutMs, probeTurn),
-        );
+        const request = plainRead('key-probe', probePath, claim);
         await outwait?.(request.claim);
         const signed = { ...request, key: exposeKey(key), generation: key.generation };
         return (await send(signed, new Trace(performance.now()))).status;

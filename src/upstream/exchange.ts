@@ -1,31 +1,8 @@
 /** What travels along the outbound layers: the request, who waits for it, and the upstream's answer. */
+import type { Claim } from '../claim.ts';
 
 /** Lower-case names. A field that came more than once is a list, in order of arrival. */
 export type HeaderFields = Readonly<Record<string, string | readonly string[]>>;
-
-/** A caller as the outbound layers see it: an opaque name and its share. They know no callers. */
-export interface Turn {
-  readonly name: string;
-  /** Share of the upstream's limit relative to the others'; at least 0.01. */
-  readonly weight: number;
-  /** A background refresh goes behind everybody who waits. */
-  readonly background: boolean;
-}
-
-/**
- * Who waits for an exchange, seen live. Several requests may share one exchange: then the deadline is the
- * latest and the turn the best of those who wait at the moment it is read, and the signal aborts when nobody
- * waits any more.
- */
-export interface Claim {
-  /** Aborts when waiting has no sense any more; its reason is what to reject with. */
-  readonly signal: AbortSignal;
-  /** On the monotonic clock (`performance.now()`), in ms. */
-  readonly deadlineMs: number;
-  readonly turn: Turn;
-  /** Calls back whenever deadline or turn have changed; returns how to stop that. */
-  onChange(listener: () => void): () => void;
-}
 
 /** One read, as it is to be sent upstream. Always a GET. */
 export interface UpstreamRequest {
@@ -55,6 +32,14 @@ export interface SignedRequest extends UpstreamRequest {
   readonly generation: number;
 }
 
+/** Compressed bodies, made in the background by the cache and counted in its bytes; the edge only picks. */
+export interface Encodings {
+  br?: Buffer;
+  gzip?: Buffer;
+  /** Somebody could have taken one: has them made. Absent where nothing keeps them, and once it was asked for. */
+  want?: (() => void) | undefined;
+}
+
 /**
  * The upstream's answer, whole. The cache hands out the same object on every hit, so that what is derived from
  * it (the prepared response fields) can be kept beside it.
@@ -71,6 +56,8 @@ export interface Answer {
   readonly receivedAt: number;
   /** The generation of the key that fetched it. */
   readonly generation: number;
-  /** Compressed bodies, made in the background by the cache and counted in its bytes; the edge only picks. */
-  readonly encoded?: { br?: Buffer; gzip?: Buffer };
+  /** Where the answer may be given compressed. */
+  readonly encoded?: Encodings | undefined;
+  /** A place for what the edge derives from it, so that it lives and dies with the answer. */
+  derived?: unknown;
 }

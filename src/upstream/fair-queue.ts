@@ -6,7 +6,7 @@
  * time, before everybody who has been served more than it: one that asks for less than its share waits for at
  * most the turns of its equals, never for a neighbour's queue. A turn costs O(log callers).
  */
-import type { Turn } from './exchange.ts';
+import type { Turn } from '../claim.ts';
 import { type HeapItem, heapBy } from './heap.ts';
 
 /** What waits. `arrivedMs` orders within a caller, so that what was refused returns to its old place. */

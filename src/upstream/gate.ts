@@ -2,10 +2,11 @@
  * The gate: one door to the upstream for everybody. `gate-policy.ts` decides when the next attempt may go and
  * whose it is; here are the timer, the promises of those who wait, and nothing else.
  */
+import type { Claim } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
 import { andThen, type Eventually, type Layer } from '../layer.ts';
 import type { Trace } from '../trace.ts';
-import type { Answer, Claim, UpstreamRequest } from './exchange.ts';
+import type { Answer, UpstreamRequest } from './exchange.ts';
 import { decideTurns } from './gate-policy.ts';
 import { statedWaitMs } from './retry-after-policy.ts';
 import type { Attempt, GateSnapshot, GateState, Outcome, Refusal } from './turnstile.ts';
@@ -176,7 +177,7 @@ export function paceAttempts(options: GateOptions): Gate {
     return (request, trace) => {
       const { claim } = request;
       if (isClosed) throw new GatewayError('shutting-down', { retryAfterMs: 1000 });
-      claim.signal.throwIfAborted();
+      if (claim.ended !== undefined) throw claim.ended;
       // Where nothing is in the way, nothing is set up to wait: no promise, no timer.
       const admitted = turnstile.admit(claim.turn, performance.now());
       if (admitted !== undefined) return send(admitted, request, trace);
@@ -187,9 +188,9 @@ export function paceAttempts(options: GateOptions): Gate {
   const lineUp = (request: UpstreamRequest, trace: Trace, send: WaiterEvents['send']): Promise<Answer> => {
     const waiter = waitForTurn(request, trace, {
       send,
-      left(who) {
+      left(who, reason) {
         turnstile.leave(who);
-        who.fail(request.claim.signal.reason, turnstile.state);
+        who.fail(reason, turnstile.state);
         // The place may have been the last: who comes next must not wait for a timer that served this one.
         pump();
       },

@@ -82,7 +82,7 @@ export function keepAnswers(
       // Whatever it allows of itself, it doesn't push out an answer that stands in for it.
     } else if (mayStore && names !== '*' && policy.storable) {
       stored = store.put(key, request, kept, policy, names);
-      if (stored) compress(key, kept);
+      if (stored) offerEncodings(key, kept);
     } else if (!trouble && mayStore) {
       // The upstream has said something newer about this read than what is held.
       store.drop(key, request.headers);
@@ -104,13 +104,23 @@ export function keepAnswers(
     };
   }
 
-  function compress(key: string, { encoded }: Answer): void {
-    if (encoded === undefined) return;
-    compressor.add(
-      encoded,
-      () => store.bodyOf(key, encoded),
-      (br, gzip) => store.addEncodings(key, encoded, br, gzip),
-    );
+  /** To be made when somebody wants them: most answers are asked for once, or by programs that take no coding. */
+  function offerEncodings(key: string, { encoded }: Answer): void {
+    // Renewals of one answer share the place, and what was tried for it.
+    if (encoded === undefined || 'want' in encoded) return;
+    const want = (): void => {
+      const isTaken = compressor.add(
+        () => {
+          const body = store.bodyOf(key, encoded);
+          // Not there when its turn came; it may be kept again.
+          if (body === undefined) encoded.want = want;
+          return body;
+        },
+        (br, gzip) => store.addEncodings(key, encoded, br, gzip),
+      );
+      if (isTaken) encoded.want = undefined;
+    };
+    encoded.want = want;
   }
 
   function staleFor(request: UpstreamRequest): Variant | undefined {
@@ -150,8 +160,9 @@ function keepable(answer: Answer, policy: AnswerPolicy): Answer {
     const withheld = new Set(policy.withheld);
     headers = Object.fromEntries(Object.entries(headers).filter(([name]) => !withheld.has(name)));
   }
-  const { encoded, ...plain } = answer;
+  if (!policy.storable && headers === answer.headers) return answer;
+  const { status, sentMs, receivedMs, receivedAt, generation } = answer;
   const body = policy.storable ? compact(answer.body) : answer.body;
-  if (!policy.storable || !mayCompress(answer)) return { ...plain, headers, body };
-  return { ...plain, headers, body, encoded: encoded ?? {} };
+  const encoded = policy.storable && mayCompress(answer) ? (answer.encoded ?? {}) : undefined;
+  return { status, headers, body, sentMs, receivedMs, receivedAt, generation, encoded, derived: undefined };
 }

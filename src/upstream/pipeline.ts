@@ -3,6 +3,7 @@
  * callers, Hono or the log.
  */
 import { compose, type Handler } from '../layer.ts';
+import { type AttemptTally, tallyAttempts } from './attempt-tally.ts';
 import { type CacheOptions, shareAnswers } from './cache.ts';
 import { type BreakCircuitOptions, breakCircuit } from './circuit.ts';
 import { attachKey, type CredentialOptions } from './credential.ts';
@@ -25,6 +26,7 @@ export interface Pipeline {
   readonly cache: Pick<ReturnType<typeof shareAnswers>, 'purge' | 'snapshot'>;
   readonly circuit: Pick<ReturnType<typeof breakCircuit>, 'snapshot'>;
   readonly gate: Pick<ReturnType<typeof paceAttempts>, 'snapshot'>;
+  readonly attempts: Pick<AttemptTally, 'snapshot'>;
   /** Ends everything under way. */
   close(): Promise<void>;
 }
@@ -35,7 +37,8 @@ export function createPipeline(options: PipelineOptions): Pipeline {
   // Whoever waits for a turn need not wait for one that can only fail.
   const circuit = breakCircuit({ ...options.circuit, onOpen: (failure) => gate.dismiss(failure) });
   const credential = attachKey({ outwait: gate.outwait, ...options.credential });
-  const transport = sendUpstream(options.transport);
+  const attempts = tallyAttempts();
+  const transport = sendUpstream({ ...options.transport, tally: attempts });
   const send = compose(
     [
       cache.layer, // fresh, stale, joined, miss
@@ -50,6 +53,7 @@ export function createPipeline(options: PipelineOptions): Pipeline {
     cache,
     circuit,
     gate,
+    attempts,
     async close() {
       cache.close();
       gate.close();

@@ -16,9 +16,14 @@ export function acceptMediaTypes(ranges: readonly string[]): (contentType: strin
   const expressions = ranges.map(
     (range) => new RegExp(`^${range.replace(/[.+^$()[\]{}|\\?]/g, '\\$&').replaceAll('*', '[^/;,\\s]+')}$`),
   );
+  // An upstream says the same thing again and again.
+  let accepted: string | undefined;
   return (contentType) => {
+    if (contentType !== undefined && contentType === accepted) return true;
     const mediaType = contentType?.split(';', 1)[0]?.trim().toLowerCase() ?? '';
-    return expressions.some((expression) => expression.test(mediaType));
+    if (!expressions.some((expression) => expression.test(mediaType))) return false;
+    accepted = contentType;
+    return true;
   };
 }
 

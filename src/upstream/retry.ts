@@ -6,10 +6,11 @@
  * the upstream asked for.
  */
 import pRetry from 'p-retry';
+import type { Claim, ClaimWatcher } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
-import type { Layer } from '../layer.ts';
+import { andThen, type Eventually, type Layer } from '../layer.ts';
 import type { Trace } from '../trace.ts';
-import type { Answer, Claim, UpstreamRequest } from './exchange.ts';
+import type { Answer, UpstreamRequest } from './exchange.ts';
 import { statedWaitMs } from './retry-after-policy.ts';
 import { mayRetry } from './retry-budget-policy.ts';
 import { backoffMs, type Failure, failureOfStatus, retriesFor } from './retry-policy.ts';
@@ -47,77 +48,102 @@ export function retryFailures(options: RetryOptions): Layer<UpstreamRequest, Ans
   let live = 0;
   let retrying = 0;
 
-  return (next) => async (request, trace) => {
-    const { claim } = request;
-    /** Retries so far, by what they were for. */
-    const retries: Record<Failure, number> = { refused: 0, broken: 0, late: 0 };
-    let isRetrying = false;
-    live++;
+  return (next) => {
+    /** Goes on after a first attempt that failed; it counts as one of p-retry's. */
+    async function goOn(first: unknown, request: UpstreamRequest, trace: Trace): Promise<Answer> {
+      const { claim } = request;
+      /** Retries so far, by what they were for. */
+      const retries: Record<Failure, number> = { refused: 0, broken: 0, late: 0 };
+      let isRetrying = false;
 
-    const attempt = async (): Promise<Answer> => {
-      const answer = await next(request, trace);
-      const failure = failureOfStatus(answer.status);
-      if (failure !== undefined) throw new Unsatisfied(answer, failure);
-      claim.signal.throwIfAborted();
-      return answer;
-    };
-
-    /** Waits until the next attempt makes sense; throws where none does. */
-    const waitForNext = async (error: Error): Promise<void> => {
-      const failure = failureOf(error);
-      const wasRetrying = isRetrying;
-      if (isRetrying) {
-        retrying--;
-        isRetrying = false;
-      }
-      if (failure === undefined) throw error;
-      const answer = error instanceof Unsatisfied ? error.answer : undefined;
-      const statedMs = answer && statedWaitMs(answer.headers, answer.receivedAt);
-      const waitMs = backoffMs(retries[failure] + 1, statedMs, options, random());
-      // From receipt, not from now: what has passed since counts.
-      const untilMs = (answer?.receivedMs ?? performance.now()) + waitMs;
-      if (failure === 'refused') {
-        // All count together: p-retry would hand back the 429 itself after its last one.
-        const isSpent = retries.refused + retries.broken + retries.late >= options.limit;
-        if (isSpent || untilMs >= claim.deadlineMs) {
-          throw rateLimited(untilMs - performance.now());
+      /** Waits until the next attempt makes sense; throws where none does. */
+      const waitForNext = async (error: Error): Promise<void> => {
+        const failure = failureOf(error);
+        const wasRetrying = isRetrying;
+        if (isRetrying) {
+          retrying--;
+          isRetrying = false;
         }
-      } else {
-        const isSpent = wasRetrying || retries.broken + retries.late >= retriesFor(failure, options.limit);
-        if (isSpent || untilMs >= claim.deadlineMs || !mayRetry(retrying, live)) throw error;
-        retrying++;
-        isRetrying = true;
-      }
-      retries[failure]++;
-      // Not in the gate's line: what was refused waits its own backoff, as the specification asks. No more wait
-      // here than were in flight when the gate closed, and the line takes them back in the order they arrived in.
-      await sleepUntil(untilMs, claim, trace);
-    };
+        if (failure === undefined) throw error;
+        const answer = error instanceof Unsatisfied ? error.answer : undefined;
+        const statedMs = answer && statedWaitMs(answer.headers, answer.receivedAt);
+        const waitMs = backoffMs(retries[failure] + 1, statedMs, options, random());
+        // From receipt, not from now: what has passed since counts.
+        const untilMs = (answer?.receivedMs ?? performance.now()) + waitMs;
+        if (failure === 'refused') {
+          // All count together: p-retry would hand back the 429 itself after its last one.
+          const isSpent = retries.refused + retries.broken + retries.late >= options.limit;
+          if (isSpent || untilMs >= claim.deadlineMs) {
+            throw rateLimited(untilMs - performance.now());
+          }
+        } else {
+          const isSpent = wasRetrying || retries.broken + retries.late >= retriesFor(failure, options.limit);
+          if (isSpent || untilMs >= claim.deadlineMs || !mayRetry(retrying, live)) throw error;
+          retrying++;
+          isRetrying = true;
+        }
+        retries[failure]++;
+        // Not in the gate's line: what was refused waits its own backoff, as the specification asks. No more wait
+        // here than were in flight when the gate closed, and the line takes them back in the order they arrived in.
+        await sleepUntil(untilMs, claim, trace);
+      };
 
-    try {
-      let first: unknown;
       try {
-        return await attempt();
+        const attempt = async (number: number): Promise<Answer> => {
+          if (number === 1) throw first;
+          return satisfied(await next(request, trace), claim);
+        };
+        return await pRetry(attempt, {
+          retries: options.limit,
+          minTimeout: 0,
+          signal: claim.signal,
+          // p-retry never retries a `TypeError`; whatever ours are, they are faults and end here as well.
+          onFailedAttempt: ({ error }) => waitForNext(error),
+        });
       } catch (error) {
-        first = error;
+        if (error instanceof Unsatisfied) return error.answer;
+        throw error;
+      } finally {
+        if (isRetrying) retrying--;
       }
-      // Only what needs more than one attempt pays for the loop; the first has been made and counts in it.
-      const further = (number: number): Promise<Answer> => (number === 1 ? Promise.reject(first) : attempt());
-      return await pRetry(further, {
-        retries: options.limit,
-        minTimeout: 0,
-        signal: claim.signal,
-        // p-retry never retries a `TypeError`; whatever ours are, they are faults and end here as well.
-        onFailedAttempt: ({ error }) => waitForNext(error),
-      });
-    } catch (error) {
-      if (error instanceof Unsatisfied) return error.answer;
-      throw error;
-    } finally {
-      live--;
-      if (isRetrying) retrying--;
     }
+
+    /** What only needs one attempt, as nearly all do, never meets the loop and its promises. */
+    return (request, trace) => {
+      live++;
+      const onFailure = (error: unknown): Promise<Answer> =>
+        goOn(error, request, trace).finally(() => {
+          live--;
+        });
+      let answer: Eventually<Answer>;
+      try {
+        answer = next(request, trace);
+      } catch (error) {
+        return onFailure(error);
+      }
+      return andThen(
+        answer,
+        (received) => {
+          try {
+            satisfied(received, request.claim);
+          } catch (error) {
+            return onFailure(error);
+          }
+          live--;
+          return received;
+        },
+        onFailure,
+      );
+    };
   };
+}
+
+/** An answer that needs no further attempt. @throws Unsatisfied for one that does, the reason of an ended claim */
+function satisfied(answer: Answer, claim: Claim): Answer {
+  const failure = failureOfStatus(answer.status);
+  if (failure !== undefined) throw new Unsatisfied(answer, failure);
+  if (claim.ended !== undefined) throw claim.ended;
+  return answer;
 }
 
 function failureOf(error: Error): Failure | undefined {
@@ -137,24 +163,26 @@ function rateLimited(retryAfterMs: number): GatewayError {
   });
 }
 
-/** Rejects with the claim's reason as soon as it is aborted. */
-function sleepUntil(untilMs: number, { signal }: Claim, trace: Trace): Promise<void> {
+/** Rejects with the claim's reason as soon as it ends. */
+function sleepUntil(untilMs: number, claim: Claim, trace: Trace): Promise<void> {
   const fromMs = performance.now();
   const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const onAbort = (): void => {
-    clearTimeout(timer);
-    trace.waitedMs += performance.now() - fromMs;
-    reject(signal.reason);
+  const watcher: ClaimWatcher = {
+    onEnd(reason) {
+      clearTimeout(timer);
+      trace.waitedMs += performance.now() - fromMs;
+      reject(reason);
+    },
   };
   const timer = setTimeout(
     () => {
-      signal.removeEventListener('abort', onAbort);
+      claim.unwatch(watcher);
       trace.waitedMs += performance.now() - fromMs;
       resolve();
     },
     Math.max(0, Math.ceil(untilMs - fromMs)),
   );
-  if (signal.aborted) onAbort();
-  else signal.addEventListener('abort', onAbort, { once: true });
+  if (claim.ended === undefined) claim.watch(watcher);
+  else watcher.onEnd(claim.ended);
   return promise;
 }

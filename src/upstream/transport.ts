@@ -5,25 +5,14 @@
  * Nothing here follows a redirect, decodes a body, or puts the key into anything but the field it belongs in: no
  * `fetch`, no `Headers`, whose errors print the values they refuse (THREATS L1, L2).
  */
-import type { IncomingHttpHeaders } from 'node:http';
-import type { Dispatcher } from 'undici';
 import Pool from 'undici/lib/dispatcher/pool.js';
-import { GatewayError } from '../errors.ts';
 import type { Handler } from '../layer.ts';
-import type { Trace } from '../trace.ts';
-import { type BodyBudget, type BodyShare, limitBodies } from './body-budget.ts';
-import type { Answer, HeaderFields, SignedRequest } from './exchange.ts';
-import {
-  acceptMediaTypes,
-  endsWithConnection,
-  isClosedJson,
-  isJsonType,
-  isWholeJson,
-  type ResponseLimits,
-  refusalOfHead,
-  singleField,
-} from './response-policy.ts';
-import { transportFailure } from './transport-errors.ts';
+import { Attempt, type AttemptTerms } from './attempt.ts';
+import type { AttemptTally } from './attempt-tally.ts';
+import { limitBodies } from './body-budget.ts';
+import type { Answer, SignedRequest } from './exchange.ts';
+import { renewPools } from './pools.ts';
+import { acceptMediaTypes } from './response-policy.ts';
 
 export interface TransportOptions {
   readonly baseUrl: URL;
@@ -35,6 +24,8 @@ export interface TransportOptions {
   /** Media ranges of successes that pass. */
   readonly mediaTypes: readonly string[];
   readonly userAgent: string;
+  /** Counts what is sent; left out, nobody does. */
+  readonly tally?: AttemptTally;
 }
 
 export interface Transport {
@@ -43,257 +34,87 @@ export interface Transport {
   close(): Promise<void>;
 }
 
-/** A pooled connection is not used for longer than this, so that a change in DNS is followed. */
+/** A pool is not used for longer than this, so that a change in DNS is followed. */
 const connectionLifeMs = 60_000;
 
 /** The bodies in flight together, unless a single one may be larger. */
 const bodiesInFlightBytes = 64 * 2 ** 20;
 
 export function sendUpstream(options: TransportOptions): Transport {
-  const pool = new Pool(options.baseUrl.origin, {
-    connections: options.connections,
-    // One answer at a time on a connection: HTTP/1.1 has no response ids, so nothing may overlap.
-    pipelining: 1,
-    allowH2: false,
-    clientTtl: connectionLifeMs,
-    keepAliveTimeout: 10_000,
-    keepAliveMaxTimeout: connectionLifeMs,
-    maxHeaderSize: 32 * 1024,
-    // Said here, so that no environment variable can unsay it.
-    connect: { timeout: options.timeoutMs, rejectUnauthorized: true },
-    // One timer per attempt covers head and body; undici's own only back it up.
-    headersTimeout: options.timeoutMs + 1_000,
-    bodyTimeout: options.timeoutMs + 1_000,
-  });
+  const pools = renewPools(
+    () =>
+      new Pool(options.baseUrl.origin, {
+        connections: options.connections,
+        // One answer at a time on a connection: HTTP/1.1 has no response ids, so nothing may overlap.
+        pipelining: 1,
+        allowH2: false,
+        keepAliveTimeout: 10_000,
+        keepAliveMaxTimeout: connectionLifeMs,
+        maxHeaderSize: 32 * 1024,
+        // Said here, so that no environment variable can unsay it.
+        connect: { timeout: options.timeoutMs, rejectUnauthorized: true },
+        // One timer per attempt covers head and body; undici's own only back it up.
+        headersTimeout: options.timeoutMs + 1_000,
+        bodyTimeout: options.timeoutMs + 1_000,
+      }),
+    connectionLifeMs,
+  );
   const budget = limitBodies(Math.max(bodiesInFlightBytes, options.maxBodyBytes));
   const isAcceptedType = acceptMediaTypes(options.mediaTypes);
   const basePath = options.baseUrl.pathname.replace(/\/$/, '');
 
+  /** What does not change from one attempt to the next. */
+  const constantFields = [
+    ...['accept', 'application/json', 'accept-encoding', 'identity'],
+    ...['user-agent', options.userAgent, 'via', '1.1 analytics-gateway', 'x-api-key'],
+  ];
+  const terms = (revalidating: boolean): AttemptTerms => ({
+    limits: { maxBodyBytes: options.maxBodyBytes, isAcceptedType, revalidating },
+    budget,
+    tally: options.tally,
+  });
+  const forRead = terms(false);
+  const forRevalidation = terms(true);
+
   return {
     handler: (request, trace) =>
       new Promise<Answer>((resolve, reject) => {
-        const limits: ResponseLimits = {
-          maxBodyBytes: options.maxBodyBytes,
-          isAcceptedType,
-          revalidating: request.validators !== undefined,
-        };
-        const attempt = new Attempt(request, trace, limits, budget, resolve, reject);
+        const { validators } = request;
+        const attempt = new Attempt(
+          request,
+          trace,
+          validators === undefined ? forRead : forRevalidation,
+          resolve,
+          reject,
+        );
         if (!attempt.begin(options.timeoutMs)) return;
-        pool.dispatch(
+        pools.current().dispatch(
           {
             method: 'GET',
             path: `${basePath}${request.path}${request.query}`,
-            headers: fieldsOf(request, options.userAgent),
+            headers: fieldsOf(request, constantFields),
             // A head that is late must not hold up another request on the same connection.
             blocking: true,
           },
           attempt,
         );
       }),
-    close: () => pool.destroy(),
+    close: () => pools.destroy(),
   };
 }
 
-/** The fields of the upstream request. Ours come last, so that nothing a caller sent can stand in their place. */
-function fieldsOf(request: SignedRequest, userAgent: string): Record<string, string> {
-  return {
-    ...request.headers,
-    ...request.ids,
-    ...request.validators,
-    accept: 'application/json',
-    'accept-encoding': 'identity',
-    'user-agent': userAgent,
-    via: '1.1 analytics-gateway',
-    'x-api-key': request.key,
-  };
+/** The fields of the upstream request, names and values in turn. */
+function fieldsOf(request: SignedRequest, constant: readonly string[]): string[] {
+  const fields = [...constant, request.key];
+  pushAll(fields, request.headers);
+  pushAll(fields, request.ids);
+  if (request.validators !== undefined) pushAll(fields, request.validators);
+  return fields;
 }
 
-/** One attempt as undici sees it: a handler of its events, and the timers around it. */
-class Attempt implements Dispatcher.DispatchHandler {
-  readonly #request: SignedRequest;
-  readonly #trace: Trace;
-  readonly #limits: ResponseLimits;
-  readonly #budget: BodyBudget;
-  readonly #resolve: (answer: Answer) => void;
-  readonly #reject: (error: unknown) => void;
-  readonly #sentMs = performance.now();
-  #timer: NodeJS.Timeout | undefined;
-  #controller: Dispatcher.DispatchController | undefined;
-  #abortedWith: unknown;
-  #settled = false;
-  #status = 0;
-  #headers: HeaderFields = {};
-  #share: BodyShare | undefined;
-  #declaredBytes = 0;
-  #receivedBytes = 0;
-  readonly #chunks: Buffer[] = [];
+/** Nothing that somebody sent can stand beside them. */
+const ours: ReadonlySet<string> = new Set(['accept', 'accept-encoding', 'user-agent', 'via', 'x-api-key']);
 
-  constructor(
-    request: SignedRequest,
-    trace: Trace,
-    limits: ResponseLimits,
-    budget: BodyBudget,
-    resolve: (answer: Answer) => void,
-    reject: (error: unknown) => void,
-  ) {
-    this.#request = request;
-    this.#trace = trace;
-    this.#limits = limits;
-    this.#budget = budget;
-    this.#resolve = resolve;
-    this.#reject = reject;
-  }
-
-  /** Starts the clock; `false` where nobody waits any more and nothing is to be sent. */
-  begin(timeoutMs: number): boolean {
-    const { signal } = this.#request.claim;
-    this.#trace.attempts += 1;
-    if (signal.aborted) {
-      this.#fail(signal.reason);
-      return false;
-    }
-    signal.addEventListener('abort', this.#onLeave, { once: true });
-    this.#timer = setTimeout(() => {
-      const proxyError =
-        this.#status === 0 && this.#controller === undefined ? 'connection_timeout' : 'http_response_timeout';
-      this.#abort(
-        new GatewayError('upstream-timeout', {
-          proxyError,
-          reason: `no whole answer within ${timeoutMs} ms`,
-        }),
-      );
-    }, timeoutMs);
-    return true;
-  }
-
-  onRequestStart(controller: Dispatcher.DispatchController): void {
-    this.#controller = controller;
-    // undici may still have to connect when the caller leaves; the exchange then ends before it begins.
-    if (this.#settled) controller.abort(asError(this.#abortedWith));
-  }
-
-  onResponseStart(
-    controller: Dispatcher.DispatchController,
-    status: number,
-    headers: IncomingHttpHeaders,
-  ): void {
-    // Interim responses (1xx) say nothing yet. Undici gives 101 only where an upgrade was asked for: never.
-    if (status < 200) return;
-    this.#status = status;
-    // Undici makes no undefined values; only its type allows them.
-    this.#headers = headers as HeaderFields;
-    this.#trace.upstreamStatus = status;
-    const refusal = refusalOfHead(status, this.#headers, this.#limits);
-    if (refusal !== undefined) {
-      this.#refuse(refusal.reason, refusal.proxyError);
-      return;
-    }
-    const declared = Number(headers['content-length'] ?? 0);
-    this.#declaredBytes = Number.isSafeInteger(declared) ? declared : 0;
-    let ready = false;
-    this.#share = this.#budget.reserve(this.#declaredBytes, () => {
-      ready = true;
-      // Not at once: another exchange's end is what makes room, and undici's parser is still at work on that one.
-      queueMicrotask(() => controller.resume());
-    });
-    if (!ready) controller.pause();
-  }
-
-  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    if (this.#settled) return;
-    this.#receivedBytes += chunk.length;
-    if (this.#receivedBytes > this.#limits.maxBodyBytes) {
-      this.#refuse('a body over UPSTREAM_MAX_BODY', 'http_response_body_size');
-    } else if (this.#receivedBytes > this.#declaredBytes && this.#share?.grow(chunk.length) === false) {
-      this.#abort(
-        new GatewayError('overloaded', { retryAfterMs: 1_000, reason: 'too many bodies in flight' }),
-      );
-    } else {
-      this.#chunks.push(chunk);
-    }
-  }
-
-  onResponseEnd(): void {
-    if (this.#settled) return;
-    const body = ownBytes(this.#chunks, this.#receivedBytes);
-    if (!isWhole(this.#status, this.#headers, body)) {
-      this.#refuse('a success whose body is not whole', 'http_response_incomplete');
-      return;
-    }
-    this.#settle();
-    this.#resolve({
-      status: this.#status,
-      headers: this.#headers,
-      body,
-      sentMs: this.#sentMs,
-      receivedMs: performance.now(),
-      receivedAt: Date.now(),
-      generation: this.#request.generation,
-    });
-  }
-
-  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
-    this.#fail(transportFailure(error, this.#status !== 0));
-  }
-
-  readonly #onLeave = (): void => {
-    this.#abort(this.#request.claim.signal.reason);
-  };
-
-  #refuse(reason: string, proxyError: GatewayError['proxyError'] & string): void {
-    this.#abort(
-      new GatewayError('upstream-invalid-response', { reason, proxyError, receivedStatus: this.#status }),
-    );
-  }
-
-  #abort(error: unknown): void {
-    this.#abortedWith = error;
-    this.#fail(error);
-    this.#controller?.abort(asError(error));
-  }
-
-  #fail(error: unknown): void {
-    if (this.#settled) return;
-    this.#settle();
-    this.#reject(error);
-  }
-
-  #settle(): void {
-    this.#settled = true;
-    clearTimeout(this.#timer);
-    this.#request.claim.signal.removeEventListener('abort', this.#onLeave);
-    this.#share?.release();
-    this.#trace.upstreamMs += performance.now() - this.#sentMs;
-  }
-}
-
-/** Whether a success is all there. Errors pass with whatever body they have. */
-function isWhole(status: number, headers: HeaderFields, body: Buffer): boolean {
-  if (status >= 300 || status === 204) return true;
-  if (endsWithConnection(status, headers)) return isWholeJson(body);
-  return !isJsonType(singleField(headers, 'content-type')) || isClosedJson(body);
-}
-
-/** A read from a socket may be a small window on a large buffer, which a stored answer would keep alive. */
-const sharedBytesTolerated = 1_024;
-
-/** The chunks as one buffer that holds (nearly) nothing else. */
-function ownBytes(chunks: readonly Buffer[], length: number): Buffer {
-  const [first] = chunks;
-  if (
-    chunks.length === 1 &&
-    first !== undefined &&
-    first.buffer.byteLength - length <= sharedBytesTolerated
-  ) {
-    return first;
-  }
-  // Not from the pool: a pooled buffer keeps its whole slab alive.
-  const whole = Buffer.allocUnsafeSlow(length);
-  let offset = 0;
-  for (const chunk of chunks) offset += chunk.copy(whole, offset);
-  return whole;
-}
-
-function asError(error: unknown): Error {
-  return error instanceof Error ? error : new Error('the exchange was given up');
+function pushAll(fields: string[], more: Readonly<Record<string, string>>): void {
+  for (const name in more) if (!ours.has(name)) fields.push(name, more[name] as string);
 }

@@ -1,6 +1,6 @@
 /** What the gate's rules and the layer that acts on them say to each other: types only. */
+import type { Turn } from '../claim.ts';
 import type { ClosingOptions } from './closing-policy.ts';
-import type { Turn } from './exchange.ts';
 import type { Waiting } from './fair-queue.ts';
 
 export type GateState = 'open' | 'closed' | 'probing' | 'paced';

@@ -1,5 +1,5 @@
 /** Who waits at the gate: people in one fair line, background work in another behind it. No clock, no I/O. */
-import type { Turn } from './exchange.ts';
+import type { Turn } from '../claim.ts';
 import { type FairQueue, queueFairly, type Waiting } from './fair-queue.ts';
 import type { CallerQueue, Ticket } from './turnstile.ts';
 

@@ -65,5 +65,6 @@ export function renewed(stored: Answer, notModified: Answer): Answer {
     sentMs: notModified.sentMs,
     receivedMs: notModified.receivedMs,
     receivedAt: notModified.receivedAt,
+    derived: undefined,
   };
 }

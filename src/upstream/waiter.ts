@@ -1,7 +1,8 @@
 /** One who waits for its turn at the gate: its promise, its deadline, its leaving. */
+import type { ClaimWatcher, Turn } from '../claim.ts';
 import type { Eventually } from '../layer.ts';
 import type { Trace } from '../trace.ts';
-import type { Answer, Turn, UpstreamRequest } from './exchange.ts';
+import type { Answer, UpstreamRequest } from './exchange.ts';
 import type { Attempt, GateState, Ticket } from './turnstile.ts';
 
 export interface Waiter extends Ticket {
@@ -15,8 +16,8 @@ export interface Waiter extends Ticket {
 /** What becomes of one who waits. */
 export interface WaiterEvents {
   send(attempt: Attempt): Eventually<Answer>;
-  /** Its claim was aborted. */
-  left(waiter: Waiter): void;
+  /** Its claim has ended. */
+  left(waiter: Waiter, reason: Error): void;
   /** Its turn or deadline has changed. */
   moved(waiter: Waiter): void;
   /** Its deadline has come. */
@@ -62,7 +63,13 @@ export function waitForTurn(request: UpstreamRequest, trace: Trace, events: Wait
     },
   };
 
-  const onAbort = (): void => events.left(waiter);
+  const watcher: ClaimWatcher = {
+    onEnd: (reason) => events.left(waiter, reason),
+    onChange() {
+      armDeadline();
+      events.moved(waiter);
+    },
+  };
   const armDeadline = (): void => {
     clearTimeout(deadline);
     const leftMs = Math.ceil(claim.deadlineMs - lastWordMs - performance.now());
@@ -75,18 +82,13 @@ export function waitForTurn(request: UpstreamRequest, trace: Trace, events: Wait
     );
     deadline.unref();
   };
-  const stopListening = claim.onChange(() => {
-    armDeadline();
-    events.moved(waiter);
-  });
   const stopWaiting = (): void => {
     clearTimeout(deadline);
-    stopListening();
-    claim.signal.removeEventListener('abort', onAbort);
+    claim.unwatch(watcher);
     trace.waitedMs += performance.now() - enteredMs;
   };
 
-  claim.signal.addEventListener('abort', onAbort, { once: true });
+  claim.watch(watcher);
   armDeadline();
   return waiter;
 }

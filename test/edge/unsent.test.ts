@@ -23,7 +23,7 @@ function caller() {
 
 describe('replies that wait to be read', () => {
   const layer = boundUnsent({ maxBytes: 250_000, withinMs: 1_000 });
-  const answer = (bytes: number) => layer(() => ({ status: 200, headers: {}, body: Buffer.alloc(bytes) }));
+  const answer = (bytes: number) => layer(() => ({ status: 200, fields: [], body: Buffer.alloc(bytes) }));
   const give = (request: InboundRequest, bytes = 100_000) => answer(bytes)(request, new Trace(0));
 
   it('are cut off after their time, and then count no more', () => {
@@ -46,7 +46,7 @@ describe('replies that wait to be read', () => {
   it('are bounded together, small ones aside', () => {
     const bounded = boundUnsent({ maxBytes: 250_000, withinMs: 1_000 })((request) => ({
       status: 200,
-      headers: {},
+      fields: [],
       body: request.method === 'small' ? Buffer.alloc(1_000) : Buffer.alloc(100_000),
     }));
     const callers = Array.from({ length: 3 }, caller);

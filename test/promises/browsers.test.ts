@@ -405,7 +405,7 @@ describe('where somebody may call without a credential, other people’s pages m
       'a Host that is not this machine',
       'a Host that is no name',
       'no Host, or more than one',
-      'a request from another site’s page',
+      'a request from a page of another site',
       'a preflight of an origin that is not listed',
     ]);
     expect(pair.logText()).not.toContain('evil');

@@ -616,6 +616,7 @@ async function startFailure(settings: Record<string, string>): Promise<string> {
     UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api',
     UPSTREAM_API_KEY: standInKey,
     PORT: '0',
+    ADMIN_PORT: 'off',
     LOG_LEVEL: 'silent',
     ...settings,
   };

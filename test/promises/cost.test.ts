@@ -97,14 +97,11 @@ function allocatedBytes(): number | undefined {
 
 // Counted and not timed, so that no slow machine can fail them.
 describe('what a cache hit costs', () => {
-  it('makes no promise beyond those of the listener it runs on', async () => {
-    const { pair, constantPort } = await startBoth();
+  it('makes no promise', async () => {
+    const { pair } = await startBoth();
     await askRepeatedly(pair.port, 10);
-    await askRepeatedly(constantPort, 10);
     // Rounded: the watch on the callers file makes a few promises of its own twice a second.
-    const own = Math.round(await promisesPer(pair.port));
-    const constant = Math.round(await promisesPer(constantPort));
-    expect(own).toBe(constant);
+    expect(Math.round(await promisesPer(pair.port))).toBe(0);
   });
 
   it('asks the upstream once, however often it is repeated', async () => {
@@ -114,15 +111,15 @@ describe('what a cache hit costs', () => {
   });
 
   it.skipIf(allocatedBytes() === undefined)(
-    'allocates less than twice what a constant answer does',
+    'allocates little more than a constant answer through Hono does',
     async () => {
       const { pair, constantPort } = await startBoth();
       await askRepeatedly(pair.port, hits);
       await askRepeatedly(constantPort, hits);
       const own = await bytesPer(pair.port);
       const constant = await bytesPer(constantPort);
-      // Both figures hold what the asking side allocates. 1.5 as it is; one copy of the body for each hit makes it 2.
-      expect(own / constant).toBeLessThan(1.8);
+      // Both figures hold what the asking side allocates. 1.25 to 1.4 as it is; one copy of the body for each hit adds a quarter.
+      expect(own / constant).toBeLessThan(1.6);
     },
   );
 });

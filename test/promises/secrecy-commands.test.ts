@@ -1,7 +1,7 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
 import { accounts, ask } from '../gateway.ts';
 import { type Product, startProduct } from '../product.ts';
@@ -52,6 +52,7 @@ const inEnvironment = (upstream: StandIn): Record<string, string> => ({
   UPSTREAM_BASE_URL: upstream.url,
   UPSTREAM_API_KEY: standInKey,
   PORT: '0',
+  ADMIN_PORT: '0',
   LOG_LEVEL: 'trace',
   RETRY_LIMIT: '0',
 });
@@ -64,6 +65,13 @@ const serve: Run['drive'] = async (product) => {
   const port = Number(new URL(await product.url()).port);
   for (const path of [accounts, `${accounts}?again`, '/api/users/api-keys/', '/nothing', '/readyz']) {
     await ask({ host: '127.0.0.1', port }, path, { headers: { 'x-api-key': standInKey } });
+  }
+  const adminPort = Number(/"adminUrl":"http:[^"]*:(\d+)"/.exec(product.stdout())?.[1]);
+  for (const path of ['/metrics', '/status', '/', `/${standInKey}`]) {
+    const { body } = await ask({ host: '127.0.0.1', port: adminPort }, path, {
+      headers: { 'x-api-key': standInKey },
+    });
+    expect(formsIn(body.toString(), standInKey), path).toEqual([]);
   }
   product.process.kill('SIGHUP');
   product.process.kill('SIGUSR1');

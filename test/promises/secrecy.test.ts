@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type ProblemCode, problems } from '../../src/errors.ts';
 import { everyMisbehaviour } from '../../src/stand-in/catalogue.ts';
 import { type StandIn, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
+import { adminOutput } from '../admin-output.ts';
 import { writeCallers } from '../callers/fixture.ts';
 import { accounts, startPair, type TestGateway } from '../gateway.ts';
 import { formsIn, formsOf, withDecodedBody } from '../secret-forms.ts';
@@ -35,6 +36,7 @@ describe('the key is in no byte that leaves, whatever the upstream does', () => 
         UPSTREAM_MAX_BODY: '64KiB',
         RETRY_LIMIT: '1',
         LOG_LEVEL: 'trace',
+        ADMIN_PORT: '0',
       },
       {},
       onTestFinished,
@@ -51,6 +53,9 @@ describe('the key is in no byte that leaves, whatever the upstream does', () => 
       rawReply(pair, `${accounts}?other`, `Authorization: Bearer ${standInKey}`, 'Accept-Encoding: br'),
     ]);
     expect(found(replies.join('\n'))).toEqual([]);
+    const admin = await adminOutput(pair, standInKey);
+    expect(admin).toContain('analytics_gateway_upstream_attempts_total{');
+    expect(found(admin)).toEqual([]);
     expect(found(logText())).toEqual([]);
     for (const status of replies.map(statusOf)) {
       expect(status).toBeGreaterThanOrEqual(200);
@@ -126,7 +131,8 @@ describe('the key is in no problem', () => {
       return rawReply(pair, accounts);
     },
     'upstream-timeout': async ({ start }) => {
-      const pair = await start({ UPSTREAM_TIMEOUT: '100ms', REQUEST_TIMEOUT: '200ms' });
+      // No retry: on a busy machine it may come so late that the gate, and not the time of the attempt, ends it.
+      const pair = await start({ UPSTREAM_TIMEOUT: '100ms', REQUEST_TIMEOUT: '200ms', RETRY_LIMIT: '0' });
       pair.standIn.behave({ echo: { in: 'body' }, stallAt: 60 });
       return rawReply(pair, accounts);
     },
@@ -150,8 +156,9 @@ describe('the key is in no problem', () => {
       pair.standIn.behave({ stallAt: 'before-headers' });
       const reply = rawReply(pair, `${accounts}?${standInKey}`);
       await pair.standIn.received(1);
+      const admin = await adminOutput(pair, standInKey);
       await pair.gateway.drain();
-      return reply;
+      return `${await reply}\n${admin}`;
     },
   };
 
@@ -166,19 +173,27 @@ describe('the key is in no problem', () => {
     async (code, { expect, onTestFinished }) => {
       const started: TestGateway[] = [];
       const start: Drive['start'] = async (settings = {}) => {
-        const pair = await startPair({ LOG_LEVEL: 'trace', ...settings }, {}, onTestFinished);
+        const pair = await startPair(
+          { LOG_LEVEL: 'trace', ADMIN_PORT: '0', ...settings },
+          {},
+          onTestFinished,
+        );
         started.push(pair);
         return pair;
       };
       const reply = await causes[code]({ start, expect });
       expect(reply).toContain(`"code":"${code}"`);
       expect(found(reply)).toEqual([]);
-      for (const { logText } of started) expect(found(logText())).toEqual([]);
+      for (const pair of started) {
+        // When it has stopped, nobody can ask it any more.
+        if (code !== 'shutting-down') expect(found(await adminOutput(pair, standInKey))).toEqual([]);
+        expect(found(pair.logText())).toEqual([]);
+      }
     },
   );
 
   it('internal-error', async () => {
-    const pair = await startPair({ LOG_LEVEL: 'trace' });
+    const pair = await startPair({ LOG_LEVEL: 'trace', ADMIN_PORT: '0' });
     // Nothing that callers or the upstream do brings it about, so a fault of our own is put in, with the key in it.
     vi.spyOn(LRUCache.prototype, 'get').mockImplementation(() => {
       const cause = new Error(`X-API-Key: ${standInKey}`);
@@ -187,6 +202,7 @@ describe('the key is in no problem', () => {
     const reply = await rawReply(pair, accounts);
     expect(reply).toContain('"code":"internal-error"');
     expect(found(reply)).toEqual([]);
+    expect(found(await adminOutput(pair, standInKey))).toEqual([]);
     expect(pair.logText()).toContain('a fault with [key ');
     expect(found(pair.logText())).toEqual([]);
   });

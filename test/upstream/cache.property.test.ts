@@ -2,10 +2,13 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { FixedClaim } from '../../src/claim.ts';
 import { GatewayError } from '../../src/errors.ts';
 import { Trace } from '../../src/trace.ts';
 import { shareAnswers } from '../../src/upstream/cache.ts';
 import type { Answer, UpstreamRequest } from '../../src/upstream/exchange.ts';
+
+const left = new Error('left');
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['performance', 'Date', 'setTimeout', 'clearTimeout'] });
@@ -162,8 +165,12 @@ async function play(history: readonly Action[], mayVary: boolean): Promise<void>
   }
 
   function ask(asked: Extract<Action, { do: 'ask' }>): void {
-    const controller = new AbortController();
-    const caller = { leave: () => controller.abort('left'), settled: 0, left: false };
+    const claim = new FixedClaim(performance.now() + asked.timeoutMs, {
+      name: 'a',
+      weight: 1,
+      background: false,
+    });
+    const caller = { leave: () => claim.end(left), settled: 0, left: false };
     callers.push(caller);
     const trace = new Trace(performance.now());
     const language = mayVary ? asked.language : undefined;
@@ -175,12 +182,7 @@ async function play(history: readonly Action[], mayVary: boolean): Promise<void>
       ids: {},
       cacheControl: asked.wish,
       pragma: undefined,
-      claim: {
-        signal: controller.signal,
-        deadlineMs: performance.now() + asked.timeoutMs,
-        turn: { name: 'a', weight: 1, background: false },
-        onChange: () => () => undefined,
-      },
+      claim,
     };
     const got = async () => handle(request, trace);
     all.push(
@@ -195,8 +197,8 @@ async function play(history: readonly Action[], mayVary: boolean): Promise<void>
         },
         (error: unknown) => {
           caller.settled += 1;
-          if (error !== 'left' && !(error instanceof GatewayError)) faults.push(error);
-          if (error === 'left' && !caller.left) faults.push(new Error("another's reason"));
+          if (error !== left && !(error instanceof GatewayError)) faults.push(error);
+          if (error === left && !caller.left) faults.push(new Error("another's reason"));
         },
       ),
     );

@@ -4,7 +4,8 @@ import { GatewayError } from '../../src/errors.ts';
 import type { Eventually } from '../../src/layer.ts';
 import { Trace } from '../../src/trace.ts';
 import { type BackgroundRefresh, type CacheOptions, shareAnswers } from '../../src/upstream/cache.ts';
-import type { Answer, Claim, HeaderFields, UpstreamRequest } from '../../src/upstream/exchange.ts';
+import type { Answer, HeaderFields, UpstreamRequest } from '../../src/upstream/exchange.ts';
+import { LiveClaim } from './requests.ts';
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['performance', 'Date', 'setTimeout', 'clearTimeout'] });
@@ -35,22 +36,19 @@ function answer(headers: HeaderFields = {}, body = '{}', status = 200, generatio
   };
 }
 
+/** Counts who asks for its signal. */
+class SpiedClaim extends LiveClaim {
+  override get signal(): AbortSignal {
+    signalsRead += 1;
+    return super.signal;
+  }
+}
+
+const left = new Error('left');
+
 function claimOf(name = 'a', deadlineMs = performance.now() + 25_000, weight = 1) {
-  const controller = new AbortController();
-  const listeners = new Set<() => void>();
-  const claim: Claim = {
-    get signal() {
-      signalsRead += 1;
-      return controller.signal;
-    },
-    deadlineMs,
-    turn: { name, weight, background: false },
-    onChange(listener) {
-      listeners.add(listener);
-      return () => listeners.delete(listener);
-    },
-  };
-  return { claim, leave: (reason: unknown = new Error('left')) => controller.abort(reason), listeners };
+  const claim = new SpiedClaim({ name, weight, background: false }, deadlineMs);
+  return { claim, leave: (reason: Error = left) => claim.abort(reason) };
 }
 let signalsRead = 0;
 
@@ -447,7 +445,7 @@ describe('a stale answer while it is refreshed (RFC 5861 section 3)', () => {
     ask();
     const changes = vi.fn();
     const seen = sent[1]?.claim;
-    seen?.onChange(changes);
+    seen?.watch({ onEnd: () => {}, onChange: changes });
     const { claim, leave } = claimOf('b', performance.now() + 90_000);
     const joined = get({ cacheControl: 'no-cache', claim });
     expect(seen?.turn).toEqual({ name: 'b', weight: 1, background: false });
@@ -902,14 +900,14 @@ describe('one of those who wait', () => {
     const { get } = cacheBefore(upstream);
     const [a, b, c] = [claimOf(), claimOf(), claimOf()];
     const all = [a, b, c].map(({ claim }) => get({ claim }).catch((error: unknown) => error));
-    a.leave('a left');
-    b.leave('b left');
-    expect(await all[0]).toBe('a left');
-    expect(await all[1]).toBe('b left');
+    a.leave(new Error('a left'));
+    b.leave(new Error('b left'));
+    expect(await all[0]).toMatchObject({ message: 'a left' });
+    expect(await all[1]).toMatchObject({ message: 'b left' });
     expect(calls[0]?.request.claim.signal.aborted).toBe(false);
     calls[0]?.give(answer({}, 'for c'));
     expect(await all[2]).toMatchObject({ text: 'for c' });
-    expect([...a.listeners, ...b.listeners, ...c.listeners]).toHaveLength(0);
+    expect([a.claim.watchers, b.claim.watchers, c.claim.watchers]).toEqual([0, 0, 0]);
   });
   it('is the last to leave: the exchange is aborted, and the next one starts anew', async () => {
     const { calls, upstream } = manual();
@@ -917,9 +915,9 @@ describe('one of those who wait', () => {
     const [a, b] = [claimOf(), claimOf()];
     const all = [a, b].map(({ claim }) => get({ claim }).catch((error: unknown) => error));
     const signal = calls[0]?.request.claim.signal;
-    a.leave('a left');
+    a.leave(new Error('a left'));
     expect(signal?.aborted).toBe(false);
-    b.leave('b left');
+    b.leave(new Error('b left'));
     expect(signal?.aborted).toBe(true);
     expect(cache.snapshot().flights).toBe(0);
     const late = get();
@@ -927,22 +925,22 @@ describe('one of those who wait', () => {
     calls[0]?.fail(new Error('aborted'));
     calls[1]?.give(answer({}, 'new'));
     expect((await late).text).toBe('new');
-    expect(await Promise.all(all)).toEqual(['a left', 'b left']);
+    expect(await Promise.all(all)).toMatchObject([{ message: 'a left' }, { message: 'b left' }]);
   });
   it('has the signal aborted even where it is read only after all have left', async () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
     const a = claimOf();
     const gone = get({ claim: a.claim }).catch((error: unknown) => error);
-    a.leave('left');
+    a.leave();
     await gone;
-    expect(calls[0]?.request.claim.signal.reason).toBe('left');
+    expect(calls[0]?.request.claim.signal.reason).toBe(left);
   });
   it('has left before: nothing goes up', async () => {
     const { get, sent } = cacheBefore(counting());
     const a = claimOf();
-    a.leave('left');
-    await expect(get({ claim: a.claim })).rejects.toBe('left');
+    a.leave();
+    await expect(get({ claim: a.claim })).rejects.toBe(left);
     expect(sent).toHaveLength(0);
   });
   it('gives the flight its deadline and its turn while it waits', () => {
@@ -957,7 +955,8 @@ describe('one of those who wait', () => {
     join('a', now + 10_000, 1);
     const seen = calls[0]?.request.claim;
     const changes = vi.fn();
-    const stop = seen?.onChange(changes);
+    const watcher = { onEnd: () => {}, onChange: changes };
+    seen?.watch(watcher);
     const b = join('b', now + 20_000, 5);
     expect([seen?.deadlineMs, seen?.turn.name]).toEqual([now + 20_000, 'b']);
     join('c', now + 5_000, 2);
@@ -966,7 +965,7 @@ describe('one of those who wait', () => {
     b.leave();
     expect([seen?.deadlineMs, seen?.turn.name]).toEqual([now + 10_000, 'c']);
     expect(changes).toHaveBeenCalledTimes(2);
-    stop?.();
+    seen?.unwatch(watcher);
     join('d', now + 30_000, 1);
     expect(changes).toHaveBeenCalledTimes(2);
   });
@@ -1046,6 +1045,17 @@ describe('memory', () => {
       expect(cache.snapshot().bytes).toBeLessThanOrEqual(50_000);
     }
     expect(cache.snapshot().entries).toBeGreaterThan(10);
+  });
+  it('counts the reads that had to make room, and neither renewals nor purges', async () => {
+    const { get, cache } = cacheBefore(counting({ 'cache-control': 'max-age=0' }), { maxBytes: 10_000 });
+    await get();
+    await get();
+    cache.purge();
+    expect(cache.snapshot().evictions).toBe(0);
+    for (let i = 0; i < 50; i += 1) await get({ query: `?${i}` });
+    const { entries, evictions } = cache.snapshot();
+    expect(entries).toBeLessThan(50);
+    expect(evictions).toBe(50 - entries);
   });
   it('does not grow with every renewal of the same answer', async () => {
     const { get, cache } = cacheBefore(counting({ 'cache-control': 'max-age=0' }));

@@ -236,11 +236,11 @@ describe('on a 401', () => {
     const handle = attachKey({ keyring })(upstreamTaking().send);
     const short = failure(Promise.resolve(handle(requestOf({}, 300), trace())));
     const gone = new AbortController();
-    const claim = { ...requestOf().claim, signal: gone.signal };
+    const claim = patientClaim(gone.signal);
     const left = failure(Promise.resolve(handle(requestOf({ claim }), trace())));
     await wait(100);
-    gone.abort('the caller left');
-    expect(await left).toBe('the caller left');
+    gone.abort(new Error('the caller left'));
+    expect(await left).toMatchObject({ message: 'the caller left' });
     await wait(210);
     expect(await short).toBe('upstream-key-rejected');
     keyring.close();

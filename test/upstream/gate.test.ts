@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { Turn } from '../../src/claim.ts';
 import { GatewayError } from '../../src/errors.ts';
-import type { Answer, HeaderFields, Turn } from '../../src/upstream/exchange.ts';
+import type { Answer, HeaderFields } from '../../src/upstream/exchange.ts';
 import { type Gate, type GateChange, type GateOptions, paceAttempts } from '../../src/upstream/gate.ts';
 import { answerOf, claimFor, type LiveClaim, newTrace, requestWith } from './requests.ts';
 
@@ -169,7 +170,7 @@ describe('an upstream met for the first time', () => {
     const handler = gate.layer(() => answer);
     expect(handler(requestWith(claim), newTrace())).toBe(answer);
     expect(vi.getTimerCount()).toBe(0);
-    expect(claim.listeners).toBe(0);
+    expect(claim.watchers).toBe(0);
     expect(gate.snapshot()).toMatchObject({ inFlight: 0, waiting: 0, attempts: 1 });
   });
 
@@ -205,7 +206,7 @@ describe('turns', () => {
     }
     expect(sent.map(({ name }) => name).indexOf('joined')).toBeLessThan(4);
     expect(sent.at(-1)?.name).toBe('refresh');
-    expect(refresh.claim.listeners).toBe(0);
+    expect(refresh.claim.watchers).toBe(0);
   });
 
   it('are given up by a caller that leaves, and are not lost', async () => {
@@ -220,7 +221,7 @@ describe('turns', () => {
     sent[0]?.answer(200);
     await flush();
     expect(sent.map(({ name }) => name)).toEqual(['a', 'b']);
-    expect(leaving.claim.listeners).toBe(0);
+    expect(leaving.claim.watchers).toBe(0);
   });
 });
 

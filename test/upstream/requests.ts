@@ -1,52 +1,48 @@
 /** Requests, claims and answers for the tests of the outbound layers. */
+import { type Claim, type ClaimWatcher, FixedClaim, type Turn, WatchedClaim } from '../../src/claim.ts';
 import { Trace } from '../../src/trace.ts';
-import type {
-  Answer,
-  Claim,
-  HeaderFields,
-  SignedRequest,
-  Turn,
-  UpstreamRequest,
-} from '../../src/upstream/exchange.ts';
-import { fixedClaim, plainRead } from '../../src/upstream/plain-read.ts';
+import type { Answer, HeaderFields, SignedRequest, UpstreamRequest } from '../../src/upstream/exchange.ts';
+import { plainRead } from '../../src/upstream/plain-read.ts';
 
 /** A claim whose deadline and turn can be changed, as the cache does when someone joins a flight. */
-export interface LiveClaim extends Claim {
-  change(change: { deadlineMs?: number; turn?: Partial<Turn> }): void;
-  abort(reason: unknown): void;
-  /** How many listen for changes. */
-  readonly listeners: number;
+export class LiveClaim extends WatchedClaim implements Claim {
+  deadlineMs: number;
+  turn: Turn;
+  /** How many watch it. */
+  watchers = 0;
+
+  constructor(turn: Turn, deadlineMs: number) {
+    super();
+    this.turn = turn;
+    this.deadlineMs = deadlineMs;
+  }
+
+  override watch(watcher: ClaimWatcher): void {
+    this.watchers += 1;
+    super.watch(watcher);
+  }
+
+  override unwatch(watcher: ClaimWatcher): void {
+    this.watchers -= 1;
+    super.unwatch(watcher);
+  }
+
+  change(change: { deadlineMs?: number; turn?: Partial<Turn> }): void {
+    this.deadlineMs = change.deadlineMs ?? this.deadlineMs;
+    this.turn = { ...this.turn, ...change.turn };
+    this.changed();
+  }
+
+  abort(reason: Error): void {
+    this.end(reason);
+  }
 }
 
 export function claimFor(turn: Partial<Turn> = {}, patienceMs = 25_000): LiveClaim {
-  const controller = new AbortController();
-  const listeners = new Set<() => void>();
-  let current: Turn = { name: 'someone', weight: 1, background: false, ...turn };
-  let deadlineMs = performance.now() + patienceMs;
-  return {
-    signal: controller.signal,
-    get deadlineMs() {
-      return deadlineMs;
-    },
-    get turn() {
-      return current;
-    },
-    get listeners() {
-      return listeners.size;
-    },
-    onChange(listener) {
-      listeners.add(listener);
-      return () => listeners.delete(listener);
-    },
-    change(change) {
-      deadlineMs = change.deadlineMs ?? deadlineMs;
-      current = { ...current, ...change.turn };
-      for (const listener of listeners) listener();
-    },
-    abort(reason) {
-      controller.abort(reason);
-    },
-  };
+  return new LiveClaim(
+    { name: 'someone', weight: 1, background: false, ...turn },
+    performance.now() + patienceMs,
+  );
 }
 
 export function requestWith(claim: Claim): UpstreamRequest {
@@ -54,8 +50,15 @@ export function requestWith(claim: Claim): UpstreamRequest {
 }
 
 /** Somebody who waits until told otherwise. */
-export function patientClaim(signal = new AbortController().signal, withinMs = 60_000): Claim {
-  return fixedClaim(signal, performance.now() + withinMs, { name: 'tester', weight: 1, background: false });
+export function patientClaim(signal?: AbortSignal, withinMs = 60_000): Claim {
+  const claim = new FixedClaim(performance.now() + withinMs, {
+    name: 'tester',
+    weight: 1,
+    background: false,
+  });
+  if (signal?.aborted) claim.end(signal.reason);
+  else signal?.addEventListener('abort', () => claim.end(signal.reason), { once: true });
+  return claim;
 }
 
 /** A read of the accounts with this key. */

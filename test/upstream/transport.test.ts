@@ -1,6 +1,6 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { GatewayError } from '../../src/errors.ts';
 import type { Behaviour } from '../../src/stand-in/behaviour.ts';
 import { type StandIn, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
@@ -274,6 +274,30 @@ describe('what is loaded of undici', () => {
   it('is the pool that its entry exports', async () => {
     const { default: Pool } = await import('undici/lib/dispatcher/pool.js');
     expect(Pool).toBe((await import('undici')).Pool);
+  });
+});
+
+describe('a connection lives a minute', () => {
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  it('then a new one is opened, so that a change of address is followed, and what is under way ends well', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    const renewed = sendUpstream(optionsFor(standIn.url));
+    await send({}, renewed);
+    await send({}, renewed);
+    const before = standIn.counts.connections;
+    const { promise: until, resolve: goOn } = Promise.withResolvers<void>();
+    standIn.behave({ until }, 1);
+    const slow = send({}, renewed);
+    await standIn.received(3);
+    vi.advanceTimersByTime(60_000);
+    expect((await send({}, renewed)).status).toBe(200);
+    expect(standIn.counts.connections).toBe(before + 1);
+    goOn();
+    expect((await slow).status).toBe(200);
+    await renewed.close();
   });
 });
 

@@ -1,0 +1,114 @@
+/**
+ * What the console does in the browser: asks `/status` every two seconds and says it in plain words. Everything it
+ * writes is text (`textContent`): names come from a file, and nothing of them may become a page.
+ */
+export const consoleScript = `'use strict';
+const $ = (id) => document.getElementById(id);
+const set = (node, text) => { if (node.textContent !== text) node.textContent = text; };
+const make = (tag, text, className) => { const node = document.createElement(tag); node.textContent = text; if (className) node.className = className; return node; };
+const tell = (id, text, mood) => { set($(id), text); $(id).className = (id === 'state' ? '' : 'says ') + (mood || ''); };
+const number = (value, digits = 0) => value.toLocaleString('en', { maximumFractionDigits: digits });
+const span = (s) => s === null ? 'never' : s < 120 ? number(s) + ' s' : s < 7200 ? number(s / 60) + ' min' : s < 172800 ? number(s / 3600) + ' h' : number(s / 86400) + ' days';
+const bytes = (n) => n < 1024 ? n + ' B' : n < 1048576 ? number(n / 1024, 1) + ' KiB' : number(n / 1048576, 1) + ' MiB';
+const facts = (id, rows) => $(id).replaceChildren(...rows.flatMap(([name, value]) => [make('dt', name), make('dd', value)]));
+const rows = (id, list, none, ...numbers) => $(id).replaceChildren(...(list.length > 0 ? list : [[none]]).map((cells) => {
+  const row = document.createElement('tr');
+  row.append(...cells.map((cell, at) => make(at > 0 ? 'td' : 'th', cell, numbers.includes(at) ? 'number' : '')));
+  row.firstChild.scope = 'row';
+  return row;
+}));
+const fromMemory = ['hit', 'negative', 'max-stale', 'stale-while-revalidate'];
+const history = [];
+let last, lostAt;
+
+function gateText(gate) {
+  const rate = gate.attemptsPerSecond === null ? '' : ', about ' + number(gate.attemptsPerSecond, 1) + ' a second';
+  switch (gate.state) {
+    case 'open': return ['Open: requests go up as they come' + rate + '.', 'good'];
+    case 'paced': return ['Open, paced: requests go up in turns' + rate + '.', 'good'];
+    case 'probing': return ['Trying whether the upstream takes more.', 'busy'];
+    case 'closed': return ['Closed for another ' + span(gate.closedForSeconds) + ': the upstream said 429, and everybody waits.', 'busy'];
+    default: return ['Switched off: each request waits for itself.', ''];
+  }
+}
+
+function keyText(key) {
+  if (!key.loaded) return ['No key is loaded yet' + (key.reloadFailure ? ': ' + key.reloadFailure : '') + '.', 'bad'];
+  if (key.rejected) return ['The upstream refuses it: put a new one into the secret store.', 'bad'];
+  if (key.reloadFailure) return ['No good key from the store; the last one stays. ' + key.reloadFailure, 'busy'];
+  return [key.lastAcceptedAt ? 'The upstream accepts it.' : 'Loaded, and not used yet.', 'good'];
+}
+
+function show(status) {
+  const { key, gate, circuit, cache, requests, callers, upstream } = status;
+  const at = Date.parse(status.at);
+  const ago = (time) => time === null ? 'never' : span((at - Date.parse(time)) / 1000) + ' ago';
+  if (status.ready) tell('state', 'Ready', 'good'); else tell('state', 'Not ready: ' + status.notReady, 'bad');
+  set($('about'), 'Version ' + status.version + ', up for ' + span(status.uptimeSeconds) + ', ' + bytes(status.process.residentBytes) + ' resident');
+
+  tell('key-says', ...keyText(key));
+  facts('key', [['Comes from', key.source], ['Fingerprint', key.fingerprint || 'none'], ['Generation', String(key.generation ?? 'none')], ['In use for', span(key.ageSeconds)], ['Last accepted', ago(key.lastAcceptedAt)], ['Last refused', ago(key.lastRejectedAt)], ['Failed reads', number(key.reloadFailures)]]);
+
+  tell('gate-says', ...gateText(gate));
+  const failures = circuit.failuresInARow, unasked = upstream.attempts === 0;
+  if (circuit.state === 'open') tell('circuit-says', 'It is down, and asked again in ' + span(circuit.probeInSeconds) + '.', 'bad');
+  else if (failures > 0) tell('circuit-says', 'It has failed ' + failures + ' times in a row.', 'busy');
+  else tell('circuit-says', unasked ? 'Not asked yet.' : 'It answers.', unasked ? '' : 'good');
+  facts('gate', [['Attempts', number(upstream.attempts)], ['Retries', number(upstream.retries)], ['Refused with 429', number(gate.refusals)], ['In flight', number(upstream.inFlight)], ['Waiting', number(gate.waiting)]]);
+
+  const total = (test) => requests.counts.reduce((sum, one) => test(one) ? sum + one.count : sum, 0);
+  const asked = total(({ cache }) => cache !== null), hits = total(({ cache }) => fromMemory.includes(cache));
+  facts('cache', [['Answered from memory', asked === 0 ? 'nothing asked yet' : number(100 * hits / asked, 1) + ' %'], ['Reads held', number(cache.entries)], ['Memory', bytes(cache.bytes) + ' of ' + bytes(cache.maxBytes)], ['Evicted', number(cache.evictions)]]);
+  $('full').max = Math.max(1, cache.maxBytes); $('full').value = cache.bytes;
+
+  const groups = new Map();
+  for (const { operation, status: code, count } of requests.counts) {
+    const name = operation + ' ' + code;
+    const cells = [operation ?? '(none)', code === 499 ? '499 (left)' : String(code ?? 'other')];
+    groups.set(name, { cells, count: count + (groups.get(name)?.count ?? 0) });
+  }
+  const seconds = last ? (at - last.at) / 1000 : 0;
+  const rate = (now, before) => seconds > 0 ? number(Math.max(0, now - before) / seconds, 1) : '–';
+  rows('requests', [...groups].sort(([, one], [, other]) => other.count - one.count).map(([name, { cells, count }]) => [...cells, rate(count, last?.groups.get(name)?.count ?? 0), number(count)]), 'No request yet.', 2, 3);
+  if (seconds > 0) history.push(Math.max(0, requests.finished - last.finished) / seconds);
+  if (history.length > 60) history.shift();
+  const most = Math.max(1, ...history);
+  $('line').setAttribute('points', history.map((value, index) => (60 - history.length + index) * 2 + ',' + (29 - 28 * value / most)).join(' '));
+  set($('rate'), seconds > 0 ? rate(requests.finished, last.finished) + ' a second, ' + number(requests.inFlight) + ' in flight, ' + number(requests.connections) + ' connections' : '');
+
+  const lines = new Map(gate.callers.map((line) => [line.name, line]));
+  rows('callers', callers.list.map(({ name, operations, by, requests }) => [name, requests === null ? '?' : number(requests), number(lines.get(name)?.waiting ?? 0), span(lines.get(name)?.oldestWaitSeconds ?? 0), by.join(', '), operations === 'every' ? 'everything' : operations.join(', ') || 'nothing']), 'No caller.', 1, 2, 3);
+  set($('callers-says'), callers.problems.length > 0 ? 'The newest version of the callers file is refused: ' + callers.problems.join('; ') : callers.count > callers.list.length ? 'The first ' + callers.list.length + ' of ' + number(callers.count) + '.' : '');
+
+  if (status.operations.length + 1 !== $('which').length) $('which').replaceChildren(...[['', 'everything'], ...status.operations.map((name) => [name, name])].map(([value, text]) => { const option = make('option', text); option.value = value; return option; }));
+  last = { at, groups, finished: requests.finished };
+}
+
+async function ask() {
+  try {
+    const answer = await fetch('status', { cache: 'no-store', signal: AbortSignal.timeout(5000) });
+    if (!answer.ok) throw new Error();
+    show(await answer.json());
+    lostAt = undefined;
+  } catch {
+    lostAt ??= new Date();
+    last = undefined;
+    tell('state', 'The gateway cannot be reached since ' + lostAt.toLocaleTimeString() + '. Below is how it was.', 'bad');
+  }
+}
+
+$('purge').addEventListener('submit', async (event) => {
+  event.preventDefault();
+  const which = $('which').value;
+  $('go').disabled = true;
+  try {
+    const answer = await fetch('cache/purge' + (which ? '?operation=' + encodeURIComponent(which) : ''), { method: 'POST' });
+    const told = await answer.json();
+    set($('purged'), answer.ok ? number(told.entries) + ' reads went, ' + bytes(told.bytes) + '.' : told.detail);
+  } catch { set($('purged'), 'The gateway cannot be reached.'); }
+  $('go').disabled = false;
+  ask();
+});
+const turn = async () => { if (!document.hidden) await ask(); setTimeout(turn, 2000); };
+turn();
+`.replaceAll(/\n +/g, '\n');

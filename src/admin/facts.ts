@@ -1,0 +1,40 @@
+/** Reads everything that is shown, when somebody asks: between scrapes nothing is measured and no timer runs. */
+import { performance } from 'node:perf_hooks';
+import type { AdminFacts, AdminSources } from './sources.ts';
+
+/** @param describedCallers how many callers to describe; they are counted in any case */
+export async function gatherFacts(sources: AdminSources, describedCallers: number): Promise<AdminFacts> {
+  // Before the first await, so that waiting for it is not counted as lag.
+  const loopLagSeconds = await loopLag();
+  const connections = await sources.connections();
+  const { user, system } = process.cpuUsage();
+  const { active, idle } = performance.eventLoopUtilization();
+  return {
+    version: sources.version,
+    nodeVersion: process.version,
+    at: Date.now(),
+    startedAt: sources.startedAt,
+    notReady: sources.notReady(),
+    requests: sources.requests(),
+    key: sources.key(),
+    gate: sources.gate(),
+    circuit: sources.circuit(),
+    cache: sources.cache(),
+    attempts: sources.attempts(),
+    callers: sources.callers(describedCallers),
+    waiting: sources.waiting(),
+    connections,
+    cpuSeconds: (user + system) / 1e6,
+    residentBytes: process.memoryUsage.rss(),
+    loopBusySeconds: active / 1_000,
+    loopIdleSeconds: idle / 1_000,
+    loopLagSeconds,
+  };
+}
+
+/** From now to the next turn of the event loop: what anybody who comes now has to wait before it is looked at. */
+async function loopLag(): Promise<number> {
+  const startedMs = performance.now();
+  await new Promise((resolve) => setImmediate(resolve));
+  return (performance.now() - startedMs) / 1_000;
+}

@@ -1,0 +1,98 @@
+/**
+ * Who waits for an exchange, seen live. The layers below read it while they wait; what ends it ends their waiting.
+ *
+ * An `AbortSignal` would do, and costs several µs and a kilobyte for every read that goes up: it is made only for
+ * libraries that want one.
+ */
+
+/** A caller as the outbound layers see it: an opaque name and its share. They know no callers. */
+export interface Turn {
+  readonly name: string;
+  /** Share of the upstream's limit relative to the others'; at least 0.01. */
+  readonly weight: number;
+  /** A background refresh goes behind everybody who waits. */
+  readonly background: boolean;
+}
+
+/** What somebody who waits on behalf of a claim is told about it. */
+export interface ClaimWatcher {
+  /** Waiting has no sense any more. Called once; nothing is told after it. */
+  onEnd(reason: Error): void;
+  /** Deadline or turn have changed. */
+  onChange?(): void;
+}
+
+/**
+ * Several requests may share one exchange: then the deadline is the latest and the turn the best of those who wait
+ * at the moment it is read, and the claim ends when nobody waits any more.
+ */
+export interface Claim {
+  /** What to reject with, once waiting has no sense any more. */
+  readonly ended: Error | undefined;
+  /** On the monotonic clock (`performance.now()`), in ms. */
+  readonly deadlineMs: number;
+  readonly turn: Turn;
+  watch(watcher: ClaimWatcher): void;
+  unwatch(watcher: ClaimWatcher): void;
+  /** Aborts when the claim ends, with the same reason. */
+  readonly signal: AbortSignal;
+}
+
+/** What all claims have in common: who watches, and how they hear of the end. */
+export class WatchedClaim {
+  #watchers: ClaimWatcher[] = [];
+  #ended: Error | undefined;
+  #controller: AbortController | undefined;
+
+  get ended(): Error | undefined {
+    return this.#ended;
+  }
+
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#ended !== undefined) this.#controller.abort(this.#ended);
+    }
+    return this.#controller.signal;
+  }
+
+  watch(watcher: ClaimWatcher): void {
+    this.#watchers.push(watcher);
+  }
+
+  unwatch(watcher: ClaimWatcher): void {
+    const at = this.#watchers.indexOf(watcher);
+    if (at !== -1) this.#watchers.splice(at, 1);
+  }
+
+  /** Ends the claim; a second time is nothing. */
+  protected end(reason: Error): void {
+    if (this.#ended !== undefined) return;
+    this.#ended = reason;
+    const watchers = this.#watchers;
+    this.#watchers = [];
+    for (const watcher of watchers) watcher.onEnd(reason);
+    this.#controller?.abort(reason);
+  }
+
+  /** Tells that deadline or turn have changed. */
+  protected changed(): void {
+    for (const watcher of [...this.#watchers]) watcher.onChange?.();
+  }
+}
+
+/** A claim of our own, on no caller's behalf: its turn and deadline stay, and whoever made it may end it. */
+export class FixedClaim extends WatchedClaim implements Claim {
+  readonly deadlineMs: number;
+  readonly turn: Turn;
+
+  constructor(deadlineMs: number, turn: Turn) {
+    super();
+    this.deadlineMs = deadlineMs;
+    this.turn = turn;
+  }
+
+  override end(reason: Error): void {
+    super.end(reason);
+  }
+}

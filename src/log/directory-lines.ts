@@ -1,0 +1,37 @@
+/** What the log says of the callers file and the keys of company logins. */
+import type { Logger } from 'pino';
+import type { DirectoryEvent } from '../callers/directory.ts';
+
+/** One line for each event. */
+export function logDirectory(log: Pick<Logger, 'info' | 'warn' | 'error'>, event: DirectoryEvent): void {
+  const { kind, ...facts } = event;
+  switch (kind) {
+    case 'reloaded':
+      log.info(facts, 'the callers file was read again');
+      break;
+    case 'version-refused':
+      log.error(facts, 'the new version of the callers file is refused; the one before stays in force');
+      break;
+    case 'file-unreadable':
+      log.error(facts, 'the callers file cannot be read; the version before stays in force');
+      break;
+    case 'file-readable-again':
+      log.info('the callers file can be read again');
+      break;
+    case 'older-token-used':
+      log.warn(facts, 'a caller still uses a token that has a newer one beside it');
+      break;
+    case 'keys-unavailable':
+      log.warn(
+        { address: event.address, err: event.cause },
+        'the keys of company logins cannot be fetched; the last ones serve for a day',
+      );
+      break;
+    case 'keys-available-again':
+      log.info(facts, 'the keys of company logins can be fetched again');
+      break;
+    default:
+      // Every kind of event has its line: one more does not compile until it has.
+      kind satisfies never;
+  }
+}

@@ -1,0 +1,85 @@
+/**
+ * Counts attempts where they are made, so that those of background refreshes, of probes and of exchanges that
+ * nobody waits for any more are counted too: no request's trace knows all of them.
+ */
+import { GatewayError } from '../errors.ts';
+
+/** What became of attempts: a status, a problem's code, or `abandoned` where nobody waited any more. */
+export interface AttemptOutcome {
+  readonly operation: string;
+  readonly outcome: string;
+  readonly count: number;
+  /** Time spent in them together. */
+  readonly ms: number;
+}
+
+export interface AttemptSnapshot {
+  readonly inFlight: number;
+  /** Attempts that an exchange needed after its first, for whatever reason. */
+  readonly further: number;
+  readonly ended: readonly AttemptOutcome[];
+}
+
+export interface AttemptTally {
+  /** @param attemptsBefore of the same exchange */
+  begun(attemptsBefore: number): void;
+  /** @param outcome the status of an answer that was handed up, or what was thrown instead */
+  ended(operation: string, outcome: unknown, ms: number): void;
+  snapshot(): AttemptSnapshot;
+}
+
+interface Cell {
+  readonly outcome: unknown;
+  count: number;
+  ms: number;
+}
+
+/** A strange upstream may give a thousand different statuses: those that come late are counted as one. */
+const maxOutcomes = 32;
+const others = 'other';
+
+export function tallyAttempts(): AttemptTally {
+  const operations = new Map<string, Cell[]>();
+  let inFlight = 0;
+  let further = 0;
+
+  function cellOf(operation: string, outcome: unknown): Cell {
+    let cells = operations.get(operation);
+    if (cells === undefined) {
+      cells = [];
+      operations.set(operation, cells);
+    }
+    const named = cells.length < maxOutcomes ? outcome : others;
+    let cell = cells.find((one) => one.outcome === outcome) ?? cells.find((one) => one.outcome === named);
+    if (cell === undefined) {
+      cell = { outcome: named, count: 0, ms: 0 };
+      cells.push(cell);
+    }
+    return cell;
+  }
+
+  return {
+    begun(attemptsBefore) {
+      inFlight += 1;
+      if (attemptsBefore > 0) further += 1;
+    },
+    ended(operation, outcome, ms) {
+      inFlight -= 1;
+      const cell = cellOf(operation, labelOf(outcome));
+      cell.count += 1;
+      cell.ms += ms;
+    },
+    snapshot: () => ({
+      inFlight,
+      further,
+      ended: [...operations].flatMap(([operation, cells]) =>
+        cells.map(({ outcome, count, ms }) => ({ operation, outcome: String(outcome), count, ms })),
+      ),
+    }),
+  };
+}
+
+function labelOf(outcome: unknown): unknown {
+  if (typeof outcome === 'number') return outcome;
+  return outcome instanceof GatewayError ? outcome.code : 'abandoned';
+}

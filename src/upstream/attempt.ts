@@ -1,0 +1,224 @@
+/**
+ * One attempt: what undici tells of an exchange, made into an answer or a failure. The body is read whole, within its
+ * bounds, and checked before it is handed up.
+ */
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Dispatcher } from 'undici';
+import type { ClaimWatcher } from '../claim.ts';
+import { GatewayError } from '../errors.ts';
+import type { Trace } from '../trace.ts';
+import type { AttemptTally } from './attempt-tally.ts';
+import type { BodyBudget, BodyShare } from './body-budget.ts';
+import type { Answer, HeaderFields, SignedRequest } from './exchange.ts';
+import {
+  endsWithConnection,
+  isClosedJson,
+  isJsonType,
+  isWholeJson,
+  type ResponseLimits,
+  refusalOfHead,
+  singleField,
+} from './response-policy.ts';
+import { transportFailure } from './transport-errors.ts';
+
+/** What attempts have in common. */
+export interface AttemptTerms {
+  readonly limits: ResponseLimits;
+  readonly budget: BodyBudget;
+  readonly tally: AttemptTally | undefined;
+}
+
+/** One attempt as undici sees it: a handler of its events, and the timers around it. */
+export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
+  readonly #request: SignedRequest;
+  readonly #trace: Trace;
+  readonly #terms: AttemptTerms;
+  readonly #resolve: (answer: Answer) => void;
+  readonly #reject: (error: unknown) => void;
+  readonly #sentMs = performance.now();
+  #timer: NodeJS.Timeout | undefined;
+  #controller: Dispatcher.DispatchController | undefined;
+  #abortedWith: unknown;
+  #settled = false;
+  #status = 0;
+  #headers: HeaderFields = {};
+  #share: BodyShare | undefined;
+  #declaredBytes = 0;
+  #receivedBytes = 0;
+  readonly #chunks: Buffer[] = [];
+
+  constructor(
+    request: SignedRequest,
+    trace: Trace,
+    terms: AttemptTerms,
+    resolve: (answer: Answer) => void,
+    reject: (error: unknown) => void,
+  ) {
+    this.#request = request;
+    this.#trace = trace;
+    this.#terms = terms;
+    this.#resolve = resolve;
+    this.#reject = reject;
+  }
+
+  /** Starts the clock; `false` where nobody waits any more and nothing is to be sent. */
+  begin(timeoutMs: number): boolean {
+    const { claim } = this.#request;
+    this.#terms.tally?.begun(this.#trace.attempts);
+    this.#trace.attempts += 1;
+    if (claim.ended !== undefined) {
+      this.#fail(claim.ended);
+      return false;
+    }
+    claim.watch(this);
+    this.#timer = setTimeout(expire, timeoutMs, this, timeoutMs);
+    return true;
+  }
+
+  /** The time of the attempt is up. */
+  expire(timeoutMs: number): void {
+    const proxyError =
+      this.#status === 0 && this.#controller === undefined ? 'connection_timeout' : 'http_response_timeout';
+    this.#abort(
+      new GatewayError('upstream-timeout', { proxyError, reason: `no whole answer within ${timeoutMs} ms` }),
+    );
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    // undici may still have to connect when the caller leaves; the exchange then ends before it begins.
+    if (this.#settled) controller.abort(asError(this.#abortedWith));
+  }
+
+  onResponseStart(
+    controller: Dispatcher.DispatchController,
+    status: number,
+    headers: IncomingHttpHeaders,
+  ): void {
+    // Interim responses (1xx) say nothing yet. Undici gives 101 only where an upgrade was asked for: never.
+    if (status < 200) return;
+    this.#status = status;
+    // Undici makes no undefined values; only its type allows them.
+    this.#headers = headers as HeaderFields;
+    this.#trace.upstreamStatus = status;
+    const refusal = refusalOfHead(status, this.#headers, this.#terms.limits);
+    if (refusal !== undefined) {
+      this.#refuse(refusal.reason, refusal.proxyError);
+      return;
+    }
+    const declared = Number(headers['content-length'] ?? 0);
+    this.#declaredBytes = Number.isSafeInteger(declared) ? declared : 0;
+    this.#share = this.#terms.budget.reserve(this.#declaredBytes, () => {
+      // Not at once: another exchange's end is what makes room, and undici's parser is still at work on that one.
+      queueMicrotask(() => controller.resume());
+    });
+    if (!this.#share.isReady) controller.pause();
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#settled) return;
+    this.#receivedBytes += chunk.length;
+    if (this.#receivedBytes > this.#terms.limits.maxBodyBytes) {
+      this.#refuse('a body over UPSTREAM_MAX_BODY', 'http_response_body_size');
+    } else if (this.#receivedBytes > this.#declaredBytes && this.#share?.grow(chunk.length) === false) {
+      this.#abort(
+        new GatewayError('overloaded', { retryAfterMs: 1_000, reason: 'too many bodies in flight' }),
+      );
+    } else {
+      this.#chunks.push(chunk);
+    }
+  }
+
+  onResponseEnd(): void {
+    if (this.#settled) return;
+    const body = ownBytes(this.#chunks, this.#receivedBytes);
+    if (!isWhole(this.#status, this.#headers, body)) {
+      this.#refuse('a success whose body is not whole', 'http_response_incomplete');
+      return;
+    }
+    this.#settle(this.#status);
+    this.#resolve({
+      status: this.#status,
+      headers: this.#headers,
+      body,
+      sentMs: this.#sentMs,
+      receivedMs: performance.now(),
+      receivedAt: Date.now(),
+      generation: this.#request.generation,
+      encoded: undefined,
+      derived: undefined,
+    });
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    this.#fail(transportFailure(error, this.#status !== 0));
+  }
+
+  /** Nobody waits any more. */
+  onEnd(reason: Error): void {
+    this.#abort(reason);
+  }
+
+  #refuse(reason: string, proxyError: GatewayError['proxyError'] & string): void {
+    this.#abort(
+      new GatewayError('upstream-invalid-response', { reason, proxyError, receivedStatus: this.#status }),
+    );
+  }
+
+  #abort(error: unknown): void {
+    this.#abortedWith = error;
+    this.#fail(error);
+    this.#controller?.abort(asError(error));
+  }
+
+  #fail(error: unknown): void {
+    if (this.#settled) return;
+    this.#settle(error);
+    this.#reject(error);
+  }
+
+  #settle(outcome: unknown): void {
+    this.#settled = true;
+    clearTimeout(this.#timer);
+    this.#request.claim.unwatch(this);
+    this.#share?.release();
+    const ms = performance.now() - this.#sentMs;
+    this.#trace.upstreamMs += ms;
+    this.#terms.tally?.ended(this.#request.operation, outcome, ms);
+  }
+}
+
+function expire(attempt: Attempt, timeoutMs: number): void {
+  attempt.expire(timeoutMs);
+}
+
+/** Whether a success is all there. Errors pass with whatever body they have. */
+function isWhole(status: number, headers: HeaderFields, body: Buffer): boolean {
+  if (status >= 300 || status === 204) return true;
+  if (endsWithConnection(status, headers)) return isWholeJson(body);
+  return !isJsonType(singleField(headers, 'content-type')) || isClosedJson(body);
+}
+
+/** A read from a socket may be a small window on a large buffer, which a stored answer would keep alive. */
+const sharedBytesTolerated = 1_024;
+
+/** The chunks as one buffer that holds (nearly) nothing else. */
+function ownBytes(chunks: readonly Buffer[], length: number): Buffer {
+  const [first] = chunks;
+  if (
+    chunks.length === 1 &&
+    first !== undefined &&
+    first.buffer.byteLength - length <= sharedBytesTolerated
+  ) {
+    return first;
+  }
+  // Not from the pool: a pooled buffer keeps its whole slab alive.
+  const whole = Buffer.allocUnsafeSlow(length);
+  let offset = 0;
+  for (const chunk of chunks) offset += chunk.copy(whole, offset);
+  return whole;
+}
+
+function asError(error: unknown): Error {
+  return error instanceof Error ? error : new Error('the exchange was given up');
+}

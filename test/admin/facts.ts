@@ -1,0 +1,109 @@
+/** Facts of a gateway that has seen everything, for tests of what is made of them. */
+import { countRequests } from '../../src/admin/request-counts.ts';
+import type { AdminFacts } from '../../src/admin/sources.ts';
+import type { AccessLine } from '../../src/edge/access-log.ts';
+
+const at = Date.parse('2026-11-01T12:00:00Z');
+
+export const line: AccessLine = {
+  requestId: 'id',
+  caller: 'script',
+  by: 'token',
+  note: undefined,
+  method: 'GET',
+  operation: 'list-accounts',
+  status: 200,
+  problem: undefined,
+  reason: undefined,
+  cause: undefined,
+  cache: 'hit',
+  attempts: 0,
+  upstreamStatus: undefined,
+  generation: 1,
+  gate: undefined,
+  waitedMs: 0,
+  upstreamMs: 0,
+  totalMs: 0.2,
+};
+
+/** Every kind of series has one. */
+export function fullFacts(more: Partial<AdminFacts> = {}): AdminFacts {
+  const counts = countRequests();
+  const limited = { status: 429, problem: 'caller-rate-limited', reason: 'x', cache: undefined, waitedMs: 5 };
+  for (const one of [line, { ...line, ...limited }, { ...line, operation: undefined, status: 404 }]) {
+    counts.begin();
+    counts.count(one);
+  }
+  counts.begin();
+  counts.refuse('HPE_INVALID_METHOD');
+  return {
+    version: '0.1.0',
+    nodeVersion: 'v26.0.0',
+    at,
+    startedAt: at - 60_000,
+    notReady: undefined,
+    requests: counts.snapshot(),
+    key: {
+      source: 'file:/run/secrets/a"b\\c',
+      fingerprint: '0123abcd',
+      generation: 3,
+      loadedAt: at - 30_000,
+      ageMs: 30_000,
+      lastAcceptedAt: at - 1_000,
+      lastRejectedAt: at - 40_000,
+      rejected: false,
+      reloadFailures: 2,
+      reloadFailure: 'file:/run/secrets/key: does not exist',
+    },
+    gate: {
+      state: 'closed',
+      perSecond: 12.5,
+      window: 10,
+      inFlight: 1,
+      waiting: 7,
+      callers: [
+        { name: 'script', length: 5, oldestWaitMs: 1_500 },
+        { name: 'page', length: 2, oldestWaitMs: 100 },
+      ],
+      closedForMs: 2_000,
+      statedWaitMs: 1_500,
+      attempts: 40,
+      refusals: 3,
+    },
+    circuit: { state: 'open', failuresInARow: 12, probeInMs: 4_000 },
+    cache: { entries: 3, bytes: 9_000, maxBytes: 64_000, evictions: 1, flights: 1, compressing: 0 },
+    attempts: {
+      inFlight: 1,
+      further: 4,
+      ended: [
+        { operation: 'list-accounts', outcome: '200', count: 30, ms: 900 },
+        { operation: 'list-accounts', outcome: '429', count: 3, ms: 60 },
+      ],
+    },
+    callers: {
+      count: 1,
+      loadedAt: at - 60_000,
+      problems: [],
+      callers: [
+        {
+          name: 'script',
+          operations: ['list-accounts'],
+          weight: 1,
+          by: ['token'],
+          tokens: [
+            { token: 'deadbeef', expires: '2027-02-01T00:00:00.000Z' },
+            { token: 'cafecafe', expires: '2027-01-01T00:00:00.000Z' },
+          ],
+        },
+      ],
+    },
+    waiting: 7,
+    connections: 2,
+    cpuSeconds: 1.5,
+    residentBytes: 90_000_000,
+    loopBusySeconds: 1,
+    loopIdleSeconds: 59,
+    loopLagSeconds: 0.000_05,
+    ...more,
+  };
+}

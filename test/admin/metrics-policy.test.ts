@@ -1,0 +1,108 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { exposition } from '../../src/admin/exposition-policy.ts';
+import { metricFamilies } from '../../src/admin/metrics-policy.ts';
+import { maxCallers, otherCallers } from '../../src/admin/request-counts.ts';
+import type { AdminFacts } from '../../src/admin/sources.ts';
+import { parseExposition } from './exposition-parser.ts';
+import { fullFacts } from './facts.ts';
+
+const scrape = (facts: Partial<AdminFacts> = {}) =>
+  parseExposition(exposition(metricFamilies(fullFacts(facts))));
+const own = (name: string): string => `analytics_gateway_${name}`;
+
+describe('the metrics', () => {
+  it('are written as a strict parser reads them, each of them', () => {
+    const families = metricFamilies(fullFacts());
+    expect(scrape().types.size).toBe(families.length);
+  });
+
+  it('say what the facts say, in base units', () => {
+    const { value } = scrape();
+    const labels = { operation: 'list-accounts', status: '200', cache: 'hit' };
+    expect(value(own('requests_total'), labels)).toBe(1);
+    expect(value(own('requests_total'), { operation: 'none', status: '404', cache: 'hit' })).toBe(1);
+    expect(value(own('requests_started_total'))).toBe(4);
+    expect(value(own('requests_in_flight'))).toBe(1);
+    expect(value(own('key_age_seconds'))).toBe(30);
+    expect(value(own('key_reload_failures_total'))).toBe(2);
+    expect(value(own('key_reload_failing'))).toBe(1);
+    expect(value(own('key_last_accepted_timestamp_seconds'))).toBe(
+      Date.parse('2026-11-01T11:59:59Z') / 1_000,
+    );
+    const source = 'file:/run/secrets/a"b\\c';
+    expect(value(own('key_info'), { source, fingerprint: '0123abcd', generation: '3' })).toBe(1);
+    expect(value(own('gate_state'), { state: 'closed' })).toBe(1);
+    expect(value(own('gate_state'), { state: 'open' })).toBe(0);
+    expect(value(own('gate_closed_seconds'))).toBe(2);
+    expect(value(own('gate_learned_attempts_per_second'))).toBe(12.5);
+    expect(value(own('gate_caller_waiting'), { caller: 'script' })).toBe(5);
+    expect(value(own('gate_caller_oldest_wait_seconds'), { caller: 'script' })).toBe(1.5);
+    expect(value(own('caller_requests_total'), { caller: 'script', status: '4xx' })).toBe(2);
+    expect(value(own('caller_refusals_total'), { caller: 'script', code: 'caller-rate-limited' })).toBe(1);
+    expect(value(own('caller_wait_seconds_total'), { caller: 'script' })).toBe(0.005);
+    expect(value(own('circuit_open'))).toBe(1);
+    expect(value(own('upstream_attempts_total'), { operation: 'list-accounts', outcome: '429' })).toBe(3);
+    expect(value(own('upstream_attempt_seconds_total'), { operation: 'list-accounts' })).toBe(0.96);
+    expect(value(own('unparsed_requests_total'), { code: 'HPE_INVALID_METHOD' })).toBe(1);
+    expect(value('process_resident_memory_bytes')).toBe(90_000_000);
+  });
+
+  it('leave out what is not known, rather than inventing a number', () => {
+    const { gate, key } = fullFacts();
+    const { types, value } = scrape({
+      notReady: 'no key is loaded yet',
+      gate: { ...gate, perSecond: undefined },
+      key: {
+        ...key,
+        fingerprint: undefined,
+        generation: undefined,
+        ageMs: undefined,
+        lastAcceptedAt: undefined,
+        lastRejectedAt: undefined,
+        reloadFailure: undefined,
+      },
+    });
+    for (const name of [
+      'gate_learned_attempts_per_second',
+      'key_info',
+      'key_age_seconds',
+      'key_last_accepted_timestamp_seconds',
+    ]) {
+      expect(types.has(own(name)), name).toBe(false);
+    }
+    expect(value(own('ready'))).toBe(0);
+    expect(value(own('key_loaded'))).toBe(0);
+    expect(value(own('key_reload_failing'))).toBe(0);
+  });
+
+  it('name so many waiting callers and add up the rest', () => {
+    const callers = Array.from({ length: maxCallers + 50 }, (_, number) => ({
+      name: `c${number}`,
+      length: number < 50 ? 1 : 2,
+      oldestWaitMs: number,
+    }));
+    const { series, value } = scrape({ gate: { ...fullFacts().gate, callers } });
+    expect(series.filter(({ name }) => name === own('gate_caller_waiting'))).toHaveLength(maxCallers + 1);
+    expect(value(own('gate_caller_waiting'), { caller: otherCallers })).toBe(50);
+    expect(value(own('gate_caller_oldest_wait_seconds'), { caller: otherCallers })).toBe(0.049);
+  });
+
+  it('README lists every one with its type and labels, and no other', () => {
+    const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
+    const rows = [
+      ...readme.matchAll(/^\| `((?:analytics_gateway|process|nodejs)_\w+)` \| (\w+) \| ([^|]*) \|/gm),
+    ];
+    const documented = rows.map(([, name, type, labels = '']) => [
+      name,
+      type,
+      [...labels.matchAll(/`(\w+)`/g)].map(([, label]) => label).join(),
+    ]);
+    const true_ = metricFamilies(fullFacts()).map(({ name, type, samples }) => {
+      const labels = new Set(samples.flatMap(({ labels = {} }) => Object.keys(labels)));
+      labels.delete('le');
+      return [name, type, [...labels].join()];
+    });
+    expect(documented).toEqual(true_);
+  });
+});

@@ -1,0 +1,132 @@
+import { describe, expect, it } from 'vitest';
+import { boundsSeconds, Durations } from '../../src/admin/durations.ts';
+import { countRequests, maxCallers, otherCallers } from '../../src/admin/request-counts.ts';
+import type { AccessLine } from '../../src/edge/access-log.ts';
+import { line as usual } from './facts.ts';
+
+function counted(...lines: Partial<AccessLine>[]) {
+  const counts = countRequests();
+  for (const line of lines) {
+    counts.begin();
+    counts.count({ ...usual, ...line });
+  }
+  return counts;
+}
+
+const sum = (list: readonly { readonly count: number }[]): number =>
+  list.reduce((all, { count }) => all + count, 0);
+
+describe('one line is one increment', () => {
+  it('in the requests, told apart by operation, status and what the cache did', () => {
+    const { requests } = counted(
+      {},
+      {},
+      { cache: 'miss' },
+      {},
+      { status: 304 },
+      { operation: 'b' },
+    ).snapshot();
+    expect(requests).toEqual([
+      { operation: 'list-accounts', status: 200, cache: 'hit', count: 3 },
+      { operation: 'list-accounts', status: 200, cache: 'miss', count: 1 },
+      { operation: 'list-accounts', status: 304, cache: 'hit', count: 1 },
+      { operation: 'b', status: 200, cache: 'hit', count: 1 },
+    ]);
+  });
+
+  it('in the durations, hits apart from those who waited', () => {
+    const { durations } = counted(
+      { totalMs: 0.2 },
+      { totalMs: 0.25, cache: 'stale-while-revalidate' },
+      { totalMs: 30, cache: 'miss' },
+      { totalMs: 60_000, cache: 'stale-if-error' },
+    ).snapshot();
+    const [hits, others] = durations;
+    expect(hits).toMatchObject({ hit: true, count: 2, sumSeconds: expect.closeTo(0.00045) });
+    expect(hits?.cumulative[0]).toBe(2);
+    expect(others).toMatchObject({ hit: false, count: 2 });
+    expect(others?.cumulative.at(-1)).toBe(1);
+  });
+
+  it('and what has begun is finished, left, or under way', () => {
+    const counts = counted({}, { status: 499, reason: 'left' }, { status: 502 });
+    counts.begin();
+    expect(counts.snapshot()).toMatchObject({ started: 4, finished: 3, aborted: 1 });
+  });
+});
+
+describe('problems', () => {
+  it('are counted by code; a fault of ours has none on its line', () => {
+    const { problems } = counted(
+      { status: 404, problem: 'unknown-operation', reason: 'x' },
+      { status: 404, problem: 'unknown-operation', reason: 'y' },
+      { status: 500, reason: 'a fault' },
+      { status: 499, reason: 'left' },
+      // The upstream's own.
+      { status: 500 },
+    ).snapshot();
+    expect([...problems]).toEqual([
+      ['unknown-operation', 2],
+      ['internal-error', 1],
+    ]);
+  });
+
+  it('for a caller’s own sake are counted by caller, as far as it is known', () => {
+    const limited = { status: 429, problem: 'caller-rate-limited', reason: 'x' };
+    const { callers } = counted(limited, limited, {
+      caller: undefined,
+      status: 401,
+      problem: 'caller-unauthenticated',
+      reason: 'x',
+    }).snapshot();
+    expect(callers).toEqual([
+      {
+        caller: 'script',
+        classes: [0, 0, 0, 0, 2, 0],
+        refused: new Map([['caller-rate-limited', 2]]),
+        waitedMs: 0,
+      },
+    ]);
+  });
+
+  it('of the parser are counted by code, in bounds', () => {
+    const counts = countRequests();
+    for (let code = 0; code < 1_000; code++) counts.refuse(`code-${code}`);
+    counts.refuse('code-0');
+    const { unparsed } = counts.snapshot();
+    expect(unparsed.size).toBe(51);
+    expect(unparsed.get('code-0')).toBe(2);
+    expect(unparsed.get('other')).toBe(950);
+  });
+});
+
+describe('whatever comes, series are bounded and nothing is lost', () => {
+  it('callers beyond the first are one', () => {
+    const lines = Array.from({ length: 3 * maxCallers }, (_, number) => ({ caller: `c${number}` }));
+    const { callers } = counted(...lines, ...lines).snapshot();
+    expect(callers).toHaveLength(maxCallers + 1);
+    expect(callers[0]).toMatchObject({ caller: 'c0', classes: [0, 0, 2, 0, 0, 0] });
+    expect(callers.at(-1)).toMatchObject({ caller: otherCallers, classes: [0, 0, 4 * maxCallers, 0, 0, 0] });
+  });
+
+  it('statuses beyond the usual are one', () => {
+    const lines = Array.from({ length: 800 }, (_, number) => ({ status: 200 + number, cache: 'miss' }));
+    const { requests } = counted(...lines, ...lines).snapshot();
+    expect(requests).toHaveLength(101);
+    expect(requests.filter(({ status }) => status === undefined)).toEqual([
+      { operation: 'list-accounts', status: undefined, cache: undefined, count: 1_400 },
+    ]);
+    expect(sum(requests)).toBe(1_600);
+  });
+});
+
+describe('durations', () => {
+  it('on a bound are within it, and those beyond the last are in none', () => {
+    const durations = new Durations();
+    for (const seconds of boundsSeconds) durations.observe(seconds * 1_000);
+    durations.observe(1e9);
+    const { count, cumulative } = durations.snapshot();
+    expect(cumulative).toEqual(boundsSeconds.map((_, index) => index + 1));
+    expect(count).toBe(boundsSeconds.length + 1);
+  });
+});

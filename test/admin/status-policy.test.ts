@@ -1,0 +1,89 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { statusOf } from '../../src/admin/status-policy.ts';
+import { fullFacts } from './facts.ts';
+
+const about = { operations: ['list-accounts', 'list-api-keys'], changedSettings: ['PORT', 'CACHE_TTL'] };
+const status = (facts = fullFacts()) => JSON.parse(JSON.stringify(statusOf(facts, about)));
+
+/** Every member by its path; those of lists once. */
+function membersOf(value: unknown, path = ''): string[] {
+  if (Array.isArray(value)) return membersOf(value[0], `${path}[]`);
+  if (typeof value !== 'object' || value === null || path === 'requests.problems') return [path];
+  return Object.entries(value).flatMap(([name, member]) =>
+    membersOf(member, path === '' ? name : `${path}.${name}`),
+  );
+}
+
+describe('the status', () => {
+  it('says what the facts say', () => {
+    expect(status()).toMatchObject({
+      ready: true,
+      notReady: null,
+      uptimeSeconds: 60,
+      key: {
+        loaded: true,
+        fingerprint: '0123abcd',
+        generation: 3,
+        ageSeconds: 30,
+        lastAcceptedAt: '2026-11-01T11:59:59.000Z',
+        reloadFailures: 2,
+        reloadFailure: 'file:/run/secrets/key: does not exist',
+      },
+      requests: { started: 4, finished: 3, aborted: 0, inFlight: 1, problems: { 'caller-rate-limited': 1 } },
+      upstream: { attempts: 34, retries: 4, inFlight: 1 },
+      gate: {
+        state: 'closed',
+        closedForSeconds: 2,
+        callers: [{ name: 'script', oldestWaitSeconds: 1.5 }, {}],
+      },
+      circuit: { state: 'open', probeInSeconds: 4 },
+      callers: {
+        count: 1,
+        list: [{ name: 'script', tokens: 2, nextExpiry: '2027-01-01T00:00:00.000Z', requests: 3 }],
+      },
+      settings: ['PORT', 'CACHE_TTL'],
+    });
+  });
+
+  it('holds no digest of a token, not even its first characters', () => {
+    expect(JSON.stringify(status())).not.toMatch(/deadbeef|cafecafe/);
+  });
+
+  it('has every member always: what does not apply is null', () => {
+    const { key, gate } = fullFacts();
+    const bare = status(
+      fullFacts({
+        notReady: 'no key is loaded yet',
+        gate: { ...gate, perSecond: undefined },
+        key: {
+          source: key.source,
+          fingerprint: undefined,
+          generation: undefined,
+          loadedAt: undefined,
+          ageMs: undefined,
+          lastAcceptedAt: undefined,
+          lastRejectedAt: undefined,
+          rejected: false,
+          reloadFailures: 0,
+          reloadFailure: undefined,
+        },
+      }),
+    );
+    expect(membersOf(bare)).toEqual(membersOf(status()));
+    expect(bare).toMatchObject({
+      ready: false,
+      notReady: 'no key is loaded yet',
+      key: { loaded: false, fingerprint: null },
+    });
+  });
+
+  it('README lists every member, and no other', () => {
+    const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
+    const section = readme.split('### `/status`')[1]?.split('\n### ')[0] ?? '';
+    const documented = [...section.matchAll(/^\| (.*?) \|/gm)].flatMap(([, names = '']) =>
+      [...names.matchAll(/`([^`]+)`/g)].map(([, name]) => name),
+    );
+    expect(documented.toSorted()).toEqual(membersOf(status()).toSorted());
+  });
+});

@@ -1,0 +1,539 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { readConfig } from '../../src/config.ts';
+import { ListenError } from '../../src/edge/server.ts';
+import { startGateway } from '../../src/gateway.ts';
+import { standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
+import { parseExposition, type Scraped } from '../admin/exposition-parser.ts';
+import { adminOutput } from '../admin-output.ts';
+import { accounts, ask, type Came, startPair, type TestGateway } from '../gateway.ts';
+import { run, settingsFor } from '../process.ts';
+import { startProduct } from '../product.ts';
+import { formsIn } from '../secret-forms.ts';
+import { bearer, enrol, startWith } from './callers-files.ts';
+
+const withAdmin = { ADMIN_PORT: '0' };
+const metric = (name: string): string => `analytics_gateway_${name}`;
+const codeOf = (came: Came): unknown => came.json()['code'];
+
+async function scrape({ askAdmin }: Pick<TestGateway, 'askAdmin'>): Promise<Scraped> {
+  const { status, headers, body } = await askAdmin('/metrics');
+  expect(status).toBe(200);
+  expect(headers['content-type']).toBe('text/plain; version=0.0.4; charset=utf-8');
+  return parseExposition(body.toString());
+}
+
+type Members = Record<string, Record<string, unknown>>;
+
+async function statusOf({ askAdmin }: Pick<TestGateway, 'askAdmin'>): Promise<Members> {
+  const { status, headers, body } = await askAdmin('/status');
+  expect(status).toBe(200);
+  expect(headers['content-type']).toBe('application/json');
+  return JSON.parse(body.toString()) as Members;
+}
+
+const accessLines = ({ logLines }: TestGateway) => logLines().filter(({ msg }) => msg === 'request');
+
+describe('requests are counted one for one', () => {
+  it('with their log lines, whatever becomes of them: started = finished + aborted', async () => {
+    const [script, limited] = [enrol('script'), enrol('limited', { limit: { perSecond: 0.01, burst: 1 } })];
+    const pair = await startWith([script.entry, limited.entry], { ...withAdmin, RETRY_LIMIT: '0' });
+    const { standIn, exchange } = pair;
+    const known = { headers: bearer(script.token) };
+    // A miss and a rush that shares it, hits, refusals of all kinds.
+    await Promise.all(Array.from({ length: 20 }, () => pair.ask(accounts, known)));
+    for (let more = 0; more < 30; more++) await pair.ask(accounts, known);
+    await pair.ask('/api/nothing/', known);
+    await pair.ask(accounts, { ...known, method: 'DELETE' });
+    await pair.ask(accounts);
+    await pair.ask(accounts, { headers: bearer('wag_wrong') });
+    for (let more = 0; more < 3; more++) await pair.ask(accounts, { headers: bearer(limited.token) });
+    standIn.behave({ status: 500, body: 'down' }, 1);
+    await pair.ask(`${accounts}?fails`, known);
+    await exchange('NONSENSE\r\n\r\n');
+    await pair.ask('/readyz');
+    // One leaves before it is answered.
+    standIn.behave({ stallAt: 'before-headers' });
+    const leaver = new AbortController();
+    const left = pair.ask(`${accounts}?left`, { ...known, signal: leaver.signal }).catch(() => undefined);
+    await expect.poll(() => pair.gateway.waiting).toBe(1);
+    const meanwhile = await scrape(pair);
+    expect(meanwhile.value(metric('requests_in_flight'))).toBe(1);
+    expect(meanwhile.value(metric('upstream_in_flight'))).toBe(1);
+    leaver.abort();
+    await left;
+    await expect.poll(() => pair.gateway.waiting).toBe(0);
+
+    const after = await scrape(pair);
+    const lines = accessLines(pair);
+    expect(after.value(metric('requests_started_total'))).toBe(lines.length);
+    expect(after.sum(metric('requests_total'))).toBe(lines.length);
+    expect(after.value(metric('requests_in_flight'))).toBe(0);
+    // Told apart as the lines are.
+    for (const { operation = 'none', status, cache = 'none' } of lines) {
+      const labels = { operation: String(operation), status: String(status), cache: String(cache) };
+      const alike = lines.filter((line) => {
+        return (
+          (line['operation'] ?? 'none') === operation &&
+          line['status'] === status &&
+          (line['cache'] ?? 'none') === cache
+        );
+      });
+      expect(after.value(metric('requests_total'), labels), JSON.stringify(labels)).toBe(alike.length);
+    }
+    expect(after.sum(metric('request_duration_seconds_count'))).toBe(lines.length);
+    expect(after.sum(metric('requests_total'), { status: '499' })).toBe(1);
+    expect(after.value(metric('problems_total'), { code: 'caller-unauthenticated' })).toBe(2);
+    expect(after.value(metric('problems_total'), { code: 'unknown-operation' })).toBe(1);
+    expect(
+      after.value(metric('caller_refusals_total'), { caller: 'limited', code: 'caller-rate-limited' }),
+    ).toBe(2);
+    expect(after.sum(metric('caller_requests_total'), { caller: 'script' })).toBe(
+      lines.filter(({ caller }) => caller === 'script').length,
+    );
+    expect(after.sum(metric('unparsed_requests_total'))).toBe(1);
+    expect(after.sum(metric('upstream_attempts_total'))).toBe(standIn.counts.total);
+    expect(
+      after.value(metric('upstream_attempts_total'), { operation: 'list-accounts', outcome: 'abandoned' }),
+    ).toBe(1);
+
+    const { requests } = await statusOf(pair);
+    expect(requests).toMatchObject({
+      started: lines.length,
+      finished: lines.length,
+      aborted: 1,
+      inFlight: 0,
+    });
+    await pair.gateway.drain();
+    const stopped = pair.logLines().find(({ msg }) => msg === 'stopped');
+    expect(stopped).toMatchObject({ started: lines.length, finished: lines.length - 1, aborted: 1 });
+  });
+
+  it('with attempts and 429s as the upstream sees them, retries and background refreshes too', async () => {
+    const pair = await startPair(withAdmin, { cacheControl: 'max-age=0, stale-while-revalidate=60' });
+    const { standIn } = pair;
+    await pair.ask(accounts);
+    await pair.ask(accounts);
+    await expect.poll(() => standIn.counts.total).toBe(2);
+    standIn.behave({ status: 429, headers: { 'retry-after': '0' }, body: '{}' }, 1);
+    expect((await pair.ask(`${accounts}?retried`)).status).toBe(200);
+    await expect.poll(async () => (await scrape(pair)).value(metric('upstream_in_flight'))).toBe(0);
+    const { sum, value } = await scrape(pair);
+    expect(sum(metric('upstream_attempts_total'))).toBe(standIn.counts.total);
+    expect(value(metric('upstream_attempts_total'), { operation: 'list-accounts', outcome: '429' })).toBe(1);
+    expect(value(metric('upstream_retries_total'))).toBe(1);
+    expect(value(metric('gate_refusals_total'))).toBe(1);
+  });
+
+  it('and nothing that callers send becomes a label', async () => {
+    const pair = await startPair(withAdmin);
+    const word = 'a-word-of-the-caller';
+    for (const path of [`/api/${word}/`, `${accounts}?${word}`, `/${word}`, `/problems/${word}`]) {
+      await pair.ask(path, { method: 'GET', headers: { 'x-request-id': word, 'user-agent': word } });
+    }
+    await pair.exchange(
+      `${word} / HTTP/1.1\r\nHost: localhost\r\nX-API-Key: ${word}\r\nConnection: close\r\n\r\n`,
+    );
+    for (const path of ['/metrics', '/status', '/']) {
+      expect((await pair.askAdmin(path)).body.toString(), path).not.toContain(word);
+    }
+  });
+});
+
+describe('a purge', () => {
+  it('forgets everything, or one operation, says how much, and has its line', async () => {
+    const pair = await startPair(withAdmin);
+    const { askAdmin, standIn } = pair;
+    for (const path of [accounts, `${accounts}?b`, '/api/users/api-keys/']) await pair.ask(path);
+    const one = await askAdmin('/cache/purge?operation=list-accounts', { method: 'POST' });
+    expect(one.json()).toEqual({ operation: 'list-accounts', entries: 2, bytes: expect.any(Number) });
+    expect(one.json()['bytes']).toBeGreaterThan(1_000);
+    await pair.ask('/api/users/api-keys/');
+    expect(standIn.counts.total).toBe(3);
+    await pair.ask(accounts);
+    expect(standIn.counts.total).toBe(4);
+    const all = await askAdmin('/cache/purge', { method: 'POST' });
+    expect(all.json()).toMatchObject({ entries: 2 });
+    expect((await statusOf(pair))['cache']).toMatchObject({ entries: 0, bytes: 0, evictions: 0 });
+    const told = pair.logLines().filter(({ msg }) => String(msg).includes('purged'));
+    expect(told).toMatchObject([{ operation: 'list-accounts', entries: 2 }, { entries: 2 }]);
+  });
+
+  it.concurrent.for<[name: string, method: string, path: string, status: number, code: string]>([
+    ['of an unknown operation', 'POST', '/cache/purge?operation=nope', 404, 'unknown-operation'],
+    ['with another parameter', 'POST', '/cache/purge?op=list-accounts', 400, 'invalid-request'],
+    ['of two operations', 'POST', '/cache/purge?operation=list-accounts&operation=x', 400, 'invalid-request'],
+    ['by GET', 'GET', '/cache/purge', 405, 'method-not-allowed'],
+  ])(
+    '%s is refused and forgets nothing',
+    async ([, method, path, status, code], { expect, onTestFinished }) => {
+      const pair = await startPair(withAdmin, {}, onTestFinished);
+      await pair.ask(accounts);
+      const came = await pair.askAdmin(path, { method });
+      expect(came.status).toBe(status);
+      expect(came.headers['content-type']).toBe('application/problem+json');
+      expect(codeOf(came)).toBe(code);
+      if (status === 405) expect(came.headers['allow']).toBe('POST');
+      if (status === 404) expect(came.json()['detail']).toContain('list-accounts, list-api-keys');
+      await pair.ask(accounts);
+      expect(pair.standIn.counts.total).toBe(1);
+    },
+  );
+});
+
+describe('no page of another site gets anything', () => {
+  const foreign: [name: string, headers: Record<string, string>, status: number, code: string][] = [
+    [
+      'a page elsewhere',
+      { origin: 'https://evil.example', 'sec-fetch-site': 'cross-site' },
+      403,
+      'origin-not-allowed',
+    ],
+    ['one in an older browser', { origin: 'https://evil.example' }, 403, 'origin-not-allowed'],
+    ['a sandboxed one', { origin: 'null' }, 403, 'origin-not-allowed'],
+    [
+      'one on another port',
+      { origin: 'http://127.0.0.1:1', 'sec-fetch-site': 'same-site' },
+      403,
+      'origin-not-allowed',
+    ],
+    ['a form', { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate' }, 403, 'origin-not-allowed'],
+    ['a name made to mean us', { host: 'evil.example' }, 421, 'host-not-allowed'],
+  ];
+
+  it.concurrent.for(['127.0.0.1', '0.0.0.0'])('on %s', async (host, { expect, onTestFinished }) => {
+    const pair = await startPair({ ...withAdmin, ADMIN_HOST: host }, {}, onTestFinished);
+    await pair.ask(accounts);
+    for (const [name, headers, status, code] of foreign) {
+      for (const [method, path] of [
+        ['POST', '/cache/purge'],
+        ['GET', '/status'],
+        ['GET', '/metrics'],
+        ['GET', '/none'],
+      ] as const) {
+        const came = await pair.askAdmin(path, { method, headers });
+        expect(came.status, `${name}: ${method} ${path}`).toBe(status);
+        expect(codeOf(came)).toBe(code);
+        expect(came.headers['access-control-allow-origin']).toBeUndefined();
+      }
+    }
+    expect((await statusOf(pair))['cache']).toMatchObject({ entries: 1 });
+    expect(pair.logLines().filter(({ code }) => code === 'host-not-allowed').length).toBeGreaterThan(0);
+    const own = {
+      origin: new URL(pair.gateway.adminUrl ?? '').origin.replace('0.0.0.0', '127.0.0.1'),
+      'sec-fetch-site': 'same-origin',
+    };
+    expect((await pair.askAdmin('/cache/purge', { method: 'POST', headers: own })).status).toBe(200);
+  });
+
+  it('names of the network are answered where the network may ask, and not on loopback', async () => {
+    const [open, local] = [
+      await startPair({ ...withAdmin, ADMIN_HOST: '0.0.0.0' }),
+      await startPair(withAdmin),
+    ];
+    for (const host of ['10.0.0.5:9091', 'gateway:9091', 'gateway.internal']) {
+      expect((await open.askAdmin('/metrics', { headers: { host } })).status, host).toBe(200);
+      expect((await local.askAdmin('/metrics', { headers: { host } })).status, host).toBe(421);
+    }
+  });
+});
+
+describe('the routes', () => {
+  it('answer GET and HEAD alike, refuse bodies and other methods, and name themselves', async () => {
+    const { askAdmin, exchange } = await startPair(withAdmin);
+    for (const path of ['/', '/status', '/metrics', '/livez', '/readyz']) {
+      const head = await askAdmin(path, { method: 'HEAD' });
+      expect(head.status, path).toBe(200);
+      expect(head.body).toHaveLength(0);
+      expect(Number(head.headers['content-length'])).toBeGreaterThan(0);
+      expect(head.headers['cache-control']).toBe('no-store');
+      expect(head.headers['x-content-type-options']).toBe('nosniff');
+      const posted = await askAdmin(path, { method: 'POST' });
+      expect(posted).toMatchObject({ status: 405, headers: { allow: 'GET, HEAD' } });
+      expect(codeOf(await askAdmin(path, { headers: { 'content-length': '1' }, body: 'x' }))).toBe(
+        'invalid-request',
+      );
+    }
+    const unknown = await askAdmin('/api/analytics/accounts/');
+    expect(unknown.status).toBe(404);
+    expect(unknown.json()['detail']).toContain('/metrics');
+    expect((await askAdmin(String(unknown.json()['type']))).body.toString()).toContain('unknown-operation');
+    // And the callers' listener has none of them.
+    for (const path of ['/metrics', '/status', '/cache/purge']) {
+      expect(await exchange(`GET ${path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`)).toMatch(
+        /^HTTP\/1.1 404/,
+      );
+    }
+  });
+
+  it('show a page that runs nothing but its own script', async () => {
+    const { askAdmin } = await startPair(withAdmin);
+    const { headers, body } = await askAdmin('/');
+    expect(headers['content-type']).toBe('text/html; charset=utf-8');
+    expect(headers['content-security-policy']).toMatch(/default-src 'none'; script-src 'sha256-[^' ]+'; /);
+    expect(body.toString()).toContain('<title>Analytics gateway</title>');
+  });
+
+  it('list changed settings by name, callers without digests, and why it is not ready', async () => {
+    const script = enrol('script');
+    const pair = await startWith([script.entry], {
+      ...withAdmin,
+      UPSTREAM_API_KEY: '',
+      UPSTREAM_API_KEY_FROM: 'exec:false',
+      CACHE_TTL: '77s',
+      CORS_ORIGINS: 'https://a-value.example',
+    });
+    const status = await statusOf(pair);
+    expect(status).toMatchObject({
+      ready: false,
+      notReady: 'no key is loaded yet',
+      key: { loaded: false, source: 'exec:false', fingerprint: null },
+      callers: { count: 1, list: [{ name: 'script', tokens: 1, by: ['token'] }] },
+      settings: expect.arrayContaining([
+        'CACHE_TTL',
+        'CORS_ORIGINS',
+        'CALLERS_FILE',
+        'UPSTREAM_API_KEY_FROM',
+      ]),
+    });
+    expect(status['settings']).not.toContain('RETRY_LIMIT');
+    expect(JSON.stringify(status)).not.toContain('a-value');
+    expect((await pair.askAdmin('/readyz')).status).toBe(503);
+    expect((await scrape(pair)).value(metric('key_loaded'))).toBe(0);
+  });
+});
+
+describe('secrets of callers', () => {
+  it('are in nothing that the admin listener says: neither tokens nor their digests', async () => {
+    const [script, old] = [enrol('script'), enrol('old')];
+    const entry = {
+      ...old.entry,
+      tokens: (old.entry as { tokens: object[] }).tokens.map((one) => ({
+        ...one,
+        expires: '2020-01-01T00:00:00Z',
+      })),
+    };
+    const pair = await startWith([script.entry, entry], withAdmin);
+    const digests = [script.entry, old.entry].map(
+      (one) => (one as { tokens: { sha256: string }[] }).tokens[0]?.sha256 ?? '',
+    );
+    for (const token of [script.token, old.token]) {
+      await pair.ask(accounts, { headers: bearer(token) });
+      await pair.ask(`/api/${token}`, { headers: { 'x-api-key': token } });
+      await pair.ask(`${accounts}?${token}`, { headers: { 'x-request-id': token } });
+    }
+    for (const token of [script.token, old.token]) {
+      const { askAdmin } = pair;
+      // What somebody sends there is not kept either: asked once with it, searched the second time without.
+      await adminOutput(pair, token);
+      for (const path of ['/metrics', '/status', '/']) {
+        const { body, rawHeaders } = await askAdmin(path);
+        const text = `${rawHeaders}${body}`;
+        expect(formsIn(text, token), path).toEqual([]);
+        for (const digest of digests) expect(text).not.toContain(digest.slice(0, 8));
+      }
+    }
+  });
+});
+
+describe('the key', () => {
+  it('is searched for by value in all that leaves, also where a setting holds it by mistake', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'admin-'));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+    const place = join(folder, standInKey);
+    mkdirSync(place, { recursive: true });
+    writeFileSync(join(place, 'key'), standInKey);
+    const pair = await startPair({
+      ...withAdmin,
+      UPSTREAM_API_KEY: '',
+      UPSTREAM_API_KEY_FROM: `file:${join(place, 'key')}`,
+    });
+    expect(formsIn(await adminOutput(pair, standInKey), standInKey)).toEqual([]);
+    expect((await statusOf(pair))['key']).toMatchObject({ source: expect.stringContaining('[key ') });
+  });
+});
+
+describe('its life', () => {
+  it('is open to the end of a drain, and closed after it', async () => {
+    const pair = await startPair({ ...withAdmin, SHUTDOWN_GRACE: '4s' });
+    pair.standIn.behave({ stallAt: 'before-headers' });
+    const stalled = pair.ask(accounts);
+    await pair.standIn.received(1);
+    const drained = pair.gateway.drain();
+    // The callers' listener has closed.
+    await expect
+      .poll(() =>
+        pair.ask('/livez').then(
+          () => 'open',
+          () => 'closed',
+        ),
+      )
+      .toBe('closed');
+    const { value } = await scrape(pair);
+    expect(value(metric('ready'))).toBe(0);
+    expect(value(metric('requests_in_flight'))).toBe(1);
+    expect(await statusOf(pair)).toMatchObject({ ready: false, notReady: 'shutting down' });
+    await drained;
+    expect((await stalled).status).toBe(503);
+    await expect(pair.askAdmin('/metrics')).rejects.toThrow(/ECONNREFUSED/);
+  });
+
+  it('is none with ADMIN_PORT=off', async () => {
+    const { gateway, logText } = await startPair({ ADMIN_PORT: 'off' });
+    expect(gateway.adminUrl).toBeUndefined();
+    expect(logText()).not.toContain('admin');
+  });
+
+  it('is told by the log', async () => {
+    const { gateway, logLines } = await startPair(withAdmin);
+    expect(logLines()).toContainEqual(expect.objectContaining({ adminUrl: gateway.adminUrl }));
+  });
+
+  it('on a port that somebody has ends the start with 1, and says which setting', async (owner) => {
+    const port = await takePort();
+    const settings = { ...settingsFor('http://127.0.0.1:9/api'), ADMIN_PORT: String(port) };
+    const { status, stderr, stdout } = await run(owner, [], { settings });
+    expect(status).toBe(1);
+    expect(stderr).toContain('choose another ADMIN_PORT');
+    expect(stdout).not.toContain('"msg":"listening"');
+  });
+
+  it('is done without where nobody asked for it and its usual port is taken', async () => {
+    const somebody = createServer();
+    // Where somebody else has it already, so much the better.
+    await new Promise<void>((resolve) => {
+      somebody.once('error', () => resolve());
+      somebody.listen(9_091, '127.0.0.1', resolve);
+    });
+    onTestFinished(() => void somebody.close());
+    const { ask, gateway, logLines } = await startPair({ ADMIN_PORT: '9091' });
+    expect((await ask(accounts)).status).toBe(200);
+    expect(gateway.adminUrl).toBeUndefined();
+    expect(logLines()).toContainEqual(
+      expect.objectContaining({ level: 'warn', msg: 'there is no admin listener' }),
+    );
+  });
+
+  it('ends with the start that fails for the callers’ port', async () => {
+    const [taken, free] = [await takePort(), await freePort()];
+    const environment = {
+      ...settingsFor('http://127.0.0.1:9/api'),
+      PORT: String(taken),
+      ADMIN_PORT: String(free),
+      LOG_LEVEL: 'silent',
+    };
+    await expect(startGateway({ config: readConfig(environment), environment })).rejects.toThrow(ListenError);
+    await expect(ask({ host: '127.0.0.1', port: free }, '/livez', {})).rejects.toThrow(/ECONNREFUSED/);
+  });
+});
+
+describe('the health of the key', () => {
+  it('follows a rotation and a refusal', async () => {
+    const pair = await startPair(withAdmin);
+    await pair.ask(accounts);
+    const before = await scrape(pair);
+    expect(before.value(metric('key_generation'))).toBe(1);
+    expect(before.value(metric('key_age_seconds'))).toBeLessThan(60);
+    expect(before.value(metric('key_last_accepted_timestamp_seconds'))).toBeGreaterThan(
+      Date.now() / 1_000 - 60,
+    );
+    expect(before.value(metric('key_rejected'))).toBe(0);
+    pair.standIn.behave({ status: 401, body: '{}' });
+    await pair.ask(`${accounts}?refused`);
+    const after = await scrape(pair);
+    expect(after.value(metric('key_rejected'))).toBe(1);
+    expect(after.value(metric('key_last_rejected_timestamp_seconds'))).toBeGreaterThan(
+      Date.now() / 1_000 - 60,
+    );
+    expect((await statusOf(pair))['key']).toMatchObject({
+      rejected: true,
+      fingerprint: expect.stringMatching(/^[0-9a-f]{8}$/),
+    });
+  });
+
+  it('a store that hangs while the gateway runs: reads go on with the last good key, the log says so once, and it counts', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'admin-'));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+    const [hang, key] = [join(folder, 'hang'), join(folder, 'key')];
+    writeFileSync(key, standInKey);
+    const standIn = await startStandIn();
+    onTestFinished(() => standIn.close());
+    const product = startProduct(['serve'], {
+      settings: {
+        UPSTREAM_BASE_URL: standIn.url,
+        UPSTREAM_API_KEY_FROM: `exec:sh -c 'test -e ${hang} && exec sleep 600; cat ${key}'`,
+        UPSTREAM_API_KEY_REFRESH: '1s',
+        UPSTREAM_TIMEOUT: '9s',
+        PORT: '0',
+        ADMIN_PORT: '0',
+      },
+      // The ten seconds a command may take pass in two.
+      preload: `
+        const { setTimeout: set } = globalThis;
+        globalThis.setTimeout = (run, ms, ...more) => set(run, ms === 10_000 ? 2_000 : ms, ...more);`,
+    });
+    const port = Number(new URL(await product.url()).port);
+    const adminPort = Number(/"adminUrl":"http:[^"]*:(\d+)"/.exec(product.stdout())?.[1]);
+    const askAdmin: TestGateway['askAdmin'] = (path, options = {}) =>
+      ask({ host: '127.0.0.1', port: adminPort }, path, options);
+    let number = 0;
+    /** Goes up each time. */
+    const read = async (): Promise<number> =>
+      (await ask({ host: '127.0.0.1', port }, `${accounts}?${number++}`, {})).status;
+    await expect.poll(read).toBe(200);
+    const failures = async () => (await scrape({ askAdmin })).value(metric('key_reload_failures_total')) ?? 0;
+    expect(await failures()).toBe(0);
+
+    writeFileSync(hang, '');
+    await expect
+      .poll(async () => {
+        expect(await read()).toBe(200);
+        return failures();
+      })
+      .toBeGreaterThanOrEqual(2);
+    const told = product
+      .stdout()
+      .split('\n')
+      .filter((line) => line.includes('"kind":"reload-failed"'));
+    expect(told).toHaveLength(1);
+    expect(JSON.parse(told[0] ?? '')).toMatchObject({
+      level: 'error',
+      generation: 1,
+      reason: 'exec:sh: the command did not end within 10 s',
+    });
+    const during = await scrape({ askAdmin });
+    expect(during.value(metric('key_reload_failing'))).toBe(1);
+    expect(during.value(metric('key_generation'))).toBe(1);
+    expect(during.value(metric('ready'))).toBe(1);
+    expect((await statusOf({ askAdmin }))['key']).toMatchObject({
+      reloadFailure: 'exec:sh: the command did not end within 10 s',
+    });
+    expect(new Set(standIn.requests.map((request) => request.key))).toEqual(new Set([standInKey]));
+
+    rmSync(hang);
+    await expect.poll(async () => (await scrape({ askAdmin })).value(metric('key_reload_failing'))).toBe(0);
+    expect(await read()).toBe(200);
+    await expect.poll(product.stdout).toContain('"kind":"reload-recovered"');
+    product.process.kill('SIGTERM');
+    expect(await product.ended).toBe(0);
+  });
+});
+
+/** A port that somebody listens on until the test's end. */
+async function takePort(): Promise<number> {
+  const somebody = createServer();
+  await new Promise<void>((resolve) => somebody.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => void somebody.close());
+  return (somebody.address() as { port: number }).port;
+}
+
+async function freePort(): Promise<number> {
+  const somebody = createServer();
+  await new Promise<void>((resolve) => somebody.listen(0, '127.0.0.1', resolve));
+  const { port } = somebody.address() as { port: number };
+  await new Promise((resolve) => somebody.close(resolve));
+  return port;
+}
