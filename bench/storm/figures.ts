@@ -8,6 +8,8 @@ export interface CallerFigures {
   readonly demandMet: number;
   /** Share of the lesser of its demand and its max-min fair share of what the limit allows. */
   readonly shareMet: number;
+  /** The same of what the upstream accepted in this run: closings that it asked for itself take from everybody. */
+  readonly acceptedShareMet: number;
   readonly p50Ms: number;
   readonly p99Ms: number;
   readonly refused: number;
@@ -41,12 +43,18 @@ export function figuresOf(
 ): Figures {
   const perSecond = records.map((record) => demandPerSecond(record, roundTripMs));
   const weights = records.map(({ plan }) => plan.weight);
-  const entitled = records.map(() => 0);
-  for (const capacity of allowed) {
-    maxMinShares(capacity, perSecond, weights).forEach((share, i) => {
-      entitled[i] = (entitled[i] as number) + share;
-    });
-  }
+  /** Each caller's due, second by second, of this part of what the limit allows. */
+  const entitledTo = (part: number): number[] => {
+    const entitled = records.map(() => 0);
+    for (const capacity of allowed) {
+      maxMinShares(capacity * part, perSecond, weights).forEach((share, i) => {
+        entitled[i] = (entitled[i] as number) + share;
+      });
+    }
+    return entitled;
+  };
+  const entitled = entitledTo(1);
+  const entitledOfAccepted = entitledTo(Math.min(counts.answered / sum(allowed), 1));
   const callers = records.map((record, i): CallerFigures => {
     const latencies = record.latenciesMs.toSorted((a, b) => a - b);
     return {
@@ -54,6 +62,7 @@ export function figuresOf(
       answered: latencies.length,
       demandMet: latencies.length / ((perSecond[i] as number) * allowed.length),
       shareMet: latencies.length / (entitled[i] as number),
+      acceptedShareMet: latencies.length / (entitledOfAccepted[i] as number),
       p50Ms: quantile(latencies, 0.5),
       p99Ms: quantile(latencies, 0.99),
       refused: record.refusalsMs.length,

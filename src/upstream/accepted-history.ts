@@ -5,18 +5,29 @@
 
 /** More than that are not remembered: enough for seconds at any limit that is paced at. */
 const most = 4096;
+/** So many attempts may have arrived on the other side of a stretch's end than they were sent. */
+const slack = 0.5;
+
+/** Between which two rates, per ms, the limit must lie. */
+export interface RateBounds {
+  readonly least: number;
+  readonly most: number;
+}
+
 export interface AcceptedHistory {
   add(sentMs: number): void;
-  /** Accepted attempts sent within the last `spanMs` before `untilMs`. */
-  within(spanMs: number, untilMs: number): number;
+  /** Accepted attempts sent after `sinceMs` and not after `untilMs`. */
+  between(sinceMs: number, untilMs: number): number;
   /**
-   * The rate, per ms, that the upstream allows at least, as an attempt sent at `untilMs` was refused: over any
-   * stretch that ends there and begins after `sinceMs`, all but what a full burst gives came from the rate itself.
-   * What the bucket held when it refused, something below one, is taken for a half.
+   * What the refusal of an attempt sent at `untilMs` says of the rate. Over any stretch that ends there, all but
+   * what a full bucket gives at first came from the rate: none allows less. Over the stretch that began when the
+   * bucket was full last, nothing was left over but the part of a token; which one that is, is not known.
    *
-   * @param shortestMs no stretch is shorter: a burst thought too small, or a late timer, would say too much
+   * @param burst what a full bucket holds
+   * @param sinceMs no stretch begins earlier
+   * @param shortestMs no stretch is shorter: a late timer would say too much
    */
-  leastRate(burst: number, sinceMs: number, untilMs: number, shortestMs: number): number;
+  boundsOfRate(burst: number, sinceMs: number, untilMs: number, shortestMs: number): RateBounds;
 }
 
 export function rememberAccepted(): AcceptedHistory {
@@ -33,23 +44,25 @@ export function rememberAccepted(): AcceptedHistory {
       else times.splice(place, 0, sentMs);
     },
 
-    within(spanMs, untilMs) {
+    between(sinceMs, untilMs) {
       let count = 0;
-      for (let i = times.length - 1; i >= 0 && (times[i] as number) >= untilMs - spanMs; i--) {
+      for (let i = times.length - 1; i >= 0 && (times[i] as number) > sinceMs; i--) {
         if ((times[i] as number) <= untilMs) count++;
       }
       return count;
     },
 
-    leastRate(burst, sinceMs, untilMs, shortestMs) {
+    boundsOfRate(burst, sinceMs, untilMs, shortestMs) {
       let count = 0;
-      let best = 0;
+      const bounds = { least: 0, most: 0 };
       for (let i = times.length - 1; i >= 0 && (times[i] as number) >= sinceMs; i--) {
         const spanMs = untilMs - (times[i] as number);
         if (spanMs >= 0) count++;
-        if (spanMs >= shortestMs) best = Math.max(best, (count - burst + 0.5) / spanMs);
+        if (spanMs < shortestMs) continue;
+        bounds.least = Math.max(bounds.least, (count - burst - slack) / spanMs);
+        bounds.most = Math.max(bounds.most, (count - burst + 1 + slack) / spanMs);
       }
-      return best;
+      return bounds;
     },
   };
 }

@@ -57,6 +57,8 @@ export interface FairQueue<T extends Waiting> {
 
 /** A caller of weight 1 whose line has not been empty for this many turns asks for its share or more. */
 const lightTurns = 4;
+/** Where more callers than that wait, none of them would be served at once by being light. */
+const lightCallers = 5;
 
 export function queueFairly<T extends Waiting>(): FairQueue<T> {
   const active = new Map<string, Line<T>>();
@@ -162,7 +164,8 @@ export function queueFairly<T extends Waiting>(): FairQueue<T> {
 
     nextIsLight() {
       const line = heap.items[0];
-      return line?.cameEarly === true && line.served < lightTurns * line.weight;
+      if (line === undefined || heap.items.length > lightCallers) return false;
+      return line.cameEarly && line.served < lightTurns * line.weight;
     },
 
     takeFromHeaviest() {

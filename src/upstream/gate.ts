@@ -2,14 +2,15 @@
  * The gate: one door to the upstream for everybody. `gate-policy.ts` decides when the next attempt may go and
  * whose it is; here are the timer, the promises of those who wait, and nothing else.
  */
-import type { Claim, ClaimWatcher } from '../claim.ts';
+import type { Claim } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
 import { andThen, type Eventually, type Layer } from '../layer.ts';
 import type { Trace } from '../trace.ts';
 import type { Answer, UpstreamRequest } from './exchange.ts';
 import { decideTurns } from './gate-policy.ts';
 import { statedWaitMs } from './retry-after-policy.ts';
-import type { Attempt, GateSnapshot, GateState, Outcome, Refusal, Ticket } from './turnstile.ts';
+import type { Attempt, GateSnapshot, GateState, Outcome, Refusal } from './turnstile.ts';
+import { pause, type Waiter, type WaiterEvents, waitForTurn } from './waiter.ts';
 
 export type { CallerQueue, GateSnapshot } from './turnstile.ts';
 
@@ -57,12 +58,6 @@ export interface Gate {
   dismiss(failure: () => unknown): void;
   /** Dismisses everybody with `shutting-down` and stops the timer. The layer refuses from then on. */
   close(): void;
-}
-
-interface Waiter extends Ticket {
-  readonly request: UpstreamRequest;
-  readonly go: (attempt: Attempt<Waiter>) => void;
-  readonly fail: (failure: unknown) => void;
 }
 
 const off: GateSnapshot = {
@@ -139,20 +134,25 @@ export function paceAttempts(options: GateOptions): Gate {
         wakeAt(next.untilMs);
         break;
       }
-      next.attempt.ticket.go(next.attempt);
+      next.ticket.go(next.attempt);
     }
     showChange();
   };
 
-  const settle = (attempt: Attempt<Waiter>, outcome: Outcome): void => {
-    const late = turnstile.settled(attempt, outcome, performance.now());
-    for (const { ticket, refusal } of late) ticket.fail(failure(refusal));
+  const turnAway = ({ ticket, refusal }: { ticket: Waiter; refusal: Refusal }): void => {
+    ticket.fail(failure(refusal), turnstile.state);
+  };
+
+  const settle = (attempt: Attempt, outcome: Outcome): void => {
+    turnstile.settled(attempt, outcome, performance.now()).forEach(turnAway);
+    // Nobody waits and nothing is limited: that is how it is as a rule.
+    if (shownState === 'open' && turnstile.state === 'open' && turnstile.waiting === 0) return;
     showChange();
     pump();
   };
 
   const layer: Layer<UpstreamRequest, Answer> = (next) => {
-    const send = (attempt: Attempt<Waiter>, request: UpstreamRequest, trace: Trace): Eventually<Answer> => {
+    const send = (attempt: Attempt, request: UpstreamRequest, trace: Trace): Eventually<Answer> => {
       trace.gate = attempt.state;
       const onFailure = (error: unknown): never => {
         settle(attempt, { kind: 'failed' });
@@ -174,98 +174,40 @@ export function paceAttempts(options: GateOptions): Gate {
       );
     };
 
-    return (request, trace) => waitForTurn(request, trace, send);
+    return (request, trace) => {
+      const { claim } = request;
+      if (isClosed) throw new GatewayError('shutting-down', { retryAfterMs: 1000 });
+      if (claim.ended !== undefined) throw claim.ended;
+      // Where nothing is in the way, nothing is set up to wait: no promise, no timer.
+      const admitted = turnstile.admit(claim.turn, performance.now());
+      if (admitted !== undefined) return send(admitted, request, trace);
+      return lineUp(request, trace, (attempt) => send(attempt, request, trace));
+    };
   };
 
-  const waitForTurn = (
-    request: UpstreamRequest,
-    trace: Trace,
-    send: (attempt: Attempt<Waiter>, request: UpstreamRequest, trace: Trace) => Eventually<Answer>,
-  ): Eventually<Answer> => {
-    const { claim } = request;
-    if (isClosed) throw new GatewayError('shutting-down', { retryAfterMs: 1000 });
-    if (claim.ended !== undefined) throw claim.ended;
-    const enteredMs = performance.now();
-    /** Its turn, where that came at once: then nothing was waited for, and nothing had to be set up to wait. */
-    let admitted: Attempt<Waiter> | undefined;
-    let waiting: PromiseWithResolvers<Answer> | undefined;
-    let deadline: NodeJS.Timeout | undefined;
-
-    const stopWaiting = (): void => {
-      clearTimeout(deadline);
-      claim.unwatch(watcher);
-      trace.waitedMs += performance.now() - enteredMs;
-    };
-    const waiter: Waiter = {
-      request,
-      get turn() {
-        return claim.turn;
-      },
-      get deadlineMs() {
-        return claim.deadlineMs;
-      },
-      arrivedMs: trace.startedMs,
-      go(attempt) {
-        if (waiting === undefined) {
-          admitted = attempt;
-          return;
-        }
-        stopWaiting();
-        let answer: Eventually<Answer>;
-        try {
-          answer = send(attempt, request, trace);
-        } catch (error) {
-          waiting.reject(error);
-          return;
-        }
-        waiting.resolve(answer);
-      },
-      fail(error) {
-        stopWaiting();
-        trace.gate = turnstile.state;
-        waiting ??= Promise.withResolvers<Answer>();
-        waiting.reject(error);
-      },
-    };
-    const watcher: ClaimWatcher = {
-      onEnd(reason) {
-        turnstile.leave(waiter);
-        waiter.fail(reason);
+  const lineUp = (request: UpstreamRequest, trace: Trace, send: WaiterEvents['send']): Promise<Answer> => {
+    const waiter = waitForTurn(request, trace, {
+      send,
+      left(who, reason) {
+        turnstile.leave(who);
+        who.fail(reason, turnstile.state);
         // The place may have been the last: who comes next must not wait for a timer that served this one.
         pump();
       },
-      onChange() {
-        turnstile.moved(waiter);
-        armDeadline();
+      moved(who) {
+        turnstile.moved(who);
         pump();
       },
-    };
-    const armDeadline = (): void => {
-      clearTimeout(deadline);
-      const leftMs = claim.deadlineMs - performance.now();
-      deadline = setTimeout(
-        () => {
-          if (claim.deadlineMs > performance.now()) armDeadline();
-          else if (turnstile.leave(waiter)) waiter.fail(failure(turnstile.expired(performance.now())));
-        },
-        Math.min(Math.max(Math.ceil(leftMs), 0), 2 ** 31 - 1),
-      );
-      deadline.unref();
-    };
-
-    const { refusal, displaced } = turnstile.enter(waiter, enteredMs);
-    if (displaced !== undefined) displaced.ticket.fail(failure(displaced.refusal));
-    if (refusal !== undefined) {
-      trace.gate = turnstile.state;
-      throw failure(refusal);
-    }
-    pump();
-    if (admitted !== undefined) return send(admitted, request, trace);
-    if (waiting !== undefined) return (waiting as PromiseWithResolvers<Answer>).promise;
-    waiting = Promise.withResolvers<Answer>();
-    claim.watch(watcher);
-    armDeadline();
-    return waiting.promise;
+      expired(who) {
+        if (turnstile.leave(who))
+          turnAway({ ticket: who, refusal: turnstile.expired(who, performance.now()) });
+      },
+    });
+    const { refusal, displaced } = turnstile.enter(waiter, performance.now());
+    if (displaced !== undefined) turnAway(displaced);
+    if (refusal !== undefined) turnAway({ ticket: waiter, refusal });
+    else pump();
+    return waiter.answer;
   };
 
   const outwait = async (claim: Claim): Promise<void> => {
@@ -274,13 +216,13 @@ export function paceAttempts(options: GateOptions): Gate {
       // Others may be refused while this waits, and the gate stay closed for longer.
       const { closedForMs } = turnstile.snapshot(nowMs);
       if (closedForMs === 0) return;
-      if (nowMs + closedForMs >= claim.deadlineMs) throw failure(turnstile.expired(nowMs));
+      if (nowMs + closedForMs >= claim.deadlineMs) throw failure(turnstile.closed(nowMs));
       await pause(claim.signal, Math.ceil(closedForMs));
     }
   };
 
   const dismiss = (makeFailure: () => unknown): void => {
-    for (const waiter of turnstile.clear()) waiter.fail(makeFailure());
+    for (const waiter of turnstile.clear()) waiter.fail(makeFailure(), turnstile.state);
   };
 
   return {
@@ -296,24 +238,10 @@ export function paceAttempts(options: GateOptions): Gate {
   };
 }
 
-/** @throws the signal's reason when it aborts */
-function pause(signal: AbortSignal, ms: number): Promise<void> {
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const onAbort = (): void => {
-    clearTimeout(timer);
-    reject(signal.reason);
-  };
-  const timer = setTimeout(() => {
-    signal.removeEventListener('abort', onAbort);
-    resolve();
-  }, ms);
-  timer.unref();
-  if (signal.aborted) onAbort();
-  else signal.addEventListener('abort', onAbort, { once: true });
-  return promise;
-}
+const healthy: Outcome = { kind: 'answered', isHealthy: true };
 
 function outcomeOf({ status, headers, receivedAt }: Answer): Outcome {
+  if (status < 429) return healthy;
   if (status === 429) return { kind: 'refused', waitMs: statedWaitMs(headers, receivedAt) };
   return { kind: 'answered', isHealthy: status < 500 };
 }

@@ -35,36 +35,27 @@ const doublingOfGuessMs = 200;
  * the burst lasts and the better it is measured, so that no further refusal is needed to know it.
  */
 const longestDoublingOfGuessMs = 1000;
-/** The pause between two probes of the limit: at least this, */
-const pauseMs = 3500;
-const pauseMsAfterFall = 1500;
-/** at least as long as this many turns take for each attempt it cost, which bounds the waste, */
-const pauseTurns = 80;
-const pauseTurnsAfterFall = 30;
 /**
- * and at least this multiple of what the last refusal has cost. Probing then takes a sixtieth of everybody's time,
- * and a limit that has gone up is found a minute later where a refusal costs a second.
+ * The pause between two probes of the limit is at least this, as long as so many turns take for each attempt that the
+ * last one cost, which bounds the waste, and so many times what it cost everybody: probing then takes a sixtieth of
+ * the time, and a limit that has gone up is found a minute later where a refusal costs a second.
  */
-const pauseCosts = 60;
-/** Measured by fewer accepted attempts than this, it is not so good: the multiple is less, by the square. */
-const trustedSample = 50;
-const pauseCostsAfterFall = 4;
+const steady = { ms: 3500, turns: 80, costs: 60 };
+/** The same for a minute after the limit has come down. */
+const afterFall = { ms: 1500, turns: 30, costs: 4 };
 export const afterFallMs = 60_000;
+/** A rate read from fewer accepted attempts than this is not so good: it is probed sooner, by the square. */
+const trustedSample = 50;
 /** However much a refusal costs, a limit that has gone up is found within this. */
 const longestPauseMs = 900_000;
-/** Shares of the pause, but for what it costs, while the rate is measured, confirmed once, and known. */
-const pauseShares = [0.2, 0.5, 1] as const;
 
 /** From the reopening of the gate to the next probe of the limit, ms. A guess is probed at once. */
 export function pauseMsOf({ perMs, confirmations, sample, hasFallen, costMs, refusedAtOnce }: Known): number {
   if (confirmations < 0) return 0;
-  const costs = hasFallen ? pauseCostsAfterFall : pauseCosts * Math.min(sample / trustedSample, 1) ** 2;
-  const turns = hasFallen ? pauseTurnsAfterFall : pauseTurns * (confirmations > 0 ? refusedAtOnce : 1);
-  const share = pauseShares[Math.min(confirmations, 2)] as number;
-  return Math.max(
-    share * Math.max(hasFallen ? pauseMsAfterFall : pauseMs, turns / perMs),
-    Math.min(costs * costMs, longestPauseMs),
-  );
+  const { ms, turns, costs } = hasFallen ? afterFall : steady;
+  const trust = hasFallen ? 1 : Math.min(sample / trustedSample, 1) ** 2;
+  const attempts = hasFallen ? 1 : refusedAtOnce;
+  return trust * Math.max(ms, (turns * attempts) / perMs, Math.min(costs * costMs, longestPauseMs));
 }
 
 /** What the risky stream starts with, as a share of the rate. */

@@ -1,5 +1,6 @@
 /** What the gate's rules and the layer that acts on them say to each other: types only. */
 import type { Turn } from '../claim.ts';
+import type { ClosingOptions } from './closing-policy.ts';
 import type { Waiting } from './fair-queue.ts';
 
 export type GateState = 'open' | 'closed' | 'probing' | 'paced';
@@ -11,20 +12,13 @@ export interface Ticket extends Waiting {
   readonly arrivedMs: number;
 }
 
-export interface TurnstileOptions {
-  /** The longest one refusal may hold everybody, in ms. */
-  readonly maxClosedMs: number;
-  /** How long the gate closes at first where neither the upstream nor experience says, and at most, in ms. */
-  readonly baseMs: number;
-  readonly capMs: number;
+export interface TurnstileOptions extends ClosingOptions {
   /** Attempts in flight: at an upstream met for the first time, and ever. */
   readonly initialWindow: number;
   readonly maxInFlight: number;
   /** How many may wait, in total and for one caller. */
   readonly maxWaiting: number;
   readonly maxWaitingPerCaller: number;
-  /** 0 to 1, for the jitter. */
-  readonly random: () => number;
 }
 
 /** Why a ticket gets no turn, and after how many ms it would make sense to come again. */
@@ -34,8 +28,8 @@ export interface Refusal {
 }
 
 /** An attempt under way. */
-export interface Attempt<T> {
-  readonly ticket: T;
+export interface Attempt {
+  readonly turn: Turn;
   readonly sentMs: number;
   /** What the gate was doing when it let the attempt go. */
   readonly state: 'open' | 'paced' | 'probe';
@@ -50,7 +44,7 @@ export type Outcome =
   | { readonly kind: 'failed' };
 
 export type Next<T> =
-  | { readonly kind: 'go'; readonly attempt: Attempt<T> }
+  | { readonly kind: 'go'; readonly ticket: T; readonly attempt: Attempt }
   /** Nothing may go now; ask again then (`undefined`: only after something else has happened). */
   | { readonly kind: 'wait'; readonly untilMs: number | undefined };
 
@@ -79,6 +73,9 @@ export interface GateSnapshot {
 
 export interface Turnstile<T extends Ticket> {
   readonly state: GateState;
+  readonly waiting: number;
+  /** A turn at once, where nobody waits and nothing has been limited: no ticket, no line. */
+  admit(turn: Turn, nowMs: number): Attempt | undefined;
   /** Lines a ticket up. A refusal says why not; `displaced` is who had to leave for it. */
   enter(ticket: T, nowMs: number): { refusal?: Refusal; displaced?: { ticket: T; refusal: Refusal } };
   /** Takes a ticket out of the line; false when it does not stand there. */
@@ -87,9 +84,10 @@ export interface Turnstile<T extends Ticket> {
   moved(ticket: T): void;
   next(nowMs: number): Next<T>;
   /** An attempt has ended. Returns the tickets whose turn can no longer come in time, taken out of the line. */
-  settled(attempt: Attempt<T>, outcome: Outcome, nowMs: number): readonly { ticket: T; refusal: Refusal }[];
-  /** What a ticket is told whose deadline has come. */
-  expired(nowMs: number): Refusal;
+  settled(attempt: Attempt, outcome: Outcome, nowMs: number): readonly { ticket: T; refusal: Refusal }[];
+  /** What a ticket is told whose deadline has come, and what one is told that can't wait until the gate opens. */
+  expired(ticket: T, nowMs: number): Refusal;
+  closed(nowMs: number): Refusal;
   /** Everybody who waits, taken out of the line. */
   clear(): readonly T[];
   snapshot(nowMs: number): GateSnapshot;

@@ -12,8 +12,8 @@ export interface Window {
 }
 
 /**
- * A window that doubles with each window of successes. A doubling takes effect with the first success after it:
- * when a first burst has just emptied the upstream's bucket, half as many run into the refusal.
+ * A window that doubles with each window of successes. The first of them it waits for: when a first burst has just
+ * emptied the upstream's bucket, no more run into the refusal than the window held at the start.
  *
  * @param initial size at the start
  * @param most it never grows beyond this
@@ -26,12 +26,8 @@ export function growWindow(initial: number, most: number): Window {
       return size;
     },
     succeeded(isFull) {
-      if (!isFull && successes < size) return;
-      if (successes >= size) {
-        size = Math.min(size * 2, most);
-        successes = 0;
-      }
       successes++;
+      if (isFull && successes > initial && size < most) size++;
     },
     reset() {
       size = Math.min(initial, most);

@@ -81,6 +81,14 @@ describe('turns', () => {
     expect(names(queue, 2)).toBe('ab');
   });
 
+  it('are a light one’s for a caller that has just come, but not where many callers wait', () => {
+    const queue = queueFairly<Waiting>();
+    queue.add(entry('a'));
+    expect(queue.nextIsLight()).toBe(true);
+    for (let i = 0; i < 100; i++) queue.add(entry(`caller ${i}`));
+    expect(queue.nextIsLight()).toBe(false);
+  });
+
   it('with a risk go to the caller with most waiting for its weight', () => {
     const queue = queueFairly<Waiting>();
     queue.add(entry('a'));

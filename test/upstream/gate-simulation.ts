@@ -46,6 +46,8 @@ export interface Figures {
   readonly turnedAway: number;
   readonly earlySends: number;
   readonly falsePromises: number;
+  /** How often the gate has closed. */
+  readonly closings: number;
   readonly callers: ReadonlyMap<string, CallerFigures>;
   readonly log: string[];
 }
@@ -150,6 +152,7 @@ export function simulate(scenario: Scenario): Figures {
   let refusals = 0;
   let turnedAway = 0;
   let falsePromises = 0;
+  let closings = 0;
   const log: string[] = [];
   const done = new Map<string, number[]>(scenario.callers.map((c) => [c.name, []]));
   const away = new Map<string, number>();
@@ -170,10 +173,10 @@ export function simulate(scenario: Scenario): Figures {
         }
         return;
       }
-      send(next.attempt);
+      send(next.attempt, next.ticket);
     }
   };
-  const send = (attempt: Attempt<Ticket>): void => {
+  const send = (attempt: Attempt, ticket: Ticket): void => {
     attempts++;
     if (scenario.retryAfterMs !== undefined && now < closedForAllUntil) earlySends++;
     const late = now < 300 && scenario.slowStartMs !== undefined ? scenario.slowStartMs * random() : 0;
@@ -188,16 +191,17 @@ export function simulate(scenario: Scenario): Figures {
       at(now + latencyMs * (0.4 + 0.2 * random()), () => {
         if (ok) {
           gate.settled(attempt, { kind: 'answered', isHealthy: true }, now);
-          finish(attempt.ticket, true);
+          finish(ticket, true);
         } else {
           const waitMs = scenario.retryAfterMs;
           if (waitMs !== undefined) closedForAllUntil = Math.max(closedForAllUntil, now + waitMs);
           log.push(
-            `${(now / 1000).toFixed(2)} refused ${attempt.ticket.turn.name} as ${attempt.state} at ${gate.snapshot(now).perSecond?.toFixed(1)}`,
+            `${(now / 1000).toFixed(2)} refused ${ticket.turn.name} as ${attempt.state} at ${gate.snapshot(now).perSecond?.toFixed(1)}`,
           );
+          const wasClosed = gate.snapshot(now).state === 'closed';
           const late = gate.settled(attempt, { kind: 'refused', waitMs }, now);
+          if (!wasClosed && gate.snapshot(now).state === 'closed') closings++;
           log[log.length - 1] += ` -> ${gate.snapshot(now).perSecond?.toFixed(1)}`;
-          const ticket = attempt.ticket;
           const backoff = 500 * 2 ** Math.min(ticket.refusedTimes++, 4);
           const own = Math.max(waitMs ?? 0, backoff) + random() * backoff * 0.25;
           if (ticket.refusedTimes > 4)
@@ -216,7 +220,7 @@ export function simulate(scenario: Scenario): Figures {
     else {
       const deadline = ticket.deadlineMs;
       at(deadline, () => {
-        if (gate.leave(ticket)) finish(ticket, false, gate.expired(now));
+        if (gate.leave(ticket)) finish(ticket, false, gate.expired(ticket, now));
       });
     }
     pump();
@@ -292,6 +296,7 @@ export function simulate(scenario: Scenario): Figures {
     turnedAway,
     earlySends,
     falsePromises,
+    closings,
     callers,
     log,
   };

@@ -146,16 +146,32 @@ describe("a 429 is everybody's", () => {
 });
 
 describe('an upstream met for the first time', () => {
-  it('gets ten attempts, and twice as many once they have succeeded', async () => {
+  it('gets ten attempts, and with each further success one more', async () => {
     const { sent, ask, gate } = gated();
     for (let i = 0; i < 100; i++) ask();
     expect(sent).toHaveLength(10);
-    for (let i = 0; i < 11; i++) {
+    for (let i = 0; i < 10; i++) {
       sent[i]?.answer(200);
       await flush();
     }
-    expect(sent).toHaveLength(31);
-    expect(gate.snapshot()).toMatchObject({ state: 'open', window: 20, inFlight: 20, waiting: 69 });
+    expect(sent).toHaveLength(20);
+    for (let i = 10; i < 20; i++) {
+      sent[i]?.answer(200);
+      await flush();
+    }
+    expect(sent).toHaveLength(40);
+    expect(gate.snapshot()).toMatchObject({ state: 'open', window: 20, inFlight: 20, waiting: 60 });
+  });
+
+  it('costs a request that nothing is in the way of neither a promise nor a timer', () => {
+    const gate = paceAttempts(options);
+    const answer = answerOf(200);
+    const claim = claimFor();
+    const handler = gate.layer(() => answer);
+    expect(handler(requestWith(claim), newTrace())).toBe(answer);
+    expect(vi.getTimerCount()).toBe(0);
+    expect(claim.watchers).toBe(0);
+    expect(gate.snapshot()).toMatchObject({ inFlight: 0, waiting: 0, attempts: 1 });
   });
 
   it('is called at once, in the same turn of the event loop', () => {

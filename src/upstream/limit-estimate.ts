@@ -1,0 +1,204 @@
+/**
+ * What the upstream's limit is, as far as its refusals tell. No clock: times come in as arguments.
+ *
+ * The upstream is taken for a bucket that holds so many tokens at most (the burst) and gets `perMs` of them back. A
+ * refusal says that it is empty now, so what was accepted since it was full, or empty, *is* the limit: a
+ * measurement, where additive or cubic growth would only search. The first refusal tells the burst, the second the
+ * rate, to one token over the time from passing the limit to being refused. Every later one bounds the rate more
+ * closely the longer it was in coming, and what was known before is kept as far as it lies within the new bounds.
+ */
+import { type AcceptedHistory, type RateBounds, rememberAccepted } from './accepted-history.ts';
+import { longestCrowdMs, watchCrowd } from './first-crowd.ts';
+
+/** What is known of the limit. */
+export interface Limit {
+  readonly perMs: number;
+  /** -1: the rate is a guess; 0: measured; then how often it was confirmed. */
+  readonly confirmations: number;
+  /** How many accepted attempts, beyond a burst, the rate was read from. */
+  readonly sample: number;
+  /** How long the gate had been open, ms. */
+  readonly spanMs: number;
+  /** A full bucket gave so many in so many ms: a burst, and what the rate gave meanwhile. */
+  readonly crowd: number;
+  readonly crowdMs: number;
+  /** When the limit came down last, and from which rate. */
+  readonly fallenMs: number;
+  readonly fallenFrom: number;
+}
+
+export interface LimitEstimate {
+  /** Undefined before the first refusal. */
+  readonly limit: Limit | undefined;
+  /** When the refused attempt was sent that last showed the bucket empty. */
+  readonly emptyMs: number;
+  accepted(sentMs: number, nowMs: number): void;
+  /** The first refusal since the gate was open last, or one more of those under way. */
+  refused(sentMs: number, nowMs: number, isRisky: boolean): void;
+  /** The gate is open again: all who were under way at the refusal have been answered. */
+  reopened(nowMs: number): void;
+  /** Meets the upstream anew, with what is known as a first guess. */
+  forget(): void;
+}
+
+/** Within this a measurement confirms the rate. */
+const tolerance = 0.12;
+/** A rate is read from a stretch of at least this length. */
+const stretchMs = 100;
+/** From one unprovoked refusal to the next it should take longer by this factor: the error is smaller by as much. */
+const spanGrowth = 2.5;
+/** The lowest rate ever paced at, per ms: one turn in 20 s; and the highest. */
+const leastRate = 1 / 20_000;
+const highestRate = 1000;
+
+/** So much of a token more may be an error of the times. */
+const trifle = 0.1;
+
+/** What a full bucket holds at a rate: a whole number, as buckets do. */
+export function burstOf({ crowd, crowdMs }: Limit, perMs: number): number {
+  return Math.max(Math.ceil(crowd - perMs * crowdMs - trifle), crowd / 4, 1);
+}
+
+/** A closing: when the attempt was sent whose refusal began it, and what went before. */
+interface Closing {
+  readonly sentMs: number;
+  /** The gate was open since, and the bucket was empty last at this time. */
+  readonly openedMs: number;
+  readonly emptyMs: number;
+  /** Turns beyond the known rate had been taken. */
+  readonly isRisky: boolean;
+  /** The upstream has just been met; `before` is then what was known at an earlier time. */
+  readonly isFirst: boolean;
+  readonly before: Limit | undefined;
+}
+
+export function estimateLimit(): LimitEstimate {
+  const history = rememberAccepted();
+  let crowd = watchCrowd();
+  let limit: Limit | undefined;
+  let closing: Closing | undefined;
+  /** Nothing has been refused yet. */
+  let isNew = true;
+  let emptyMs = Number.NEGATIVE_INFINITY;
+  let openedMs = Number.NEGATIVE_INFINITY;
+
+  const learn = (of: Closing): Limit => {
+    if (of.before !== undefined && !of.isFirst) return measured(of.before, of, history);
+    // Of a crowd sent at once any may be refused first: the last to be refused found the bucket empty as well.
+    const size = Math.max(history.between(emptyMs - longestCrowdMs, emptyMs), 1);
+    return {
+      perMs: of.before?.perMs ?? size / longestCrowdMs,
+      confirmations: of.before === undefined ? -1 : 0,
+      sample: 0,
+      spanMs: 0,
+      crowd: size,
+      crowdMs: crowd.spanMs,
+      fallenMs: Number.NEGATIVE_INFINITY,
+      fallenFrom: 0,
+    };
+  };
+
+  return {
+    get limit() {
+      return limit;
+    },
+    get emptyMs() {
+      return emptyMs;
+    },
+
+    accepted(sentMs, nowMs) {
+      history.add(sentMs);
+      if (isNew || closing?.isFirst) crowd.accepted(sentMs, nowMs, sentMs <= emptyMs);
+    },
+
+    refused(sentMs, nowMs, isRisky) {
+      const isFirst = isNew;
+      const isNews = closing === undefined && (isFirst || sentMs >= openedMs);
+      if (isNews) closing = { sentMs, openedMs, emptyMs, isRisky, isFirst, before: limit };
+      if (closing?.isFirst) crowd.refused(sentMs, nowMs);
+      emptyMs = Math.max(emptyMs, sentMs);
+      isNew = false;
+      if (isNews && closing !== undefined) limit = learn(closing);
+    },
+
+    reopened(nowMs) {
+      // Told again, now that it is known who of those under way was accepted.
+      if (closing !== undefined) limit = learn(closing);
+      closing = undefined;
+      openedMs = nowMs;
+    },
+
+    forget() {
+      if (limit !== undefined) limit = { ...limit, confirmations: 0 };
+      isNew = true;
+      crowd = watchCrowd();
+    },
+  };
+}
+
+/** The limit that the refusal which began a closing speaks for. */
+function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
+  const { sentMs, openedMs, emptyMs, isRisky } = of;
+  const isGuess = before.confirmations < 0;
+  const openMs = sentMs - openedMs;
+  const accepted = history.between(emptyMs, sentMs);
+  const burst = burstOf(before, before.perMs);
+
+  const isEarly = isGuess ? openMs < 2 * before.crowdMs : openMs < stretchMs && accepted < burst;
+  const wasFull = isGuess ? accepted >= burst / 2 : before.perMs * (openedMs - emptyMs) >= burst;
+  if (isEarly && wasFull) {
+    // Too early to tell the rate. It tells the burst, and better than a first crowd that came in drops; a guess that
+    // spends it more slowly will learn more.
+    const perMs = isGuess ? before.perMs / 2 : before.perMs;
+    return { ...before, perMs, crowd: accepted, crowdMs: openMs };
+  }
+
+  const boundsWith = (holds: number): RateBounds => {
+    const sinceFull = history.boundsOfRate(holds, emptyMs, sentMs, stretchMs);
+    // Since it was empty, what was accepted is the rate's, to one token; some more ran over where it has been full.
+    const sinceEmptyMs = Math.max(sentMs - emptyMs, 1);
+    return {
+      least: Math.max(sinceFull.least, (accepted - 1) / sinceEmptyMs),
+      most: Math.max(sinceFull.most, (accepted + 1) / sinceEmptyMs),
+    };
+  };
+  const rateWith = (crowd: number): number => {
+    const known = before.perMs;
+    let perMs = known;
+    // The faster the rate, the smaller the burst was, and so again.
+    for (let round = 0; round < 5; round++) {
+      const { least, most } = boundsWith(burstOf({ ...before, crowd }, perMs));
+      const told = (least + most) / 2;
+      if (isGuess) perMs = told;
+      else if (isRisky) perMs = known >= least && known <= most ? known : told;
+      // Refused although nothing was risked: the rate was taken for too high, or has come down.
+      else perMs = Math.min(Math.max(told, known / 2), known);
+    }
+    return Math.min(Math.max(perMs, leastRate), highestRate);
+  };
+
+  let { crowd } = before;
+  let perMs = rateWith(crowd);
+  const isUnchanged = perMs > before.perMs * (1 - tolerance);
+  if (!isGuess && !isRisky && isUnchanged && openMs < spanGrowth * before.spanMs) {
+    // Too soon for the error of the last measurement: the bucket holds more than thought.
+    crowd += Math.max(1, burst / 4);
+    perMs = rateWith(crowd);
+  }
+  const hasFallen = before.confirmations > 0 && perMs < before.perMs * (1 - tolerance);
+  const hasRisen = perMs > before.perMs * (1 + tolerance);
+  const wasDown = before.fallenMs > Number.NEGATIVE_INFINITY;
+  const isBack = perMs > before.fallenFrom * (1 - tolerance);
+  // It can't have been full: all that was accepted is the rate's.
+  const isBrief = perMs * (openedMs - emptyMs) < burst;
+  return {
+    perMs,
+    confirmations: hasFallen || hasRisen || isGuess ? 0 : before.confirmations + 1,
+    sample: isBrief ? accepted : Math.max(accepted - burst, 0),
+    spanMs: openMs,
+    crowd,
+    crowdMs: before.crowdMs,
+    fallenMs: hasFallen ? sentMs : isBack ? Number.NEGATIVE_INFINITY : before.fallenMs,
+    fallenFrom: hasFallen ? Math.max(before.perMs, wasDown ? before.fallenFrom : 0) : before.fallenFrom,
+  };
+}
