@@ -36,6 +36,6 @@ RUN UPSTREAM_BASE_URL=http://127.0.0.1:9/api UPSTREAM_API_KEY=only-to-warm-the-c
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=4s --start-period=5s CMD ["node", "/app/dist/main.js", "healthcheck"]
 # Node is process 1 and gets the signals. No inspector on SIGUSR1, no environment in reports.
-# Core dumps hold the key as well: run with --ulimit core=0. The last two flags let resident memory follow what the cache
-# holds, at a tenth more CPU (bench/cache-memory.ts).
+# Core dumps hold the key as well: run with --ulimit core=0. The last two flags bound how much
+# garbage V8 lets lie (README, "Caching").
 CMD ["node", "--disable-sigusr1", "--report-exclude-env", "--disable-proto=throw", "--max-semi-space-size=4", "--heap-growing-percent=25", "dist/main.js", "serve"]

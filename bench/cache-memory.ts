@@ -1,7 +1,7 @@
 /**
  * What the cache costs in memory: 200,000 small different reads through it, then 1,000 of 1 MB each, before an
- * upstream of three lines. Run with `node --max-semi-space-size=4 --heap-growing-percent=25 bench/cache-memory.ts
- * [body bytes ...]`, the flags the gateway should run with: without them V8 lets dead answers lie until several
+ * upstream of three lines. Run with `node --max-semi-space-size=4 --optimize-for-size bench/cache-memory.ts
+ * [body bytes ...]`, the flags for where memory is what counts: without them V8 lets dead answers lie until several
  * times the live heap is used. Ends with status 1 where memory grows by more than CACHE_MAX_BYTES and 60 MiB
  * (120 MiB where bodies are large).
  */
