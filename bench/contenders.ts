@@ -2,7 +2,7 @@
 
 import { spawnSync } from 'node:child_process';
 import { hash } from 'node:crypto';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { mintToken } from '../src/callers/token.ts';
@@ -101,7 +101,13 @@ export interface GatewayOptions {
   readonly env?: Readonly<Record<string, string>>;
 }
 
-/** The gateway as it is deployed: from `dist/`, with callers, log and cache switched on. */
+/** The flags of Node that the image starts the gateway with. */
+function deployedFlags(): string[] {
+  const [, command = '[]'] = /^CMD (\[.*\])$/m.exec(readFileSync(join(root, 'Dockerfile'), 'utf8')) ?? [];
+  return (JSON.parse(command) as string[]).filter((word) => word.startsWith('--'));
+}
+
+/** The gateway as it is deployed: from `dist/`, with the image's flags; callers, log, cache and admin listener on. */
 export async function startGateway(around: Surroundings, options: GatewayOptions = {}): Promise<Contender> {
   const { settings = {}, tokens = [token], nodeArgs = [], env = {} } = options;
   const port = await freePort();
@@ -119,7 +125,14 @@ export async function startGateway(around: Surroundings, options: GatewayOptions
   const startedMs = performance.now();
   const program = await startProgram({
     command: '/bin/sh',
-    args: ['-c', `exec "$0" "$@" >> '${log}'`, process.execPath, ...nodeArgs, join(root, 'dist/main.js')],
+    args: [
+      '-c',
+      `exec "$0" "$@" >> '${log}'`,
+      process.execPath,
+      ...deployedFlags(),
+      ...nodeArgs,
+      join(root, 'dist/main.js'),
+    ],
     env: {
       NODE_ENV: 'production',
       UPSTREAM_BASE_URL: around.upstreamUrl,

@@ -234,7 +234,8 @@ export interface Footprint {
   readonly afterHitsMiB: number;
 }
 
-const libraries = ['hono', '@hono/node-server', 'commander', 'lru-cache', 'p-retry', 'pino'];
+/** By their names, as any program imports them. */
+const libraries = ['hono', '@hono/node-server', 'commander', 'lru-cache', 'p-retry', 'pino', 'undici'];
 const idleMs = 3_000;
 
 /** How soon it is ready, and what it holds: idle, against a program that only imports its libraries, and after work. */
@@ -252,7 +253,7 @@ export async function measureFootprint(around: Surroundings, effort: Effort): Pr
     nodeReady.push(peer.readyMs);
     await peer.program.end();
   }
-  const imports = [...libraries, 'undici/lib/dispatcher/pool.js'].map((name) => `import '${name}';`).join('');
+  const imports = libraries.map((name) => `import '${name}';`).join('');
   const librariesMiB = await residentOf(imports);
   const nodeMiB = await residentOf('');
 

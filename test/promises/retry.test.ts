@@ -12,7 +12,9 @@ describe.concurrent('a 429 is waited out', () => {
     expect((second?.at ?? 0) - (first?.at ?? 0)).toBeGreaterThanOrEqual(1_000);
     const line = logLines().find(({ msg }) => msg === 'request');
     expect(line).toMatchObject({ status: 200, attempts: 2, cache: 'miss' });
-    expect(line?.['waitedMs']).toBeGreaterThanOrEqual(1_000);
+    expect(line?.['totalMs']).toBeGreaterThanOrEqual(1_000);
+    // The wait counts from the answer's receipt; a busy machine may take a moment of it before it begins to wait.
+    expect(line?.['waitedMs']).toBeGreaterThan(500);
   });
 
   it('with growing waits where it says nothing', async ({ expect, onTestFinished }) => {
