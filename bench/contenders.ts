@@ -135,6 +135,8 @@ export async function startGateway(around: Surroundings, options: GatewayOptions
     ],
     env: {
       NODE_ENV: 'production',
+      // The image has one, filled when it is built; here the first start fills it.
+      NODE_COMPILE_CACHE: join(around.folder, 'compile-cache'),
       UPSTREAM_BASE_URL: around.upstreamUrl,
       UPSTREAM_API_KEY: standInKey,
       PORT: String(port),
