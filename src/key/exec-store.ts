@@ -9,6 +9,8 @@ import type { OpenedStore } from './when-used.ts';
 
 const timeoutMs = 10_000;
 const maxOutputBytes = 64 * 1024;
+/** How long after the command's end its output is waited for, where something it has started holds the pipe. */
+const lastOutputMs = 500;
 
 /**
  * @param words the program and its arguments
@@ -48,15 +50,12 @@ function run(
       ended = true;
       clearTimeout(timer);
       signal.removeEventListener('abort', onAbort);
-      if (outcome instanceof KeyStoreError) {
-        // Once it has ended, its number may be somebody else's.
-        if (child.exitCode === null && child.signalCode === null) killGroup(child.pid);
-        // A grandchild may hold the pipe open; we have heard enough.
-        child.stdout.destroy();
-        reject(outcome);
-      } else {
-        resolve(outcome);
-      }
+      // Once it has ended, its number may be somebody else's.
+      if (child.exitCode === null && child.signalCode === null) killGroup(child.pid);
+      // What has left the group may hold the pipe open, and us with it; we have heard enough.
+      child.stdout.destroy();
+      if (outcome instanceof KeyStoreError) reject(outcome);
+      else resolve(outcome);
     };
     const fail = (why: string) => end(new KeyStoreError(`${describe}: the command ${why}`));
     const onAbort = () => fail('was stopped');
@@ -74,6 +73,8 @@ function run(
     child.on('error', (error) => fail(describeFailure(error)));
     // Not `close`: that would wait for whatever the command left running with our pipe.
     child.on('exit', (status, killedBy) => {
+      // What it has left running goes too, or there would be one more with each read.
+      killGroup(child.pid);
       if (killedBy !== null) fail(`was killed by ${killedBy}`);
       else if (status !== 0) fail(`ended with status ${status}`);
       else setOutputEnd();
@@ -85,7 +86,7 @@ function run(
       if (child.stdout.readableEnded) text();
       else {
         child.stdout.once('end', text);
-        setTimeout(text, 500).unref();
+        setTimeout(text, lastOutputMs).unref();
       }
     };
   });

@@ -82,6 +82,8 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
   let reloadFailures = 0;
   let reloadFailure: string | undefined;
   let closed = false;
+  /** Ends reads that are under way: a command that hangs would keep the process from ending. */
+  const closing = new AbortController();
   const retiring = new Set<NodeJS.Timeout>();
   let announceReady: (loaded: boolean) => void = () => {};
   const ready = new Promise<boolean>((resolve) => {
@@ -170,10 +172,10 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
   /** A value that differs from the refused one: what the store offers, or what was in use before. */
   const other = async (key: Key): Promise<Key | undefined> => {
     const tries: Array<() => Promise<string | undefined>> = [];
-    tries.push(() => loadPreviousValue(store));
-    if (previousStore !== undefined) tries.push(() => loadKeyValue(previousStore));
+    tries.push(() => loadPreviousValue(store, closing.signal));
+    if (previousStore !== undefined) tries.push(() => loadKeyValue(previousStore, closing.signal));
     // Fallen back before, and now the fallback is refused: what the store offers may be good by now.
-    if (offered !== undefined && offered !== key) tries.unshift(() => loadKeyValue(store));
+    if (offered !== undefined && offered !== key) tries.unshift(() => loadKeyValue(store, closing.signal));
     for (const load of tries) {
       try {
         const value = await load();
@@ -249,6 +251,7 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
     scrub,
     close: () => {
       closed = true;
+      closing.abort();
       source.close();
       doubts.close();
       for (const timer of retiring) clearTimeout(timer);

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -15,6 +15,25 @@ beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'key-exec-'));
 });
 afterAll(() => rm(directory, { recursive: true, force: true }));
+
+/** What this process holds open besides files. */
+const pipes = (): number =>
+  readdirSync('/proc/self/fd').filter((fd) => {
+    try {
+      return /^(socket|pipe):/.test(readlinkSync(`/proc/self/fd/${fd}`));
+    } catch {
+      return false;
+    }
+  }).length;
+
+/** `Z`: ended, or a zombie that nobody has collected yet. */
+function stateOf(pid: number): string | undefined {
+  try {
+    return readFileSync(`/proc/${pid}/stat`, 'utf8').split(' ')[2];
+  } catch {
+    return 'Z';
+  }
+}
 
 const load = (command: string, environment = {}) =>
   openStore(`exec:${command}`, { PATH: path, ...environment }, 'UPSTREAM_API_KEY_FROM').load(never);
@@ -68,11 +87,19 @@ describe('a command that gives the key', () => {
     expect(text).toBe('[] [there]\n');
   });
 
-  it('may leave something running that holds its output open', async () => {
-    const flag = join(directory, 'flag');
-    const script = `echo first-key-0123456789; while [ ! -e ${flag} ]; do sleep 0.1; done & exit 0`;
+  it.each([
+    ['in its group', ''],
+    ['that has left its group', 'setsid '],
+  ])('may leave something running %s that holds its output open: we hold nothing of it', async (_, by) => {
+    const pidFile = join(directory, `left${by.trim()}`);
+    const before = pipes();
+    const left = `${by}sh -c "echo \\$\\$ > ${pidFile}; exec sleep 600"`;
+    const script = `${left} & while [ ! -s ${pidFile} ]; do sleep 0.01; done; echo first-key-0123456789`;
     expect(await load(`sh -c '${script}'`)).toBe('first-key-0123456789\n');
-    await writeFile(flag, '');
+    await expect.poll(pipes, { timeout: 20_000 }).toBe(before);
+    const pid = Number(readFileSync(pidFile, 'utf8'));
+    if (by === '') await expect.poll(() => stateOf(pid), { timeout: 20_000 }).toBe('Z');
+    else process.kill(pid, 'SIGKILL');
   });
 
   it('is named by its program alone', () => {
@@ -132,19 +159,7 @@ describe('a command that fails', () => {
     const pid = Number(readFileSync(pidFile, 'utf8'));
     limit.abort();
     await answer;
-    // Ended, or a zombie that nobody has collected yet.
-    await expect
-      .poll(
-        () => {
-          try {
-            return readFileSync(`/proc/${pid}/stat`, 'utf8').split(' ')[2];
-          } catch {
-            return 'Z';
-          }
-        },
-        { timeout: 20_000 },
-      )
-      .toBe('Z');
+    await expect.poll(() => stateOf(pid), { timeout: 20_000 }).toBe('Z');
   });
 });
 
