@@ -25,6 +25,8 @@ export interface KeyringOptions {
   onEvent(event: KeyEvent): void;
   /** How long a store that is not local may take to give the first key, in ms. */
   readonly startTimeoutMs?: number;
+  /** Asks a store that is not local once, and gives up when it fails: for a look, not for a life. */
+  readonly once?: boolean;
   /** Opens the stores; for tests. */
   readonly open?: (from: string, environment: Environment, setting: string) => KeyStore;
 }
@@ -198,7 +200,14 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
 
   const loadFirst = async (): Promise<void> => {
     await source.reload();
-    source.start();
+    if (!options.once) source.start();
+    else if (current === undefined) giveUp();
+  };
+  const giveUp = () => {
+    if (current !== undefined || closed) return;
+    source.close();
+    tell('gave-up', 'error', 'The secret store gave no key in time', undefined, reloadFailure);
+    announceReady(false);
   };
 
   if (store.local) {
@@ -207,14 +216,9 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
     source.start();
   } else {
     void loadFirst();
-    const giveUp = setTimeout(() => {
-      if (current !== undefined || closed) return;
-      source.close();
-      tell('gave-up', 'error', 'The secret store gave no key in time', undefined, reloadFailure);
-      announceReady(false);
-    }, startTimeoutMs);
-    giveUp.unref();
-    void ready.then(() => clearTimeout(giveUp));
+    const patience = setTimeout(giveUp, startTimeoutMs);
+    patience.unref();
+    void ready.then(() => clearTimeout(patience));
   }
 
   return {
