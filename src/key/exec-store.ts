@@ -4,6 +4,7 @@
  */
 import { spawn } from 'node:child_process';
 import type { Environment } from './open-store.ts';
+import { storeCommandMark } from './process-guard.ts';
 import { describeFailure, KeyStoreError } from './store.ts';
 import type { OpenedStore } from './when-used.ts';
 
@@ -14,7 +15,7 @@ const lastOutputMs = 500;
 
 /**
  * @param words the program and its arguments
- * @param environment what the command gets, but for the gateway's own key
+ * @param environment what the command gets, but for what `env:` stores hold
  */
 export function runCommand(
   words: readonly string[],
@@ -22,8 +23,19 @@ export function runCommand(
   describe: string,
 ): OpenedStore {
   const [program = '', ...args] = words;
-  const { UPSTREAM_API_KEY: _, ...passed } = environment;
+  const passed = { ...withoutKeys(environment), [storeCommandMark]: '1' };
   return { load: (signal) => run(program, args, passed, signal, describe) };
+}
+
+/**
+ * The environment without the settings of our stores, and without the variables that those name: the command has
+ * a secret manager to ask and needs none of our keys.
+ */
+function withoutKeys(environment: Environment): Environment {
+  const settings = ['UPSTREAM_API_KEY_FROM', 'UPSTREAM_API_KEY_PREVIOUS_FROM'];
+  const named = settings.flatMap((setting) => /^env:(.+)$/.exec(environment[setting] ?? '')?.[1] ?? []);
+  const left = new Set(['UPSTREAM_API_KEY', ...settings, ...named]);
+  return Object.fromEntries(Object.entries(environment).filter(([name]) => !left.has(name)));
 }
 
 function run(

@@ -1,4 +1,7 @@
-/** Which flags of the runtime would lay the key open. Pure: no `this`, no I/O, no clock. */
+/** Which flags of the runtime would lay the key open, and who must not start us. Pure: no `this`, no I/O, no clock. */
+
+/** The environment variable that says that a process was started as the command of an `exec:` store. */
+export const storeCommandMark = 'ANALYTICS_GATEWAY_STORE_COMMAND';
 
 /**
  * Flags that open a debugger or write memory and environment to files: the inspector shows everything to whoever

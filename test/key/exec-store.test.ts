@@ -79,12 +79,23 @@ describe('a command that gives the key', () => {
     expect(await load('printf %s-%s first-key "0123 *"')).toBe('first-key-0123 *');
   });
 
-  it('does not get the gateway’s own key, and gets the rest of the environment', async () => {
-    const text = await load(`sh -c 'echo "[$UPSTREAM_API_KEY] [$VAULT_ADDR]"'`, {
+  it('does not get what our env: stores hold or name, and gets the rest of the environment', async () => {
+    const names = [
+      'UPSTREAM_API_KEY',
+      'UPSTREAM_API_KEY_FROM',
+      'UPSTREAM_API_KEY_PREVIOUS_FROM',
+      'OLD',
+      'NEW',
+    ];
+    const text = await load(`sh -c 'echo "${names.map((name) => `[$${name}]`).join('')} [$VAULT_TOKEN]"'`, {
       UPSTREAM_API_KEY: 'own-key',
-      VAULT_ADDR: 'there',
+      UPSTREAM_API_KEY_FROM: 'env:NEW',
+      UPSTREAM_API_KEY_PREVIOUS_FROM: 'env:OLD',
+      OLD: 'old-key',
+      NEW: 'new-key',
+      VAULT_TOKEN: 'there',
     });
-    expect(text).toBe('[] [there]\n');
+    expect(text).toBe('[][][][][] [there]\n');
   });
 
   it.each([
