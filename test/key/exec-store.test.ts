@@ -120,6 +120,38 @@ describe('a command that gives the key', () => {
   });
 });
 
+describe('a command that looks like the key itself', () => {
+  it.each(['sk_live_0123456789abcdef', 'abcdef/0123456789+ABCDEF==', '0123456789abcdef0123456789abcdef'])(
+    'as %s is not repeated',
+    async (secret) => {
+      const store = openStore(`exec:${secret}`, { PATH: path }, 'UPSTREAM_API_KEY_FROM');
+      const failure = await store.load(never).catch((error: unknown) => error);
+      expect(store.describe).toBe('exec:(not a program)');
+      expect(String(failure)).toMatch(/exec:\(not a program\): the command does not exist$/);
+    },
+  );
+
+  it('is named where there is such a program', async () => {
+    const program = join(directory, 'print-key-v2-of-team7');
+    await writeFile(program, '#!/bin/sh\necho first-key-0123456789\n', { mode: 0o700 });
+    for (const [from, PATH] of [
+      [program, path],
+      ['print-key-v2-of-team7', `${path}:${directory}`],
+    ] as const) {
+      const store = openStore(`exec:${from}`, { PATH }, 'UPSTREAM_API_KEY_FROM');
+      expect(store.describe).toBe(`exec:${from}`);
+      expect(await store.load(never)).toBe('first-key-0123456789\n');
+    }
+  });
+
+  it.each(['print-the-key', 'no-such-program-anywhere', '/opt/tools/print-key-2'])(
+    'is not %s, which is named',
+    (program) => {
+      expect(openStore(`exec:${program}`, { PATH: path }, 'SETTING').describe).toBe(`exec:${program}`);
+    },
+  );
+});
+
 describe('a command that fails', () => {
   it.each([
     ['no-such-program-anywhere', /exec:no-such-program-anywhere: the command does not exist$/],

@@ -38,6 +38,18 @@ describe('the start', () => {
     },
   );
 
+  it.each([
+    ['env:sk_live_0123456789abcdef', /env:\(not a variable\): the environment variable is not set$/],
+    ['env:Secret0123456789', /env:\(not a variable\): the environment variable is not set$/],
+  ])('with %s repeats no name that looks like the key itself', async (from, text) => {
+    const failure = await open(from).catch((error: unknown) => error);
+    expect(String(failure)).toMatch(text);
+    expect(String(failure)).not.toContain(from.slice(4));
+    await expect(open(from, { [from.slice(4)]: key1 })).resolves.toMatchObject({
+      current: expect.anything(),
+    });
+  });
+
   it.each(['', ' \n', 'short', `${key1}\nX-Evil: 1`, `\uFEFF${key1}`, `${key1}\u00e9`, 'k'.repeat(65_536)])(
     'is refused when a local store holds the malformed key %#, and no word of it is told',
     async (value) => {

@@ -201,6 +201,11 @@ const runs: Record<string, Run> = {
     settings: () => ({ ...inFile(good), UPSTREAM_API_KEY_FROM: standInKey }),
     status: 2,
   },
+  'the key in place of a command': {
+    args: ['check', '--json'],
+    settings: () => ({ ...inFile(good), UPSTREAM_API_KEY_FROM: `exec:${standInKey}` }),
+    status: 1,
+  },
   'the key in place of a path': {
     args: ['serve'],
     settings: () => ({ ...inFile(good), UPSTREAM_API_KEY_FROM: `file:${standInKey}` }),
