@@ -10,7 +10,13 @@ import type { Handler } from '../layer.ts';
 import { Trace } from '../trace.ts';
 import type { Answer, UpstreamRequest } from '../upstream/exchange.ts';
 import { plainRead } from '../upstream/plain-read.ts';
-import { type CallOutcome, type Meaning, meaningOfFailure, meaningOfStatus } from './check-meaning.ts';
+import {
+  type CallOutcome,
+  type Meaning,
+  meaningOfFailure,
+  meaningOfStatus,
+  operationRefused,
+} from './check-meaning.ts';
 
 export interface CheckParts {
   readonly keyring: Keyring;
@@ -125,7 +131,9 @@ async function examineKey(
       made.push({ method: 'GET', path: call.path, status: null, outcome: 'skipped', meaning: 'Not asked.' });
       continue;
     }
-    const { status, meaning } = await makeCall(ask, call, options.timeoutMs);
+    const { status, meaning: found } = await makeCall(ask, call, options.timeoutMs);
+    const isOperation = found.outcome === 'key-rejected' && !isRefused(keyring);
+    const meaning = isOperation ? operationRefused : found;
     made.push({
       method: 'GET',
       path: call.path,
@@ -158,6 +166,11 @@ async function examineKey(
     ...(previousKey === undefined ? {} : { previousKey }),
     calls: made,
   };
+}
+
+/** A 401 begins a doubt of the key; where that is over and the key in use still, it was about the read alone. */
+function isRefused({ current, standingOf }: Keyring): boolean {
+  return current === undefined || standingOf(current) !== 'good';
 }
 
 async function examinePrevious(

@@ -12,6 +12,7 @@ export type KeyEventKind =
   | 'gave-up'
   | 'rejected'
   | 'accepted-again'
+  | 'operation-refused'
   | 'fell-back'
   | 'leak';
 

@@ -42,7 +42,10 @@ export interface Keyring {
   standingOf(key: Key): 'good' | 'doubted' | 'rejected';
   /** The upstream answered 401 to this key: begins to doubt it, if it is in use. */
   refused(key: Key, operation: string): void;
-  /** Waits for what to send with instead of a doubted key; `undefined`: nothing. Rejects when the signal aborts. */
+  /**
+   * Waits for what to send with instead of a doubted key. `undefined`: nothing. The same key: it is good, and what
+   * was refused was the operation. Rejects when the signal aborts.
+   */
   replace(key: Key, patience: Patience): Promise<Key | undefined>;
   /** The upstream answered something else than 401 to a request sent at this time (`performance.now()`). */
   accepted(key: Key, status: number, sentMs: number): void;
@@ -172,7 +175,7 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
   const source = keepAsking({ store, refreshMs: options.refreshMs, onValue, onFailure });
 
   /** A value that differs from the refused one: what the store offers, or what was in use before. */
-  const other = async (key: Key): Promise<Key | undefined> => {
+  const other = async (key: Key): Promise<(() => Key) | undefined> => {
     const tries: Array<() => Promise<string | undefined>> = [];
     tries.push(() => loadPreviousValue(store, closing.signal));
     if (previousStore !== undefined) tries.push(() => loadKeyValue(previousStore, closing.signal));
@@ -181,7 +184,7 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
     for (const load of tries) {
       try {
         const value = await load();
-        if (value !== undefined && !key.hasValue(value)) return learn(value);
+        if (value !== undefined && !key.hasValue(value)) return () => learn(value);
       } catch (error) {
         tell('previous-failed', 'warn', 'The previous key cannot be read', key, describeFailure(error));
       }
