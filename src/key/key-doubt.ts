@@ -47,7 +47,7 @@ export interface KeyDoubtParts {
   reload(): Promise<void>;
   /** Finds a value that may be tried instead of this key, and how to make a key of it. Never rejects. */
   other(key: Key): Promise<(() => Key) | undefined>;
-  /** Puts a key that was tried and taken into use. */
+  /** Puts a key that was tried and taken into use, and tells so. */
   adopt(key: Key): void;
   /** A key that will not be tried again. */
   dismiss(key: Key): void;
@@ -197,12 +197,6 @@ export function judgeKeys(parts: KeyDoubtParts): KeyDoubts {
     if (key === doubt.candidate) {
       doubt.candidate = undefined;
       parts.adopt(key);
-      parts.tell(
-        'fell-back',
-        'warn',
-        'The upstream refuses the newest key and takes another; using that',
-        key,
-      );
     } else if (key === doubt.key && sentMs > doubt.sinceMs) {
       acquit(doubt);
     }

@@ -89,6 +89,8 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
   let closed = false;
   /** Ends reads that are under way: a command that hangs would keep the process from ending. */
   const closing = new AbortController();
+  /** Where each key came from. */
+  const sources = new WeakMap<Key, string>();
   const retiring = new Set<NodeJS.Timeout>();
   let announceReady: (loaded: boolean) => void = () => {};
   const ready = new Promise<boolean>((resolve) => {
@@ -100,13 +102,14 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
       kind,
       level,
       message,
-      source: store.describe,
+      source: (reason === undefined && key && sources.get(key)) || store.describe,
       ...(key === undefined ? {} : { fingerprint: key.fingerprint, generation: key.generation }),
       ...(reason === undefined ? {} : { reason }),
     });
 
-  const learn = (value: string): Key => {
+  const learn = (value: string, from = store.describe): Key => {
     const key = new Key(value, ++generations);
+    sources.set(key, from);
     scrub.know(key);
     return key;
   };
@@ -142,6 +145,7 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
       // The store went back to the value that is in use as the fallback.
       if (offered !== undefined) retire(offered);
       offered = before;
+      sources.set(before, store.describe);
       return;
     }
     if (offered !== undefined && offered !== before) retire(offered);
@@ -176,15 +180,19 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
 
   /** A value that differs from the refused one: what the store offers, or what was in use before. */
   const other = async (key: Key): Promise<(() => Key) | undefined> => {
-    const tries: Array<() => Promise<string | undefined>> = [];
-    tries.push(() => loadPreviousValue(store, closing.signal));
-    if (previousStore !== undefined) tries.push(() => loadKeyValue(previousStore, closing.signal));
+    const tries: Array<readonly [string, () => Promise<string | undefined>]> = [];
+    tries.push([`${store.describe} (previous)`, () => loadPreviousValue(store, closing.signal)]);
+    if (previousStore !== undefined) {
+      tries.push([previousStore.describe, () => loadKeyValue(previousStore, closing.signal)]);
+    }
     // Fallen back before, and now the fallback is refused: what the store offers may be good by now.
-    if (offered !== undefined && offered !== key) tries.unshift(() => loadKeyValue(store, closing.signal));
-    for (const load of tries) {
+    if (offered !== undefined && offered !== key) {
+      tries.unshift([store.describe, () => loadKeyValue(store, closing.signal)]);
+    }
+    for (const [from, load] of tries) {
       try {
         const value = await load();
-        if (value !== undefined && !key.hasValue(value)) return () => learn(value);
+        if (value !== undefined && !key.hasValue(value)) return () => learn(value, from);
       } catch (error) {
         tell('previous-failed', 'warn', 'The previous key cannot be read', key, describeFailure(error));
       }
@@ -192,11 +200,25 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
     return undefined;
   };
 
+  const adopt = (key: Key) => {
+    const isNewest = sources.get(key) === store.describe;
+    if (isNewest) {
+      if (offered !== undefined) retire(offered);
+      offered = key;
+    }
+    use(key);
+    if (isNewest) {
+      tell('went-back', 'info', "The upstream takes the store's newest key again; using that", key);
+    } else {
+      tell('fell-back', 'warn', 'The upstream refuses the newest key and takes another; using that', key);
+    }
+  };
+
   const doubts = judgeKeys({
     current: () => current,
     reload: source.reload,
     other,
-    adopt: use,
+    adopt,
     dismiss: retire,
     tell,
   });
@@ -244,7 +266,7 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
         key,
       ),
     health: () => ({
-      source: store.describe,
+      source: (current && sources.get(current)) ?? store.describe,
       fingerprint: current?.fingerprint,
       generation: current?.generation,
       loadedAt,

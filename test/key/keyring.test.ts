@@ -412,10 +412,39 @@ describe('a refused key', () => {
     keyring.close();
   });
 
-  it('is tried again when the one fallen back to is refused', async () => {
+  it('gives way to the key of another store, which is then named as the source', async () => {
+    const newest = new FakeStore(key2);
+    const { keyring, events } = await keyringOf(newest, {
+      previousFrom: 'old:',
+      open: (from) =>
+        from === 'old:' ? { describe: 'old:place', local: true, load: async () => key1 } : newest,
+    });
+    const used = keyring.current;
+    if (used === undefined) throw new Error('no key');
+    expect(keyring.health().source).toBe('fake:store');
+    keyring.refused(used, 'list-accounts');
+    const replaced = keyring.replace(used, patience(25_000));
+    await vi.advanceTimersByTimeAsync(2_000);
+    const previous = await replaced;
+    if (previous === undefined) throw new Error('nothing to fall back to');
+    keyring.accepted(previous, 200, performance.now());
+    expect(events.at(-1)).toMatchObject({ kind: 'fell-back', source: 'old:place' });
+    expect(keyring.health().source).toBe('old:place');
+    // A failure is that of the store that was asked.
+    newest.swap(down);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(events.at(-1)).toMatchObject({ kind: 'reload-failed', source: 'fake:store' });
+    newest.swap(key3);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(events.at(-1)).toMatchObject({ kind: 'rotated', source: 'fake:store' });
+    expect(keyring.health().source).toBe('fake:store');
+    keyring.close();
+  });
+
+  it('is tried again when the one fallen back to is refused, and that is no fall', async () => {
     const store = new FakeStore(key2);
     store.previous = key1;
-    const { keyring } = await keyringOf(store);
+    const { keyring, events } = await keyringOf(store);
     const tryOther = async () => {
       const used = keyring.current;
       if (used === undefined) throw new Error('no key');
@@ -428,8 +457,18 @@ describe('a refused key', () => {
       return other;
     };
     expect((await tryOther()).hasValue(key1)).toBe(true);
+    expect(keyring.health().source).toBe('fake:store (previous)');
     expect((await tryOther()).hasValue(key2)).toBe(true);
+    expect(keyring.health().source).toBe('fake:store');
     expect(keyring.generation()).toBe(3);
+    expect(events.slice(1)).toMatchObject([
+      { kind: 'fell-back', level: 'warn', source: 'fake:store (previous)', generation: 2 },
+      { kind: 'went-back', level: 'info', source: 'fake:store', generation: 3 },
+    ]);
+    // It is what the store offers: searched for as long as that.
+    await vi.advanceTimersByTimeAsync(11 * 60_000);
+    expect(keyring.scrub.redact(key2)).not.toBe(key2);
+    expect(keyring.scrub.redact(key1)).toBe(key1);
     keyring.close();
   });
 
