@@ -93,16 +93,17 @@ export function judgeKeys(parts: KeyDoubtParts): KeyDoubts {
     void probeOnce(it);
     await pause(it.sinceMs + swapWaitMs / 2 - performance.now());
     if (isOver(it)) return;
-    // A watch wakes us; a store without one is asked again half-way and at the end.
+    // A watch wakes us; a store without one is asked again half-way and near the end.
     void parts.reload();
     let found: (() => Key) | undefined;
-    const other = parts.other(it.key).then((make) => {
+    void parts.other(it.key).then((make) => {
       found = make;
       if (it.rejected && !isOver(it)) offer(it, found);
     });
-    await pause(it.sinceMs + swapWaitMs - performance.now());
+    await pause(it.sinceMs + swapWaitMs - headStartMs - performance.now());
     if (isOver(it)) return;
-    await pause(headStartMs, Promise.all([parts.reload(), other]));
+    void parts.reload();
+    await pause(it.sinceMs + swapWaitMs - performance.now());
     if (isOver(it)) return;
     if (found === undefined) reject(it);
     else offer(it, found);

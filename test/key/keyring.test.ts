@@ -346,7 +346,7 @@ describe('a refused key', () => {
     const loads = store.loads;
     keyring.refused(old, 'list-accounts');
     const replaced = keyring.replace(old, patience(25_000));
-    await vi.advanceTimersByTimeAsync(2_250);
+    await vi.advanceTimersByTimeAsync(2_000);
     await expect(replaced).resolves.toBeUndefined();
     expect(keyring.standingOf(old)).toBe('rejected');
     // Nor does it hold up the probes.
@@ -373,7 +373,7 @@ describe('a refused key', () => {
     if (newest === undefined) throw new Error('no key');
     keyring.refused(newest, 'list-accounts');
     const replaced = keyring.replace(newest, patience(25_000));
-    await vi.advanceTimersByTimeAsync(2_250);
+    await vi.advanceTimersByTimeAsync(2_000);
     await expect(replaced).resolves.toBeUndefined();
     expect(keyring.standingOf(newest)).toBe('rejected');
     give(key1);

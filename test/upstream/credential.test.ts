@@ -231,7 +231,7 @@ describe('on a 401', () => {
     const handle = attachKey({ keyring })(upstreamTaking().send);
     store.value = new Promise(() => {});
     const refused = failure(Promise.resolve(handle(requestOf(), trace())));
-    await wait(2_300);
+    await wait(2_010);
     expect(await Promise.race([refused, 'waits'])).toBe('upstream-key-rejected');
     keyring.close();
   });
