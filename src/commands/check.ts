@@ -123,6 +123,7 @@ async function examineKey(
       calls: [],
     };
   }
+  const { source, fingerprint, generation } = keyring.health();
   const previousKey = readPrevious && (await examinePrevious(readPrevious, options.timeoutMs));
   const made: CallReport[] = [];
   let lost = false;
@@ -146,16 +147,18 @@ async function examineKey(
   }
   const accepted = made.some((call) => call.outcome === 'accepted');
   const answered = accepted && made.every((call) => ['accepted', 'rate-limited'].includes(call.outcome));
-  const ok = answered && previousKey?.ok !== false;
-  const { source, fingerprint, generation } = keyring.health();
+  const fellBack = keyring.health().source !== source;
+  const ok = answered && previousKey?.ok !== false && !fellBack;
+  const shortcoming = () => {
+    if (!answered) return made.find((call) => !['accepted', 'skipped'].includes(call.outcome))?.meaning ?? '';
+    return fellBack
+      ? 'The gateway could work, but the upstream refuses the newest key and takes the previous one.'
+      : 'The gateway could work, but there would be no previous key to fall back to.';
+  };
   return {
     ok,
     exitStatus: ok ? 0 : 1,
-    summary: ok
-      ? 'The gateway can work with these settings.'
-      : answered
-        ? 'The gateway could work, but there would be no previous key to fall back to.'
-        : (made.find((call) => !['accepted', 'skipped'].includes(call.outcome))?.meaning ?? ''),
+    summary: ok ? 'The gateway can work with these settings.' : shortcoming(),
     settings,
     key: {
       ok: true,

@@ -19,7 +19,10 @@ export async function runCheck({ json }: { json: boolean }): Promise<number> {
   const write = (text: string): void => void process.stdout.write(text);
   try {
     const refused = await guardProcess();
-    if (refused !== undefined) return reportRefusal(refused);
+    if (refused !== undefined) {
+      if (!json) return reportRefusal(refused);
+      throw new ConfigError([refused]);
+    }
     const { config, environment } = await loadConfig();
     // `serve` would refuse what it refuses.
     openDirectory({ ...directoryOptions(config), onEvent: () => {} }).close();

@@ -90,6 +90,32 @@ describe.concurrent('check', () => {
     context.expect(report.previousKey).toMatchObject({ ok: true, source: 'env:OLD' });
   });
 
+  it('is not fine where only the previous key is taken', async (context) => {
+    const standIn = await standInFor(context);
+    const { both, stdout, report } = await check(context, {
+      ...settingsFor(standIn.url),
+      UPSTREAM_API_KEY: 'new-key-not-active-0123456789',
+      UPSTREAM_API_KEY_PREVIOUS_FROM: 'env:OLD',
+      OLD: standInKey,
+    });
+    context.expect(both).toEqual([1, 1]);
+    context.expect(stdout).toMatch(/^Key: env:UPSTREAM_API_KEY can be read/m);
+    context.expect(report.key?.source).toBe('env:UPSTREAM_API_KEY');
+    context.expect(report.calls.map(({ outcome }) => outcome)).toEqual(['accepted', 'accepted']);
+    context.expect(report.summary).toMatch(/refuses the newest key and takes the previous one/);
+  });
+
+  it('says for programs, too, that it will not run with such flags', async (context) => {
+    const { status, stdout, stderr } = await run(context, ['check', '--json'], {
+      settings: { ...settingsFor(`${nobody}/api`), NODE_OPTIONS: '--report-on-fatalerror' },
+    });
+    context.expect([status, stderr]).toEqual([2, '']);
+    context.expect(JSON.parse(stdout)).toMatchObject({
+      exitStatus: 2,
+      settings: { problems: [/--report-on-fatalerror/].map((words) => context.expect.stringMatching(words)) },
+    });
+  });
+
   it.for([
     ['is not there', undefined, /the callers file can't be read/],
     ['is not JSON', '{', /JSON/],
