@@ -5,7 +5,7 @@
 import type { Admin } from './admin/listener.ts';
 import { countRequests } from './admin/request-counts.ts';
 import { createApp } from './app.ts';
-import { openDirectory } from './callers/directory.ts';
+import { type DirectoryOptions, openDirectory } from './callers/directory.ts';
 import { limitCallers } from './callers/limit.ts';
 import { type Config, changedSettings, isLocalHost, isLocalListener } from './config.ts';
 import { createClaims } from './edge/claim.ts';
@@ -76,11 +76,7 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
 
   const operations = [...specifiedOperations, ...configuredOperations(config.UPSTREAM_READS)];
   const directory = openDirectory({
-    file: config.CALLERS_FILE,
-    loopbackOnly: isLocalListener(config),
-    failuresPerMinute: config.CALLER_FAILURES_PER_MINUTE,
-    operations: new Set(operations.map(({ name }) => name)),
-    forwardedHeaders: new Set(config.FORWARD_REQUEST_HEADERS),
+    ...directoryOptions(config),
     onEvent: (event) => logDirectory(log.events, event),
   });
 
@@ -283,6 +279,18 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
       draining ??= stop();
       return draining;
     },
+  };
+}
+
+/** Who may call with these settings. */
+export function directoryOptions(config: Config): Omit<DirectoryOptions, 'onEvent'> {
+  const operations = [...specifiedOperations, ...configuredOperations(config.UPSTREAM_READS)];
+  return {
+    file: config.CALLERS_FILE,
+    loopbackOnly: isLocalListener(config),
+    failuresPerMinute: config.CALLER_FAILURES_PER_MINUTE,
+    operations: new Set(operations.map(({ name }) => name)),
+    forwardedHeaders: new Set(config.FORWARD_REQUEST_HEADERS),
   };
 }
 

@@ -5,6 +5,7 @@ import { GatewayError, type ProxyErrorType } from '../errors.ts';
 export type CallOutcome =
   | 'accepted'
   | 'key-rejected'
+  | 'operation-refused'
   | 'role-insufficient'
   | 'rate-limited'
   | 'unexpected-status'
@@ -79,6 +80,12 @@ export function meaningOfFailure(error: unknown): Meaning {
       return { outcome: 'failed', text: `The call was not made: ${error.message}.` };
   }
 }
+
+/** A 401 to a key that a probe found good. */
+export const operationRefused: Meaning = {
+  outcome: 'operation-refused',
+  text: 'The upstream refuses this read (401), but takes the key elsewhere.',
+};
 
 const keyRejected: Meaning = {
   outcome: 'key-rejected',

@@ -5,17 +5,25 @@
 import { FixedClaim } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
 import type { Keyring } from '../key/keyring.ts';
-import { KeyStoreError } from '../key/store.ts';
+import { describeFailure, KeyStoreError } from '../key/store.ts';
 import type { Handler } from '../layer.ts';
 import { Trace } from '../trace.ts';
 import type { Answer, UpstreamRequest } from '../upstream/exchange.ts';
 import { plainRead } from '../upstream/plain-read.ts';
-import { type CallOutcome, type Meaning, meaningOfFailure, meaningOfStatus } from './check-meaning.ts';
+import {
+  type CallOutcome,
+  type Meaning,
+  meaningOfFailure,
+  meaningOfStatus,
+  operationRefused,
+} from './check-meaning.ts';
 
 export interface CheckParts {
   readonly keyring: Keyring;
   /** One read with the key on it: the credential layer over the transport. */
   readonly ask: Handler<UpstreamRequest, Answer>;
+  /** One read of the previous key's store, where there is one. Rejects with a `KeyStoreError`. */
+  readPrevious?(signal: AbortSignal): Promise<{ source: string; fingerprint: string }>;
   /** Lets go of the connections; the keyring is closed by the check. */
   close?(): void | Promise<void>;
 }
@@ -27,7 +35,7 @@ export interface CheckOptions {
   readonly baseUrl: string;
   /** Called only when the settings are fine. Rejects with a `KeyStoreError` where the key's setting is wrong. */
   open(): Promise<CheckParts>;
-  /** How long one call may take, waiting for a new key included, in ms. */
+  /** How long one call, or one read of a store, may take, waiting for a new key included, in ms. */
   readonly timeoutMs: number;
   readonly json: boolean;
   /** Writes to standard output. */
@@ -41,6 +49,7 @@ export interface CheckReport {
   summary: string;
   settings: { ok: boolean; problems: readonly string[]; baseUrl?: string };
   key?: { ok: boolean; source?: string; fingerprint?: string; generation?: number; problem?: string };
+  previousKey?: { ok: boolean; source?: string; fingerprint?: string; problem?: string };
   calls: CallReport[];
 }
 
@@ -99,12 +108,12 @@ async function examine(options: CheckOptions): Promise<CheckReport> {
 }
 
 async function examineKey(
-  { keyring, ask }: CheckParts,
+  { keyring, ask, readPrevious }: CheckParts,
   options: CheckOptions,
   settings: CheckReport['settings'],
 ): Promise<CheckReport> {
-  if (!(await keyring.ready)) {
-    const { source, reloadFailure = 'it did not answer in time' } = keyring.health();
+  if (!(await within(options.timeoutMs, () => keyring.ready))) {
+    const { source, reloadFailure = tooLate(source, options.timeoutMs) } = keyring.health();
     return {
       ok: false,
       exitStatus: 1,
@@ -114,6 +123,8 @@ async function examineKey(
       calls: [],
     };
   }
+  const { source, fingerprint, generation } = keyring.health();
+  const previousKey = readPrevious && (await examinePrevious(readPrevious, options.timeoutMs));
   const made: CallReport[] = [];
   let lost = false;
   for (const call of calls) {
@@ -121,7 +132,9 @@ async function examineKey(
       made.push({ method: 'GET', path: call.path, status: null, outcome: 'skipped', meaning: 'Not asked.' });
       continue;
     }
-    const { status, meaning } = await makeCall(ask, call, options.timeoutMs);
+    const { status, meaning: found } = await makeCall(ask, call, options.timeoutMs);
+    const isOperation = found.outcome === 'key-rejected' && !isRefused(keyring);
+    const meaning = isOperation ? operationRefused : found;
     made.push({
       method: 'GET',
       path: call.path,
@@ -133,14 +146,19 @@ async function examineKey(
     lost = ['key-rejected', 'unreachable', 'timeout'].includes(meaning.outcome);
   }
   const accepted = made.some((call) => call.outcome === 'accepted');
-  const ok = accepted && made.every((call) => ['accepted', 'rate-limited'].includes(call.outcome));
-  const { source, fingerprint, generation } = keyring.health();
+  const answered = accepted && made.every((call) => ['accepted', 'rate-limited'].includes(call.outcome));
+  const fellBack = keyring.health().source !== source;
+  const ok = answered && previousKey?.ok !== false && !fellBack;
+  const shortcoming = () => {
+    if (!answered) return made.find((call) => !['accepted', 'skipped'].includes(call.outcome))?.meaning ?? '';
+    return fellBack
+      ? 'The gateway could work, but the upstream refuses the newest key and takes the previous one.'
+      : 'The gateway could work, but there would be no previous key to fall back to.';
+  };
   return {
     ok,
     exitStatus: ok ? 0 : 1,
-    summary: ok
-      ? 'The gateway can work with these settings.'
-      : (made.find((call) => !['accepted', 'skipped'].includes(call.outcome))?.meaning ?? ''),
+    summary: ok ? 'The gateway can work with these settings.' : shortcoming(),
     settings,
     key: {
       ok: true,
@@ -148,8 +166,50 @@ async function examineKey(
       ...(fingerprint === undefined ? {} : { fingerprint }),
       ...(generation === undefined ? {} : { generation }),
     },
+    ...(previousKey === undefined ? {} : { previousKey }),
     calls: made,
   };
+}
+
+/** A 401 begins a doubt of the key; where that is over and the key in use still, it was about the read alone. */
+function isRefused({ current, standingOf }: Keyring): boolean {
+  return current === undefined || standingOf(current) !== 'good';
+}
+
+async function examinePrevious(
+  read: NonNullable<CheckParts['readPrevious']>,
+  timeoutMs: number,
+): Promise<NonNullable<CheckReport['previousKey']>> {
+  try {
+    const found = await within(timeoutMs, read);
+    return found === undefined
+      ? { ok: false, problem: tooLate('its store', timeoutMs) }
+      : { ok: true, ...found };
+  } catch (error) {
+    return { ok: false, problem: describeFailure(error) };
+  }
+}
+
+/** `undefined` when it takes longer. The timer keeps the process alive, which the stores' own do not. */
+async function within<T>(
+  timeoutMs: number,
+  read: (signal: AbortSignal) => Promise<T>,
+): Promise<T | undefined> {
+  const limit = new AbortController();
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), timeoutMs);
+  });
+  try {
+    return await Promise.race([read(limit.signal), late]);
+  } finally {
+    clearTimeout(timer);
+    limit.abort();
+  }
+}
+
+function tooLate(what: string, timeoutMs: number): string {
+  return `${what}: did not answer within ${timeoutMs / 1000} s`;
 }
 
 async function makeCall(
@@ -189,6 +249,12 @@ function inWords(report: CheckReport): string {
     );
   } else if (key !== undefined) {
     lines.push(`Key: ${key.problem}`);
+  }
+  if (report.previousKey?.ok) {
+    const { source, fingerprint } = report.previousKey;
+    lines.push(`Previous key: ${source} can be read; fingerprint ${fingerprint}`);
+  } else if (report.previousKey !== undefined) {
+    lines.push(`Previous key: ${report.previousKey.problem}`);
   }
   for (const call of report.calls) {
     lines.push(`${call.method} ${call.path}: ${call.status ?? 'no answer'}. ${call.meaning}`);

@@ -2,7 +2,7 @@
  * Keeps the process from being opened while it holds a secret. `main.ts` imports it before everything else: its
  * side effect must come first.
  */
-import { refusedNodeOptions } from '../key/process-guard.ts';
+import { refusedNodeOptions, storeCommandMark } from '../key/process-guard.ts';
 
 // Node would open its inspector, through which anyone on this host could read the key: from the first moment on.
 process.on('SIGUSR1', () => {});
@@ -13,6 +13,10 @@ process.on('SIGUSR1', () => {});
  * @returns why nothing may start, in one line; `undefined` where all is well
  */
 export async function guardProcess(): Promise<string | undefined> {
+  // With a .env it would find the same command there, and start itself for ever, each in a group of its own.
+  if (process.env[storeCommandMark] !== undefined) {
+    return 'started by a gateway as the command of its own exec: store. Name a command that prints the key';
+  }
   const { default: inspector } = await import('node:inspector');
   const flags = refusedNodeOptions(process.env['NODE_OPTIONS'] ?? '', process.execArgv);
   if (flags.length > 0) {

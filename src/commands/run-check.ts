@@ -1,10 +1,15 @@
 /** Composes what `check` needs of the gateway: the key's store, and the way to the upstream without the cache. */
+import { CallersFileError } from '../callers/callers-file.ts';
+import { openDirectory } from '../callers/directory.ts';
 import { type Config, ConfigError } from '../config.ts';
-import { transportOptions } from '../gateway.ts';
+import { directoryOptions, transportOptions } from '../gateway.ts';
+import { Key } from '../key/key.ts';
+import { loadKeyValue } from '../key/key-source.ts';
 import { openKeyring } from '../key/keyring.ts';
+import { openStore } from '../key/open-store.ts';
 import { attachKey } from '../upstream/credential.ts';
 import { sendUpstream } from '../upstream/transport.ts';
-import { check } from './check.ts';
+import { type CheckParts, check } from './check.ts';
 import { type Environment, loadConfig } from './environment.ts';
 import { guardProcess } from './guard.ts';
 import { reportRefusal } from './start-failure.ts';
@@ -14,8 +19,13 @@ export async function runCheck({ json }: { json: boolean }): Promise<number> {
   const write = (text: string): void => void process.stdout.write(text);
   try {
     const refused = await guardProcess();
-    if (refused !== undefined) return reportRefusal(refused);
+    if (refused !== undefined) {
+      if (!json) return reportRefusal(refused);
+      throw new ConfigError([refused]);
+    }
     const { config, environment } = await loadConfig();
+    // `serve` would refuse what it refuses.
+    openDirectory({ ...directoryOptions(config), onEvent: () => {} }).close();
     return await check({
       settingsProblems: [],
       baseUrl: config.UPSTREAM_BASE_URL.href,
@@ -25,7 +35,7 @@ export async function runCheck({ json }: { json: boolean }): Promise<number> {
       write,
     });
   } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
+    if (!(error instanceof ConfigError || error instanceof CallersFileError)) throw error;
     return check({
       settingsProblems: error.problems,
       baseUrl: '',
@@ -37,14 +47,29 @@ export async function runCheck({ json }: { json: boolean }): Promise<number> {
   }
 }
 
-async function openParts(config: Config, environment: Environment) {
+async function openParts(config: Config, environment: Environment): Promise<CheckParts> {
+  const { UPSTREAM_API_KEY_PREVIOUS_FROM: previousFrom } = config;
   const keyring = await openKeyring({
     from: config.UPSTREAM_API_KEY_FROM,
-    previousFrom: config.UPSTREAM_API_KEY_PREVIOUS_FROM,
+    previousFrom,
     environment,
+    once: true,
     refreshMs: config.UPSTREAM_API_KEY_REFRESH,
     onEvent: () => {},
   });
   const transport = sendUpstream(transportOptions(config));
-  return { keyring, ask: attachKey({ keyring })(transport.handler), close: () => transport.close() };
+  return {
+    keyring,
+    ask: attachKey({ keyring })(transport.handler),
+    close: () => transport.close(),
+    ...(previousFrom === undefined
+      ? {}
+      : { readPrevious: (signal) => readPrevious(previousFrom, environment, signal) }),
+  };
+}
+
+async function readPrevious(from: string, environment: Environment, signal: AbortSignal) {
+  const store = openStore(from, environment, 'UPSTREAM_API_KEY_PREVIOUS_FROM');
+  const { fingerprint } = new Key(await loadKeyValue(store, signal), 0);
+  return { source: store.describe, fingerprint };
 }

@@ -5,7 +5,9 @@ export function readEnvironment(
   name: string,
   environment: Readonly<Record<string, string | undefined>>,
 ): KeyStore {
-  const describe = `env:${name}`;
+  // Somebody may have put the key itself where its place is to be named.
+  const isVariable = environment[name] !== undefined || /^[A-Z_][A-Z0-9_]*$/.test(name);
+  const describe = `env:${isVariable ? name : '(not a variable)'}`;
   return {
     describe,
     local: true,

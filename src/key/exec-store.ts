@@ -4,15 +4,18 @@
  */
 import { spawn } from 'node:child_process';
 import type { Environment } from './open-store.ts';
+import { storeCommandMark } from './process-guard.ts';
 import { describeFailure, KeyStoreError } from './store.ts';
 import type { OpenedStore } from './when-used.ts';
 
 const timeoutMs = 10_000;
 const maxOutputBytes = 64 * 1024;
+/** How long after the command's end its output is waited for, where something it has started holds the pipe. */
+const lastOutputMs = 500;
 
 /**
  * @param words the program and its arguments
- * @param environment what the command gets, but for the gateway's own key
+ * @param environment what the command gets, but for what `env:` stores hold
  */
 export function runCommand(
   words: readonly string[],
@@ -20,8 +23,19 @@ export function runCommand(
   describe: string,
 ): OpenedStore {
   const [program = '', ...args] = words;
-  const { UPSTREAM_API_KEY: _, ...passed } = environment;
+  const passed = { ...withoutKeys(environment), [storeCommandMark]: '1' };
   return { load: (signal) => run(program, args, passed, signal, describe) };
+}
+
+/**
+ * The environment without the settings of our stores, and without the variables that those name: the command has
+ * a secret manager to ask and needs none of our keys.
+ */
+function withoutKeys(environment: Environment): Environment {
+  const settings = ['UPSTREAM_API_KEY_FROM', 'UPSTREAM_API_KEY_PREVIOUS_FROM'];
+  const named = settings.flatMap((setting) => /^env:(.+)$/.exec(environment[setting] ?? '')?.[1] ?? []);
+  const left = new Set(['UPSTREAM_API_KEY', ...settings, ...named]);
+  return Object.fromEntries(Object.entries(environment).filter(([name]) => !left.has(name)));
 }
 
 function run(
@@ -48,15 +62,12 @@ function run(
       ended = true;
       clearTimeout(timer);
       signal.removeEventListener('abort', onAbort);
-      if (outcome instanceof KeyStoreError) {
-        // Once it has ended, its number may be somebody else's.
-        if (child.exitCode === null && child.signalCode === null) killGroup(child.pid);
-        // A grandchild may hold the pipe open; we have heard enough.
-        child.stdout.destroy();
-        reject(outcome);
-      } else {
-        resolve(outcome);
-      }
+      // Once it has ended, its number may be somebody else's.
+      if (child.exitCode === null && child.signalCode === null) killGroup(child.pid);
+      // What has left the group may hold the pipe open, and us with it; we have heard enough.
+      child.stdout.destroy();
+      if (outcome instanceof KeyStoreError) reject(outcome);
+      else resolve(outcome);
     };
     const fail = (why: string) => end(new KeyStoreError(`${describe}: the command ${why}`));
     const onAbort = () => fail('was stopped');
@@ -74,6 +85,8 @@ function run(
     child.on('error', (error) => fail(describeFailure(error)));
     // Not `close`: that would wait for whatever the command left running with our pipe.
     child.on('exit', (status, killedBy) => {
+      // What it has left running goes too, or there would be one more with each read.
+      killGroup(child.pid);
       if (killedBy !== null) fail(`was killed by ${killedBy}`);
       else if (status !== 0) fail(`ended with status ${status}`);
       else setOutputEnd();
@@ -85,7 +98,7 @@ function run(
       if (child.stdout.readableEnded) text();
       else {
         child.stdout.once('end', text);
-        setTimeout(text, 500).unref();
+        setTimeout(text, lastOutputMs).unref();
       }
     };
   });

@@ -1,11 +1,18 @@
 /**
  * What the upstream thinks of the key. A refusal (401) begins a *doubt*: those concerned wait for its outcome,
- * and whoever comes later waits with them and sends nothing. The outcome is a new generation, or another value
- * to try once, or the verdict *rejected*, which only a probe or a new generation ends.
+ * and whoever comes later waits with them and sends nothing. In this order, for the least harm:
+ *
+ * 1. the store is read again: a new generation ends the doubt, and in most rotations nothing else was sent;
+ * 2. one probe with the same key: taken, it says that the 401 was about one operation, and all others go on;
+ * 3. those concerned wait for a swap until two seconds after the refusal;
+ * 4. the previous key, where there is one, is tried once;
+ * 5. the verdict *rejected*, which only a probe, a new generation or a previous key that came late ends.
+ *
+ * None of them waits for a store or a probe that hangs.
  */
 import type { Key } from './key.ts';
 import type { TellKeyEvent } from './key-event.ts';
-import { exonerationMs, isAcceptance, probeDelayMs, swapWaitMs } from './keyring-policy.ts';
+import { exonerationMs, headStartMs, isAcceptance, probeDelayMs, swapWaitMs } from './keyring-policy.ts';
 import { settledBy } from './wait.ts';
 
 /** How long somebody may wait; read live, for it may be extended. A claim of the outbound layers is one. */
@@ -38,9 +45,9 @@ export interface KeyDoubtParts {
   current(): Key | undefined;
   /** Reads the store again; a new value ends the doubt. */
   reload(): Promise<void>;
-  /** A value that may be tried instead of this key. */
-  other(key: Key): Promise<Key | undefined>;
-  /** Puts a key that was tried and taken into use. */
+  /** Finds a value that may be tried instead of this key, and how to make a key of it. Never rejects. */
+  other(key: Key): Promise<(() => Key) | undefined>;
+  /** Puts a key that was tried and taken into use, and tells so. */
   adopt(key: Key): void;
   /** A key that will not be tried again. */
   dismiss(key: Key): void;
@@ -51,12 +58,16 @@ export interface KeyDoubtParts {
 interface Doubt {
   readonly key: Key;
   readonly sinceMs: number;
-  readonly operation: string;
+  /** What was refused. */
+  readonly operations: Set<string>;
   /** A different value that may be tried; it is adopted when the upstream takes it. */
   candidate: Key | undefined;
   rejected: boolean;
   settled: Promise<void>;
+  probing: boolean;
   probes: number;
+  /** A probe was refused as well: it is the key. */
+  confirmed: boolean;
   timer: NodeJS.Timeout | undefined;
 }
 
@@ -74,34 +85,47 @@ export function judgeKeys(parts: KeyDoubtParts): KeyDoubts {
   const exonerated = new Map<string, number>();
   let nextLookMs = 0;
 
+  const isOver = (it: Doubt) => doubt !== it || closed;
+
   const settle = async (it: Doubt): Promise<void> => {
-    // The store gets its chance even where it is slow; those who wait leave at their own deadlines.
-    await parts.reload();
-    const endMs = performance.now() + swapWaitMs;
-    // A watch wakes us; a store without one is asked again half-way and at the end.
-    while (doubt === it && performance.now() < endMs) {
-      await awake(Math.min(swapWaitMs / 2, Math.max(1, endMs - performance.now())));
-      if (doubt === it && !closed) await parts.reload();
-    }
-    if (doubt !== it || closed) return;
-    const other = await parts.other(it.key);
-    if (doubt !== it || closed) {
-      if (other !== undefined) parts.dismiss(other);
-    } else if (other === undefined) {
-      reject(it);
-    } else {
-      it.candidate = other;
-    }
+    await pause(headStartMs, parts.reload());
+    if (isOver(it)) return;
+    void probeOnce(it);
+    await pause(it.sinceMs + swapWaitMs / 2 - performance.now());
+    if (isOver(it)) return;
+    // A watch wakes us; a store without one is asked again half-way and near the end.
+    void parts.reload();
+    let found: (() => Key) | undefined;
+    void parts.other(it.key).then((make) => {
+      found = make;
+      if (it.rejected && !isOver(it)) offer(it, found);
+    });
+    await pause(it.sinceMs + swapWaitMs - headStartMs - performance.now());
+    if (isOver(it)) return;
+    void parts.reload();
+    await pause(it.sinceMs + swapWaitMs - performance.now());
+    if (isOver(it)) return;
+    if (found === undefined) reject(it);
+    else offer(it, found);
   };
 
-  /** Resolves when the doubt ends, or after a time. */
-  const awake = (ms: number) =>
+  const offer = (it: Doubt, found: (() => Key) | undefined) => {
+    if (found === undefined) return;
+    clearTimeout(it.timer);
+    it.rejected = false;
+    it.candidate = found();
+  };
+
+  /** Resolves when the doubt ends, or after a time, or with the promise. */
+  const pause = (ms: number, until?: Promise<unknown>) =>
     new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, ms);
-      wake = () => {
+      const end = () => {
         clearTimeout(timer);
         resolve();
       };
+      wake = end;
+      void until?.then(end);
     });
 
   const reject = (it: Doubt) => {
@@ -114,30 +138,57 @@ export function judgeKeys(parts: KeyDoubtParts): KeyDoubts {
       'The upstream refuses the key; nothing but probes is sent with it',
       it.key,
     );
-    scheduleProbe(it, 0);
+    if (!it.probing) scheduleProbe(it, probeDelayMs(it.probes));
   };
 
   const scheduleProbe = (it: Doubt, delayMs: number) => {
     if (probe === undefined || closed) return;
-    it.timer = setTimeout(() => void probeOnce(it), delayMs);
+    clearTimeout(it.timer);
+    it.timer = setTimeout(() => void probeAgain(it), delayMs);
     it.timer.unref();
   };
 
+  const probeAgain = async (it: Doubt): Promise<void> => {
+    await pause(headStartMs, parts.reload());
+    if (!isOver(it) && it.rejected && !it.probing) await probeOnce(it);
+  };
+
   const probeOnce = async (it: Doubt): Promise<void> => {
-    if (it.probes > 0) await parts.reload();
-    if (doubt !== it || closed || probe === undefined) return;
-    const sentMs = performance.now();
+    if (probe === undefined) return;
+    it.probing = true;
     const status = await probe(it.key).catch(() => undefined);
-    if (doubt !== it || closed) return;
+    it.probing = false;
+    if (isOver(it)) return;
     it.probes++;
     if (status !== undefined && isAcceptance(status)) {
-      // The key is good: the 401 was about that one operation, and must not hold up the others again.
-      exonerated.set(it.operation, performance.now() + exonerationMs);
-      accepted(it.key, status, sentMs);
+      lastAcceptedAt = Date.now();
+      acquit(it);
       return;
     }
-    if (status === 401) lastRejectedAt = Date.now();
-    scheduleProbe(it, probeDelayMs(it.probes));
+    if (status === 401) {
+      lastRejectedAt = Date.now();
+      it.confirmed = true;
+    }
+    if (it.rejected) scheduleProbe(it, probeDelayMs(it.probes));
+  };
+
+  /** The key is good. Where it was all along, the 401 was about the operation, which must not hold up others again. */
+  const acquit = (it: Doubt) => {
+    stop();
+    if (!it.confirmed) {
+      const untilMs = performance.now() + exonerationMs;
+      for (const operation of it.operations) exonerated.set(operation, untilMs);
+    }
+    if (it.rejected) parts.tell('accepted-again', 'info', 'The upstream takes the key again', it.key);
+    else if (!it.confirmed) {
+      const operations = [...it.operations].join(', ');
+      parts.tell(
+        'operation-refused',
+        'warn',
+        `The upstream refuses ${operations} with a key that it takes elsewhere; the key stays in use`,
+        it.key,
+      );
+    }
   };
 
   const accepted = (key: Key, status: number, sentMs: number) => {
@@ -147,16 +198,8 @@ export function judgeKeys(parts: KeyDoubtParts): KeyDoubts {
     if (key === doubt.candidate) {
       doubt.candidate = undefined;
       parts.adopt(key);
-      parts.tell(
-        'fell-back',
-        'warn',
-        'The upstream refuses the newest key and takes another; using that',
-        key,
-      );
     } else if (key === doubt.key && sentMs > doubt.sinceMs) {
-      const wasRejected = doubt.rejected;
-      stop();
-      if (wasRejected) parts.tell('accepted-again', 'info', 'The upstream takes the key again', key);
+      acquit(doubt);
     }
   };
 
@@ -166,6 +209,7 @@ export function judgeKeys(parts: KeyDoubtParts): KeyDoubts {
       reject(doubt);
       return;
     }
+    if (doubt?.key === key) doubt.operations.add(operation);
     if (key !== parts.current() || doubt !== undefined) return;
     const nowMs = performance.now();
     if ((exonerated.get(operation) ?? 0) > nowMs) {
@@ -176,12 +220,14 @@ export function judgeKeys(parts: KeyDoubtParts): KeyDoubts {
     }
     const it: Doubt = {
       key,
-      operation,
+      operations: new Set([operation]),
       sinceMs: nowMs,
       candidate: undefined,
       rejected: false,
       settled: Promise.resolve(),
+      probing: false,
       probes: 0,
+      confirmed: false,
       timer: undefined,
     };
     doubt = it;
@@ -197,7 +243,7 @@ export function judgeKeys(parts: KeyDoubtParts): KeyDoubts {
           return patience.deadlineMs - answerBeforeMs;
         },
       });
-    } else if (doubt === undefined && parts.current() === key) return undefined;
+    }
     if (doubt !== undefined) return doubt.candidate === key ? undefined : doubt.candidate;
     return parts.current();
   };
@@ -219,7 +265,7 @@ export function judgeKeys(parts: KeyDoubtParts): KeyDoubts {
     accepted,
     probeWith: (how) => {
       probe = how;
-      if (doubt?.rejected) scheduleProbe(doubt, 0);
+      if (doubt?.rejected && !doubt.probing) scheduleProbe(doubt, 0);
     },
     end: () => {
       exonerated.clear();

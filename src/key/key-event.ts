@@ -12,7 +12,9 @@ export type KeyEventKind =
   | 'gave-up'
   | 'rejected'
   | 'accepted-again'
+  | 'operation-refused'
   | 'fell-back'
+  | 'went-back'
   | 'leak';
 
 export interface KeyEvent {
@@ -26,7 +28,7 @@ export interface KeyEvent {
   readonly reason?: string;
 }
 
-/** Makes an event of a change; the source is added. */
+/** Makes an event of a change; the source is added: the key's, or the store's where a read failed. */
 export type TellKeyEvent = (
   kind: KeyEventKind,
   level: KeyEvent['level'],

@@ -105,8 +105,12 @@ export async function loadKeyValue(store: KeyStore, closing?: AbortSignal): Prom
 }
 
 /** The same for the value before; `undefined` where the store keeps none. */
-export async function loadPreviousValue(store: KeyStore): Promise<string | undefined> {
-  const text = await bounded(store, (signal) => store.loadPrevious?.(signal) ?? Promise.resolve(undefined));
+export async function loadPreviousValue(store: KeyStore, closing?: AbortSignal): Promise<string | undefined> {
+  const text = await bounded(
+    store,
+    (signal) => store.loadPrevious?.(signal) ?? Promise.resolve(undefined),
+    closing,
+  );
   return text === undefined ? undefined : checked(store, text);
 }
 
@@ -123,6 +127,7 @@ async function bounded<T>(
 ): Promise<T> {
   const limit = new AbortController();
   const onClosing = () => limit.abort();
+  if (closing?.aborted) limit.abort();
   closing?.addEventListener('abort', onClosing);
   let timer: NodeJS.Timeout | undefined;
   const tooLate = new Promise<never>((_, reject) => {

@@ -25,6 +25,8 @@ export interface KeyringOptions {
   onEvent(event: KeyEvent): void;
   /** How long a store that is not local may take to give the first key, in ms. */
   readonly startTimeoutMs?: number;
+  /** Asks a store that is not local once, and gives up when it fails: for a look, not for a life. */
+  readonly once?: boolean;
   /** Opens the stores; for tests. */
   readonly open?: (from: string, environment: Environment, setting: string) => KeyStore;
 }
@@ -40,7 +42,10 @@ export interface Keyring {
   standingOf(key: Key): 'good' | 'doubted' | 'rejected';
   /** The upstream answered 401 to this key: begins to doubt it, if it is in use. */
   refused(key: Key, operation: string): void;
-  /** Waits for what to send with instead of a doubted key; `undefined`: nothing. Rejects when the signal aborts. */
+  /**
+   * Waits for what to send with instead of a doubted key. `undefined`: nothing. The same key: it is good, and what
+   * was refused was the operation. Rejects when the signal aborts.
+   */
   replace(key: Key, patience: Patience): Promise<Key | undefined>;
   /** The upstream answered something else than 401 to a request sent at this time (`performance.now()`). */
   accepted(key: Key, status: number, sentMs: number): void;
@@ -82,6 +87,10 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
   let reloadFailures = 0;
   let reloadFailure: string | undefined;
   let closed = false;
+  /** Ends reads that are under way: a command that hangs would keep the process from ending. */
+  const closing = new AbortController();
+  /** Where each key came from. */
+  const sources = new WeakMap<Key, string>();
   const retiring = new Set<NodeJS.Timeout>();
   let announceReady: (loaded: boolean) => void = () => {};
   const ready = new Promise<boolean>((resolve) => {
@@ -93,13 +102,14 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
       kind,
       level,
       message,
-      source: store.describe,
+      source: (reason === undefined && key && sources.get(key)) || store.describe,
       ...(key === undefined ? {} : { fingerprint: key.fingerprint, generation: key.generation }),
       ...(reason === undefined ? {} : { reason }),
     });
 
-  const learn = (value: string): Key => {
+  const learn = (value: string, from = store.describe): Key => {
     const key = new Key(value, ++generations);
+    sources.set(key, from);
     scrub.know(key);
     return key;
   };
@@ -135,6 +145,7 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
       // The store went back to the value that is in use as the fallback.
       if (offered !== undefined) retire(offered);
       offered = before;
+      sources.set(before, store.describe);
       return;
     }
     if (offered !== undefined && offered !== before) retire(offered);
@@ -168,16 +179,20 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
   const source = keepAsking({ store, refreshMs: options.refreshMs, onValue, onFailure });
 
   /** A value that differs from the refused one: what the store offers, or what was in use before. */
-  const other = async (key: Key): Promise<Key | undefined> => {
-    const tries: Array<() => Promise<string | undefined>> = [];
-    tries.push(() => loadPreviousValue(store));
-    if (previousStore !== undefined) tries.push(() => loadKeyValue(previousStore));
+  const other = async (key: Key): Promise<(() => Key) | undefined> => {
+    const tries: Array<readonly [string, () => Promise<string | undefined>]> = [];
+    tries.push([`${store.describe} (previous)`, () => loadPreviousValue(store, closing.signal)]);
+    if (previousStore !== undefined) {
+      tries.push([previousStore.describe, () => loadKeyValue(previousStore, closing.signal)]);
+    }
     // Fallen back before, and now the fallback is refused: what the store offers may be good by now.
-    if (offered !== undefined && offered !== key) tries.unshift(() => loadKeyValue(store));
-    for (const load of tries) {
+    if (offered !== undefined && offered !== key) {
+      tries.unshift([store.describe, () => loadKeyValue(store, closing.signal)]);
+    }
+    for (const [from, load] of tries) {
       try {
         const value = await load();
-        if (value !== undefined && !key.hasValue(value)) return learn(value);
+        if (value !== undefined && !key.hasValue(value)) return () => learn(value, from);
       } catch (error) {
         tell('previous-failed', 'warn', 'The previous key cannot be read', key, describeFailure(error));
       }
@@ -185,18 +200,39 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
     return undefined;
   };
 
+  const adopt = (key: Key) => {
+    const isNewest = sources.get(key) === store.describe;
+    if (isNewest) {
+      if (offered !== undefined) retire(offered);
+      offered = key;
+    }
+    use(key);
+    if (isNewest) {
+      tell('went-back', 'info', "The upstream takes the store's newest key again; using that", key);
+    } else {
+      tell('fell-back', 'warn', 'The upstream refuses the newest key and takes another; using that', key);
+    }
+  };
+
   const doubts = judgeKeys({
     current: () => current,
     reload: source.reload,
     other,
-    adopt: use,
+    adopt,
     dismiss: retire,
     tell,
   });
 
   const loadFirst = async (): Promise<void> => {
     await source.reload();
-    source.start();
+    if (!options.once) source.start();
+    else if (current === undefined) giveUp();
+  };
+  const giveUp = () => {
+    if (current !== undefined || closed) return;
+    source.close();
+    tell('gave-up', 'error', 'The secret store gave no key in time', undefined, reloadFailure);
+    announceReady(false);
   };
 
   if (store.local) {
@@ -205,14 +241,9 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
     source.start();
   } else {
     void loadFirst();
-    const giveUp = setTimeout(() => {
-      if (current !== undefined || closed) return;
-      source.close();
-      tell('gave-up', 'error', 'The secret store gave no key in time', undefined, reloadFailure);
-      announceReady(false);
-    }, startTimeoutMs);
-    giveUp.unref();
-    void ready.then(() => clearTimeout(giveUp));
+    const patience = setTimeout(giveUp, startTimeoutMs);
+    patience.unref();
+    void ready.then(() => clearTimeout(patience));
   }
 
   return {
@@ -235,7 +266,7 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
         key,
       ),
     health: () => ({
-      source: store.describe,
+      source: (current && sources.get(current)) ?? store.describe,
       fingerprint: current?.fingerprint,
       generation: current?.generation,
       loadedAt,
@@ -249,6 +280,7 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
     scrub,
     close: () => {
       closed = true;
+      closing.abort();
       source.close();
       doubts.close();
       for (const timer of retiring) clearTimeout(timer);

@@ -1,8 +1,10 @@
 /** From a setting as `file:/run/secrets/key` to the store it names. */
-import { isAbsolute } from 'node:path';
+import { existsSync } from 'node:fs';
+import { delimiter, isAbsolute, join } from 'node:path';
 import { splitWords } from './command-line.ts';
 import { readEnvironment } from './env-store.ts';
 import { readKeyFile } from './file-store.ts';
+import { minKeyCharacters } from './parse-key.ts';
 import { importModule, type LoadModule } from './sdk.ts';
 import { type KeyStore, KeyStoreError } from './store.ts';
 import { parseVaultSettings } from './vault-settings.ts';
@@ -46,7 +48,10 @@ export function openStore(
       const command = splitWords(rest);
       if ('reason' in command) throw new KeyStoreError(`${setting}: the command ${command.reason}`);
       // The arguments stay unsaid: somebody may have put a token there.
-      const describe = `exec:${command.words[0]}`;
+      const [program = ''] = command.words;
+      const looksLikeKey =
+        command.words.length === 1 && mayBeKey(program) && !isProgram(program, environment);
+      const describe = `exec:${looksLikeKey ? '(not a program)' : program}`;
       return whenUsed(describe, async () =>
         (await import('./exec-store.ts')).runCommand(command.words, environment, describe),
       );
@@ -90,4 +95,14 @@ export function openStore(
         `${setting}: names no store; it begins with env:, file:, exec:, vault:, aws-sm: or gcp-sm:`,
       );
   }
+}
+
+/** Somebody may have put the key itself where its store is to be named: long, of one piece, with digits in it. */
+function mayBeKey(word: string): boolean {
+  return !isAbsolute(word) && word.length >= minKeyCharacters && /\d/.test(word) && /[a-z]/i.test(word);
+}
+
+function isProgram(word: string, environment: Environment): boolean {
+  const folders = word.includes('/') ? ['.'] : (environment['PATH'] ?? '').split(delimiter);
+  return folders.some((folder) => existsSync(join(folder, word)));
 }

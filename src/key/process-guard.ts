@@ -1,4 +1,7 @@
-/** Which flags of the runtime would lay the key open. Pure: no `this`, no I/O, no clock. */
+/** Which flags of the runtime would lay the key open, and who must not start us. Pure: no `this`, no I/O, no clock. */
+
+/** The environment variable that says that a process was started as the command of an `exec:` store. */
+export const storeCommandMark = 'ANALYTICS_GATEWAY_STORE_COMMAND';
 
 /**
  * Flags that open a debugger or write memory and environment to files: the inspector shows everything to whoever
@@ -12,6 +15,10 @@ const refused = [
   /^--experimental-report$/,
   /^--heap-prof(-|$)/,
   /^--heapsnapshot-/,
+  // V8's own.
+  /^--heap-snapshot-/,
+  // The file may hold any of these.
+  /^--experimental-(default-)?config-file$/,
   /^--build-snapshot(-|$)/,
   // Whoever has the TLS secrets can read the key off the wire.
   /^--tls-keylog$/,
@@ -25,9 +32,31 @@ const refused = [
  * @param execArgv `process.execArgv`
  */
 export function refusedNodeOptions(nodeOptions: string, execArgv: readonly string[] = []): string[] {
-  const flags = [...nodeOptions.split(/\s+/), ...execArgv]
-    // Node takes underscores for dashes, and NODE_OPTIONS may have quotes around an option.
-    .map((option) => (option.replace(/^["']+/, '').split(/[="']/, 1)[0] ?? '').replaceAll('_', '-'))
+  const flags = [...splitOptions(nodeOptions), ...execArgv]
+    // Node takes underscores for dashes, and V8 one dash for two.
+    .map((option) => (option.split(/[=\s]/, 1)[0] ?? '').replace(/^["']*-+/, '--').replace(/["']$/, ''))
+    .map((flag) => flag.replaceAll('_', '-'))
     .filter((flag) => refused.some((pattern) => pattern.test(flag)));
   return [...new Set(flags)];
+}
+
+/**
+ * As Node takes `NODE_OPTIONS` apart: only `"` quotes, anywhere in a word, and a backslash counts only within.
+ * (Other whitespace than spaces is part of a word there, and the word then no flag; here it separates.)
+ */
+function splitOptions(text: string): string[] {
+  const words: string[] = [];
+  let word = '';
+  let quoted = false;
+  for (let at = 0; at < text.length; at++) {
+    const character = text.charAt(at);
+    if (character === '\\' && quoted) word += text.charAt(++at);
+    else if (character === '"') quoted = !quoted;
+    else if (/\s/.test(character) && !quoted) {
+      words.push(word);
+      word = '';
+    } else word += character;
+  }
+  words.push(word);
+  return words;
 }

@@ -6,7 +6,8 @@
  * everything but its wait, and still closes the gate.
  *
  * On a 401 (the specification: "a valid key is required") the key is read again; the request goes once more
- * with a new generation, or once with the previous key; else the caller gets `upstream-key-rejected`. A 403 is
+ * with a new generation, or once with the previous key; else the caller gets `upstream-key-rejected`, at once
+ * where the upstream takes the key elsewhere. A 403 is
  * about the role of the key's holder: it marks nothing and passes.
  */
 import { type Claim, FixedClaim, type Turn } from '../claim.ts';
@@ -65,7 +66,7 @@ export function attachKey(
       return andThen(send(signed, trace), (answer) => {
         if (answer.status === 401) {
           keyring.refused(key, request.operation);
-          return sendReplaced(key, request, trace, sends);
+          return sendReplaced(key, request, trace, sends, true);
         }
         keyring.accepted(key, answer.status, answer.sentMs);
         const leaked = keyring.scrub.leakIn(answer);
@@ -85,14 +86,16 @@ export function attachKey(
       request: UpstreamRequest,
       trace: Trace,
       sends: number,
+      wasSent: boolean,
     ): Promise<Answer> => {
       const key = sends < maxSends ? await keyring.replace(refused, request.claim) : undefined;
-      if (key === undefined) throw rejected();
+      if (key === undefined) throw rejected('the store has no other');
+      if (key === refused && wasSent) throw rejected('takes it elsewhere: it is about this operation');
       // Somebody else may have been told to wait while this one waited for its key.
       await outwait?.(request.claim);
       // The validators belong to an answer that the other key fetched.
       const { validators: _, ...plain } = request;
-      return sendWith(key, plain, trace, sends + 1);
+      return sendWith(key, key === refused ? request : plain, trace, sends + 1);
     };
 
     keyring.probeWith(async (key) => {
@@ -122,9 +125,9 @@ export function attachKey(
           return sendWith(key, request, trace, 1);
         case 'doubted':
           // Somebody's 401 is being looked into: sending the same key would be refused as well.
-          return sendReplaced(key, request, trace, 1);
+          return sendReplaced(key, request, trace, 1, false);
         case 'rejected':
-          throw rejected();
+          throw rejected('the store has no other');
       }
     };
   };
@@ -137,9 +140,9 @@ function withoutKey(answer: Answer): Answer {
   return { ...answer, headers, body: Buffer.alloc(0) };
 }
 
-function rejected(): GatewayError {
+function rejected(finding: string): GatewayError {
   return new GatewayError('upstream-key-rejected', {
-    reason: 'the upstream answered 401 to the key, and the store has no other',
+    reason: `the upstream answered 401 to the key, and ${finding}`,
     receivedStatus: 401,
   });
 }

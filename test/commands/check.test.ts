@@ -128,6 +128,19 @@ describe('a check', () => {
     expect(paths[0]).toBe('/analytics/accounts/');
   });
 
+  it('of a key that only one read refuses says so, and ends with 1', async () => {
+    const { status, report, paths } = await run((request) =>
+      answer(request.path === '/analytics/accounts/' ? 401 : 200, request),
+    );
+    expect(status).toBe(1);
+    expect(report?.calls).toMatchObject([
+      { status: 401, outcome: 'operation-refused' },
+      { status: 200, outcome: 'accepted' },
+    ]);
+    expect(report?.summary).toMatch(/takes the key elsewhere/);
+    expect(paths).toEqual(['/analytics/accounts/', '/users/api-keys/', '/users/api-keys/']);
+  });
+
   it.each([
     [403, 'role-insufficient', /workspace role/, 1],
     [404, 'unexpected-status', /UPSTREAM_BASE_URL/, 1],

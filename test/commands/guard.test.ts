@@ -1,6 +1,8 @@
+import { readFileSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { run, serve, settingsFor, standInFor } from '../process.ts';
+import { mainFile, run, serve, settingsFor, standInFor, temporaryFolder } from '../process.ts';
 
 const upstream = 'http://127.0.0.1:9/api';
 
@@ -30,6 +32,42 @@ describe.concurrent('a process that holds the key is not opened', () => {
         .once('error', () => resolve('closed'));
     });
     expect(outcome).toBe('closed');
+  });
+});
+
+describe.concurrent('a gateway that is the command of its own store', () => {
+  it.for([
+    ['in the environment', 'check'],
+    ['in .env', 'check'],
+    ['in .env', 'serve'],
+  ] as const)('named %s, as %s, does not start itself again', async ([where, command], context) => {
+    const cwd = temporaryFolder(context);
+    const count = join(cwd, 'count');
+    const script = join(cwd, 'print-key');
+    // Counts, and stops a chain that nothing else stops.
+    writeFileSync(
+      script,
+      `#!/bin/sh\necho >> ${count}\n[ $(wc -l < ${count}) -ge 4 ] || exec ${process.execPath} ${mainFile} ${command}\n`,
+      { mode: 0o700 },
+    );
+    const settings: Record<string, string> = { ...settingsFor(upstream), UPSTREAM_API_KEY: '' };
+    const from = { UPSTREAM_API_KEY_FROM: `exec:${script}` };
+    if (where === 'in .env') {
+      const lines = Object.entries({ ...settings, ...from }).map(([name, value]) => `${name}=${value}\n`);
+      writeFileSync(join(cwd, '.env'), lines.join(''));
+    } else Object.assign(settings, from);
+    const { status, stdout } = await run(context, ['check'], { settings, cwd });
+    expect(readFileSync(count, 'utf8')).toBe('\n');
+    expect(stdout).toContain('the command ended with status 2');
+    expect(status).toBe(1);
+  });
+
+  it('says why it will not run', async (context) => {
+    const { status, stderr } = await run(context, ['check'], {
+      settings: { ...settingsFor(upstream), ANALYTICS_GATEWAY_STORE_COMMAND: '1' },
+    });
+    expect(stderr).toMatch(/its own exec: store/);
+    expect(status).toBe(2);
   });
 });
 

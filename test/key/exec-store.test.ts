@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -15,6 +15,25 @@ beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'key-exec-'));
 });
 afterAll(() => rm(directory, { recursive: true, force: true }));
+
+/** What this process holds open besides files. */
+const pipes = (): number =>
+  readdirSync('/proc/self/fd').filter((fd) => {
+    try {
+      return /^(socket|pipe):/.test(readlinkSync(`/proc/self/fd/${fd}`));
+    } catch {
+      return false;
+    }
+  }).length;
+
+/** `Z`: ended, or a zombie that nobody has collected yet. */
+function stateOf(pid: number): string | undefined {
+  try {
+    return readFileSync(`/proc/${pid}/stat`, 'utf8').split(' ')[2];
+  } catch {
+    return 'Z';
+  }
+}
 
 const load = (command: string, environment = {}) =>
   openStore(`exec:${command}`, { PATH: path, ...environment }, 'UPSTREAM_API_KEY_FROM').load(never);
@@ -60,19 +79,38 @@ describe('a command that gives the key', () => {
     expect(await load('printf %s-%s first-key "0123 *"')).toBe('first-key-0123 *');
   });
 
-  it('does not get the gateway’s own key, and gets the rest of the environment', async () => {
-    const text = await load(`sh -c 'echo "[$UPSTREAM_API_KEY] [$VAULT_ADDR]"'`, {
+  it('does not get what our env: stores hold or name, and gets the rest of the environment', async () => {
+    const names = [
+      'UPSTREAM_API_KEY',
+      'UPSTREAM_API_KEY_FROM',
+      'UPSTREAM_API_KEY_PREVIOUS_FROM',
+      'OLD',
+      'NEW',
+    ];
+    const text = await load(`sh -c 'echo "${names.map((name) => `[$${name}]`).join('')} [$VAULT_TOKEN]"'`, {
       UPSTREAM_API_KEY: 'own-key',
-      VAULT_ADDR: 'there',
+      UPSTREAM_API_KEY_FROM: 'env:NEW',
+      UPSTREAM_API_KEY_PREVIOUS_FROM: 'env:OLD',
+      OLD: 'old-key',
+      NEW: 'new-key',
+      VAULT_TOKEN: 'there',
     });
-    expect(text).toBe('[] [there]\n');
+    expect(text).toBe('[][][][][] [there]\n');
   });
 
-  it('may leave something running that holds its output open', async () => {
-    const flag = join(directory, 'flag');
-    const script = `echo first-key-0123456789; while [ ! -e ${flag} ]; do sleep 0.1; done & exit 0`;
+  it.each([
+    ['in its group', ''],
+    ['that has left its group', 'setsid '],
+  ])('may leave something running %s that holds its output open: we hold nothing of it', async (_, by) => {
+    const pidFile = join(directory, `left${by.trim()}`);
+    const before = pipes();
+    const left = `${by}sh -c "echo \\$\\$ > ${pidFile}; exec sleep 600"`;
+    const script = `${left} & while [ ! -s ${pidFile} ]; do sleep 0.01; done; echo first-key-0123456789`;
     expect(await load(`sh -c '${script}'`)).toBe('first-key-0123456789\n');
-    await writeFile(flag, '');
+    await expect.poll(pipes, { timeout: 20_000 }).toBe(before);
+    const pid = Number(readFileSync(pidFile, 'utf8'));
+    if (by === '') await expect.poll(() => stateOf(pid), { timeout: 20_000 }).toBe('Z');
+    else process.kill(pid, 'SIGKILL');
   });
 
   it('is named by its program alone', () => {
@@ -80,6 +118,38 @@ describe('a command that gives the key', () => {
     expect(store.describe).toBe('exec:op');
     expect(store.local).toBe(false);
   });
+});
+
+describe('a command that looks like the key itself', () => {
+  it.each(['sk_live_0123456789abcdef', 'abcdef/0123456789+ABCDEF==', '0123456789abcdef0123456789abcdef'])(
+    'as %s is not repeated',
+    async (secret) => {
+      const store = openStore(`exec:${secret}`, { PATH: path }, 'UPSTREAM_API_KEY_FROM');
+      const failure = await store.load(never).catch((error: unknown) => error);
+      expect(store.describe).toBe('exec:(not a program)');
+      expect(String(failure)).toMatch(/exec:\(not a program\): the command does not exist$/);
+    },
+  );
+
+  it('is named where there is such a program', async () => {
+    const program = join(directory, 'print-key-v2-of-team7');
+    await writeFile(program, '#!/bin/sh\necho first-key-0123456789\n', { mode: 0o700 });
+    for (const [from, PATH] of [
+      [program, path],
+      ['print-key-v2-of-team7', `${path}:${directory}`],
+    ] as const) {
+      const store = openStore(`exec:${from}`, { PATH }, 'UPSTREAM_API_KEY_FROM');
+      expect(store.describe).toBe(`exec:${from}`);
+      expect(await store.load(never)).toBe('first-key-0123456789\n');
+    }
+  });
+
+  it.each(['print-the-key', 'no-such-program-anywhere', '/opt/tools/print-key-2'])(
+    'is not %s, which is named',
+    (program) => {
+      expect(openStore(`exec:${program}`, { PATH: path }, 'SETTING').describe).toBe(`exec:${program}`);
+    },
+  );
 });
 
 describe('a command that fails', () => {
@@ -132,19 +202,7 @@ describe('a command that fails', () => {
     const pid = Number(readFileSync(pidFile, 'utf8'));
     limit.abort();
     await answer;
-    // Ended, or a zombie that nobody has collected yet.
-    await expect
-      .poll(
-        () => {
-          try {
-            return readFileSync(`/proc/${pid}/stat`, 'utf8').split(' ')[2];
-          } catch {
-            return 'Z';
-          }
-        },
-        { timeout: 20_000 },
-      )
-      .toBe('Z');
+    await expect.poll(() => stateOf(pid), { timeout: 20_000 }).toBe('Z');
   });
 });
 

@@ -38,6 +38,18 @@ describe('the start', () => {
     },
   );
 
+  it.each([
+    ['env:sk_live_0123456789abcdef', /env:\(not a variable\): the environment variable is not set$/],
+    ['env:Secret0123456789', /env:\(not a variable\): the environment variable is not set$/],
+  ])('with %s repeats no name that looks like the key itself', async (from, text) => {
+    const failure = await open(from).catch((error: unknown) => error);
+    expect(String(failure)).toMatch(text);
+    expect(String(failure)).not.toContain(from.slice(4));
+    await expect(open(from, { [from.slice(4)]: key1 })).resolves.toMatchObject({
+      current: expect.anything(),
+    });
+  });
+
   it.each(['', ' \n', 'short', `${key1}\nX-Evil: 1`, `\uFEFF${key1}`, `${key1}\u00e9`, 'k'.repeat(65_536)])(
     'is refused when a local store holds the malformed key %#, and no word of it is told',
     async (value) => {
@@ -183,7 +195,7 @@ describe('a refused key', () => {
     const { keyring, events } = await keyringOf(new FakeStore(key1));
     const probes: number[] = [];
     keyring.probeWith(() => {
-      probes.push(Math.round((performance.now() - rejectedMs) / 100) * 100);
+      probes.push(performance.now());
       return Promise.resolve(401);
     });
     const old = keyring.current;
@@ -198,7 +210,10 @@ describe('a refused key', () => {
     expect(keyring.standingOf(old)).toBe('rejected');
     expect(keyring.health().rejected).toBe(true);
     await vi.advanceTimersByTimeAsync(200_000);
-    expect(probes).toEqual([0, 1000, 3000, 7000, 15000, 31000, 63000, 123000, 183000]);
+    // The first tells whether the 401 was about the key at all.
+    expect(probes.map((atMs) => Math.round((atMs - rejectedMs) / 100) * 100)).toEqual([
+      -2000, 1000, 3000, 7000, 15000, 31000, 63000, 123000, 183000,
+    ]);
     expect(kinds(events)).toEqual(['loaded', 'rejected']);
     keyring.close();
   });
@@ -229,20 +244,146 @@ describe('a refused key', () => {
     keyring.close();
   });
 
-  it('is good again when a probe is answered, and the operation that was refused holds nobody up', async () => {
-    const { keyring, events } = await keyringOf(new FakeStore(key1));
+  it('is good when a probe is answered, and the operation that was refused holds nobody up for a minute', async () => {
+    const store = new FakeStore(key1);
+    store.previous = key2;
+    const { keyring, events } = await keyringOf(store);
     keyring.probeWith(() => Promise.resolve(200));
     const old = keyring.current;
     if (old === undefined) throw new Error('no key');
     keyring.refused(old, '/odd/');
-    await vi.advanceTimersByTimeAsync(2_010);
+    keyring.refused(old, '/other-odd/');
+    expect(keyring.standingOf(old)).toBe('doubted');
+    const replaced = keyring.replace(old, patience(25_000));
+    await vi.advanceTimersByTimeAsync(0);
     expect(keyring.standingOf(old)).toBe('good');
-    expect(kinds(events)).toEqual(['loaded', 'rejected', 'accepted-again']);
+    await expect(replaced).resolves.toBe(old);
+    expect(events.slice(1)).toMatchObject([
+      { kind: 'operation-refused', level: 'warn', message: expect.stringContaining('/odd/, /other-odd/') },
+    ]);
+    for (const operation of ['/odd/', '/other-odd/']) {
+      keyring.refused(old, operation);
+      expect(keyring.standingOf(old)).toBe('good');
+    }
+    await expect(keyring.replace(old, patience(25_000))).resolves.toBe(old);
+    await vi.advanceTimersByTimeAsync(59_000);
     keyring.refused(old, '/odd/');
     expect(keyring.standingOf(old)).toBe('good');
-    await expect(keyring.replace(old, patience(25_000))).resolves.toBeUndefined();
+    await vi.advanceTimersByTimeAsync(1_000);
+    keyring.refused(old, '/odd/');
+    expect(keyring.standingOf(old)).toBe('doubted');
+    await vi.advanceTimersByTimeAsync(0);
     keyring.refused(old, 'list-accounts');
     expect(keyring.standingOf(old)).toBe('doubted');
+    keyring.close();
+  });
+
+  it('is accepted again when a later probe is answered, and then no operation is to blame', async () => {
+    const { keyring, events } = await keyringOf(new FakeStore(key1));
+    let status = 401;
+    keyring.probeWith(() => Promise.resolve(status));
+    const old = keyring.current;
+    if (old === undefined) throw new Error('no key');
+    keyring.refused(old, 'list-accounts');
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(keyring.standingOf(old)).toBe('rejected');
+    status = 200;
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(keyring.standingOf(old)).toBe('good');
+    expect(kinds(events)).toEqual(['loaded', 'rejected', 'accepted-again']);
+    keyring.refused(old, 'list-accounts');
+    expect(keyring.standingOf(old)).toBe('doubted');
+    keyring.close();
+  });
+
+  it('stays doubted when a request sent before the refusal is answered late', async () => {
+    const { keyring } = await keyringOf(new FakeStore(key1));
+    const old = keyring.current;
+    if (old === undefined) throw new Error('no key');
+    const sentMs = performance.now();
+    await vi.advanceTimersByTimeAsync(10);
+    keyring.refused(old, 'list-accounts');
+    await vi.advanceTimersByTimeAsync(10);
+    keyring.accepted(old, 200, sentMs);
+    expect(keyring.standingOf(old)).toBe('doubted');
+    keyring.accepted(old, 200, performance.now());
+    expect(keyring.standingOf(old)).toBe('good');
+    keyring.close();
+  });
+
+  it.each([
+    ['hangs', () => new Promise<number>(() => {})],
+    ['is answered with a fault', () => Promise.resolve(503)],
+    ['is not answered', () => Promise.reject(new Error('unreachable'))],
+  ])('is rejected after 2 s when the probe %s', async (_, probe) => {
+    const { keyring } = await keyringOf(new FakeStore(key1));
+    keyring.probeWith(probe);
+    const old = keyring.current;
+    if (old === undefined) throw new Error('no key');
+    keyring.refused(old, 'list-accounts');
+    await vi.advanceTimersByTimeAsync(1_990);
+    expect(keyring.standingOf(old)).toBe('doubted');
+    await vi.advanceTimersByTimeAsync(10);
+    expect(keyring.standingOf(old)).toBe('rejected');
+    keyring.close();
+  });
+
+  it('holds nobody up for longer while the store hangs; what it gives in the end is used', async () => {
+    const store = new FakeStore(key1, false);
+    const { keyring, events } = await keyringOf(unwatched(store), { refreshMs: 600_000 });
+    await vi.advanceTimersByTimeAsync(0);
+    const probes: number[] = [];
+    keyring.probeWith(() => {
+      probes.push(performance.now());
+      return Promise.resolve(401);
+    });
+    const old = keyring.current;
+    if (old === undefined) throw new Error('no key');
+    let give: (text: string) => void = () => {};
+    store.value = new Promise((resolve) => {
+      give = resolve;
+    });
+    const loads = store.loads;
+    keyring.refused(old, 'list-accounts');
+    const replaced = keyring.replace(old, patience(25_000));
+    await vi.advanceTimersByTimeAsync(2_000);
+    await expect(replaced).resolves.toBeUndefined();
+    expect(keyring.standingOf(old)).toBe('rejected');
+    // Nor does it hold up the probes.
+    await vi.advanceTimersByTimeAsync(5_000);
+    expect(probes.length).toBeGreaterThanOrEqual(3);
+    expect(store.loads - loads).toBe(1);
+    give(key2);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(keyring.current?.hasValue(key2)).toBe(true);
+    expect(kinds(events)).toEqual(['loaded', 'rejected', 'rotated']);
+    keyring.close();
+  });
+
+  it('holds nobody up for longer while the store of the previous key hangs, which is tried when it comes', async () => {
+    const store = new FakeStore(key2);
+    const { keyring, events } = await keyringOf(store);
+    let give: (text: string) => void = () => {};
+    store.loadPrevious = () =>
+      new Promise((resolve) => {
+        give = resolve;
+      });
+    keyring.probeWith(() => Promise.resolve(401));
+    const newest = keyring.current;
+    if (newest === undefined) throw new Error('no key');
+    keyring.refused(newest, 'list-accounts');
+    const replaced = keyring.replace(newest, patience(25_000));
+    await vi.advanceTimersByTimeAsync(2_000);
+    await expect(replaced).resolves.toBeUndefined();
+    expect(keyring.standingOf(newest)).toBe('rejected');
+    give(key1);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(keyring.standingOf(newest)).toBe('doubted');
+    const previous = await keyring.replace(newest, patience(25_000));
+    if (previous === undefined) throw new Error('nothing to fall back to');
+    keyring.accepted(previous, 200, performance.now());
+    expect(keyring.current?.hasValue(key1)).toBe(true);
+    expect(kinds(events)).toEqual(['loaded', 'rejected', 'fell-back']);
     keyring.close();
   });
 
@@ -271,10 +412,39 @@ describe('a refused key', () => {
     keyring.close();
   });
 
-  it('is tried again when the one fallen back to is refused', async () => {
+  it('gives way to the key of another store, which is then named as the source', async () => {
+    const newest = new FakeStore(key2);
+    const { keyring, events } = await keyringOf(newest, {
+      previousFrom: 'old:',
+      open: (from) =>
+        from === 'old:' ? { describe: 'old:place', local: true, load: async () => key1 } : newest,
+    });
+    const used = keyring.current;
+    if (used === undefined) throw new Error('no key');
+    expect(keyring.health().source).toBe('fake:store');
+    keyring.refused(used, 'list-accounts');
+    const replaced = keyring.replace(used, patience(25_000));
+    await vi.advanceTimersByTimeAsync(2_000);
+    const previous = await replaced;
+    if (previous === undefined) throw new Error('nothing to fall back to');
+    keyring.accepted(previous, 200, performance.now());
+    expect(events.at(-1)).toMatchObject({ kind: 'fell-back', source: 'old:place' });
+    expect(keyring.health().source).toBe('old:place');
+    // A failure is that of the store that was asked.
+    newest.swap(down);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(events.at(-1)).toMatchObject({ kind: 'reload-failed', source: 'fake:store' });
+    newest.swap(key3);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(events.at(-1)).toMatchObject({ kind: 'rotated', source: 'fake:store' });
+    expect(keyring.health().source).toBe('fake:store');
+    keyring.close();
+  });
+
+  it('is tried again when the one fallen back to is refused, and that is no fall', async () => {
     const store = new FakeStore(key2);
     store.previous = key1;
-    const { keyring } = await keyringOf(store);
+    const { keyring, events } = await keyringOf(store);
     const tryOther = async () => {
       const used = keyring.current;
       if (used === undefined) throw new Error('no key');
@@ -287,8 +457,18 @@ describe('a refused key', () => {
       return other;
     };
     expect((await tryOther()).hasValue(key1)).toBe(true);
+    expect(keyring.health().source).toBe('fake:store (previous)');
     expect((await tryOther()).hasValue(key2)).toBe(true);
+    expect(keyring.health().source).toBe('fake:store');
     expect(keyring.generation()).toBe(3);
+    expect(events.slice(1)).toMatchObject([
+      { kind: 'fell-back', level: 'warn', source: 'fake:store (previous)', generation: 2 },
+      { kind: 'went-back', level: 'info', source: 'fake:store', generation: 3 },
+    ]);
+    // It is what the store offers: searched for as long as that.
+    await vi.advanceTimersByTimeAsync(11 * 60_000);
+    expect(keyring.scrub.redact(key2)).not.toBe(key2);
+    expect(keyring.scrub.redact(key1)).toBe(key1);
     keyring.close();
   });
 

@@ -15,6 +15,11 @@ describe('flags of the runtime', () => {
     ['--heapsnapshot-signal=SIGUSR2', ['--heapsnapshot-signal']],
     ['--heapsnapshot-near-heap-limit=3', ['--heapsnapshot-near-heap-limit']],
     ['"--heap-prof"', ['--heap-prof']],
+    ['--heap-snapshot-on-oom', ['--heap-snapshot-on-oom']],
+    ['--heap_snapshot_path=/tmp', ['--heap-snapshot-path']],
+    ['-heap_snapshot_on_oom', ['--heap-snapshot-on-oom']],
+    ['--experimental-config-file=node.config.json', ['--experimental-config-file']],
+    ['--experimental-default-config-file', ['--experimental-default-config-file']],
     ['--heap-prof-dir "/a b"', ['--heap-prof-dir']],
     ['--abort-on-uncaught-exception', ['--abort-on-uncaught-exception']],
     ['--build-snapshot', ['--build-snapshot']],
@@ -25,7 +30,24 @@ describe('flags of the runtime', () => {
   });
 
   it.each([
+    ['"--heapsnapshot\\-signal=SIGUSR2"', ['--heapsnapshot-signal']],
+    ['"\\-\\-inspect"', ['--inspect']],
+    ['--"inspect"=0', ['--inspect']],
+    ['--ins""pect', ['--inspect']],
+    ['--no-warnings "--repor"t-on-fatalerror', ['--report-on-fatalerror']],
+    ['"--require=/opt/with space.js" --inspect', ['--inspect']],
+    // Node would not start with these; we do not rely on it.
+    ['"--inspect', ['--inspect']],
+    ['"--inspect\\', ['--inspect']],
+    ['--no-warnings\t--inspect', ['--inspect']],
+  ])('%s are found in NODE_OPTIONS as Node takes it apart', (options, named) => {
+    expect(refusedNodeOptions(options)).toEqual(named);
+  });
+
+  it.each([
     '',
+    '"--require=/opt/with space --inspect.js"',
+    '--snapshot-blob=app.blob',
     '--max-old-space-size=128',
     '--report-exclude-env',
     '--report-exclude-network',

@@ -181,3 +181,41 @@ function unescapeAll(text: string): string {
   for (let level = 0; level < 8; level++) plain = plain.replace(/\\(["\\/])/g, '$1');
   return plain;
 }
+
+/** What the README says of it; whoever teaches the search one of these shortens the list there. */
+describe('what is not found', () => {
+  const key = 'wa_key+4f8d/2c71~e0b9.a35d==';
+  const bytes = [...Buffer.from(key)];
+  const pairs = bytes.map((byte) => byte.toString(16).padStart(2, '0'));
+  const base64 = Buffer.from(key).toString('base64');
+  const found = (body: string | Buffer) =>
+    scrubberOf(key).leaksIn({ headers: {}, body: Buffer.from(body as string) });
+
+  it.each([
+    ['base64 of base64', Buffer.from(base64).toString('base64')],
+    ['base64 of UTF-16', Buffer.from(key, 'utf16le').toString('base64')],
+    ['base64 with a line break', `${base64.slice(0, 20)}\n${base64.slice(20)}`],
+    ['UTF-16', Buffer.from(key, 'utf16le')],
+    ['\\u{…}', bytes.map((byte) => `\\u{${byte.toString(16)}}`).join('')],
+    ['octal', bytes.map((byte) => `\\${byte.toString(8)}`).join('')],
+    ['hexadecimal with 0x', pairs.map((pair) => `0x${pair}`).join(', ')],
+    ['hexadecimal with line breaks', pairs.join('\n')],
+  ])('%s', (_, text) => {
+    expect(found(text)).toBe(false);
+  });
+
+  it.each([
+    ['another case', key.toUpperCase()],
+    ['hexadecimal with colons', pairs.join(':')],
+    ['hexadecimal with dashes', pairs.join('-')],
+    ['upper case hexadecimal with spaces', pairs.join(' ').toUpperCase()],
+    ['a list with spaces', bytes.join(', ')],
+    ['a list as JSON, indented', JSON.stringify(bytes, null, 2)],
+    ['an object of bytes', JSON.stringify({ ...bytes })],
+  ])('%s, in a large body without an escape', (_, text) => {
+    const rest = 'x'.repeat(16 * 1024);
+    expect(found(text)).toBe(true);
+    expect(found(`${rest} ${text}`)).toBe(false);
+    expect(found(`${rest}&${text}`)).toBe(true);
+  });
+});

@@ -141,6 +141,37 @@ const runs: Record<string, Run> = {
     settings: () => ({ ...inFile(good), UPSTREAM_API_KEY_FROM: `file:${join(stores, 'bad')}` }),
     status: 2,
   },
+  'check with a command that prints the key and fails': {
+    args: ['check', '--json'],
+    settings: () => ({
+      ...inFile(good),
+      UPSTREAM_API_KEY_FROM: `exec:sh -c 'cat ${join(stores, 'key')}; cat ${join(stores, 'key')} >&2; exit 3'`,
+    }),
+    status: 1,
+  },
+  'check with a command that prints no key': {
+    args: ['check'],
+    settings: () => ({ ...inFile(good), UPSTREAM_API_KEY_FROM: `exec:cat ${join(stores, 'bad')}` }),
+    status: 1,
+  },
+  'check with a Vault that is down': {
+    args: ['check', '--json'],
+    settings: () => ({
+      ...inFile(good),
+      UPSTREAM_API_KEY_FROM: 'vault:secret/team#key',
+      VAULT_ADDR: 'http://127.0.0.1:9',
+      VAULT_TOKEN: standInKey,
+    }),
+    status: 1,
+  },
+  'check with a bad previous key': {
+    args: ['check'],
+    settings: () => ({
+      ...inFile(good),
+      UPSTREAM_API_KEY_PREVIOUS_FROM: `file:${join(stores, 'bad')}`,
+    }),
+    status: 1,
+  },
   'token create': {
     args: ['token', 'create', 'somebody', '--file', 'callers.json'],
     settings: () => inEnvironment(good),
@@ -169,6 +200,11 @@ const runs: Record<string, Run> = {
     args: ['serve'],
     settings: () => ({ ...inFile(good), UPSTREAM_API_KEY_FROM: standInKey }),
     status: 2,
+  },
+  'the key in place of a command': {
+    args: ['check', '--json'],
+    settings: () => ({ ...inFile(good), UPSTREAM_API_KEY_FROM: `exec:${standInKey}` }),
+    status: 1,
   },
   'the key in place of a path': {
     args: ['serve'],

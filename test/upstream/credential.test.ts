@@ -32,6 +32,8 @@ function answerOf(status: number, request: SignedRequest, text = '{}', headers =
   };
 }
 
+const probePath = '/users/api-keys/';
+
 /** An upstream that takes some keys, and remembers what it was sent. */
 function upstreamTaking(...valid: string[]) {
   const taken = new Set(valid);
@@ -41,7 +43,9 @@ function upstreamTaking(...valid: string[]) {
     await new Promise((resolve) => setTimeout(resolve, 5));
     return answerOf(taken.has(request.key) ? 200 : 401, request);
   };
-  return { taken, sent, send, keys: () => sent.map((request) => request.key) };
+  const reads = () => sent.filter((request) => request.path !== probePath);
+  const probes = () => sent.filter((request) => request.path === probePath);
+  return { taken, sent, send, reads, probes, keys: () => reads().map((request) => request.key) };
 }
 
 const trace = () => new Trace(performance.now());
@@ -110,6 +114,8 @@ describe('on a 401', () => {
     expect(await answer).toMatchObject({ status: 200, generation: 2 });
     expect(facts.generation).toBe(2);
     expect(upstream.keys()).toEqual([key1, key2]);
+    // The store had it by then: there was nothing to find out.
+    expect(upstream.probes()).toEqual([]);
     expect(upstream.sent.map((request) => request.validators)).toEqual([
       { 'if-none-match': '"generation-1"' },
       undefined,
@@ -126,7 +132,8 @@ describe('on a 401', () => {
     await wait(500);
     const later = Array.from({ length: 20 }, () => Promise.resolve(handle(requestOf(), trace())));
     await wait(500);
-    expect(upstream.sent).toHaveLength(20);
+    expect(upstream.reads()).toHaveLength(20);
+    expect(upstream.probes()).toHaveLength(1);
     store.swap(key2);
     await wait(50);
     for (const answer of await Promise.all([...first, ...later])) expect(answer.status).toBe(200);
@@ -153,7 +160,7 @@ describe('on a 401', () => {
       await wait(103);
       upstream.taken.clear();
       upstream.taken.add(next);
-      const before = upstream.sent.length;
+      const before = upstream.reads().length;
       await wait(40);
       store.swap(next);
       await wait(60);
@@ -186,6 +193,46 @@ describe('on a 401', () => {
     await wait(10);
     expect((await next).status).toBe(200);
     expect(upstream.keys()).toEqual([key2, key1, key1]);
+    keyring.close();
+  });
+
+  it('about one operation alone, only that one is refused: others go on with the key, and nothing falls back', async () => {
+    const store = new FakeStore(key2);
+    store.previous = key1;
+    const { keyring, events } = await keyringOf(store);
+    const upstream = upstreamTaking(key2);
+    const odd = { operation: 'odd', path: '/odd/' };
+    const handle = attachKey({ keyring })(async (request) => {
+      const answer = await upstream.send(request);
+      return request.path === odd.path ? { ...answer, status: 401 } : answer;
+    });
+    const refused = failure(Promise.resolve(handle(requestOf(odd), trace())));
+    await wait(7);
+    const validators = { 'if-none-match': '"of-the-same-key"' };
+    const other = Promise.resolve(handle(requestOf({ validators }), trace()));
+    await wait(20);
+    expect(await refused).toBe('upstream-key-rejected');
+    expect(await other).toMatchObject({ status: 200, generation: 1 });
+    const paths = () => upstream.sent.map((request) => request.path);
+    expect(paths()).toEqual([odd.path, probePath, '/analytics/accounts/']);
+    expect(upstream.sent.at(-1)?.validators).toEqual(validators);
+    const again = failure(Promise.resolve(handle(requestOf(odd), trace())));
+    await wait(6);
+    expect(await again).toBe('upstream-key-rejected');
+    expect(paths()).toHaveLength(4);
+    expect(keyring.health().rejected).toBe(false);
+    expect(events.map(({ kind }) => kind)).toEqual(['loaded', 'operation-refused']);
+    keyring.close();
+  });
+
+  it('and a store that hangs, a request is told so after two seconds', async () => {
+    const store = new FakeStore(key1);
+    const { keyring } = await keyringOf(store);
+    const handle = attachKey({ keyring })(upstreamTaking().send);
+    store.value = new Promise(() => {});
+    const refused = failure(Promise.resolve(handle(requestOf(), trace())));
+    await wait(2_010);
+    expect(await Promise.race([refused, 'waits'])).toBe('upstream-key-rejected');
     keyring.close();
   });
 
@@ -264,6 +311,19 @@ describe('on a 401', () => {
 });
 
 describe('an answer that holds the key', () => {
+  it('and asks to wait is handed back with the wait alone, so that the gate closes', async () => {
+    const { keyring, events } = await keyringOf(new FakeStore(key1));
+    const handle = attachKey({ keyring })((request) =>
+      answerOf(429, request, `{"echo":"${key1}"}`, { 'retry-after': '7', 'x-echo': key1, etag: '"1"' }),
+    );
+    const answer = await handle(requestOf(), trace());
+    expect(answer).toMatchObject({ status: 429, headers: { 'retry-after': '7' } });
+    expect(Object.keys(answer.headers)).toEqual(['retry-after']);
+    expect(answer.body).toHaveLength(0);
+    expect(events.at(-1)).toMatchObject({ kind: 'leak' });
+    keyring.close();
+  });
+
   it.each([
     ['in its body', () => answerOf(200, { generation: 1 } as SignedRequest, `{"echo":"${key1}"}`)],
     ['in a field', () => answerOf(404, { generation: 1 } as SignedRequest, '{}', { 'x-echo': key1 })],

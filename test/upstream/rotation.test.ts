@@ -32,7 +32,8 @@ it('four rotations of a Kubernetes mount, each revoking the old key in the same 
     inFlight++;
     await sleep(2);
     inFlight--;
-    if (request.key !== valid) refusals++;
+    // The probe is the gateway's own.
+    if (request.key !== valid && request.path !== '/users/api-keys/') refusals++;
     return {
       status: request.key === valid ? 200 : 401,
       headers: {},

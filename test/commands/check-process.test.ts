@@ -1,0 +1,134 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it } from 'vitest';
+import type { CheckReport } from '../../src/commands/check.ts';
+import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { type Owner, run, settingsFor, standInFor, temporaryFolder } from '../process.ts';
+
+const nobody = 'http://127.0.0.1:9';
+
+/** Runs it twice, for people and for programs; both must end the same way. */
+async function check(owner: Owner, settings: Record<string, string>) {
+  const words = await run(owner, ['check'], { settings });
+  const json = await run(owner, ['check', '--json'], { settings });
+  return { ...words, both: [words.status, json.status], report: JSON.parse(json.stdout) as CheckReport };
+}
+
+describe.concurrent('check of a store that gives no key asks it once, says why, and ends with 1', () => {
+  it.for([
+    [
+      'a command that fails',
+      { UPSTREAM_API_KEY_FROM: 'exec:false' },
+      'exec:false: the command ended with status 1',
+    ],
+    [
+      'a command that is not there',
+      { UPSTREAM_API_KEY_FROM: 'exec:/nowhere/print-key' },
+      'exec:/nowhere/print-key: the command does not exist',
+    ],
+    [
+      'a command that hangs',
+      { UPSTREAM_API_KEY_FROM: 'exec:sleep 600', REQUEST_TIMEOUT: '1s', UPSTREAM_TIMEOUT: '1s' },
+      'exec:sleep: did not answer within 1 s',
+    ],
+    [
+      'a Vault that refuses the connection',
+      { UPSTREAM_API_KEY_FROM: 'vault:secret/team#key', VAULT_ADDR: nobody, VAULT_TOKEN: 'token' },
+      'vault:secret/team#key: the Vault at VAULT_ADDR refused the connection',
+    ],
+  ] as const)('%s', async ([, store, problem], context) => {
+    const { both, stdout, stderr, report } = await check(context, {
+      ...settingsFor(`${nobody}/api`),
+      ...store,
+    });
+    context.expect(both).toEqual([1, 1]);
+    context.expect(stderr).toBe('');
+    context.expect(stdout).toContain(`Key: ${problem}\n`);
+    context.expect(stdout).toContain('Failed: The secret store gave no key');
+    context
+      .expect(report)
+      .toMatchObject({ ok: false, exitStatus: 1, key: { ok: false, problem }, calls: [] });
+  });
+});
+
+describe.concurrent('check', () => {
+  it('ends although the command leaves something running that holds its output open', async (context) => {
+    const standIn = await standInFor(context);
+    const pidFile = join(temporaryFolder(context), 'pid');
+    const left = `setsid sh -c "echo \\$\\$ > ${pidFile}; exec sleep 20"`;
+    const { status } = await run(context, ['check'], {
+      settings: {
+        ...settingsFor(standIn.url),
+        UPSTREAM_API_KEY_FROM: `exec:sh -c '${left} & while [ ! -s ${pidFile} ]; do sleep 0.01; done; echo ${standInKey}'`,
+      },
+    });
+    context.expect(status).toBe(0);
+  }, 15_000);
+
+  it('is not fine with a previous key that cannot be read', async (context) => {
+    const standIn = await standInFor(context);
+    const problem = 'file:/nowhere/key: the file does not exist';
+    const { both, stdout, report } = await check(context, {
+      ...settingsFor(standIn.url),
+      UPSTREAM_API_KEY_PREVIOUS_FROM: 'file:/nowhere/key',
+    });
+    context.expect(both).toEqual([1, 1]);
+    context.expect(stdout).toContain(`Previous key: ${problem}\n`);
+    context.expect(report.previousKey).toEqual({ ok: false, problem });
+    context.expect(report.calls.map(({ outcome }) => outcome)).toEqual(['accepted', 'accepted']);
+  });
+
+  it('tells where the previous key is, and its fingerprint', async (context) => {
+    const standIn = await standInFor(context);
+    const { both, stdout, report } = await check(context, {
+      ...settingsFor(standIn.url),
+      UPSTREAM_API_KEY_PREVIOUS_FROM: 'env:OLD',
+      OLD: 'old-key-0123456789',
+    });
+    context.expect(both).toEqual([0, 0]);
+    context.expect(stdout).toMatch(/^Previous key: env:OLD can be read; fingerprint [0-9a-f]{8}$/m);
+    context.expect(report.previousKey).toMatchObject({ ok: true, source: 'env:OLD' });
+  });
+
+  it('is not fine where only the previous key is taken', async (context) => {
+    const standIn = await standInFor(context);
+    const { both, stdout, report } = await check(context, {
+      ...settingsFor(standIn.url),
+      UPSTREAM_API_KEY: 'new-key-not-active-0123456789',
+      UPSTREAM_API_KEY_PREVIOUS_FROM: 'env:OLD',
+      OLD: standInKey,
+    });
+    context.expect(both).toEqual([1, 1]);
+    context.expect(stdout).toMatch(/^Key: env:UPSTREAM_API_KEY can be read/m);
+    context.expect(report.key?.source).toBe('env:UPSTREAM_API_KEY');
+    context.expect(report.calls.map(({ outcome }) => outcome)).toEqual(['accepted', 'accepted']);
+    context.expect(report.summary).toMatch(/refuses the newest key and takes the previous one/);
+  });
+
+  it('says for programs, too, that it will not run with such flags', async (context) => {
+    const { status, stdout, stderr } = await run(context, ['check', '--json'], {
+      settings: { ...settingsFor(`${nobody}/api`), NODE_OPTIONS: '--report-on-fatalerror' },
+    });
+    context.expect([status, stderr]).toEqual([2, '']);
+    context.expect(JSON.parse(stdout)).toMatchObject({
+      exitStatus: 2,
+      settings: { problems: [/--report-on-fatalerror/].map((words) => context.expect.stringMatching(words)) },
+    });
+  });
+
+  it.for([
+    ['is not there', undefined, /the callers file can't be read/],
+    ['is not JSON', '{', /JSON/],
+    ['holds what serve would refuse', '{"callers":[{"name":"a","tokens":7}]}', /tokens/],
+  ] as const)('ends with 2 where the callers file %s', async ([, text, words], context) => {
+    const file = join(temporaryFolder(context), 'callers.json');
+    if (text !== undefined) writeFileSync(file, text);
+    const { both, stdout, report } = await check(context, {
+      ...settingsFor(`${nobody}/api`),
+      CALLERS_FILE: file,
+    });
+    context.expect(both).toEqual([2, 2]);
+    context.expect(stdout).toMatch(words);
+    context.expect(report.settings.problems.join()).toMatch(words);
+  });
+});
