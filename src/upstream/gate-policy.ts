@@ -32,6 +32,16 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
   let attemptCount = 0;
   let refusalCount = 0;
 
+  /** What time alone changes. Every question and every event begins with it, so that nothing waits to be asked. */
+  const advance = (nowMs: number): void => {
+    const isQuiet = lines.size === 0 && !isProbeOut && nowMs - refusedMs > quietMs;
+    if (state === 'paced' && isQuiet) {
+      state = 'open';
+      pace.letGo();
+      window.reset();
+    }
+  };
+
   const outlook = (nowMs: number): Outlook => {
     return {
       opensMs: state === 'closed' ? Math.max(closings.reopensMs, nowMs) : nowMs,
@@ -82,11 +92,13 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
     },
 
     admit(turn, nowMs) {
+      if (state !== 'open') advance(nowMs);
       if (state !== 'open' || lines.size > 0 || inFlight >= window.size) return undefined;
       return started(turn, nowMs, 'open');
     },
 
     enter(ticket, nowMs) {
+      advance(nowMs);
       const seen = outlook(nowMs);
       const refusal = refusals.tooLate(ticket, seen, nowMs);
       if (refusal !== undefined) return { refusal };
@@ -112,11 +124,7 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
     },
 
     next(nowMs) {
-      if (state === 'paced' && lines.size === 0 && nowMs - refusedMs > quietMs) {
-        state = 'open';
-        pace.letGo();
-        window.reset();
-      }
+      advance(nowMs);
       if (lines.size === 0 || inFlight >= window.size) {
         if (state === 'paced') pace.waitedFor(false, nowMs);
         return wait();
@@ -177,6 +185,7 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
     },
 
     snapshot(nowMs) {
+      advance(nowMs);
       return {
         state,
         perSecond: pace.limited ? pace.perSecond : undefined,

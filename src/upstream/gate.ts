@@ -206,7 +206,7 @@ export function paceAttempts(options: GateOptions): Gate {
     const { refusal, displaced } = turnstile.enter(waiter, performance.now());
     if (displaced !== undefined) turnAway(displaced);
     if (refusal !== undefined) turnAway({ ticket: waiter, refusal });
-    else pump();
+    pump();
     return waiter.answer;
   };
 

@@ -32,6 +32,8 @@ export interface LimitEstimate {
   readonly limit: Limit | undefined;
   /** When the refused attempt was sent that last showed the bucket empty. */
   readonly emptyMs: number;
+  /** What was accepted per ms lately: the upstream can be counted on for so much, whatever else is known. */
+  acceptedRate(nowMs: number): number;
   accepted(sentMs: number, nowMs: number): void;
   /** The first refusal since the gate was open last, or one more of those under way. */
   refused(sentMs: number, nowMs: number, isRisky: boolean): void;
@@ -50,6 +52,9 @@ const spanGrowth = 2.5;
 /** The lowest rate ever paced at, per ms: one turn in 20 s; and the highest. */
 const leastRate = 1 / 20_000;
 const highestRate = 1000;
+
+/** What was accepted over so long a stretch, closings included, is what the upstream gives for sure. */
+const lastingMs = 60_000;
 
 /** So much of a token more may be an error of the times. */
 const trifle = 0.1;
@@ -105,6 +110,8 @@ export function estimateLimit(): LimitEstimate {
     get emptyMs() {
       return emptyMs;
     },
+
+    acceptedRate: (nowMs) => history.between(nowMs - lastingMs, nowMs) / lastingMs,
 
     accepted(sentMs, nowMs) {
       history.add(sentMs);

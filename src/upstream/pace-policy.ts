@@ -77,6 +77,8 @@ export function learnPace(): Pace {
   let resumedMs = 0;
   let isWaitedFor = false;
   let lastMs = 0;
+  /** What was accepted per ms lately, closings included. */
+  let acceptedRate = 0;
   let burst = 1;
   let known: Known = knownNow();
 
@@ -122,6 +124,7 @@ export function learnPace(): Pace {
 
   const relearn = (): void => {
     known = knownNow();
+    acceptedRate = estimate.acceptedRate(lastMs);
     burst = estimate.limit === undefined ? 1 : burstOf(estimate.limit, known.perMs);
   };
 
@@ -134,8 +137,12 @@ export function learnPace(): Pace {
     },
     get reliableRate() {
       if (isGuess()) return undefined;
+      if (known.confirmations === 0) return known.perMs;
+      // Between two probes of the limit the rate, then nothing for as long as the refusal costs, then the one turn
+      // that shows the gate open: never 0, however short the pause.
       const pauseMs = pauseMsOf(known);
-      return known.confirmations > 0 ? known.perMs * (pauseMs / (pauseMs + costMs)) : known.perMs;
+      const probed = (pauseMs * known.perMs + 1) / (pauseMs + costMs + 1 / known.perMs);
+      return Math.min(Math.max(probed, acceptedRate), known.perMs);
     },
     get doubt() {
       return 1 + mostDoubt / Math.sqrt(known.sample + 1);

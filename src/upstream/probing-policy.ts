@@ -46,6 +46,8 @@ const afterFall = { ms: 1500, turns: 30, costs: 4 };
 export const afterFallMs = 60_000;
 /** A rate read from fewer accepted attempts than this is not so good: it is probed sooner, by the square. */
 const trustedSample = 50;
+/** But each confirmation makes it better known, if by few attempts each, up to half of the full trust. */
+const confirmed = { each: 1 / 20, most: 0.5 };
 /** However much a refusal costs, a limit that has gone up is found within this. */
 const longestPauseMs = 900_000;
 
@@ -53,7 +55,8 @@ const longestPauseMs = 900_000;
 export function pauseMsOf({ perMs, confirmations, sample, hasFallen, costMs, refusedAtOnce }: Known): number {
   if (confirmations < 0) return 0;
   const { ms, turns, costs } = hasFallen ? afterFall : steady;
-  const trust = hasFallen ? 1 : Math.min(sample / trustedSample, 1) ** 2;
+  const told = Math.min(sample / trustedSample, 1) ** 2;
+  const trust = hasFallen ? 1 : Math.max(told, Math.min(confirmations * confirmed.each, confirmed.most));
   const attempts = hasFallen ? 1 : refusedAtOnce;
   return trust * Math.max(ms, (turns * attempts) / perMs, Math.min(costs * costMs, longestPauseMs));
 }

@@ -151,6 +151,59 @@ describe('a simulated minute', () => {
   });
 });
 
+describe('a limit that is hardly any', () => {
+  const loops = (count: number) =>
+    Array.from({ length: count }, (_, i) => ({ name: `caller ${i}`, loops: 1, thinkMs: 200 }));
+  const expectSense = (figures: Figures, goodput: number, name: string): void => {
+    for (const ms of figures.told) expect(ms, name).toBeLessThanOrEqual(150_000); // not NaN either
+    expect(figures.isLoneServed, name).toBe(true);
+    expect(figures.earlySends, name).toBe(0);
+    expect(figures.goodput, name).toBeGreaterThanOrEqual(goodput);
+  };
+
+  it.each([undefined, 1000, 3000, 10_000])(
+    'locks nobody out, whatever its burst, and where a 429 asks for %s ms',
+    (retryAfterMs) => {
+      for (const limit of [0.2, 0.5, 1, 2, 5, 10, 50]) {
+        for (const burst of [1, 2, 5, 10, 50]) {
+          for (const count of [3, 12]) {
+            const callers = loops(count);
+            const scenario = { seconds: 120, limit: () => limit, burst, retryAfterMs, latencyMs: 6, callers };
+            const name = `${limit}/s, burst ${burst}, ${count} callers`;
+            expectSense(simulate(scenario), retryAfterMs === 10_000 ? 0.25 : 0.4, name);
+          }
+        }
+      }
+    },
+  );
+
+  it.each([true, false])(
+    'and is of so many per window locks nobody out and is used, whether a 429 states the wait: %s',
+    (statesWindow) => {
+      for (const [limit, windowSeconds] of [
+        [50, 1],
+        [10, 10],
+        [1, 60],
+        [10, 60],
+      ] as const) {
+        for (const count of [3, 10, 40]) {
+          const figures = simulate({
+            seconds: 360,
+            limit: () => limit,
+            burst: 1,
+            windowSeconds,
+            statesWindow,
+            latencyMs: 6,
+            callers: loops(count),
+          });
+          expectSense(figures, 0.8, `${limit}/s in windows of ${windowSeconds} s, ${count} callers`);
+          expect(figures.wasted).toBeLessThan(0.25);
+        }
+      }
+    },
+  );
+});
+
 const options: TurnstileOptions = {
   maxClosedMs: 300_000,
   baseMs: 500,

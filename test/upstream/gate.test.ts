@@ -3,6 +3,7 @@ import type { Turn } from '../../src/claim.ts';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer, HeaderFields } from '../../src/upstream/exchange.ts';
 import { type Gate, type GateChange, type GateOptions, paceAttempts } from '../../src/upstream/gate.ts';
+import { retryFailures } from '../../src/upstream/retry.ts';
 import { answerOf, claimFor, type LiveClaim, newTrace, requestWith } from './requests.ts';
 
 const options: GateOptions = { maxClosedMs: 300_000, baseMs: 500, capMs: 8000, random: () => 0 };
@@ -294,6 +295,53 @@ describe('the line', () => {
     gate.close();
     expect(await late.result).toMatchObject({ code: 'shutting-down' });
     expect(await ask().result).toMatchObject({ code: 'shutting-down' });
+  });
+});
+
+describe('callers at a limit of so many per window', () => {
+  it('are served window after window, and one who comes alone afterwards is as well', async () => {
+    const startMs = performance.now();
+    const gate = paceAttempts(options);
+    let isLimited = true;
+    let windowEndMs = 7000;
+    let used = 0;
+    const handler = retryFailures({ limit: 4, baseMs: 500, capMs: 8000 })(
+      gate.layer(async () => {
+        const nowMs = performance.now() - startMs;
+        if (nowMs >= windowEndMs) {
+          windowEndMs += 10_000 * (1 + Math.floor((nowMs - windowEndMs) / 10_000));
+          used = 0;
+        }
+        const isRefused = isLimited && used++ >= 100;
+        const waitSeconds = Math.ceil((windowEndMs - nowMs) / 1000);
+        await new Promise((resolve) => setTimeout(resolve, 6));
+        return isRefused ? answerOf(429, { 'retry-after': `${waitSeconds}` }) : answerOf(200);
+      }),
+    );
+    let served = 0;
+    let isOver = false;
+    const ask = async (): Promise<unknown> => {
+      try {
+        const { status } = await handler(requestWith(claimFor()), newTrace());
+        if (status === 200) served++;
+        return status;
+      } catch (error) {
+        return (error as GatewayError).retryAfterMs;
+      }
+    };
+    const loop = async (): Promise<void> => {
+      while (!isOver) if ((await ask()) !== 200) await new Promise((resolve) => setTimeout(resolve, 5000));
+    };
+    const loops = Array.from({ length: 10 }, loop);
+    await vi.advanceTimersByTimeAsync(120_000);
+    expect(served).toBeGreaterThan(900);
+    isOver = true;
+    isLimited = false;
+    await vi.advanceTimersByTimeAsync(30_000);
+    await Promise.all(loops);
+    const lone = ask();
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(await lone).toBe(200);
   });
 });
 
