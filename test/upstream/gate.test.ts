@@ -285,6 +285,27 @@ describe('the line', () => {
     expect(polite.trace.gate).toBeUndefined();
   });
 
+  it('of five thousand is answered to the last when every attempt fails at once', async () => {
+    const gate = paceAttempts({ ...options, maxWaitingPerCaller: 5000 });
+    let isRefusing = true;
+    const handler = gate.layer(() => {
+      if (isRefusing) return answerOf(429);
+      throw new GatewayError('upstream-key-missing', { retryAfterMs: 1000 });
+    });
+    await handler(requestWith(claimFor()), newTrace());
+    isRefusing = false;
+    const codes = Array.from({ length: 5000 }, async () => {
+      try {
+        return await handler(requestWith(claimFor()), newTrace());
+      } catch (error) {
+        return (error as GatewayError).code ?? String(error);
+      }
+    });
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(new Set(await Promise.all(codes))).toEqual(new Set(['upstream-key-missing']));
+    expect(gate.snapshot()).toMatchObject({ inFlight: 0, waiting: 0 });
+  });
+
   it('is dismissed as a whole when the upstream is known to be down, or the gateway stops', async () => {
     const { ask, gate } = gated({ initialWindow: 1 });
     ask();
