@@ -4,7 +4,7 @@
  * on a virtual clock.
  *
  *   open ──429──▶ closed ──time──▶ probing ──any answer but 429──▶ paced ──429──▶ closed
- *                    ▲────────────429────────┘                      └──quiet for a minute──▶ open
+ *                    ▲────────────429────────┘ └──────quiet for a minute───┴──────▶ open
  */
 import { reckonClosings } from './closing-policy.ts';
 import { learnPace } from './pace-policy.ts';
@@ -13,7 +13,7 @@ import type { Attempt, GateState, Next, Ticket, Turnstile, TurnstileOptions } fr
 import { standInLine } from './two-lines.ts';
 import { growWindow } from './window-policy.ts';
 
-/** After this long without a refusal and with nobody waiting, attempts are no longer paced. */
+/** After this long without a refusal, not counting the time closed, and with nobody waiting, the gate is open again. */
 const quietMs = 60_000;
 
 export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnstile<T> {
@@ -34,12 +34,19 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
 
   /** What time alone changes. Every question and every event begins with it, so that nothing waits to be asked. */
   const advance = (nowMs: number): void => {
-    const isQuiet = lines.size === 0 && !isProbeOut && nowMs - refusedMs > quietMs;
-    if (state === 'paced' && isQuiet) {
-      state = 'open';
-      pace.letGo();
-      window.reset();
+    if (state === 'open') return;
+    if (state === 'closed') {
+      if (nowMs < closings.reopensMs) return;
+      state = 'probing';
     }
+    if (lines.size > 0 || isProbeOut) return;
+    // While the gate is closed nothing could be refused, and what the upstream itself has asked for counts as its
+    // last refusal would.
+    const refusedLastMs = Math.max(refusedMs, closings.reopensMs, closings.statedUntilMs);
+    if (nowMs - refusedLastMs <= quietMs) return;
+    state = 'open';
+    pace.letGo(nowMs);
+    window.reset();
   };
 
   const outlook = (nowMs: number): Outlook => {
@@ -92,7 +99,7 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
     },
 
     admit(turn, nowMs) {
-      if (state !== 'open') advance(nowMs);
+      advance(nowMs);
       if (state !== 'open' || lines.size > 0 || inFlight >= window.size) return undefined;
       return started(turn, nowMs, 'open');
     },
@@ -129,10 +136,7 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
         if (state === 'paced') pace.waitedFor(false, nowMs);
         return wait();
       }
-      if (state === 'closed') {
-        if (nowMs < closings.reopensMs) return wait(closings.reopensMs);
-        state = 'probing';
-      }
+      if (state === 'closed') return wait(closings.reopensMs);
       if (state === 'paced') return nextPaced(nowMs);
       if (state === 'open') return go(lines.take(false) as T, nowMs, 'open');
       if (isProbeOut) return wait();
@@ -141,6 +145,7 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
     },
 
     settled(attempt, outcome, nowMs) {
+      advance(nowMs);
       const wasFull = inFlight >= window.size;
       const isProbe = attempt.state === 'probe';
       inFlight--;

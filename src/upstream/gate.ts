@@ -48,6 +48,7 @@ export interface GateOptions {
 
 export interface Gate {
   readonly layer: Layer<UpstreamRequest, Answer>;
+  /** Time may have changed the state since somebody asked last; then `onChange` is called here. */
   snapshot(): GateSnapshot;
   /**
    * Waits out a closed gate, for what has passed it and goes up once more. It is no new turn: what goes again is
@@ -237,7 +238,11 @@ export function paceAttempts(options: GateOptions): Gate {
 
   return {
     layer,
-    snapshot: () => turnstile.snapshot(performance.now()),
+    snapshot() {
+      const snapshot = turnstile.snapshot(performance.now());
+      showChange();
+      return snapshot;
+    },
     outwait,
     dismiss,
     close() {

@@ -57,7 +57,7 @@ export interface Pace {
   /** A probe was accepted: the gate is open again. */
   resumed(nowMs: number): void;
   /** Nobody has been limited for a while. The last rate stays as the first guess of the next time. */
-  letGo(): void;
+  letGo(nowMs: number): void;
 }
 
 export function learnPace(): Pace {
@@ -214,11 +214,13 @@ export function learnPace(): Pace {
       level = Math.max(Math.min(filled, burst) - 1, 0);
     },
 
-    letGo() {
+    letGo(nowMs) {
       limited = false;
+      // Nobody may have come since the gate closed: what is known then is all there will be.
+      estimate.reopened(nowMs);
       estimate.forget();
       relearn();
-      risky.restart(resumedMs);
+      risky.restart(nowMs);
     },
   };
 }

@@ -146,6 +146,91 @@ describe("a 429 is everybody's", () => {
   });
 });
 
+describe('a closed gate that nobody comes to', () => {
+  const closedFor = async (retryAfter: string) => {
+    const subject = gated();
+    subject.ask();
+    subject.sent[0]?.answer(429, { 'retry-after': retryAfter });
+    await flush();
+    return subject;
+  };
+
+  it('shows by the clock that it will ask first, and later that it has let go', async () => {
+    const { gate, changes } = await closedFor('60');
+    expect(gate.snapshot()).toMatchObject({ state: 'closed', closedForMs: 60_000 });
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(gate.snapshot()).toMatchObject({ state: 'probing', closedForMs: 0, statedWaitMs: 0 });
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(gate.snapshot().state).toBe('probing');
+    await vi.advanceTimersByTimeAsync(1);
+    expect(gate.snapshot()).toMatchObject({ state: 'open', perSecond: undefined, window: 10 });
+    expect(changes.map(({ to }) => to)).toEqual(['closed', 'probing', 'open']);
+  });
+
+  it('lets a page of thirty through an hour later as if nothing had been', async () => {
+    const { sent, ask } = await closedFor('60');
+    await vi.advanceTimersByTimeAsync(3_600_000);
+    const page = Array.from({ length: 30 }, () => ask());
+    expect(sent).toHaveLength(11);
+    for (let i = 1; i < 31; i++) {
+      sent[i]?.answer(200);
+      await flush();
+    }
+    expect(await Promise.all(page.map(({ result }) => result))).toEqual(Array(30).fill(200));
+  });
+
+  it('learns from the next 429 as from the first', async () => {
+    const { gate, sent, ask } = await closedFor('1');
+    await vi.advanceTimersByTimeAsync(120_000);
+    for (let i = 0; i < 10; i++) ask();
+    for (let i = 1; i < 6; i++) sent[i]?.answer(200);
+    await flush();
+    for (let i = 6; i < 11; i++) sent[i]?.answer(429);
+    await flush();
+    expect(gate.snapshot()).toMatchObject({ state: 'closed', refusals: 6 });
+    ask();
+    await vi.advanceTimersByTimeAsync(500);
+    sent.at(-1)?.answer(200);
+    await flush();
+    expect(gate.snapshot().state).toBe('paced');
+  });
+
+  it('is not let go while a word of the upstream stands, beyond what holds everybody', async () => {
+    const { gate, sent, ask } = gated({ maxClosedMs: 60_000 });
+    ask();
+    sent[0]?.answer(429, { 'retry-after': '3600' });
+    await vi.advanceTimersByTimeAsync(3_600_000);
+    expect(gate.snapshot().state).toBe('probing');
+    await vi.advanceTimersByTimeAsync(60_001);
+    expect(gate.snapshot().state).toBe('open');
+  });
+});
+
+describe('a gate that has let go', () => {
+  it('has had a minute without a 429 and with nobody waiting, and meets the upstream anew', async () => {
+    const { gate, sent, ask } = gated();
+    // Twenty answers while the window is full: it has grown.
+    for (let i = 0; i < 40; i++) ask();
+    for (let i = 0; i < 40; i++) {
+      sent[i]?.answer(200);
+      await flush();
+    }
+    expect(gate.snapshot().window).toBeGreaterThan(10);
+    ask();
+    sent.at(-1)?.answer(429, { 'retry-after': '1' });
+    await flush();
+    ask();
+    await vi.advanceTimersByTimeAsync(1000);
+    sent.at(-1)?.answer(200);
+    await flush();
+    expect(gate.snapshot().state).toBe('paced');
+    await vi.advanceTimersByTimeAsync(59_000);
+    expect(gate.snapshot().state).toBe('paced');
+    await vi.advanceTimersByTimeAsync(1500);
+    expect(gate.snapshot()).toMatchObject({ state: 'open', window: 10, perSecond: undefined });
+  });
+});
+
 describe('an upstream met for the first time', () => {
   it('gets ten attempts, and with each further success one more', async () => {
     const { sent, ask, gate } = gated();
