@@ -125,6 +125,22 @@ describe("a 429 is everybody's", () => {
     expect(await late.result).toMatchObject({ code: 'upstream-rate-limited', retryAfterMs: 3_540_000 });
   });
 
+  it('forgets what the upstream said once a probe is accepted', async () => {
+    const { gate, sent, ask } = gated({ maxClosedMs: 60_000 });
+    ask();
+    sent[0]?.answer(429, { 'retry-after': '3600' });
+    await vi.advanceTimersByTimeAsync(60_000);
+    ask();
+    sent[1]?.answer(200);
+    await flush();
+    expect(gate.snapshot()).toMatchObject({ state: 'paced', statedWaitMs: 0 });
+    await vi.advanceTimersByTimeAsync(5000);
+    ask();
+    sent[2]?.answer(429);
+    await flush();
+    expect(await ask({}, 100).result).toMatchObject({ retryAfterMs: 1000 });
+  });
+
   it('lets the next probe go when the first gets no answer that says anything', async () => {
     const { sent, ask } = gated();
     ask();
