@@ -21,7 +21,8 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
   const refusals = turnAway(lines, options.maxWaiting);
   const closings = reckonClosings(options);
   const window = growWindow(options.initialWindow, options.maxInFlight);
-  const pace = learnPace();
+  // The first window was meant for an upstream of which nothing is known; so is a second's worth of it.
+  const pace = learnPace(options.initialWindow / 1000);
   let state: GateState = 'open';
   let inFlight = 0;
   let isProbeOut = false;

@@ -10,11 +10,15 @@
 import { type AcceptedHistory, type RateBounds, rememberAccepted } from './accepted-history.ts';
 import { longestCrowdMs, watchCrowd } from './first-crowd.ts';
 
+/** How far a rate can be trusted; `confirmations`: how often later measurements said the same. */
+export type Certainty =
+  | { readonly kind: 'guess' }
+  | { readonly kind: 'measured'; readonly confirmations: number };
+
 /** What is known of the limit. */
 export interface Limit {
   readonly perMs: number;
-  /** -1: the rate is a guess; 0: measured; then how often it was confirmed. */
-  readonly confirmations: number;
+  readonly certainty: Certainty;
   /** How many accepted attempts, beyond a burst, the rate was read from. */
   readonly sample: number;
   /** How long the gate had been open, ms. */
@@ -77,7 +81,11 @@ interface Closing {
   readonly before: Limit | undefined;
 }
 
-export function estimateLimit(): LimitEstimate {
+/**
+ * @param leastGuessPerMs no first guess is lower: one refusal of an upstream that has hardly been asked lately says
+ *   next to nothing, and a guess that is too high is corrected by the next
+ */
+export function estimateLimit(leastGuessPerMs = 0): LimitEstimate {
   const history = rememberAccepted();
   let crowd = watchCrowd();
   let limit: Limit | undefined;
@@ -91,9 +99,10 @@ export function estimateLimit(): LimitEstimate {
     if (of.before !== undefined && !of.isFirst) return measured(of.before, of, history);
     // Of a crowd sent at once any may be refused first: the last to be refused found the bucket empty as well.
     const size = Math.max(history.between(emptyMs - longestCrowdMs, emptyMs), 1);
+    const isKnown = of.before?.certainty.kind === 'measured';
     return {
-      perMs: of.before?.perMs ?? size / longestCrowdMs,
-      confirmations: of.before === undefined ? -1 : 0,
+      perMs: isKnown ? (of.before?.perMs as number) : Math.max(size / longestCrowdMs, leastGuessPerMs),
+      certainty: isKnown ? { kind: 'measured', confirmations: 0 } : { kind: 'guess' },
       sample: 0,
       spanMs: 0,
       crowd: size,
@@ -136,7 +145,6 @@ export function estimateLimit(): LimitEstimate {
     },
 
     forget() {
-      if (limit !== undefined) limit = { ...limit, confirmations: 0 };
       isNew = true;
       crowd = watchCrowd();
     },
@@ -146,16 +154,19 @@ export function estimateLimit(): LimitEstimate {
 /** The limit that the refusal which began a closing speaks for. */
 function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
   const { sentMs, openedMs, emptyMs, isRisky } = of;
-  const isGuess = before.confirmations < 0;
+  const { certainty } = before;
+  const isGuess = certainty.kind === 'guess';
   const openMs = sentMs - openedMs;
   const accepted = history.between(emptyMs, sentMs);
   const burst = burstOf(before, before.perMs);
 
-  const isEarly = isGuess ? openMs < 2 * before.crowdMs : openMs < stretchMs && accepted < burst;
+  const isEarly = isGuess
+    ? openMs < Math.max(2 * before.crowdMs, stretchMs)
+    : openMs < stretchMs && accepted < burst;
   const wasFull = isGuess ? accepted >= burst / 2 : before.perMs * (openedMs - emptyMs) >= burst;
   if (isEarly && wasFull) {
-    // Too early to tell the rate. It tells the burst, and better than a first crowd that came in drops; a guess that
-    // spends it more slowly will learn more.
+    // Too early to tell the rate, and the time closed says nothing of it. It tells the burst, and better than a
+    // first crowd that came in drops; a guess that spends it more slowly will learn more.
     const perMs = isGuess ? before.perMs / 2 : before.perMs;
     return { ...before, perMs, crowd: accepted, crowdMs: openMs };
   }
@@ -192,7 +203,8 @@ function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
     crowd += Math.max(1, burst / 4);
     perMs = rateWith(crowd);
   }
-  const hasFallen = before.confirmations > 0 && perMs < before.perMs * (1 - tolerance);
+  const confirmations = isGuess ? 0 : certainty.confirmations;
+  const hasFallen = confirmations > 0 && perMs < before.perMs * (1 - tolerance);
   const hasRisen = perMs > before.perMs * (1 + tolerance);
   const wasDown = before.fallenMs > Number.NEGATIVE_INFINITY;
   const isBack = perMs > before.fallenFrom * (1 - tolerance);
@@ -200,7 +212,7 @@ function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
   const isBrief = perMs * (openedMs - emptyMs) < burst;
   return {
     perMs,
-    confirmations: hasFallen || hasRisen || isGuess ? 0 : before.confirmations + 1,
+    certainty: { kind: 'measured', confirmations: hasFallen || hasRisen || isGuess ? 0 : confirmations + 1 },
     sample: isBrief ? accepted : Math.max(accepted - burst, 0),
     spanMs: openMs,
     crowd,

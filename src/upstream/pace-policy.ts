@@ -60,8 +60,9 @@ export interface Pace {
   letGo(nowMs: number): void;
 }
 
-export function learnPace(): Pace {
-  const estimate = estimateLimit();
+/** @param leastGuessPerMs see `estimateLimit` */
+export function learnPace(leastGuessPerMs: number): Pace {
+  const estimate = estimateLimit(leastGuessPerMs);
   const risky = riskMore();
   let limited = false;
   /** What the upstream's bucket should hold. */
@@ -86,7 +87,7 @@ export function learnPace(): Pace {
     const { limit } = estimate;
     return {
       perMs: limit?.perMs ?? 0,
-      confirmations: limit?.confirmations ?? -1,
+      certainty: limit?.certainty ?? { kind: 'guess' },
       sample: limit?.sample ?? 0,
       hasFallen: limit !== undefined && lastMs - limit.fallenMs < afterFallMs,
       costMs,
@@ -95,7 +96,7 @@ export function learnPace(): Pace {
     };
   }
 
-  const isGuess = (): boolean => known.confirmations < 0;
+  const isGuess = (): boolean => known.certainty.kind === 'guess';
   /** The upstream takes no two at once: then what is risked goes between the safe turns, not right after one. */
   const isEven = (): boolean => limited && burst < 2;
   const isSearching = (): boolean =>
@@ -136,8 +137,9 @@ export function learnPace(): Pace {
       return estimate.limit === undefined ? undefined : known.perMs * 1000;
     },
     get reliableRate() {
-      if (isGuess()) return undefined;
-      if (known.confirmations === 0) return known.perMs;
+      const { certainty } = known;
+      if (certainty.kind === 'guess') return undefined;
+      if (certainty.confirmations === 0) return known.perMs;
       // Between two probes of the limit the rate, then nothing for as long as the refusal costs, then the one turn
       // that shows the gate open: never 0, however short the pause.
       const pauseMs = pauseMsOf(known);

@@ -170,7 +170,7 @@ describe('a limit that is hardly any', () => {
             const callers = loops(count);
             const scenario = { seconds: 120, limit: () => limit, burst, retryAfterMs, latencyMs: 6, callers };
             const name = `${limit}/s, burst ${burst}, ${count} callers`;
-            expectSense(simulate(scenario), retryAfterMs === 10_000 ? 0.25 : 0.4, name);
+            expectSense(simulate(scenario), retryAfterMs === 10_000 ? 0.18 : 0.4, name);
           }
         }
       }

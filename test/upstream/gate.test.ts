@@ -222,6 +222,36 @@ describe('a closed gate that nobody comes to', () => {
   });
 });
 
+describe('one stray 429 at a gateway that is hardly used', () => {
+  it.each([
+    ['5 s', 5000, undefined],
+    ['30 s', 30_000, undefined],
+    ['5 s', 5000, '1'],
+    ['55 s', 55_000, '1'],
+  ])('%s later lets a page of thirty reads through within a second', async (_, afterMs, retryAfter) => {
+    let isStray = false;
+    const gate = paceAttempts(options);
+    const handler = gate.layer(async () => {
+      const answer = isStray ? answerOf(429, retryAfter ? { 'retry-after': retryAfter } : {}) : answerOf(200);
+      isStray = false;
+      await new Promise((resolve) => setTimeout(resolve, 6));
+      return answer;
+    });
+    const ask = () => handler(requestWith(claimFor()), newTrace());
+    for (let i = 0; i < 20; i++) {
+      isStray = i === 19;
+      void ask();
+      await vi.advanceTimersByTimeAsync(2000);
+    }
+    await vi.advanceTimersByTimeAsync(afterMs - 2000);
+    expect(gate.snapshot().state).toBe('probing');
+    const page = Array.from({ length: 30 }, ask);
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(gate.snapshot()).toMatchObject({ waiting: 0, inFlight: 0 });
+    expect((await Promise.all(page)).map(({ status }) => status)).toEqual(Array(30).fill(200));
+  });
+});
+
 describe('a gate that has let go', () => {
   it('has had a minute without a 429 and with nobody waiting, and meets the upstream anew', async () => {
     const { gate, sent, ask } = gated();
