@@ -49,7 +49,7 @@ export const afterFallMs = 60_000;
 const trustedSample = 50;
 /** But each confirmation makes it better known, if by few attempts each, up to half of the full trust. */
 const confirmed = { each: 1 / 20, most: 0.5 };
-/** However much a refusal costs, a limit that has gone up is found within this. */
+/** However slow the limit and however much a refusal costs, one that has gone up is found within this. */
 const longestPauseMs = 900_000;
 
 /** From the reopening of the gate to the next probe of the limit, ms. A guess is probed at once. */
@@ -61,7 +61,7 @@ export function pauseMsOf({ perMs, certainty, sample, hasFallen, costMs, refused
     ? 1
     : Math.max(told, Math.min(certainty.confirmations * confirmed.each, confirmed.most));
   const attempts = hasFallen ? 1 : refusedAtOnce;
-  return trust * Math.max(ms, (turns * attempts) / perMs, Math.min(costs * costMs, longestPauseMs));
+  return trust * Math.min(Math.max(ms, (turns * attempts) / perMs, costs * costMs), longestPauseMs);
 }
 
 /** What the risky stream starts with, as a share of the rate. */
