@@ -151,7 +151,20 @@ export function estimateLimit(leastGuessPerMs = 0): LimitEstimate {
   };
 }
 
-/** The limit that the refusal which began a closing speaks for. */
+/**
+ * The limit that the refusal which began a closing speaks for.
+ *
+ * Where `n` were accepted in the time `T` that ends with the refused attempt, and the bucket was full at its
+ * beginning and held `b`, the rate lies between `(n - b - 1/2) / T` and `(n - b + 3/2) / T`: the bucket is empty now,
+ * but for part of a token, and attempts may have arrived half a token's time sooner or later. Where the bucket was
+ * empty at the beginning, it lies between `(n - 1) / T` and `(n + 1) / T`. What is told is the middle; a rate known
+ * before is kept where it lies between.
+ *
+ * As at 50/s with a burst of 10: of a crowd ten are accepted and the next refused, so `b` = 10. After a second's
+ * closing the bucket is full again. At 60/s the limit is passed by 10 a second: after 917 ms and 55 accepted
+ * attempts one is refused. (55 - 10.5) / 0.917 = 48.5 and (55 - 8.5) / 0.917 = 50.7: 49.6/s, measured. Probed after
+ * a minute it is told thirty times as closely, as `T` is so much longer.
+ */
 function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
   const { sentMs, openedMs, emptyMs, isRisky } = of;
   const { certainty } = before;
