@@ -51,10 +51,12 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
   };
 
   const outlook = (nowMs: number): Outlook => {
+    const perMs = pace.limited ? pace.reliableRate : undefined;
     return {
       opensMs: state === 'closed' ? Math.max(closings.reopensMs, nowMs) : nowMs,
       statedUntilMs: closings.statedUntilMs,
-      perMs: pace.limited ? pace.reliableRate : undefined,
+      // No word rather than a wrong one.
+      perMs: perMs !== undefined && perMs > 0 ? perMs : undefined,
       doubt: pace.doubt,
     };
   };

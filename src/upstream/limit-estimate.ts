@@ -163,7 +163,7 @@ export function estimateLimit(leastGuessPerMs = 0): LimitEstimate {
  * As at 50/s with a burst of 10: of a crowd ten are accepted and the next refused, so `b` = 10. After a second's
  * closing the bucket is full again. At 60/s the limit is passed by 10 a second: after 917 ms and 55 accepted
  * attempts one is refused. (55 - 10.5) / 0.917 = 48.5 and (55 - 8.5) / 0.917 = 50.7: 49.6/s, measured. Probed after
- * a minute it is told thirty times as closely, as `T` is so much longer.
+ * a minute it is told some sixty times as closely, as `T` is so much longer.
  */
 function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
   const { sentMs, openedMs, emptyMs, isRisky } = of;

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { decideTurns } from '../../src/upstream/gate-policy.ts';
-import type { Attempt, Ticket, TurnstileOptions } from '../../src/upstream/turnstile.ts';
+import type { Attempt, Refusal, Ticket, TurnstileOptions } from '../../src/upstream/turnstile.ts';
 import { type Figures, type Scenario, seeded, simulate } from './gate-simulation.ts';
 
 const crowd = (times = 1) => [
@@ -278,8 +278,16 @@ describe('the turnstile under any history', () => {
             expect([...under].filter(({ state }) => state === 'probe').length).toBeLessThanOrEqual(1);
           }
         };
-        const gone = (tickets: readonly { ticket: Changing }[]): void => {
-          for (const { ticket } of tickets) expect(waiting.delete(ticket)).toBe(true);
+        /** Not NaN either. */
+        const expectSensible = ({ retryAfterMs }: Refusal): void => {
+          expect(retryAfterMs).toBeGreaterThanOrEqual(1000);
+          expect(retryAfterMs).toBeLessThanOrEqual(600_000);
+        };
+        const gone = (tickets: readonly { ticket: Changing; refusal: Refusal }[]): void => {
+          for (const { ticket, refusal } of tickets) {
+            expect(waiting.delete(ticket)).toBe(true);
+            expectSensible(refusal);
+          }
         };
         const pickOf = <T>(set: Set<T>, which: number): T | undefined =>
           [...set][which % Math.max(set.size, 1)];
@@ -293,7 +301,7 @@ describe('the turnstile under any history', () => {
             };
             const { refusal, displaced } = gate.enter(ticket, now);
             if (refusal === undefined) waiting.add(ticket);
-            else expect(refusal.retryAfterMs).toBeGreaterThan(0);
+            else expectSensible(refusal);
             if (displaced !== undefined) gone([displaced]);
           } else if (one.kind === 'leave' || one.kind === 'move') {
             const ticket = pickOf(waiting, one.which);
@@ -333,6 +341,10 @@ describe('the turnstile under any history', () => {
             now = untilMs as number;
           }
         }
+        // An hour later nothing of it is left.
+        now += 3_600_000;
+        expect(gate.snapshot(now)).toMatchObject({ state: 'open', closedForMs: 0, statedWaitMs: 0 });
+        expect(gate.admit({ name: 'lone', weight: 1, background: false }, now)).toBeDefined();
       }),
       { numRuns: 2000, seed: 4 },
     );

@@ -35,6 +35,10 @@ describe('who comes too late', () => {
   it('is nobody with nobody ahead, however low the rate', () => {
     const { refusals } = lineOf(0);
     expect(refusals.tooLate(ticket(1000), { ...open, perMs: 1e-9 }, 0)).toBeUndefined();
+    // Background work behind it does not count.
+    const lines = standInLine<Ticket>();
+    lines.add({ ...ticket(1e6), turn: { name: 'a', weight: 1, background: true } });
+    expect(turnAway(lines, 100).tooLate(ticket(1000), { ...open, perMs: 0 }, 0)).toBeUndefined();
   });
 
   it('is told when the line will have got so short that it fits', () => {
