@@ -180,7 +180,7 @@ function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
   if (isEarly && wasFull) {
     // Too early to tell the rate, and the time closed says nothing of it. It tells the burst, and better than a
     // first crowd that came in drops; a guess that spends it more slowly will learn more.
-    const perMs = isGuess ? before.perMs / 2 : before.perMs;
+    const perMs = isGuess ? Math.max(before.perMs / 2, leastRate) : before.perMs;
     return { ...before, perMs, crowd: accepted, crowdMs: openMs };
   }
 

@@ -131,6 +131,17 @@ describe('the limit', () => {
     expect(estimate.limit).toMatchObject({ perMs: 0.005, certainty: { kind: 'guess' } });
   });
 
+  it('is never guessed lower than a turn in twenty seconds, however often each turn but one is refused', () => {
+    const estimate = estimateLimit(0.01);
+    for (let atMs = 0; atMs < 100_000; atMs += 1000) {
+      estimate.accepted(atMs, atMs);
+      estimate.refused(atMs + 50, atMs + 50, true);
+      estimate.reopened(atMs + 990);
+    }
+    expect(estimate.limit).toMatchObject({ certainty: { kind: 'guess' } });
+    expect(estimate.limit?.perMs).toBeGreaterThanOrEqual(1 / 20_000);
+  });
+
   it('that was a guess is none that was measured when it is met anew', () => {
     const upstream = met({ perSecond: 50, burst: 10 });
     upstream.until(10_000);
