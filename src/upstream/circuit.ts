@@ -5,7 +5,7 @@
  * the clock is the wall's, whoever comes during a probe waits for it instead of being answered, a probe that ends
  * in an error of another kind (an abort, our own overload) counts as a success, there is nothing to tell a caller
  * about when to come back, and neither can empty a queue that stands behind it. What remains to be written is
- * `circuit-policy.ts`, fifty lines without a clock.
+ * `circuit-policy.ts`, a hundred lines without a clock.
  */
 import { GatewayError, type ProblemCode } from '../errors.ts';
 import { andThen, type Layer } from '../layer.ts';
