@@ -25,7 +25,7 @@ export interface Refused {
 export interface Closings {
   /** Nothing goes up before. Moves only forward. */
   readonly reopensMs: number;
-  /** What the upstream itself has asked for, however long. */
+  /** What the upstream itself has asked for, however long; in the past once it has accepted an attempt. */
   readonly statedUntilMs: number;
   /** Whether the gate is to close, or stay closed, because of this refusal. */
   refused(refused: Refused, nowMs: number): boolean;
@@ -79,6 +79,8 @@ export function reckonClosings(options: ClosingOptions): Closings {
 
     reopened() {
       failedProbes = 0;
+      // It has taken back its word.
+      statedUntilMs = 0;
     },
   };
 }

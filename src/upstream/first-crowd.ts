@@ -24,6 +24,8 @@ export function watchCrowd(): FirstCrowd {
   let quickestRefusalMs = Number.POSITIVE_INFINITY;
   return {
     get spanMs() {
+      // None of it was accepted: there is nothing to reckon with, and nothing that the rate gave.
+      if (firstAnswerMs === Number.POSITIVE_INFINITY) return 0;
       const lastArrivalMs = Math.max(
         lastAnswerMs - quickestAnswerMs,
         lastRefusalMs - Math.min(quickestRefusalMs, quickestAnswerMs),

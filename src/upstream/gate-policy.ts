@@ -4,7 +4,7 @@
  * on a virtual clock.
  *
  *   open ──429──▶ closed ──time──▶ probing ──any answer but 429──▶ paced ──429──▶ closed
- *                    ▲────────────429────────┘                      └──quiet for a minute──▶ open
+ *                    ▲────────────429────────┘ └──────quiet for a minute───┴──────▶ open
  */
 import { reckonClosings } from './closing-policy.ts';
 import { learnPace } from './pace-policy.ts';
@@ -13,7 +13,7 @@ import type { Attempt, GateState, Next, Ticket, Turnstile, TurnstileOptions } fr
 import { standInLine } from './two-lines.ts';
 import { growWindow } from './window-policy.ts';
 
-/** After this long without a refusal and with nobody waiting, attempts are no longer paced. */
+/** After this long without a refusal, not counting the time closed, and with nobody waiting, the gate is open again. */
 const quietMs = 60_000;
 
 export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnstile<T> {
@@ -21,7 +21,8 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
   const refusals = turnAway(lines, options.maxWaiting);
   const closings = reckonClosings(options);
   const window = growWindow(options.initialWindow, options.maxInFlight);
-  const pace = learnPace();
+  // The first window was meant for an upstream of which nothing is known; so is a second's worth of it.
+  const pace = learnPace(options.initialWindow / 1000);
   let state: GateState = 'open';
   let inFlight = 0;
   let isProbeOut = false;
@@ -32,11 +33,30 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
   let attemptCount = 0;
   let refusalCount = 0;
 
+  /** What time alone changes. Every question and every event begins with it, so that nothing waits to be asked. */
+  const advance = (nowMs: number): void => {
+    if (state === 'open') return;
+    if (state === 'closed') {
+      if (nowMs < closings.reopensMs) return;
+      state = 'probing';
+    }
+    if (lines.size > 0 || isProbeOut) return;
+    // While the gate is closed nothing could be refused, and what the upstream itself has asked for counts as its
+    // last refusal would.
+    const refusedLastMs = Math.max(refusedMs, closings.reopensMs, closings.statedUntilMs);
+    if (nowMs - refusedLastMs <= quietMs) return;
+    state = 'open';
+    pace.letGo(nowMs);
+    window.reset();
+  };
+
   const outlook = (nowMs: number): Outlook => {
+    const perMs = pace.limited ? pace.reliableRate : undefined;
     return {
       opensMs: state === 'closed' ? Math.max(closings.reopensMs, nowMs) : nowMs,
       statedUntilMs: closings.statedUntilMs,
-      perMs: pace.limited ? pace.reliableRate : undefined,
+      // No word rather than a wrong one.
+      perMs: perMs !== undefined && perMs > 0 ? perMs : undefined,
       doubt: pace.doubt,
     };
   };
@@ -82,11 +102,13 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
     },
 
     admit(turn, nowMs) {
+      advance(nowMs);
       if (state !== 'open' || lines.size > 0 || inFlight >= window.size) return undefined;
       return started(turn, nowMs, 'open');
     },
 
     enter(ticket, nowMs) {
+      advance(nowMs);
       const seen = outlook(nowMs);
       const refusal = refusals.tooLate(ticket, seen, nowMs);
       if (refusal !== undefined) return { refusal };
@@ -112,19 +134,12 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
     },
 
     next(nowMs) {
-      if (state === 'paced' && lines.size === 0 && nowMs - refusedMs > quietMs) {
-        state = 'open';
-        pace.letGo();
-        window.reset();
-      }
+      advance(nowMs);
       if (lines.size === 0 || inFlight >= window.size) {
         if (state === 'paced') pace.waitedFor(false, nowMs);
         return wait();
       }
-      if (state === 'closed') {
-        if (nowMs < closings.reopensMs) return wait(closings.reopensMs);
-        state = 'probing';
-      }
+      if (state === 'closed') return wait(closings.reopensMs);
       if (state === 'paced') return nextPaced(nowMs);
       if (state === 'open') return go(lines.take(false) as T, nowMs, 'open');
       if (isProbeOut) return wait();
@@ -133,6 +148,7 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
     },
 
     settled(attempt, outcome, nowMs) {
+      advance(nowMs);
       const wasFull = inFlight >= window.size;
       const isProbe = attempt.state === 'probe';
       inFlight--;
@@ -177,6 +193,7 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
     },
 
     snapshot(nowMs) {
+      advance(nowMs);
       return {
         state,
         perSecond: pace.limited ? pace.perSecond : undefined,

@@ -48,6 +48,7 @@ export interface GateOptions {
 
 export interface Gate {
   readonly layer: Layer<UpstreamRequest, Answer>;
+  /** Time may have changed the state since somebody asked last; then `onChange` is called here. */
   snapshot(): GateSnapshot;
   /**
    * Waits out a closed gate, for what has passed it and goes up once more. It is no new turn: what goes again is
@@ -96,6 +97,7 @@ export function paceAttempts(options: GateOptions): Gate {
   });
   let timer: NodeJS.Timeout | undefined;
   let timerMs = Number.POSITIVE_INFINITY;
+  let isPumping = false;
   let isClosed = false;
   let shownState: GateState = 'open';
 
@@ -124,17 +126,24 @@ export function paceAttempts(options: GateOptions): Gate {
     timer.unref();
   };
 
-  /** Lets everybody go whose turn it is. */
+  /**
+   * Lets everybody go whose turn it is. What fails at once settles in here and asks for the next: the loop under way
+   * answers that, as otherwise a line of thousands would be as deep a recursion.
+   */
   const pump = (): void => {
+    if (isPumping) return;
+    isPumping = true;
     // One moment for all: a risky turn goes right after a safe one.
     const nowMs = performance.now();
-    for (;;) {
-      const next = turnstile.next(nowMs);
-      if (next.kind === 'wait') {
-        wakeAt(next.untilMs);
-        break;
+    try {
+      let next = turnstile.next(nowMs);
+      while (next.kind === 'go') {
+        next.ticket.go(next.attempt);
+        next = turnstile.next(nowMs);
       }
-      next.ticket.go(next.attempt);
+      wakeAt(next.untilMs);
+    } finally {
+      isPumping = false;
     }
     showChange();
   };
@@ -199,14 +208,15 @@ export function paceAttempts(options: GateOptions): Gate {
         pump();
       },
       expired(who) {
-        if (turnstile.leave(who))
-          turnAway({ ticket: who, refusal: turnstile.expired(who, performance.now()) });
+        if (!turnstile.leave(who)) return;
+        turnAway({ ticket: who, refusal: turnstile.expired(who, performance.now()) });
+        pump();
       },
     });
     const { refusal, displaced } = turnstile.enter(waiter, performance.now());
     if (displaced !== undefined) turnAway(displaced);
     if (refusal !== undefined) turnAway({ ticket: waiter, refusal });
-    else pump();
+    pump();
     return waiter.answer;
   };
 
@@ -223,11 +233,16 @@ export function paceAttempts(options: GateOptions): Gate {
 
   const dismiss = (makeFailure: () => unknown): void => {
     for (const waiter of turnstile.clear()) waiter.fail(makeFailure(), turnstile.state);
+    pump();
   };
 
   return {
     layer,
-    snapshot: () => turnstile.snapshot(performance.now()),
+    snapshot() {
+      const snapshot = turnstile.snapshot(performance.now());
+      showChange();
+      return snapshot;
+    },
     outwait,
     dismiss,
     close() {

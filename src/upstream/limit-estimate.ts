@@ -10,11 +10,15 @@
 import { type AcceptedHistory, type RateBounds, rememberAccepted } from './accepted-history.ts';
 import { longestCrowdMs, watchCrowd } from './first-crowd.ts';
 
+/** How far a rate can be trusted; `confirmations`: how often later measurements said the same. */
+export type Certainty =
+  | { readonly kind: 'guess' }
+  | { readonly kind: 'measured'; readonly confirmations: number };
+
 /** What is known of the limit. */
 export interface Limit {
   readonly perMs: number;
-  /** -1: the rate is a guess; 0: measured; then how often it was confirmed. */
-  readonly confirmations: number;
+  readonly certainty: Certainty;
   /** How many accepted attempts, beyond a burst, the rate was read from. */
   readonly sample: number;
   /** How long the gate had been open, ms. */
@@ -32,6 +36,8 @@ export interface LimitEstimate {
   readonly limit: Limit | undefined;
   /** When the refused attempt was sent that last showed the bucket empty. */
   readonly emptyMs: number;
+  /** What was accepted per ms lately: the upstream can be counted on for so much, whatever else is known. */
+  acceptedRate(nowMs: number): number;
   accepted(sentMs: number, nowMs: number): void;
   /** The first refusal since the gate was open last, or one more of those under way. */
   refused(sentMs: number, nowMs: number, isRisky: boolean): void;
@@ -50,6 +56,9 @@ const spanGrowth = 2.5;
 /** The lowest rate ever paced at, per ms: one turn in 20 s; and the highest. */
 const leastRate = 1 / 20_000;
 const highestRate = 1000;
+
+/** What was accepted over so long a stretch, closings included, is what the upstream gives for sure. */
+const lastingMs = 60_000;
 
 /** So much of a token more may be an error of the times. */
 const trifle = 0.1;
@@ -72,7 +81,11 @@ interface Closing {
   readonly before: Limit | undefined;
 }
 
-export function estimateLimit(): LimitEstimate {
+/**
+ * @param leastGuessPerMs no first guess is lower: one refusal of an upstream that has hardly been asked lately says
+ *   next to nothing, and a guess that is too high is corrected by the next
+ */
+export function estimateLimit(leastGuessPerMs = 0): LimitEstimate {
   const history = rememberAccepted();
   let crowd = watchCrowd();
   let limit: Limit | undefined;
@@ -86,9 +99,10 @@ export function estimateLimit(): LimitEstimate {
     if (of.before !== undefined && !of.isFirst) return measured(of.before, of, history);
     // Of a crowd sent at once any may be refused first: the last to be refused found the bucket empty as well.
     const size = Math.max(history.between(emptyMs - longestCrowdMs, emptyMs), 1);
+    const isKnown = of.before?.certainty.kind === 'measured';
     return {
-      perMs: of.before?.perMs ?? size / longestCrowdMs,
-      confirmations: of.before === undefined ? -1 : 0,
+      perMs: isKnown ? (of.before?.perMs as number) : Math.max(size / longestCrowdMs, leastGuessPerMs),
+      certainty: isKnown ? { kind: 'measured', confirmations: 0 } : { kind: 'guess' },
       sample: 0,
       spanMs: 0,
       crowd: size,
@@ -105,6 +119,8 @@ export function estimateLimit(): LimitEstimate {
     get emptyMs() {
       return emptyMs;
     },
+
+    acceptedRate: (nowMs) => history.between(nowMs - lastingMs, nowMs) / lastingMs,
 
     accepted(sentMs, nowMs) {
       history.add(sentMs);
@@ -129,27 +145,42 @@ export function estimateLimit(): LimitEstimate {
     },
 
     forget() {
-      if (limit !== undefined) limit = { ...limit, confirmations: 0 };
       isNew = true;
       crowd = watchCrowd();
     },
   };
 }
 
-/** The limit that the refusal which began a closing speaks for. */
+/**
+ * The limit that the refusal which began a closing speaks for.
+ *
+ * Where `n` were accepted in the time `T` that ends with the refused attempt, and the bucket was full at its
+ * beginning and held `b`, the rate lies between `(n - b - 1/2) / T` and `(n - b + 3/2) / T`: the bucket is empty now,
+ * but for part of a token, and attempts may have arrived half a token's time sooner or later. Where the bucket was
+ * empty at the beginning, it lies between `(n - 1) / T` and `(n + 1) / T`. What is told is the middle; a rate known
+ * before is kept where it lies between.
+ *
+ * As at 50/s with a burst of 10: of a crowd ten are accepted and the next refused, so `b` = 10. After a second's
+ * closing the bucket is full again. At 60/s the limit is passed by 10 a second: after 917 ms and 55 accepted
+ * attempts one is refused. (55 - 10.5) / 0.917 = 48.5 and (55 - 8.5) / 0.917 = 50.7: 49.6/s, measured. Probed after
+ * a minute it is told some sixty times as closely, as `T` is so much longer.
+ */
 function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
   const { sentMs, openedMs, emptyMs, isRisky } = of;
-  const isGuess = before.confirmations < 0;
+  const { certainty } = before;
+  const isGuess = certainty.kind === 'guess';
   const openMs = sentMs - openedMs;
   const accepted = history.between(emptyMs, sentMs);
   const burst = burstOf(before, before.perMs);
 
-  const isEarly = isGuess ? openMs < 2 * before.crowdMs : openMs < stretchMs && accepted < burst;
+  const isEarly = isGuess
+    ? openMs < Math.max(2 * before.crowdMs, stretchMs)
+    : openMs < stretchMs && accepted < burst;
   const wasFull = isGuess ? accepted >= burst / 2 : before.perMs * (openedMs - emptyMs) >= burst;
   if (isEarly && wasFull) {
-    // Too early to tell the rate. It tells the burst, and better than a first crowd that came in drops; a guess that
-    // spends it more slowly will learn more.
-    const perMs = isGuess ? before.perMs / 2 : before.perMs;
+    // Too early to tell the rate, and the time closed says nothing of it. It tells the burst, and better than a
+    // first crowd that came in drops; a guess that spends it more slowly will learn more.
+    const perMs = isGuess ? Math.max(before.perMs / 2, leastRate) : before.perMs;
     return { ...before, perMs, crowd: accepted, crowdMs: openMs };
   }
 
@@ -185,7 +216,8 @@ function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
     crowd += Math.max(1, burst / 4);
     perMs = rateWith(crowd);
   }
-  const hasFallen = before.confirmations > 0 && perMs < before.perMs * (1 - tolerance);
+  const confirmations = isGuess ? 0 : certainty.confirmations;
+  const hasFallen = confirmations > 0 && perMs < before.perMs * (1 - tolerance);
   const hasRisen = perMs > before.perMs * (1 + tolerance);
   const wasDown = before.fallenMs > Number.NEGATIVE_INFINITY;
   const isBack = perMs > before.fallenFrom * (1 - tolerance);
@@ -193,7 +225,7 @@ function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
   const isBrief = perMs * (openedMs - emptyMs) < burst;
   return {
     perMs,
-    confirmations: hasFallen || hasRisen || isGuess ? 0 : before.confirmations + 1,
+    certainty: { kind: 'measured', confirmations: hasFallen || hasRisen || isGuess ? 0 : confirmations + 1 },
     sample: isBrief ? accepted : Math.max(accepted - burst, 0),
     spanMs: openMs,
     crowd,

@@ -57,11 +57,12 @@ export interface Pace {
   /** A probe was accepted: the gate is open again. */
   resumed(nowMs: number): void;
   /** Nobody has been limited for a while. The last rate stays as the first guess of the next time. */
-  letGo(): void;
+  letGo(nowMs: number): void;
 }
 
-export function learnPace(): Pace {
-  const estimate = estimateLimit();
+/** @param leastGuessPerMs see `estimateLimit` */
+export function learnPace(leastGuessPerMs: number): Pace {
+  const estimate = estimateLimit(leastGuessPerMs);
   const risky = riskMore();
   let limited = false;
   /** What the upstream's bucket should hold. */
@@ -77,6 +78,8 @@ export function learnPace(): Pace {
   let resumedMs = 0;
   let isWaitedFor = false;
   let lastMs = 0;
+  /** What was accepted per ms lately, closings included. */
+  let acceptedRate = 0;
   let burst = 1;
   let known: Known = knownNow();
 
@@ -84,7 +87,7 @@ export function learnPace(): Pace {
     const { limit } = estimate;
     return {
       perMs: limit?.perMs ?? 0,
-      confirmations: limit?.confirmations ?? -1,
+      certainty: limit?.certainty ?? { kind: 'guess' },
       sample: limit?.sample ?? 0,
       hasFallen: limit !== undefined && lastMs - limit.fallenMs < afterFallMs,
       costMs,
@@ -93,7 +96,7 @@ export function learnPace(): Pace {
     };
   }
 
-  const isGuess = (): boolean => known.confirmations < 0;
+  const isGuess = (): boolean => known.certainty.kind === 'guess';
   /** The upstream takes no two at once: then what is risked goes between the safe turns, not right after one. */
   const isEven = (): boolean => limited && burst < 2;
   const isSearching = (): boolean =>
@@ -122,6 +125,7 @@ export function learnPace(): Pace {
 
   const relearn = (): void => {
     known = knownNow();
+    acceptedRate = estimate.acceptedRate(lastMs);
     burst = estimate.limit === undefined ? 1 : burstOf(estimate.limit, known.perMs);
   };
 
@@ -133,9 +137,14 @@ export function learnPace(): Pace {
       return estimate.limit === undefined ? undefined : known.perMs * 1000;
     },
     get reliableRate() {
-      if (isGuess()) return undefined;
+      const { certainty } = known;
+      if (certainty.kind === 'guess') return undefined;
+      if (certainty.confirmations === 0) return known.perMs;
+      // Between two probes of the limit the rate, then nothing for as long as the refusal costs, then the one turn
+      // that shows the gate open: never 0, however short the pause.
       const pauseMs = pauseMsOf(known);
-      return known.confirmations > 0 ? known.perMs * (pauseMs / (pauseMs + costMs)) : known.perMs;
+      const probed = (pauseMs * known.perMs + 1) / (pauseMs + costMs + 1 / known.perMs);
+      return Math.min(Math.max(probed, acceptedRate), known.perMs);
     },
     get doubt() {
       return 1 + mostDoubt / Math.sqrt(known.sample + 1);
@@ -207,11 +216,13 @@ export function learnPace(): Pace {
       level = Math.max(Math.min(filled, burst) - 1, 0);
     },
 
-    letGo() {
+    letGo(nowMs) {
       limited = false;
+      // Nobody may have come since the gate closed: what is known then is all there will be.
+      estimate.reopened(nowMs);
       estimate.forget();
       relearn();
-      risky.restart(resumedMs);
+      risky.restart(nowMs);
     },
   };
 }

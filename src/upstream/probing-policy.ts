@@ -3,12 +3,13 @@
  * `this`, no I/O, no clock.
  */
 
+import type { Certainty } from './limit-estimate.ts';
+
 /** What is known of the limit, and how well. */
 export interface Known {
   /** The learned rate, turns per ms. */
   readonly perMs: number;
-  /** -1: the rate is a guess; 0: measured; then how often it was confirmed. */
-  readonly confirmations: number;
+  readonly certainty: Certainty;
   /** How many accepted attempts, beyond a burst, the last measurement rests on. */
   readonly sample: number;
   /** The limit has come down lately. */
@@ -46,27 +47,34 @@ const afterFall = { ms: 1500, turns: 30, costs: 4 };
 export const afterFallMs = 60_000;
 /** A rate read from fewer accepted attempts than this is not so good: it is probed sooner, by the square. */
 const trustedSample = 50;
-/** However much a refusal costs, a limit that has gone up is found within this. */
+/** But each confirmation makes it better known, if by few attempts each, up to half of the full trust. */
+const confirmed = { each: 1 / 20, most: 0.5 };
+/** However slow the limit and however much a refusal costs, one that has gone up is found within this. */
 const longestPauseMs = 900_000;
 
 /** From the reopening of the gate to the next probe of the limit, ms. A guess is probed at once. */
-export function pauseMsOf({ perMs, confirmations, sample, hasFallen, costMs, refusedAtOnce }: Known): number {
-  if (confirmations < 0) return 0;
+export function pauseMsOf({ perMs, certainty, sample, hasFallen, costMs, refusedAtOnce }: Known): number {
+  if (certainty.kind === 'guess') return 0;
   const { ms, turns, costs } = hasFallen ? afterFall : steady;
-  const trust = hasFallen ? 1 : Math.min(sample / trustedSample, 1) ** 2;
+  const told = Math.min(sample / trustedSample, 1) ** 2;
+  const trust = hasFallen
+    ? 1
+    : Math.max(told, Math.min(certainty.confirmations * confirmed.each, confirmed.most));
   const attempts = hasFallen ? 1 : refusedAtOnce;
-  return trust * Math.max(ms, (turns * attempts) / perMs, Math.min(costs * costMs, longestPauseMs));
+  return trust * Math.min(Math.max(ms, (turns * attempts) / perMs, costs * costMs), longestPauseMs);
 }
 
 /** What the risky stream starts with, as a share of the rate. */
-export function firstExcessOf({ confirmations, hasFallen }: Known): number {
-  if (confirmations < 0) return firstExcessOfGuess;
+export function firstExcessOf({ certainty, hasFallen }: Known): number {
+  if (certainty.kind === 'guess') return firstExcessOfGuess;
   return hasFallen ? firstExcessAfterFall : firstExcess;
 }
 
 /** The time in which the risky stream doubles, ms: never so fast that answers or turns come too late to tell. */
-export function doublingMsOf({ perMs, confirmations, costMs, roundTripMs }: Known): number {
+export function doublingMsOf({ perMs, certainty, costMs, roundTripMs }: Known): number {
   const wanted =
-    confirmations < 0 ? Math.min(Math.max(costMs, doublingOfGuessMs), longestDoublingOfGuessMs) : doublingMs;
+    certainty.kind === 'guess'
+      ? Math.min(Math.max(costMs, doublingOfGuessMs), longestDoublingOfGuessMs)
+      : doublingMs;
   return Math.max(wanted, 4 * roundTripMs, 2 / perMs);
 }

@@ -12,7 +12,7 @@ export interface Outlook {
   readonly opensMs: number;
   /** What the upstream itself has asked for. */
   readonly statedUntilMs: number;
-  /** Turns per ms to be counted on, for what is promised; undefined while there is no telling. */
+  /** Turns per ms to be counted on, for what is promised: more than 0. Undefined while there is no telling. */
   readonly perMs: number | undefined;
   /** There may be as many times more: nobody is turned away who might be served. */
   readonly doubt: number;
@@ -43,12 +43,8 @@ const longestDrainMs = 60_000;
 export function turnAway<T extends Ticket>(lines: TwoLines<T>, most: number): Refusals<T> {
   const returns = promiseReturns(most);
 
-  const closed = ({ opensMs, statedUntilMs }: Outlook, nowMs: number): Refusal => {
-    return {
-      code: 'upstream-rate-limited',
-      retryAfterMs: Math.max(Math.max(opensMs, statedUntilMs) - nowMs, leastMs),
-    };
-  };
+  const closed = ({ opensMs, statedUntilMs }: Outlook, nowMs: number): Refusal =>
+    refusal('upstream-rate-limited', Math.max(opensMs, statedUntilMs) - nowMs);
 
   /** Comes too late by `lateMs`: by then the line will have got so short that its patience suffices. */
   const late = (
@@ -59,10 +55,7 @@ export function turnAway<T extends Ticket>(lines: TwoLines<T>, most: number): Re
   ): Refusal => {
     const ownTurnMs = lines.callersWith(name) / (perMs as number);
     const againMs = returns.promise(name, nowMs + lateMs, ownTurnMs, nowMs);
-    return {
-      code: 'upstream-rate-limited',
-      retryAfterMs: Math.max(againMs, statedUntilMs, nowMs + leastMs) - nowMs,
-    };
+    return refusal('upstream-rate-limited', Math.max(againMs, statedUntilMs) - nowMs);
   };
 
   return {
@@ -73,7 +66,10 @@ export function turnAway<T extends Ticket>(lines: TwoLines<T>, most: number): Re
       const { deadlineMs } = ticket;
       if (opensMs >= deadlineMs) return closed(outlook, nowMs);
       if (perMs === undefined || opensMs + lines.size / perMs <= deadlineMs) return undefined;
-      const untilTurnMs = lines.ahead(ticket) / perMs;
+      const ahead = lines.ahead(ticket);
+      // The next in turn is never late: however low the rate was taken for, its own attempt will tell.
+      if (ahead === 0) return undefined;
+      const untilTurnMs = ahead / perMs;
       if (opensMs + untilTurnMs / doubt <= deadlineMs) return undefined;
       return late(ticket, opensMs + untilTurnMs - deadlineMs, outlook, nowMs);
     },
@@ -95,21 +91,27 @@ export function turnAway<T extends Ticket>(lines: TwoLines<T>, most: number): Re
         const { deadlineMs } = ticket;
         const untilTurnMs = perMs === undefined ? 0 : before / perMs;
         const patienceMs = deadlineMs - opensMs;
-        let refusal: Refusal | undefined;
-        if (deadlineMs <= opensMs) refusal = closed(outlook, nowMs);
+        let why: Refusal | undefined;
+        if (deadlineMs <= opensMs) why = closed(outlook, nowMs);
         else if (untilTurnMs / doubt > closeCall * patienceMs) {
-          refusal = late(ticket, untilTurnMs - patienceMs, outlook, nowMs);
+          why = late(ticket, untilTurnMs - patienceMs, outlook, nowMs);
         } else before++;
-        if (refusal === undefined) continue;
+        if (why === undefined) continue;
         lines.remove(ticket);
-        gone.push({ ticket, refusal });
+        gone.push({ ticket, refusal: why });
       }
       return gone;
     },
 
     overloaded({ perMs }) {
       const drainMs = perMs === undefined ? 0 : (lines.size / perMs) * drainShare;
-      return { code: 'overloaded', retryAfterMs: Math.min(Math.max(drainMs, leastMs), longestDrainMs) };
+      return refusal('overloaded', Math.min(drainMs, longestDrainMs));
     },
   };
+}
+
+/** @throws RangeError for a time that is none: who is told one never comes back */
+function refusal(code: Refusal['code'], afterMs: number): Refusal {
+  if (!Number.isFinite(afterMs)) throw new RangeError(`a refusal's wait cannot be ${afterMs}`);
+  return { code, retryAfterMs: Math.max(afterMs, leastMs) };
 }

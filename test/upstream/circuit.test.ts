@@ -20,14 +20,19 @@ function circuit(initial: Step) {
     onChange: (change) => changes.push(change),
     onOpen: (failure) => opened.push(failure),
   });
-  const handler = layer(async () => {
+  const steps = new Map<string, Step>();
+  const asked: string[] = [];
+  const handler = layer(async ({ operation }) => {
     attempts++;
-    if (typeof step === 'number') return answerOf(step);
-    throw step;
+    asked.push(operation);
+    const does = steps.get(operation) ?? step;
+    if (typeof does === 'number') return answerOf(does);
+    throw does;
   });
-  const ask = async (): Promise<unknown> => {
+  const ask = async (operation = 'list-accounts'): Promise<unknown> => {
     try {
-      return ((await handler(requestWith(claimFor()), newTrace())) as Answer).status;
+      const request = { ...requestWith(claimFor()), operation };
+      return ((await handler(request, newTrace())) as Answer).status;
     } catch (error) {
       return error;
     }
@@ -46,7 +51,11 @@ function circuit(initial: Step) {
     askFor,
     changes,
     opened,
+    asked,
     snapshot,
+    operationDoes: (operation: string, next: Step) => {
+      steps.set(operation, next);
+    },
     upstreamDoes: (next: Step) => {
       step = next;
     },
@@ -88,6 +97,16 @@ describe('an upstream that is down', () => {
     expect(subject.attempts - before).toBe(4);
   });
 
+  it('is asked again at least every 30 s', async () => {
+    const subject = circuit(unreachable());
+    await subject.askFor(70);
+    const before = subject.attempts;
+    await subject.askFor(300);
+    expect(subject.attempts - before).toBeGreaterThanOrEqual(9);
+    expect(subject.attempts - before).toBeLessThanOrEqual(10);
+    expect(subject.snapshot().probeInMs).toBeLessThanOrEqual(30_000);
+  });
+
   it('is asked by everybody again once a probe is answered', async () => {
     const subject = circuit(unreachable());
     await subject.askFor(3);
@@ -100,9 +119,10 @@ describe('an upstream that is down', () => {
 
   it('is not taken for well or worse by attempts sent before the circuit opened', () => {
     const rules = { openAfter: 10, quietMs: 1000, firstProbeMs: 1000, longestProbeMs: 30_000 };
-    const open = { kind: 'open', probeAtMs: 5000, probeFailures: 2, isProbing: true } as const;
+    const failed = new Set(['reads']);
+    const open = { kind: 'open', probeAtMs: 5000, probeFailures: 2, isProbing: true, failed } as const;
     for (const sign of ['alive', 'failing', 'silent'] as const) {
-      expect(after(open, sign, false, 4000, rules)).toBe(open);
+      expect(after(open, { sign, operation: 'reads', isProbe: false }, 4000, rules)).toBe(open);
     }
   });
 
@@ -123,6 +143,77 @@ describe('an upstream that is down', () => {
     expect(subject.snapshot().state).toBe('open');
     subject.upstreamDoes(200);
     expect(await subject.ask()).toBe(200);
+  });
+});
+
+describe('one operation that fails', () => {
+  /** The operation is asked every 50 ms, another every 2 s. */
+  const askBoth = async (does: Step) => {
+    const subject = circuit(200);
+    subject.operationDoes('broken', does);
+    const healthy: unknown[] = [];
+    const broken: unknown[] = [];
+    for (let i = 0; i < 24 * 20; i++) {
+      broken.push(await subject.ask('broken'));
+      if (i % 40 === 39) healthy.push(await subject.ask('healthy'));
+      await vi.advanceTimersByTimeAsync(50);
+    }
+    return { subject, healthy, broken };
+  };
+
+  it.each<[string, Step]>([
+    ['500', 500],
+    ['504', 504],
+    ['no answer in time', new GatewayError('upstream-timeout', { proxyError: 'http_response_timeout' })],
+  ])('with %s leaves the others alone', async (_, does) => {
+    expect((await askBoth(does)).healthy).toEqual(Array(12).fill(200));
+  });
+
+  it('with a 500 is answered at once, asked again at growing intervals, and opens nothing for others', async () => {
+    const { subject, broken } = await askBoth(500);
+    // As it came, as long as the circuit is closed for it.
+    expect(broken.slice(0, 20)).toEqual(Array(20).fill(500));
+    expect(broken[25]).toMatchObject({ code: 'upstream-unreachable', receivedStatus: 500 });
+    expect(subject.asked.filter((name) => name === 'broken').length).toBeLessThan(30);
+    expect(subject.snapshot()).toMatchObject({ state: 'closed', failuresInARow: 0 });
+    expect(subject.opened).toEqual([]);
+    expect(subject.changes).toEqual([{ to: 'open', operation: 'broken', lastFailure: 500 }]);
+    subject.operationDoes('broken', 200);
+    await vi.advanceTimersByTimeAsync(30_000);
+    expect(await subject.ask('broken')).toBe(200);
+    expect(await subject.ask('broken')).toBe(200);
+    expect(subject.changes.at(-1)).toMatchObject({ to: 'closed', operation: 'broken' });
+  });
+});
+
+describe('an upstream that answers 500 to all that is asked', () => {
+  it('counts as down, though each operation is asked again by itself', async () => {
+    const subject = circuit(500);
+    for (let i = 0; i < 30; i++) {
+      await subject.ask('one');
+      await subject.ask('other');
+      await vi.advanceTimersByTimeAsync(100);
+    }
+    expect(subject.snapshot()).toMatchObject({ state: 'open' });
+    expect(subject.snapshot().probeInMs).toBeGreaterThan(0);
+    subject.operationDoes('other', 200);
+    await vi.advanceTimersByTimeAsync(8000);
+    expect(await subject.ask('other')).toBe(200);
+    expect(subject.snapshot().state).toBe('closed');
+  });
+});
+
+describe('an operation that has not failed', () => {
+  it('is the probe of an upstream that counts as down, at once, and one request of it at a time', async () => {
+    const subject = circuit(unreachable());
+    await subject.askFor(2.2);
+    expect(subject.snapshot().state).toBe('open');
+    subject.asked.length = 0;
+    const both = await Promise.all([subject.ask('other'), subject.ask('other')]);
+    expect(both).toEqual([unreachable(), expect.objectContaining({ code: 'upstream-unreachable' })]);
+    // It has failed now, and waits like the others.
+    await subject.ask('other');
+    expect(subject.asked).toEqual(['other']);
   });
 });
 

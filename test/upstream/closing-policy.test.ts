@@ -64,4 +64,13 @@ describe('a refusal closes the gate', () => {
     closings.refused({ ...refusal, waitMs: 3_600_000 }, 0);
     expect(closings.statedUntilMs).toBe(3_600_000);
   });
+
+  it('until it accepts an attempt before that', () => {
+    const closings = reckonClosings(options);
+    closings.refused({ ...refusal, waitMs: 3_600_000 }, 0);
+    closings.reopened();
+    expect(closings.statedUntilMs).toBeLessThanOrEqual(0);
+    closings.refused({ ...refusal, waitMs: 2000, sentMs: 60_000 }, 60_000);
+    expect(closings.statedUntilMs).toBe(62_000);
+  });
 });

@@ -89,6 +89,21 @@ describe('turns', () => {
     expect(queue.nextIsLight()).toBe(false);
   });
 
+  it('are none for one that has had more than the others and comes straight back, but after a while', () => {
+    const queue = queueFairly<Waiting>();
+    for (let i = 0; i < 20; i++) queue.add(entry('a'));
+    for (let i = 0; i < 3; i++) queue.add(entry('b'));
+    expect(names(queue, 6)).toBe('ababab');
+    queue.add(entry('b'));
+    expect(names(queue, 1)).toBe('a');
+    // Its own turn, to which it came early.
+    expect(queue.nextIsLight()).toBe(false);
+    expect(names(queue, 3)).toBe('baa');
+    queue.add(entry('b'));
+    expect(queue.nextIsLight()).toBe(true);
+    expect(names(queue, 1)).toBe('b');
+  });
+
   it('with a risk go to the caller with most waiting for its weight', () => {
     const queue = queueFairly<Waiting>();
     queue.add(entry('a'));

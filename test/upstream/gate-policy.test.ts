@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { decideTurns } from '../../src/upstream/gate-policy.ts';
-import type { Attempt, Ticket, TurnstileOptions } from '../../src/upstream/turnstile.ts';
+import type { Attempt, Refusal, Ticket, TurnstileOptions } from '../../src/upstream/turnstile.ts';
 import { type Figures, type Scenario, seeded, simulate } from './gate-simulation.ts';
 
 const crowd = (times = 1) => [
@@ -151,6 +151,59 @@ describe('a simulated minute', () => {
   });
 });
 
+describe('a limit that is hardly any', () => {
+  const loops = (count: number) =>
+    Array.from({ length: count }, (_, i) => ({ name: `caller ${i}`, loops: 1, thinkMs: 200 }));
+  const expectSense = (figures: Figures, goodput: number, name: string): void => {
+    for (const ms of figures.told) expect(ms, name).toBeLessThanOrEqual(150_000); // not NaN either
+    expect(figures.isLoneServed, name).toBe(true);
+    expect(figures.earlySends, name).toBe(0);
+    expect(figures.goodput, name).toBeGreaterThanOrEqual(goodput);
+  };
+
+  it.each([undefined, 1000, 3000, 10_000])(
+    'locks nobody out, whatever its burst, and where a 429 asks for %s ms',
+    (retryAfterMs) => {
+      for (const limit of [0.2, 0.5, 1, 2, 5, 10, 50]) {
+        for (const burst of [1, 2, 5, 10, 50]) {
+          for (const count of [3, 12]) {
+            const callers = loops(count);
+            const scenario = { seconds: 120, limit: () => limit, burst, retryAfterMs, latencyMs: 6, callers };
+            const name = `${limit}/s, burst ${burst}, ${count} callers`;
+            expectSense(simulate(scenario), retryAfterMs === 10_000 ? 0.18 : 0.4, name);
+          }
+        }
+      }
+    },
+  );
+
+  it.each([true, false])(
+    'and is of so many per window locks nobody out and is used, whether a 429 states the wait: %s',
+    (statesWindow) => {
+      for (const [limit, windowSeconds] of [
+        [50, 1],
+        [10, 10],
+        [1, 60],
+        [10, 60],
+      ] as const) {
+        for (const count of [3, 10, 40]) {
+          const figures = simulate({
+            seconds: 360,
+            limit: () => limit,
+            burst: 1,
+            windowSeconds,
+            statesWindow,
+            latencyMs: 6,
+            callers: loops(count),
+          });
+          expectSense(figures, 0.8, `${limit}/s in windows of ${windowSeconds} s, ${count} callers`);
+          expect(figures.wasted).toBeLessThan(0.25);
+        }
+      }
+    },
+  );
+});
+
 const options: TurnstileOptions = {
   maxClosedMs: 300_000,
   baseMs: 500,
@@ -225,8 +278,16 @@ describe('the turnstile under any history', () => {
             expect([...under].filter(({ state }) => state === 'probe').length).toBeLessThanOrEqual(1);
           }
         };
-        const gone = (tickets: readonly { ticket: Changing }[]): void => {
-          for (const { ticket } of tickets) expect(waiting.delete(ticket)).toBe(true);
+        /** Not NaN either. */
+        const expectSensible = ({ retryAfterMs }: Refusal): void => {
+          expect(retryAfterMs).toBeGreaterThanOrEqual(1000);
+          expect(retryAfterMs).toBeLessThanOrEqual(600_000);
+        };
+        const gone = (tickets: readonly { ticket: Changing; refusal: Refusal }[]): void => {
+          for (const { ticket, refusal } of tickets) {
+            expect(waiting.delete(ticket)).toBe(true);
+            expectSensible(refusal);
+          }
         };
         const pickOf = <T>(set: Set<T>, which: number): T | undefined =>
           [...set][which % Math.max(set.size, 1)];
@@ -240,7 +301,7 @@ describe('the turnstile under any history', () => {
             };
             const { refusal, displaced } = gate.enter(ticket, now);
             if (refusal === undefined) waiting.add(ticket);
-            else expect(refusal.retryAfterMs).toBeGreaterThan(0);
+            else expectSensible(refusal);
             if (displaced !== undefined) gone([displaced]);
           } else if (one.kind === 'leave' || one.kind === 'move') {
             const ticket = pickOf(waiting, one.which);
@@ -280,6 +341,10 @@ describe('the turnstile under any history', () => {
             now = untilMs as number;
           }
         }
+        // An hour later nothing of it is left.
+        now += 3_600_000;
+        expect(gate.snapshot(now)).toMatchObject({ state: 'open', closedForMs: 0, statedWaitMs: 0 });
+        expect(gate.admit({ name: 'lone', weight: 1, background: false }, now)).toBeDefined();
       }),
       { numRuns: 2000, seed: 4 },
     );

@@ -16,8 +16,12 @@ export interface Scenario {
   /** Attempts per second that the upstream allows, by the second of the run. */
   readonly limit: (second: number) => number;
   readonly burst: number;
+  /** The upstream is no bucket: it allows `limit` times this in each window of so many seconds. */
+  readonly windowSeconds?: number;
+  /** With a window, every 429 asks for the rest of it, in whole seconds. */
+  readonly statesWindow?: boolean;
   /** What every 429 asks for, ms. */
-  readonly retryAfterMs?: number;
+  readonly retryAfterMs?: number | undefined;
   readonly latencyMs?: number;
   /** The first attempts take up to so much longer to get there: connections are made, code is compiled. */
   readonly slowStartMs?: number;
@@ -46,6 +50,10 @@ export interface Figures {
   readonly turnedAway: number;
   readonly earlySends: number;
   readonly falsePromises: number;
+  /** All times that those turned away were told, ms. */
+  readonly told: readonly number[];
+  /** Whether one who comes alone a minute, ten minutes and an hour later is sent up, each at a gate left as it was. */
+  readonly isLoneServed: boolean;
   /** How often the gate has closed. */
   readonly closings: number;
   readonly callers: ReadonlyMap<string, CallerFigures>;
@@ -131,11 +139,28 @@ export function simulate(scenario: Scenario): Figures {
     }
   };
 
-  // The upstream: a token bucket.
-  let tokens = scenario.burst;
+  // The upstream: a token bucket, or one that is filled all at once.
+  const windowMs = (scenario.windowSeconds ?? 0) * 1000;
+  let tokens = windowMs > 0 ? 0 : scenario.burst;
   let filledMs = 0;
-  let possible = scenario.burst;
+  let possible = tokens;
+  let windowEndMs = 0;
+  const fillWindow = (): void => {
+    if (now < windowEndMs) return;
+    const passed = Math.floor((now - windowEndMs) / windowMs) + 1;
+    windowEndMs += passed * windowMs;
+    tokens = scenario.limit(0) * (scenario.windowSeconds as number);
+    possible = tokens * (Math.min(windowEndMs, endMs) / windowMs);
+  };
+  const statedMs = (): number | undefined => {
+    if (windowMs === 0) return scenario.retryAfterMs;
+    return scenario.statesWindow ? Math.ceil((windowEndMs - now) / 1000) * 1000 : undefined;
+  };
   const fill = (): void => {
+    if (windowMs > 0) {
+      fillWindow();
+      return;
+    }
     while (filledMs < now) {
       const second = Math.floor(filledMs / 1000);
       const until = Math.min(now, (second + 1) * 1000);
@@ -152,6 +177,7 @@ export function simulate(scenario: Scenario): Figures {
   let refusals = 0;
   let turnedAway = 0;
   let falsePromises = 0;
+  const told: number[] = [];
   let closings = 0;
   const log: string[] = [];
   const done = new Map<string, number[]>(scenario.callers.map((c) => [c.name, []]));
@@ -176,9 +202,11 @@ export function simulate(scenario: Scenario): Figures {
       send(next.attempt, next.ticket);
     }
   };
+  const under = new Set<Attempt>();
   const send = (attempt: Attempt, ticket: Ticket): void => {
     attempts++;
-    if (scenario.retryAfterMs !== undefined && now < closedForAllUntil) earlySends++;
+    under.add(attempt);
+    if (now < closedForAllUntil) earlySends++;
     const late = now < 300 && scenario.slowStartMs !== undefined ? scenario.slowStartMs * random() : 0;
     const there = latencyMs * (0.4 + 0.2 * random()) + late;
     at(now + there, () => {
@@ -188,12 +216,13 @@ export function simulate(scenario: Scenario): Figures {
         tokens -= 1;
         if (now <= endMs) accepted++;
       } else refusals++;
+      const waitMs = ok ? undefined : statedMs();
       at(now + latencyMs * (0.4 + 0.2 * random()), () => {
+        under.delete(attempt);
         if (ok) {
           gate.settled(attempt, { kind: 'answered', isHealthy: true }, now);
           finish(ticket, true);
         } else {
-          const waitMs = scenario.retryAfterMs;
           if (waitMs !== undefined) closedForAllUntil = Math.max(closedForAllUntil, now + waitMs);
           log.push(
             `${(now / 1000).toFixed(2)} refused ${ticket.turn.name} as ${attempt.state} at ${gate.snapshot(now).perSecond?.toFixed(1)}`,
@@ -232,6 +261,7 @@ export function simulate(scenario: Scenario): Figures {
       if (now < endMs) at(now + caller.thinkMs, () => arrive(caller));
     } else {
       turnedAway++;
+      if (refusal !== undefined) told.push(refusal.retryAfterMs);
       log.push(
         `${(now / 1000).toFixed(2)} turned away ${caller.name}, arrived ${(ticket.arrivedMs / 1000).toFixed(2)}, refused ${ticket.refusedTimes}`,
       );
@@ -263,6 +293,26 @@ export function simulate(scenario: Scenario): Figures {
   }
   now = endMs;
   fill();
+
+  gate.clear();
+  for (const attempt of under) gate.settled(attempt, { kind: 'answered', isHealthy: true }, now);
+  const isServedAlone = (afterMs: number): boolean => {
+    const atMs = endMs + afterMs;
+    const turn = { name: 'lone', weight: 1, background: false };
+    let attempt = gate.admit(turn, atMs);
+    if (attempt === undefined) {
+      const [caller] = scenario.callers as [SimulatedCaller];
+      const lone = { turn, arrivedMs: atMs, deadlineMs: atMs + patienceMs, refusedTimes: 0, caller };
+      if (gate.enter(lone, atMs).refusal !== undefined) return false;
+      let next = gate.next(atMs);
+      if (next.kind === 'wait') next = gate.next(next.untilMs ?? Number.NaN);
+      if (next.kind === 'wait') return false;
+      attempt = next.attempt;
+    }
+    gate.settled(attempt, { kind: 'answered', isHealthy: true }, atMs + latencyMs);
+    return attempt.sentMs < atMs + patienceMs;
+  };
+  const isLoneServed = [60_000, 600_000, 3_600_000].every(isServedAlone);
 
   const demandOf = (c: SimulatedCaller): number => (c.loops * endMs) / (c.thinkMs + latencyMs);
   const shares = scenario.callers.map(() => 0);
@@ -296,6 +346,8 @@ export function simulate(scenario: Scenario): Figures {
     turnedAway,
     earlySends,
     falsePromises,
+    told,
+    isLoneServed,
     closings,
     callers,
     log,

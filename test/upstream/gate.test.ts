@@ -3,6 +3,7 @@ import type { Turn } from '../../src/claim.ts';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer, HeaderFields } from '../../src/upstream/exchange.ts';
 import { type Gate, type GateChange, type GateOptions, paceAttempts } from '../../src/upstream/gate.ts';
+import { retryFailures } from '../../src/upstream/retry.ts';
 import { answerOf, claimFor, type LiveClaim, newTrace, requestWith } from './requests.ts';
 
 const options: GateOptions = { maxClosedMs: 300_000, baseMs: 500, capMs: 8000, random: () => 0 };
@@ -124,6 +125,22 @@ describe("a 429 is everybody's", () => {
     expect(await late.result).toMatchObject({ code: 'upstream-rate-limited', retryAfterMs: 3_540_000 });
   });
 
+  it('forgets what the upstream said once a probe is accepted', async () => {
+    const { gate, sent, ask } = gated({ maxClosedMs: 60_000 });
+    ask();
+    sent[0]?.answer(429, { 'retry-after': '3600' });
+    await vi.advanceTimersByTimeAsync(60_000);
+    ask();
+    sent[1]?.answer(200);
+    await flush();
+    expect(gate.snapshot()).toMatchObject({ state: 'paced', statedWaitMs: 0 });
+    await vi.advanceTimersByTimeAsync(5000);
+    ask();
+    sent[2]?.answer(429);
+    await flush();
+    expect(await ask({}, 100).result).toMatchObject({ retryAfterMs: 1000 });
+  });
+
   it('lets the next probe go when the first gets no answer that says anything', async () => {
     const { sent, ask } = gated();
     ask();
@@ -142,6 +159,119 @@ describe("a 429 is everybody's", () => {
     for (let i = 0; i < 100; i++) ask();
     expect(sent).toHaveLength(100);
     expect(gate.snapshot().state).toBe('off');
+  });
+});
+
+describe('a closed gate that nobody comes to', () => {
+  const closedFor = async (retryAfter: string) => {
+    const subject = gated();
+    subject.ask();
+    subject.sent[0]?.answer(429, { 'retry-after': retryAfter });
+    await flush();
+    return subject;
+  };
+
+  it('shows by the clock that it will ask first, and later that it has let go', async () => {
+    const { gate, changes } = await closedFor('60');
+    expect(gate.snapshot()).toMatchObject({ state: 'closed', closedForMs: 60_000 });
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(gate.snapshot()).toMatchObject({ state: 'probing', closedForMs: 0, statedWaitMs: 0 });
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(gate.snapshot().state).toBe('probing');
+    await vi.advanceTimersByTimeAsync(1);
+    expect(gate.snapshot()).toMatchObject({ state: 'open', perSecond: undefined, window: 10 });
+    expect(changes.map(({ to }) => to)).toEqual(['closed', 'probing', 'open']);
+  });
+
+  it('lets a page of thirty through an hour later as if nothing had been', async () => {
+    const { sent, ask } = await closedFor('60');
+    await vi.advanceTimersByTimeAsync(3_600_000);
+    const page = Array.from({ length: 30 }, () => ask());
+    expect(sent).toHaveLength(11);
+    for (let i = 1; i < 31; i++) {
+      sent[i]?.answer(200);
+      await flush();
+    }
+    expect(await Promise.all(page.map(({ result }) => result))).toEqual(Array(30).fill(200));
+  });
+
+  it('learns from the next 429 as from the first', async () => {
+    const { gate, sent, ask } = await closedFor('1');
+    await vi.advanceTimersByTimeAsync(120_000);
+    expect(gate.snapshot().state).toBe('open');
+    for (let i = 0; i < 31; i++) ask();
+    for (let i = 1; i < 31; i++) {
+      sent[i]?.answer(200);
+      await flush();
+    }
+    sent[31]?.answer(429);
+    await flush();
+    expect(gate.snapshot()).toMatchObject({ state: 'closed', refusals: 2, perSecond: 30 });
+  });
+
+  it('is not let go while a word of the upstream stands, beyond what holds everybody', async () => {
+    const { gate, sent, ask } = gated({ maxClosedMs: 60_000 });
+    ask();
+    sent[0]?.answer(429, { 'retry-after': '3600' });
+    await vi.advanceTimersByTimeAsync(3_600_000);
+    expect(gate.snapshot().state).toBe('probing');
+    await vi.advanceTimersByTimeAsync(60_001);
+    expect(gate.snapshot().state).toBe('open');
+  });
+});
+
+describe('one stray 429 at a gateway that is hardly used', () => {
+  it.each([
+    ['5 s', 5000, undefined],
+    ['30 s', 30_000, undefined],
+    ['5 s', 5000, '1'],
+    ['55 s', 55_000, '1'],
+  ])('%s later lets a page of thirty reads through within a second', async (_, afterMs, retryAfter) => {
+    let isStray = false;
+    const gate = paceAttempts(options);
+    const handler = gate.layer(async () => {
+      const answer = isStray ? answerOf(429, retryAfter ? { 'retry-after': retryAfter } : {}) : answerOf(200);
+      isStray = false;
+      await new Promise((resolve) => setTimeout(resolve, 6));
+      return answer;
+    });
+    const ask = () => handler(requestWith(claimFor()), newTrace());
+    for (let i = 0; i < 20; i++) {
+      isStray = i === 19;
+      void ask();
+      await vi.advanceTimersByTimeAsync(2000);
+    }
+    await vi.advanceTimersByTimeAsync(afterMs - 2000);
+    expect(gate.snapshot().state).toBe('probing');
+    const page = Array.from({ length: 30 }, ask);
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(gate.snapshot()).toMatchObject({ waiting: 0, inFlight: 0 });
+    expect((await Promise.all(page)).map(({ status }) => status)).toEqual(Array(30).fill(200));
+  });
+});
+
+describe('a gate that has let go', () => {
+  it('has had a minute without a 429 and with nobody waiting, and meets the upstream anew', async () => {
+    const { gate, sent, ask } = gated();
+    // Twenty answers while the window is full: it has grown.
+    for (let i = 0; i < 40; i++) ask();
+    for (let i = 0; i < 40; i++) {
+      sent[i]?.answer(200);
+      await flush();
+    }
+    expect(gate.snapshot().window).toBeGreaterThan(10);
+    ask();
+    sent.at(-1)?.answer(429, { 'retry-after': '1' });
+    await flush();
+    ask();
+    await vi.advanceTimersByTimeAsync(1000);
+    sent.at(-1)?.answer(200);
+    await flush();
+    expect(gate.snapshot().state).toBe('paced');
+    await vi.advanceTimersByTimeAsync(59_000);
+    expect(gate.snapshot().state).toBe('paced');
+    await vi.advanceTimersByTimeAsync(1500);
+    expect(gate.snapshot()).toMatchObject({ state: 'open', window: 10, perSecond: undefined });
   });
 });
 
@@ -284,6 +414,27 @@ describe('the line', () => {
     expect(polite.trace.gate).toBeUndefined();
   });
 
+  it('of five thousand is answered to the last when every attempt fails at once', async () => {
+    const gate = paceAttempts({ ...options, maxWaitingPerCaller: 5000 });
+    let isRefusing = true;
+    const handler = gate.layer(() => {
+      if (isRefusing) return answerOf(429);
+      throw new GatewayError('upstream-key-missing', { retryAfterMs: 1000 });
+    });
+    await handler(requestWith(claimFor()), newTrace());
+    isRefusing = false;
+    const codes = Array.from({ length: 5000 }, async () => {
+      try {
+        return await handler(requestWith(claimFor()), newTrace());
+      } catch (error) {
+        return (error as GatewayError).code ?? String(error);
+      }
+    });
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(new Set(await Promise.all(codes))).toEqual(new Set(['upstream-key-missing']));
+    expect(gate.snapshot()).toMatchObject({ inFlight: 0, waiting: 0 });
+  });
+
   it('is dismissed as a whole when the upstream is known to be down, or the gateway stops', async () => {
     const { ask, gate } = gated({ initialWindow: 1 });
     ask();
@@ -294,6 +445,53 @@ describe('the line', () => {
     gate.close();
     expect(await late.result).toMatchObject({ code: 'shutting-down' });
     expect(await ask().result).toMatchObject({ code: 'shutting-down' });
+  });
+});
+
+describe('callers at a limit of so many per window', () => {
+  it('are served window after window, and one who comes alone afterwards is as well', async () => {
+    const startMs = performance.now();
+    const gate = paceAttempts(options);
+    let isLimited = true;
+    let windowEndMs = 7000;
+    let used = 0;
+    const handler = retryFailures({ limit: 4, baseMs: 500, capMs: 8000 })(
+      gate.layer(async () => {
+        const nowMs = performance.now() - startMs;
+        if (nowMs >= windowEndMs) {
+          windowEndMs += 10_000 * (1 + Math.floor((nowMs - windowEndMs) / 10_000));
+          used = 0;
+        }
+        const isRefused = isLimited && used++ >= 100;
+        const waitSeconds = Math.ceil((windowEndMs - nowMs) / 1000);
+        await new Promise((resolve) => setTimeout(resolve, 6));
+        return isRefused ? answerOf(429, { 'retry-after': `${waitSeconds}` }) : answerOf(200);
+      }),
+    );
+    let served = 0;
+    let isOver = false;
+    const ask = async (): Promise<unknown> => {
+      try {
+        const { status } = await handler(requestWith(claimFor()), newTrace());
+        if (status === 200) served++;
+        return status;
+      } catch (error) {
+        return (error as GatewayError).retryAfterMs;
+      }
+    };
+    const loop = async (): Promise<void> => {
+      while (!isOver) if ((await ask()) !== 200) await new Promise((resolve) => setTimeout(resolve, 5000));
+    };
+    const loops = Array.from({ length: 10 }, loop);
+    await vi.advanceTimersByTimeAsync(120_000);
+    expect(served).toBeGreaterThan(900);
+    isOver = true;
+    isLimited = false;
+    await vi.advanceTimersByTimeAsync(30_000);
+    await Promise.all(loops);
+    const lone = ask();
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(await lone).toBe(200);
   });
 });
 

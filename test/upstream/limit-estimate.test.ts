@@ -48,7 +48,7 @@ describe('the limit', () => {
   it('is told as a burst by the first refusal, and is a guess', () => {
     const limit = met({ perSecond: 50, burst: 10 }).until(10_000);
     expect(burstOf(limit, 0.05)).toBe(10);
-    expect(limit.confirmations).toBe(-1);
+    expect(limit.certainty).toEqual({ kind: 'guess' });
   });
 
   it.each([
@@ -61,7 +61,7 @@ describe('the limit', () => {
     upstream.until(10_000);
     const limit = upstream.until(rate * 1.2);
     expect(Math.abs(perSecond(limit) / rate - 1)).toBeLessThan(0.12);
-    expect(limit.confirmations).toBe(0);
+    expect(limit.certainty).toEqual({ kind: 'measured', confirmations: 0 });
   });
 
   it('is told the more closely the longer the refusal was in coming', () => {
@@ -70,7 +70,7 @@ describe('the limit', () => {
     upstream.until(60);
     const limit = upstream.until(50.5, true);
     expect(Math.abs(perSecond(limit) - 50)).toBeLessThan(0.1);
-    expect(limit.confirmations).toBe(1);
+    expect(limit.certainty).toEqual({ kind: 'measured', confirmations: 1 });
   });
 
   it('is kept where a probe of it ends within its bounds', () => {
@@ -117,8 +117,36 @@ describe('the limit', () => {
     // A first crowd that comes in drops: nobody knows how much of it was the rate's.
     const first = upstream.until(100);
     const second = upstream.until(100);
-    expect(second.confirmations).toBe(-1);
+    expect(second.certainty).toEqual({ kind: 'guess' });
     expect(second.perMs).toBe(first.perMs / 2);
+  });
+
+  it('is not guessed lower than told because of one stray refusal, and the next corrects it', () => {
+    const estimate = estimateLimit(0.01);
+    estimate.refused(0, 5, false);
+    expect(estimate.limit).toMatchObject({ perMs: 0.01, certainty: { kind: 'guess' } });
+    estimate.reopened(1000);
+    estimate.accepted(1000, 1005);
+    estimate.refused(1050, 1055, true);
+    expect(estimate.limit).toMatchObject({ perMs: 0.005, certainty: { kind: 'guess' } });
+  });
+
+  it('is never guessed lower than a turn in twenty seconds, however often each turn but one is refused', () => {
+    const estimate = estimateLimit(0.01);
+    for (let atMs = 0; atMs < 100_000; atMs += 1000) {
+      estimate.accepted(atMs, atMs);
+      estimate.refused(atMs + 50, atMs + 50, true);
+      estimate.reopened(atMs + 990);
+    }
+    expect(estimate.limit).toMatchObject({ certainty: { kind: 'guess' } });
+    expect(estimate.limit?.perMs).toBeGreaterThanOrEqual(1 / 20_000);
+  });
+
+  it('that was a guess is none that was measured when it is met anew', () => {
+    const upstream = met({ perSecond: 50, burst: 10 });
+    upstream.until(10_000);
+    upstream.estimate.forget();
+    expect(upstream.until(10_000).certainty).toEqual({ kind: 'guess' });
   });
 
   it('met anew is the first guess', () => {

@@ -1,0 +1,44 @@
+import { setTimeout as wait } from 'node:timers/promises';
+import { describe, it } from 'vitest';
+import { accounts, startPair } from '../gateway.ts';
+
+const once = { CACHE_TTL: '0s', RETRY_LIMIT: '0' };
+
+describe.concurrent('an upstream that is down', () => {
+  it('is not waited for: who waits for a turn is sent home when that is known', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const { ask, standIn } = await startPair(once, {}, onTestFinished);
+    // Ten at a time, each failing after 600 ms: a second after the first failure there are some thirty.
+    standIn.behave({ status: 503, latencyMs: 600, body: '{}' });
+    const all = await Promise.all(Array.from({ length: 100 }, (_, i) => ask(`${accounts}?n=${i}`)));
+    const home = all.filter(({ status }) => status === 502);
+    expect(home.length).toBe(100 - standIn.requests.length);
+    expect(standIn.requests.length).toBeLessThan(60);
+    for (const came of home) {
+      expect(came.json()['code']).toBe('upstream-unreachable');
+      expect(Number(came.headers['retry-after'])).toBeGreaterThanOrEqual(1);
+    }
+  });
+
+  it('is none where one read answers 500: its body passes, and the others are served', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const { ask, standIn } = await startPair(once, {}, onTestFinished);
+    const body = '{"detail":"it broke"}';
+    standIn.behave(({ target }) => (target.includes('api-keys') ? { status: 500, body } : undefined));
+    const broken = '/api/users/api-keys/';
+    for (let i = 0; i < 10; i++) {
+      const came = await ask(`${broken}?n=${i}`);
+      expect([came.status, came.body.toString()]).toEqual([500, body]);
+      // The tenth failure is the last, a second after the first.
+      if (i === 8) await wait(1100);
+    }
+    const told = await ask(`${broken}?last`);
+    expect([told.status, told.json()['code']]).toEqual([502, 'upstream-unreachable']);
+    for (let i = 0; i < 5; i++) expect((await ask(`${accounts}?n=${i}`)).status).toBe(200);
+    expect(standIn.requests.filter(({ target }) => target.includes('api-keys'))).toHaveLength(10);
+  });
+});
