@@ -60,6 +60,7 @@ export function targetsOf(results: Results): Target[] {
       limit: 1.1,
       unit: '×',
     },
+    { what: 'memory idle', value: footprint?.idleMiB ?? Number.NaN, limit: 85, unit: ' MiB' },
     {
       what: `memory after ${count(footprint?.hits ?? 1_000_000)} hits`,
       value: footprint?.afterHitsMiB ?? Number.NaN,
