@@ -97,6 +97,8 @@ export interface GatewayOptions {
   readonly settings?: Readonly<Record<string, string>>;
   /** Callers in the file, each with a token; the first has `token`. */
   readonly tokens?: readonly string[];
+  /** Node's, instead of the image's. */
+  readonly flags?: readonly string[];
   readonly nodeArgs?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
 }
@@ -109,7 +111,7 @@ function deployedFlags(): string[] {
 
 /** The gateway as it is deployed: from `dist/`, with the image's flags; callers, log, cache and admin listener on. */
 export async function startGateway(around: Surroundings, options: GatewayOptions = {}): Promise<Contender> {
-  const { settings = {}, tokens = [token], nodeArgs = [], env = {} } = options;
+  const { settings = {}, tokens = [token], flags = deployedFlags(), nodeArgs = [], env = {} } = options;
   const port = await freePort();
   // Of its own: a folder in which logs grow would wake the gateway's watch with every write.
   const callersFolder = join(around.folder, `callers-${port}`);
