@@ -131,7 +131,7 @@ export async function startGateway(around: Surroundings, options: GatewayOptions
       '-c',
       `exec "$0" "$@" >> '${log}'`,
       process.execPath,
-      ...deployedFlags(),
+      ...flags,
       ...nodeArgs,
       join(root, 'dist/main.js'),
     ],
