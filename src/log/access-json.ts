@@ -1,7 +1,7 @@
 /**
- * An access line as JSON. Most of a caller's lines differ in id, time and duration alone, so the text of the rest
- * is remembered from the caller's line before: to write every member of every line anew would cost more than all
- * layers together.
+ * An access line as JSON. Most lines differ from one written lately in caller, id, time and duration alone, so the
+ * text of the rest is remembered: to write every member of every line anew would cost more than all layers together.
+ * Remembered for all callers together, or ten thousand of them would each need their own.
  */
 import type { AccessLine } from '../edge/access-log.ts';
 
@@ -11,31 +11,32 @@ interface Remembered {
   readonly text: string;
 }
 
-/** Callers come from a file, so these are all of them; if not, remembering starts over. */
-const maxCallers = 20_000;
+/** Few kinds of line come often: an operation or two, found in memory or not. */
+const maxRemembered = 16;
 
 /** Returns what writes a line's members, without braces. */
 export function accessJson(): (line: AccessLine) => string {
-  const lastOf = new Map<string | undefined, Remembered>();
+  const remembered: Remembered[] = [];
+  let eldest = 0;
 
   function recurring(line: AccessLine): string {
-    const last = lastOf.get(line.caller);
-    if (last !== undefined && isAlike(last.line, line)) return last.text;
-    const { requestId, waitedMs, upstreamMs, totalMs, ...rest } = line;
+    for (const one of remembered) if (isAlike(one.line, line)) return one.text;
+    const { requestId, caller, waitedMs, upstreamMs, totalMs, ...rest } = line;
     const text = JSON.stringify(rest).slice(1, -1);
-    if (lastOf.size >= maxCallers) lastOf.clear();
-    lastOf.set(line.caller, { line, text });
+    remembered[eldest] = { line, text };
+    eldest = (eldest + 1) % maxRemembered;
     return text;
   }
 
   return (line) => {
-    const { requestId, waitedMs, upstreamMs, totalMs } = line;
+    const { requestId, caller, waitedMs, upstreamMs, totalMs } = line;
+    const who = caller === undefined ? '' : `"caller":${JSON.stringify(caller)},`;
     const times = `"waitedMs":${waitedMs},"upstreamMs":${upstreamMs},"totalMs":${totalMs}`;
-    return `"requestId":${JSON.stringify(requestId)},${recurring(line)},${times}`;
+    return `"requestId":${JSON.stringify(requestId)},${who}${recurring(line)},${times}`;
   };
 }
 
-/** Whether all members but id, times and durations are the same. */
+/** Whether all members but caller, id, times and durations are the same. */
 function isAlike(one: AccessLine, other: AccessLine): boolean {
   return (
     one.status === other.status &&
