@@ -27,6 +27,8 @@ export interface RunOptions {
   readonly stdout?: number;
   /** A program to run it with, such as `prlimit --nofile=40`. */
   readonly under?: readonly string[];
+  /** Default: `src/main.ts`. */
+  readonly main?: string;
 }
 
 export interface Running {
@@ -56,8 +58,8 @@ export function temporaryFolder({ onTestFinished }: Owner): string {
 
 /** Starts the executable; whatever happens, it ends with the test. */
 export function start(owner: Owner, command: readonly string[], options: RunOptions = {}): Running {
-  const { settings = {}, flags = [], under = [], cwd = temporaryFolder(owner) } = options;
-  const [program = '', ...rest] = [...under, process.execPath, ...flags, mainFile, ...command];
+  const { settings = {}, flags = [], under = [], main = mainFile, cwd = temporaryFolder(owner) } = options;
+  const [program = '', ...rest] = [...under, process.execPath, ...flags, main, ...command];
   const child = spawn(program, rest, {
     cwd,
     // Many run side by side, so the admin listener's usual port is nobody's.

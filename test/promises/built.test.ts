@@ -1,0 +1,82 @@
+import { execFileSync } from 'node:child_process';
+import { copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { version } from '../../src/version.ts';
+import { accounts } from '../gateway.ts';
+import { run, serve, settingsFor, standInFor, temporaryFolder } from '../process.ts';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+/** Laid out as the image is, with no `node_modules` anywhere above it. */
+const folder = mkdtempSync(join(tmpdir(), 'gateway-built-'));
+const main = join(folder, 'dist/main.js');
+
+beforeAll(() => {
+  execFileSync(process.execPath, ['build.ts', join(folder, 'dist')], { cwd: root });
+  for (const file of ['package.json', '.env.example']) copyFileSync(join(root, file), join(folder, file));
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+describe.concurrent('what is built needs nothing beside it', () => {
+  it('to answer', async (owner) => {
+    const standIn = await standInFor(owner);
+    const gateway = await serve(owner, { main, settings: settingsFor(standIn.url) });
+    const [one, other] = [await gateway.ask(accounts), await gateway.ask(accounts)];
+    expect(one.status).toBe(200);
+    expect(other.headers['cache-status']).toMatch(/^analytics-gateway; hit/);
+    expect((await gateway.ask('/readyz')).status).toBe(200);
+    gateway.signal('SIGTERM');
+    expect(await gateway.exited).toBe(0);
+    expect(gateway.stderr()).toBe('');
+  });
+
+  it.for([
+    [['--version'], `${version}\n`],
+    [['settings'], 'UPSTREAM_BASE_URL  (required)'],
+    [['demo', '--once'], 'X-API-Key'],
+  ] as [string[], string][])('to run %j', async ([command, text], owner) => {
+    const { status, stdout, stderr } = await run(owner, command, { main });
+    expect(stdout).toContain(text);
+    expect(stderr).toBe('');
+    expect(status).toBe(0);
+  });
+
+  it('to know what .env must have', async (owner) => {
+    const cwd = temporaryFolder(owner);
+    writeFileSync(join(cwd, '.env'), 'PORT=0\n');
+    const { status, stderr } = await run(owner, [], { main, cwd });
+    expect(stderr).toContain('UPSTREAM_BASE_URL is required');
+    expect(status).toBe(2);
+  });
+
+  it('to refuse an inspector before anything else is loaded', async (owner) => {
+    const settings = { ...settingsFor('http://127.0.0.1:9/api'), NODE_OPTIONS: '--inspect=127.0.0.1:0' };
+    const { status, stderr } = await run(owner, [], { main, settings });
+    expect(stderr).toContain('not with a secret in memory');
+    expect(status).toBe(2);
+  });
+
+  it.for([
+    ['aws-sm:name', '@aws-sdk/client-secrets-manager@3'],
+    ['gcp-sm:projects/p/secrets/s', '@google-cloud/secret-manager@7'],
+  ] as const)('but for the library that %s is read with', async ([from, library], owner) => {
+    const { UPSTREAM_API_KEY: _, ...settings } = settingsFor('http://127.0.0.1:9/api');
+    const { status, stderr } = await run(owner, [], {
+      main,
+      settings: { ...settings, UPSTREAM_API_KEY_FROM: from },
+    });
+    expect(stderr).toContain(`npm install ${library}`);
+    expect(status).toBe(2);
+  });
+
+  it('to say whose work it holds', () => {
+    const text = readFileSync(join(folder, 'dist/LICENSES.txt'), 'utf8');
+    const { dependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+      dependencies: Readonly<Record<string, string>>;
+    };
+    for (const name of Object.keys(dependencies)) expect(text).toMatch(new RegExp(`^${name} \\d`, 'm'));
+    expect(readdirSync(join(folder, 'dist')).sort()).toEqual(['LICENSES.txt', 'main.js', 'parts']);
+  });
+});
