@@ -1,4 +1,4 @@
-/** HTTP dates: one pure rule. No `this`, no I/O, no clock. */
+/** HTTP dates: pure rules. No `this`, no I/O, no clock. */
 
 const months = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'];
 
@@ -11,6 +11,19 @@ const asctimeDate = /^(?:mon|tue|wed|thu|fri|sat|sun) ([a-z]{3}) (\d\d| \d) (\d\
 
 /** The answers of one second have the same `Date`: what it means is remembered, the same for ever. */
 let lastFixdate: { readonly text: string; readonly ms: number | undefined } = { text: '', ms: undefined };
+
+let lastSecond = { at: Number.NaN, text: '' };
+
+/**
+ * Writes an HTTP-date in the form that everybody sends (IMF-fixdate, RFC 9110 section 5.6.7).
+ *
+ * @param nowMs wall clock
+ */
+export function httpDate(nowMs: number): string {
+  const at = Math.floor(nowMs / 1_000);
+  if (at !== lastSecond.at) lastSecond = { at, text: new Date(nowMs).toUTCString() };
+  return lastSecond.text;
+}
 
 /**
  * Reads an HTTP-date in any of its three forms (RFC 9110 section 5.6.7).

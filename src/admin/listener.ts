@@ -6,6 +6,7 @@
  */
 import { answerThrough } from '../edge/adapter.ts';
 import { serveDocument } from '../edge/documents.ts';
+import { listOf } from '../edge/head.ts';
 import { soleHost } from '../edge/host-policy.ts';
 import type { InboundRequest, Reply } from '../edge/inbound.ts';
 import { announcesBody } from '../edge/message-body.ts';
@@ -15,6 +16,7 @@ import { identifyRequest } from '../edge/request-id.ts';
 import { closeServer, createPublicServer, listen } from '../edge/server.ts';
 import { GatewayError } from '../errors.ts';
 import { andThen, compose, type Eventually, type Layer } from '../layer.ts';
+import { bufferOf, latin1Of } from '../payload.ts';
 import { type AdminHosts, isAdminHost, isOthersPage } from './access-policy.ts';
 import { gatherFacts } from './facts.ts';
 import { maxCallers } from './request-counts.ts';
@@ -105,17 +107,18 @@ function tellRefusals({ onRefused, onTrouble }: AdminOptions): Layer<InboundRequ
 }
 
 /**
- * Searches what leaves for the key. Byte for byte as latin1, as answers are searched too: for a text of wider
- * characters V8 would have to compile the whole pattern once more, and everybody would wait for it (60 ms).
+ * Searches what leaves for the key. Byte for byte as Latin-1, as answers are searched too: for a text of wider
+ * characters V8 would have to compile the patterns once more, and everybody would wait for it.
  */
 function searchReplies(redact: (text: string) => string): Layer<InboundRequest, Reply> {
   return (next) =>
     function search(request, trace) {
       return andThen(next(request, trace), (reply) => {
         if (reply.body === null) return reply;
-        const body = Buffer.from(redact(Buffer.from(reply.body).toString('latin1')), 'latin1');
-        const at = reply.fields.indexOf('content-length');
-        const fields = at === -1 ? reply.fields.slice() : reply.fields.toSpliced(at, 2);
+        const body = bufferOf(redact(latin1Of(reply.body)));
+        const told = listOf(reply.fields);
+        const at = told.indexOf('content-length');
+        const fields = at === -1 ? told.slice() : told.toSpliced(at, 2);
         fields.push('content-length', String(body.length));
         return { status: reply.status, fields, body: request.method === 'HEAD' ? null : body };
       });
@@ -175,7 +178,7 @@ function routesOf(options: AdminOptions): ReadonlyMap<string, Route> {
         method: 'GET',
         serve: async () => {
           const { consolePage, consoleFields } = await import('./console-page.ts');
-          return { status: 200, fields: listed(consoleFields), body: consolePage };
+          return { status: 200, fields: listed(consoleFields), body: Buffer.from(consolePage) };
         },
       },
     ],
@@ -203,7 +206,7 @@ function routesOf(options: AdminOptions): ReadonlyMap<string, Route> {
           return {
             status: 200,
             fields: listed({ ...documentFields, 'content-type': expositionType }),
-            body: text,
+            body: Buffer.from(text),
           };
         },
       },
@@ -239,7 +242,7 @@ function probe(problem: string | undefined): Reply {
   return {
     status: problem === undefined ? 200 : 503,
     fields: listed(documentFields),
-    body: `${problem ?? 'ok'}\n`,
+    body: Buffer.from(`${problem ?? 'ok'}\n`),
   };
 }
 
@@ -247,6 +250,6 @@ function json(value: unknown): Reply {
   return {
     status: 200,
     fields: listed({ ...problemFields, 'content-type': 'application/json' }),
-    body: `${JSON.stringify(value)}\n`,
+    body: Buffer.from(`${JSON.stringify(value)}\n`),
   };
 }

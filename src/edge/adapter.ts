@@ -3,7 +3,9 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { getRequestListener, type HttpBindings, RequestError } from '@hono/node-server';
 import type { Hono } from 'hono';
 import { andThen, type Eventually, type Handler } from '../layer.ts';
+import { bufferOf } from '../payload.ts';
 import { Trace } from '../trace.ts';
+import { listOf, PreparedFields, takesText, writePrepared } from './head.ts';
 import { type Fields, InboundRequest, type Reply } from './inbound.ts';
 
 export type Bindings = { Bindings: HttpBindings };
@@ -38,8 +40,14 @@ export function answerThrough(
     // Who has gone is told nothing.
     if (outgoing.destroyed) return;
     try {
-      outgoing.writeHead(reply.status, fieldsOf(request, reply, endsConnection()));
-      outgoing.end(reply.body);
+      const { status, fields, body } = reply;
+      const ends = endsConnection();
+      if (fields instanceof PreparedFields && body !== null && isOrdinary(request, outgoing) && !ends) {
+        writePrepared(outgoing, status, fields, request.told);
+      } else {
+        outgoing.writeHead(status, fieldsOf(request, reply, ends));
+      }
+      outgoing.end(body, 'latin1');
     } catch (error) {
       fail(outgoing, error);
     }
@@ -80,26 +88,33 @@ export function respondThrough(
   });
 }
 
+/** Whether Node would say of this connection what a prepared head says: that it goes on. */
+function isOrdinary({ headers }: InboundRequest, outgoing: ServerResponse): boolean {
+  return takesText && outgoing.shouldKeepAlive && headers.expect === undefined;
+}
+
 /** The fields of a reply and what was told on its way. */
 function fieldsOf({ told }: InboundRequest, { fields }: Reply, endsConnection: boolean): string[] {
-  const all = fields.slice();
+  const all = [...listOf(fields)];
+  const own = all.length;
   for (let at = 0; at < told.length; at += 2) {
     const name = told[at] as string;
     // Fields of the reply itself win: its `Vary` knows more than the one that CORS adds to everything.
-    if (!hasField(fields, name)) all.push(name, told[at + 1] as string);
+    if (!hasField(all, own, name)) all.push(name, told[at + 1] as string);
   }
   if (endsConnection) all.push('connection', 'close');
   return all;
 }
 
-function hasField(fields: Fields, name: string): boolean {
-  for (let at = 0; at < fields.length; at += 2) if (fields[at] === name) return true;
+/** @param length how much of the list counts */
+function hasField(fields: Fields, length: number, name: string): boolean {
+  for (let at = 0; at < length; at += 2) if (fields[at] === name) return true;
   return false;
 }
 
 /** `Response` takes any buffer at run time; its type wants one that is not shared. */
-function bodyOf(reply: Reply): string | Uint8Array<ArrayBuffer> | null {
-  return reply.body as string | Uint8Array<ArrayBuffer> | null;
+function bodyOf({ body }: Reply): Uint8Array<ArrayBuffer> | null {
+  return body === null ? null : (bufferOf(body) as Uint8Array<ArrayBuffer>);
 }
 
 /**

@@ -14,11 +14,11 @@ export function serveDocument(request: InboundRequest, trace: Trace): Reply {
     throw new GatewayError('method-not-allowed', { headers: { allow: 'GET, HEAD' } });
   }
   const { status, title, help } = problems[code];
-  const text = `${title} (${status} ${code})\n\n${help}\n`;
+  const body = Buffer.from(`${title} (${status} ${code})\n\n${help}\n`);
   return {
     status: 200,
-    fields: listed({ ...documentFields, 'content-length': String(Buffer.byteLength(text)) }),
-    body: request.method === 'HEAD' ? null : text,
+    fields: listed({ ...documentFields, 'content-length': String(body.length) }),
+    body: request.method === 'HEAD' ? null : body,
   };
 }
 

@@ -1,5 +1,6 @@
 /** The entity tag an answer leaves with (RFC 9110 section 8.8.3). Pure: no `this`, no I/O, no clock. */
 import { hash } from 'node:crypto';
+import { bufferOf, type Payload } from '../payload.ts';
 import { isEntityTag } from './conditional-policy.ts';
 import type { ContentCoding } from './encoding-policy.ts';
 
@@ -7,9 +8,9 @@ import type { ContentCoding } from './encoding-policy.ts';
  * The upstream's own tag where it gives one; else a strong one made from the body, so that browsers can
  * revalidate. What is no well-formed tag, or came more than once, is none.
  */
-export function entityTagOf(upstreamTag: string | readonly string[] | undefined, body: Buffer): string {
+export function entityTagOf(upstreamTag: string | readonly string[] | undefined, body: Payload): string {
   if (typeof upstreamTag === 'string' && isEntityTag(upstreamTag)) return upstreamTag;
-  return `"${hash('sha256', body, 'base64url').slice(0, 27)}"`;
+  return `"${hash('sha256', bufferOf(body), 'base64url').slice(0, 27)}"`;
 }
 
 /** The tag of a coded body: another representation, so another tag (RFC 9110 section 8.8.3.3). */

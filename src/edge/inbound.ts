@@ -2,6 +2,8 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import type { Caller } from '../callers/caller.ts';
 import type { OperationMatch } from '../operations.ts';
+import type { Payload } from '../payload.ts';
+import type { PreparedFields } from './head.ts';
 
 /** Header fields as a list, lower-case names and values in turn: Node writes a list for half the price of a record. */
 export type Fields = readonly string[];
@@ -9,8 +11,8 @@ export type Fields = readonly string[];
 /** What goes to the caller. `fields` may be shared between replies: never change it. */
 export interface Reply {
   readonly status: number;
-  readonly fields: Fields;
-  readonly body: Buffer | string | null;
+  readonly fields: Fields | PreparedFields;
+  readonly body: Payload | null;
 }
 
 export class InboundRequest {

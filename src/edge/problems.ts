@@ -30,7 +30,7 @@ function problemReply(thrown: unknown, request: InboundRequest, trace: Trace): R
   const { status, title, help } = problems[error.code];
   const retryAfter =
     error.retryAfterMs === undefined ? undefined : Math.max(1, Math.ceil(error.retryAfterMs / 1_000));
-  const body = JSON.stringify({
+  const text = JSON.stringify({
     type: `/problems/${error.code}`,
     title,
     status,
@@ -40,6 +40,7 @@ function problemReply(thrown: unknown, request: InboundRequest, trace: Trace): R
     requestId: trace.requestId,
     retryAfter,
   });
+  const body = Buffer.from(text);
   if (retryAfter !== undefined) request.tell('retry-after', String(retryAfter));
   const proxyStatus = proxyStatusOf(error);
   if (proxyStatus !== undefined) request.tell('proxy-status', proxyStatus);
@@ -48,7 +49,7 @@ function problemReply(thrown: unknown, request: InboundRequest, trace: Trace): R
     fields: listed({
       ...problemFields,
       ...error.headers,
-      'content-length': String(Buffer.byteLength(body)),
+      'content-length': String(body.length),
     }),
     body: request.method === 'HEAD' ? null : body,
   };

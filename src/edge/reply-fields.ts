@@ -8,6 +8,7 @@
 import type { Answer, HeaderFields } from '../upstream/exchange.ts';
 import type { ContentCoding as Coding } from './encoding-policy.ts';
 import { codedEntityTag, entityTagOf } from './entity-tag.ts';
+import { linesOf, PreparedFields } from './head.ts';
 import type { Fields } from './inbound.ts';
 
 /** Answers are data, whatever they claim to be: nothing may run, frame or embed them. */
@@ -61,7 +62,7 @@ const caching = ['cache-control', 'expires', 'pragma'] as const;
 
 export interface PreparedReply {
   /** By coding, with its own `ETag` and `Content-Length`. */
-  fields(coding: Coding): Fields;
+  fields(coding: Coding): PreparedFields;
   /** Of a 304 for that coding (RFC 9110 section 15.4.5): no body, so nothing that describes one. */
   notModified(coding: Coding): Fields;
   /** The upstream's, or for a 200 without one a strong one from the body; suffixed for a coding. */
@@ -85,28 +86,41 @@ export function prepareReplies(options: ReplyFieldOptions): (answer: Answer) => 
   const names = [...new Set(asked)].filter(
     (name) => !ours.has(name) && (name !== 'cache-control' || options.cacheControl === 'upstream'),
   );
+  const common = [...everyAnswers];
+  if (options.cacheControl !== 'upstream') common.push('cache-control', options.cacheControl);
+  const terms: ReplyTerms = {
+    names,
+    variesByOrigin: options.variesByOrigin,
+    common,
+    commonLines: linesOf(common),
+  };
   return (answer) => {
-    answer.derived ??= new ReplyOfAnswer(answer, names, options);
+    answer.derived ??= new ReplyOfAnswer(answer, terms);
     return answer.derived as PreparedReply;
   };
 }
 
-/** Makes each list when it is first asked for: most answers leave in one coding. */
+/** What all answers have in common. */
+interface ReplyTerms {
+  /** What passes down as it came. */
+  readonly names: readonly string[];
+  readonly variesByOrigin: boolean;
+  /** Fields that are the same for every answer, and their text. */
+  readonly common: Fields;
+  readonly commonLines: string;
+}
+
+/** Makes each when it is first asked for: most answers leave in one coding. */
 class ReplyOfAnswer implements PreparedReply {
   readonly #answer: Answer;
-  readonly #names: readonly string[];
-  readonly #options: ReplyFieldOptions;
+  readonly #terms: ReplyTerms;
   readonly #tag: string | undefined;
-  readonly #fields: { identity: Fields | undefined; br: Fields | undefined; gzip: Fields | undefined } = {
-    identity: undefined,
-    br: undefined,
-    gzip: undefined,
-  };
+  #identity: PreparedFields | undefined;
+  #coded: { br?: PreparedFields; gzip?: PreparedFields } | undefined;
 
-  constructor(answer: Answer, names: readonly string[], options: ReplyFieldOptions) {
+  constructor(answer: Answer, terms: ReplyTerms) {
     this.#answer = answer;
-    this.#names = names;
-    this.#options = options;
+    this.#terms = terms;
     const { status, headers, body } = answer;
     this.#tag = status === 200 ? entityTagOf(headers['etag'], body) : joined(headers, 'etag');
   }
@@ -119,28 +133,38 @@ class ReplyOfAnswer implements PreparedReply {
     return this.#tag === undefined ? undefined : codedEntityTag(this.#tag, coding);
   }
 
-  fields(coding: Coding): Fields {
-    this.#fields[coding] ??= this.#list(coding, true);
-    return this.#fields[coding];
+  fields(coding: Coding): PreparedFields {
+    if (coding === 'identity') {
+      this.#identity ??= this.#prepare(coding);
+      return this.#identity;
+    }
+    this.#coded ??= {};
+    this.#coded[coding] ??= this.#prepare(coding);
+    return this.#coded[coding];
   }
 
   notModified(coding: Coding): Fields {
-    return this.#list(coding, false);
+    return [...this.#own(coding, false), ...this.#terms.common];
   }
 
-  #list(coding: Coding, hasBody: boolean): Fields {
+  #prepare(coding: Coding): PreparedFields {
+    const { common, commonLines } = this.#terms;
+    const list = (): Fields => [...this.#own(coding, true), ...common];
+    return new PreparedFields(this.#answer.status, this.#own(coding, true), commonLines, list);
+  }
+
+  /** All but what is common to every answer. */
+  #own(coding: Coding, hasBody: boolean): string[] {
     const { status, headers, body, encoded } = this.#answer;
     const fields: string[] = [];
-    for (const name of this.#names) {
+    for (const name of this.#terms.names) {
       const value = joined(headers, name);
       if (value !== undefined && (hasBody || !describing.has(name))) fields.push(name, value);
     }
     const tag = this.etag(coding);
     if (tag !== undefined) fields.push('etag', tag);
-    if (this.#options.cacheControl !== 'upstream') fields.push('cache-control', this.#options.cacheControl);
-    const vary = varyOf(this.#answer, this.#options);
+    const vary = varyOf(this.#answer, this.#terms);
     if (vary !== '') fields.push('vary', vary);
-    fields.push(...everyAnswers);
     // A 204 has no content and says nothing about its length (RFC 9110 section 8.6).
     if (!hasBody || status === 204) return fields;
     if (coding !== 'identity') fields.push('content-encoding', coding);
@@ -162,14 +186,14 @@ function joined(headers: HeaderFields, name: string): string | undefined {
 
 const singular = new Set(['content-type', 'etag', 'last-modified', 'retry-after', 'expires']);
 
-function varyOf(answer: Answer, options: ReplyFieldOptions): string {
+function varyOf(answer: Answer, { variesByOrigin }: ReplyTerms): string {
   if (answer.headers['vary'] === undefined && answer.encoded === undefined) {
-    return options.variesByOrigin ? 'origin' : '';
+    return variesByOrigin ? 'origin' : '';
   }
   const members = [
     ...(joined(answer.headers, 'vary') ?? '').split(',').map((name) => name.trim().toLowerCase()),
     answer.encoded === undefined ? '' : 'accept-encoding',
-    options.variesByOrigin ? 'origin' : '',
+    variesByOrigin ? 'origin' : '',
   ];
   // The key the gateway adds is none of a caller's request, so answers do not differ by it for callers.
   return [...new Set(members)].filter((name) => name !== '' && name !== 'x-api-key').join(', ');

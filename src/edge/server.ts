@@ -23,7 +23,7 @@ export interface ServerEvents {
 /** Node's parser refuses larger heads with 431. */
 const maxHeaderBytes = 16 * 1_024;
 /** Longer than load balancers keep idle connections, so that it is they who close. */
-const keepAliveMs = 65_000;
+export const keepAliveMs = 65_000;
 
 export function createPublicServer(
   answer: RequestListener,

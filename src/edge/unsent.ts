@@ -34,7 +34,7 @@ export function boundUnsent({ maxBytes, withinMs }: UnsentOptions): Layer<Inboun
   return (next) =>
     function bound(request, trace) {
       return andThen(next(request, trace), (reply) => {
-        const bytes = reply.body === null ? 0 : Buffer.byteLength(reply.body);
+        const bytes = reply.body === null ? 0 : reply.body.length;
         if (bytes < smallBytes) return reply;
         if (unsentBytes + bytes > maxBytes) {
           throw new GatewayError('overloaded', {

@@ -29,16 +29,22 @@ export function needlesOf(value: string): string[] {
 /** Characters with which an escape begins. Text without any of them needs no search with the pattern. */
 export const escapeCharacters = ['%', '\\', '&'] as const;
 
-/** The source of a regular expression for all shapes; meant for the flags `i` and `g`. */
-export function patternOf(value: string): string {
-  const bytes = [...Buffer.from(value, 'latin1')];
+/**
+ * The source of a regular expression for all shapes; meant for the flags `i` and `g`.
+ *
+ * @param most of each shape only this many characters, from where it begins: what the whole pattern matches begins
+ *   with a match of this
+ */
+export function patternOf(value: string, most = Number.POSITIVE_INFINITY): string {
+  const all = [...Buffer.from(value, 'latin1')];
+  const bytes = all.slice(0, most);
   const pairs = bytes.map((byte) => byte.toString(16).padStart(2, '0'));
   return [
     escaped(bytes),
-    escaped(bytes.toReversed()),
+    escaped(all.toReversed().slice(0, most)),
     pairs.join('[ :-]?'),
     bytes.join('\\s{0,8},\\s{0,8}(?:\\\\{0,16}"\\d{1,7}\\\\{0,16}":\\s{0,8})?'),
-    ...base64Cores(value).map((core) => [...core].map(base64Character).join('')),
+    ...base64Cores(value).map((core) => [...core].slice(0, most).map(base64Character).join('')),
   ].join('|');
 }
 

@@ -2,13 +2,14 @@
  * Finds the key by its value, wherever it might leave the process: in an answer of the upstream before it is
  * stored or passed, and in a log line as the last step before it is written.
  */
+import { bufferOf, latin1Of, type Payload } from '../payload.ts';
 import { exposeKey, type Key } from './key.ts';
 import { escapeCharacters, needlesOf, patternOf } from './needles.ts';
 
 /** What is searched of an answer. */
 export interface Searchable {
   readonly headers: Readonly<Record<string, string | readonly string[]>>;
-  readonly body: Buffer;
+  readonly body: Payload;
 }
 
 export interface Scrubber {
@@ -25,11 +26,16 @@ export interface Scrubber {
 interface Known {
   readonly key: Key;
   readonly needles: readonly Buffer[];
+  /** How each shape begins. V8 compiles it in a tenth of the time that the whole pattern takes, which few texts need. */
+  readonly opening: RegExp;
   readonly pattern: RegExp;
 }
 
 /** Below this a body is searched with the pattern at once: one search of short text beats a dozen. */
 const smallBytes = 16 * 1024;
+
+/** Enough that other text hardly ever begins like a key. */
+const openingCharacters = 6;
 
 export function createScrubber(): Scrubber {
   let known: readonly Known[] = [];
@@ -37,37 +43,48 @@ export function createScrubber(): Scrubber {
   const leakIn = ({ headers, body }: Searchable): Key | undefined => {
     if (known.length === 0) return undefined;
     const fields = textOf(headers);
-    const small = body.length <= smallBytes;
-    // Byte for byte as latin1: every shape of the key is ASCII, and so is found as it stands in UTF-8.
-    let text = small ? body.toString('latin1') : undefined;
-    for (const { key, needles, pattern } of known) {
-      if (has(pattern, fields)) return key;
-      if (!small) {
-        if (needles.some((needle) => body.includes(needle))) return key;
-        if (!escapeCharacters.some((character) => body.includes(character))) continue;
-      }
-      text ??= body.toString('latin1');
-      if (has(pattern, text)) return key;
-    }
-    return undefined;
+    // Byte for byte as Latin-1: every shape of the key is ASCII, and so is found as it stands in UTF-8.
+    const small = body.length <= smallBytes ? latin1Of(body) : undefined;
+    return known.find((one) => {
+      const { needles } = one;
+      if (has(one, fields)) return true;
+      if (small !== undefined) return has(one, small);
+      const bytes = bufferOf(body);
+      if (needles.some((needle) => bytes.includes(needle))) return true;
+      if (!escapeCharacters.some((character) => bytes.includes(character))) return false;
+      return has(one, latin1Of(bytes));
+    })?.key;
   };
 
   return {
     know: (key) => {
       const value = exposeKey(key);
       const needles = needlesOf(value).map((needle) => Buffer.from(needle, 'latin1'));
-      known = [{ key, needles, pattern: new RegExp(patternOf(value), 'gi') }, ...known];
+      const opening = new RegExp(patternOf(value, openingCharacters), 'gi');
+      known = [{ key, needles, opening, pattern: new RegExp(patternOf(value), 'gi') }, ...known];
     },
     forget: (key) => {
       known = known.filter((one) => one.key !== key);
     },
     leakIn,
     leaksIn: (answer) => leakIn(answer) !== undefined,
-    redact: (text) => known.reduce((clean, { key, pattern }) => clean.replace(pattern, String(key)), text),
+    redact: (text) =>
+      known.reduce(
+        (clean, one) => (opens(one, clean) ? clean.replace(one.pattern, String(one.key)) : clean),
+        text,
+      ),
   };
 }
 
-function has(pattern: RegExp, text: string): boolean {
+function has(one: Known, text: string): boolean {
+  return opens(one, text) && occursIn(text, one.pattern);
+}
+
+function opens({ opening }: Known, text: string): boolean {
+  return occursIn(text, opening);
+}
+
+function occursIn(text: string, pattern: RegExp): boolean {
   // A global expression remembers where it stopped.
   pattern.lastIndex = 0;
   return pattern.test(text);

@@ -3,6 +3,7 @@
  * of reads that cannot be shared, all under one bound.
  */
 import { LRUCache } from 'lru-cache';
+import type { Payload } from '../payload.ts';
 import type { AnswerPolicy } from './cache-policy.ts';
 import type { Answer, Encodings, UpstreamRequest } from './exchange.ts';
 import { selection, wholeSelection } from './vary-policy.ts';
@@ -182,7 +183,7 @@ export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOption
     },
 
     /** The body that a place for codings belongs to, where it is still held. */
-    bodyOf(key: string, encoded: Encodings): Buffer | undefined {
+    bodyOf(key: string, encoded: Encodings): Payload | undefined {
       return encodedVariant(resources.peek(key), encoded)?.answer.body;
     },
 
@@ -243,7 +244,7 @@ function sizeOf(key: string, variants: readonly Variant[], marks: ReadonlyMap<st
 }
 
 function variantBytes(answer: Answer, said: string, whole: string): number {
-  let bytes = variantOverheadBytes + 2 * (said.length + whole.length) + answer.body.byteLength;
+  let bytes = variantOverheadBytes + 2 * (said.length + whole.length) + answer.body.length;
   bytes += (answer.encoded?.br?.byteLength ?? 0) + (answer.encoded?.gzip?.byteLength ?? 0);
   for (const [name, value] of Object.entries(answer.headers)) {
     bytes += fieldOverheadBytes + name.length;
@@ -257,8 +258,8 @@ function variantBytes(answer: Answer, said: string, whole: string): number {
  * A body that holds no more memory than its own. Small buffers are cut from a shared slab: kept for long, a
  * hundred bytes would keep eight thousand.
  */
-export function compact(body: Buffer): Buffer {
-  if (body.buffer.byteLength <= body.byteLength + 64) return body;
+export function compact(body: Payload): Payload {
+  if (typeof body === 'string' || body.buffer.byteLength <= body.byteLength + 64) return body;
   const own = Buffer.allocUnsafeSlow(body.byteLength);
   body.copy(own);
   return own;

@@ -6,6 +6,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
 import type { ClaimWatcher } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
+import { payloadOf, smallBytes } from '../payload.ts';
 import type { Trace } from '../trace.ts';
 import type { AttemptTally } from './attempt-tally.ts';
 import type { BodyBudget, BodyShare } from './body-budget.ts';
@@ -131,8 +132,8 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
 
   onResponseEnd(): void {
     if (this.#settled) return;
-    const body = ownBytes(this.#chunks, this.#receivedBytes);
-    if (!isWhole(this.#status, this.#headers, body)) {
+    const bytes = joined(this.#chunks, this.#receivedBytes);
+    if (!isWhole(this.#status, this.#headers, bytes)) {
       this.#refuse('a success whose body is not whole', 'http_response_incomplete');
       return;
     }
@@ -140,7 +141,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
     this.#resolve({
       status: this.#status,
       headers: this.#headers,
-      body,
+      body: payloadOf(bytes),
       sentMs: this.#sentMs,
       receivedMs: performance.now(),
       receivedAt: Date.now(),
@@ -199,18 +200,14 @@ function isWhole(status: number, headers: HeaderFields, body: Buffer): boolean {
   return !isJsonType(singleField(headers, 'content-type')) || isClosedJson(body);
 }
 
-/** A read from a socket may be a small window on a large buffer, which a stored answer would keep alive. */
+/** A read from a socket may be a small window on a large buffer, which whoever holds it would keep alive. */
 const sharedBytesTolerated = 1_024;
 
-/** The chunks as one buffer that holds (nearly) nothing else. */
-function ownBytes(chunks: readonly Buffer[], length: number): Buffer {
+/** The chunks as one buffer; one that is to stay a buffer holds (nearly) nothing else. */
+function joined(chunks: readonly Buffer[], length: number): Buffer {
   const [first] = chunks;
-  if (
-    chunks.length === 1 &&
-    first !== undefined &&
-    first.buffer.byteLength - length <= sharedBytesTolerated
-  ) {
-    return first;
+  if (chunks.length === 1 && first !== undefined) {
+    if (length <= smallBytes || first.buffer.byteLength - length <= sharedBytesTolerated) return first;
   }
   // Not from the pool: a pooled buffer keeps its whole slab alive.
   const whole = Buffer.allocUnsafeSlow(length);

@@ -1,6 +1,7 @@
 /** Compresses stored bodies in the background, one at a time. */
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
+import { bufferOf, type Payload } from '../payload.ts';
 import { fieldValue, hasDirective, parseCacheControl } from './cache-control.ts';
 import type { Answer } from './exchange.ts';
 
@@ -20,7 +21,7 @@ const compressible =
 export function mayCompress({ status, headers, body }: Pick<Answer, 'status' | 'headers' | 'body'>): boolean {
   return (
     status >= 200 &&
-    body.byteLength >= minBytes &&
+    body.length >= minBytes &&
     headers['content-encoding'] === undefined &&
     compressible.test(fieldValue(headers['content-type']) ?? '') &&
     // RFC 9110 section 7.7: no-transform forbids it, however it is spelled.
@@ -34,7 +35,7 @@ export type OnCompressed = (br: Buffer | undefined, gzip: Buffer | undefined) =>
 /** What waits in the line holds no body: a job fetches its own when its turn comes. */
 interface Job {
   /** `undefined` where the body is held no more: nothing to do. */
-  readonly body: () => Buffer | undefined;
+  readonly body: () => Payload | undefined;
   readonly done: OnCompressed;
 }
 
@@ -46,8 +47,9 @@ export function createCompressor() {
   async function run(): Promise<void> {
     running = true;
     for (let job = waiting.shift(); job !== undefined; job = waiting.shift()) {
-      const body = job.body();
-      if (body === undefined) continue;
+      const held = job.body();
+      if (held === undefined) continue;
+      const body = bufferOf(held);
       const params = {
         [constants.BROTLI_PARAM_QUALITY]: 5,
         [constants.BROTLI_PARAM_SIZE_HINT]: body.byteLength,

@@ -137,7 +137,7 @@ export function attachKey(
 function withoutKey(answer: Answer): Answer {
   const waitMs = statedWaitMs(answer.headers, answer.receivedAt);
   const headers: HeaderFields = waitMs === undefined ? {} : { 'retry-after': `${Math.ceil(waitMs / 1000)}` };
-  return { ...answer, headers, body: Buffer.alloc(0) };
+  return { ...answer, headers, body: '' };
 }
 
 function rejected(finding: string): GatewayError {

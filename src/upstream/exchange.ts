@@ -1,5 +1,6 @@
 /** What travels along the outbound layers: the request, who waits for it, and the upstream's answer. */
 import type { Claim } from '../claim.ts';
+import type { Payload } from '../payload.ts';
 
 /** Lower-case names. A field that came more than once is a list, in order of arrival. */
 export type HeaderFields = Readonly<Record<string, string | readonly string[]>>;
@@ -48,7 +49,7 @@ export interface Answer {
   readonly status: number;
   /** As received, nothing filtered: what passes to callers is the edge's decision. */
   readonly headers: HeaderFields;
-  readonly body: Buffer;
+  readonly body: Payload;
   /** When the attempt was sent and its last byte arrived, monotonic ms (`performance.now()`). */
   readonly sentMs: number;
   readonly receivedMs: number;

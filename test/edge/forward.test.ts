@@ -77,7 +77,9 @@ describe('a caller’s own condition (RFC 9110 section 13)', () => {
 
 describe('Vary says what callers’ answers differ by', () => {
   const vary = (fields: HeaderFields, more = {}) =>
-    prepare({ ...answerOf(200, fields), ...more }).fields('identity');
+    prepare({ ...answerOf(200, fields), ...more })
+      .fields('identity')
+      .list();
   it.each<[string, HeaderFields, object, string | undefined]>([
     ['nothing, on a small answer', {}, {}, undefined],
     ['codings, where there may be any', {}, { encoded: {} }, 'accept-encoding'],

@@ -13,8 +13,8 @@ describe('each request has one line', () => {
   it('whatever became of it, and each line is JSON without a word of what callers sent', async () => {
     const { ask, exchange, standIn, logText, logLines } = await startPair({
       RETRY_LIMIT: '0',
-      UPSTREAM_TIMEOUT: '100ms',
-      HEADERS_TIMEOUT: '300ms',
+      UPSTREAM_TIMEOUT: '1s',
+      HEADERS_TIMEOUT: '1s',
     });
     const secret = 'hunter2';
     const fields = {
