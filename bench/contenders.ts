@@ -50,11 +50,16 @@ export async function startUpstream(accounts = 15): Promise<Program> {
 }
 
 /** A peer on Node, from `bench/peers/`. */
-export async function startPeer(name: string, around: Surroundings): Promise<Contender> {
+export async function startPeer(
+  name: string,
+  around: Surroundings,
+  under: readonly string[] = [],
+): Promise<Contender> {
   const startedMs = performance.now();
+  const [command = '', ...args] = [...under, process.execPath, peer(name)];
   const program = await startProgram({
-    command: process.execPath,
-    args: [peer(name)],
+    command,
+    args,
     env: {
       NODE_ENV: 'production',
       BENCH_UPSTREAM: around.upstreamOrigin,
@@ -100,6 +105,8 @@ export interface GatewayOptions {
   /** Node's, instead of the image's. */
   readonly flags?: readonly string[];
   readonly nodeArgs?: readonly string[];
+  /** A program to run it with, and that one's arguments. */
+  readonly under?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
 }
 
@@ -111,7 +118,14 @@ function deployedFlags(): string[] {
 
 /** The gateway as it is deployed: from `dist/`, with the image's flags; callers, log, cache and admin listener on. */
 export async function startGateway(around: Surroundings, options: GatewayOptions = {}): Promise<Contender> {
-  const { settings = {}, tokens = [token], flags = deployedFlags(), nodeArgs = [], env = {} } = options;
+  const {
+    settings = {},
+    tokens = [token],
+    flags = deployedFlags(),
+    nodeArgs = [],
+    under = [],
+    env = {},
+  } = options;
   const port = await freePort();
   // Of its own: a folder in which logs grow would wake the gateway's watch with every write.
   const callersFolder = join(around.folder, `callers-${port}`);
@@ -130,6 +144,7 @@ export async function startGateway(around: Surroundings, options: GatewayOptions
     args: [
       '-c',
       `exec "$0" "$@" >> '${log}'`,
+      ...under,
       process.execPath,
       ...flags,
       ...nodeArgs,
@@ -170,7 +185,7 @@ export async function startGateway(around: Surroundings, options: GatewayOptions
 
 /** Waits until a listener answers at all. */
 export async function answers(url: string, everyMs = 3): Promise<void> {
-  const untilMs = performance.now() + 15_000;
+  const untilMs = performance.now() + 60_000;
   for (;;) {
     try {
       const response = await fetch(url);

@@ -203,7 +203,7 @@ function growth(from: number, to: number, rounds: readonly Measured[][]): Growth
 }
 
 /** Asks for so many different reads once, so that each is stored. */
-async function fill(url: string, count: number): Promise<void> {
+export async function fill(url: string, count: number): Promise<void> {
   const agent = new Agent({ keepAlive: true, maxSockets: 64 });
   let next = 1;
   const worker = async (): Promise<void> => {

@@ -27,7 +27,7 @@ export interface ProgramOptions {
   readonly speaks: boolean;
 }
 
-const startTimeoutMs = 15_000;
+const startTimeoutMs = 60_000;
 const running = new Set<ChildProcess>();
 
 // Whatever happens to the benchmark, nothing it started stays behind.
