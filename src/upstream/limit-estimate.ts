@@ -51,6 +51,13 @@ export interface LimitEstimate {
 const tolerance = 0.12;
 /** A rate is read from a stretch of at least this length. */
 const stretchMs = 100;
+/**
+ * So many attempts that took so long to be too many were sent hardly faster than the rate gives new tokens: this share
+ * of that is tried next.
+ */
+const large = { attempts: 200, ms: 200, nextShare: 0.6 };
+/** In less, no rate gives a number of tokens worth counting. */
+const longCrowdMs = 20;
 /** From one unprovoked refusal to the next it should take longer by this factor: the error is smaller by as much. */
 const spanGrowth = 2.5;
 /** The lowest rate ever paced at, per ms: one turn in 20 s; and the highest. */
@@ -179,9 +186,17 @@ function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
   const wasFull = isGuess ? accepted >= burst / 2 : before.perMs * (openedMs - emptyMs) >= burst;
   if (isEarly && wasFull) {
     // Too early to tell the rate, and the time closed says nothing of it. It tells the burst, and better than a
-    // first crowd that came in drops; a guess that spends it more slowly will learn more.
-    const perMs = isGuess ? Math.max(before.perMs / 2, leastRate) : before.perMs;
-    return { ...before, perMs, crowd: accepted, crowdMs: openMs };
+    // first crowd that came in drops.
+    const crowd = { crowd: accepted, crowdMs: openMs };
+    if (!isGuess) return { ...before, ...crowd };
+    if (accepted < large.attempts || openMs < large.ms) {
+      // A guess that spends it more slowly will learn more.
+      return { ...before, ...crowd, perMs: Math.max(before.perMs / 2, leastRate) };
+    }
+    // This side's processor is what keeps the attempts apart: halved again and again, the guess would be refused as
+    // early each time. Taken for known it is not searched from by leaps, and the limit is passed slowly.
+    const perMs = Math.min((accepted / openMs) * large.nextShare, highestRate);
+    return { ...before, ...crowd, perMs, certainty: { kind: 'measured', confirmations: 0 }, spanMs: openMs };
   }
 
   const boundsWith = (holds: number): RateBounds => {
@@ -223,10 +238,13 @@ function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
   const isBack = perMs > before.fallenFrom * (1 - tolerance);
   // It can't have been full: all that was accepted is the rate's.
   const isBrief = perMs * (openedMs - emptyMs) < burst;
+  // Or it was full, and it is much of the first crowd that was the rate's, while it went on arriving: the next turns
+  // beyond the pace will tell, and soon.
+  const isDoubtful = isGuess && isBrief && openMs < stretchMs && before.crowdMs >= longCrowdMs;
   return {
     perMs,
     certainty: { kind: 'measured', confirmations: hasFallen || hasRisen || isGuess ? 0 : confirmations + 1 },
-    sample: isBrief ? accepted : Math.max(accepted - burst, 0),
+    sample: isDoubtful ? 0 : isBrief ? accepted : Math.max(accepted - burst, 0),
     spanMs: openMs,
     crowd,
     crowdMs: before.crowdMs,

@@ -60,6 +60,24 @@ describe('a simulated minute', () => {
       1,
       { goodput: 0.93, wasted: 0.01 },
     ],
+    ...[0.2, 0.3, 0.42, 0.48].flatMap((costMs): [string, Scenario, number, Bounds][] => {
+      const scenario = { seconds: 30, limit: () => 2000, burst: 400, callers: crowd(4), costMs };
+      const most = `${Math.round(1000 / costMs)}/s`;
+      return [
+        [
+          `at 2000/s, sending ${most} at most`,
+          { ...fifty, ...scenario },
+          2,
+          { goodput: 0.95, wasted: 0.005 },
+        ],
+        [
+          `at 2000/s with Retry-After, sending ${most} at most`,
+          { ...stated, ...scenario },
+          2,
+          { goodput: 0.88, wasted: 0.005 },
+        ],
+      ];
+    }),
     ['of a thousand callers', { ...fifty, callers: thousand }, 3, { goodput: 0.97, wasted: 0.012 }],
     [
       'of a thousand callers with Retry-After',
@@ -148,6 +166,35 @@ describe('a simulated minute', () => {
     const { goodput, wasted } = simulate({ ...fifty, seconds: 10, limit: () => 1e6, burst: 1e6 });
     expect(goodput).toBeGreaterThan(0.95);
     expect(wasted).toBe(0);
+  });
+});
+
+describe('a limit not far below what this side can send at most', () => {
+  const limits = [200, 500, 1000, 1500].flatMap((limit) =>
+    [20, 100, 400, 1000].flatMap((burst) =>
+      [0.3, 0.45, 0.8].map((costMs) => [limit, burst, costMs] as const),
+    ),
+  );
+  // Half a minute, learning included: with a stated wait, each closing is a thirtieth of it.
+  it.each([
+    [undefined, 0.92],
+    [1_000, 0.7],
+  ])('is learned whatever the burst, where a 429 states %s ms', (retryAfterMs, least) => {
+    for (const [limit, burst, costMs] of limits.filter(([limit, , costMs]) => limit * costMs < 1_000)) {
+      const scenario = {
+        ...fifty,
+        seconds: 30,
+        limit: () => limit,
+        burst,
+        callers: crowd(4),
+        costMs,
+        retryAfterMs,
+      };
+      const { goodput, wasted } = simulate(scenario);
+      const which = `${limit}/s, burst ${burst}, ${costMs} ms each`;
+      expect(goodput, which).toBeGreaterThanOrEqual(least);
+      expect(wasted, which).toBeLessThanOrEqual(0.03);
+    }
   });
 });
 

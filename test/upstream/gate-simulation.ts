@@ -25,6 +25,8 @@ export interface Scenario {
   readonly latencyMs?: number;
   /** The first attempts take up to so much longer to get there: connections are made, code is compiled. */
   readonly slowStartMs?: number;
+  /** What one attempt costs the processor of this side, ms: it can send no more than one in so long. */
+  readonly costMs?: number;
   readonly callers: readonly SimulatedCaller[];
   readonly seed?: number;
   readonly deadlineMs?: number;
@@ -202,13 +204,19 @@ export function simulate(scenario: Scenario): Figures {
       send(next.attempt, next.ticket);
     }
   };
+  let busyUntilMs = 0;
+  /** Until the processor has done its part. */
+  const work = (): number => {
+    busyUntilMs = Math.max(busyUntilMs, now) + (scenario.costMs ?? 0) / 2;
+    return busyUntilMs - now;
+  };
   const under = new Set<Attempt>();
   const send = (attempt: Attempt, ticket: Ticket): void => {
     attempts++;
     under.add(attempt);
     if (now < closedForAllUntil) earlySends++;
     const late = now < 300 && scenario.slowStartMs !== undefined ? scenario.slowStartMs * random() : 0;
-    const there = latencyMs * (0.4 + 0.2 * random()) + late;
+    const there = latencyMs * (0.4 + 0.2 * random()) + late + work();
     at(now + there, () => {
       fill();
       const ok = tokens >= 1;
@@ -217,7 +225,7 @@ export function simulate(scenario: Scenario): Figures {
         if (now <= endMs) accepted++;
       } else refusals++;
       const waitMs = ok ? undefined : statedMs();
-      at(now + latencyMs * (0.4 + 0.2 * random()), () => {
+      const onAnswer = (): void => {
         under.delete(attempt);
         if (ok) {
           gate.settled(attempt, { kind: 'answered', isHealthy: true }, now);
@@ -239,7 +247,8 @@ export function simulate(scenario: Scenario): Figures {
           for (const { ticket: lateOne, refusal } of late) finish(lateOne, false, refusal);
         }
         pump();
-      });
+      };
+      at(now + latencyMs * (0.4 + 0.2 * random()), () => at(now + work(), onAnswer));
     });
   };
   const enter = (ticket: Ticket): void => {
