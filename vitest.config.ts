@@ -11,6 +11,7 @@ export default defineConfig({
     expect: { poll: { timeout: 20_000 } },
     // Whole-gateway tests wait for real processes and sockets; a slow machine must not fail them.
     testTimeout: 30_000,
+    hookTimeout: 30_000,
     projects: [
       { extends: true, test: { name: 'whole', include: whole } },
       {

@@ -106,7 +106,9 @@ type Where = { host: string; port: number } | { socketPath: string };
 
 export function ask(where: Where, path: string, options: AskOptions): Promise<Came> {
   return new Promise((resolve, reject) => {
-    const { method = 'GET', headers = {}, body, signal } = options;
+    const { method = 'GET', body, signal } = options;
+    // As most callers do: a reply whose connection ends with it is made another way.
+    const headers = { connection: 'keep-alive', ...options.headers };
     const outgoing = request(
       { ...where, path, method, headers, agent: false, ...(signal === undefined ? {} : { signal }) },
       (incoming) => {

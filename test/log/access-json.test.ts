@@ -46,6 +46,8 @@ describe('an access line as JSON', () => {
       { waitedMs: 1.5 },
       { upstreamMs: 2.5 },
       { totalMs: 3.5 },
+      // And whatever a line may have one day.
+      ...Object.entries(hit).map(([name, value]) => ({ [name]: typeof value === 'number' ? 77 : 'other' })),
     ];
     // Thrice: made anew, remembered, and with most of it forgotten again.
     for (let round = 0; round < 3; round++) {

@@ -1,5 +1,13 @@
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -69,6 +77,26 @@ describe.concurrent('what is built needs nothing beside it', () => {
     });
     expect(stderr).toContain(`npm install ${library}`);
     expect(status).toBe(2);
+  });
+
+  it('in sources that V8 keeps at one byte per character', () => {
+    const parts = readdirSync(join(folder, 'dist/parts')).map((name) => join(folder, 'dist/parts', name));
+    for (const file of [main, ...parts]) expect(readFileSync(file, 'latin1'), file).toMatch(/^[\0-\x7f]*$/);
+  });
+
+  it('to be made into an image', () => {
+    const dockerfile = readFileSync(join(root, 'Dockerfile'), 'utf8');
+    const copied = [...dockerfile.matchAll(/^COPY (?!--from)(.*) \S+$/gm)].flatMap(([, names = '']) =>
+      names.split(' '),
+    );
+    const allowed = readFileSync(join(root, '.dockerignore'), 'utf8').trim().split('\n');
+    expect(allowed[0]).toBe('*');
+    expect(copied).toContain('build.ts');
+    for (const name of copied) {
+      expect(allowed, name).toContain(`!${name}`);
+      expect(existsSync(join(root, name)), name).toBe(true);
+    }
+    expect(allowed.slice(1).sort()).toEqual([...new Set(copied)].map((name) => `!${name}`).sort());
   });
 
   it('to say whose work it holds', () => {

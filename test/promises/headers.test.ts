@@ -90,6 +90,7 @@ describe('of the upstream’s fields only the listed ones come down', () => {
       age: _age,
       'content-length': _length,
       connection: _connection,
+      'keep-alive': _keepAlive,
       ...fields
     } = came.headers;
     expect(fields).toEqual({

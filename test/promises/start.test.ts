@@ -151,6 +151,9 @@ describe.concurrent('it starts', () => {
     expect(command[0]).toBe('node');
     expect(command.slice(-2)).toEqual(['dist/main.js', 'serve']);
     const flags = command.slice(1, -2);
+    // The compile cache is one for each set of flags.
+    const filling = /^RUN UPSTREAM_BASE_URL=(?:.*\\\n)*.*$/m.exec(dockerfile)?.[0] ?? '';
+    expect(filling.replaceAll(/\s*\\\n\s*/g, ' ')).toContain(`node ${flags.join(' ')} dist/main.js serve`);
     expect(flags).toContain('--disable-sigusr1');
     const standIn = await standInFor(owner);
     const gateway = await serve(owner, {

@@ -1,0 +1,66 @@
+import { hash } from 'node:crypto';
+import { brotliDecompressSync, gunzipSync } from 'node:zlib';
+import { describe, expect, it } from 'vitest';
+import { accounts, startPair } from '../gateway.ts';
+import { until } from '../process.ts';
+
+const quoted = (bytes: Buffer) => Buffer.concat([Buffer.from('{"a":"'), bytes, Buffer.from('"}')]);
+const everyByte = Buffer.from(
+  Array.from({ length: 256 }, (_, byte) => byte).filter((byte) => byte !== 0x22 && byte !== 0x5c),
+);
+const ofLength = (length: number) => quoted(Buffer.from('é😀x'.repeat(length)).subarray(0, length - 8));
+
+const bodies: [string, Buffer][] = [
+  ['ASCII', Buffer.from('{"a":1}')],
+  ['characters of several bytes', Buffer.from('{"a":"äöüß€ 😀"}')],
+  ['every byte there is', quoted(everyByte)],
+  // Where compressing begins, where a small body is no string any more, where the search for the key changes.
+  ...[1_023, 1_024, 14_336, 14_337, 16_384, 16_385, 70_000].map((length): [string, Buffer] => [
+    `${length} bytes`,
+    ofLength(length),
+  ]),
+];
+
+const tagOf = (body: Buffer) => `"${hash('sha256', body, 'base64url').slice(0, 27)}"`;
+
+function repeated(rawHeaders: readonly string[]): string[] {
+  const names = rawHeaders.filter((_, index) => index % 2 === 0).map((name) => name.toLowerCase());
+  return names.filter((name, index) => names.indexOf(name) !== index);
+}
+
+describe.each(['length', 'chunked'] as const)('an answer framed by %s arrives byte for byte', (framing) => {
+  it.each(bodies)('%s', async (_name, body) => {
+    const { ask, standIn } = await startPair({ CACHE_TTL: '1h', CORS_ORIGINS: 'https://a.example' });
+    standIn.behave({ body, framing });
+    const origin = { origin: 'https://a.example' };
+    // A miss and one that shares its exchange, then hits, read by a page and by a program.
+    const came = await Promise.all([ask(accounts), ask(accounts, { headers: origin })]);
+    came.push(await ask(accounts), await ask(accounts, { headers: origin }));
+    const head = await ask(accounts, { method: 'HEAD' });
+    const confirmed = await ask(accounts, { headers: { 'if-none-match': tagOf(body) } });
+    for (const one of came) {
+      expect(one.status).toBe(200);
+      expect(one.body.equals(body)).toBe(true);
+    }
+    for (const { headers } of [...came, head]) {
+      expect(headers['content-length']).toBe(String(body.length));
+      expect(headers.etag).toBe(tagOf(body));
+    }
+    expect(confirmed.status).toBe(304);
+    for (const { headers, rawHeaders } of [...came, head, confirmed]) {
+      expect(repeated(rawHeaders)).toEqual([]);
+      expect(Math.abs(Date.parse(String(headers.date)) - Date.now())).toBeLessThan(60_000);
+    }
+    if (body.length < 1_024) return;
+    for (const [coding, decode] of [
+      ['br', brotliDecompressSync],
+      ['gzip', gunzipSync],
+    ] as const) {
+      const askCoded = () => ask(accounts, { headers: { 'accept-encoding': coding } });
+      await until(async () => (await askCoded()).headers['content-encoding'] === coding);
+      const coded = await askCoded();
+      expect(decode(coded.body).equals(body)).toBe(true);
+      expect(coded.headers['content-length']).toBe(String(coded.body.length));
+    }
+  });
+});
