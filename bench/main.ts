@@ -1,6 +1,6 @@
 /**
  * `npm run bench`: the gateway beside its peers, in one run and alternating rounds, as it is deployed (`dist/`).
- * Prints a table and writes `bench/results.json` and `bench/results.svg`. `--quick` takes two minutes and writes
+ * Prints a table and writes `bench/results.json` and `bench/results.svg`. `--quick` takes three minutes and writes
  * nothing but the table.
  */
 import { execFileSync } from 'node:child_process';
