@@ -184,20 +184,7 @@ function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
     ? openMs < Math.max(2 * before.crowdMs, stretchMs)
     : openMs < stretchMs && accepted < burst;
   const wasFull = isGuess ? accepted >= burst / 2 : before.perMs * (openedMs - emptyMs) >= burst;
-  if (isEarly && wasFull) {
-    // Too early to tell the rate, and the time closed says nothing of it. It tells the burst, and better than a
-    // first crowd that came in drops.
-    const crowd = { crowd: accepted, crowdMs: openMs };
-    if (!isGuess) return { ...before, ...crowd };
-    if (accepted < large.attempts || openMs < large.ms) {
-      // A guess that spends it more slowly will learn more.
-      return { ...before, ...crowd, perMs: Math.max(before.perMs / 2, leastRate) };
-    }
-    // This side's processor is what keeps the attempts apart: halved again and again, the guess would be refused as
-    // early each time. Taken for known it is not searched from by leaps, and the limit is passed slowly.
-    const perMs = Math.min((accepted / openMs) * large.nextShare, highestRate);
-    return { ...before, ...crowd, perMs, certainty: { kind: 'measured', confirmations: 0 }, spanMs: openMs };
-  }
+  if (isEarly && wasFull) return toldByCrowd(before, accepted, openMs);
 
   const boundsWith = (holds: number): RateBounds => {
     const sinceFull = history.boundsOfRate(holds, emptyMs, sentMs, stretchMs);
@@ -251,4 +238,21 @@ function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
     fallenMs: hasFallen ? sentMs : isBack ? Number.NEGATIVE_INFINITY : before.fallenMs,
     fallenFrom: hasFallen ? Math.max(before.perMs, wasDown ? before.fallenFrom : 0) : before.fallenFrom,
   };
+}
+
+/**
+ * What a full bucket tells that was spent too quickly to tell the rate; the time closed says nothing of it either. It
+ * tells the burst, and better than a first crowd that came in drops.
+ */
+function toldByCrowd(before: Limit, accepted: number, openMs: number): Limit {
+  const crowd = { crowd: accepted, crowdMs: openMs };
+  if (before.certainty.kind === 'measured') return { ...before, ...crowd };
+  if (accepted < large.attempts || openMs < large.ms) {
+    // A guess that spends it more slowly will learn more.
+    return { ...before, ...crowd, perMs: Math.max(before.perMs / 2, leastRate) };
+  }
+  // This side's processor is what keeps the attempts apart: halved again and again, the guess would be refused as
+  // early each time. Taken for known it is not searched from by leaps, and the limit is passed slowly.
+  const perMs = Math.min((accepted / openMs) * large.nextShare, highestRate);
+  return { ...before, ...crowd, perMs, certainty: { kind: 'measured', confirmations: 0 }, spanMs: openMs };
 }
