@@ -4,7 +4,7 @@
  * A small one is a string whose characters are its bytes (Latin-1): V8 keeps it as one byte each and beside nothing
  * else, the search for the key reads it as it stands, and it leaves with its head in one write. A `Buffer` costs a
  * piece of memory outside V8's heap, three objects that tell of it, and a second part of each write. A large one
- * stays the buffer it came in: nothing of it is ever copied.
+ * stays a buffer.
  *
  * Either way `length` is the number of bytes.
  */

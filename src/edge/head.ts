@@ -1,6 +1,6 @@
 /**
  * A reply's head as text that was made ahead. Node is given a list of fields for each reply and checks, compares and
- * joins every one of them again: for the dozen fields of an answer that is more than all layers do for a hit.
+ * joins every one of them again: for the dozen fields of an answer that is nearly as much as all layers do for a hit.
  *
  * Node takes no text, but its `writeHead` leaves one in `_header`, where `end` finds it; so does this. Everything
  * else stays with Node, and so does every reply that is out of the ordinary: a connection that is to end, one that
