@@ -1,10 +1,16 @@
 /**
- * When the attempts were sent that the upstream has accepted lately: what the pace is learned from.
- * No clock: times come in as arguments.
+ * When the attempts were sent that the upstream has accepted: what the pace is learned from. No clock: times come in
+ * as arguments.
  */
 
-/** More than that are not remembered: enough for seconds at any limit that is paced at. */
-const most = 4096;
+/**
+ * Of times long ago none is needed one by one: some attempts are remembered as one, but no more than this share of
+ * those sent after them. So a stretch is known to a thousandth of itself, however long it is, and the last two
+ * thousand attempts are known exactly.
+ */
+const grain = 1 / 1024;
+/** Not gone through for that before there are so many. */
+const fewest = 4096;
 /** So many attempts may have arrived on the other side of a stretch's end than they were sent. */
 const slack = 0.5;
 
@@ -31,36 +37,67 @@ export interface AcceptedHistory {
 }
 
 export function rememberAccepted(): AcceptedHistory {
-  /** In order of sending. */
+  /** In order of sending; `counts[i]` were sent after `times[i - 1]` and up to `times[i]`. */
   let times: number[] = [];
+  let counts: number[] = [];
+  let thinOutAt = fewest;
+
+  const thinOut = (): void => {
+    /** From the last to the first, as long as they are made. */
+    const thinTimes: number[] = [];
+    const thinCounts: number[] = [];
+    /** Sent after those of the last step made. */
+    let later = 0;
+    for (let i = times.length - 1; i >= 0; i--) {
+      const made = thinCounts.at(-1) ?? 0;
+      const together = made + (counts[i] as number);
+      if (together <= later * grain) thinCounts[thinCounts.length - 1] = together;
+      else {
+        thinTimes.push(times[i] as number);
+        thinCounts.push(counts[i] as number);
+        later += made;
+      }
+    }
+    times = thinTimes.reverse();
+    counts = thinCounts.reverse();
+    thinOutAt = Math.max(2 * times.length, fewest);
+  };
 
   return {
     add(sentMs) {
-      if (times.length >= 2 * most) times = times.slice(-most);
+      if (times.length >= thinOutAt) thinOut();
       // Answers overtake each other, by little.
       let place = times.length;
       while (place > 0 && (times[place - 1] as number) > sentMs) place--;
-      if (place === times.length) times.push(sentMs);
-      else times.splice(place, 0, sentMs);
+      if (place === times.length) {
+        times.push(sentMs);
+        counts.push(1);
+      } else {
+        times.splice(place, 0, sentMs);
+        counts.splice(place, 0, 1);
+      }
     },
 
     between(sinceMs, untilMs) {
       let count = 0;
       for (let i = times.length - 1; i >= 0 && (times[i] as number) > sinceMs; i--) {
-        if ((times[i] as number) <= untilMs) count++;
+        if ((times[i] as number) <= untilMs) count += counts[i] as number;
       }
       return count;
     },
 
     boundsOfRate(burst, sinceMs, untilMs, shortestMs) {
-      let count = 0;
+      /** Sent after `times[i]`. */
+      let later = 0;
       const bounds = { least: 0, most: 0 };
       for (let i = times.length - 1; i >= 0 && (times[i] as number) >= sinceMs; i--) {
         const spanMs = untilMs - (times[i] as number);
-        if (spanMs >= 0) count++;
-        if (spanMs < shortestMs) continue;
-        bounds.least = Math.max(bounds.least, (count - burst - slack) / spanMs);
-        bounds.most = Math.max(bounds.most, (count - burst + 1 + slack) / spanMs);
+        if (spanMs >= shortestMs) {
+          const count = later + 1;
+          bounds.least = Math.max(bounds.least, (count - burst - slack) / spanMs);
+          bounds.most = Math.max(bounds.most, (count - burst + 1 + slack) / spanMs);
+        }
+        if (spanMs >= 0) later += counts[i] as number;
       }
       return bounds;
     },

@@ -26,6 +26,8 @@ export interface Limit {
   /** A full bucket gave so many in so many ms: a burst, and what the rate gave meanwhile. */
   readonly crowd: number;
   readonly crowdMs: number;
+  /** Of which the burst is no less than this, however long the crowd is thought to have been in coming. */
+  readonly leastBurst: number;
   /** When the limit came down last, and from which rate. */
   readonly fallenMs: number;
   readonly fallenFrom: number;
@@ -67,12 +69,14 @@ const highestRate = 1000;
 /** What was accepted over so long a stretch, closings included, is what the upstream gives for sure. */
 const lastingMs = 60_000;
 
+/** The least part of a crowd that was the burst: of one that came at once, and of one that came evenly for long. */
+const leastBurstShare = { watched: 1 / 4, timed: 1 / 16 };
 /** So much of a token more may be an error of the times. */
 const trifle = 0.1;
 
 /** What a full bucket holds at a rate: a whole number, as buckets do. */
-export function burstOf({ crowd, crowdMs }: Limit, perMs: number): number {
-  return Math.max(Math.ceil(crowd - perMs * crowdMs - trifle), crowd / 4, 1);
+export function burstOf({ crowd, crowdMs, leastBurst }: Limit, perMs: number): number {
+  return Math.max(Math.ceil(crowd - perMs * crowdMs - trifle), leastBurst, 1);
 }
 
 /** A closing: when the attempt was sent whose refusal began it, and what went before. */
@@ -114,6 +118,7 @@ export function estimateLimit(leastGuessPerMs = 0): LimitEstimate {
       spanMs: 0,
       crowd: size,
       crowdMs: crowd.spanMs,
+      leastBurst: size * leastBurstShare.watched,
       fallenMs: Number.NEGATIVE_INFINITY,
       fallenFrom: 0,
     };
@@ -199,7 +204,7 @@ function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
     const known = before.perMs;
     let perMs = known;
     // The faster the rate, the smaller the burst was, and so again.
-    for (let round = 0; round < 5; round++) {
+    for (let round = 0; round < 12; round++) {
       const { least, most } = boundsWith(burstOf({ ...before, crowd }, perMs));
       const told = (least + most) / 2;
       if (isGuess) perMs = told;
@@ -235,6 +240,7 @@ function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
     spanMs: openMs,
     crowd,
     crowdMs: before.crowdMs,
+    leastBurst: before.leastBurst,
     fallenMs: hasFallen ? sentMs : isBack ? Number.NEGATIVE_INFINITY : before.fallenMs,
     fallenFrom: hasFallen ? Math.max(before.perMs, wasDown ? before.fallenFrom : 0) : before.fallenFrom,
   };
@@ -245,7 +251,8 @@ function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
  * tells the burst, and better than a first crowd that came in drops.
  */
 function toldByCrowd(before: Limit, accepted: number, openMs: number): Limit {
-  const crowd = { crowd: accepted, crowdMs: openMs };
+  const leastBurst = accepted * leastBurstShare.watched;
+  const crowd = { crowd: accepted, crowdMs: openMs, leastBurst };
   if (before.certainty.kind === 'measured') return { ...before, ...crowd };
   if (accepted < large.attempts || openMs < large.ms) {
     // A guess that spends it more slowly will learn more.
@@ -254,5 +261,12 @@ function toldByCrowd(before: Limit, accepted: number, openMs: number): Limit {
   // This side's processor is what keeps the attempts apart: halved again and again, the guess would be refused as
   // early each time. Taken for known it is not searched from by leaps, and the limit is passed slowly.
   const perMs = Math.min((accepted / openMs) * large.nextShare, highestRate);
-  return { ...before, ...crowd, perMs, certainty: { kind: 'measured', confirmations: 0 }, spanMs: openMs };
+  return {
+    ...before,
+    ...crowd,
+    leastBurst: accepted * leastBurstShare.timed,
+    perMs,
+    certainty: { kind: 'measured', confirmations: 0 },
+    spanMs: openMs,
+  };
 }
