@@ -44,8 +44,10 @@ export interface FairQueue<T extends Waiting> {
   nextIsLight(): boolean;
   /** The next of the caller that has had most so far, taken out: the one to bear a risk. */
   takeFromHeaviest(): T | undefined;
+  /** Counts a turn that was taken while nobody had to wait. */
+  charge(turn: Turn): void;
   /** A turn that came to nothing is given back to its caller. */
-  refund(name: string): void;
+  refund(turn: Turn): void;
   /** How many go before this one, if it joined now. */
   ahead(entry: Waiting): number;
   /** Everybody, in the order of their turns as far as it is known now. */
@@ -176,12 +178,27 @@ export function queueFairly<T extends Waiting>(): FairQueue<T> {
       return heaviest === undefined ? undefined : serve(heaviest);
     },
 
-    refund(name) {
+    charge({ name, weight }) {
+      const line = active.get(name);
+      if (line === undefined) {
+        idle.set(name, startOf(name) + 1 / weight);
+        return;
+      }
+      line.start += 1 / line.weight;
+      line.served++;
+      heap.moved(line);
+    },
+
+    refund({ name, weight }) {
       const line = active.get(name);
       if (line !== undefined) {
         line.start = Math.max(now, line.start - 1 / line.weight);
         heap.moved(line);
-      } else idle.delete(name);
+        return;
+      }
+      const start = startOf(name) - 1 / weight;
+      if (start > now) idle.set(name, start);
+      else idle.delete(name);
     },
 
     ahead({ turn: { name, weight }, arrivedMs }) {

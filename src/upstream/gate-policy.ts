@@ -15,6 +15,8 @@ import { growWindow } from './window-policy.ts';
 
 /** After this long without a refusal, not counting the time closed, and with nobody waiting, the gate is open again. */
 const quietMs = 60_000;
+/** What was sent so long before an attempt that was refused has helped to empty the upstream's bucket. */
+const crowdMs = 250;
 
 export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnstile<T> {
   const lines = standInLine<T>();
@@ -32,6 +34,9 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
   let wasLight = false;
   let attemptCount = 0;
   let refusalCount = 0;
+  /** Who went up last without having to wait, as many as may be in flight; where the next one's place is. */
+  const crowd: Attempt[] = [];
+  let crowdPlace = 0;
 
   /** What time alone changes. Every question and every event begins with it, so that nothing waits to be asked. */
   const advance = (nowMs: number): void => {
@@ -71,6 +76,13 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
     return { turn, sentMs: nowMs, state: as };
   };
 
+  /** From now on turns are counted, and those of the crowd that ran into the limit are the first of them. */
+  const chargeCrowd = (untilMs: number): void => {
+    for (const { turn, sentMs } of crowd) if (sentMs > untilMs - crowdMs) lines.charge(turn);
+    crowd.length = 0;
+    crowdPlace = 0;
+  };
+
   const wait = (untilMs?: number): Next<T> => {
     return { kind: 'wait', untilMs };
   };
@@ -104,7 +116,10 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
     admit(turn, nowMs) {
       advance(nowMs);
       if (state !== 'open' || lines.size > 0 || inFlight >= window.size) return undefined;
-      return started(turn, nowMs, 'open');
+      const attempt = started(turn, nowMs, 'open');
+      crowd[crowdPlace] = attempt;
+      crowdPlace = (crowdPlace + 1) % options.maxInFlight;
+      return attempt;
     },
 
     enter(ticket, nowMs) {
@@ -166,6 +181,7 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
       const { waitMs } = outcome;
       refusalCount++;
       refusedMs = nowMs;
+      if (state === 'open') chargeCrowd(attempt.sentMs);
       pace.refused(attempt.sentMs, nowMs, Math.min(waitMs ?? 0, options.maxClosedMs));
       const isKnown = !pace.searching && pace.perSecond !== undefined;
       const closes = closings.refused(

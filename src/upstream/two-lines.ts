@@ -16,6 +16,8 @@ export interface TwoLines<T extends Ticket> {
   nextIsLight(): boolean;
   /** How many go before this one, if it joined now. */
   ahead(ticket: Waiting): number;
+  /** Counts a turn that was taken while nobody had to wait. */
+  charge(turn: Turn): void;
   /** A turn that came to nothing is given back to its caller. */
   refund(turn: Turn): void;
   /** Everybody, in the order of their turns as far as it is known now. */
@@ -66,7 +68,8 @@ export function standInLine<T extends Ticket>(): TwoLines<T> {
     nextIsLight: () => people.nextIsLight(),
     ahead: (ticket) =>
       ticket.turn.background ? people.size + background.ahead(ticket) : people.ahead(ticket),
-    refund: (turn) => lineOf(turn).refund(turn.name),
+    charge: (turn) => lineOf(turn).charge(turn),
+    refund: (turn) => lineOf(turn).refund(turn),
     inOrder: () => [...people.inOrder(), ...background.inOrder()],
     all: () => [...places.keys()],
 

@@ -72,12 +72,29 @@ describe('turns', () => {
     expect(queue.take()).toBe(old);
   });
 
+  it('taken while nobody had to wait count once somebody has to', () => {
+    const queue = queueFairly<Waiting>();
+    for (let i = 0; i < 4; i++) queue.charge(entry('early').turn);
+    queue.refund(entry('early').turn);
+    queue.charge(entry('a').turn);
+    for (let i = 0; i < 5; i++) queue.add(entry('early'));
+    for (let i = 0; i < 5; i++) queue.add(entry('a'));
+    queue.charge(entry('a').turn);
+    // Three of the one against two of the other.
+    expect(names(queue, 5)).toBe('aeaea'.replaceAll('e', 'early'));
+    // Nobody waits any more: there is nothing left to be fair about.
+    names(queue, 5);
+    queue.add(entry('early'));
+    queue.add(entry('a'));
+    expect(queue.take()?.turn.name).toBe('early');
+  });
+
   it('are given back when they came to nothing', () => {
     const queue = queueFairly<Waiting>();
     for (let i = 0; i < 4; i++) queue.add(entry('a', 1, 0));
     for (let i = 0; i < 4; i++) queue.add(entry('b', 1, 1));
     expect(names(queue, 1)).toBe('a');
-    queue.refund('a');
+    queue.refund(entry('a').turn);
     expect(names(queue, 2)).toBe('ab');
   });
 
@@ -123,6 +140,7 @@ describe('the queue under any history', () => {
     { weight: 1, arbitrary: fc.record({ kind: fc.constant('risk' as const) }) },
     { weight: 1, arbitrary: fc.record({ kind: fc.constant('remove' as const), which: fc.nat(50) }) },
     { weight: 1, arbitrary: fc.record({ kind: fc.constant('refund' as const), caller: fc.nat(5) }) },
+    { weight: 1, arbitrary: fc.record({ kind: fc.constant('charge' as const), caller: fc.nat(5) }) },
   );
 
   it('loses and doubles nobody, and says truly how many go before one', () => {
@@ -133,7 +151,7 @@ describe('the queue under any history', () => {
         let time = 0;
         for (const one of steps) {
           if (one.kind === 'add') {
-            const added = entry(`c${one.caller}`, 1 + one.caller, time++ - one.late);
+            const added = entry(`c${one.caller}`, 1 + one.caller, time++ - 0.9 * one.late);
             const ahead = queue.ahead(added);
             queue.add(added);
             inside.add(added);
@@ -151,7 +169,8 @@ describe('the queue under any history', () => {
               expect(queue.remove(removed, removed.turn.name)).toBe(false);
               inside.delete(removed);
             }
-          } else queue.refund(`c${one.caller}`);
+          } else if (one.kind === 'charge') queue.charge(entry(`c${one.caller}`).turn);
+          else queue.refund(entry(`c${one.caller}`).turn);
           expect(queue.size).toBe(inside.size);
           expect(new Set(queue.inOrder())).toEqual(inside);
         }

@@ -252,6 +252,11 @@ export function simulate(scenario: Scenario): Figures {
     });
   };
   const enter = (ticket: Ticket): void => {
+    const admitted = gate.admit(ticket.turn, now);
+    if (admitted !== undefined) {
+      send(admitted, ticket);
+      return;
+    }
     const { refusal, displaced } = gate.enter(ticket, now);
     if (displaced) finish(displaced.ticket, false, displaced.refusal);
     if (refusal) finish(ticket, false, refusal);
