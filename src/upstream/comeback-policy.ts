@@ -1,30 +1,154 @@
 /**
- * When somebody who is turned away for want of a turn should come back. No clock: times come in.
+ * When somebody who is turned away for want of a turn should come back, and what of the line is kept for it until
+ * then. No clock: times come in.
  *
  * Everybody of one caller is told a time of its own, a turn apart: told the same time, all would come back for the
- * same place, and what they were told would be true for one.
+ * same place, and what they were told would be true for one. And who comes unexpected meanwhile gets no place that
+ * one of them was told of: a loop that is answered and asks again at once would always be there first.
  */
 
+/** Where somebody would stand, and how fast its own line goes. */
+export interface Place {
+  readonly name: string;
+  /** How many go before it. */
+  readonly ahead: number;
+  /** From one turn of this caller to the next, and from one turn of anybody to the next, ms. */
+  readonly ownTurnMs: number;
+  readonly turnMs: number;
+  /** The earliest that anything goes up. */
+  readonly opensMs: number;
+}
+
 export interface Returns {
+  /** How many are expected. */
+  count(nowMs: number): number;
+  /** One of this caller has come: if one was told to come by now, this is it. */
+  claim(name: string, nowMs: number): boolean;
+  /** How many are expected before `untilMs` whose callers have nothing waiting now: they will go first. */
+  absentBefore(untilMs: number, isWaiting: (name: string) => boolean): number;
+  /** Whether one more at this place would take a turn that one of its own caller was told of. */
+  isKept(place: Place): boolean;
   /**
-   * @param earliestMs when the line will have got short enough
-   * @param turnMs the time between two turns of this caller
+   * @param patienceMs for how long it can wait once it is back
+   * @param leastMs the earliest time that makes sense
    * @returns when to come back
    */
-  promise(name: string, earliestMs: number, turnMs: number, nowMs: number): number;
+  promise(place: Place, patienceMs: number, leastMs: number, nowMs: number): number;
+}
+
+interface Promised {
+  readonly name: string;
+  readonly atMs: number;
+  /** When its turn has to come. */
+  readonly byMs: number;
+  /** After this it is not expected any more. */
+  readonly lapsesMs: number;
 }
 
 /** Nobody is told to come back later than this because of those who were told before it. */
 const longestMs = 600_000;
+/** `Retry-After` is told in whole seconds: until then another of its caller could take what is kept for it. */
+const grainMs = 1000;
+/** Who is later than that by more is not expected any more. */
+const graceMs = 2000;
+const graceShare = 1 / 8;
+/** Told a bit later than the line has become short enough: it may have become so more slowly. */
+const marginShare = 1 / 20;
+/** And those after it a bit further apart than its caller's turns are; who comes unexpected fills what is left over. */
+const spread = 1.1;
 
-/** @param most so many callers are remembered; beyond that all are forgotten, and some may come back in vain once */
+/** @param most so many are remembered; beyond that all are forgotten, and some may come back in vain once */
 export function promiseReturns(most: number): Returns {
-  const last = new Map<string, number>();
+  /** In order of `atMs`. */
+  let promised: Promised[] = [];
+  /** How many of them each caller has. */
+  const counts = new Map<string, number>();
+  let firstLapseMs = Number.POSITIVE_INFINITY;
+
+  const add = (one: Promised): void => {
+    let place = promised.length;
+    while (place > 0 && (promised[place - 1] as Promised).atMs > one.atMs) place--;
+    promised.splice(place, 0, one);
+    counts.set(one.name, (counts.get(one.name) ?? 0) + 1);
+    firstLapseMs = Math.min(firstLapseMs, one.lapsesMs);
+  };
+
+  const discount = ({ name }: Promised): void => {
+    const left = (counts.get(name) ?? 1) - 1;
+    if (left === 0) counts.delete(name);
+    else counts.set(name, left);
+  };
+
+  const forgetLapsed = (nowMs: number): void => {
+    if (nowMs < firstLapseMs) return;
+    const lapsed: Promised[] = [];
+    const kept: Promised[] = [];
+    firstLapseMs = Number.POSITIVE_INFINITY;
+    for (const one of promised) {
+      const isLapsed = one.lapsesMs <= nowMs;
+      (isLapsed ? lapsed : kept).push(one);
+      if (!isLapsed) firstLapseMs = Math.min(firstLapseMs, one.lapsesMs);
+    }
+    lapsed.forEach(discount);
+    promised = kept;
+  };
+
+  const forgetAll = (): void => {
+    promised = [];
+    counts.clear();
+    firstLapseMs = Number.POSITIVE_INFINITY;
+  };
+
   return {
-    promise(name, earliestMs, turnMs, nowMs) {
-      const atMs = Math.min(Math.max(earliestMs, last.get(name) ?? 0) + turnMs, nowMs + longestMs);
-      if (last.size >= most) last.clear();
-      last.set(name, atMs);
+    count(nowMs) {
+      forgetLapsed(nowMs);
+      return promised.length;
+    },
+
+    claim(name, nowMs) {
+      forgetLapsed(nowMs);
+      if (!counts.has(name)) return false;
+      for (let i = 0; i < promised.length; i++) {
+        const one = promised[i] as Promised;
+        if (one.atMs > nowMs) return false;
+        if (one.name !== name) continue;
+        promised.splice(i, 1);
+        discount(one);
+        return true;
+      }
+      return false;
+    },
+
+    absentBefore(untilMs, isWaiting) {
+      let count = 0;
+      for (const { name, atMs } of promised) {
+        if (atMs >= untilMs) break;
+        if (!isWaiting(name)) count++;
+      }
+      return count;
+    },
+
+    isKept({ name, ahead, ownTurnMs, turnMs, opensMs }) {
+      if (!counts.has(name)) return false;
+      let turnAtMs = opensMs + ahead * turnMs;
+      for (const one of promised) {
+        if (one.name !== name) continue;
+        turnAtMs += ownTurnMs;
+        if (turnAtMs > one.byMs) return true;
+      }
+      return false;
+    },
+
+    promise({ name, ahead, ownTurnMs, turnMs, opensMs }, patienceMs, leastMs, nowMs) {
+      if (promised.length >= most) forgetAll();
+      const before = counts.get(name) ?? 0;
+      const turnAtMs = opensMs + ahead * turnMs + before * ownTurnMs * spread;
+      const marginMs = Math.min(ownTurnMs, patienceMs * marginShare);
+      const wantedMs = Math.max(turnAtMs - patienceMs + marginMs, leastMs) - nowMs;
+      const againMs = Math.min(Math.ceil(wantedMs / grainMs) * grainMs, longestMs);
+      const atMs = nowMs + againMs;
+      const lapsesMs = atMs + graceMs + againMs * graceShare;
+      add({ name, atMs, byMs: atMs + patienceMs, lapsesMs });
       return atMs;
     },
   };

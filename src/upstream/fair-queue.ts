@@ -8,6 +8,7 @@
  */
 import type { Turn } from '../claim.ts';
 import { type HeapItem, heapBy } from './heap.ts';
+import { type OthersTurns, watchOthers } from './others-turns.ts';
 
 /** What waits. `arrivedMs` orders within a caller, so that what was refused returns to its old place. */
 export interface Waiting {
@@ -24,6 +25,7 @@ interface Line<T> extends HeapItem {
   oldestMs: number;
   /** Turns since it has something waiting. */
   served: number;
+  readonly others: OthersTurns;
   /** Whether it had had less than its share when it came. */
   readonly cameEarly: boolean;
   readonly waiting: T[];
@@ -48,8 +50,16 @@ export interface FairQueue<T extends Waiting> {
   charge(turn: Turn): void;
   /** A turn that came to nothing is given back to its caller. */
   refund(turn: Turn): void;
-  /** How many go before this one, if it joined now. */
+  /** How many go before this one, if it joined now, and how many of them are its own caller's. */
   ahead(entry: Waiting): number;
+  ownAhead(entry: Waiting): number;
+  /** How many turns there are of all for each of this caller's, as far as it can be told. */
+  turnsEach(turn: Turn): number;
+  /**
+   * How many go before one of this caller with so many of its own before it, if those come back who have nothing
+   * waiting just now: callers think between their requests.
+   */
+  likelyAhead(turn: Turn, own: number): number;
   /** Everybody, in the order of their turns as far as it is known now. */
   inOrder(): T[];
   /** The last entry of the longest line and that line's length. */
@@ -64,11 +74,15 @@ const lightCallers = 5;
 
 export function queueFairly<T extends Waiting>(): FairQueue<T> {
   const active = new Map<string, Line<T>>();
-  /** Start tags of callers that were served lately and have nothing waiting; forgotten once time passes them. */
-  const idle = new Map<string, number>();
+  /** Start tags of callers that were served lately and have nothing waiting; forgotten once they say nothing. */
+  const idle = new Map<string, { readonly start: number; readonly weight: number }>();
   const heap = heapBy<Line<T>>((a, b) => (a.start === b.start ? a.oldestMs < b.oldestMs : a.start < b.start));
   let now = 0;
   let size = 0;
+  /** Turns there have been, but for those out of order. */
+  let turns = 0;
+  /** Of those who wait. */
+  let weights = 0;
 
   const forget = (): void => {
     if (active.size === 0) {
@@ -76,14 +90,29 @@ export function queueFairly<T extends Waiting>(): FairQueue<T> {
       idle.clear();
       now = 0;
     } else if (idle.size > 64 + 2 * active.size) {
-      for (const [name, start] of idle) if (start <= now) idle.delete(name);
+      for (const [name, { start, weight }] of idle) if (start <= earliest(weight)) idle.delete(name);
     }
+  };
+
+  /**
+   * One that comes back starts a turn before virtual time, if it has had so little: else it would wait behind those
+   * who have had as much as everybody and want more, and whose turn is next.
+   */
+  const earliest = (weight: number): number => now - 1 / weight;
+
+  const startOf = ({ name, weight }: Turn): number =>
+    active.get(name)?.start ?? Math.max(earliest(weight), idle.get(name)?.start ?? 0);
+
+  const setIdle = (name: string, start: number, weight: number): void => {
+    if (start > earliest(weight)) idle.set(name, { start, weight });
+    else idle.delete(name);
   };
 
   const close = (line: Line<T>): void => {
     heap.remove(line);
     active.delete(line.name);
-    if (line.start > now) idle.set(line.name, line.start);
+    weights = active.size === 0 ? 0 : weights - line.weight;
+    setIdle(line.name, line.start, line.weight);
     forget();
   };
 
@@ -101,7 +130,17 @@ export function queueFairly<T extends Waiting>(): FairQueue<T> {
     return entry;
   };
 
-  const startOf = (name: string): number => active.get(name)?.start ?? Math.max(now, idle.get(name) ?? 0);
+  const othersPerTime = ({ name }: Turn): number | undefined => {
+    const line = active.get(name);
+    return line?.others.perTime(turns, now, line.waiting.length);
+  };
+
+  const ownAhead = ({ turn: { name }, arrivedMs }: Waiting): number => {
+    const own = active.get(name)?.waiting ?? [];
+    let before = own.length;
+    while (before > 0 && (own[before - 1] as T).arrivedMs > arrivedMs) before--;
+    return before;
+  };
 
   return {
     get size() {
@@ -113,14 +152,15 @@ export function queueFairly<T extends Waiting>(): FairQueue<T> {
       const { name, weight } = entry.turn;
       let line = active.get(name);
       if (line === undefined) {
-        const start = startOf(name);
-        const cameEarly = (idle.get(name) ?? now) <= now;
+        const start = startOf(entry.turn);
+        const cameEarly = (idle.get(name)?.start ?? now) <= now;
         line = {
           name,
           weight,
           start,
           oldestMs: entry.arrivedMs,
           served: 0,
+          others: watchOthers(weight, turns, now),
           cameEarly,
           waiting: [],
           slot: -1,
@@ -128,7 +168,9 @@ export function queueFairly<T extends Waiting>(): FairQueue<T> {
         idle.delete(name);
         active.set(name, line);
         heap.add(line);
+        weights += weight;
       }
+      weights += weight - line.weight;
       line.weight = weight;
       const { waiting } = line;
       let place = waiting.length;
@@ -161,6 +203,8 @@ export function queueFairly<T extends Waiting>(): FairQueue<T> {
       const line = heap.items[0];
       if (line === undefined) return undefined;
       now = Math.max(now, line.start);
+      turns++;
+      line.others.took(turns, now, line.waiting.length);
       return serve(line);
     },
 
@@ -178,10 +222,11 @@ export function queueFairly<T extends Waiting>(): FairQueue<T> {
       return heaviest === undefined ? undefined : serve(heaviest);
     },
 
-    charge({ name, weight }) {
+    charge(turn) {
+      const { name, weight } = turn;
       const line = active.get(name);
       if (line === undefined) {
-        idle.set(name, startOf(name) + 1 / weight);
+        setIdle(name, Math.max(startOf(turn), now) + 1 / weight, weight);
         return;
       }
       line.start += 1 / line.weight;
@@ -189,23 +234,39 @@ export function queueFairly<T extends Waiting>(): FairQueue<T> {
       heap.moved(line);
     },
 
-    refund({ name, weight }) {
+    refund(turn) {
+      const { name, weight } = turn;
       const line = active.get(name);
       if (line !== undefined) {
-        line.start = Math.max(now, line.start - 1 / line.weight);
+        line.start = Math.max(earliest(line.weight), line.start - 1 / line.weight);
         heap.moved(line);
         return;
       }
-      const start = startOf(name) - 1 / weight;
-      if (start > now) idle.set(name, start);
-      else idle.delete(name);
+      setIdle(name, startOf(turn) - 1 / weight, weight);
     },
 
-    ahead({ turn: { name, weight }, arrivedMs }) {
-      const own = active.get(name)?.waiting ?? [];
-      let before = own.length;
-      while (before > 0 && (own[before - 1] as T).arrivedMs > arrivedMs) before--;
-      const tag = startOf(name) + before / weight;
+    ownAhead,
+
+    turnsEach(turn) {
+      const waiting = weights - (active.get(turn.name)?.weight ?? 0);
+      return 1 + (othersPerTime(turn) ?? waiting) / turn.weight;
+    },
+
+    likelyAhead(turn, own) {
+      const others = othersPerTime(turn);
+      if (own === 0 || others === undefined) return own;
+      // It has had turns out of order, or of the first crowd: others catch up on it before it goes on.
+      const lead = startOf(turn) - now - 1 / turn.weight;
+      return own * (1 + others / turn.weight) + Math.max(lead, 0) * others;
+    },
+
+    ahead(entry) {
+      const {
+        turn: { name, weight },
+        arrivedMs,
+      } = entry;
+      const before = ownAhead(entry);
+      const tag = startOf(entry.turn) + before / weight;
       let count = before;
       for (const { name: other, start, weight: pace, waiting } of heap.items) {
         if (other === name) continue;

@@ -9,12 +9,14 @@
 import { reckonClosings } from './closing-policy.ts';
 import { learnPace } from './pace-policy.ts';
 import { type Outlook, turnAway } from './refusal-policy.ts';
-import type { Attempt, GateState, Next, Ticket, Turnstile, TurnstileOptions } from './turnstile.ts';
+import type { Attempt, GateState, Next, Refusal, Ticket, Turnstile, TurnstileOptions } from './turnstile.ts';
 import { standInLine } from './two-lines.ts';
 import { growWindow } from './window-policy.ts';
 
 /** After this long without a refusal, not counting the time closed, and with nobody waiting, the gate is open again. */
 const quietMs = 60_000;
+/** So often it is looked for those who wait in vain, besides when something is learned. */
+const sweepMs = 1000;
 /** What was sent so long before an attempt that was refused has helped to empty the upstream's bucket. */
 const crowdMs = 250;
 
@@ -32,6 +34,8 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
   /** When the last safe turn was taken, and whether by a caller that asks for less than its share. */
   let lastSafeMs = Number.NaN;
   let wasLight = false;
+  /** When it was looked for those who wait in vain. */
+  let sweptMs = 0;
   let attemptCount = 0;
   let refusalCount = 0;
   /** Who went up last without having to wait, as many as may be in flight; where the next one's place is. */
@@ -64,6 +68,11 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
       perMs: perMs !== undefined && perMs > 0 ? perMs : undefined,
       doubt: pace.doubt,
     };
+  };
+
+  const sweep = (nowMs: number): { ticket: T; refusal: Refusal }[] => {
+    sweptMs = nowMs;
+    return refusals.sweep(outlook(nowMs), nowMs);
   };
 
   const go = (ticket: T, nowMs: number, as: Attempt['state']): Next<T> => {
@@ -172,11 +181,11 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
       if (outcome.kind === 'answered') {
         pace.accepted(attempt.sentMs, nowMs);
         if (outcome.isHealthy) window.succeeded(wasFull);
-        if (!isProbe || state !== 'probing') return [];
+        if (!isProbe || state !== 'probing') return nowMs - sweptMs < sweepMs ? [] : sweep(nowMs);
         state = 'paced';
         closings.reopened();
         pace.resumed(nowMs);
-        return refusals.sweep(outlook(nowMs), nowMs);
+        return sweep(nowMs);
       }
       const { waitMs } = outcome;
       refusalCount++;
@@ -196,7 +205,7 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
       );
       if (closes) state = 'closed';
       lines.refund(attempt.turn);
-      return refusals.sweep(outlook(nowMs), nowMs);
+      return sweep(nowMs);
     },
 
     expired: (ticket, nowMs) => refusals.expired(ticket, outlook(nowMs), nowMs),

@@ -18,6 +18,8 @@ export type Certainty =
 /** What is known of the limit. */
 export interface Limit {
   readonly perMs: number;
+  /** It is no more than this, if the upstream keeps account of it as thought. */
+  readonly mostPerMs: number;
   readonly certainty: Certainty;
   /** How many accepted attempts, beyond a burst, the rate was read from. */
   readonly sample: number;
@@ -114,6 +116,7 @@ export function estimateLimit(leastGuessPerMs = 0): LimitEstimate {
     return {
       perMs: isKnown ? (of.before?.perMs as number) : Math.max(size / longestCrowdMs, leastGuessPerMs),
       certainty: isKnown ? { kind: 'measured', confirmations: 0 } : { kind: 'guess' },
+      mostPerMs: Number.POSITIVE_INFINITY,
       sample: 0,
       spanMs: 0,
       crowd: size,
@@ -236,6 +239,7 @@ function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
   return {
     perMs,
     certainty: { kind: 'measured', confirmations: hasFallen || hasRisen || isGuess ? 0 : confirmations + 1 },
+    mostPerMs: isDoubtful ? Number.POSITIVE_INFINITY : boundsWith(burstOf({ ...before, crowd }, perMs)).most,
     sample: isDoubtful ? 0 : isBrief ? accepted : Math.max(accepted - burst, 0),
     spanMs: openMs,
     crowd,
@@ -266,6 +270,7 @@ function toldByCrowd(before: Limit, accepted: number, openMs: number): Limit {
     ...crowd,
     leastBurst: accepted * leastBurstShare.timed,
     perMs,
+    mostPerMs: accepted / openMs,
     certainty: { kind: 'measured', confirmations: 0 },
     spanMs: openMs,
   };

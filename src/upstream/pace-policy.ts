@@ -20,10 +20,14 @@ const catchUpMs = 20;
 const leastReserve = 0.5;
 /** What a heavy caller's leaves, as a share of the burst. */
 const reserveShare = 0.5;
+/** But no more than comes in so long: where turns are rare, nobody is kept waiting for a reserve. */
+const mostReserveMs = 500;
+/** What a light caller leaves as long as the limit is probed for, when the level is not known so well. */
+const probingReserveShare = 0.3;
 /** Where the bucket holds but one token there is no room: then the pace keeps off the limit by this share. */
 const evenShare = 0.98;
-/** A rate read from one attempt may be wrong by so many times itself, from more of them by less. */
-const mostDoubt = 2;
+/** But never more than so many times. */
+const mostDoubt = 3;
 /** A turn, but for the rounding of many small shares of one. */
 const whole = 1 - 1e-6;
 
@@ -36,7 +40,7 @@ export interface Pace {
   readonly perSecond: number | undefined;
   /** Turns per ms to be counted on, the cost of probing included; undefined while the rate is a guess. */
   readonly reliableRate: number | undefined;
-  /** The rate may be as many times higher, as little as it was read from. */
+  /** There may be as many times more, as little as the rate was read from. */
   readonly doubt: number;
   /** Attempts may be refused at any time: the rate is being searched for, and risk cannot be put on one caller. */
   readonly searching: boolean;
@@ -105,9 +109,15 @@ export function learnPace(leastGuessPerMs: number): Pace {
   /** What the bucket should hold for a turn. */
   const needed = (isLight: boolean): number => {
     if (isEven()) return whole;
-    const heavy = Math.max(leastReserve, Math.min(burst * reserveShare, burst - 1.5));
+    const heavy = Math.max(
+      leastReserve,
+      Math.min(burst * reserveShare, burst - 1.5, mostReserveMs * known.perMs),
+    );
     return 1 + (isLight && !isGuess() ? leastReserve : heavy);
   };
+
+  /** While the risky stream is on: a light caller need not wait for the turn that is due next, if much is left. */
+  const isAhead = (): boolean => due > 0 && level >= Math.max(needed(true), burst * probingReserveShare);
 
   const advance = (nowMs: number): void => {
     const elapsedMs = Math.max(0, nowMs - lastMs);
@@ -129,6 +139,17 @@ export function learnPace(leastGuessPerMs: number): Pace {
     burst = estimate.limit === undefined ? 1 : burstOf(estimate.limit, known.perMs);
   };
 
+  const reliableRate = (): number | undefined => {
+    const { certainty } = known;
+    if (certainty.kind === 'guess') return undefined;
+    if (certainty.confirmations === 0) return known.perMs;
+    // Between two probes of the limit the rate, then nothing for as long as the refusal costs, then the one turn
+    // that shows the gate open: never 0, however short the pause.
+    const pauseMs = pauseMsOf(known);
+    const probed = (pauseMs * known.perMs + 1) / (pauseMs + costMs + 1 / known.perMs);
+    return Math.min(Math.max(probed, acceptedRate), known.perMs);
+  };
+
   return {
     get limited() {
       return limited;
@@ -137,17 +158,11 @@ export function learnPace(leastGuessPerMs: number): Pace {
       return estimate.limit === undefined ? undefined : known.perMs * 1000;
     },
     get reliableRate() {
-      const { certainty } = known;
-      if (certainty.kind === 'guess') return undefined;
-      if (certainty.confirmations === 0) return known.perMs;
-      // Between two probes of the limit the rate, then nothing for as long as the refusal costs, then the one turn
-      // that shows the gate open: never 0, however short the pause.
-      const pauseMs = pauseMsOf(known);
-      const probed = (pauseMs * known.perMs + 1) / (pauseMs + costMs + 1 / known.perMs);
-      return Math.min(Math.max(probed, acceptedRate), known.perMs);
+      return reliableRate();
     },
     get doubt() {
-      return 1 + mostDoubt / Math.sqrt(known.sample + 1);
+      const most = (estimate.limit?.mostPerMs ?? Number.POSITIVE_INFINITY) / (reliableRate() ?? known.perMs);
+      return Math.min(Math.max(most, 1), mostDoubt);
     },
     get searching() {
       return isSearching();
@@ -155,9 +170,10 @@ export function learnPace(leastGuessPerMs: number): Pace {
 
     take(nowMs, isLight, riskAt) {
       advance(nowMs);
-      const isSafe = risky.isOn && !isEven() ? due >= whole : level >= needed(isLight);
+      const isSafe =
+        risky.isOn && !isEven() ? due >= whole || (isLight && isAhead()) : level >= needed(isLight);
       if (isSafe) {
-        due = Math.max(due - 1, 0);
+        if (risky.isOn) due -= 1;
         level = Math.max(level - 1, 0);
         return 'safe';
       }

@@ -2,7 +2,8 @@
  * Who is turned away at the gate, and when it makes sense for them to come again. Pure: no I/O, no clock, times come
  * in.
  */
-import { promiseReturns } from './comeback-policy.ts';
+import type { Turn } from '../claim.ts';
+import { type Place, promiseReturns } from './comeback-policy.ts';
 import type { Refusal, Ticket } from './turnstile.ts';
 import type { TwoLines } from './two-lines.ts';
 
@@ -34,7 +35,9 @@ export interface Refusals<T extends Ticket> {
 /** Who waits already is sent away only when its turn comes later than it can wait by this factor. */
 const closeCall = 1.1;
 /** Nobody is told to come back sooner. */
-const leastMs = 1000;
+const shortestMs = 1000;
+/** However low the rate: a turn comes in so long. */
+const longestTurnMs = 600_000;
 /** After this share of the time that the line takes there is room in it again; but for a minute at most. */
 const drainShare = 0.1;
 const longestDrainMs = 60_000;
@@ -46,16 +49,27 @@ export function turnAway<T extends Ticket>(lines: TwoLines<T>, most: number): Re
   const closed = ({ opensMs, statedUntilMs }: Outlook, nowMs: number): Refusal =>
     refusal('upstream-rate-limited', Math.max(opensMs, statedUntilMs) - nowMs);
 
-  /** Comes too late by `lateMs`: by then the line will have got so short that its patience suffices. */
-  const late = (
-    { turn: { name } }: T,
-    lateMs: number,
-    { perMs, statedUntilMs }: Outlook,
-    nowMs: number,
-  ): Refusal => {
-    const ownTurnMs = lines.callersWith(name) / (perMs as number);
-    const againMs = returns.promise(name, nowMs + lateMs, ownTurnMs, nowMs);
-    return refusal('upstream-rate-limited', Math.max(againMs, statedUntilMs) - nowMs);
+  /** Where one of this caller stands that has so many before it, of its own and of all. */
+  const placeOf = (turn: Turn, own: number, ahead: number, perMs: number, opensMs: number): Place => {
+    const turnMs = Math.min(1 / perMs, longestTurnMs);
+    return {
+      name: turn.name,
+      ahead: Math.max(ahead, lines.likelyAhead(turn, own)),
+      turnMs,
+      ownTurnMs: lines.turnsEach(turn) * turnMs,
+      opensMs,
+    };
+  };
+
+  /** Who has stood or would stand there comes too late: it is told when its patience will suffice. */
+  const late = (ticket: T, place: Place, patienceMs: number, outlook: Outlook, nowMs: number): Refusal => {
+    // A refresh in the background is nobody's to come back with.
+    if (ticket.turn.background) return closed(outlook, nowMs);
+    const { opensMs, statedUntilMs } = outlook;
+    // Sooner than the gate opens there is only waiting; who can wait that long may wait here.
+    const opensInTimeMs = opensMs < ticket.deadlineMs ? 0 : opensMs;
+    const leastMs = Math.max(statedUntilMs, opensInTimeMs, nowMs + shortestMs);
+    return refusal('upstream-rate-limited', returns.promise(place, patienceMs, leastMs, nowMs) - nowMs);
   };
 
   return {
@@ -63,42 +77,59 @@ export function turnAway<T extends Ticket>(lines: TwoLines<T>, most: number): Re
 
     tooLate(ticket, outlook, nowMs) {
       const { opensMs, perMs, doubt } = outlook;
-      const { deadlineMs } = ticket;
-      if (opensMs >= deadlineMs) return closed(outlook, nowMs);
-      if (perMs === undefined || opensMs + lines.size / perMs <= deadlineMs) return undefined;
+      const { turn, deadlineMs } = ticket;
+      const own = lines.ownAhead(ticket);
+      // What was refused by the upstream and returns to its old place is no newcomer.
+      const isLast = own === lines.sizeOf(turn.name);
+      const isBack = isLast && returns.claim(turn.name, nowMs);
+      if (perMs === undefined) return opensMs < deadlineMs ? undefined : closed(outlook, nowMs);
+      const most = Math.max(lines.size + returns.count(nowMs), lines.likelyAhead(turn, own));
+      if (opensMs + most / perMs <= deadlineMs) return undefined;
       const ahead = lines.ahead(ticket);
       // The next in turn is never late: however low the rate was taken for, its own attempt will tell.
-      if (ahead === 0) return undefined;
-      const untilTurnMs = ahead / perMs;
-      if (opensMs + untilTurnMs / doubt <= deadlineMs) return undefined;
-      return late(ticket, opensMs + untilTurnMs - deadlineMs, outlook, nowMs);
+      if (ahead === 0 && opensMs < deadlineMs) return undefined;
+      const place = placeOf(turn, own, ahead, perMs, opensMs);
+      const patienceMs = deadlineMs - nowMs;
+      const turnAtMs = opensMs + (place.ahead * place.turnMs) / doubt;
+      if (isBack && turnAtMs <= nowMs + closeCall * patienceMs) return undefined;
+      const absent = isBack ? 0 : returns.absentBefore(turnAtMs, (name) => lines.sizeOf(name) > 0);
+      const isInTime = !isBack && turnAtMs + (absent * place.turnMs) / doubt <= deadlineMs;
+      if (isInTime && !(isLast && returns.isKept(place))) return undefined;
+      return late(ticket, { ...place, ahead: place.ahead + absent }, patienceMs, outlook, nowMs);
     },
 
     expired(ticket, outlook, nowMs) {
       const { opensMs, perMs } = outlook;
       if (perMs === undefined) return closed(outlook, nowMs);
       const { turn, deadlineMs, arrivedMs } = ticket;
-      const untilTurnMs = opensMs - nowMs + lines.ahead({ turn, arrivedMs: nowMs }) / perMs;
-      const lateMs = untilTurnMs - (deadlineMs - arrivedMs);
-      return lateMs > 0 ? late(ticket, lateMs, outlook, nowMs) : closed(outlook, nowMs);
+      const anew = { turn, arrivedMs: nowMs };
+      const place = placeOf(turn, lines.ownAhead(anew), lines.ahead(anew), perMs, opensMs);
+      const patienceMs = deadlineMs - arrivedMs;
+      const isInTime = opensMs + place.ahead * place.turnMs <= nowMs + patienceMs;
+      if (isInTime && !returns.isKept(place)) return closed(outlook, nowMs);
+      return late(ticket, place, patienceMs, outlook, nowMs);
     },
 
     sweep(outlook, nowMs) {
       const { opensMs, perMs, doubt } = outlook;
       const gone: { ticket: T; refusal: Refusal }[] = [];
-      let before = 0;
+      const stay = new Map<string, number>();
+      let ahead = 0;
       for (const ticket of lines.inOrder()) {
-        const { deadlineMs } = ticket;
-        const untilTurnMs = perMs === undefined ? 0 : before / perMs;
-        const patienceMs = deadlineMs - opensMs;
-        let why: Refusal | undefined;
-        if (deadlineMs <= opensMs) why = closed(outlook, nowMs);
-        else if (untilTurnMs / doubt > closeCall * patienceMs) {
-          why = late(ticket, untilTurnMs - patienceMs, outlook, nowMs);
-        } else before++;
-        if (why === undefined) continue;
+        const { turn, deadlineMs, arrivedMs } = ticket;
+        const own = stay.get(turn.name) ?? 0;
+        const place = perMs === undefined ? undefined : placeOf(turn, own, ahead, perMs, opensMs);
+        const untilTurnMs = place === undefined ? 0 : (place.ahead * place.turnMs) / doubt;
+        if (opensMs < deadlineMs && untilTurnMs <= closeCall * (deadlineMs - opensMs)) {
+          stay.set(turn.name, own + 1);
+          ahead++;
+          continue;
+        }
         lines.remove(ticket);
-        gone.push({ ticket, refusal: why });
+        const patienceMs = deadlineMs - arrivedMs;
+        const isKnown = place !== undefined;
+        const refusal = isKnown ? late(ticket, place, patienceMs, outlook, nowMs) : closed(outlook, nowMs);
+        gone.push({ ticket, refusal });
       }
       return gone;
     },
@@ -113,5 +144,5 @@ export function turnAway<T extends Ticket>(lines: TwoLines<T>, most: number): Re
 /** @throws RangeError for a time that is none: who is told one never comes back */
 function refusal(code: Refusal['code'], afterMs: number): Refusal {
   if (!Number.isFinite(afterMs)) throw new RangeError(`a refusal's wait cannot be ${afterMs}`);
-  return { code, retryAfterMs: Math.max(afterMs, leastMs) };
+  return { code, retryAfterMs: Math.max(afterMs, shortestMs) };
 }

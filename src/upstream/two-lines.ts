@@ -14,8 +14,12 @@ export interface TwoLines<T extends Ticket> {
   take(isRisky: boolean): T | undefined;
   /** Whether the next in turn asks for less than its share. */
   nextIsLight(): boolean;
-  /** How many go before this one, if it joined now. */
+  /** How many go before this one, if it joined now, and how many of them are its own caller's. */
   ahead(ticket: Waiting): number;
+  ownAhead(ticket: Waiting): number;
+  /** How many turns there are of all for each of this caller's, and before one with so many of its own before it. */
+  turnsEach(turn: Turn): number;
+  likelyAhead(turn: Turn, own: number): number;
   /** Counts a turn that was taken while nobody had to wait. */
   charge(turn: Turn): void;
   /** A turn that came to nothing is given back to its caller. */
@@ -26,8 +30,6 @@ export interface TwoLines<T extends Ticket> {
   all(): T[];
   /** Who should make room for this one where all places are taken: background work, or the longest line's last. */
   displacedBy(ticket: T): T | undefined;
-  /** Among how many callers, this one included, the turns go round now. */
-  callersWith(name: string): number;
   callers(nowMs: number): CallerQueue[];
 }
 
@@ -68,6 +70,9 @@ export function standInLine<T extends Ticket>(): TwoLines<T> {
     nextIsLight: () => people.nextIsLight(),
     ahead: (ticket) =>
       ticket.turn.background ? people.size + background.ahead(ticket) : people.ahead(ticket),
+    ownAhead: (ticket) => lineOf(ticket.turn).ownAhead(ticket),
+    turnsEach: (turn) => lineOf(turn).turnsEach(turn),
+    likelyAhead: (turn, own) => lineOf(turn).likelyAhead(turn, own),
     charge: (turn) => lineOf(turn).charge(turn),
     refund: (turn) => lineOf(turn).refund(turn),
     inOrder: () => [...people.inOrder(), ...background.inOrder()],
@@ -78,12 +83,6 @@ export function standInLine<T extends Ticket>(): TwoLines<T> {
       const longest = people.longest();
       const own = people.sizeOf(turn.name);
       return longest !== undefined && longest.length > own + 1 ? longest.entry : undefined;
-    },
-
-    callersWith(name) {
-      let count = people.sizeOf(name) > 0 ? 0 : 1;
-      for (const _ of people.lines()) count++;
-      return count;
     },
 
     callers(nowMs) {

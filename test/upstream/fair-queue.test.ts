@@ -41,6 +41,19 @@ describe('turns', () => {
     }
   });
 
+  it('go to who asks for less than its share before those whose turn is next and who want more', () => {
+    const queue = queueFairly<Waiting>();
+    for (let i = 0; i < 100; i++) {
+      queue.add(entry('a'));
+      queue.add(entry('b'));
+    }
+    for (let round = 0; round < 20; round++) {
+      names(queue, round % 2 === 0 ? 5 : 6);
+      queue.add(entry('polite'));
+      expect(queue.take()?.turn.name).toBe('polite');
+    }
+  });
+
   it('do not let a caller save up turns while it is away', () => {
     const queue = queueFairly<Waiting>();
     for (let i = 0; i < 100; i++) queue.add(entry('a'));
@@ -127,6 +140,58 @@ describe('turns', () => {
     for (let i = 0; i < 5; i++) queue.add(entry('b'));
     for (let i = 0; i < 9; i++) queue.add(entry('c', 3));
     expect(queue.takeFromHeaviest()?.turn.name).toBe('b');
+  });
+});
+
+describe('how many go before one', () => {
+  it('counts those who think between their requests and have nothing waiting just now', () => {
+    const queue = queueFairly<Waiting>();
+    for (let i = 0; i < 60; i++) queue.add(entry('greedy'));
+    for (let round = 0; round < 20; round++) {
+      // One is slower than its share, by half: it comes back every second time.
+      if (round % 2 === 0) queue.add(entry('slow'));
+      queue.add(entry('quick'));
+      names(queue, round % 2 === 0 ? 3 : 2);
+    }
+    const { turn } = entry('greedy');
+    expect(queue.turnsEach(turn)).toBeCloseTo(2.5, 0);
+    expect(queue.likelyAhead(turn, 20)).toBeGreaterThan(45);
+    expect(queue.likelyAhead(turn, 20)).toBeLessThan(55);
+    expect(queue.ahead(entry('greedy'))).toBe(queue.ownAhead(entry('greedy')));
+  });
+
+  it('is no guess: where a caller has only come, it counts who waits now', () => {
+    const queue = queueFairly<Waiting>();
+    for (let i = 0; i < 50; i++) queue.add(entry('heavy', 3));
+    const { turn } = entry('light');
+    expect(queue.turnsEach(turn)).toBe(4);
+    expect(queue.likelyAhead(turn, 0)).toBe(0);
+    expect(queue.likelyAhead(turn, 2)).toBe(2);
+  });
+
+  it('looks back at no less than it looks ahead: a few who came together are not there all the time', () => {
+    const queue = queueFairly<Waiting>();
+    for (let i = 0; i < 400; i++) queue.add(entry('long'));
+    for (let i = 0; i < 20; i++) queue.add(entry('few'));
+    names(queue, 40);
+    const { turn } = entry('long');
+    expect(queue.likelyAhead(turn, 380)).toBe(380);
+    names(queue, 80);
+    // Twenty turns of theirs against a hundred.
+    expect(queue.likelyAhead(turn, 300)).toBeCloseTo(360, -1);
+  });
+
+  it('counts what a caller has had before the others, who catch up on it first', () => {
+    const queue = queueFairly<Waiting>();
+    for (let i = 0; i < 60; i++) {
+      queue.add(entry('a'));
+      queue.add(entry('b'));
+    }
+    names(queue, 60);
+    const { turn } = entry('a');
+    expect(queue.likelyAhead(turn, 10)).toBeCloseTo(20, 0);
+    for (let i = 0; i < 5; i++) queue.charge(turn);
+    expect(queue.likelyAhead(turn, 10)).toBeCloseTo(25.5, 0);
   });
 });
 

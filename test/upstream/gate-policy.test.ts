@@ -34,19 +34,24 @@ describe('a simulated minute', () => {
     ['at 50/s', fifty, 20, { goodput: 0.98, wasted: 0.01, p99: 200, share: 0.95 }],
     ['at 50/s with Retry-After', stated, 20, { goodput: 0.955, wasted: 0.005, p99: 1500, share: 0.95 }],
     ['at 50/s, 100 ms away', { ...fifty, latencyMs: 100 }, 20, { goodput: 0.93, wasted: 0.02 }],
-    ['at 50/s, then 20/s, then 50/s', { ...fifty, limit: moving }, 20, { goodput: 0.94, wasted: 0.02 }],
+    [
+      'at 50/s, then 20/s, then 50/s',
+      { ...fifty, limit: moving },
+      20,
+      { goodput: 0.94, wasted: 0.02, share: 0.92 },
+    ],
     [
       'at 50/s, then 20/s, then 50/s, with Retry-After',
       { ...stated, limit: moving },
       20,
-      { goodput: 0.85, wasted: 0.01, share: 0.78 },
+      { goodput: 0.85, wasted: 0.01, share: 0.82 },
     ],
     ['at 2/s', { ...fifty, limit: () => 2 }, 20, { goodput: 0.945, wasted: 0.14, share: 0.8 }],
     [
       'at 2/s with Retry-After',
       { ...stated, limit: () => 2 },
       20,
-      { goodput: 0.945, wasted: 0.14, share: 0.78 },
+      { goodput: 0.97, wasted: 0.14, share: 0.85 },
     ],
     [
       'at 2000/s',
@@ -159,6 +164,81 @@ describe('a simulated minute', () => {
       for (const slowStartMs of [0, 60]) {
         expect(simulate({ ...scenario, slowStartMs }).turnedAway).toBe(0);
       }
+    }
+  });
+
+  it('of demand that fits turns hardly anybody away either where it fits only just and one caller has most of it', () => {
+    const fits = [
+      [2, 40, 1, 20_000],
+      [2, 36, 3, 30_000],
+      [5, 100, 4, 8000],
+      [20, 400, 10, 5000],
+      [50, 1000, 20, 5000],
+      [50, 900, 40, 10_000],
+    ] as const;
+    for (const [limit, loops, others, thinkMs] of fits) {
+      for (const retryAfterMs of [undefined, 1000]) {
+        const callers = [
+          { name: 'most', loops, thinkMs: 0 },
+          { name: 'others', loops: others, thinkMs },
+        ];
+        const figures = simulate({ ...fifty, seconds: 120, limit: () => limit, retryAfterMs, callers });
+        const which = `${limit}/s, ${loops} loops`;
+        expect(figures.turnedAway, which).toBeLessThanOrEqual(2);
+        expect(figures.goodput, which).toBeGreaterThanOrEqual(0.94);
+      }
+    }
+  });
+
+  it.each<[string, Scenario]>([
+    ['forty loops at 2/s', { ...fifty, limit: () => 2 }],
+    ['a hundred and sixty at 2/s', { ...fifty, seconds: 120, limit: () => 2, callers: crowd(4) }],
+    ['four hundred at 10/s', { ...fifty, seconds: 120, limit: () => 10, callers: crowd(10) }],
+    [
+      'two callers of two hundred at 10/s',
+      {
+        ...fifty,
+        seconds: 120,
+        limit: () => 10,
+        callers: [
+          { name: 'a', loops: 200, thinkMs: 0 },
+          { name: 'b', loops: 200, thinkMs: 500 },
+        ],
+      },
+    ],
+    [
+      'fifteen hundred callers at 50/s',
+      {
+        ...fifty,
+        callers: [...thousand, ...thousand.slice(500).map((one) => ({ ...one, name: `${one.name}+` }))],
+      },
+    ],
+  ])('of more demand than fits, %s, turns away at once and tells when to come', (_, scenario) => {
+    for (const retryAfterMs of [undefined, 1000]) {
+      for (const seed of seeds(3)) {
+        const { turnedAway, waitedInVain, refusedAgain, goodput } = simulate({
+          ...scenario,
+          retryAfterMs,
+          seed,
+        });
+        expect(turnedAway).toBeGreaterThan(0);
+        // Those who came before anything was known are told once it is, and the close calls when they are none.
+        const afterHalf = waitedInVain.filter((ms) => ms > 12_500).length;
+        expect(afterHalf / turnedAway).toBeLessThanOrEqual(0.3);
+        expect(refusedAgain / turnedAway).toBeLessThanOrEqual(0.3);
+        expect(goodput).toBeGreaterThanOrEqual(0.94);
+      }
+    }
+  });
+
+  it('of a caller that comes back whenever it likes harms no other', () => {
+    for (const comesBackMs of [100, 1000]) {
+      const [, ...others] = crowd();
+      const callers = [{ name: 'rude', loops: 400, thinkMs: 0, comesBackMs }, ...others];
+      const figures = simulate({ ...fifty, limit: () => 5, callers });
+      expect(figures.goodput).toBeGreaterThanOrEqual(0.97);
+      expect(figures.isLoneServed).toBe(true);
+      expect(Math.min(...shares(figures))).toBeGreaterThanOrEqual(0.9);
     }
   });
 
@@ -467,13 +547,15 @@ describe('who is turned away', () => {
   it('is told so at once when its turn comes too late, and is served when it comes back as told', () => {
     const { gate, ticketFor, run, now } = learned(200);
     expect(gate.enter(ticketFor('polite', 10_000), now()).refusal).toBeUndefined();
-    const first = gate.enter(ticketFor('greedy', 10_000), now()).refusal;
-    const second = gate.enter(ticketFor('greedy', 10_000), now()).refusal;
-    expect(first?.code).toBe('upstream-rate-limited');
-    // Not both for the same place.
-    expect(second?.retryAfterMs).toBeGreaterThan((first?.retryAfterMs ?? 0) + 50);
-    run(now() + (first?.retryAfterMs ?? 0), 0);
-    expect(gate.enter(ticketFor('greedy', 10_000), now()).refusal).toBeUndefined();
+    const refusals = Array.from({ length: 30 }, () => gate.enter(ticketFor('greedy', 10_000), now()).refusal);
+    for (const refusal of refusals) expect(refusal?.code).toBe('upstream-rate-limited');
+    const told = refusals.map((refusal) => now() + (refusal?.retryAfterMs ?? 0));
+    // Thirty turns at ten a second: not all for the same place.
+    expect((told.at(-1) as number) - (told[0] as number)).toBeGreaterThanOrEqual(2000);
+    for (const atMs of told) {
+      run(atMs, 0);
+      expect(gate.enter(ticketFor('greedy', 10_000), now()).refusal).toBeUndefined();
+    }
   });
 
   it('is told at its deadline when one like it would be served, not just to try again', () => {

@@ -9,6 +9,8 @@ export interface SimulatedCaller {
   readonly loops: number;
   readonly thinkMs: number;
   readonly weight?: number;
+  /** Comes back after so long whatever it was told, ms. */
+  readonly comesBackMs?: number;
 }
 
 export interface Scenario {
@@ -51,7 +53,10 @@ export interface Figures {
   readonly refusals: number;
   readonly turnedAway: number;
   readonly earlySends: number;
-  readonly falsePromises: number;
+  /** How long those turned away had waited, ms: 0 where it was told at once. */
+  readonly waitedInVain: readonly number[];
+  /** Turned away, come back as told, and turned away again. */
+  readonly refusedAgain: number;
   /** All times that those turned away were told, ms. */
   readonly told: readonly number[];
   /** Whether one who comes alone a minute, ten minutes and an hour later is sent up, each at a gate left as it was. */
@@ -67,6 +72,8 @@ interface Ticket {
   deadlineMs: number;
   arrivedMs: number;
   refusedTimes: number;
+  /** It comes back as it was told. */
+  isReturn: boolean;
   caller: SimulatedCaller;
 }
 
@@ -178,7 +185,8 @@ export function simulate(scenario: Scenario): Figures {
   let attempts = 0;
   let refusals = 0;
   let turnedAway = 0;
-  let falsePromises = 0;
+  const waitedInVain: number[] = [];
+  let refusedAgain = 0;
   const told: number[] = [];
   let closings = 0;
   const log: string[] = [];
@@ -210,6 +218,9 @@ export function simulate(scenario: Scenario): Figures {
     busyUntilMs = Math.max(busyUntilMs, now) + (scenario.costMs ?? 0) / 2;
     return busyUntilMs - now;
   };
+  const turnAway = (gone: readonly { ticket: Ticket; refusal: Refusal }[]): void => {
+    for (const { ticket, refusal } of gone) finish(ticket, false, refusal);
+  };
   const under = new Set<Attempt>();
   const send = (attempt: Attempt, ticket: Ticket): void => {
     attempts++;
@@ -228,7 +239,7 @@ export function simulate(scenario: Scenario): Figures {
       const onAnswer = (): void => {
         under.delete(attempt);
         if (ok) {
-          gate.settled(attempt, { kind: 'answered', isHealthy: true }, now);
+          turnAway(gate.settled(attempt, { kind: 'answered', isHealthy: true }, now));
           finish(ticket, true);
         } else {
           if (waitMs !== undefined) closedForAllUntil = Math.max(closedForAllUntil, now + waitMs);
@@ -244,7 +255,7 @@ export function simulate(scenario: Scenario): Figures {
           if (ticket.refusedTimes > 4)
             finish(ticket, false, { code: 'upstream-rate-limited', retryAfterMs: own });
           else at(now + own, () => enter(ticket));
-          for (const { ticket: lateOne, refusal } of late) finish(lateOne, false, refusal);
+          turnAway(late);
         }
         pump();
       };
@@ -280,16 +291,21 @@ export function simulate(scenario: Scenario): Figures {
         `${(now / 1000).toFixed(2)} turned away ${caller.name}, arrived ${(ticket.arrivedMs / 1000).toFixed(2)}, refused ${ticket.refusedTimes}`,
       );
       away.set(caller.name, (away.get(caller.name) ?? 0) + 1);
-      if (ticket.arrivedMs < now - 50) falsePromises++;
-      if (now < endMs) at(now + (refusal?.retryAfterMs ?? 1000), () => arrive(caller));
+      waitedInVain.push(now - ticket.arrivedMs);
+      if (ticket.isReturn) refusedAgain++;
+      // As the header has it: in whole seconds.
+      const toldMs = Math.ceil((refusal?.retryAfterMs ?? 1000) / 1000) * 1000;
+      const againMs = caller.comesBackMs ?? toldMs;
+      if (now < endMs) at(now + againMs, () => arrive(caller, true));
     }
   };
-  const arrive = (caller: SimulatedCaller): void => {
+  const arrive = (caller: SimulatedCaller, isReturn = false): void => {
     enter({
       turn: { name: caller.name, weight: caller.weight ?? 1, background: false },
       arrivedMs: now,
       deadlineMs: now + patienceMs,
       refusedTimes: 0,
+      isReturn,
       caller,
     });
   };
@@ -316,7 +332,14 @@ export function simulate(scenario: Scenario): Figures {
     let attempt = gate.admit(turn, atMs);
     if (attempt === undefined) {
       const [caller] = scenario.callers as [SimulatedCaller];
-      const lone = { turn, arrivedMs: atMs, deadlineMs: atMs + patienceMs, refusedTimes: 0, caller };
+      const lone = {
+        turn,
+        arrivedMs: atMs,
+        deadlineMs: atMs + patienceMs,
+        refusedTimes: 0,
+        isReturn: false,
+        caller,
+      };
       if (gate.enter(lone, atMs).refusal !== undefined) return false;
       let next = gate.next(atMs);
       if (next.kind === 'wait') next = gate.next(next.untilMs ?? Number.NaN);
@@ -359,7 +382,8 @@ export function simulate(scenario: Scenario): Figures {
     refusals,
     turnedAway,
     earlySends,
-    falsePromises,
+    waitedInVain,
+    refusedAgain,
     told,
     isLoneServed,
     closings,

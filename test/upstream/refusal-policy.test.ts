@@ -44,10 +44,63 @@ describe('who comes too late', () => {
   it('is told when the line will have got so short that it fits', () => {
     const { lines, refusals } = lineOf(200);
     const refusal = refusals.tooLate(ticket(5000), open, 0);
-    // Twenty seconds of line, five of patience, and a turn.
-    expect(refusal).toEqual({ code: 'upstream-rate-limited', retryAfterMs: 15_100 });
-    for (const waiting of lines.all().slice(0, 151)) lines.remove(waiting);
-    expect(refusals.tooLate(ticket(15_100 + 5000), { ...open, opensMs: 15_100 }, 15_100)).toBeUndefined();
+    // Twenty seconds of line, five of patience, and a turn; in whole seconds.
+    expect(refusal).toEqual({ code: 'upstream-rate-limited', retryAfterMs: 16_000 });
+    for (const waiting of lines.all().slice(0, 160)) lines.remove(waiting);
+    expect(refusals.tooLate(ticket(16_000 + 5000), { ...open, opensMs: 16_000 }, 16_000)).toBeUndefined();
+  });
+
+  it('finds its place kept when it comes back as told, however many of its caller ask in between', () => {
+    const { lines, refusals } = lineOf(51);
+    const come = (nowMs: number): number | undefined => {
+      const one = { ...ticket(nowMs + 5000), arrivedMs: nowMs };
+      const late = refusals.tooLate(one, { ...open, opensMs: nowMs }, nowMs)?.retryAfterMs;
+      if (late === undefined) lines.add(one);
+      return late;
+    };
+    let servedMs = 0;
+    const serveUntil = (nowMs: number): void => {
+      for (const waiting of lines.all().slice(0, (nowMs - servedMs) / 100)) lines.remove(waiting);
+      servedMs = nowMs;
+    };
+    const told = Array.from({ length: 60 }, () => come(0) as number);
+    expect(told).not.toContain(undefined);
+    // Each that is served asks again at once, and most of them are told to come later.
+    let refused = 0;
+    for (let nowMs = 100; nowMs <= (told.at(-1) as number); nowMs += 100) {
+      serveUntil(nowMs);
+      for (const atMs of told) if (atMs === nowMs) expect(come(nowMs)).toBeUndefined();
+      if (come(nowMs) !== undefined) refused++;
+    }
+    expect(refused).toBeGreaterThan(40);
+  });
+
+  it('is told a time of its own also where the gate stays closed for longer than it can wait', () => {
+    const { refusals } = lineOf(100);
+    const closed = { ...open, opensMs: 60_000, statedUntilMs: 60_000 };
+    const told = Array.from(
+      { length: 60 },
+      () => refusals.tooLate(ticket(5000), closed, 0)?.retryAfterMs ?? 0,
+    );
+    // Ten seconds of line wait already, of which it can wait for five; then ten a second.
+    expect(told[0]).toBe(66_000);
+    expect(told.at(-1)).toBeGreaterThanOrEqual(71_000);
+    // In the background nobody comes back, and nothing is kept for it.
+    const background = { ...ticket(5000), turn: { name: 'a', weight: 1, background: true } };
+    expect(refusals.tooLate(background, closed, 0)?.retryAfterMs).toBe(60_000);
+    expect(refusals.tooLate(ticket(5000), closed, 0)?.retryAfterMs).toBe(told.at(-1));
+  });
+
+  it('among those who wait already is sent away as soon as that is known, the last of its caller first', () => {
+    const { lines, refusals } = lineOf(0);
+    for (let i = 0; i < 100; i++) lines.add({ ...ticket(5000), arrivedMs: i });
+    for (let i = 0; i < 5; i++) lines.add({ ...ticket(5000, 'b'), arrivedMs: 200 + i });
+    const gone = refusals.sweep(open, 0);
+    // Five seconds for fifty turns, a tenth more as it is a close call, and the one who is next.
+    expect(gone.length).toBe(105 - 56);
+    for (const { ticket } of gone) expect(ticket.turn.name).toBe('a');
+    expect(Math.min(...gone.map(({ ticket }) => ticket.arrivedMs))).toBe(51);
+    expect(refusals.sweep(open, 0)).toEqual([]);
   });
 
   it('is never told to come sooner than the upstream has asked for', () => {

@@ -1,0 +1,74 @@
+import { describe, expect, it } from 'vitest';
+import { type Place, promiseReturns } from '../../src/upstream/comeback-policy.ts';
+
+const patienceMs = 10_000;
+/** Ten turns a second, every second of them this caller's. */
+const place = (ahead: number, name = 'a'): Place => ({
+  name,
+  ahead,
+  turnMs: 100,
+  ownTurnMs: 200,
+  opensMs: 0,
+});
+
+describe('who is told to come back', () => {
+  it('is told a time at which its patience suffices, in whole seconds, and one after the other', () => {
+    const returns = promiseReturns(100);
+    const told = Array.from({ length: 20 }, () => returns.promise(place(200), patienceMs, 1000, 0));
+    // Twenty seconds of line, ten of patience, and a bit; then five a second, or fewer.
+    expect(told[0]).toBe(11_000);
+    for (const atMs of told) expect(atMs % 1000).toBe(0);
+    expect(told).toEqual(told.toSorted((a, b) => a - b));
+    expect(told.at(-1)).toBeGreaterThanOrEqual(14_000);
+    expect(told.at(-1)).toBeLessThanOrEqual(16_000);
+  });
+
+  it('is never told a time before the least, and none later than ten minutes from now', () => {
+    const returns = promiseReturns(100);
+    expect(returns.promise(place(0), patienceMs, 90_000, 0)).toBe(90_000);
+    expect(returns.promise(place(1e6), patienceMs, 1000, 5000)).toBe(605_000);
+  });
+
+  it('is taken for another until its time has come, and then for itself, once', () => {
+    const returns = promiseReturns(100);
+    const atMs = returns.promise(place(200), patienceMs, 1000, 0);
+    expect(returns.claim('a', atMs - 1)).toBe(false);
+    expect(returns.claim('b', atMs)).toBe(false);
+    expect(returns.claim('a', atMs)).toBe(true);
+    expect(returns.claim('a', atMs)).toBe(false);
+  });
+
+  it('is expected for a while, and then no more', () => {
+    const returns = promiseReturns(100);
+    const atMs = returns.promise(place(200), patienceMs, 1000, 0);
+    expect(returns.count(atMs + 3000)).toBe(1);
+    expect(returns.count(atMs + 4000)).toBe(0);
+    expect(returns.claim('a', atMs + 4000)).toBe(false);
+    expect(returns.isKept(place(200))).toBe(false);
+  });
+});
+
+describe('what is kept for those who come back', () => {
+  it('are their turns: one more of their caller would take one of them where there are no others', () => {
+    const returns = promiseReturns(100);
+    returns.promise(place(100), patienceMs, 1000, 0);
+    // Its turn has to come eleven seconds from now, and comes 200 ms after that of whoever goes before it.
+    expect(returns.isKept(place(108))).toBe(false);
+    expect(returns.isKept(place(109))).toBe(true);
+    expect(returns.isKept(place(109, 'b'))).toBe(false);
+  });
+
+  it('is counted for others too, if nobody of their caller waits now: they will go first', () => {
+    const returns = promiseReturns(100);
+    for (const name of ['a', 'b', 'b']) returns.promise(place(200, name), patienceMs, 1000, 0);
+    expect(returns.absentBefore(60_000, () => false)).toBe(3);
+    expect(returns.absentBefore(60_000, (name) => name === 'b')).toBe(1);
+    expect(returns.absentBefore(11_000, () => false)).toBe(0);
+  });
+
+  it('is bounded: beyond that all is forgotten', () => {
+    const returns = promiseReturns(3);
+    for (let i = 0; i < 4; i++) returns.promise(place(200), patienceMs, 1000, 0);
+    expect(returns.count(0)).toBe(1);
+  });
+});
