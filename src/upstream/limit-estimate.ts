@@ -28,8 +28,8 @@ export interface Limit {
   /** A full bucket gave so many in so many ms: a burst, and what the rate gave meanwhile. */
   readonly crowd: number;
   readonly crowdMs: number;
-  /** Of which the burst is no less than this, however long the crowd is thought to have been in coming. */
-  readonly leastBurst: number;
+  /** How long is known by the clock, not reckoned from the answers of a first crowd. */
+  readonly isTimed: boolean;
   /** When the limit came down last, and from which rate. */
   readonly fallenMs: number;
   readonly fallenFrom: number;
@@ -71,14 +71,20 @@ const highestRate = 1000;
 /** What was accepted over so long a stretch, closings included, is what the upstream gives for sure. */
 const lastingMs = 60_000;
 
-/** The least part of a crowd that was the burst: of one that came at once, and of one that came evenly for long. */
-const leastBurstShare = { watched: 1 / 4, timed: 1 / 16 };
+/** The least part of a crowd that was the burst, however long it is thought to have been in coming. */
+const leastBurstShare = { reckoned: 1 / 4, timed: 1 / 16 };
+/**
+ * How long a first crowd was in coming is known to such a part of it; where that is worth tokens, and another stretch
+ * that began with a full bucket was not many times as long, that one tells the burst better.
+ */
+const coarse = { share: 0.1, tokens: 2, times: 10 };
 /** So much of a token more may be an error of the times. */
 const trifle = 0.1;
 
 /** What a full bucket holds at a rate: a whole number, as buckets do. */
-export function burstOf({ crowd, crowdMs, leastBurst }: Limit, perMs: number): number {
-  return Math.max(Math.ceil(crowd - perMs * crowdMs - trifle), leastBurst, 1);
+export function burstOf({ crowd, crowdMs, isTimed }: Limit, perMs: number): number {
+  const least = crowd * (isTimed ? leastBurstShare.timed : leastBurstShare.reckoned);
+  return Math.max(Math.ceil(crowd - perMs * crowdMs - trifle), least, 1);
 }
 
 /** A closing: when the attempt was sent whose refusal began it, and what went before. */
@@ -121,7 +127,7 @@ export function estimateLimit(leastGuessPerMs = 0): LimitEstimate {
       spanMs: 0,
       crowd: size,
       crowdMs: crowd.spanMs,
-      leastBurst: size * leastBurstShare.watched,
+      isTimed: false,
       fallenMs: Number.NEGATIVE_INFINITY,
       fallenFrom: 0,
     };
@@ -233,6 +239,9 @@ function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
   const isBack = perMs > before.fallenFrom * (1 - tolerance);
   // It can't have been full: all that was accepted is the rate's.
   const isBrief = perMs * (openedMs - emptyMs) < burst;
+  // This stretch began with a full bucket too, and is timed better than the first crowd.
+  const isCoarse = !before.isTimed && perMs * before.crowdMs * coarse.share > coarse.tokens;
+  const isBetter = isCoarse && !isBrief && openMs >= stretchMs && openMs < coarse.times * before.crowdMs;
   // Or it was full, and it is much of the first crowd that was the rate's, while it went on arriving: the next turns
   // beyond the pace will tell, and soon.
   const isDoubtful = isGuess && isBrief && openMs < stretchMs && before.crowdMs >= longCrowdMs;
@@ -242,9 +251,9 @@ function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
     mostPerMs: isDoubtful ? Number.POSITIVE_INFINITY : boundsWith(burstOf({ ...before, crowd }, perMs)).most,
     sample: isDoubtful ? 0 : isBrief ? accepted : Math.max(accepted - burst, 0),
     spanMs: openMs,
-    crowd,
-    crowdMs: before.crowdMs,
-    leastBurst: before.leastBurst,
+    ...(isBetter
+      ? { crowd: accepted, crowdMs: openMs, isTimed: true }
+      : { crowd, crowdMs: before.crowdMs, isTimed: before.isTimed }),
     fallenMs: hasFallen ? sentMs : isBack ? Number.NEGATIVE_INFINITY : before.fallenMs,
     fallenFrom: hasFallen ? Math.max(before.perMs, wasDown ? before.fallenFrom : 0) : before.fallenFrom,
   };
@@ -255,8 +264,7 @@ function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
  * tells the burst, and better than a first crowd that came in drops.
  */
 function toldByCrowd(before: Limit, accepted: number, openMs: number): Limit {
-  const leastBurst = accepted * leastBurstShare.watched;
-  const crowd = { crowd: accepted, crowdMs: openMs, leastBurst };
+  const crowd = { crowd: accepted, crowdMs: openMs };
   if (before.certainty.kind === 'measured') return { ...before, ...crowd };
   if (accepted < large.attempts || openMs < large.ms) {
     // A guess that spends it more slowly will learn more.
@@ -268,7 +276,7 @@ function toldByCrowd(before: Limit, accepted: number, openMs: number): Limit {
   return {
     ...before,
     ...crowd,
-    leastBurst: accepted * leastBurstShare.timed,
+    isTimed: true,
     perMs,
     mostPerMs: accepted / openMs,
     certainty: { kind: 'measured', confirmations: 0 },

@@ -9,7 +9,7 @@ function met({ perSecond, burst }: { perSecond: number; burst: number }) {
   let lastMs = 0;
   let nowMs = 0;
   /** One attempt; whether it was accepted. */
-  const attempt = (atMs: number, isRisky = false): boolean => {
+  const attempt = (atMs: number, isRisky = false, answerMs = 0): boolean => {
     nowMs = atMs;
     tokens = Math.min(burst, tokens + (atMs - lastMs) * rate);
     lastMs = atMs;
@@ -18,14 +18,15 @@ function met({ perSecond, burst }: { perSecond: number; burst: number }) {
       return false;
     }
     tokens -= 1;
-    estimate.accepted(atMs, atMs);
+    estimate.accepted(atMs, atMs + answerMs);
     return true;
   };
   return {
     estimate,
     /** Attempts at this rate until one is refused; then the gate is closed for a second. */
-    until(per: number, isRisky = false): Limit {
-      while (attempt(nowMs + 1000 / per, isRisky));
+    until(per: number, isRisky = false, answerMs: (sinceMs: number) => number = () => 0): Limit {
+      const fromMs = nowMs;
+      while (attempt(nowMs + 1000 / per, isRisky, answerMs(nowMs - fromMs)));
       nowMs += 1000;
       estimate.reopened(nowMs);
       return estimate.limit as Limit;
@@ -119,6 +120,17 @@ describe('the limit', () => {
     const second = upstream.until(100);
     expect(second.certainty).toEqual({ kind: 'guess' });
     expect(second.perMs).toBe(first.perMs / 2);
+  });
+
+  it('is told by the clock once it can be, where the first crowd was in coming for longer than its answers tell', () => {
+    const upstream = met({ perSecond: 2000, burst: 400 });
+    // The first answers are the slowest: connections, cold code.
+    upstream.until(6000, false, (sinceMs) => 5 + Math.max(0, 60 - sinceMs));
+    const second = upstream.until(3200, true);
+    expect(Math.abs(perSecond(second) - 2000)).toBeGreaterThan(60);
+    expect(burstOf(second, 2)).toBeCloseTo(400, -1);
+    const third = upstream.until(2600, true);
+    expect(Math.abs(perSecond(third) - 2000)).toBeLessThan(20);
   });
 
   it('is not guessed lower than told because of one stray refusal, and the next corrects it', () => {
