@@ -13,7 +13,9 @@ export interface CallerFigures {
   readonly p50Ms: number;
   readonly p99Ms: number;
   readonly refused: number;
-  /** The slowest refusal, ms: how immediate they were. */
+  /** Of these, how many were told so within a tenth of a second. */
+  readonly refusedAtOnce: number;
+  /** The slowest refusal, ms. */
   readonly slowestRefusalMs: number;
   readonly refusedAgain: number;
   readonly failed: number;
@@ -29,6 +31,8 @@ export interface Figures {
   readonly jain: number;
   readonly callers: readonly CallerFigures[];
 }
+
+const atOnceMs = 100;
 
 /**
  * @param counts of the upstream
@@ -66,6 +70,7 @@ export function figuresOf(
       p50Ms: quantile(latencies, 0.5),
       p99Ms: quantile(latencies, 0.99),
       refused: record.refusalsMs.length,
+      refusedAtOnce: record.refusalsMs.filter((ms) => ms <= atOnceMs).length,
       slowestRefusalMs: Math.max(0, ...record.refusalsMs),
       refusedAgain: record.refusedAgain,
       failed: record.failed,

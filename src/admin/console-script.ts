@@ -23,13 +23,12 @@ let last, lostAt;
 
 function gateText(gate) {
   const rate = gate.attemptsPerSecond === null ? '' : ', about ' + number(gate.attemptsPerSecond, 1) + ' a second';
-  switch (gate.state) {
-    case 'open': return ['Open: requests go up as they come' + rate + '.', 'good'];
-    case 'paced': return ['Open, paced: requests go up in turns' + rate + '.', 'good'];
-    case 'probing': return ['Trying whether the upstream takes more.', 'busy'];
-    case 'closed': return ['Closed for another ' + span(gate.closedForSeconds) + ': the upstream said 429, and everybody waits.', 'busy'];
-    default: return ['Switched off: each request waits for itself.', ''];
-  }
+  return {
+    open: ['Open: requests go up as they come' + rate + '.', 'good'],
+    paced: ['Open, paced: requests go up in turns' + rate + '.', 'good'],
+    probing: ['Trying whether the upstream takes more.', 'busy'],
+    closed: ['Closed for another ' + span(gate.closedForSeconds) + ': the upstream said 429, and everybody waits.', 'busy'],
+  }[gate.state] ?? ['Switched off: each request waits for itself.'];
 }
 
 function keyText(key) {
@@ -37,6 +36,14 @@ function keyText(key) {
   if (key.rejected) return ['The upstream refuses it: put a new one into the secret store.', 'bad'];
   if (key.reloadFailure) return ['No good key from the store; the last one stays. ' + key.reloadFailure, 'busy'];
   return [key.lastAcceptedAt ? 'The upstream accepts it.' : 'Loaded, and not used yet.', 'good'];
+}
+
+function circuitText({ state, probeInSeconds, failuresInARow, operations }, attempts) {
+  const down = operations.filter((one) => one.state === 'open').map((one) => one.operation);
+  if (state === 'open') return ['It is down, and asked again in ' + span(probeInSeconds) + '.', 'bad'];
+  if (down[0]) return ['For ' + down.join(', ') + ' it only fails.', 'bad'];
+  if (failuresInARow > 0) return ['It has failed ' + failuresInARow + ' times in a row.', 'busy'];
+  return attempts ? ['It answers.', 'good'] : ['Not asked yet.'];
 }
 
 function show(status) {
@@ -50,10 +57,7 @@ function show(status) {
   facts('key', [['Comes from', key.source], ['Fingerprint', key.fingerprint || 'none'], ['Generation', String(key.generation ?? 'none')], ['In use for', span(key.ageSeconds)], ['Last accepted', ago(key.lastAcceptedAt)], ['Last refused', ago(key.lastRejectedAt)], ['Failed reads', number(key.reloadFailures)]]);
 
   tell('gate-says', ...gateText(gate));
-  const failures = circuit.failuresInARow, unasked = upstream.attempts === 0;
-  if (circuit.state === 'open') tell('circuit-says', 'It is down, and asked again in ' + span(circuit.probeInSeconds) + '.', 'bad');
-  else if (failures > 0) tell('circuit-says', 'It has failed ' + failures + ' times in a row.', 'busy');
-  else tell('circuit-says', unasked ? 'Not asked yet.' : 'It answers.', unasked ? '' : 'good');
+  tell('circuit-says', ...circuitText(circuit, upstream.attempts));
   facts('gate', [['Attempts', number(upstream.attempts)], ['Retries', number(upstream.retries)], ['Refused with 429', number(gate.refusals)], ['In flight', number(upstream.inFlight)], ['Waiting', number(gate.waiting)]]);
 
   const total = (test) => requests.counts.reduce((sum, one) => test(one) ? sum + one.count : sum, 0);
@@ -80,7 +84,7 @@ function show(status) {
   rows('callers', callers.list.map(({ name, operations, by, requests }) => [name, requests === null ? '?' : number(requests), number(lines.get(name)?.waiting ?? 0), span(lines.get(name)?.oldestWaitSeconds ?? 0), by.join(', '), operations === 'every' ? 'everything' : operations.join(', ') || 'nothing']), 'No caller.', 1, 2, 3);
   set($('callers-says'), callers.problems.length > 0 ? 'The newest version of the callers file is refused: ' + callers.problems.join('; ') : callers.count > callers.list.length ? 'The first ' + callers.list.length + ' of ' + number(callers.count) + '.' : '');
 
-  if (status.operations.length + 1 !== $('which').length) $('which').replaceChildren(...[['', 'everything'], ...status.operations.map((name) => [name, name])].map(([value, text]) => { const option = make('option', text); option.value = value; return option; }));
+  if (status.operations.length + 1 !== $('which').length) $('which').replaceChildren(new Option('everything', ''), ...status.operations.map((name) => new Option(name)));
   last = { at, groups, finished: requests.finished };
 }
 
@@ -111,4 +115,4 @@ $('purge').addEventListener('submit', async (event) => {
 });
 const turn = async () => { if (!document.hidden) await ask(); setTimeout(turn, 2000); };
 turn();
-`.replaceAll(/\n +/g, '\n');
+`.replaceAll(/\n\s+/g, '\n');

@@ -78,6 +78,12 @@ export function statusOf(
       state: circuit.state,
       failuresInARow: circuit.failuresInARow,
       probeInSeconds: seconds(circuit.probeInMs),
+      operations: circuit.operations.map(({ operation, state, failuresInARow, probeInMs }) => ({
+        operation,
+        state,
+        failuresInARow,
+        probeInSeconds: seconds(probeInMs),
+      })),
     },
     cache: {
       entries: cache.entries,

@@ -79,6 +79,12 @@ export function upstreamRows({ attempts, gate, circuit }: AdminFacts): Row[] {
       'Until the upstream is asked again, while it counts as down.',
       [one(circuit.probeInMs / 1_000)],
     ],
+    [
+      'circuit_operation_open',
+      'gauge',
+      'The same as circuit_open, for one operation: 1 while it counts as down, for itself.',
+      circuit.operations.map(({ operation, state }) => one(Number(state === 'open'), { operation })),
+    ],
   ];
 }
 

@@ -37,12 +37,18 @@ export interface BreakCircuitOptions extends Partial<CircuitOptions> {
   readonly onChange?: (change: CircuitChange) => void;
 }
 
-/** Of the upstream as a whole; it is open as well where each operation that was asked is. */
-export interface CircuitSnapshot {
+/** One circuit as it is now. */
+export interface BreakerSnapshot {
   readonly state: 'closed' | 'open';
   readonly failuresInARow: number;
   /** When the upstream is asked again, in ms from now; 0 when closed or due. */
   readonly probeInMs: number;
+}
+
+/** Of the upstream as a whole; it is open as well where each operation that was asked is. */
+export interface CircuitSnapshot extends BreakerSnapshot {
+  /** The operations' own circuits, of all that were asked. */
+  readonly operations: readonly (BreakerSnapshot & { readonly operation: string })[];
 }
 
 export interface Circuit {
@@ -150,16 +156,21 @@ export function breakCircuit(options: BreakCircuitOptions = {}): Circuit {
     }
   };
 
+  const shown = ({ state }: Breaker, nowMs: number): BreakerSnapshot => ({
+    state: state.kind,
+    failuresInARow: state.kind === 'closed' ? state.failures : rules.openAfter + state.probeFailures,
+    probeInMs: state.kind === 'open' ? Math.max(state.probeAtMs - nowMs, 0) : 0,
+  });
+
   return {
     layer,
     snapshot() {
+      const nowMs = performance.now();
       const own = [...operations.values()];
       const isWhole = whole.state.kind === 'open' || own.some(({ state }) => state.kind === 'closed');
-      const { state } = isWhole ? whole : (soonest(own) ?? whole);
       return {
-        state: state.kind,
-        failuresInARow: state.kind === 'closed' ? state.failures : rules.openAfter + state.probeFailures,
-        probeInMs: state.kind === 'open' ? Math.max(state.probeAtMs - performance.now(), 0) : 0,
+        ...shown(isWhole ? whole : (soonest(own) ?? whole), nowMs),
+        operations: [...operations].map(([operation, breaker]) => ({ operation, ...shown(breaker, nowMs) })),
       };
     },
   };

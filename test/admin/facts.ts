@@ -70,7 +70,15 @@ export function fullFacts(more: Partial<AdminFacts> = {}): AdminFacts {
       attempts: 40,
       refusals: 3,
     },
-    circuit: { state: 'open', failuresInARow: 12, probeInMs: 4_000 },
+    circuit: {
+      state: 'open',
+      failuresInARow: 12,
+      probeInMs: 4_000,
+      operations: [
+        { operation: 'list-accounts', state: 'closed', failuresInARow: 0, probeInMs: 0 },
+        { operation: 'account', state: 'open', failuresInARow: 11, probeInMs: 2_000 },
+      ],
+    },
     cache: { entries: 3, bytes: 9_000, maxBytes: 64_000, evictions: 1, flights: 1, compressing: 0 },
     attempts: {
       inFlight: 1,

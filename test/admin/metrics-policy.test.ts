@@ -42,6 +42,8 @@ describe('the metrics', () => {
     expect(value(own('caller_refusals_total'), { caller: 'script', code: 'caller-rate-limited' })).toBe(1);
     expect(value(own('caller_wait_seconds_total'), { caller: 'script' })).toBe(0.005);
     expect(value(own('circuit_open'))).toBe(1);
+    expect(value(own('circuit_operation_open'), { operation: 'account' })).toBe(1);
+    expect(value(own('circuit_operation_open'), { operation: 'list-accounts' })).toBe(0);
     expect(value(own('upstream_attempts_total'), { operation: 'list-accounts', outcome: '429' })).toBe(3);
     expect(value(own('upstream_attempt_seconds_total'), { operation: 'list-accounts' })).toBe(0.96);
     expect(value(own('unparsed_requests_total'), { code: 'HPE_INVALID_METHOD' })).toBe(1);

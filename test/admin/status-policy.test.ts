@@ -37,7 +37,14 @@ describe('the status', () => {
         closedForSeconds: 2,
         callers: [{ name: 'script', oldestWaitSeconds: 1.5 }, {}],
       },
-      circuit: { state: 'open', probeInSeconds: 4 },
+      circuit: {
+        state: 'open',
+        probeInSeconds: 4,
+        operations: [
+          { operation: 'list-accounts', state: 'closed' },
+          { operation: 'account', state: 'open', failuresInARow: 11, probeInSeconds: 2 },
+        ],
+      },
       callers: {
         count: 1,
         list: [{ name: 'script', tokens: 2, nextExpiry: '2027-01-01T00:00:00.000Z', requests: 3 }],

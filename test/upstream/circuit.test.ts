@@ -112,7 +112,7 @@ describe('an upstream that is down', () => {
     await subject.askFor(3);
     subject.upstreamDoes(200);
     await subject.askFor(5);
-    expect(subject.snapshot()).toEqual({ state: 'closed', failuresInARow: 0, probeInMs: 0 });
+    expect(subject.snapshot()).toMatchObject({ state: 'closed', failuresInARow: 0, probeInMs: 0 });
     expect(subject.changes.map(({ to }) => to)).toEqual(['open', 'closed']);
     expect(await subject.ask()).toBe(200);
   });
@@ -176,6 +176,15 @@ describe('one operation that fails', () => {
     expect(broken[25]).toMatchObject({ code: 'upstream-unreachable', receivedStatus: 500 });
     expect(subject.asked.filter((name) => name === 'broken').length).toBeLessThan(30);
     expect(subject.snapshot()).toMatchObject({ state: 'closed', failuresInARow: 0 });
+    expect(subject.snapshot().operations).toEqual([
+      {
+        operation: 'broken',
+        state: 'open',
+        failuresInARow: expect.any(Number),
+        probeInMs: expect.any(Number),
+      },
+      { operation: 'healthy', state: 'closed', failuresInARow: 0, probeInMs: 0 },
+    ]);
     expect(subject.opened).toEqual([]);
     expect(subject.changes).toEqual([{ to: 'open', operation: 'broken', lastFailure: 500 }]);
     subject.operationDoes('broken', 200);
