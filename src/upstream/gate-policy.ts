@@ -70,6 +70,9 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
     };
   };
 
+  const isSweepDue = (nowMs: number): boolean =>
+    state === 'paced' && lines.size > 0 && nowMs - sweptMs >= sweepMs;
+
   const sweep = (nowMs: number): { ticket: T; refusal: Refusal }[] => {
     sweptMs = nowMs;
     return refusals.sweep(outlook(nowMs), nowMs);
@@ -181,7 +184,7 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
       if (outcome.kind === 'answered') {
         pace.accepted(attempt.sentMs, nowMs);
         if (outcome.isHealthy) window.succeeded(wasFull);
-        if (!isProbe || state !== 'probing') return nowMs - sweptMs < sweepMs ? [] : sweep(nowMs);
+        if (!isProbe || state !== 'probing') return isSweepDue(nowMs) ? sweep(nowMs) : [];
         state = 'paced';
         closings.reopened();
         pace.resumed(nowMs);

@@ -241,7 +241,12 @@ function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
   const isBrief = perMs * (openedMs - emptyMs) < burst;
   // This stretch began with a full bucket too, and is timed better than the first crowd.
   const isCoarse = !before.isTimed && perMs * before.crowdMs * coarse.share > coarse.tokens;
-  const isBetter = isCoarse && !isBrief && openMs >= stretchMs && openMs < coarse.times * before.crowdMs;
+  const isBetter =
+    isCoarse &&
+    accepted >= large.attempts &&
+    !isBrief &&
+    openMs >= stretchMs &&
+    openMs < coarse.times * before.crowdMs;
   // Or it was full, and it is much of the first crowd that was the rate's, while it went on arriving: the next turns
   // beyond the pace will tell, and soon.
   const isDoubtful = isGuess && isBrief && openMs < stretchMs && before.crowdMs >= longCrowdMs;

@@ -20,13 +20,13 @@ const catchUpMs = 20;
 const leastReserve = 0.5;
 /** What a heavy caller's leaves, as a share of the burst. */
 const reserveShare = 0.5;
-/** But no more than comes in so long: where turns are rare, nobody is kept waiting for a reserve. */
-const mostReserveMs = 500;
+/** But for so many tokens of it where they take longer than this to come: after a closing everybody waits for them. */
+const forgone = { tokens: 4, ms: 500 };
 /** What a light caller leaves as long as the limit is probed for, when the level is not known so well. */
 const probingReserveShare = 0.3;
 /** Where the bucket holds but one token there is no room: then the pace keeps off the limit by this share. */
 const evenShare = 0.98;
-/** But never more than so many times. */
+/** There may be more turns than are counted on, but never more than so many times. */
 const mostDoubt = 3;
 /** A turn, but for the rounding of many small shares of one. */
 const whole = 1 - 1e-6;
@@ -109,15 +109,16 @@ export function learnPace(leastGuessPerMs: number): Pace {
   /** What the bucket should hold for a turn. */
   const needed = (isLight: boolean): number => {
     if (isEven()) return whole;
+    const full = Math.min(burst * reserveShare, burst - 1.5);
     const heavy = Math.max(
+      Math.min(full, Math.max(full - forgone.tokens, forgone.ms * known.perMs)),
       leastReserve,
-      Math.min(burst * reserveShare, burst - 1.5, mostReserveMs * known.perMs),
     );
     return 1 + (isLight && !isGuess() ? leastReserve : heavy);
   };
 
   /** While the risky stream is on: a light caller need not wait for the turn that is due next, if much is left. */
-  const isAhead = (): boolean => due > 0 && level >= Math.max(needed(true), burst * probingReserveShare);
+  const mayGoEarly = (): boolean => due > 0 && level >= Math.max(needed(true), burst * probingReserveShare);
 
   const advance = (nowMs: number): void => {
     const elapsedMs = Math.max(0, nowMs - lastMs);
@@ -171,7 +172,7 @@ export function learnPace(leastGuessPerMs: number): Pace {
     take(nowMs, isLight, riskAt) {
       advance(nowMs);
       const isSafe =
-        risky.isOn && !isEven() ? due >= whole || (isLight && isAhead()) : level >= needed(isLight);
+        risky.isOn && !isEven() ? due >= whole || (isLight && mayGoEarly()) : level >= needed(isLight);
       if (isSafe) {
         if (risky.isOn) due -= 1;
         level = Math.max(level - 1, 0);
