@@ -38,6 +38,17 @@ describe('who is told to come back', () => {
     expect(returns.claim('a', atMs)).toBe(false);
   });
 
+  it('is as many as were told so', () => {
+    const returns = promiseReturns(100);
+    for (let i = 0; i < 3; i++) returns.promise(place(200), patienceMs, 1000, 0);
+    for (let left = 3; left > 0; left--) {
+      expect(returns.count(12_000)).toBe(left);
+      expect(returns.isKept(place(220))).toBe(true);
+      expect(returns.claim('a', 12_000)).toBe(true);
+    }
+    expect(returns.isKept(place(220))).toBe(false);
+  });
+
   it('is expected for a while, and then no more', () => {
     const returns = promiseReturns(100);
     const atMs = returns.promise(place(200), patienceMs, 1000, 0);

@@ -75,6 +75,48 @@ describe('who comes too late', () => {
     expect(refused).toBeGreaterThan(40);
   });
 
+  it('leaves its place to nobody who was refused by the upstream and returns to its old one', () => {
+    const { refusals } = lineOf(60);
+    const atMs = refusals.tooLate(ticket(5000), open, 0)?.retryAfterMs as number;
+    const at = { ...open, opensMs: atMs };
+    // It has been here before all who wait.
+    expect(refusals.tooLate({ ...ticket(atMs + 5000), arrivedMs: -1 }, at, atMs)).toBeUndefined();
+    const late = { ...ticket(atMs + 5000), arrivedMs: 1 };
+    expect(refusals.tooLate({ ...late, deadlineMs: atMs + 5500 }, at, atMs)).toBeUndefined();
+    expect(refusals.tooLate(late, at, atMs)?.code).toBe('upstream-rate-limited');
+  });
+
+  it('keeps nobody from finding out who is next', () => {
+    const { lines, refusals } = lineOf(1);
+    const slow = { ...open, perMs: 1e-4 };
+    expect(refusals.tooLate(ticket(5000), slow, 0)?.retryAfterMs).toBeGreaterThan(5000);
+    for (const waiting of lines.all()) lines.remove(waiting);
+    // Slower than when another was told to come: what it was told can't be kept.
+    expect(refusals.tooLate(ticket(5000), { ...open, perMs: 5e-5 }, 0)).toBeUndefined();
+  });
+
+  it('goes before others who come meanwhile, if nobody of its caller waits', () => {
+    const lines = standInLine<Ticket>();
+    const refusals = turnAway(lines, 100);
+    for (let i = 0; i < 55; i++) lines.add({ ...ticket(1e6, `caller ${i}`), arrivedMs: -1 });
+    for (let i = 0; i < 10; i++) expect(refusals.tooLate(ticket(5000, `early ${i}`), open, 0)).toBeDefined();
+    for (const waiting of lines.all().slice(0, 10)) lines.remove(waiting);
+    // Ten have been served, and as many are on their way.
+    expect(refusals.tooLate(ticket(6000, 'other'), { ...open, opensMs: 1000 }, 1000)).toBeDefined();
+    expect(refusals.tooLate(ticket(7000, 'other'), { ...open, opensMs: 1000 }, 1000)).toBeUndefined();
+  });
+
+  it('is counted when others are told at their deadline when to come', () => {
+    const { lines, refusals } = lineOf(51);
+    for (let i = 0; i < 20; i++) refusals.tooLate(ticket(5000), open, 0);
+    for (const waiting of lines.all().slice(0, 22)) lines.remove(waiting);
+    // There is room for one more, were there not those twenty, and the rate is lower than it was.
+    const slower = { ...open, opensMs: 200, perMs: 0.006 };
+    expect(refusals.expired({ ...ticket(5000), arrivedMs: 0 }, slower, 200).retryAfterMs).toBeGreaterThan(
+      2000,
+    );
+  });
+
   it('is told a time of its own also where the gate stays closed for longer than it can wait', () => {
     const { refusals } = lineOf(100);
     const closed = { ...open, opensMs: 60_000, statedUntilMs: 60_000 };
@@ -88,6 +130,9 @@ describe('who comes too late', () => {
     // In the background nobody comes back, and nothing is kept for it.
     const background = { ...ticket(5000), turn: { name: 'a', weight: 1, background: true } };
     expect(refusals.tooLate(background, closed, 0)?.retryAfterMs).toBe(60_000);
+    // With nobody before it, it comes when the gate opens: later than was asked for, by chance.
+    const jittered = { ...closed, opensMs: 61_500 };
+    expect(lineOf(0).refusals.tooLate(ticket(5000), jittered, 0)?.retryAfterMs).toBe(62_000);
     expect(refusals.tooLate(ticket(5000), closed, 0)?.retryAfterMs).toBe(told.at(-1));
   });
 
