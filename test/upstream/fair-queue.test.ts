@@ -102,6 +102,14 @@ describe('turns', () => {
     expect(queue.take()?.turn.name).toBe('early');
   });
 
+  it('taken in the first crowd make a caller one of those who ask for their share or more', () => {
+    const queue = queueFairly<Waiting>();
+    queue.add(entry('a'));
+    expect(queue.nextIsLight()).toBe(true);
+    for (let i = 0; i < 4; i++) queue.charge(entry('a').turn);
+    expect(queue.nextIsLight()).toBe(false);
+  });
+
   it('are given back when they came to nothing', () => {
     const queue = queueFairly<Waiting>();
     for (let i = 0; i < 4; i++) queue.add(entry('a', 1, 0));
