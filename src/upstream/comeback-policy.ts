@@ -24,8 +24,11 @@ export interface Returns {
   count(nowMs: number): number;
   /** One of this caller has come: if one was told to come by now, this is it. */
   claim(name: string, nowMs: number): boolean;
-  /** How many are expected before `untilMs` whose callers have nothing waiting now: they will go first. */
-  absentBefore(untilMs: number, isWaiting: (name: string) => boolean): number;
+  /**
+   * How many are expected before `untilMs` whose callers have nothing waiting now, and will go before one that is to
+   * take the `turn`th turn of its own: as turns go round, no more of each of them than that.
+   */
+  absentBefore(untilMs: number, turn: number, isWaiting: (name: string) => boolean): number;
   /** Whether one more at this place would take a turn that one of its own caller was told of. */
   isKept(place: Place): boolean;
   /**
@@ -45,24 +48,28 @@ interface Promised {
   readonly lapsesMs: number;
 }
 
-/** Nobody is told to come back later than this because of those who were told before it. */
+/** Nobody is told to come back later than this because of those who go before it; what the upstream asks for counts. */
 const longestMs = 600_000;
 /** `Retry-After` is told in whole seconds: until then another of its caller could take what is kept for it. */
 const grainMs = 1000;
 /** Who is later than that by more is not expected any more. */
 const graceMs = 2000;
 const graceShare = 1 / 8;
+/** After so many who did not come, one after the other, none of their caller is expected any more: it has given up. */
+const mostMissed = 3;
 /** Told a bit later than the line has become short enough: it may have become so more slowly. */
 const marginShare = 1 / 20;
 /** And those after it a bit further apart than its caller's turns are; who comes unexpected fills what is left over. */
 const spread = 1.1;
 
-/** @param most so many are remembered; beyond that all are forgotten, and some may come back in vain once */
+/** @param most so many are remembered; beyond that the caller with most of them may have some come back in vain */
 export function promiseReturns(most: number): Returns {
   /** In order of `atMs`. */
   let promised: Promised[] = [];
   /** How many of them each caller has. */
   const counts = new Map<string, number>();
+  /** How many of a caller's have not come since one of it did. */
+  const missed = new Map<string, number>();
   let firstLapseMs = Number.POSITIVE_INFINITY;
 
   const add = (one: Promised): void => {
@@ -75,28 +82,35 @@ export function promiseReturns(most: number): Returns {
 
   const discount = ({ name }: Promised): void => {
     const left = (counts.get(name) ?? 1) - 1;
-    if (left === 0) counts.delete(name);
-    else counts.set(name, left);
+    if (left > 0) counts.set(name, left);
+    else {
+      counts.delete(name);
+      missed.delete(name);
+    }
   };
 
   const forgetLapsed = (nowMs: number): void => {
     if (nowMs < firstLapseMs) return;
-    const lapsed: Promised[] = [];
-    const kept: Promised[] = [];
-    firstLapseMs = Number.POSITIVE_INFINITY;
-    for (const one of promised) {
-      const isLapsed = one.lapsesMs <= nowMs;
-      (isLapsed ? lapsed : kept).push(one);
-      if (!isLapsed) firstLapseMs = Math.min(firstLapseMs, one.lapsesMs);
+    for (const { name, lapsesMs } of promised) {
+      if (lapsesMs <= nowMs) missed.set(name, (missed.get(name) ?? 0) + 1);
     }
-    lapsed.forEach(discount);
-    promised = kept;
+    const isExpected = ({ name, lapsesMs }: Promised): boolean =>
+      lapsesMs > nowMs && (missed.get(name) ?? 0) < mostMissed;
+    firstLapseMs = Number.POSITIVE_INFINITY;
+    const before = promised;
+    promised = before.filter(isExpected);
+    for (const one of before) {
+      if (!isExpected(one)) discount(one);
+      else firstLapseMs = Math.min(firstLapseMs, one.lapsesMs);
+    }
   };
 
-  const forgetAll = (): void => {
-    promised = [];
-    counts.clear();
-    firstLapseMs = Number.POSITIVE_INFINITY;
+  /** The caller that has most of them loses its last one. */
+  const makeRoom = (): void => {
+    let most = { name: '', count: 0 };
+    for (const [name, count] of counts) if (count > most.count) most = { name, count };
+    const last = promised.findLastIndex(({ name }) => name === most.name);
+    promised.splice(last, 1).forEach(discount);
   };
 
   return {
@@ -113,17 +127,22 @@ export function promiseReturns(most: number): Returns {
         if (one.atMs > nowMs) return false;
         if (one.name !== name) continue;
         promised.splice(i, 1);
+        missed.delete(name);
         discount(one);
         return true;
       }
       return false;
     },
 
-    absentBefore(untilMs, isWaiting) {
+    absentBefore(untilMs, turn, isWaiting) {
+      const counted = new Map<string, number>();
       let count = 0;
       for (const { name, atMs } of promised) {
         if (atMs >= untilMs) break;
-        if (!isWaiting(name)) count++;
+        const before = counted.get(name) ?? 0;
+        if (before >= turn || isWaiting(name)) continue;
+        counted.set(name, before + 1);
+        count++;
       }
       return count;
     },
@@ -140,12 +159,12 @@ export function promiseReturns(most: number): Returns {
     },
 
     promise({ name, ahead, ownTurnMs, turnMs, opensMs }, patienceMs, leastMs, nowMs) {
-      if (promised.length >= most) forgetAll();
+      if (promised.length >= most) makeRoom();
       const before = counts.get(name) ?? 0;
       const turnAtMs = opensMs + ahead * turnMs + before * ownTurnMs * spread;
       const marginMs = Math.min(ownTurnMs, patienceMs * marginShare);
-      const wantedMs = Math.max(turnAtMs - patienceMs + marginMs, leastMs) - nowMs;
-      const againMs = Math.min(Math.ceil(wantedMs / grainMs) * grainMs, longestMs);
+      const lineMs = Math.min(turnAtMs - patienceMs + marginMs - nowMs, longestMs);
+      const againMs = Math.ceil(Math.max(lineMs, leastMs - nowMs) / grainMs) * grainMs;
       const atMs = nowMs + againMs;
       const lapsesMs = atMs + graceMs + againMs * graceShare;
       add({ name, atMs, byMs: atMs + patienceMs, lapsesMs });

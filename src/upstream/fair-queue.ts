@@ -226,7 +226,7 @@ export function queueFairly<T extends Waiting>(): FairQueue<T> {
       const { name, weight } = turn;
       const line = active.get(name);
       if (line === undefined) {
-        setIdle(name, Math.max(startOf(turn), now) + 1 / weight, weight);
+        setIdle(name, startOf(turn) + 1 / weight, weight);
         return;
       }
       line.start += 1 / line.weight;

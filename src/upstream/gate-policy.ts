@@ -13,7 +13,7 @@ import type { Attempt, GateState, Next, Refusal, Ticket, Turnstile, TurnstileOpt
 import { standInLine } from './two-lines.ts';
 import { growWindow } from './window-policy.ts';
 
-/** After this long without a refusal, not counting the time closed, and with nobody waiting, the gate is open again. */
+/** After so long without a refusal, not counting the time closed, and with nobody waiting or expected, it opens. */
 const quietMs = 60_000;
 /** So often it is looked for those who wait in vain, besides when something is learned. */
 const sweepMs = 1000;
@@ -54,6 +54,8 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
     // last refusal would.
     const refusedLastMs = Math.max(refusedMs, closings.reopensMs, closings.statedUntilMs);
     if (nowMs - refusedLastMs <= quietMs) return;
+    // Those who were told to come back would all run into the limit anew.
+    if (refusals.expected(nowMs) > 0) return;
     state = 'open';
     pace.letGo(nowMs);
     window.reset();

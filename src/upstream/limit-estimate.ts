@@ -194,9 +194,10 @@ function measured(before: Limit, of: Closing, history: AcceptedHistory): Limit {
   const accepted = history.between(emptyMs, sentMs);
   const burst = burstOf(before, before.perMs);
 
+  // Before a turn's time is over, what came up short was the burst, not the rate.
   const isEarly = isGuess
     ? openMs < Math.max(2 * before.crowdMs, stretchMs)
-    : openMs < stretchMs && accepted < burst;
+    : (openMs < stretchMs || openMs * before.perMs < 1) && accepted < burst;
   const wasFull = isGuess ? accepted >= burst / 2 : before.perMs * (openedMs - emptyMs) >= burst;
   if (isEarly && wasFull) return toldByCrowd(before, accepted, openMs);
 

@@ -110,10 +110,9 @@ export function learnPace(leastGuessPerMs: number): Pace {
   const needed = (isLight: boolean): number => {
     if (isEven()) return whole;
     const full = Math.min(burst * reserveShare, burst - 1.5);
-    const heavy = Math.max(
-      Math.min(full, Math.max(full - forgone.tokens, forgone.ms * known.perMs)),
-      leastReserve,
-    );
+    // A rate that was read from nothing may be far too low, and is found by what the reserve leaves.
+    const spared = known.sample < 1 ? full : Math.max(full - forgone.tokens, forgone.ms * known.perMs);
+    const heavy = Math.max(Math.min(full, spared), leastReserve);
     return 1 + (isLight && !isGuess() ? leastReserve : heavy);
   };
 

@@ -28,6 +28,8 @@ export interface Refusals<T extends Ticket> {
   closed(outlook: Outlook, nowMs: number): Refusal;
   /** Its deadline has come: from when on one like it, come anew, would be served in time. */
   expired(ticket: T, outlook: Outlook, nowMs: number): Refusal;
+  /** How many have been told to come back and are expected. */
+  expected(nowMs: number): number;
   /** Too many wait already. */
   overloaded(outlook: Outlook): Refusal;
 }
@@ -74,6 +76,7 @@ export function turnAway<T extends Ticket>(lines: TwoLines<T>, most: number): Re
 
   return {
     closed,
+    expected: (nowMs) => returns.count(nowMs),
 
     tooLate(ticket, outlook, nowMs) {
       const { opensMs, perMs, doubt } = outlook;
@@ -92,7 +95,7 @@ export function turnAway<T extends Ticket>(lines: TwoLines<T>, most: number): Re
       const patienceMs = deadlineMs - nowMs;
       const turnAtMs = opensMs + (place.ahead * place.turnMs) / doubt;
       if (isBack && turnAtMs <= nowMs + closeCall * patienceMs) return undefined;
-      const absent = isBack ? 0 : returns.absentBefore(turnAtMs, (name) => lines.sizeOf(name) > 0);
+      const absent = isBack ? 0 : returns.absentBefore(turnAtMs, own + 1, (name) => lines.sizeOf(name) > 0);
       const isInTime = !isBack && turnAtMs + (absent * place.turnMs) / doubt <= deadlineMs;
       if (isInTime && !(isLast && returns.isKept(place))) return undefined;
       return late(ticket, { ...place, ahead: place.ahead + absent }, patienceMs, outlook, nowMs);

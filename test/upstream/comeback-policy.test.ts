@@ -27,6 +27,8 @@ describe('who is told to come back', () => {
     const returns = promiseReturns(100);
     expect(returns.promise(place(0), patienceMs, 90_000, 0)).toBe(90_000);
     expect(returns.promise(place(1e6), patienceMs, 1000, 5000)).toBe(605_000);
+    // But for what the upstream asks for itself.
+    expect(returns.promise(place(1e6), patienceMs, 3_600_000, 5000)).toBe(3_600_000);
   });
 
   it('is taken for another until its time has come, and then for itself, once', () => {
@@ -59,6 +61,29 @@ describe('who is told to come back', () => {
   });
 });
 
+describe('who has given up', () => {
+  it('is expected no more once three in a row have not come, and anew when it is told so again', () => {
+    const returns = promiseReturns(200);
+    for (let i = 0; i < 100; i++) returns.promise(place(100), patienceMs, 1000, 0);
+    returns.promise(place(1000, 'b'), patienceMs, 1000, 0);
+    expect(returns.count(3_000)).toBe(101);
+    // Those that were told a second are two seconds late, and an eighth.
+    expect(returns.count(3_200)).toBe(1);
+    expect(returns.claim('b', 92_000)).toBe(true);
+    for (let i = 0; i < 5; i++) returns.promise(place(200), patienceMs, 100_000, 92_000);
+    expect(returns.count(101_000)).toBe(5);
+  });
+
+  it('is not who comes for most of what was kept for it', () => {
+    const returns = promiseReturns(200);
+    for (let i = 0; i < 90; i++) returns.promise(place(100), patienceMs, 1000, 0);
+    for (let nowMs = 1000; nowMs <= 12_000; nowMs += 1000) {
+      for (let i = 0; i < 4; i++) returns.claim('a', nowMs);
+    }
+    expect(returns.count(12_000)).toBeGreaterThan(30);
+  });
+});
+
 describe('what is kept for those who come back', () => {
   it('are their turns: one more of their caller would take one of them where there are no others', () => {
     const returns = promiseReturns(100);
@@ -72,14 +97,19 @@ describe('what is kept for those who come back', () => {
   it('is counted for others too, if nobody of their caller waits now: they will go first', () => {
     const returns = promiseReturns(100);
     for (const name of ['a', 'b', 'b']) returns.promise(place(200, name), patienceMs, 1000, 0);
-    expect(returns.absentBefore(60_000, () => false)).toBe(3);
-    expect(returns.absentBefore(60_000, (name) => name === 'b')).toBe(1);
-    expect(returns.absentBefore(11_000, () => false)).toBe(0);
+    expect(returns.absentBefore(60_000, 5, () => false)).toBe(3);
+    expect(returns.absentBefore(60_000, 5, (name) => name === 'b')).toBe(1);
+    expect(returns.absentBefore(11_000, 5, () => false)).toBe(0);
+    // As turns go round: two of one caller do not both go before another's first.
+    expect(returns.absentBefore(60_000, 1, () => false)).toBe(2);
   });
 
-  it('is bounded: beyond that all is forgotten', () => {
-    const returns = promiseReturns(3);
-    for (let i = 0; i < 4; i++) returns.promise(place(200), patienceMs, 1000, 0);
-    expect(returns.count(0)).toBe(1);
+  it('is bounded: beyond that the caller with most of it loses its last', () => {
+    const returns = promiseReturns(4);
+    returns.promise(place(200, 'b'), patienceMs, 1000, 0);
+    for (let i = 0; i < 20; i++) returns.promise(place(200, 'a'), patienceMs, 1000, 0);
+    expect(returns.count(0)).toBe(4);
+    expect(returns.claim('b', 11_000)).toBe(true);
+    for (let i = 0; i < 2; i++) expect(returns.claim('a', 12_000)).toBe(true);
   });
 });

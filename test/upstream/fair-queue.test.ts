@@ -175,6 +175,16 @@ describe('how many go before one', () => {
     expect(queue.turnsEach(turn)).toBe(4);
     expect(queue.likelyAhead(turn, 0)).toBe(0);
     expect(queue.likelyAhead(turn, 2)).toBe(2);
+    // Weights are as told last, and of those who wait.
+    queue.add(entry('heavy', 5));
+    expect(queue.turnsEach(turn)).toBe(6);
+    queue.add(entry('other', 2));
+    names(queue, 51);
+    expect(queue.turnsEach(turn)).toBe(6);
+    names(queue, 1);
+    expect(queue.size).toBe(0);
+    queue.add(entry('other', 2));
+    expect(queue.turnsEach(turn)).toBe(3);
   });
 
   it('looks back at no less than it looks ahead: a few who came together are not there all the time', () => {

@@ -11,6 +11,8 @@ export interface SimulatedCaller {
   readonly weight?: number;
   /** Comes back after so long whatever it was told, ms. */
   readonly comesBackMs?: number;
+  /** Does not come back once it has been turned away. */
+  readonly givesUp?: boolean;
 }
 
 export interface Scenario {
@@ -296,7 +298,7 @@ export function simulate(scenario: Scenario): Figures {
       // As the header has it: in whole seconds.
       const toldMs = Math.ceil((refusal?.retryAfterMs ?? 1000) / 1000) * 1000;
       const againMs = caller.comesBackMs ?? toldMs;
-      if (now < endMs) at(now + againMs, () => arrive(caller, true));
+      if (now < endMs && caller.givesUp !== true) at(now + againMs, () => arrive(caller, true));
     }
   };
   const arrive = (caller: SimulatedCaller, isReturn = false): void => {

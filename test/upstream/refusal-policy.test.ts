@@ -150,8 +150,10 @@ describe('who comes too late', () => {
 
   it('is never told to come sooner than the upstream has asked for', () => {
     const { refusals } = lineOf(200);
-    const outlook = { ...open, statedUntilMs: 90_000 };
-    expect(refusals.tooLate(ticket(5000), outlook, 0)?.retryAfterMs).toBe(90_000);
+    for (const statedUntilMs of [90_000, 3_600_000]) {
+      const outlook = { ...open, statedUntilMs };
+      expect(refusals.tooLate(ticket(5000), outlook, 0)?.retryAfterMs).toBe(statedUntilMs);
+    }
   });
 
   it('is never told a time that is none', () => {
