@@ -22,6 +22,8 @@ export interface Place {
 export interface Returns {
   /** How many are expected. */
   count(nowMs: number): number;
+  /** Whether any is expected within ten minutes: what the upstream once asked for may be longer. */
+  isDueSoon(nowMs: number): boolean;
   /** One of this caller has come: if one was told to come by now, this is it. */
   claim(name: string, nowMs: number): boolean;
   /**
@@ -34,7 +36,7 @@ export interface Returns {
   /**
    * @param patienceMs for how long it can wait once it is back
    * @param leastMs the earliest time that makes sense
-   * @returns when to come back
+   * @returns in how many ms to come back
    */
   promise(place: Place, patienceMs: number, leastMs: number, nowMs: number): number;
 }
@@ -55,7 +57,7 @@ const grainMs = 1000;
 /** Who is later than that by more is not expected any more. */
 const graceMs = 2000;
 const graceShare = 1 / 8;
-/** After so many who did not come, one after the other, none of their caller is expected any more: it has given up. */
+/** After so many times at which nobody came, one after the other, none of a caller is expected any more. */
 const mostMissed = 3;
 /** Told a bit later than the line has become short enough: it may have become so more slowly. */
 const marginShare = 1 / 20;
@@ -68,7 +70,7 @@ export function promiseReturns(most: number): Returns {
   let promised: Promised[] = [];
   /** How many of them each caller has. */
   const counts = new Map<string, number>();
-  /** How many of a caller's have not come since one of it did. */
+  /** At how many times nobody of a caller came, since one of it did. */
   const missed = new Map<string, number>();
   let firstLapseMs = Number.POSITIVE_INFINITY;
 
@@ -91,9 +93,9 @@ export function promiseReturns(most: number): Returns {
 
   const forgetLapsed = (nowMs: number): void => {
     if (nowMs < firstLapseMs) return;
-    for (const { name, lapsesMs } of promised) {
-      if (lapsesMs <= nowMs) missed.set(name, (missed.get(name) ?? 0) + 1);
-    }
+    // Many were told the same second: one of them may be late, and the others have come.
+    const lapsed = new Set(promised.flatMap(({ name, lapsesMs }) => (lapsesMs <= nowMs ? name : [])));
+    for (const name of lapsed) missed.set(name, (missed.get(name) ?? 0) + 1);
     const isExpected = ({ name, lapsesMs }: Promised): boolean =>
       lapsesMs > nowMs && (missed.get(name) ?? 0) < mostMissed;
     firstLapseMs = Number.POSITIVE_INFINITY;
@@ -117,6 +119,11 @@ export function promiseReturns(most: number): Returns {
     count(nowMs) {
       forgetLapsed(nowMs);
       return promised.length;
+    },
+
+    isDueSoon(nowMs) {
+      forgetLapsed(nowMs);
+      return promised[0] !== undefined && promised[0].atMs <= nowMs + longestMs;
     },
 
     claim(name, nowMs) {
@@ -168,7 +175,7 @@ export function promiseReturns(most: number): Returns {
       const atMs = nowMs + againMs;
       const lapsesMs = atMs + graceMs + againMs * graceShare;
       add({ name, atMs, byMs: atMs + patienceMs, lapsesMs });
-      return atMs;
+      return againMs;
     },
   };
 }

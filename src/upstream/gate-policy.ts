@@ -55,7 +55,7 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
     const refusedLastMs = Math.max(refusedMs, closings.reopensMs, closings.statedUntilMs);
     if (nowMs - refusedLastMs <= quietMs) return;
     // Those who were told to come back would all run into the limit anew.
-    if (refusals.expected(nowMs) > 0) return;
+    if (refusals.isAnyExpected(nowMs)) return;
     state = 'open';
     pace.letGo(nowMs);
     window.reset();
@@ -142,7 +142,7 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
       const refusal = refusals.tooLate(ticket, seen, nowMs);
       if (refusal !== undefined) return { refusal };
       if (lines.sizeOf(ticket.turn.name) >= options.maxWaitingPerCaller) {
-        return { refusal: refusals.overloaded(seen) };
+        return { refusal: refusals.overloaded(seen, nowMs) };
       }
       if (lines.size < options.maxWaiting) {
         lines.add(ticket);
@@ -150,10 +150,10 @@ export function decideTurns<T extends Ticket>(options: TurnstileOptions): Turnst
       }
       // Full: who has most waiting makes room for who has less, and background work for people.
       const displaced = lines.displacedBy(ticket);
-      if (displaced === undefined) return { refusal: refusals.overloaded(seen) };
+      if (displaced === undefined) return { refusal: refusals.overloaded(seen, nowMs) };
       lines.remove(displaced);
       lines.add(ticket);
-      return { displaced: { ticket: displaced, refusal: refusals.overloaded(seen) } };
+      return { displaced: { ticket: displaced, refusal: refusals.overloaded(seen, nowMs) } };
     },
 
     leave: (ticket) => lines.remove(ticket),

@@ -20,8 +20,8 @@ const catchUpMs = 20;
 const leastReserve = 0.5;
 /** What a heavy caller's leaves, as a share of the burst. */
 const reserveShare = 0.5;
-/** But for so many tokens of it where they take longer than this to come: after a closing everybody waits for them. */
-const forgone = { tokens: 4, ms: 500 };
+/** But no more than comes in so long: after a closing everybody waits for it. */
+const mostReserveMs = 500;
 /** What a light caller leaves as long as the limit is probed for, when the level is not known so well. */
 const probingReserveShare = 0.3;
 /** Where the bucket holds but one token there is no room: then the pace keeps off the limit by this share. */
@@ -111,8 +111,8 @@ export function learnPace(leastGuessPerMs: number): Pace {
     if (isEven()) return whole;
     const full = Math.min(burst * reserveShare, burst - 1.5);
     // A rate that was read from nothing may be far too low, and is found by what the reserve leaves.
-    const spared = known.sample < 1 ? full : Math.max(full - forgone.tokens, forgone.ms * known.perMs);
-    const heavy = Math.max(Math.min(full, spared), leastReserve);
+    const most = known.sample < 1 ? full : mostReserveMs * known.perMs;
+    const heavy = Math.max(Math.min(full, most), leastReserve);
     return 1 + (isLight && !isGuess() ? leastReserve : heavy);
   };
 

@@ -28,10 +28,10 @@ export interface Refusals<T extends Ticket> {
   closed(outlook: Outlook, nowMs: number): Refusal;
   /** Its deadline has come: from when on one like it, come anew, would be served in time. */
   expired(ticket: T, outlook: Outlook, nowMs: number): Refusal;
-  /** How many have been told to come back and are expected. */
-  expected(nowMs: number): number;
+  /** Whether any have been told to come back and are expected within ten minutes. */
+  isAnyExpected(nowMs: number): boolean;
   /** Too many wait already. */
-  overloaded(outlook: Outlook): Refusal;
+  overloaded(outlook: Outlook, nowMs: number): Refusal;
 }
 
 /** Who waits already is sent away only when its turn comes later than it can wait by this factor. */
@@ -71,12 +71,12 @@ export function turnAway<T extends Ticket>(lines: TwoLines<T>, most: number): Re
     // Sooner than the gate opens there is only waiting; who can wait that long may wait here.
     const opensInTimeMs = opensMs < ticket.deadlineMs ? 0 : opensMs;
     const leastMs = Math.max(statedUntilMs, opensInTimeMs, nowMs + shortestMs);
-    return refusal('upstream-rate-limited', returns.promise(place, patienceMs, leastMs, nowMs) - nowMs);
+    return refusal('upstream-rate-limited', returns.promise(place, patienceMs, leastMs, nowMs));
   };
 
   return {
     closed,
-    expected: (nowMs) => returns.count(nowMs),
+    isAnyExpected: (nowMs) => returns.isDueSoon(nowMs),
 
     tooLate(ticket, outlook, nowMs) {
       const { opensMs, perMs, doubt } = outlook;
@@ -137,9 +137,10 @@ export function turnAway<T extends Ticket>(lines: TwoLines<T>, most: number): Re
       return gone;
     },
 
-    overloaded({ perMs }) {
+    overloaded({ perMs, opensMs, statedUntilMs }, nowMs) {
       const drainMs = perMs === undefined ? 0 : (lines.size / perMs) * drainShare;
-      return refusal('overloaded', Math.min(drainMs, longestDrainMs));
+      const closedMs = Math.max(opensMs, statedUntilMs) - nowMs;
+      return refusal('overloaded', Math.max(Math.min(drainMs, longestDrainMs), closedMs));
     },
   };
 }

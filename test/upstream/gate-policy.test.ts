@@ -264,6 +264,18 @@ describe('a simulated minute', () => {
     expect(figures.goodput).toBeGreaterThanOrEqual(0.65);
   });
 
+  it('of a slow upstream with a large burst keeps nobody waiting for a reserve of it', () => {
+    const large = simulate({ ...fifty, seconds: 200, limit: () => 10, burst: 600 });
+    expect(large.turnedAway).toBe(0);
+    expect(large.goodput).toBeGreaterThanOrEqual(0.99);
+    expect(Math.min(...shares(large))).toBeGreaterThanOrEqual(0.95);
+    const callers = [
+      { name: 'most', loops: 3, thinkMs: 0 },
+      { name: 'others', loops: 2, thinkMs: 300 },
+    ];
+    expect(simulate({ ...fifty, seconds: 400, limit: () => 1, burst: 200, callers }).turnedAway).toBe(0);
+  });
+
   it('is not taken for a tenth of itself for long, where the first burst told too little', () => {
     for (const seed of seeds(20)) {
       const { goodput } = simulate({ ...fifty, limit: () => 300, retryAfterMs: 5000, slowStartMs: 60, seed });

@@ -27,7 +27,11 @@ describe('who is turned away because too many wait', () => {
     [5000, undefined, 1000],
   ])('in a line of %i at %s turns a ms is told to come when there is room: in %i ms', (length, perMs, ms) => {
     const { refusals } = lineOf(length);
-    expect(refusals.overloaded({ ...open, perMs })).toEqual({ code: 'overloaded', retryAfterMs: ms });
+    expect(refusals.overloaded({ ...open, perMs }, 0)).toEqual({ code: 'overloaded', retryAfterMs: ms });
+    // Not before the gate opens, nor before the upstream has asked for.
+    const closed = { ...open, perMs, opensMs: 100_000, statedUntilMs: 300_000 };
+    expect(refusals.overloaded(closed, 0).retryAfterMs).toBe(300_000);
+    expect(refusals.overloaded({ ...closed, statedUntilMs: 0 }, 0).retryAfterMs).toBe(100_000);
   });
 });
 
