@@ -83,7 +83,7 @@ export function turnAway<T extends Ticket>(lines: TwoLines<T>, most: number): Re
       const { turn, deadlineMs } = ticket;
       const own = lines.ownAhead(ticket);
       // What was refused by the upstream and returns to its old place is no newcomer.
-      const isLast = own === lines.sizeOf(turn.name);
+      const isLast = lines.goesLast(ticket);
       const isBack = isLast && returns.claim(turn.name, nowMs);
       if (perMs === undefined) return opensMs < deadlineMs ? undefined : closed(outlook, nowMs);
       const most = Math.max(lines.size + returns.count(nowMs), lines.likelyAhead(turn, own));

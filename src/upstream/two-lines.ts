@@ -17,6 +17,8 @@ export interface TwoLines<T extends Ticket> {
   /** How many go before this one, if it joined now, and how many of them are its own caller's. */
   ahead(ticket: Waiting): number;
   ownAhead(ticket: Waiting): number;
+  /** Whether it would stand last of its caller's, in the line that it would join. */
+  goesLast(ticket: Waiting): boolean;
   /** How many turns there are of all for each of this caller's, and before one with so many of its own before it. */
   turnsEach(turn: Turn): number;
   likelyAhead(turn: Turn, own: number): number;
@@ -71,6 +73,10 @@ export function standInLine<T extends Ticket>(): TwoLines<T> {
     ahead: (ticket) =>
       ticket.turn.background ? people.size + background.ahead(ticket) : people.ahead(ticket),
     ownAhead: (ticket) => lineOf(ticket.turn).ownAhead(ticket),
+    goesLast(ticket) {
+      const line = lineOf(ticket.turn);
+      return line.ownAhead(ticket) === line.sizeOf(ticket.turn.name);
+    },
     turnsEach: (turn) => lineOf(turn).turnsEach(turn),
     likelyAhead: (turn, own) => lineOf(turn).likelyAhead(turn, own),
     charge: (turn) => lineOf(turn).charge(turn),

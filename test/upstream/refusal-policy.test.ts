@@ -90,6 +90,16 @@ describe('who comes too late', () => {
     expect(refusals.tooLate(late, at, atMs)?.code).toBe('upstream-rate-limited');
   });
 
+  it('is known when it comes, also while a refresh of its caller waits in the background', () => {
+    const { lines, refusals } = lineOf(60);
+    const atMs = refusals.tooLate(ticket(5000), open, 0)?.retryAfterMs as number;
+    lines.add({ ...ticket(1e6), turn: { name: 'a', weight: 1, background: true } });
+    // A close call: it was told so, and comes in.
+    const at = { ...open, opensMs: atMs, perMs: 0.0115 };
+    expect(refusals.tooLate(ticket(atMs + 5000), at, atMs)).toBeUndefined();
+    expect(refusals.tooLate(ticket(atMs + 5000), at, atMs)?.code).toBe('upstream-rate-limited');
+  });
+
   it('keeps nobody from finding out who is next', () => {
     const { lines, refusals } = lineOf(1);
     const slow = { ...open, perMs: 1e-4 };
