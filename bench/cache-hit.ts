@@ -1,7 +1,8 @@
 /** What a hit costs inside the layer. Run with `node bench/cache-hit.ts`. */
+
+import { shareAnswers } from '../src/cache/cache.ts';
 import { FixedClaim } from '../src/claim.ts';
 import { Trace } from '../src/trace.ts';
-import { shareAnswers } from '../src/upstream/cache.ts';
 
 const cache = shareAnswers({
   ttlMs: 3_600_000,

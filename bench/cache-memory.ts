@@ -6,9 +6,9 @@
  * (120 MiB where bodies are large).
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { shareAnswers } from '../src/cache/cache.ts';
 import { FixedClaim } from '../src/claim.ts';
 import { Trace } from '../src/trace.ts';
-import { shareAnswers } from '../src/upstream/cache.ts';
 
 const mebibyte = 1024 * 1024;
 const maxBytes = 64 * mebibyte;

@@ -3,7 +3,7 @@
  *
  *   node bench/simulated.ts
  */
-import { type Figures, type Scenario, simulate } from '../test/upstream/gate-simulation.ts';
+import { type Figures, type Scenario, simulate } from '../test/support/gate-simulation.ts';
 
 const crowd = [
   { name: 'greedy', loops: 40, thinkMs: 0 },

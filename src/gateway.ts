@@ -20,7 +20,7 @@ import type { LogDestination } from './log/destination.ts';
 import { logDirectory } from './log/directory-lines.ts';
 import { createLogger, type GatewayLogger } from './log/logger.ts';
 import { configuredOperations, specifiedOperations } from './operations.ts';
-import { createPipeline } from './upstream/pipeline.ts';
+import { createPipeline } from './pipeline.ts';
 import type { TransportOptions } from './upstream/transport.ts';
 import { version } from './version.ts';
 

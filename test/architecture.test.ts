@@ -48,6 +48,7 @@ describe('ARCHITECTURE.md is true', () => {
   const table = rooms();
   const everybodys = [
     'layer',
+    'exchange',
     'trace',
     'claim',
     'errors',
@@ -75,7 +76,7 @@ describe('ARCHITECTURE.md is true', () => {
     const acting = sources
       .filter(({ path }) => path.startsWith('admin/'))
       .flatMap(({ text }) => [
-        ...codeOf(text).matchAll(/^import (?!type\b).*'\.\.\/(?:upstream|key|callers)\/.*$/gm),
+        ...codeOf(text).matchAll(/^import (?!type\b).*'\.\.\/(?:cache|upstream|key|callers)\/.*$/gm),
       ]);
     expect(acting.map(([line]) => line)).toEqual([]);
   });
@@ -85,7 +86,7 @@ describe('ARCHITECTURE.md is true', () => {
   });
 
   it('the outbound order is the one in pipeline.ts', () => {
-    const pipeline = read('src/upstream/pipeline.ts');
+    const pipeline = read('src/pipeline.ts');
     const layers = [...(/compose\(\s*\[([\s\S]*?)\]/.exec(pipeline)?.[1] ?? '').matchAll(/^\s*(\w+)/gm)].map(
       ([, name = '']) => name.replace(/^retryFailures$/, 'retry'),
     );
@@ -96,7 +97,7 @@ describe('ARCHITECTURE.md is true', () => {
   it('every file it names exists', () => {
     const named = [
       ...architecture.matchAll(
-        /`((?:src\/|admin\/|edge\/|upstream\/|callers\/|key\/|test\/|stand-in\/|commands\/)[\w./-]+\.ts)`/g,
+        /`((?:src\/|admin\/|edge\/|cache\/|upstream\/|callers\/|key\/|test\/|stand-in\/|commands\/)[\w./-]+\.ts)`/g,
       ),
     ].map(([, path = '']) => path);
     const exists = (path: string): boolean =>

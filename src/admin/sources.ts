@@ -1,8 +1,9 @@
 /** What the admin listener shows, as functions that read it: it holds nothing itself, and changes nothing but by `purge`. */
+
+import type { CacheSnapshot } from '../cache/cache.ts';
 import type { DirectorySnapshot } from '../callers/directory.ts';
 import type { KeyHealth } from '../key/key-event.ts';
 import type { AttemptSnapshot } from '../upstream/attempt-tally.ts';
-import type { CacheSnapshot } from '../upstream/cache.ts';
 import type { CircuitSnapshot } from '../upstream/circuit.ts';
 import type { GateSnapshot } from '../upstream/turnstile.ts';
 import type { RequestSnapshot } from './request-counts.ts';

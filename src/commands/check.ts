@@ -2,13 +2,14 @@
  * `check`: says in plain words whether the gateway could work with these settings, before it has to: the
  * settings, the key's store, and the two calls of the upstream's specification. It serves nobody.
  */
+
 import { FixedClaim } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
+import type { Answer, UpstreamRequest } from '../exchange.ts';
 import type { Keyring } from '../key/keyring.ts';
 import { describeFailure, KeyStoreError } from '../key/store.ts';
 import type { Handler } from '../layer.ts';
 import { Trace } from '../trace.ts';
-import type { Answer, UpstreamRequest } from '../upstream/exchange.ts';
 import { plainRead } from '../upstream/plain-read.ts';
 import {
   type CallOutcome,

@@ -1,9 +1,9 @@
 /** The last inbound step: makes an upstream read of the caller's request, and a reply of the answer. */
 import type { Turn } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
+import type { Answer, UpstreamRequest } from '../exchange.ts';
 import { andThen, type Handler } from '../layer.ts';
 import type { CacheFacts, Trace } from '../trace.ts';
-import type { Answer, UpstreamRequest } from '../upstream/exchange.ts';
 import type { Claims } from './claim.ts';
 import { isNotModified } from './conditional-policy.ts';
 import { type ContentCoding as Coding, chooseCoding } from './encoding-policy.ts';

@@ -5,7 +5,7 @@
  *
  * What does not change from reply to reply is prepared once per answer and kept beside it.
  */
-import type { Answer, HeaderFields } from '../upstream/exchange.ts';
+import type { Answer, HeaderFields } from '../exchange.ts';
 import type { ContentCoding as Coding } from './encoding-policy.ts';
 import { codedEntityTag, entityTagOf } from './entity-tag.ts';
 import { linesOf, PreparedFields } from './head.ts';

@@ -6,11 +6,11 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
 import type { ClaimWatcher } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
+import type { Answer, HeaderFields, SignedRequest } from '../exchange.ts';
 import { payloadOf, smallBytes } from '../payload.ts';
 import type { Trace } from '../trace.ts';
 import type { AttemptTally } from './attempt-tally.ts';
 import type { BodyBudget, BodyShare } from './body-budget.ts';
-import type { Answer, HeaderFields, SignedRequest } from './exchange.ts';
 import {
   endsWithConnection,
   isClosedJson,

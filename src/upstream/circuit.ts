@@ -8,6 +8,7 @@
  * `circuit-policy.ts`, a hundred lines without a clock.
  */
 import { GatewayError, type ProblemCode } from '../errors.ts';
+import type { Answer, UpstreamRequest } from '../exchange.ts';
 import { andThen, type Layer } from '../layer.ts';
 import {
   after,
@@ -20,7 +21,6 @@ import {
   signs,
   signsOfStatus,
 } from './circuit-policy.ts';
-import type { Answer, UpstreamRequest } from './exchange.ts';
 
 export interface CircuitChange {
   readonly to: 'open' | 'closed';

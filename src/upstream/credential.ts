@@ -10,13 +10,14 @@
  * where the upstream takes the key elsewhere. A 403 is
  * about the role of the key's holder: it marks nothing and passes.
  */
+
 import { type Claim, FixedClaim, type Turn } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
+import type { Answer, HeaderFields, SignedRequest, UpstreamRequest } from '../exchange.ts';
 import { exposeKey, type Key } from '../key/key.ts';
 import type { Keyring } from '../key/keyring.ts';
 import { andThen, type Eventually, type Handler } from '../layer.ts';
 import { Trace } from '../trace.ts';
-import type { Answer, HeaderFields, SignedRequest, UpstreamRequest } from './exchange.ts';
 import { plainRead } from './plain-read.ts';
 import { statedWaitMs } from './retry-after-policy.ts';
 

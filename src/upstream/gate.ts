@@ -4,9 +4,9 @@
  */
 import type { Claim } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
+import type { Answer, UpstreamRequest } from '../exchange.ts';
 import { andThen, type Eventually, type Layer } from '../layer.ts';
 import type { Trace } from '../trace.ts';
-import type { Answer, UpstreamRequest } from './exchange.ts';
 import { decideTurns } from './gate-policy.ts';
 import { statedWaitMs } from './retry-after-policy.ts';
 import type { Attempt, GateSnapshot, GateState, Outcome, Refusal } from './turnstile.ts';

@@ -3,7 +3,7 @@
  *
  * A 200 is a promise, so everything that could make it a lie is found before a byte of it is sent.
  */
-import type { HeaderFields } from './exchange.ts';
+import type { HeaderFields } from '../exchange.ts';
 
 /** A field's value where there is exactly one line of it. */
 export function singleField(headers: HeaderFields, name: string): string | undefined {

@@ -2,8 +2,9 @@
  * How long the upstream asks to wait, from the header fields of its answer. Pure: no `this`, no I/O, no clock.
  * Malformed fields are as good as absent; nothing here throws.
  */
+
+import type { HeaderFields } from '../exchange.ts';
 import { parseHttpDate } from '../http-date.ts';
-import type { HeaderFields } from './exchange.ts';
 
 /** No upstream is believed to mean more than this, and a timer can hold no more: about 24 days. */
 export const longestWaitMs = 2 ** 31 - 1;

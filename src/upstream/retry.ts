@@ -8,9 +8,9 @@
 import pRetry from 'p-retry';
 import type { Claim, ClaimWatcher } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
+import type { Answer, UpstreamRequest } from '../exchange.ts';
 import { andThen, type Eventually, type Layer } from '../layer.ts';
 import type { Trace } from '../trace.ts';
-import type { Answer, UpstreamRequest } from './exchange.ts';
 import { statedWaitMs } from './retry-after-policy.ts';
 import { mayRetry } from './retry-budget-policy.ts';
 import { backoffMs, type Failure, failureOfStatus, retriesFor } from './retry-policy.ts';

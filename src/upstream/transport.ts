@@ -6,11 +6,11 @@
  * `fetch`, no `Headers`, whose errors print the values they refuse (THREATS L1, L2).
  */
 import Pool from 'undici/lib/dispatcher/pool.js';
+import type { Answer, SignedRequest } from '../exchange.ts';
 import type { Handler } from '../layer.ts';
 import { Attempt, type AttemptTerms } from './attempt.ts';
 import type { AttemptTally } from './attempt-tally.ts';
 import { limitBodies } from './body-budget.ts';
-import type { Answer, SignedRequest } from './exchange.ts';
 import { renewPools } from './pools.ts';
 import { acceptMediaTypes } from './response-policy.ts';
 

@@ -1,8 +1,8 @@
 /** One who waits for its turn at the gate: its promise, its deadline, its leaving. */
 import type { ClaimWatcher, Turn } from '../claim.ts';
+import type { Answer, UpstreamRequest } from '../exchange.ts';
 import type { Eventually } from '../layer.ts';
 import type { Trace } from '../trace.ts';
-import type { Answer, UpstreamRequest } from './exchange.ts';
 import type { Attempt, GateState, Ticket } from './turnstile.ts';
 
 export interface Waiter extends Ticket {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { exposition, type Family } from '../../src/admin/exposition-policy.ts';
-import { parseExposition } from './exposition-parser.ts';
+import { parseExposition } from '../support/exposition-parser.ts';
 
 const gauge = (samples: Family['samples'], help = 'What it is.'): Family => ({
   name: 'a_gauge',

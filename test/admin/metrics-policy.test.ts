@@ -4,8 +4,8 @@ import { exposition } from '../../src/admin/exposition-policy.ts';
 import { metricFamilies } from '../../src/admin/metrics-policy.ts';
 import { maxCallers, otherCallers } from '../../src/admin/request-counts.ts';
 import type { AdminFacts } from '../../src/admin/sources.ts';
-import { parseExposition } from './exposition-parser.ts';
-import { fullFacts } from './facts.ts';
+import { parseExposition } from '../support/exposition-parser.ts';
+import { fullFacts } from '../support/facts.ts';
 
 const scrape = (facts: Partial<AdminFacts> = {}) =>
   parseExposition(exposition(metricFamilies(fullFacts(facts))));

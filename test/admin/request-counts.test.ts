@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { boundsSeconds, Durations } from '../../src/admin/durations.ts';
 import { countRequests, maxCallers, otherCallers } from '../../src/admin/request-counts.ts';
 import type { AccessLine } from '../../src/edge/access-log.ts';
-import { line as usual } from './facts.ts';
+import { line as usual } from '../support/facts.ts';
 
 function counted(...lines: Partial<AccessLine>[]) {
   const counts = countRequests();

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { statusOf } from '../../src/admin/status-policy.ts';
-import { fullFacts } from './facts.ts';
+import { fullFacts } from '../support/facts.ts';
 
 const about = { operations: ['list-accounts', 'list-api-keys'], changedSettings: ['PORT', 'CACHE_TTL'] };
 const status = (facts = fullFacts()) => JSON.parse(JSON.stringify(statusOf(facts, about)));

@@ -1,10 +1,10 @@
 import type { Page } from 'playwright-core';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
-import { accounts } from '../gateway.ts';
-import { bearer, enrol, startWith } from '../promises/callers-files.ts';
-import { formsIn } from '../secret-forms.ts';
-import { findChromium, launchFlags } from './chromium.ts';
+import { bearer, enrol, startWith } from '../support/callers-files.ts';
+import { findChromium, launchFlags } from '../support/chromium.ts';
+import { accounts } from '../support/gateway.ts';
+import { formsIn } from '../support/secret-forms.ts';
 
 // Where a browser is required, cors.test.ts says that there is none.
 const chromium = findChromium(process.env);

@@ -4,13 +4,20 @@ import { join } from 'node:path';
 import type { BrowserContext, Page } from 'playwright-core';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
-import { accounts, startPair } from '../gateway.ts';
-import { audience, issuerName, makeSigningKey, type SigningKey, signJwt, startIssuer } from '../issuer.ts';
-import { startWith } from '../promises/callers-files.ts';
-import { formsOf } from '../secret-forms.ts';
-import { findChromium, howToInstall, launchFlags } from './chromium.ts';
-import { callFrontend, servePage } from './page.ts';
-import { bytesBelow, storageOf, watchTraffic } from './watch.ts';
+import { startWith } from '../support/callers-files.ts';
+import { findChromium, howToInstall, launchFlags } from '../support/chromium.ts';
+import { accounts, startPair } from '../support/gateway.ts';
+import {
+  audience,
+  issuerName,
+  makeSigningKey,
+  type SigningKey,
+  signJwt,
+  startIssuer,
+} from '../support/issuer.ts';
+import { callFrontend, servePage } from '../support/page.ts';
+import { formsOf } from '../support/secret-forms.ts';
+import { bytesBelow, storageOf, watchTraffic } from '../support/watch.ts';
 
 const chromium = findChromium(process.env);
 const isRequired = process.env['REQUIRE_BROWSER'] === 'true';

@@ -4,7 +4,15 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { mayDo } from '../../src/callers/caller.ts';
 import { CallersFileError } from '../../src/callers/callers-file.ts';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
-import { bearer, cleanUp, credentials, makeFolder, open, refusal, writeCallers } from './fixture.ts';
+import {
+  bearer,
+  cleanUp,
+  credentials,
+  makeFolder,
+  open,
+  refusal,
+  writeCallers,
+} from '../support/callers-fixture.ts';
 
 afterEach(() => {
   vi.useRealTimers();

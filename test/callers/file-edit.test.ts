@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSyn
 import { dirname, join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { editFile, FileBusyError } from '../../src/callers/file-edit.ts';
-import { cleanUp, makeFolder } from './fixture.ts';
+import { cleanUp, makeFolder } from '../support/callers-fixture.ts';
 
 afterEach(cleanUp);
 

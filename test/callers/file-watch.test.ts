@@ -2,7 +2,7 @@ import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { watchFile } from '../../src/callers/file-watch.ts';
-import { cleanUp, makeFolder } from './fixture.ts';
+import { cleanUp, makeFolder } from '../support/callers-fixture.ts';
 
 afterEach(cleanUp);
 

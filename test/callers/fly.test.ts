@@ -5,7 +5,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { CallersFileError } from '../../src/callers/callers-file.ts';
 import { isFlySourceFresh } from '../../src/callers/fly-policy.ts';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
-import { cleanUp, credentials, makeFolder, open, refusal, writeCallers } from './fixture.ts';
+import { cleanUp, credentials, makeFolder, open, refusal, writeCallers } from '../support/callers-fixture.ts';
 
 afterEach(() => {
   vi.useRealTimers();

@@ -5,7 +5,7 @@ import { exportJWK, exportSPKI, generateKeyPair, type JWK, type JWTPayload, Sign
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Recognised } from '../../src/callers/caller.ts';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
-import { bearer, cleanUp, credentials, open, refusal, writeCallers } from './fixture.ts';
+import { bearer, cleanUp, credentials, open, refusal, writeCallers } from '../support/callers-fixture.ts';
 
 const issuer = 'https://login.example.com';
 

@@ -4,7 +4,7 @@ import { makeCaller } from '../../src/callers/caller.ts';
 import { limitFailures } from '../../src/callers/failures.ts';
 import { limitCallers, rateLimitFields } from '../../src/callers/limit.ts';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
-import { bearer, cleanUp, credentials, open, refusal, writeCallers } from './fixture.ts';
+import { bearer, cleanUp, credentials, open, refusal, writeCallers } from '../support/callers-fixture.ts';
 
 beforeEach(() => vi.useFakeTimers());
 

@@ -1,7 +1,7 @@
 import { hash, randomBytes } from 'node:crypto';
 import { afterEach, describe, expect, it } from 'vitest';
 import { digestOf, mayBeToken, mintToken } from '../../src/callers/token.ts';
-import { bearer, cleanUp, credentials, open, refusal, writeCallers } from './fixture.ts';
+import { bearer, cleanUp, credentials, open, refusal, writeCallers } from '../support/callers-fixture.ts';
 
 afterEach(cleanUp);
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, it } from 'vitest';
 import type { CheckReport } from '../../src/commands/check.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
-import { type Owner, run, settingsFor, standInFor, temporaryFolder } from '../process.ts';
+import { type Owner, run, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
 
 const nobody = 'http://127.0.0.1:9';
 

@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { mainFile, run, serve, settingsFor, standInFor, temporaryFolder } from '../process.ts';
+import { mainFile, run, serve, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
 
 const upstream = 'http://127.0.0.1:9/api';
 

@@ -1,7 +1,7 @@
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { run, temporaryFolder } from '../process.ts';
+import { run, temporaryFolder } from '../support/process.ts';
 
 describe.concurrent('the token command finds its file', () => {
   it('in .env, as the gateway does', async (context) => {

@@ -13,7 +13,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { readCallersFile } from '../../src/callers/callers-file-policy.ts';
 import { digestOf } from '../../src/callers/token.ts';
 import { createToken, listTokens, revokeToken, type TokenIo } from '../../src/commands/token.ts';
-import { bearer, cleanUp, makeFolder, open } from '../callers/fixture.ts';
+import { bearer, cleanUp, makeFolder, open } from '../support/callers-fixture.ts';
 
 afterEach(() => {
   vi.useRealTimers();

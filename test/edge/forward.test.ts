@@ -3,8 +3,8 @@ import { createClaims } from '../../src/edge/claim.ts';
 import { forward } from '../../src/edge/forward.ts';
 import type { InboundRequest } from '../../src/edge/inbound.ts';
 import { prepareReplies } from '../../src/edge/reply-fields.ts';
-import type { Answer, HeaderFields, UpstreamRequest } from '../../src/upstream/exchange.ts';
-import { answerOf, newTrace } from '../upstream/requests.ts';
+import type { Answer, HeaderFields, UpstreamRequest } from '../../src/exchange.ts';
+import { answerOf, newTrace } from '../support/requests.ts';
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['performance', 'Date', 'setTimeout', 'clearTimeout'] });

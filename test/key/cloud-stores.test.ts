@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { openStore } from '../../src/key/open-store.ts';
-import { run } from '../process.ts';
+import { run } from '../support/process.ts';
 
 const never = new AbortController().signal;
 const named = (name: string, message = 'secret-0123456789 in a message') =>

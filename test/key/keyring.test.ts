@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { openKeyring } from '../../src/key/keyring.ts';
 import { KeyStoreError } from '../../src/key/store.ts';
-import { down, FakeStore, key1, key2, key3, keyringOf, unwatched } from './fake-store.ts';
+import { down, FakeStore, key1, key2, key3, keyringOf, unwatched } from '../support/fake-store.ts';
 
 beforeEach(() => {
   vi.useFakeTimers();

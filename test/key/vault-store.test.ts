@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { openKeyring } from '../../src/key/keyring.ts';
 import { openStore } from '../../src/key/open-store.ts';
-import { startVault } from './vault-stand-in.ts';
+import { startVault } from '../support/vault-stand-in.ts';
 
 const never = new AbortController().signal;
 let vault: Awaited<ReturnType<typeof startVault>>;

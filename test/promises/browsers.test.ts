@@ -1,8 +1,8 @@
 import { writeFileSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { type AtEnd, accounts, type Came, startPair, type TestGateway } from '../gateway.ts';
-import { type RawReply, sendRaw } from '../raw-request.ts';
-import { bearer, enrol, startWith, textOf } from './callers-files.ts';
+import { bearer, enrol, startWith, textOf } from '../support/callers-files.ts';
+import { type AtEnd, accounts, type Came, startPair, type TestGateway } from '../support/gateway.ts';
+import { type RawReply, sendRaw } from '../support/raw-request.ts';
 
 const good = 'https://good.example';
 const app = 'http://localhost:5173';

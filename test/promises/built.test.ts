@@ -13,8 +13,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { version } from '../../src/version.ts';
-import { accounts } from '../gateway.ts';
-import { run, serve, settingsFor, standInFor, temporaryFolder } from '../process.ts';
+import { accounts } from '../support/gateway.ts';
+import { run, serve, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 /** Laid out as the image is, with no `node_modules` anywhere above it. */

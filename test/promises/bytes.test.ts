@@ -1,8 +1,8 @@
 import { hash } from 'node:crypto';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { accounts, startPair } from '../gateway.ts';
-import { until } from '../process.ts';
+import { accounts, startPair } from '../support/gateway.ts';
+import { until } from '../support/process.ts';
 
 const quoted = (bytes: Buffer) => Buffer.concat([Buffer.from('{"a":"'), bytes, Buffer.from('"}')]);
 const everyByte = Buffer.from(

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { accounts, startPair } from '../gateway.ts';
+import { accounts, startPair } from '../support/gateway.ts';
 
 describe('repeated reads are answered from memory', () => {
   it('with their age, for as long as they are fresh', async () => {

@@ -9,10 +9,17 @@ import { ConfigError, readConfig } from '../../src/config.ts';
 import { problems } from '../../src/errors.ts';
 import { startGateway } from '../../src/gateway.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
-import { accounts, ask as askWhere, type Came, startPair } from '../gateway.ts';
-import { audience, issuerName, makeSigningKey, type SigningKey, signJwt, startIssuer } from '../issuer.ts';
-import { sendRaw } from '../raw-request.ts';
-import { bearer, enrol, startWith, textOf, writeCallersFile } from './callers-files.ts';
+import { bearer, enrol, startWith, textOf, writeCallersFile } from '../support/callers-files.ts';
+import { accounts, ask as askWhere, type Came, startPair } from '../support/gateway.ts';
+import {
+  audience,
+  issuerName,
+  makeSigningKey,
+  type SigningKey,
+  signJwt,
+  startIssuer,
+} from '../support/issuer.ts';
+import { sendRaw } from '../support/raw-request.ts';
 
 const apiKeys = '/api/users/api-keys/';
 

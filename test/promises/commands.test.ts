@@ -4,8 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { settings as table } from '../../src/config.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { version } from '../../src/version.ts';
-import { run, serve, settingsFor, standInFor, start, temporaryFolder, until } from '../process.ts';
-import { formsOf } from '../secret-forms.ts';
+import { run, serve, settingsFor, standInFor, start, temporaryFolder, until } from '../support/process.ts';
+import { formsOf } from '../support/secret-forms.ts';
 
 const nobody = 'http://127.0.0.1:9/api';
 

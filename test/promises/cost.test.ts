@@ -9,7 +9,7 @@ import { getRequestListener } from '@hono/node-server';
 import { Hono } from 'hono';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { mintToken } from '../../src/callers/token.ts';
-import { accounts, startPair } from '../gateway.ts';
+import { accounts, startPair } from '../support/gateway.ts';
 
 const token = mintToken();
 const hits = 500;

@@ -1,6 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import { describe, it } from 'vitest';
-import { accounts, startPair } from '../gateway.ts';
+import { accounts, startPair } from '../support/gateway.ts';
 
 const once = { CACHE_TTL: '0s', RETRY_LIMIT: '0' };
 

@@ -14,8 +14,8 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
-import { accounts, ask, startPair } from '../gateway.ts';
-import { run, serve, settingsFor, standInFor, start, temporaryFolder, until } from '../process.ts';
+import { accounts, ask, startPair } from '../support/gateway.ts';
+import { run, serve, settingsFor, standInFor, start, temporaryFolder, until } from '../support/process.ts';
 
 /** Something that is decided by the test. */
 function gateFor(): { opened: Promise<void>; open: () => void } {

@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { connectionsWithin } from '../../src/edge/descriptor-limit.ts';
-import { accounts, startPair } from '../gateway.ts';
-import { serve, settingsFor, standInFor, until } from '../process.ts';
+import { accounts, startPair } from '../support/gateway.ts';
+import { serve, settingsFor, standInFor, until } from '../support/process.ts';
 
 interface Opened {
   readonly socket: Socket;

@@ -1,8 +1,8 @@
 import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
-import { accounts, startPair } from '../gateway.ts';
-import { linesOf, run, serve, settingsFor, standInFor, start, until } from '../process.ts';
+import { accounts, startPair } from '../support/gateway.ts';
+import { linesOf, run, serve, settingsFor, standInFor, start, until } from '../support/process.ts';
 
 /** Code that runs in the gateway's process before it does, as a module to import. */
 function planted(code: string): string[] {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
-import { accounts, startPair } from '../gateway.ts';
+import { accounts, startPair } from '../support/gateway.ts';
 
 describe('an operation becomes exactly the specified read', () => {
   it.each([

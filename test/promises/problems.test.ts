@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { problems } from '../../src/errors.ts';
-import { accounts, startPair } from '../gateway.ts';
+import { accounts, startPair } from '../support/gateway.ts';
 
 describe('a problem says what it is (RFC 9457)', () => {
   it('with everything a caller and whoever helps it needs', async () => {

@@ -1,6 +1,6 @@
 import { describe, it } from 'vitest';
 import type { Behaviour } from '../../src/stand-in/behaviour.ts';
-import { accounts, startPair } from '../gateway.ts';
+import { accounts, startPair } from '../support/gateway.ts';
 
 describe.concurrent('a 429 is waited out', () => {
   it('for as long as the upstream says, and the caller need not know', async ({ expect, onTestFinished }) => {

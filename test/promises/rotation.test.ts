@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
-import { type AtEnd, accounts, ask, type Came, startPair, type TestGateway } from '../gateway.ts';
-import { type KubernetesMount, mountSecret } from '../kubernetes-mount.ts';
-import { startProduct } from '../product.ts';
+import { type AtEnd, accounts, ask, type Came, startPair, type TestGateway } from '../support/gateway.ts';
+import { type KubernetesMount, mountSecret } from '../support/kubernetes-mount.ts';
+import { startProduct } from '../support/product.ts';
 
 const keyOf = (version: number): string => `key-of-version-${version}-0123456789`;
 /** So that no store without a watch is asked again by itself. */

@@ -3,9 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
-import { accounts, ask } from '../gateway.ts';
-import { type Product, startProduct } from '../product.ts';
-import { formsIn } from '../secret-forms.ts';
+import { accounts, ask } from '../support/gateway.ts';
+import { type Product, startProduct } from '../support/product.ts';
+import { formsIn } from '../support/secret-forms.ts';
 
 let good: StandIn;
 let refusing: StandIn;

@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { startStandIn } from '../../src/stand-in/stand-in.ts';
-import { accounts, ask, startPair } from '../gateway.ts';
-import { mountSecret } from '../kubernetes-mount.ts';
-import { startProduct } from '../product.ts';
-import { formsIn } from '../secret-forms.ts';
+import { accounts, ask, startPair } from '../support/gateway.ts';
+import { mountSecret } from '../support/kubernetes-mount.ts';
+import { startProduct } from '../support/product.ts';
+import { formsIn } from '../support/secret-forms.ts';
 
 const oldKey = 'old-key.Zq7+/xW2-0123456789';
 const newKey = 'new-key.Yr8+/vV3-9876543210';

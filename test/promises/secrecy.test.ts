@@ -4,10 +4,10 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type ProblemCode, problems } from '../../src/errors.ts';
 import { everyMisbehaviour } from '../../src/stand-in/catalogue.ts';
 import { type StandIn, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
-import { adminOutput } from '../admin-output.ts';
-import { writeCallers } from '../callers/fixture.ts';
-import { accounts, startPair, type TestGateway } from '../gateway.ts';
-import { formsIn, formsOf, withDecodedBody } from '../secret-forms.ts';
+import { adminOutput } from '../support/admin-output.ts';
+import { writeCallers } from '../support/callers-fixture.ts';
+import { accounts, startPair, type TestGateway } from '../support/gateway.ts';
+import { formsIn, formsOf, withDecodedBody } from '../support/secret-forms.ts';
 
 const found = (text: string): string[] => formsIn(text, standInKey);
 

@@ -6,8 +6,8 @@ import { readConfig, settings as table } from '../../src/config.ts';
 import { startGateway } from '../../src/gateway.ts';
 import { KeyStoreError } from '../../src/key/store.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
-import { accounts } from '../gateway.ts';
-import { run, serve, settingsFor, standInFor, temporaryFolder } from '../process.ts';
+import { accounts } from '../support/gateway.ts';
+import { run, serve, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
 
 const secret = 'hunter2-hunter2-hunter2';
 const upstream = 'http://127.0.0.1:9/api';

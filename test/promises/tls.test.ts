@@ -2,9 +2,9 @@ import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { accounts } from '../gateway.ts';
-import { type Owner, serve, settingsFor, standInFor, temporaryFolder } from '../process.ts';
-import { makeCertificate } from '../stand-in/certificate.ts';
+import { makeCertificate } from '../support/certificate.ts';
+import { accounts } from '../support/gateway.ts';
+import { type Owner, serve, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
 
 const day = 86_400_000;
 

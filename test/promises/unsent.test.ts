@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import { startPair } from '../gateway.ts';
+import { startPair } from '../support/gateway.ts';
 
 const large = { body: { bytes: 8_000_000 } };
 

@@ -1,7 +1,7 @@
 import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
-import { accounts, startPair, type TestGateway } from '../gateway.ts';
+import { accounts, startPair, type TestGateway } from '../support/gateway.ts';
 
 const host = 'Host: localhost\r\n';
 const hidden = `GET ${accounts}?hidden HTTP/1.1\r\n${host}\r\n`;

@@ -1,7 +1,7 @@
 import { Agent, request } from 'undici';
 import { expect, it } from 'vitest';
 import { standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
-import { makeCertificate } from './certificate.ts';
+import { makeCertificate } from '../support/certificate.ts';
 
 it('behaves and misbehaves over TLS as well', async () => {
   const { key, cert } = makeCertificate();

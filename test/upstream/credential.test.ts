@@ -1,11 +1,11 @@
 import { inspect } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { GatewayError } from '../../src/errors.ts';
+import type { Answer, SignedRequest, UpstreamRequest } from '../../src/exchange.ts';
 import { Trace } from '../../src/trace.ts';
 import { attachKey } from '../../src/upstream/credential.ts';
-import type { Answer, SignedRequest, UpstreamRequest } from '../../src/upstream/exchange.ts';
-import { down, FakeStore, key1, key2, key3, keyringOf } from '../key/fake-store.ts';
-import { patientClaim, requestWith } from './requests.ts';
+import { down, FakeStore, key1, key2, key3, keyringOf } from '../support/fake-store.ts';
+import { patientClaim, requestWith } from '../support/requests.ts';
 
 beforeEach(() => {
   vi.useFakeTimers();

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { decideTurns } from '../../src/upstream/gate-policy.ts';
 import type { Attempt, Refusal, Ticket, TurnstileOptions } from '../../src/upstream/turnstile.ts';
-import { type Figures, type Scenario, seeded, simulate } from './gate-simulation.ts';
+import { type Figures, type Scenario, seeded, simulate } from '../support/gate-simulation.ts';
 
 const crowd = (times = 1) => [
   { name: 'greedy', loops: 40 * times, thinkMs: 0 },

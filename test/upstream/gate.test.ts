@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Turn } from '../../src/claim.ts';
 import { GatewayError } from '../../src/errors.ts';
-import type { Answer, HeaderFields } from '../../src/upstream/exchange.ts';
+import type { Answer, HeaderFields } from '../../src/exchange.ts';
 import { type Gate, type GateChange, type GateOptions, paceAttempts } from '../../src/upstream/gate.ts';
 import { retryFailures } from '../../src/upstream/retry.ts';
-import { answerOf, claimFor, type LiveClaim, newTrace, requestWith } from './requests.ts';
+import { answerOf, claimFor, type LiveClaim, newTrace, requestWith } from '../support/requests.ts';
 
 const options: GateOptions = { maxClosedMs: 300_000, baseMs: 500, capMs: 8000, random: () => 0 };
 

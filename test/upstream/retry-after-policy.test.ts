@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { HeaderFields } from '../../src/upstream/exchange.ts';
+import type { HeaderFields } from '../../src/exchange.ts';
 import { longestWaitMs, statedWaitMs } from '../../src/upstream/retry-after-policy.ts';
 
 const receivedAt = Date.parse('Sat, 21 Nov 2026 12:00:00 GMT');

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { GatewayError } from '../../src/errors.ts';
+import type { Answer, HeaderFields, UpstreamRequest } from '../../src/exchange.ts';
 import type { Handler } from '../../src/layer.ts';
-import type { Answer, HeaderFields, UpstreamRequest } from '../../src/upstream/exchange.ts';
 import { retryFailures } from '../../src/upstream/retry.ts';
-import { answerOf, claimFor, newTrace, requestWith } from './requests.ts';
+import { answerOf, claimFor, newTrace, requestWith } from '../support/requests.ts';
 
 type Step = number | [number, HeaderFields] | GatewayError;
 

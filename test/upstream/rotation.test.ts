@@ -3,11 +3,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
+import type { Answer, SignedRequest } from '../../src/exchange.ts';
 import { openKeyring } from '../../src/key/keyring.ts';
 import { Trace } from '../../src/trace.ts';
 import { attachKey } from '../../src/upstream/credential.ts';
-import type { Answer, SignedRequest } from '../../src/upstream/exchange.ts';
-import { patientClaim, requestWith } from './requests.ts';
+import { patientClaim, requestWith } from '../support/requests.ts';
 
 const loops = 20;
 

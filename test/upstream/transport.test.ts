@@ -2,12 +2,12 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { GatewayError } from '../../src/errors.ts';
+import type { Answer, SignedRequest } from '../../src/exchange.ts';
 import type { Behaviour } from '../../src/stand-in/behaviour.ts';
 import { type StandIn, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
 import { Trace } from '../../src/trace.ts';
-import type { Answer, SignedRequest } from '../../src/upstream/exchange.ts';
 import { sendUpstream, type Transport, type TransportOptions } from '../../src/upstream/transport.ts';
-import { patientClaim, signedRequest } from './requests.ts';
+import { patientClaim, signedRequest } from '../support/requests.ts';
 
 let standIn: StandIn;
 let transport: Transport;

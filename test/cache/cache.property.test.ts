@@ -2,11 +2,11 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { shareAnswers } from '../../src/cache/cache.ts';
 import { FixedClaim } from '../../src/claim.ts';
 import { GatewayError } from '../../src/errors.ts';
+import type { Answer, UpstreamRequest } from '../../src/exchange.ts';
 import { Trace } from '../../src/trace.ts';
-import { shareAnswers } from '../../src/upstream/cache.ts';
-import type { Answer, UpstreamRequest } from '../../src/upstream/exchange.ts';
 
 const left = new Error('left');
 

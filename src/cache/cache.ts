@@ -3,6 +3,7 @@
  * what may be kept. It acts; what may be done is decided by `cache-policy`, `vary-policy` and `validation-policy`.
  */
 import { GatewayError } from '../errors.ts';
+import type { Answer, UpstreamRequest } from '../exchange.ts';
 import { andThen, type Eventually, type Handler, type Layer } from '../layer.ts';
 import { Trace } from '../trace.ts';
 import { createAnswerStore, type Resource, selectVariant, type Variant } from './answer-store.ts';
@@ -10,7 +11,6 @@ import { askUpstream } from './asking.ts';
 import { cacheKey } from './cache-key.ts';
 import { type CacheDefaults, useOf, type Wish, wishOf } from './cache-policy.ts';
 import { concludeMisses, type Forwarded, type Miss } from './concluding.ts';
-import type { Answer, UpstreamRequest } from './exchange.ts';
 import { backgroundClaim, Flight, type Seat } from './flight.ts';
 import { failed, keepAnswers, type Outcome } from './keeping.ts';
 import { handOut } from './stored-answer.ts';

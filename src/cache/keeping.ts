@@ -3,11 +3,11 @@
  * fits, compressed afterwards.
  */
 import { GatewayError } from '../errors.ts';
+import type { Answer, UpstreamRequest } from '../exchange.ts';
 import { type AnswerStore, compact, selectVariant, type Variant } from './answer-store.ts';
 import { cacheKey } from './cache-key.ts';
 import { type AnswerPolicy, type CacheDefaults, isCommonCode, isTrouble, policyOf } from './cache-policy.ts';
 import { createCompressor, mayCompress } from './compress.ts';
-import type { Answer, UpstreamRequest } from './exchange.ts';
 import { selection, varyNames, wholeSelection } from './vary-policy.ts';
 
 /** How long reads whose answers fit one request each go up at once, each on its own. An answer that may be shared ends it. */

@@ -6,6 +6,7 @@
  * monotonic clock, so that a jump of the wall clock neither freezes nor prolongs anything.
  */
 import type { ProblemCode } from '../errors.ts';
+import type { Answer, HeaderFields } from '../exchange.ts';
 import { parseHttpDate } from '../http-date.ts';
 import {
   type Directives,
@@ -17,7 +18,6 @@ import {
   maxDeltaSeconds,
   parseCacheControl,
 } from './cache-control.ts';
-import type { Answer, HeaderFields } from './exchange.ts';
 
 /** What holds where the upstream states nothing, in ms; 0 switches each off. */
 export interface CacheDefaults {

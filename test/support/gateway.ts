@@ -2,10 +2,10 @@
 import { type IncomingHttpHeaders, request } from 'node:http';
 import { connect } from 'node:net';
 import { onTestFinished } from 'vitest';
-import { readConfig } from '../src/config.ts';
-import { type Gateway, startGateway } from '../src/gateway.ts';
-import type { LogDestination } from '../src/log/destination.ts';
-import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../src/stand-in/stand-in.ts';
+import { readConfig } from '../../src/config.ts';
+import { type Gateway, startGateway } from '../../src/gateway.ts';
+import type { LogDestination } from '../../src/log/destination.ts';
+import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
 
 export interface Came {
   readonly status: number;

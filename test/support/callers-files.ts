@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
 import type { StandInOptions } from '../../src/stand-in/stand-in.ts';
-import { type AtEnd, startPair, type TestGateway } from '../gateway.ts';
+import { type AtEnd, startPair, type TestGateway } from './gateway.ts';
 
 /** A token and the entry of a caller that has it. */
 export function enrol(name: string, more: object = {}): { token: string; entry: object } {

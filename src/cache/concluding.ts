@@ -1,8 +1,8 @@
 /** What a request that could not be answered from the store makes of the outcome of its exchange. */
 import { GatewayError } from '../errors.ts';
+import type { Answer, UpstreamRequest } from '../exchange.ts';
 import type { CacheFacts, Trace } from '../trace.ts';
 import { isTrouble, isTroubleCode, type Wish } from './cache-policy.ts';
-import type { Answer, UpstreamRequest } from './exchange.ts';
 import type { Keeping, Outcome } from './keeping.ts';
 import { type Forward, handOut, wholeSeconds } from './stored-answer.ts';
 

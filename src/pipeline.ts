@@ -2,15 +2,16 @@
  * The outbound order, listed once, top-down: what a read passes on its way to the upstream. Knows nothing of
  * callers, Hono or the log.
  */
-import { compose, type Handler } from '../layer.ts';
-import { type AttemptTally, tallyAttempts } from './attempt-tally.ts';
-import { type CacheOptions, shareAnswers } from './cache.ts';
-import { type BreakCircuitOptions, breakCircuit } from './circuit.ts';
-import { attachKey, type CredentialOptions } from './credential.ts';
+
+import { type CacheOptions, shareAnswers } from './cache/cache.ts';
 import type { Answer, UpstreamRequest } from './exchange.ts';
-import { type GateOptions, paceAttempts } from './gate.ts';
-import { type RetryOptions, retryFailures } from './retry.ts';
-import { sendUpstream, type TransportOptions } from './transport.ts';
+import { compose, type Handler } from './layer.ts';
+import { type AttemptTally, tallyAttempts } from './upstream/attempt-tally.ts';
+import { type BreakCircuitOptions, breakCircuit } from './upstream/circuit.ts';
+import { attachKey, type CredentialOptions } from './upstream/credential.ts';
+import { type GateOptions, paceAttempts } from './upstream/gate.ts';
+import { type RetryOptions, retryFailures } from './upstream/retry.ts';
+import { sendUpstream, type TransportOptions } from './upstream/transport.ts';
 
 export interface PipelineOptions {
   readonly cache: CacheOptions;

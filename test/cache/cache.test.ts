@@ -1,11 +1,11 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { type BackgroundRefresh, type CacheOptions, shareAnswers } from '../../src/cache/cache.ts';
 import { GatewayError } from '../../src/errors.ts';
+import type { Answer, HeaderFields, UpstreamRequest } from '../../src/exchange.ts';
 import type { Eventually } from '../../src/layer.ts';
 import { Trace } from '../../src/trace.ts';
-import { type BackgroundRefresh, type CacheOptions, shareAnswers } from '../../src/upstream/cache.ts';
-import type { Answer, HeaderFields, UpstreamRequest } from '../../src/upstream/exchange.ts';
-import { LiveClaim } from './requests.ts';
+import { LiveClaim } from '../support/requests.ts';
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['performance', 'Date', 'setTimeout', 'clearTimeout'] });

@@ -3,9 +3,9 @@
  * of reads that cannot be shared, all under one bound.
  */
 import { LRUCache } from 'lru-cache';
+import type { Answer, Encodings, UpstreamRequest } from '../exchange.ts';
 import type { Payload } from '../payload.ts';
 import type { AnswerPolicy } from './cache-policy.ts';
-import type { Answer, Encodings, UpstreamRequest } from './exchange.ts';
 import { selection, wholeSelection } from './vary-policy.ts';
 
 /** One answer, and which requests it fits. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { selection, varyNames, wholeSelection } from '../../src/upstream/vary-policy.ts';
+import { selection, varyNames, wholeSelection } from '../../src/cache/vary-policy.ts';
 
 const request = { headers: { 'accept-language': 'fr' }, ids: { 'x-correlation': '1' } };
 

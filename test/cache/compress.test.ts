@@ -3,10 +3,10 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { describe, expect, it, vi } from 'vitest';
-import { shareAnswers } from '../../src/upstream/cache.ts';
-import { createCompressor, mayCompress } from '../../src/upstream/compress.ts';
-import type { Answer, HeaderFields } from '../../src/upstream/exchange.ts';
-import { newTrace, patientClaim, requestWith } from './requests.ts';
+import { shareAnswers } from '../../src/cache/cache.ts';
+import { createCompressor, mayCompress } from '../../src/cache/compress.ts';
+import type { Answer, HeaderFields } from '../../src/exchange.ts';
+import { newTrace, patientClaim, requestWith } from '../support/requests.ts';
 
 const json = { 'content-type': 'application/json' };
 const text = JSON.stringify(Array.from({ length: 200 }, (_, id) => ({ id, name: `account ${id}` })));

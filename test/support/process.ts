@@ -5,16 +5,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { TestContext } from 'vitest';
-import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../src/stand-in/stand-in.ts';
+import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
 import { type AskOptions, ask, type Came } from './gateway.ts';
 
 /** The test that something ends with. Tests that run at once have no other way to say which they are. */
 export type Owner = Pick<TestContext, 'onTestFinished'>;
 
-export const mainFile = fileURLToPath(new URL('../src/main.ts', import.meta.url));
+export const mainFile = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 
 /** Dozens of starts compile the same files: kept here, they take half the time. */
-export const compileCache = fileURLToPath(new URL('../node_modules/.cache/compile', import.meta.url));
+export const compileCache = fileURLToPath(new URL('../../node_modules/.cache/compile', import.meta.url));
 
 export interface RunOptions {
   /** The whole environment, besides what finding programs needs. */

@@ -3,10 +3,10 @@
  * what it means, the answer judged and kept.
  */
 import { GatewayError } from '../errors.ts';
+import type { Answer, UpstreamRequest } from '../exchange.ts';
 import { andThen, type Eventually, type Handler } from '../layer.ts';
 import type { Trace } from '../trace.ts';
 import type { Variant } from './answer-store.ts';
-import type { Answer, UpstreamRequest } from './exchange.ts';
 import { failed, type Keeping, type Outcome } from './keeping.ts';
 import { confirms, renewed, validatorsOf } from './validation-policy.ts';
 

@@ -1,6 +1,6 @@
 /** What travels along the outbound layers: the request, who waits for it, and the upstream's answer. */
-import type { Claim } from '../claim.ts';
-import type { Payload } from '../payload.ts';
+import type { Claim } from './claim.ts';
+import type { Payload } from './payload.ts';
 
 /** Lower-case names. A field that came more than once is a list, in order of arrival. */
 export type HeaderFields = Readonly<Record<string, string | readonly string[]>>;

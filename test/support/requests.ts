@@ -1,7 +1,8 @@
 /** Requests, claims and answers for the tests of the outbound layers. */
+
 import { type Claim, type ClaimWatcher, FixedClaim, type Turn, WatchedClaim } from '../../src/claim.ts';
+import type { Answer, HeaderFields, SignedRequest, UpstreamRequest } from '../../src/exchange.ts';
 import { Trace } from '../../src/trace.ts';
-import type { Answer, HeaderFields, SignedRequest, UpstreamRequest } from '../../src/upstream/exchange.ts';
 import { plainRead } from '../../src/upstream/plain-read.ts';
 
 /** A claim whose deadline and turn can be changed, as the cache does when someone joins a flight. */

@@ -1,7 +1,8 @@
 /** Handing out what is stored: a hit builds nothing but the facts for the trace. */
+
+import type { Answer } from '../exchange.ts';
 import type { CacheFacts, Trace } from '../trace.ts';
 import type { Variant } from './answer-store.ts';
-import type { Answer } from './exchange.ts';
 
 /** What is told of a request that went forward and got a stored answer all the same. */
 export type Forward = Pick<CacheFacts, 'forwarded' | 'forwardStatus' | 'collapsed'>;

@@ -5,7 +5,7 @@ import {
   hasBareDirective,
   hasDirective,
   parseCacheControl,
-} from '../../src/upstream/cache-control.ts';
+} from '../../src/cache/cache-control.ts';
 
 const maxAge = (field: string | readonly string[]) => directiveSeconds(parseCacheControl(field), 'max-age');
 

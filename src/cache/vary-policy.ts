@@ -6,8 +6,9 @@
  * fields is the same for every request (or is the key, whose generation is in the cache key), so that a name
  * which is not among the forwarded fields tells no two requests apart.
  */
+
+import type { UpstreamRequest } from '../exchange.ts';
 import { fieldValue } from './cache-control.ts';
-import type { UpstreamRequest } from './exchange.ts';
 
 /** Request and trace ids that the gateway sends of its own accord, whether or not this request has them. */
 const idNames = new Set(['x-request-id', 'traceparent', 'tracestate']);

@@ -1,9 +1,9 @@
 /** Compresses stored bodies in the background, one at a time. */
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
+import type { Answer } from '../exchange.ts';
 import { bufferOf, type Payload } from '../payload.ts';
 import { fieldValue, hasDirective, parseCacheControl } from './cache-control.ts';
-import type { Answer } from './exchange.ts';
 
 const gzipBody = promisify(gzip);
 const brotliBody = promisify(brotliCompress);

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { isTrouble, isTroubleCode, policyOf, useOf, wishOf } from '../../src/upstream/cache-policy.ts';
-import type { HeaderFields } from '../../src/upstream/exchange.ts';
-import { confirms, renewed, validatorsOf } from '../../src/upstream/validation-policy.ts';
+import { isTrouble, isTroubleCode, policyOf, useOf, wishOf } from '../../src/cache/cache-policy.ts';
+import { confirms, renewed, validatorsOf } from '../../src/cache/validation-policy.ts';
+import type { HeaderFields } from '../../src/exchange.ts';
 
 const receivedAt = Date.UTC(2026, 10, 21, 12, 0, 0);
 const receivedMs = 1_000_000;
