@@ -8,7 +8,7 @@ import { andThen, type Eventually, type Handler } from '../layer.ts';
 import type { Trace } from '../trace.ts';
 import type { Variant } from './answer-store.ts';
 import { failed, type Keeping, type Outcome } from './keeping.ts';
-import { confirms, renewed, validatorsOf } from './validation-policy.ts';
+import { confirms, mayBeDueToValidators, renewed, validatorsOf } from './validation-policy.ts';
 
 /** Whether the answer may be kept: read when it has come, for those who wait may have changed. */
 export interface Storing {
@@ -41,10 +41,14 @@ export function askUpstream({ next, keeping, purgesOf }: AskingOptions): Ask {
       return keeping.judge(request, answer, forwardStatus, mayStore);
     };
     const receive = (answer: Answer): Eventually<Outcome> => {
-      if (answer.status !== 304) return keep(answer, undefined);
-      if (variant === undefined || validators === undefined) return fail(unasked());
-      if (confirms(answer, variant.answer)) return keep(renewed(variant.answer, answer), 304);
-      // It speaks of another body than ours: ask for the whole.
+      const isNotModified = answer.status === 304;
+      if (variant === undefined || validators === undefined) {
+        return isNotModified ? fail(unasked()) : keep(answer, undefined);
+      }
+      if (isNotModified && confirms(answer, variant.answer))
+        return keep(renewed(variant.answer, answer), 304);
+      if (!isNotModified && !mayBeDueToValidators(answer.status)) return keep(answer, undefined);
+      // It speaks of another body than ours, or of our validators, which are in no key: ask for the whole.
       return andThen(
         next(request, trace),
         (whole) => (whole.status === 304 ? fail(unasked()) : keep(whole, undefined)),

@@ -211,7 +211,7 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
     /** What a request that joined makes of the outcome: it may find that the answer is not for it. */
     function concludeJoined(outcome: Outcome, miss: Miss): Eventually<Answer> {
       const { request, trace, wish } = miss;
-      if (!outcome.fits(request)) return read(request, trace, wish, false);
+      if (!outcome.fits(request)) return read(withoutCallerIds(request), trace, wish, false);
       if (outcome.kind === 'failed') return conclude(outcome, { ...miss, collapsed: true });
       if (outcome.shared === undefined) return goAlone({ ...miss, collapsed: false });
       trace.upstreamStatus = outcome.forwardStatus ?? outcome.shared.status;
@@ -232,7 +232,7 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       );
       backgrounds.add(seat);
       // Its ids would name a request that has long been answered.
-      const own = { ...request, ids: {}, cacheControl: undefined, pragma: undefined };
+      const own = { ...request, ids: {}, hasCallerIds: false, cacheControl: undefined, pragma: undefined };
       const report = (outcome: Outcome): void => {
         backgrounds.delete(seat);
         const stored = outcome.kind === 'answered' && outcome.stored;
@@ -278,6 +278,14 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       for (const seat of [...backgrounds]) seat.leave(reason);
     },
   };
+}
+
+/**
+ * The request for an exchange that others will share after one that did not fit them. Without its caller's ids,
+ * even an error fits them all: a failing upstream is asked twice, and not once for each.
+ */
+function withoutCallerIds(request: UpstreamRequest): UpstreamRequest {
+  return request.hasCallerIds === true ? { ...request, ids: {}, hasCallerIds: false } : request;
 }
 
 function isUnshareable(resource: Resource | undefined, request: UpstreamRequest, nowMs: number): boolean {

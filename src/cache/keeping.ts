@@ -77,9 +77,21 @@ export function keepAnswers(
     const isForAnyone = policy.shareable && names !== '*';
     const kept = keepable(received, policy);
     const key = cacheKey(request, received.generation);
+    // No key holds what may have caused it: it is this request's alone, and says nothing about the read.
+    if (policy.wholeRequest && request.hasCallerIds === true) {
+      return {
+        kind: 'answered',
+        answer: received,
+        shared: undefined,
+        policy,
+        fits: () => false,
+        stored: false,
+        forwardStatus,
+      };
+    }
     let stored = false;
-    if (trouble && staleFor(request) !== undefined) {
-      // Whatever it allows of itself, it doesn't push out an answer that stands in for it.
+    if (policy.wholeRequest && goodFor(request, key, trouble) !== undefined) {
+      // Whatever it allows of itself, it takes the place of no answer that is better.
     } else if (mayStore && names !== '*' && policy.storable) {
       stored = store.put(key, request, kept, policy, names);
       if (stored) offerEncodings(key, kept);
@@ -123,17 +135,20 @@ export function keepAnswers(
     encoded.want = want;
   }
 
-  function staleFor(request: UpstreamRequest): Variant | undefined {
-    const resource = store.get(cacheKey(request, generation()));
+  /** The stored answer that a request gets rather than an error: a fresh one, or a stale one where the upstream fails. */
+  function goodFor(request: UpstreamRequest, key: string, trouble: boolean): Variant | undefined {
+    const resource = store.get(key);
     const variant = resource === undefined ? undefined : selectVariant(resource, request.headers);
     if (variant === undefined) return undefined;
-    const untilMs = Math.max(variant.policy.freshUntilMs, variant.policy.staleIfErrorUntilMs);
-    return !isTrouble(variant.answer.status) && performance.now() < untilMs ? variant : undefined;
+    const { wholeRequest, freshUntilMs, staleIfErrorUntilMs } = variant.policy;
+    if (trouble ? isTrouble(variant.answer.status) : wholeRequest) return undefined;
+    const untilMs = trouble ? Math.max(freshUntilMs, staleIfErrorUntilMs) : freshUntilMs;
+    return performance.now() < untilMs ? variant : undefined;
   }
 
   return {
     judge,
-    staleFor,
+    staleFor: (request) => goodFor(request, cacheKey(request, generation()), true),
     get compressing() {
       return compressor.waiting;
     },
@@ -145,11 +160,12 @@ export function keepAnswers(
 export function failed(request: UpstreamRequest, error: unknown, sent: boolean): Outcome {
   const whole = wholeSelection(request.headers);
   const isCommon = error instanceof GatewayError && isCommonCode(error.code);
+  const isOwn = request.hasCallerIds === true;
   return {
     kind: 'failed',
     error,
     sent,
-    fits: ({ headers }) => isCommon || wholeSelection(headers) === whole,
+    fits: ({ headers }) => isCommon || (!isOwn && wholeSelection(headers) === whole),
   };
 }
 

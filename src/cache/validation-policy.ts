@@ -33,6 +33,14 @@ function weakly(tag: string): string {
   return tag.startsWith('W/') ? tag.slice(2) : tag;
 }
 
+/**
+ * Whether an error may be the upstream's answer to the validators and not to the read. A 429, and what a gateway
+ * before the upstream says while that is down, is not.
+ */
+export function mayBeDueToValidators(status: number): boolean {
+  return status >= 400 && status !== 429 && (status < 502 || status > 504);
+}
+
 // What describes the stored body stays as it came with it (RFC 9111 section 3.2); the rest of the list belongs
 // to one connection (RFC 9110 section 7.6.1).
 const kept = new Set([

@@ -9,6 +9,7 @@ import { isNotModified } from './conditional-policy.ts';
 import { type ContentCoding as Coding, chooseCoding } from './encoding-policy.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 import type { PreparedReply } from './reply-fields.ts';
+import { traceParentOf, traceStateOf } from './trace-context-policy.ts';
 
 export interface ForwardOptions {
   readonly outbound: Handler<UpstreamRequest, Answer>;
@@ -29,12 +30,14 @@ export function forward(options: ForwardOptions): Handler<InboundRequest, Reply>
     if (match === undefined)
       throw new GatewayError('internal-error', { reason: 'no operation was selected' });
     const claim = claims.open(request, trace.startedMs + timeoutMs, request.caller?.turn ?? anonymousTurn);
+    const ids = idsOf(request, trace);
     const upstreamRequest: UpstreamRequest = {
       operation: match.operation.name,
       path: match.path,
       query: request.query === '' ? '' : `?${request.query}`,
       headers: forwardedFields(request, options.forwardHeaders),
-      ids: idsOf(request, trace),
+      ids,
+      hasCallerIds: hasCallerIds(request, ids),
       cacheControl: request.headers['cache-control'],
       pragma: request.headers.pragma,
       claim,
@@ -77,19 +80,20 @@ function forwardedFields(
   return fields;
 }
 
-/** W3C Trace Context: version, trace id, parent id, flags; ids of zeros alone are invalid. */
-const traceParent = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
-
-/** An invalid `traceparent` is dropped, and `tracestate` with it (Trace Context section 3.2.2 and 3.3). */
+/** Ids that go up. A `tracestate` means nothing without its `traceparent` (Trace Context section 3.3). */
 function idsOf(request: InboundRequest, trace: Trace): Readonly<Record<string, string>> {
   const ids: Record<string, string> = { 'x-request-id': trace.requestId };
-  const parent = request.headers['traceparent'];
-  if (typeof parent === 'string' && traceParent.test(parent)) {
-    ids['traceparent'] = parent;
-    const state = request.field('tracestate');
-    if (state !== undefined) ids['tracestate'] = state;
-  }
+  const parent = traceParentOf(request.field('traceparent'));
+  if (parent === undefined) return ids;
+  ids['traceparent'] = parent;
+  const state = traceStateOf(request.field('tracestate'));
+  if (state !== undefined) ids['tracestate'] = state;
   return ids;
+}
+
+/** Whether an id that goes up is the caller's own, and not one that the gateway made. */
+function hasCallerIds({ headers }: InboundRequest, ids: Readonly<Record<string, string>>): boolean {
+  return ids['traceparent'] !== undefined || headers['x-request-id'] === ids['x-request-id'];
 }
 
 function replyWith(answer: Answer, request: InboundRequest, prepared: PreparedReply): Reply {

@@ -684,8 +684,8 @@ describe('the unchanged request that was answered 400', () => {
     expect((await get({ headers })).text).toBe('200');
     vi.advanceTimersByTime(500);
     status = 400;
-    await get({ headers, cacheControl: 'no-cache' });
-    expect((await get({ headers })).text).toBe('400');
+    expect((await get({ headers, cacheControl: 'no-cache' })).text).toBe('400');
+    expect((await get({ headers })).text).toBe('200');
     expect((await get()).text).toBe('200');
   });
   it('is asked again where the upstream forbids storing', async () => {
@@ -711,6 +711,135 @@ describe('the unchanged request that was answered 400', () => {
       'bad2',
       'bad3',
     ]);
+  });
+});
+
+describe('an error that is kept', () => {
+  it.each([400, 404, 500])('never stands before a 200 that is still fresh: %i', async (status) => {
+    const { get, sent } = cacheBefore((_, call) =>
+      call === 1
+        ? answer({ 'cache-control': 'max-age=30' }, 'good')
+        : answer({ 'cache-control': 'max-age=60' }, 'bad', status),
+    );
+    await get();
+    vi.advanceTimersByTime(10_000);
+    await get({ cacheControl: 'no-cache' });
+    expect(await get()).toMatchObject({ text: 'good', cache: { hit: true, ttlSeconds: 20 } });
+    expect(sent).toHaveLength(2);
+  });
+  it('stands in the place of a 200 that is no longer fresh', async () => {
+    const { get, sent } = cacheBefore((_, call) =>
+      call === 1
+        ? answer({ 'cache-control': 'max-age=30' }, 'good')
+        : answer({ 'cache-control': 'max-age=60' }, 'gone', 404),
+    );
+    await get();
+    vi.advanceTimersByTime(50_000);
+    await get();
+    expect(await get()).toMatchObject({ text: 'gone', cache: { hit: true, detail: 'negative' } });
+    expect(sent).toHaveLength(2);
+  });
+});
+
+describe('an error answered to a request with ids of its caller', () => {
+  const traced = { ids: { traceparent: 'x' }, hasCallerIds: true };
+  /** Refuses what carries a trace. */
+  const refusing = (refusal: () => Answer) => (asked: UpstreamRequest) =>
+    asked.ids['traceparent'] === undefined ? answer({}, 'good') : refusal();
+  const lasting = { 'cache-control': 'max-age=60' };
+
+  it.each<[string, () => Answer]>([
+    ['400', () => answer(lasting, 'bad', 400)],
+    ['404', () => answer(lasting, 'bad', 404)],
+    ['500', () => answer(lasting, 'bad', 500)],
+  ])('is not kept: %s', async (_, refusal) => {
+    const { get, sent } = cacheBefore(refusing(refusal));
+    const first = await get(traced);
+    expect(first).toMatchObject({ text: 'bad', cache: { hit: false, forwarded: 'uri-miss' } });
+    expect(first.cache?.stored).toBeUndefined();
+    expect((await get()).text).toBe('good');
+    expect(sent).toHaveLength(2);
+  });
+  it.each<[string, () => Answer]>([
+    ['an error', () => answer({}, 'bad', 400)],
+    ['an error that may not be kept', () => answer({ 'cache-control': 'no-store' }, 'bad', 400)],
+    ['an error for one caller', () => answer({ 'cache-control': 'private' }, 'bad', 403)],
+  ])('leaves the stored answer to the others: %s', async (_, refusal) => {
+    const { get, sent } = cacheBefore(refusing(refusal));
+    await get();
+    vi.advanceTimersByTime(500);
+    expect((await get({ ...traced, cacheControl: 'no-cache' })).text).toBe('bad');
+    expect((await get()).cache?.hit).toBe(true);
+    expect(sent).toHaveLength(2);
+  });
+  it('does not end the sharing of the read', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const first = get(traced);
+    calls[0]?.give(answer({ 'cache-control': 'private' }, 'bad', 403));
+    await first;
+    const all = [get(), get(), get()];
+    calls[1]?.give(answer({}, 'good'));
+    await Promise.all(all);
+    expect(calls).toHaveLength(2);
+  });
+  it.each<[string, (call: { give(answer: Answer): void; fail(error: unknown): void } | undefined) => void]>([
+    ['an error', (call) => call?.give(answer({}, 'bad', 400))],
+    ['a server failure', (call) => call?.give(answer({}, 'bad', 500))],
+    ['an invalid response', (call) => call?.fail(new GatewayError('upstream-invalid-response'))],
+  ])('is not shared: the others ask once more, together and without ids: %s', async (_, refuse) => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const first = get(traced);
+    const others = Array.from({ length: 100 }, (_, at) => get(at % 2 === 0 ? traced : {}));
+    refuse(calls[0]);
+    await first.catch(() => undefined);
+    await nextTurn();
+    expect(calls).toHaveLength(2);
+    const again = calls[1]?.request;
+    expect([again?.ids['traceparent'], again?.hasCallerIds]).toEqual([undefined, false]);
+    calls[1]?.give(answer({}, 'bad for all', 400));
+    const got = await Promise.all(others);
+    expect(new Set(got.map(({ text }) => text))).toEqual(new Set(['bad for all']));
+    expect(calls).toHaveLength(2);
+    // It is an answer to what is in the key and to nothing else, so it is kept.
+    expect((await get()).cache).toMatchObject({ hit: true, detail: 'negative' });
+  });
+  it('is shared where it speaks of all requests: 429', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const all = [get(traced), get(traced), get()];
+    calls[0]?.give(answer({}, 'slow', 429));
+    expect((await Promise.all(all)).map(({ got }) => got.status)).toEqual([429, 429, 429]);
+    expect(calls).toHaveLength(1);
+  });
+});
+
+describe('an error answered to the validators of the cache', () => {
+  it.each([400, 404, 412, 500])(
+    'is not believed: the read is asked once more without them: %i',
+    async (status) => {
+      const { get, sent } = cacheBefore((asked, call) =>
+        asked.validators === undefined
+          ? answer({ etag: '"v1"', 'cache-control': 'max-age=5, must-revalidate' }, `${call}`)
+          : answer({ 'cache-control': 'max-age=60' }, 'bad', status),
+      );
+      await get();
+      vi.advanceTimersByTime(5000);
+      expect(await get()).toMatchObject({ text: '3', cache: { stored: true } });
+      expect(sent.map(({ validators }) => validators !== undefined)).toEqual([false, true, false]);
+    },
+  );
+  it.each([429, 503])('is believed where the upstream is busy or down: %i', async (status) => {
+    const { get, sent } = cacheBefore((_, call) =>
+      call === 1
+        ? answer({ etag: '"v1"', 'cache-control': 'max-age=5, must-revalidate' }, 'good')
+        : answer({}, 'bad', status),
+    );
+    await get();
+    vi.advanceTimersByTime(5000);
+    expect((await get()).text).toBe('bad');
+    expect(sent).toHaveLength(2);
   });
 });
 
