@@ -5,7 +5,7 @@
  */
 
 interface Directive {
-  /** The argument without its quotes; `undefined` where there is none. */
+  /** The argument as it came, without its quotes; `undefined` where there is none. */
   readonly argument: string | undefined;
   readonly quoted: boolean;
   /** The name is followed by something that is no argument. */
@@ -64,7 +64,7 @@ export function parseCacheControl(field: string | readonly string[] | undefined)
     if (rest.unclosed) broken = true;
     const name = found?.[1]?.toLowerCase();
     if (name !== undefined) {
-      const argument = found?.[2]?.replace(/\\(.)/g, '$1') ?? found?.[3];
+      const argument = found?.[2] ?? found?.[3];
       const quoted = found?.[2] !== undefined;
       note(name, { argument, quoted, malformed: rest.junk, contradicted: false });
     }
@@ -116,20 +116,24 @@ export function directiveSeconds(directives: Directives, name: string): number |
   if (found === undefined) return undefined;
   if (found.malformed || found.contradicted || found.argument === undefined) return 'invalid';
   // Senders must not quote it, recipients ought to accept both forms (RFC 9111 section 5.2).
-  return /^\d+$/.test(found.argument) ? Math.min(Number(found.argument), maxDeltaSeconds) : 'invalid';
+  const digits = found.quoted ? found.argument.replace(/\\(.)/g, '$1') : found.argument;
+  return /^\d+$/.test(digits) ? Math.min(Number(digits), maxDeltaSeconds) : 'invalid';
 }
 
 /**
  * Reads the field names that limit `no-cache` or `private` (RFC 9111 sections 5.2.2.4 and 5.2.2.7), in lower
- * case. `all` where the directive concerns the whole answer, or its list can't be read.
+ * case. `all` where the directive concerns the whole answer, or its argument is anything but a list of field names:
+ * then it restricts as the bare directive does.
  */
 export function directiveFields(directives: Directives, name: string): readonly string[] | 'all' | undefined {
   const found = directives.byName.get(name);
   if (found === undefined) return undefined;
   if (!found.quoted || found.argument === undefined || found.malformed || found.contradicted) return 'all';
+  // Space belongs around commas alone (RFC 9110 section 5.6.1).
+  if (/^[\t ]|[\t ]$/.test(found.argument)) return 'all';
   const names = found.argument
     .split(',')
-    .map((part) => part.trim().toLowerCase())
+    .map((part) => part.replace(/^[\t ]+|[\t ]+$/g, '').toLowerCase())
     .filter((part) => part !== '');
   return names.length > 0 && names.every((part) => /^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(part)) ? names : 'all';
 }

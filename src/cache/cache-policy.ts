@@ -7,7 +7,7 @@
  */
 import type { ProblemCode } from '../errors.ts';
 import type { Answer, HeaderFields } from '../exchange.ts';
-import { parseHttpDate } from '../http-date.ts';
+import { dateOfAnswer, parseDateField } from '../http-date.ts';
 import {
   type Directives,
   directiveFields,
@@ -59,20 +59,18 @@ const understood = new Set([200, 203, 204, 400, 403, 404, 405, 410, 414, 451, 50
 export function policyOf(answer: Omit<Answer, 'body' | 'generation'>, defaults: CacheDefaults): AnswerPolicy {
   const { status, headers } = answer;
   const directives = parseCacheControl(headers['cache-control']);
-  const birth = bornMs(answer);
+  const born = bornMs(answer);
   const stated = statedLifetimeMs(directives, headers, answer.receivedAt);
   const noCache = directiveFields(directives, 'no-cache');
   const secret = directiveFields(directives, 'private');
 
   const shareable = !isKeptFromOthers(status, directives, secret);
   const lifetimeMs = stated ?? (status === 200 || status === 400 ? defaults.ttlMs : 0);
-  const readable = !directives.broken && birth !== 'unknown';
   // `no-cache` keeps an answer for validation only (RFC 9111 section 5.2.2.4).
-  const mayBeFresh = readable && noCache !== 'all';
-  const born = birth === 'unknown' ? answer.receivedMs : birth;
+  const mayBeFresh = !directives.broken && noCache !== 'all';
 
   const firmness = staleness(directives, noCache === 'all');
-  const maySpoil = status < 300 && readable && firmness !== 'never';
+  const maySpoil = status < 300 && !directives.broken && firmness !== 'never';
   // An upstream that states no lifetime above zero wants to be asked each time; our default does not stand in.
   const swrDefaultMs = firmness === 'defaults' && lifetimeMs > 0 ? defaults.staleWhileRevalidateMs : 0;
   const sieDefaultMs = firmness === 'defaults' ? defaults.staleIfErrorMs : 0;
@@ -148,44 +146,30 @@ function statedLifetimeMs(
     const seconds = directiveSeconds(directives, name);
     if (seconds !== undefined) return seconds === 'invalid' ? 0 : seconds * 1000;
   }
-  const expires = singleDate(headers['expires'], receivedAt);
+  const expires = parseDateField(headers['expires'], receivedAt);
   if (expires === undefined) return undefined;
-  const date = singleDate(headers['date'], receivedAt) ?? receivedAt;
-  if (expires === 'invalid' || date === 'invalid') return 0;
-  return Math.min(Math.max(0, expires - date), maxDeltaSeconds * 1000);
+  if (expires === 'invalid') return 0;
+  const lifetimeMs = expires - dateOfAnswer(headers['date'], receivedAt);
+  return Math.min(Math.max(0, lifetimeMs), maxDeltaSeconds * 1000);
 }
 
 /**
  * When the answer's age was zero, on the monotonic clock (RFC 9111 section 4.2.3): its corrected initial age is
  * the greater of what `Date` and what `Age` with the time of the exchange make it.
  */
-function bornMs(answer: Omit<Answer, 'body' | 'generation'>): number | 'unknown' {
-  const date = singleDate(answer.headers['date'], answer.receivedAt);
-  const age = ageSeconds(answer.headers['age']);
-  // The RFC lets a cache pass over an unreadable Age; an answer of unknown age is stale here.
-  if (date === 'invalid' || age === 'invalid') return 'unknown';
-  const apparentAgeMs = date === undefined ? 0 : Math.max(0, answer.receivedAt - date);
-  const correctedAgeMs = age * 1000 + Math.max(0, answer.receivedMs - answer.sentMs);
-  return answer.receivedMs - Math.max(apparentAgeMs, correctedAgeMs);
+function bornMs({ headers, sentMs, receivedMs, receivedAt }: Omit<Answer, 'body' | 'generation'>): number {
+  const apparentAgeMs = Math.max(0, receivedAt - dateOfAnswer(headers['date'], receivedAt));
+  const correctedAgeMs = ageSeconds(headers['age']) * 1000 + Math.max(0, receivedMs - sentMs);
+  return receivedMs - Math.max(apparentAgeMs, correctedAgeMs);
 }
 
-/** The first member of `Age` counts where it came more than once (RFC 9111 section 5.1). */
-function ageSeconds(field: string | readonly string[] | undefined): number | 'invalid' {
-  const first = fieldValue(field)?.split(',')[0]?.trim();
-  if (first === undefined) return 0;
-  return /^\d+$/.test(first) ? Math.min(Number(first), maxDeltaSeconds) : 'invalid';
-}
-
-/** One date; the same one twice is still one, two that differ are none (RFC 9111 section 4.2.1). */
-function singleDate(
-  field: string | readonly string[] | undefined,
-  nowMs: number,
-): number | 'invalid' | undefined {
-  if (field === undefined) return undefined;
-  if (typeof field === 'string') return parseHttpDate(field.trim(), nowMs) ?? 'invalid';
-  const dates = new Set(field.map((line) => parseHttpDate(line.trim(), nowMs)));
-  const [date] = dates;
-  return dates.size === 1 && date !== undefined ? date : 'invalid';
+/**
+ * The first member of `Age` counts where it came more than once; what is no number is ignored (RFC 9111
+ * section 5.1).
+ */
+function ageSeconds(field: string | readonly string[] | undefined): number {
+  const first = fieldValue(field)?.split(',')[0]?.trim() ?? '';
+  return /^\d+$/.test(first) ? Math.min(Number(first), maxDeltaSeconds) : 0;
 }
 
 /**

@@ -43,7 +43,7 @@ export function concludeMisses(keeping: Pick<Keeping, 'staleFor'>): (outcome: Ou
     if (!answered) throw outcome.error;
     const { answer, policy } = outcome;
     trace.generation = answer.generation;
-    // Our own `Date` would make an answer young again that comes from another cache (RFC 9111 section 5.1).
+    // A recipient that trusts no Date learns the age of an answer that comes from another cache (RFC 9111 section 5.1).
     const ageSeconds = wholeSeconds(performance.now() - policy.bornMs);
     if (ageSeconds > 0) trace.ageSeconds = ageSeconds;
     return answer;

@@ -1,5 +1,6 @@
 /** The last inbound step: makes an upstream read of the caller's request, and a reply of the answer. */
 import type { Turn } from '../claim.ts';
+import { connectionOptions } from '../connection-fields.ts';
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
 import { andThen, type Handler } from '../layer.ts';
@@ -30,12 +31,13 @@ export function forward(options: ForwardOptions): Handler<InboundRequest, Reply>
     if (match === undefined)
       throw new GatewayError('internal-error', { reason: 'no operation was selected' });
     const claim = claims.open(request, trace.startedMs + timeoutMs, request.caller?.turn ?? anonymousTurn);
-    const ids = idsOf(request, trace);
+    const hopByHop = connectionOptions(request.headers.connection);
+    const ids = idsOf(request, trace, hopByHop);
     const upstreamRequest: UpstreamRequest = {
       operation: match.operation.name,
       path: match.path,
       query: request.query === '' ? '' : `?${request.query}`,
-      headers: forwardedFields(request, options.forwardHeaders),
+      headers: forwardedFields(request, options.forwardHeaders, hopByHop),
       ids,
       hasCallerIds: hasCallerIds(request, ids),
       cacheControl: request.headers['cache-control'],
@@ -54,7 +56,7 @@ export function forward(options: ForwardOptions): Handler<InboundRequest, Reply>
       (answer) => {
         claim.release();
         describeCache(request, trace);
-        return replyWith(answer, request, prepare(answer));
+        return replyWith(answer, request, prepare(answer), trace.cache?.hit === true);
       },
       (error) => {
         claim.release();
@@ -70,24 +72,29 @@ const none: Readonly<Record<string, string>> = Object.freeze({});
 function forwardedFields(
   request: InboundRequest,
   names: readonly string[],
+  hopByHop: ReadonlySet<string>,
 ): Readonly<Record<string, string>> {
   if (names.length === 0) return none;
   const fields: Record<string, string> = {};
   for (const name of names) {
     const value = request.field(name);
-    if (value !== undefined) fields[name] = value;
+    if (value !== undefined && !hopByHop.has(name)) fields[name] = value;
   }
   return fields;
 }
 
 /** Ids that go up. A `tracestate` means nothing without its `traceparent` (Trace Context section 3.3). */
-function idsOf(request: InboundRequest, trace: Trace): Readonly<Record<string, string>> {
+function idsOf(
+  request: InboundRequest,
+  trace: Trace,
+  hopByHop: ReadonlySet<string>,
+): Readonly<Record<string, string>> {
   const ids: Record<string, string> = { 'x-request-id': trace.requestId };
   const parent = traceParentOf(request.field('traceparent'));
-  if (parent === undefined) return ids;
+  if (parent === undefined || hopByHop.has('traceparent')) return ids;
   ids['traceparent'] = parent;
   const state = traceStateOf(request.field('tracestate'));
-  if (state !== undefined) ids['tracestate'] = state;
+  if (state !== undefined && !hopByHop.has('tracestate')) ids['tracestate'] = state;
   return ids;
 }
 
@@ -96,8 +103,13 @@ function hasCallerIds({ headers }: InboundRequest, ids: Readonly<Record<string, 
   return ids['traceparent'] !== undefined || headers['x-request-id'] === ids['x-request-id'];
 }
 
-function replyWith(answer: Answer, request: InboundRequest, prepared: PreparedReply): Reply {
-  const held = codings.find((coding) => hasAlready(answer, request, prepared, coding));
+function replyWith(
+  answer: Answer,
+  request: InboundRequest,
+  prepared: PreparedReply,
+  isStored: boolean,
+): Reply {
+  const held = codings.find((coding) => hasAlready(answer, request, prepared, coding, isStored));
   if (held !== undefined) return { status: 304, fields: prepared.notModified(held), body: null };
   if (answer.status >= 400) {
     request.tell('proxy-status', `analytics-gateway; received-status=${answer.status}`);
@@ -127,6 +139,7 @@ function hasAlready(
   { headers }: InboundRequest,
   prepared: PreparedReply,
   coding: Coding,
+  isStored: boolean,
 ): boolean {
   const ifNoneMatch = headers['if-none-match'];
   const ifModifiedSince = headers['if-modified-since'];
@@ -136,6 +149,7 @@ function hasAlready(
   const validators = {
     etag: prepared.etag(coding),
     lastModified: prepared.lastModified,
+    storedDate: isStored ? prepared.date : undefined,
   };
   return isNotModified(answer.status, { ifNoneMatch, ifModifiedSince }, validators, Date.now());
 }

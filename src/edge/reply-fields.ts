@@ -1,11 +1,13 @@
 /**
  * The response fields callers get. What passes down is an allow-list; everything else of the upstream's head stops
- * here: `Set-Cookie`, `Server`, hop-by-hop fields, `Link` (it would send a caller's token to the upstream) and
+ * here: `Set-Cookie`, `Server`, hop-by-hop fields and those that `Connection` names, `Link` (it would send a caller's token to the upstream) and
  * rate-limit fields (they would lie from a cache).
  *
  * What does not change from reply to reply is prepared once per answer and kept beside it.
  */
+import { connectionOptions } from '../connection-fields.ts';
 import type { Answer, HeaderFields } from '../exchange.ts';
+import { dateOfAnswer, httpDate } from '../http-date.ts';
 import type { ContentCoding as Coding } from './encoding-policy.ts';
 import { codedEntityTag, entityTagOf } from './entity-tag.ts';
 import { linesOf, PreparedFields } from './head.ts';
@@ -50,6 +52,7 @@ const passed = ['content-type', 'content-language', 'last-modified', 'retry-afte
 
 /** What we say ourselves: once, whoever else wants to say it. */
 const ours: ReadonlySet<string> = new Set([
+  'date',
   'etag',
   'vary',
   'content-length',
@@ -69,6 +72,8 @@ export interface PreparedReply {
   etag(coding: Coding): string | undefined;
   /** The upstream's. */
   readonly lastModified: string | undefined;
+  /** The upstream's, or the time of receipt where that is none: `Age` and `Expires` are reckoned from it. */
+  readonly date: string;
 }
 
 export interface ReplyFieldOptions {
@@ -114,6 +119,9 @@ interface ReplyTerms {
 class ReplyOfAnswer implements PreparedReply {
   readonly #answer: Answer;
   readonly #terms: ReplyTerms;
+  /** The answer's fields without those of the upstream's connection. */
+  readonly #headers: HeaderFields;
+  readonly date: string;
   readonly #tag: string | undefined;
   #identity: PreparedFields | undefined;
   #coded: { br?: PreparedFields; gzip?: PreparedFields } | undefined;
@@ -121,12 +129,15 @@ class ReplyOfAnswer implements PreparedReply {
   constructor(answer: Answer, terms: ReplyTerms) {
     this.#answer = answer;
     this.#terms = terms;
-    const { status, headers, body } = answer;
+    const { status, body } = answer;
+    const headers = endToEndFields(answer.headers);
+    this.#headers = headers;
+    this.date = httpDate(dateOfAnswer(headers['date'], answer.receivedAt));
     this.#tag = status === 200 ? entityTagOf(headers['etag'], body) : joined(headers, 'etag');
   }
 
   get lastModified(): string | undefined {
-    return joined(this.#answer.headers, 'last-modified');
+    return joined(this.#headers, 'last-modified');
   }
 
   etag(coding: Coding): string | undefined {
@@ -155,15 +166,15 @@ class ReplyOfAnswer implements PreparedReply {
 
   /** All but what is common to every answer. */
   #own(coding: Coding, hasBody: boolean): string[] {
-    const { status, headers, body, encoded } = this.#answer;
-    const fields: string[] = [];
+    const { status, body, encoded } = this.#answer;
+    const fields: string[] = ['date', this.date];
     for (const name of this.#terms.names) {
-      const value = joined(headers, name);
+      const value = joined(this.#headers, name);
       if (value !== undefined && (hasBody || !describing.has(name))) fields.push(name, value);
     }
     const tag = this.etag(coding);
     if (tag !== undefined) fields.push('etag', tag);
-    const vary = varyOf(this.#answer, this.#terms);
+    const vary = varyOf(joined(this.#headers, 'vary'), encoded !== undefined, this.#terms);
     if (vary !== '') fields.push('vary', vary);
     // A 204 has no content and says nothing about its length (RFC 9110 section 8.6).
     if (!hasBody || status === 204) return fields;
@@ -186,15 +197,24 @@ function joined(headers: HeaderFields, name: string): string | undefined {
 
 const singular = new Set(['content-type', 'etag', 'last-modified', 'retry-after', 'expires']);
 
-function varyOf(answer: Answer, { variesByOrigin }: ReplyTerms): string {
-  if (answer.headers['vary'] === undefined && answer.encoded === undefined) {
-    return variesByOrigin ? 'origin' : '';
-  }
-  const members = [
-    ...(joined(answer.headers, 'vary') ?? '').split(',').map((name) => name.trim().toLowerCase()),
-    answer.encoded === undefined ? '' : 'accept-encoding',
-    variesByOrigin ? 'origin' : '',
-  ];
-  // The key the gateway adds is none of a caller's request, so answers do not differ by it for callers.
-  return [...new Set(members)].filter((name) => name !== '' && name !== 'x-api-key').join(', ');
+function endToEndFields(headers: HeaderFields): HeaderFields {
+  const hopByHop = connectionOptions(headers['connection']);
+  if (hopByHop.size === 0) return headers;
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !hopByHop.has(name)));
+}
+
+/** Each member once, spelled as it came first. */
+function varyOf(upstream: string | undefined, mayBeCoded: boolean, { variesByOrigin }: ReplyTerms): string {
+  if (upstream === undefined && !mayBeCoded) return variesByOrigin ? 'origin' : '';
+  const members = new Map<string, string>();
+  const add = (name: string): void => {
+    if (!members.has(name.toLowerCase())) members.set(name.toLowerCase(), name);
+  };
+  for (const name of (upstream ?? '').split(',')) add(name.trim());
+  if (mayBeCoded) add('accept-encoding');
+  if (variesByOrigin) add('origin');
+  members.delete('');
+  // The gateway adds the key itself, so answers do not differ by it for callers.
+  members.delete('x-api-key');
+  return [...members.values()].join(', ');
 }

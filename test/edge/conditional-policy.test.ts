@@ -58,6 +58,17 @@ describe('If-Modified-Since (RFC 9110 section 13.1.3)', () => {
     const conditions = { ifNoneMatch: undefined, ifModifiedSince };
     expect(isNotModified(200, conditions, { etag: '"a"', lastModified }, now)).toBe(expected);
   });
+  it.each<[string, string, string | undefined, string | undefined, boolean]>([
+    ['is compared with the Date of a stored answer without Last-Modified', then, undefined, then, true],
+    ['is met by a stored answer that is no younger', later, undefined, then, true],
+    ['is not met by a stored answer that is younger', earlier, undefined, then, false],
+    ['is compared with Last-Modified where there is one', then, later, earlier, false],
+    ['is not met by a stored answer with a malformed Last-Modified', later, 'long ago', then, false],
+    ['is ignored for an answer just fetched without Last-Modified', later, undefined, undefined, false],
+  ])('%s (RFC 9111 section 4.3.2)', (_, ifModifiedSince, lastModified, storedDate, expected) => {
+    const conditions = { ifNoneMatch: undefined, ifModifiedSince };
+    expect(isNotModified(200, conditions, { etag: '"a"', lastModified, storedDate }, now)).toBe(expected);
+  });
 });
 
 describe('a condition (RFC 9110 section 13.2.1)', () => {

@@ -83,9 +83,15 @@ describe('Vary says what callers’ answers differ by', () => {
   it.each<[string, HeaderFields, object, string | undefined]>([
     ['nothing, on a small answer', {}, {}, undefined],
     ['codings, where there may be any', {}, { encoded: {} }, 'accept-encoding'],
-    ['what the upstream says', { vary: 'Accept-Language' }, {}, 'accept-language'],
-    ['both', { vary: 'Accept-Language' }, { encoded: {} }, 'accept-language, accept-encoding'],
-    ['never the key, which is ours', { vary: 'X-API-Key, Accept-Language' }, {}, 'accept-language'],
+    ['what the upstream says', { vary: 'Accept-Language' }, {}, 'Accept-Language'],
+    ['both', { vary: 'Accept-Language' }, { encoded: {} }, 'Accept-Language, accept-encoding'],
+    [
+      'each member once, spelled as it came first',
+      { vary: ['Accept-Encoding, X-A', 'x-a'] },
+      { encoded: {} },
+      'Accept-Encoding, X-A',
+    ],
+    ['never the key, which is ours', { vary: 'X-API-Key, Accept-Language' }, {}, 'Accept-Language'],
     ['the key alone', { vary: 'x-api-key' }, {}, undefined],
   ])('%s', (_, fields, more, expected) => {
     const said = vary(fields, more);
