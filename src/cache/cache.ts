@@ -11,8 +11,8 @@ import { askUpstream } from './asking.ts';
 import { cacheKey } from './cache-key.ts';
 import { type CacheDefaults, useOf, type Wish, wishOf } from './cache-policy.ts';
 import { concludeMisses, type Forwarded, type Miss } from './concluding.ts';
-import { backgroundClaim, Flight, type Seat } from './flight.ts';
 import { failed, keepAnswers, type Outcome } from './keeping.ts';
+import { backgroundClaim, SingleFlight, type Subscriber } from './single-flight.ts';
 import { handOut } from './stored-answer.ts';
 import { selection, wholeSelection } from './vary-policy.ts';
 
@@ -68,7 +68,7 @@ export interface SharedAnswers {
 const refreshPauseMs = 1_000;
 
 /** An exchange under way that may be joined. */
-class SharedExchange extends Flight<Outcome> {
+class SharedExchange extends SingleFlight<Outcome> {
   readonly operation: string;
   /** Of whose exchange it is. */
   readonly trace: Trace;
@@ -93,7 +93,7 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
   const store = createAnswerStore(options);
   const flights = new Map<string, SharedExchange>();
   /** The refreshes' own places in their flights. */
-  const backgrounds = new Set<Seat<Outcome>>();
+  const backgrounds = new Set<Subscriber<Outcome>>();
   const keeping = keepAnswers(store, options, options.generation);
   const conclude = concludeMisses(keeping);
   const purges = new Map<string | undefined, number>();
@@ -145,34 +145,38 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
           ? flightKeyOf(key, resource, request)
           : `${key}\n\n${wholeSelection(request.headers)}`;
       const under = flights.get(flightKey);
-      if (under === undefined) return takeOff(flightKey, miss, variant);
+      if (under === undefined) return start(flightKey, miss, variant);
       // One at a time goes where others may join, to see whether its like may share again.
       return isUnshareable(resource, request, nowMs)
-        ? goAlone({ ...miss, forwarded: 'bypass' })
+        ? fetchUncoalesced({ ...miss, forwarded: 'bypass' })
         : join(under, miss);
     }
 
     /** Goes up first, so that others may join. */
-    function takeOff(flightKey: string, miss: Miss, variant: Variant | undefined): Eventually<Answer> {
+    function start(flightKey: string, miss: Miss, variant: Variant | undefined): Eventually<Answer> {
       const { request, trace, wish } = miss;
       const shared = open(flightKey, request, trace, wish?.noStore !== true);
-      const seat = shared.enter(request.claim, (reason) => failed(request, reason, trace.attempts > 0));
+      const subscriber = shared.subscribe(request.claim, (reason) =>
+        failed(request, reason, trace.attempts > 0),
+      );
       const outcome = fly(shared, flightKey, request, variant);
       if (!(outcome instanceof Promise)) return conclude(outcome, miss);
       // Its own place, and not the exchange itself: it may leave before the others.
-      return seat.arrival.then((arrived) => conclude(arrived, miss));
+      return subscriber.outcome.then((arrived) => conclude(arrived, miss));
     }
 
     function join(under: SharedExchange, miss: Miss): Eventually<Answer> {
       const { request, wish } = miss;
       if (wish?.noStore !== true) under.mayStore = true;
       // What went up went up for it as well.
-      const seat = under.enter(request.claim, (reason) => failed(request, reason, under.trace.attempts > 0));
-      return seat.arrival.then((outcome) => concludeJoined(outcome, miss));
+      const subscriber = under.subscribe(request.claim, (reason) =>
+        failed(request, reason, under.trace.attempts > 0),
+      );
+      return subscriber.outcome.then((outcome) => concludeJoined(outcome, miss));
     }
 
     /** Goes up with nobody: its answers are known to fit one request each. */
-    function goAlone(miss: Miss): Eventually<Answer> {
+    function fetchUncoalesced(miss: Miss): Eventually<Answer> {
       const { request, trace, wish } = miss;
       return andThen(ask(request, trace, undefined, { mayStore: wish?.noStore !== true }), (outcome) =>
         conclude(outcome, miss),
@@ -185,12 +189,12 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       trace: Trace,
       mayStore: boolean,
     ): SharedExchange {
-      const shared = new SharedExchange(operation, trace, mayStore, () => land(flightKey, shared));
+      const shared = new SharedExchange(operation, trace, mayStore, () => remove(flightKey, shared));
       flights.set(flightKey, shared);
       return shared;
     }
 
-    function land(flightKey: string, shared: SharedExchange): void {
+    function remove(flightKey: string, shared: SharedExchange): void {
       if (flights.get(flightKey) === shared) flights.delete(flightKey);
     }
 
@@ -202,8 +206,8 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       variant: Variant | undefined,
     ): Eventually<Outcome> {
       return andThen(ask({ ...request, claim: shared }, shared.trace, variant, shared), (outcome) => {
-        land(flightKey, shared);
-        shared.settle(outcome);
+        remove(flightKey, shared);
+        shared.complete(outcome);
         return outcome;
       });
     }
@@ -213,7 +217,7 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       const { request, trace, wish } = miss;
       if (!outcome.fits(request)) return read(withoutCallerIds(request), trace, wish, false);
       if (outcome.kind === 'failed') return conclude(outcome, { ...miss, collapsed: true });
-      if (outcome.shared === undefined) return goAlone({ ...miss, collapsed: false });
+      if (outcome.shared === undefined) return fetchUncoalesced({ ...miss, collapsed: false });
       trace.upstreamStatus = outcome.forwardStatus ?? outcome.shared.status;
       return conclude({ ...outcome, answer: outcome.shared }, { ...miss, collapsed: true });
     }
@@ -225,16 +229,16 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       if (flights.has(flightKey)) return;
       const trace = new Trace(nowMs);
       const shared = open(flightKey, request, trace, true);
-      const seat = shared.enter(
+      const subscriber = shared.subscribe(
         backgroundClaim(request.claim, nowMs + options.refreshTimeoutMs),
         (reason) => failed(request, reason, trace.attempts > 0),
         true,
       );
-      backgrounds.add(seat);
+      backgrounds.add(subscriber);
       // Its ids would name a request that has long been answered.
       const own = { ...request, ids: {}, hasCallerIds: false, cacheControl: undefined, pragma: undefined };
       const report = (outcome: Outcome): void => {
-        backgrounds.delete(seat);
+        backgrounds.delete(subscriber);
         const stored = outcome.kind === 'answered' && outcome.stored;
         if (!stored) variant.refreshNotBeforeMs = performance.now() + refreshPauseMs;
         options.onBackground?.({
@@ -275,7 +279,7 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
       closed = true;
       keeping.close();
       const reason = new GatewayError('shutting-down');
-      for (const seat of [...backgrounds]) seat.leave(reason);
+      for (const subscriber of [...backgrounds]) subscriber.leave(reason);
     },
   };
 }
