@@ -39,7 +39,7 @@ export interface SignedRequest extends UpstreamRequest {
 export interface Encodings {
   br?: Buffer;
   gzip?: Buffer;
-  /** Somebody could have taken one: has them made. Absent where nothing keeps them, and once it was asked for. */
+  /** Has them made, for a caller that accepts one. Absent where the answer is not stored, and once they are queued. */
   want?: (() => void) | undefined;
 }
 

@@ -8,13 +8,13 @@ const rfc850Date =
   /^(?:mon|tues|wednes|thurs|fri|satur|sun)day, (\d\d)-([a-z]{3})-(\d\d) (\d\d):(\d\d):(\d\d) gmt$/i;
 const asctimeDate = /^(?:mon|tue|wed|thu|fri|sat|sun) ([a-z]{3}) (\d\d| \d) (\d\d):(\d\d):(\d\d) (\d{4})$/i;
 
-/** The answers of one second have the same `Date`: what it means is remembered, the same for ever. */
+/** Answers of the same second have the same `Date`: the last one read is remembered. */
 let lastFixdate: { readonly text: string; readonly ms: number | undefined } = { text: '', ms: undefined };
 
 let lastSecond = { at: Number.NaN, text: '' };
 
 /**
- * Writes an HTTP-date in the form that everybody sends (IMF-fixdate, RFC 9110 section 5.6.7).
+ * Writes an HTTP-date in the form to send (IMF-fixdate, RFC 9110 section 5.6.7).
  *
  * @param nowMs wall clock
  */

@@ -1,7 +1,7 @@
 /**
  * Reads a Cache-Control field (RFC 9111 section 5.2). Pure: no `this`, no I/O, no clock.
  *
- * What restricts counts even where it is spelled badly; what permits counts only where it is spelled well.
+ * A restriction counts even where it is malformed; a permission counts only where it is well-formed.
  */
 
 interface Directive {
@@ -17,7 +17,7 @@ interface Directive {
 /** Directives by lower-case name, and whether the field could be read to its end. */
 export interface Directives {
   readonly byName: ReadonlyMap<string, Directive>;
-  /** A quote that never closes may hide anything: nothing that such a field permits may be used. */
+  /** A quote never closes and may hide any directive: no permission of the field may be used. */
   readonly broken: boolean;
 }
 
@@ -29,7 +29,7 @@ const member =
 
 const words = /[!#$%&'*+.^_`|~0-9a-z-]+/g;
 
-/** What restricts: it counts wherever it is named, be it behind a member where only a comma may follow. */
+/** Restrictions: they count wherever they are named, even behind a member where only a comma may follow. */
 const restricting: ReadonlySet<string> = new Set([
   'no-cache',
   'no-store',
@@ -81,7 +81,7 @@ export function parseCacheControl(field: string | readonly string[] | undefined)
   return { byName, broken };
 }
 
-/** Goes on to the next comma outside quotes, and says what lay on the way. */
+/** Finds the next comma outside quotes, and whether anything but space comes before it. */
 function restOfMember(text: string, from: number): { next: number; junk: boolean; unclosed: boolean } {
   let at = from;
   let junk = false;
@@ -99,12 +99,12 @@ function restOfMember(text: string, from: number): { next: number; junk: boolean
   return { next: at + 1, junk, unclosed: false };
 }
 
-/** Whether the directive is there at all, however it is spelled: for what restricts. */
+/** Whether the directive is present, well-formed or not: for restrictions. */
 export function hasDirective(directives: Directives, name: string): boolean {
   return directives.byName.has(name);
 }
 
-/** Whether the directive is there, bare and well-formed: for what permits. */
+/** Whether the directive is present, without an argument and well-formed: for permissions. */
 export function hasBareDirective(directives: Directives, name: string): boolean {
   const found = directives.byName.get(name);
   return found !== undefined && found.argument === undefined && !found.malformed && !found.contradicted;

@@ -35,8 +35,8 @@ function weakly(tag: string): string {
 }
 
 /**
- * Whether an error may be the upstream's answer to the validators and not to the read. A 429, and what a gateway
- * before the upstream says while that is down, is not.
+ * Whether an error may be about the validators and not about the read. A 429 is not, nor are the errors of a gateway
+ * whose upstream is down.
  */
 export function mayBeDueToValidators(status: number): boolean {
   return status >= 400 && status !== 429 && (status < 502 || status > 504);

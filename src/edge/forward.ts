@@ -1,4 +1,4 @@
-/** The last inbound step: makes an upstream read of the caller's request, and a reply of the answer. */
+/** The last inbound layer: makes an upstream request of the caller's, and a reply of the answer. */
 import type { Turn } from '../claim.ts';
 import { connectionOptions } from '../connection-fields.ts';
 import { GatewayError } from '../errors.ts';
@@ -133,7 +133,7 @@ function codingFor({ encoded }: Answer, request: InboundRequest): Coding {
 
 const anyCoding = { br: true, gzip: true };
 
-/** Whether the caller's own conditions say that it holds this representation (RFC 9110 section 13). */
+/** Whether the caller holds this representation, by its own conditions (RFC 9110 section 13). */
 function hasAlready(
   answer: Answer,
   { headers }: InboundRequest,
@@ -144,7 +144,7 @@ function hasAlready(
   const ifNoneMatch = headers['if-none-match'];
   const ifModifiedSince = headers['if-modified-since'];
   if (ifNoneMatch === undefined && ifModifiedSince === undefined) return false;
-  // The tag of a coding that there is not may be the upstream's own tag of another body.
+  // The tag of a coding that was not made may be the upstream's own tag of another body.
   if (coding !== 'identity' && answer.encoded?.[coding] === undefined) return false;
   const validators = {
     etag: prepared.etag(coding),
@@ -154,7 +154,7 @@ function hasAlready(
   return isNotModified(answer.status, { ifNoneMatch, ifModifiedSince }, validators, Date.now());
 }
 
-/** A caller may hold any coding of the answer: each has its own tag, and all of them mean the same content. */
+/** A caller may hold the answer in any coding: each has its own tag, and all have the same content. */
 const codings: readonly Coding[] = ['identity', 'br', 'gzip'];
 
 /** `Cache-Status` (RFC 9211) and `Age` of this reply, from what the cache wrote on the trace. */

@@ -1,9 +1,9 @@
 /**
- * The response fields callers get. What passes down is an allow-list; everything else of the upstream's head stops
+ * The response fields of an answer. Only listed fields of the upstream pass down; all others stop
  * here: `Set-Cookie`, `Server`, hop-by-hop fields and those that `Connection` names, `Link` (it would send a caller's token to the upstream) and
  * rate-limit fields (they would lie from a cache).
  *
- * What does not change from reply to reply is prepared once per answer and kept beside it.
+ * The fields that are the same for every reply with an answer are prepared once and kept with the answer.
  */
 import { connectionOptions } from '../connection-fields.ts';
 import type { Answer, HeaderFields } from '../exchange.ts';
@@ -20,7 +20,7 @@ export const securityFields = {
   'cross-origin-resource-policy': 'same-origin',
 } as const;
 
-/** Whom a reply came through (RFC 9110 section 7.6.3), its own included: who reads it need not tell them apart. */
+/** Of every reply (RFC 9110 section 7.6.3), the gateway's own included: a caller need not tell them apart. */
 export const viaField = { via: '1.1 analytics-gateway' } as const;
 
 /** A record of fields as a list. */
@@ -44,14 +44,14 @@ export const documentFields = {
   ...securityFields,
 } as const;
 
-/** Of every answer that passes. */
+/** Of every answer. */
 const everyAnswers = listed({ ...viaField, ...securityFields });
 
-/** What passes down as it came, besides the entity tag and what `FORWARD_RESPONSE_HEADERS` names. */
+/** Passed down unchanged, as are those that `FORWARD_RESPONSE_HEADERS` names. */
 const passed = ['content-type', 'content-language', 'last-modified', 'retry-after'] as const;
 
-/** What we say ourselves: once, whoever else wants to say it. */
-const ours: ReadonlySet<string> = new Set([
+/** Fields that the gateway sets itself: the upstream's are not passed down beside them. */
+const gatewayFields: ReadonlySet<string> = new Set([
   'date',
   'etag',
   'vary',
@@ -60,7 +60,7 @@ const ours: ReadonlySet<string> = new Set([
   ...everyAnswers.filter((_, index) => index % 2 === 0),
 ]);
 
-/** The upstream's caching fields, passed as they came with `CALLER_CACHE_CONTROL=upstream`. */
+/** Passed down unchanged with `CALLER_CACHE_CONTROL=upstream`. */
 const caching = ['cache-control', 'expires', 'pragma'] as const;
 
 export interface PreparedReply {
@@ -72,7 +72,7 @@ export interface PreparedReply {
   etag(coding: Coding): string | undefined;
   /** The upstream's. */
   readonly lastModified: string | undefined;
-  /** The upstream's, or the time of receipt where that is none: `Age` and `Expires` are reckoned from it. */
+  /** The upstream's, or the time of receipt where that is none: `Age` and `Expires` count from it. */
   readonly date: string;
 }
 
@@ -85,11 +85,11 @@ export interface ReplyFieldOptions {
   readonly variesByOrigin: boolean;
 }
 
-/** Prepares the fields of an answer, and keeps them beside it for as long as it lives. */
+/** Prepares the fields of an answer and keeps them with it. */
 export function prepareReplies(options: ReplyFieldOptions): (answer: Answer) => PreparedReply {
   const asked = [...passed, ...options.forward, ...(options.cacheControl === 'upstream' ? caching : [])];
   const names = [...new Set(asked)].filter(
-    (name) => !ours.has(name) && (name !== 'cache-control' || options.cacheControl === 'upstream'),
+    (name) => !gatewayFields.has(name) && (name !== 'cache-control' || options.cacheControl === 'upstream'),
   );
   const common = [...everyAnswers];
   if (options.cacheControl !== 'upstream') common.push('cache-control', options.cacheControl);
@@ -105,9 +105,9 @@ export function prepareReplies(options: ReplyFieldOptions): (answer: Answer) => 
   };
 }
 
-/** What all answers have in common. */
+/** The same for all answers. */
 interface ReplyTerms {
-  /** What passes down as it came. */
+  /** Fields that are passed down unchanged. */
   readonly names: readonly string[];
   readonly variesByOrigin: boolean;
   /** Fields that are the same for every answer, and their text. */
@@ -115,7 +115,7 @@ interface ReplyTerms {
   readonly commonLines: string;
 }
 
-/** Makes each when it is first asked for: most answers leave in one coding. */
+/** Makes the fields of each coding when they are first needed: most answers leave in one coding. */
 class ReplyOfAnswer implements PreparedReply {
   readonly #answer: Answer;
   readonly #terms: ReplyTerms;
@@ -164,7 +164,7 @@ class ReplyOfAnswer implements PreparedReply {
     return new PreparedFields(this.#answer.status, this.#own(coding, true), commonLines, list);
   }
 
-  /** All but what is common to every answer. */
+  /** All fields but those that are the same for every answer. */
   #own(coding: Coding, hasBody: boolean): string[] {
     const { status, body, encoded } = this.#answer;
     const fields: string[] = ['date', this.date];
@@ -185,10 +185,10 @@ class ReplyOfAnswer implements PreparedReply {
   }
 }
 
-/** What tells of the body, and is left out where there is none. */
+/** Describe the body, and are left out of a reply without one. */
 const describing: ReadonlySet<string> = new Set(['content-type', 'content-language']);
 
-/** One line of a field; of a repeated list field all members, and of a repeated singular field nothing. */
+/** A field's value on one line: all members of a repeated list field, nothing of a repeated singular field. */
 function joined(headers: HeaderFields, name: string): string | undefined {
   const value = headers[name];
   if (value === undefined || typeof value === 'string') return value;

@@ -1,5 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { isTrouble, isTroubleCode, policyOf, useOf, wishOf } from '../../src/cache/cache-policy.ts';
+import {
+  isServerFailure,
+  isServerFailureCode,
+  policyOf,
+  requestDirectivesOf,
+  useOf,
+} from '../../src/cache/cache-policy.ts';
 import { confirms, renewed, validatorsOf } from '../../src/cache/validation-policy.ts';
 import type { HeaderFields } from '../../src/exchange.ts';
 
@@ -81,7 +87,7 @@ describe('age (RFC 9111 section 4.2.3)', () => {
     ['Age as a list: the first (section 5.1)', { age: '0, 40' }, 0, 0],
     ['Age beyond 2^31 (section 1.2.2)', { age: '99999999999' }, 0, 2147483648],
   ])('%s', (_, headers, tookMs, seconds) => {
-    expect((receivedMs - policy(headers, 200, defaults, tookMs).bornMs) / 1000).toBe(seconds);
+    expect((receivedMs - policy(headers, 200, defaults, tookMs).ageZeroMs) / 1000).toBe(seconds);
   });
   it.each(['abc', '-1', '1.0', '1e1', '', '+5', '40;a=b', 'abc, 40'])(
     'is not told by an Age that is no number (section 5.1): %j',
@@ -170,7 +176,7 @@ describe('what may be stored (RFC 9111 section 3)', () => {
 describe('a 400 (beyond RFC 9111 section 3)', () => {
   it('is kept for CACHE_TTL and for the very same request', () => {
     const kept = policy({}, 400);
-    expect(kept.storable && kept.wholeRequest).toBe(true);
+    expect(kept.storable && kept.exactRequestOnly).toBe(true);
     expect(kept.freshUntilMs).toBe(receivedMs + 15_000);
   });
   it('is kept for as long as the upstream says, or not at all', () => {
@@ -234,7 +240,7 @@ describe('use of a stored answer (RFC 9111 section 4)', () => {
   const use = (value: string, seconds: number, wish?: string, pragma?: string) =>
     useOf(
       cc(value),
-      wish === undefined && pragma === undefined ? undefined : wishOf(wish, pragma),
+      wish === undefined && pragma === undefined ? undefined : requestDirectivesOf(wish, pragma),
       receivedMs + seconds * 1000,
     );
   it.each<[string, number, string]>([
@@ -290,7 +296,7 @@ describe('use of a stored answer (RFC 9111 section 4)', () => {
     expect(use('max-age=60', 10, undefined, 'no-cache')).toBe('request');
     expect(use('max-age=60', 10, 'foo', 'no-cache')).toBe('fresh');
     expect(use('max-age=60', 10, undefined, 'max-age=0, only-if-cached')).toBe('fresh');
-    expect(wishOf(undefined, 'only-if-cached, no-store, max-stale')).toMatchObject({
+    expect(requestDirectivesOf(undefined, 'only-if-cached, no-store, max-stale')).toMatchObject({
       onlyIfCached: false,
       noStore: false,
       maxStaleMs: undefined,
@@ -310,15 +316,15 @@ describe('the trouble that a stale answer may stand in for (RFC 5861 section 4)'
     [503, true],
     [504, true],
   ])('status %i: %s', (status, expected) => {
-    expect(isTrouble(status)).toBe(expected);
+    expect(isServerFailure(status)).toBe(expected);
   });
   it("is the upstream's, not ours", () => {
-    expect(isTroubleCode('upstream-timeout')).toBe(true);
-    expect(isTroubleCode('upstream-key-rejected')).toBe(true);
-    expect(isTroubleCode('overloaded')).toBe(true);
-    expect(isTroubleCode('internal-error')).toBe(false);
-    expect(isTroubleCode('shutting-down')).toBe(false);
-    expect(isTroubleCode('not-in-cache')).toBe(false);
+    expect(isServerFailureCode('upstream-timeout')).toBe(true);
+    expect(isServerFailureCode('upstream-key-rejected')).toBe(true);
+    expect(isServerFailureCode('overloaded')).toBe(true);
+    expect(isServerFailureCode('internal-error')).toBe(false);
+    expect(isServerFailureCode('shutting-down')).toBe(false);
+    expect(isServerFailureCode('not-in-cache')).toBe(false);
   });
 });
 

@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { type BackgroundRefresh, type CacheOptions, shareAnswers } from '../../src/cache/cache.ts';
+import type { BackgroundRefresh } from '../../src/cache/background-refresh.ts';
+import { type CacheOptions, shareAnswers } from '../../src/cache/cache.ts';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer, HeaderFields, UpstreamRequest } from '../../src/exchange.ts';
 import type { Eventually } from '../../src/layer.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { selection, varyNames, wholeSelection } from '../../src/cache/vary-policy.ts';
+import { exactRequestKey, selection, varyNames } from '../../src/cache/vary-policy.ts';
 
 const request = { headers: { 'accept-language': 'fr' }, ids: { 'x-correlation': '1' } };
 
@@ -72,6 +72,6 @@ describe('the same request is', () => {
     ['not so with a further field', { a: '1' }, { a: '1', b: '' }, false],
     ['not so with another name', { a: '1' }, { b: '1' }, false],
   ])('%s', (_, a, b, expected) => {
-    expect(wholeSelection(a) === wholeSelection(b)).toBe(expected);
+    expect(exactRequestKey(a) === exactRequestKey(b)).toBe(expected);
   });
 });
