@@ -17,7 +17,7 @@ describe('an HTTP-date (RFC 9110 section 5.6.7)', () => {
     ],
     ['a leap second', 'Sat, 31 Dec 2016 23:59:60 GMT', Date.UTC(2017, 0, 1)],
     ['a leap day', 'Thu, 29 Feb 2024 00:00:00 GMT', Date.UTC(2024, 1, 29)],
-  ])('is read as %s', (_, text, expected) => {
+  ])('an HTTP-date is read: %s', (_, text, expected) => {
     expect(parseHttpDate(text, now)).toBe(expected);
   });
 
@@ -48,7 +48,7 @@ describe('an HTTP-date (RFC 9110 section 5.6.7)', () => {
     '1994-11-06T08:49:37Z',
     'Sun, 06 Nov 1994 08:49:37 GMT, Sun, 06 Nov 1994 08:49:37 GMT',
     ' Sun, 06 Nov 1994 08:49:37 GMT',
-  ])('is nothing else: %j', (text) => {
+  ])('a text that is no HTTP-date is not read: %j', (text) => {
     expect(parseHttpDate(text, now)).toBeUndefined();
   });
 });

@@ -26,7 +26,7 @@ describe('a traceparent (W3C Trace Context section 3.2)', () => {
     ['that came twice is dropped', `00-${ids}-01, 00-${ids}-01`, undefined],
     ['that is empty is dropped', '', undefined],
     ['that is absent is absent', undefined, undefined],
-  ])('%s', (_, value, expected) => {
+  ])('a traceparent %s', (_, value, expected) => {
     expect(traceParentOf(value)).toBe(expected);
   });
 });
@@ -41,7 +41,7 @@ describe('a tracestate (W3C Trace Context section 3.3)', () => {
     ['with spaces within a value', 'a= b c'],
     ['with 32 members', members(32)],
     ['of 512 characters', `a=${'x'.repeat(251)},b=${'x'.repeat(256)}`],
-  ])('%s is sent as it came', (_, value) => {
+  ])('a tracestate %s is sent as it came', (_, value) => {
     expect(traceStateOf(value)).toBe(value);
   });
   it.each<[string, string | undefined]>([
@@ -62,7 +62,7 @@ describe('a tracestate (W3C Trace Context section 3.3)', () => {
     ['with the same key twice', 'a=b,c=d,a=e'],
     ['with a tab within a value', 'a=b\tc'],
     ['with a character beyond ASCII', 'a=b\xe9'],
-  ])('%s is dropped', (_, value) => {
+  ])('a tracestate %s is dropped', (_, value) => {
     expect(traceStateOf(value)).toBeUndefined();
   });
 });
