@@ -25,9 +25,14 @@ export interface ReadThroughParts {
 }
 
 export class ReadThrough {
+  readonly #store: AnswerStore;
+  readonly #generation: () => number | undefined;
+  /** What a hit does not need. */
   readonly #parts: ReadThroughParts;
 
   constructor(parts: ReadThroughParts) {
+    this.#store = parts.store;
+    this.#generation = parts.generation;
     this.#parts = parts;
   }
 
@@ -45,8 +50,8 @@ export class ReadThrough {
     directives: RequestDirectives | undefined,
     collapsed: false | undefined,
   ): Eventually<Answer> {
-    const key = cacheKey(request, this.#parts.generation());
-    const resource = this.#parts.store.get(key);
+    const key = cacheKey(request, this.#generation());
+    const resource = this.#store.get(key);
     const variant = resource === undefined ? undefined : selectVariant(resource, request.headers);
     const nowMs = performance.now();
     // A resource may hold hit-for-miss marks alone.

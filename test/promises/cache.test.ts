@@ -55,7 +55,7 @@ describe('the trace fields of one caller', () => {
   const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
   const fresh = { 'cache-control': 'no-cache' };
 
-  it('do not go up longer than W3C Trace Context allows, so that no upstream refuses the read for them', async () => {
+  it('trace fields do not go up longer than W3C Trace Context allows, so that no upstream refuses the read for them', async () => {
     const { ask, standIn } = await startPair({ CACHE_TTL: '60s' });
     // As a server whose lines are limited does.
     standIn.behave((request) => (JSON.stringify(request.headers).length > 1_500 ? { status: 400 } : {}));
@@ -67,9 +67,9 @@ describe('the trace fields of one caller', () => {
   });
 
   it.each<[string, Record<string, string>]>([
-    ['its trace', { traceparent, tracestate: 'odd=1' }],
-    ['its request id', { 'x-request-id': 'odd=1' }],
-  ])('and an error that %s brings about is kept for no other caller', async (_, headers) => {
+    ['a caller’s trace', { traceparent, tracestate: 'odd=1' }],
+    ['a caller’s request id', { 'x-request-id': 'odd=1' }],
+  ])('an error that %s causes is stored for no other caller', async (_, headers) => {
     const { ask, standIn } = await startPair({ CACHE_TTL: '60s' });
     standIn.behave((request) => (JSON.stringify(request.headers).includes('odd=1') ? { status: 400 } : {}));
     expect((await ask(accounts, { headers })).status).toBe(400);

@@ -60,7 +60,7 @@ describe('of a caller’s fields only the listed ones go up', () => {
 });
 
 describe('a caller’s Connection', () => {
-  it('keeps the fields that it names from going up (RFC 9110 section 7.6.1)', async () => {
+  it('fields that a caller’s Connection names do not go up (RFC 9110 section 7.6.1)', async () => {
     const { ask, standIn } = await startPair({ FORWARD_REQUEST_HEADERS: 'X-One, X-Two' });
     const named = { connection: 'keep-alive, X-One ,traceparent' };
     await ask(accounts, { headers: { ...named, 'x-one': '1', 'x-two': '2', traceparent: traceParent } });
@@ -141,7 +141,7 @@ describe('of the upstream’s fields only the listed ones come down', () => {
     expect((await ask(accounts)).headers.age).toMatch(/^2[0-9]$/);
   });
 
-  it('and none that its Connection names, whatever FORWARD_RESPONSE_HEADERS says (RFC 9110 section 7.6.1)', async () => {
+  it('fields that the upstream’s Connection names do not come down, whatever FORWARD_RESPONSE_HEADERS says (RFC 9110 section 7.6.1)', async () => {
     const { ask, standIn } = await startPair({ FORWARD_RESPONSE_HEADERS: 'X-One, X-Two' });
     standIn.behave({
       headers: {
@@ -248,7 +248,7 @@ describe('a caller’s own condition is answered here', () => {
 });
 
 describe('a caller’s If-Modified-Since', () => {
-  it('is answered from the Date of a stored answer without Last-Modified (RFC 9111 section 4.3.2)', async () => {
+  it('If-Modified-Since is answered from the Date of a stored answer without Last-Modified (RFC 9111 section 4.3.2)', async () => {
     const { ask, standIn } = await startPair();
     const date = new Date(Date.now() - 5_000).toUTCString();
     const sinceThen = { headers: { 'if-modified-since': date } };
