@@ -17,6 +17,8 @@ export interface UpstreamRequest {
   readonly headers: Readonly<Record<string, string>>;
   /** Request and trace ids: they go up, and never distinguish one read from another. */
   readonly ids: Readonly<Record<string, string>>;
+  /** The caller chose an id among them. No cache key holds ids, so an error of such a request is not shared. */
+  readonly hasCallerIds?: boolean;
   /** The cache's validators, on a revalidation: `if-none-match`, `if-modified-since`. Set by the cache alone. */
   readonly validators?: Readonly<Record<string, string>>;
   /** The caller's `Cache-Control` (repeated fields joined by a comma) and `Pragma`: for the cache, never sent. */
@@ -37,7 +39,7 @@ export interface SignedRequest extends UpstreamRequest {
 export interface Encodings {
   br?: Buffer;
   gzip?: Buffer;
-  /** Somebody could have taken one: has them made. Absent where nothing keeps them, and once it was asked for. */
+  /** Has them made, for a caller that accepts one. Absent where the answer is not stored, and once they are queued. */
   want?: (() => void) | undefined;
 }
 

@@ -2,20 +2,19 @@
 
 const months = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'];
 
-// Case does not matter to a cache, and UTC is GMT by another name (RFC 9111 section 4.2). Nothing else is lax.
-const imfFixdate =
-  /^(?:mon|tue|wed|thu|fri|sat|sun), (\d\d) ([a-z]{3}) (\d{4}) (\d\d):(\d\d):(\d\d) (?:gmt|utc)$/i;
+// Case does not matter to a cache; any zone but GMT makes a date invalid (RFC 9111 section 4.2).
+const imfFixdate = /^(?:mon|tue|wed|thu|fri|sat|sun), (\d\d) ([a-z]{3}) (\d{4}) (\d\d):(\d\d):(\d\d) gmt$/i;
 const rfc850Date =
-  /^(?:mon|tues|wednes|thurs|fri|satur|sun)day, (\d\d)-([a-z]{3})-(\d\d) (\d\d):(\d\d):(\d\d) (?:gmt|utc)$/i;
+  /^(?:mon|tues|wednes|thurs|fri|satur|sun)day, (\d\d)-([a-z]{3})-(\d\d) (\d\d):(\d\d):(\d\d) gmt$/i;
 const asctimeDate = /^(?:mon|tue|wed|thu|fri|sat|sun) ([a-z]{3}) (\d\d| \d) (\d\d):(\d\d):(\d\d) (\d{4})$/i;
 
-/** The answers of one second have the same `Date`: what it means is remembered, the same for ever. */
+/** Answers of the same second have the same `Date`: the last one read is remembered. */
 let lastFixdate: { readonly text: string; readonly ms: number | undefined } = { text: '', ms: undefined };
 
 let lastSecond = { at: Number.NaN, text: '' };
 
 /**
- * Writes an HTTP-date in the form that everybody sends (IMF-fixdate, RFC 9110 section 5.6.7).
+ * Writes an HTTP-date in the form to send (IMF-fixdate, RFC 9110 section 5.6.7).
  *
  * @param nowMs wall clock
  */
@@ -53,6 +52,34 @@ export function parseHttpDate(text: string, nowMs: number): number | undefined {
     return epochMs(Number(year), month, day, hour, minute, second);
   }
   return undefined;
+}
+
+/**
+ * Reads a field that holds one date. The same date on several lines is still one; dates that differ are none.
+ *
+ * @param nowMs wall clock, as for `parseHttpDate`
+ * @returns ms since the epoch; `invalid` where it is no HTTP-date, `undefined` where the field is absent
+ */
+export function parseDateField(
+  field: string | readonly string[] | undefined,
+  nowMs: number,
+): number | 'invalid' | undefined {
+  if (field === undefined) return undefined;
+  if (typeof field === 'string') return parseHttpDate(field.trim(), nowMs) ?? 'invalid';
+  const dates = new Set(field.map((line) => parseHttpDate(line.trim(), nowMs)));
+  const [date] = dates;
+  return dates.size === 1 && date !== undefined ? date : 'invalid';
+}
+
+/**
+ * When an answer was made, by its `Date`. Where that is absent or no date, the time of receipt takes its place
+ * (RFC 9110 section 6.6.1).
+ *
+ * @param receivedAt wall clock at receipt, ms
+ */
+export function dateOfAnswer(field: string | readonly string[] | undefined, receivedAt: number): number {
+  const date = parseDateField(field, receivedAt);
+  return typeof date === 'number' ? date : receivedAt;
 }
 
 function epochMs(

@@ -56,6 +56,7 @@ describe('ARCHITECTURE.md is true', () => {
     'http-date',
     'address-policy',
     'payload',
+    'connection-fields',
   ];
 
   it('every file belongs to a room of the table, and every room exists', () => {

@@ -15,10 +15,9 @@ describe('an HTTP-date (RFC 9110 section 5.6.7)', () => {
       'SUN, 06 nOV 1994 08:49:37 gmt',
       Date.UTC(1994, 10, 6, 8, 49, 37),
     ],
-    ['UTC for GMT (RFC 9111 section 4.2)', 'Sun, 06 Nov 1994 08:49:37 UTC', Date.UTC(1994, 10, 6, 8, 49, 37)],
     ['a leap second', 'Sat, 31 Dec 2016 23:59:60 GMT', Date.UTC(2017, 0, 1)],
     ['a leap day', 'Thu, 29 Feb 2024 00:00:00 GMT', Date.UTC(2024, 1, 29)],
-  ])('is read as %s', (_, text, expected) => {
+  ])('an HTTP-date is read: %s', (_, text, expected) => {
     expect(parseHttpDate(text, now)).toBe(expected);
   });
 
@@ -35,6 +34,8 @@ describe('an HTTP-date (RFC 9110 section 5.6.7)', () => {
     'Sun, 06 Nov 1994 8:49:37 GMT',
     'Sun, 6 Nov 1994 08:49:37 GMT',
     'Sun, 06 Nov 1994 08:49:37 EST',
+    'Sun, 06 Nov 1994 08:49:37 UTC',
+    'Sunday, 06-Nov-94 08:49:37 UTC',
     'Sun, 06 Nov 1994 08:49:37 +0000',
     'Sun, 06 Nov 1994 08:49:37',
     'Sun, 06 Nov 1994 24:00:00 GMT',
@@ -47,7 +48,7 @@ describe('an HTTP-date (RFC 9110 section 5.6.7)', () => {
     '1994-11-06T08:49:37Z',
     'Sun, 06 Nov 1994 08:49:37 GMT, Sun, 06 Nov 1994 08:49:37 GMT',
     ' Sun, 06 Nov 1994 08:49:37 GMT',
-  ])('is nothing else: %j', (text) => {
+  ])('a text that is no HTTP-date is not read: %j', (text) => {
     expect(parseHttpDate(text, now)).toBeUndefined();
   });
 });

@@ -1,12 +1,12 @@
 /**
- * Answers in memory, bounded in bytes: several variants of one read side by side, negative answers and the marks
- * of reads that cannot be shared, all under one bound.
+ * Answers in memory, bounded in bytes: several variants of one read side by side, negative answers and hit-for-miss
+ * marks, all under one bound.
  */
 import { LRUCache } from 'lru-cache';
 import type { Answer, Encodings, UpstreamRequest } from '../exchange.ts';
 import type { Payload } from '../payload.ts';
 import type { AnswerPolicy } from './cache-policy.ts';
-import { selection, wholeSelection } from './vary-policy.ts';
+import { exactRequestKey, selection } from './vary-policy.ts';
 
 /** One answer, and which requests it fits. */
 export interface Variant {
@@ -14,31 +14,36 @@ export interface Variant {
   readonly policy: AnswerPolicy;
   /** The names in its Vary, sorted. */
   readonly names: readonly string[];
-  /** What the request that fetched it said in them; in all its fields for a `policy.wholeRequest`. */
+  /** The fetching request's values of these fields; of all its fields where the policy is `exactRequestOnly`. */
   readonly selection: string;
-  /** All that the request which fetched it said. */
-  readonly whole: string;
+  /** All forwarded fields of the request that fetched it. */
+  readonly exactRequest: string;
   readonly bytes: number;
-  /** When it was last stored or handed out. Monotonic ms. */
+  /** When it was last stored or served. Monotonic ms. */
   usedMs: number;
-  /** No further refresh before this time: the last one failed. Monotonic ms. */
+  /** No refresh starts before this time: the last one failed. Monotonic ms. */
   refreshNotBeforeMs: number;
 }
 
-/** All that is held for one read under one key generation. Replaced whole: lru-cache takes a size only with a new value. */
+/**
+ * What is stored for one read under one key generation. Never changed, always replaced: lru-cache takes a size only
+ * with a new value.
+ */
 export interface Resource {
   readonly operation: string;
   /** The latest stored first: it wins where several fit (RFC 9111 section 4.1). */
   readonly variants: readonly Variant[];
   /**
-   * What requests said whose answers are for one each, and until when nobody queues for those. Monotonic ms.
-   * By all that was said: a field that one caller sends ends the sharing for its like alone.
+   * Requests whose answers fit one request each, and until when they go up without waiting for each other. Monotonic
+   * ms. By all forwarded fields: an odd field of one caller ends the sharing for requests with that field alone.
    */
-  readonly unshareable: ReadonlyMap<string, number>;
+  readonly hitForMiss: ReadonlyMap<string, number>;
 }
 
 export interface AnswerStoreOptions {
+  /** Everything stored: bodies, fields, keys, encodings, marks. */
   readonly maxBytes: number;
+  /** One answer with its fields and encodings; a larger one is passed on and not stored. */
   readonly maxEntryBytes: number;
 }
 
@@ -60,18 +65,18 @@ export function selectVariant(
   headers: UpstreamRequest['headers'],
 ): Variant | undefined {
   let names: readonly string[] | undefined;
-  let said = '';
+  let selected = '';
   for (const variant of resource.variants) {
-    if (variant.policy.wholeRequest) {
-      if (wholeSelection(headers) === variant.selection) return variant;
+    if (variant.policy.exactRequestOnly) {
+      if (exactRequestKey(headers) === variant.selection) return variant;
     } else if (variant.names.length === 0) {
       return variant;
     } else {
       if (names === undefined || !isSameList(names, variant.names)) {
         names = variant.names;
-        said = selection(names, headers);
+        selected = selection(names, headers);
       }
-      if (said === variant.selection) return variant;
+      if (selected === variant.selection) return variant;
     }
   }
   return undefined;
@@ -81,170 +86,166 @@ function isSameList(one: readonly string[], other: readonly string[]): boolean {
   return one === other || (one.length === other.length && one.every((name, index) => name === other[index]));
 }
 
-type Asked = Pick<UpstreamRequest, 'operation' | 'headers'>;
+type StoredRequest = Pick<UpstreamRequest, 'operation' | 'headers'>;
 
-/** Keeps answers; what no longer fits goes, the longest unused first. */
-export function createAnswerStore({ maxBytes, maxEntryBytes }: AnswerStoreOptions) {
-  let evictions = 0;
-  const resources = new LRUCache<string, Resource>({
-    maxSize: Math.max(1, maxBytes),
-    dispose(_resource, _key, reason) {
-      if (reason === 'evict') evictions += 1;
-    },
-  });
+/** Stores answers within `maxBytes`; the least recently used are evicted. */
+export class AnswerStore {
+  readonly #maxBytes: number;
+  readonly #maxEntryBytes: number;
+  readonly #resources: LRUCache<string, Resource>;
+  #evictions = 0;
 
-  function write(key: string, resource: Resource): void {
-    let { variants } = resource;
-    const { unshareable } = resource;
-    let bytes = sizeOf(key, variants, unshareable);
-    while (bytes > maxBytes && variants.length > 0) {
-      variants = withoutLeastUsed(variants);
-      bytes = sizeOf(key, variants, unshareable);
-    }
-    if (bytes > maxBytes || (variants.length === 0 && unshareable.size === 0)) {
-      resources.delete(key);
-    } else {
-      resources.set(key, { ...resource, variants }, { size: bytes });
-    }
+  constructor({ maxBytes, maxEntryBytes }: AnswerStoreOptions) {
+    this.#maxBytes = maxBytes;
+    this.#maxEntryBytes = maxEntryBytes;
+    this.#resources = new LRUCache<string, Resource>({
+      maxSize: Math.max(1, maxBytes),
+      dispose: (_resource, _key, reason) => {
+        if (reason === 'evict') this.#evictions += 1;
+      },
+    });
   }
 
-  return {
-    get(key: string): Resource | undefined {
-      return resources.get(key);
-    },
+  get(key: string): Resource | undefined {
+    return this.#resources.get(key);
+  }
 
-    /** Keeps an answer in the place of those that fit the same request. Returns whether it is kept. */
-    put(
-      key: string,
-      request: Asked,
-      answer: Answer,
-      policy: AnswerPolicy,
-      names: readonly string[],
-    ): boolean {
-      const whole = wholeSelection(request.headers);
-      const said = policy.wholeRequest ? whole : selection(names, request.headers);
-      const bytes = variantBytes(answer, said, whole);
-      const { variants: held = [], unshareable = noMarks } = resources.peek(key) ?? {};
-      // What one odd header brought upon itself takes nothing from those who never sent it.
-      const others = policy.wholeRequest
-        ? held.filter((one) => !one.policy.wholeRequest || one.whole !== whole)
-        : without(held, request.headers);
-      if (bytes > Math.min(maxEntryBytes, maxBytes - sizeOf(key, [], unshareable))) {
-        // What was there is older than what we may not keep.
-        write(key, { operation: request.operation, variants: others, unshareable });
-        return false;
-      }
-      const variant = {
-        answer,
-        policy,
-        names,
-        selection: said,
-        whole,
-        bytes,
-        usedMs: performance.now(),
-        refreshNotBeforeMs: -Infinity,
-      };
-      const kept = others.length < maxVariants ? others : withoutLeastUsed(others);
-      write(key, { operation: request.operation, variants: [variant, ...kept], unshareable });
-      return true;
-    },
+  /** Stores an answer in the place of those that fit the same request. Returns whether it is stored. */
+  put(
+    key: string,
+    request: StoredRequest,
+    answer: Answer,
+    policy: AnswerPolicy,
+    names: readonly string[],
+  ): boolean {
+    const { operation, headers } = request;
+    const exactRequest = exactRequestKey(headers);
+    const selected = policy.exactRequestOnly ? exactRequest : selection(names, headers);
+    const bytes = variantBytes(answer, selected, exactRequest);
+    const { variants: held = [], hitForMiss = noMarks } = this.#resources.peek(key) ?? {};
+    // An error takes the place of that request's former errors alone: other requests keep what fits them.
+    const others = policy.exactRequestOnly
+      ? held.filter((one) => !one.policy.exactRequestOnly || one.exactRequest !== exactRequest)
+      : held.filter((one) => selectVariant({ variants: [one] }, headers) === undefined);
+    if (bytes > Math.min(this.#maxEntryBytes, this.#maxBytes - sizeOf(key, [], hitForMiss))) {
+      // The former answer is older than the one that is too large.
+      this.#write(key, { operation, variants: others, hitForMiss });
+      return false;
+    }
+    const usedMs = performance.now();
+    const stored = { answer, policy, names, selection: selected, exactRequest, bytes, usedMs };
+    const variant = { ...stored, refreshNotBeforeMs: -Infinity };
+    const kept = others.length < maxVariants ? others : withoutLeastUsed(others);
+    this.#write(key, { operation, variants: [variant, ...kept], hitForMiss });
+    return true;
+  }
 
-    /**
-     * Forgets what the very same request had fetched; a later answer has taken its place and may not be kept.
-     *
-     * No more than that: what fits a request by its Vary may serve everybody, and a field that only one caller
-     * sends could bring an error upon the read which the others never get. They go on with what they have, for
-     * no longer than it allows, and then learn for themselves.
-     */
-    drop(key: string, headers: UpstreamRequest['headers']): void {
-      const resource = resources.peek(key);
-      const whole = wholeSelection(headers);
-      if (resource === undefined || !resource.variants.some((one) => one.whole === whole)) return;
-      write(key, { ...resource, variants: resource.variants.filter((one) => one.whole !== whole) });
-    },
+  /**
+   * Forgets what the very same request had fetched, after a later answer to it that may not be stored.
+   *
+   * Other answers that fit the request by their Vary stay: other requests may be served them, and the later answer
+   * may be due to a field that only this caller sends.
+   */
+  drop(key: string, headers: UpstreamRequest['headers']): void {
+    const resource = this.#resources.peek(key);
+    const exactRequest = exactRequestKey(headers);
+    if (resource === undefined) return;
+    const variants = resource.variants.filter((one) => one.exactRequest !== exactRequest);
+    if (variants.length < resource.variants.length) this.#write(key, { ...resource, variants });
+  }
 
-    /** Remembers that answers to such requests fit one each (Varnish calls it hit-for-miss). */
-    markUnshareable(key: string, request: Asked, untilMs: number): void {
-      const { variants = [], unshareable = noMarks } = resources.peek(key) ?? {};
-      const marks = new Map(unshareable);
-      const whole = wholeSelection(request.headers);
-      marks.delete(whole);
-      for (const eldest of marks.keys()) if (marks.size >= maxVariants) marks.delete(eldest);
-      marks.set(whole, untilMs);
-      write(key, { operation: request.operation, variants, unshareable: marks });
-    },
+  /** Remembers that answers to such requests fit one request each (hit-for-miss, as Varnish calls it). */
+  markHitForMiss(key: string, { operation, headers }: StoredRequest, untilMs: number): void {
+    const { variants = [], hitForMiss = noMarks } = this.#resources.peek(key) ?? {};
+    const marks = new Map(hitForMiss);
+    const exactRequest = exactRequestKey(headers);
+    marks.delete(exactRequest);
+    for (const eldest of marks.keys()) if (marks.size >= maxVariants) marks.delete(eldest);
+    marks.set(exactRequest, untilMs);
+    this.#write(key, { operation, variants, hitForMiss: marks });
+  }
 
-    /** An answer that may be shared has come for such a request. */
-    unmark(key: string, { headers }: Asked): void {
-      const resource = resources.peek(key);
-      if (resource === undefined || resource.unshareable.size === 0) return;
-      const marks = new Map(resource.unshareable);
-      if (marks.delete(wholeSelection(headers))) write(key, { ...resource, unshareable: marks });
-    },
+  /** An answer that may be shared has come for such a request. */
+  clearHitForMiss(key: string, { headers }: StoredRequest): void {
+    const resource = this.#resources.peek(key);
+    if (resource === undefined || resource.hitForMiss.size === 0) return;
+    const marks = new Map(resource.hitForMiss);
+    if (marks.delete(exactRequestKey(headers))) this.#write(key, { ...resource, hitForMiss: marks });
+  }
 
-    /** The body that a place for codings belongs to, where it is still held. */
-    bodyOf(key: string, encoded: Encodings): Payload | undefined {
-      return encodedVariant(resources.peek(key), encoded)?.answer.body;
-    },
+  /** The body that these encodings belong to, where it is still stored. */
+  bodyOf(key: string, encoded: Encodings): Payload | undefined {
+    return encodedVariant(this.#resources.peek(key), encoded)?.answer.body;
+  }
 
-    /** Puts compressed bodies in their place, where the answer is still there and they fit. */
-    addEncodings(key: string, encoded: Encodings, br: Buffer | undefined, gzip: Buffer | undefined): void {
-      const resource = resources.peek(key);
-      const variant = encodedVariant(resource, encoded);
-      if (resource === undefined || variant === undefined) return;
-      const more = (br?.byteLength ?? 0) + (gzip?.byteLength ?? 0);
-      const grown = { ...variant, bytes: variant.bytes + more };
-      const variants = resource.variants.map((one) => (one === variant ? grown : one));
-      if (grown.bytes > maxEntryBytes || sizeOf(key, variants, resource.unshareable) > maxBytes) return;
-      if (br !== undefined) encoded.br = br;
-      if (gzip !== undefined) encoded.gzip = gzip;
-      write(key, { ...resource, variants });
-    },
+  /** Adds compressed bodies to an answer, where it is still stored and they fit. */
+  addEncodings(key: string, encoded: Encodings, br: Buffer | undefined, gzip: Buffer | undefined): void {
+    const resource = this.#resources.peek(key);
+    const variant = encodedVariant(resource, encoded);
+    if (resource === undefined || variant === undefined) return;
+    const grown = { ...variant, bytes: variant.bytes + (br?.byteLength ?? 0) + (gzip?.byteLength ?? 0) };
+    const variants = resource.variants.map((one) => (one === variant ? grown : one));
+    if (grown.bytes > this.#maxEntryBytes || sizeOf(key, variants, resource.hitForMiss) > this.#maxBytes) {
+      return;
+    }
+    if (br !== undefined) encoded.br = br;
+    if (gzip !== undefined) encoded.gzip = gzip;
+    this.#write(key, { ...resource, variants });
+  }
 
-    /** Forgets all, or one operation's answers. Returns how many reads were held. */
-    purge(operation?: string): number {
-      let dropped = 0;
-      for (const [key, resource] of [...resources.entries()]) {
-        if (operation !== undefined && resource.operation !== operation) continue;
-        resources.delete(key);
-        dropped += 1;
-      }
-      return dropped;
-    },
+  /** Forgets all, or one operation's answers. Returns how many reads were stored. */
+  purge(operation?: string): number {
+    let dropped = 0;
+    for (const [key, resource] of [...this.#resources.entries()]) {
+      if (operation !== undefined && resource.operation !== operation) continue;
+      this.#resources.delete(key);
+      dropped += 1;
+    }
+    return dropped;
+  }
 
-    snapshot(): { entries: number; bytes: number; maxBytes: number; evictions: number } {
-      return { entries: resources.size, bytes: resources.calculatedSize, maxBytes, evictions };
-    },
-  };
+  snapshot(): { entries: number; bytes: number; maxBytes: number; evictions: number } {
+    const { size: entries, calculatedSize: bytes } = this.#resources;
+    return { entries, bytes, maxBytes: this.#maxBytes, evictions: this.#evictions };
+  }
+
+  #write(key: string, resource: Resource): void {
+    const { hitForMiss } = resource;
+    let { variants } = resource;
+    let bytes = sizeOf(key, variants, hitForMiss);
+    while (bytes > this.#maxBytes && variants.length > 0) {
+      variants = withoutLeastUsed(variants);
+      bytes = sizeOf(key, variants, hitForMiss);
+    }
+    if (bytes > this.#maxBytes || (variants.length === 0 && hitForMiss.size === 0)) {
+      this.#resources.delete(key);
+    } else {
+      this.#resources.set(key, { ...resource, variants }, { size: bytes });
+    }
+  }
 }
 
-export type AnswerStore = ReturnType<typeof createAnswerStore>;
-
-/** Of those used at the same moment the eldest goes; the newest, which stands first, is never the one. */
+/** Of those used at the same moment the oldest goes; the newest, which stands first, never does. */
 function withoutLeastUsed(variants: readonly Variant[]): readonly Variant[] {
   let least = variants.at(-1);
   for (const one of variants.toReversed()) if (least === undefined || one.usedMs < least.usedMs) least = one;
   return variants.filter((one) => one !== least);
 }
 
-/** Renewals of one answer share their body and the place for its codings. */
+/** Renewals of one answer share their body and its encodings. */
 function encodedVariant(resource: Resource | undefined, encoded: Encodings): Variant | undefined {
   return resource?.variants.find((one) => one.answer.encoded === encoded);
 }
 
-function without(variants: readonly Variant[], headers: UpstreamRequest['headers']): readonly Variant[] {
-  return variants.filter((one) => selectVariant({ variants: [one] }, headers) === undefined);
-}
-
 function sizeOf(key: string, variants: readonly Variant[], marks: ReadonlyMap<string, number>): number {
   let bytes = resourceOverheadBytes + 2 * key.length;
-  for (const said of marks.keys()) bytes += markOverheadBytes + 2 * said.length;
+  for (const exactRequest of marks.keys()) bytes += markOverheadBytes + 2 * exactRequest.length;
   for (const variant of variants) bytes += variant.bytes;
   return bytes;
 }
 
-function variantBytes(answer: Answer, said: string, whole: string): number {
-  let bytes = variantOverheadBytes + 2 * (said.length + whole.length) + answer.body.length;
+function variantBytes(answer: Answer, selected: string, exactRequest: string): number {
+  let bytes = variantOverheadBytes + 2 * (selected.length + exactRequest.length) + answer.body.length;
   bytes += (answer.encoded?.br?.byteLength ?? 0) + (answer.encoded?.gzip?.byteLength ?? 0);
   for (const [name, value] of Object.entries(answer.headers)) {
     bytes += fieldOverheadBytes + name.length;
@@ -255,8 +256,8 @@ function variantBytes(answer: Answer, said: string, whole: string): number {
 }
 
 /**
- * A body that holds no more memory than its own. Small buffers are cut from a shared slab: kept for long, a
- * hundred bytes would keep eight thousand.
+ * A body that holds no more memory than its own. Small buffers are cut from a shared slab: stored for long, a
+ * hundred bytes would hold eight thousand.
  */
 export function compact(body: Payload): Payload {
   if (typeof body === 'string' || body.buffer.byteLength <= body.byteLength + 64) return body;

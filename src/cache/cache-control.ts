@@ -1,11 +1,11 @@
 /**
  * Reads a Cache-Control field (RFC 9111 section 5.2). Pure: no `this`, no I/O, no clock.
  *
- * What restricts counts even where it is spelled badly; what permits counts only where it is spelled well.
+ * A restriction counts even where it is malformed; a permission counts only where it is well-formed.
  */
 
 interface Directive {
-  /** The argument without its quotes; `undefined` where there is none. */
+  /** The argument as it came, without its quotes; `undefined` where there is none. */
   readonly argument: string | undefined;
   readonly quoted: boolean;
   /** The name is followed by something that is no argument. */
@@ -17,7 +17,7 @@ interface Directive {
 /** Directives by lower-case name, and whether the field could be read to its end. */
 export interface Directives {
   readonly byName: ReadonlyMap<string, Directive>;
-  /** A quote that never closes may hide anything: nothing that such a field permits may be used. */
+  /** A quote never closes and may hide any directive: no permission of the field may be used. */
   readonly broken: boolean;
 }
 
@@ -29,7 +29,7 @@ const member =
 
 const words = /[!#$%&'*+.^_`|~0-9a-z-]+/g;
 
-/** What restricts: it counts wherever it is named, be it behind a member where only a comma may follow. */
+/** Restrictions: they count wherever they are named, even behind a member where only a comma may follow. */
 const restricting: ReadonlySet<string> = new Set([
   'no-cache',
   'no-store',
@@ -64,7 +64,7 @@ export function parseCacheControl(field: string | readonly string[] | undefined)
     if (rest.unclosed) broken = true;
     const name = found?.[1]?.toLowerCase();
     if (name !== undefined) {
-      const argument = found?.[2]?.replace(/\\(.)/g, '$1') ?? found?.[3];
+      const argument = found?.[2] ?? found?.[3];
       const quoted = found?.[2] !== undefined;
       note(name, { argument, quoted, malformed: rest.junk, contradicted: false });
     }
@@ -81,7 +81,7 @@ export function parseCacheControl(field: string | readonly string[] | undefined)
   return { byName, broken };
 }
 
-/** Goes on to the next comma outside quotes, and says what lay on the way. */
+/** Finds the next comma outside quotes, and whether anything but space comes before it. */
 function restOfMember(text: string, from: number): { next: number; junk: boolean; unclosed: boolean } {
   let at = from;
   let junk = false;
@@ -99,12 +99,12 @@ function restOfMember(text: string, from: number): { next: number; junk: boolean
   return { next: at + 1, junk, unclosed: false };
 }
 
-/** Whether the directive is there at all, however it is spelled: for what restricts. */
+/** Whether the directive is present, well-formed or not: for restrictions. */
 export function hasDirective(directives: Directives, name: string): boolean {
   return directives.byName.has(name);
 }
 
-/** Whether the directive is there, bare and well-formed: for what permits. */
+/** Whether the directive is present, without an argument and well-formed: for permissions. */
 export function hasBareDirective(directives: Directives, name: string): boolean {
   const found = directives.byName.get(name);
   return found !== undefined && found.argument === undefined && !found.malformed && !found.contradicted;
@@ -116,20 +116,24 @@ export function directiveSeconds(directives: Directives, name: string): number |
   if (found === undefined) return undefined;
   if (found.malformed || found.contradicted || found.argument === undefined) return 'invalid';
   // Senders must not quote it, recipients ought to accept both forms (RFC 9111 section 5.2).
-  return /^\d+$/.test(found.argument) ? Math.min(Number(found.argument), maxDeltaSeconds) : 'invalid';
+  const digits = found.quoted ? found.argument.replace(/\\(.)/g, '$1') : found.argument;
+  return /^\d+$/.test(digits) ? Math.min(Number(digits), maxDeltaSeconds) : 'invalid';
 }
 
 /**
  * Reads the field names that limit `no-cache` or `private` (RFC 9111 sections 5.2.2.4 and 5.2.2.7), in lower
- * case. `all` where the directive concerns the whole answer, or its list can't be read.
+ * case. `all` where the directive concerns the whole answer, or its argument is anything but a list of field names:
+ * then it restricts as the bare directive does.
  */
 export function directiveFields(directives: Directives, name: string): readonly string[] | 'all' | undefined {
   const found = directives.byName.get(name);
   if (found === undefined) return undefined;
   if (!found.quoted || found.argument === undefined || found.malformed || found.contradicted) return 'all';
+  // Space belongs around commas alone (RFC 9110 section 5.6.1).
+  if (/^[\t ]|[\t ]$/.test(found.argument)) return 'all';
   const names = found.argument
     .split(',')
-    .map((part) => part.trim().toLowerCase())
+    .map((part) => part.replace(/^[\t ]+|[\t ]+$/g, '').toLowerCase())
     .filter((part) => part !== '');
   return names.length > 0 && names.every((part) => /^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(part)) ? names : 'all';
 }

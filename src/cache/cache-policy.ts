@@ -7,7 +7,7 @@
  */
 import type { ProblemCode } from '../errors.ts';
 import type { Answer, HeaderFields } from '../exchange.ts';
-import { parseHttpDate } from '../http-date.ts';
+import { dateOfAnswer, parseDateField } from '../http-date.ts';
 import {
   type Directives,
   directiveFields,
@@ -26,61 +26,59 @@ export interface CacheDefaults {
   readonly staleIfErrorMs: number;
 }
 
-/** What may be done with one answer. Times are on the monotonic clock, in ms; `-Infinity` is never. */
+/** What a shared cache may do with one answer. Times are on the monotonic clock, in ms; `-Infinity` is never. */
 export interface AnswerPolicy {
-  /** May be kept and given to later requests (RFC 9111 section 3). */
+  /** May be stored and served to later requests (RFC 9111 section 3). */
   readonly storable: boolean;
-  /** May be given to those who waited for it; never what is `private` or `no-store`. */
+  /** May be given to all requests that shared its exchange; false for `private` and `no-store`. */
   readonly shareable: boolean;
   /** Fields that only the request which fetched the answer may see (`private="…"`, `no-cache="…"`). */
   readonly withheld: readonly string[];
   /**
    * An error: only the very same request gets it, whatever Vary says (a step beyond RFC 9111 section 4.1). A
-   * field that one caller sends may have brought it about, and upstreams don't name in Vary what they reject.
+   * field that one caller sends may have caused it, and upstreams do not name in Vary what they reject.
    */
-  readonly wholeRequest: boolean;
-  /** When its age was zero: the age is the time since (RFC 9111 section 4.2.3). */
-  readonly bornMs: number;
+  readonly exactRequestOnly: boolean;
+  /** When the answer's age was zero: its age is the time since (RFC 9111 section 4.2.3). */
+  readonly ageZeroMs: number;
   readonly receivedMs: number;
-  /** Never after `bornMs` plus the lifetime; `-Infinity` where it must be validated every time. */
+  /** Never after `ageZeroMs` plus the lifetime; `-Infinity` where it must be validated every time. */
   readonly freshUntilMs: number;
-  /** Until when it may be given stale while it is refreshed (RFC 5861 section 3). */
+  /** Until when it may be served stale while it is refreshed (RFC 5861 section 3). */
   readonly staleWhileRevalidateUntilMs: number;
-  /** Until when it may be given stale where the upstream fails (RFC 5861 section 4). */
+  /** Until when it may be served stale if the upstream fails (RFC 5861 section 4). */
   readonly staleIfErrorUntilMs: number;
-  /** May be given stale to a caller that says `max-stale` (RFC 9111 section 4.2.4). */
+  /** May be served stale to a caller that says `max-stale` (RFC 9111 section 4.2.4). */
   readonly mayBeStale: boolean;
 }
 
-// Statuses whose caching rules we keep, for `must-understand` (RFC 9111 section 5.2.2.3).
+// Statuses whose caching rules are implemented here, for `must-understand` (RFC 9111 section 5.2.2.3).
 const understood = new Set([200, 203, 204, 400, 403, 404, 405, 410, 414, 451, 500, 501, 502, 503, 504]);
 
-/** Decides everything about an answer that does not depend on who asks or when. */
+/** Decides everything about an answer that depends neither on the request nor on the time. */
 export function policyOf(answer: Omit<Answer, 'body' | 'generation'>, defaults: CacheDefaults): AnswerPolicy {
   const { status, headers } = answer;
   const directives = parseCacheControl(headers['cache-control']);
-  const birth = bornMs(answer);
+  const ageZero = ageZeroMs(answer);
   const stated = statedLifetimeMs(directives, headers, answer.receivedAt);
   const noCache = directiveFields(directives, 'no-cache');
   const secret = directiveFields(directives, 'private');
 
   const shareable = !isKeptFromOthers(status, directives, secret);
   const lifetimeMs = stated ?? (status === 200 || status === 400 ? defaults.ttlMs : 0);
-  const readable = !directives.broken && birth !== 'unknown';
   // `no-cache` keeps an answer for validation only (RFC 9111 section 5.2.2.4).
-  const mayBeFresh = readable && noCache !== 'all';
-  const born = birth === 'unknown' ? answer.receivedMs : birth;
+  const mayBeFresh = !directives.broken && noCache !== 'all';
 
-  const firmness = staleness(directives, noCache === 'all');
-  const maySpoil = status < 300 && readable && firmness !== 'never';
-  // An upstream that states no lifetime above zero wants to be asked each time; our default does not stand in.
-  const swrDefaultMs = firmness === 'defaults' && lifetimeMs > 0 ? defaults.staleWhileRevalidateMs : 0;
-  const sieDefaultMs = firmness === 'defaults' ? defaults.staleIfErrorMs : 0;
+  const staleRule = staleRuleOf(directives, noCache === 'all');
+  const mayServeStale = status < 300 && !directives.broken && staleRule !== 'never';
+  // An upstream that states no lifetime above zero wants to be asked each time: the default does not apply.
+  const swrDefaultMs = staleRule === 'defaults' && lifetimeMs > 0 ? defaults.staleWhileRevalidateMs : 0;
+  const sieDefaultMs = staleRule === 'defaults' ? defaults.staleIfErrorMs : 0;
   const staleUntil = (name: string, defaultMs: number): number => {
-    if (!maySpoil) return -Infinity;
+    if (!mayServeStale) return -Infinity;
     const seconds = directiveSeconds(directives, name);
     const ms = seconds === undefined ? defaultMs : seconds === 'invalid' ? 0 : seconds * 1000;
-    return ms > 0 ? born + lifetimeMs + ms : -Infinity;
+    return ms > 0 ? ageZero + lifetimeMs + ms : -Infinity;
   };
 
   return {
@@ -91,14 +89,14 @@ export function policyOf(answer: Omit<Answer, 'body' | 'generation'>, defaults: 
       mayBeUsedAgain(status, lifetimeMs, stated !== undefined, noCache === 'all', hasValidator(headers)),
     shareable,
     withheld: [noCache, secret].flatMap((names) => (names === undefined || names === 'all' ? [] : names)),
-    // A 429 speaks of all requests alike.
-    wholeRequest: status >= 400 && status !== 429,
-    bornMs: born,
+    // A 429 is about the rate of all requests.
+    exactRequestOnly: status >= 400 && status !== 429,
+    ageZeroMs: ageZero,
     receivedMs: answer.receivedMs,
-    freshUntilMs: mayBeFresh ? born + lifetimeMs : -Infinity,
+    freshUntilMs: mayBeFresh ? ageZero + lifetimeMs : -Infinity,
     staleWhileRevalidateUntilMs: staleUntil('stale-while-revalidate', swrDefaultMs),
     staleIfErrorUntilMs: staleUntil('stale-if-error', sieDefaultMs),
-    mayBeStale: maySpoil && firmness === 'defaults',
+    mayBeStale: mayServeStale && staleRule === 'defaults',
   };
 }
 
@@ -122,7 +120,7 @@ function isStatusStorable(status: number): boolean {
   return (status >= 200 && status < 300 && !partial) || (status >= 400 && status !== 401 && status !== 429);
 }
 
-/** Keeping is of use where the answer has some lifetime, or can be validated (RFC 9111 section 3). */
+/** Admission is of use where the answer has some lifetime, or can be validated (RFC 9111 section 3). */
 function mayBeUsedAgain(
   status: number,
   lifetimeMs: number,
@@ -137,7 +135,7 @@ function mayBeUsedAgain(
 
 /**
  * Freshness lifetime as the upstream states it: `s-maxage`, `max-age`, `Expires` less `Date`, in this order
- * (RFC 9111 section 4.2.1). What is there but cannot be read is stale. `undefined`: it states none.
+ * (RFC 9111 section 4.2.1). A statement that cannot be read is a lifetime of 0. `undefined`: there is none.
  */
 function statedLifetimeMs(
   directives: Directives,
@@ -148,54 +146,42 @@ function statedLifetimeMs(
     const seconds = directiveSeconds(directives, name);
     if (seconds !== undefined) return seconds === 'invalid' ? 0 : seconds * 1000;
   }
-  const expires = singleDate(headers['expires'], receivedAt);
+  const expires = parseDateField(headers['expires'], receivedAt);
   if (expires === undefined) return undefined;
-  const date = singleDate(headers['date'], receivedAt) ?? receivedAt;
-  if (expires === 'invalid' || date === 'invalid') return 0;
-  return Math.min(Math.max(0, expires - date), maxDeltaSeconds * 1000);
+  if (expires === 'invalid') return 0;
+  const lifetimeMs = expires - dateOfAnswer(headers['date'], receivedAt);
+  return Math.min(Math.max(0, lifetimeMs), maxDeltaSeconds * 1000);
 }
 
 /**
  * When the answer's age was zero, on the monotonic clock (RFC 9111 section 4.2.3): its corrected initial age is
  * the greater of what `Date` and what `Age` with the time of the exchange make it.
  */
-function bornMs(answer: Omit<Answer, 'body' | 'generation'>): number | 'unknown' {
-  const date = singleDate(answer.headers['date'], answer.receivedAt);
-  const age = ageSeconds(answer.headers['age']);
-  // The RFC lets a cache pass over an unreadable Age; an answer of unknown age is stale here.
-  if (date === 'invalid' || age === 'invalid') return 'unknown';
-  const apparentAgeMs = date === undefined ? 0 : Math.max(0, answer.receivedAt - date);
-  const correctedAgeMs = age * 1000 + Math.max(0, answer.receivedMs - answer.sentMs);
-  return answer.receivedMs - Math.max(apparentAgeMs, correctedAgeMs);
-}
-
-/** The first member of `Age` counts where it came more than once (RFC 9111 section 5.1). */
-function ageSeconds(field: string | readonly string[] | undefined): number | 'invalid' {
-  const first = fieldValue(field)?.split(',')[0]?.trim();
-  if (first === undefined) return 0;
-  return /^\d+$/.test(first) ? Math.min(Number(first), maxDeltaSeconds) : 'invalid';
-}
-
-/** One date; the same one twice is still one, two that differ are none (RFC 9111 section 4.2.1). */
-function singleDate(
-  field: string | readonly string[] | undefined,
-  nowMs: number,
-): number | 'invalid' | undefined {
-  if (field === undefined) return undefined;
-  if (typeof field === 'string') return parseHttpDate(field.trim(), nowMs) ?? 'invalid';
-  const dates = new Set(field.map((line) => parseHttpDate(line.trim(), nowMs)));
-  const [date] = dates;
-  return dates.size === 1 && date !== undefined ? date : 'invalid';
+function ageZeroMs({ headers, sentMs, receivedMs, receivedAt }: Omit<Answer, 'body' | 'generation'>): number {
+  const apparentAgeMs = Math.max(0, receivedAt - dateOfAnswer(headers['date'], receivedAt));
+  const correctedAgeMs = ageSeconds(headers['age']) * 1000 + Math.max(0, receivedMs - sentMs);
+  return receivedMs - Math.max(apparentAgeMs, correctedAgeMs);
 }
 
 /**
- * Who may let an answer be used stale: nobody, the upstream in so many words, or our defaults as well
- * (RFC 9111 section 4.2.4). `s-maxage` says `proxy-revalidate` by itself (5.2.2.10), but an upstream that puts
- * `stale-*` beside it means those.
+ * The first member of `Age` counts where it came more than once; what is no number is ignored (RFC 9111
+ * section 5.1).
  */
-function staleness(directives: Directives, noCache: boolean): 'never' | 'stated' | 'defaults' {
-  const firm = ['must-revalidate', 'proxy-revalidate'].some((name) => hasDirective(directives, name));
-  if (firm || noCache) return 'never';
+function ageSeconds(field: string | readonly string[] | undefined): number {
+  const first = fieldValue(field)?.split(',')[0]?.trim() ?? '';
+  return /^\d+$/.test(first) ? Math.min(Number(first), maxDeltaSeconds) : 0;
+}
+
+/**
+ * What may allow an answer to be served stale (RFC 9111 section 4.2.4): `never` nothing, `stated` the upstream's own
+ * `stale-*` directives, `defaults` the settings as well. `s-maxage` implies `proxy-revalidate` (5.2.2.10), but an
+ * upstream that puts `stale-*` beside it means those.
+ */
+function staleRuleOf(directives: Directives, noCache: boolean): 'never' | 'stated' | 'defaults' {
+  const mustRevalidate = ['must-revalidate', 'proxy-revalidate'].some((name) =>
+    hasDirective(directives, name),
+  );
+  if (mustRevalidate || noCache) return 'never';
   return hasDirective(directives, 's-maxage') ? 'stated' : 'defaults';
 }
 
@@ -203,19 +189,22 @@ function hasValidator(headers: HeaderFields): boolean {
   return headers['etag'] !== undefined || headers['last-modified'] !== undefined;
 }
 
-/** What a caller asks of the cache (RFC 9111 section 5.2.1), in ms. What can't be read asks nothing. */
-export interface Wish {
+/** A caller's cache directives (RFC 9111 section 5.2.1), in ms. What cannot be read is ignored. */
+export interface RequestDirectives {
   readonly noCache: boolean;
   readonly noStore: boolean;
   readonly onlyIfCached: boolean;
   readonly maxAgeMs: number | undefined;
   readonly minFreshMs: number;
-  /** How stale an answer may be; `Infinity` for `max-stale` alone, `undefined` where not said. */
+  /** How stale an answer may be; `Infinity` for `max-stale` alone, `undefined` without it. */
   readonly maxStaleMs: number | undefined;
 }
 
 /** Reads a caller's Cache-Control, or its Pragma where it sends no Cache-Control (RFC 9111 section 5.4). */
-export function wishOf(cacheControl: string | undefined, pragma: string | undefined): Wish {
+export function requestDirectivesOf(
+  cacheControl: string | undefined,
+  pragma: string | undefined,
+): RequestDirectives {
   const directives = parseCacheControl(cacheControl ?? pragma);
   const asked = (name: string) => cacheControl !== undefined && hasDirective(directives, name);
   const ms = (name: string): number | undefined => {
@@ -232,45 +221,47 @@ export function wishOf(cacheControl: string | undefined, pragma: string | undefi
   };
 }
 
-/** An answer as young as this is fresh to everybody: a page that reloads in a loop costs two calls a second. */
+/** An answer fetched this recently satisfies `no-cache`: a page that reloads in a loop costs two calls a second. */
 export const justFetchedMs = 500;
 
 /**
- * Whether a stored answer may be given now, and how. `refresh`: give it and refresh it in the background.
- * `stale`, `request`: it may not be given without asking, for its own age or for the caller's wish.
+ * Whether a stored answer may be served now. `refresh`: serve it and refresh it in the background. `stale`,
+ * `request`: it must be revalidated first, because of its age or of the caller's directives.
  */
 export function useOf(
   policy: AnswerPolicy,
-  wish: Wish | undefined,
+  directives: RequestDirectives | undefined,
   nowMs: number,
 ): 'fresh' | 'refresh' | 'max-stale' | 'stale' | 'request' {
   const fresh = nowMs < policy.freshUntilMs;
-  if (wish === undefined) {
+  if (directives === undefined) {
     if (fresh) return 'fresh';
     return nowMs < policy.staleWhileRevalidateUntilMs ? 'refresh' : 'stale';
   }
   const justFetched = fresh && nowMs - policy.receivedMs < justFetchedMs;
-  if (wish.noCache && !justFetched) return 'request';
-  if (wish.maxAgeMs !== undefined && nowMs - policy.bornMs > wish.maxAgeMs && !justFetched) return 'request';
-  if (policy.freshUntilMs - nowMs < wish.minFreshMs && wish.minFreshMs > 0)
+  if (directives.noCache && !justFetched) return 'request';
+  if (directives.maxAgeMs !== undefined && nowMs - policy.ageZeroMs > directives.maxAgeMs && !justFetched)
+    return 'request';
+  if (policy.freshUntilMs - nowMs < directives.minFreshMs && directives.minFreshMs > 0)
     return fresh ? 'request' : 'stale';
   if (fresh) return 'fresh';
-  if (wish.maxStaleMs !== undefined) {
+  if (directives.maxStaleMs !== undefined) {
     const staleForMs = nowMs - policy.freshUntilMs;
-    return policy.mayBeStale && staleForMs <= wish.maxStaleMs ? 'max-stale' : 'stale';
+    return policy.mayBeStale && staleForMs <= directives.maxStaleMs ? 'max-stale' : 'stale';
   }
-  // Who names a greatest age wants nothing stale (RFC 9111 section 5.2.1.1).
-  if (wish.maxAgeMs !== undefined) return 'stale';
+  // `max-age` without `max-stale` excludes stale answers (RFC 9111 section 5.2.1.1).
+  if (directives.maxAgeMs !== undefined) return 'stale';
   return nowMs < policy.staleWhileRevalidateUntilMs ? 'refresh' : 'stale';
 }
 
-/** Whether an answer tells of the upstream's trouble rather than of the read: a stale one may stand in for it. */
-export function isTrouble(status: number): boolean {
+/** Whether an answer is about the state of the upstream and not about the read: a stale answer is better than it. */
+export function isServerFailure(status: number): boolean {
   return status === 429 || status >= 500;
 }
 
-// The failures behind which a stale answer may be given (RFC 5861 section 4). Not our own faults, nor a drain.
-const troubles: ReadonlySet<ProblemCode> = new Set<ProblemCode>([
+// Failures of the upstream, instead of which a stale answer may be served (RFC 5861 section 4). The gateway's own
+// faults and its shutdown are not among them.
+const serverFailures: ReadonlySet<ProblemCode> = new Set<ProblemCode>([
   'upstream-rate-limited',
   'upstream-unreachable',
   'upstream-timeout',
@@ -280,7 +271,7 @@ const troubles: ReadonlySet<ProblemCode> = new Set<ProblemCode>([
   'overloaded',
 ]);
 
-// What is the same for everybody, whatever one request said.
+// Failures that do not depend on what the request said.
 const common: ReadonlySet<ProblemCode> = new Set<ProblemCode>([
   'upstream-rate-limited',
   'upstream-unreachable',
@@ -291,12 +282,12 @@ const common: ReadonlySet<ProblemCode> = new Set<ProblemCode>([
   'shutting-down',
 ]);
 
-/** Whether a failure is shared by all who waited; any other may be due to what the one request said. */
+/** Whether all requests that shared an exchange share its failure; any other may be due to the one request. */
 export function isCommonCode(code: ProblemCode): boolean {
   return common.has(code);
 }
 
-/** Whether a failure of the gateway is the upstream's trouble. */
-export function isTroubleCode(code: ProblemCode): boolean {
-  return troubles.has(code);
+/** Whether a problem of the gateway is due to a failure of the upstream. */
+export function isServerFailureCode(code: ProblemCode): boolean {
+  return serverFailures.has(code);
 }

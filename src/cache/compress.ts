@@ -11,8 +11,8 @@ const brotliBody = promisify(brotliCompress);
 /** Below this a coding saves less than its fields cost. */
 const minBytes = 1024;
 
-/** Beyond this many in waiting, further bodies stay as they are until somebody wants them again. */
-const maxWaiting = 256;
+/** With this many queued, further bodies stay uncompressed until they are asked for again. */
+const maxQueued = 256;
 
 const compressible =
   /^(?:text\/[^;]+|[^;]*[/+](?:json|xml)|application\/(?:x-ndjson|javascript))[\t ]*(?:;|$)/i;
@@ -29,17 +29,17 @@ export function mayCompress({ status, headers, body }: Pick<Answer, 'status' | '
   );
 }
 
-/** What came of a body; a coding that saves nothing is left out. */
+/** Gets the compressed bodies; a coding that saves nothing is left out. */
 export type OnCompressed = (br: Buffer | undefined, gzip: Buffer | undefined) => void;
 
-/** What waits in the line holds no body: a job fetches its own when its turn comes. */
+/** A queued job holds no body: it fetches its own when its turn comes. */
 interface Job {
-  /** `undefined` where the body is held no more: nothing to do. */
+  /** `undefined` where the body is no longer stored: there is nothing to do. */
   readonly body: () => Payload | undefined;
   readonly done: OnCompressed;
 }
 
-/** A line of bodies that wait to be compressed. One at a time: DNS and files share the same few threads. */
+/** A queue of bodies to compress. One at a time: DNS and files share the same few threads. */
 export function createCompressor() {
   const waiting: Job[] = [];
   let running = false;
@@ -60,7 +60,7 @@ export function createCompressor() {
         const zipped = await gzipBody(body);
         job.done(worthwhile(br, body), worthwhile(zipped, body));
       } catch {
-        // No memory for it: the answer stands as it is.
+        // No memory for it: the answer stays uncompressed.
       }
     }
     running = false;
@@ -68,17 +68,17 @@ export function createCompressor() {
 
   return {
     /**
-     * Takes a body into the line; `false` where too many are in it.
+     * Queues a body; `false` where the queue is full.
      *
-     * @param body gives it when its turn comes: what waits may be evicted, and would then be counted nowhere
+     * @param body returns it when its turn comes: a body held here after its eviction would be counted nowhere
      */
     add(body: Job['body'], done: OnCompressed): boolean {
-      if (waiting.length >= maxWaiting) return false;
+      if (waiting.length >= maxQueued) return false;
       waiting.push({ body, done });
       if (!running) void run();
       return true;
     },
-    /** Bodies in the line. */
+    /** Bodies queued, and the one under way. */
     get waiting(): number {
       return waiting.length + (running ? 1 : 0);
     },
@@ -88,7 +88,7 @@ export function createCompressor() {
   };
 }
 
-// zlib hands out parts of larger buffers; kept for long they must hold no more than their own bytes.
+// zlib returns parts of larger buffers; stored for long they must hold no more than their own bytes.
 function worthwhile(coded: Buffer, body: Buffer): Buffer | undefined {
   if (coded.byteLength >= body.byteLength) return undefined;
   const own = Buffer.allocUnsafeSlow(coded.byteLength);

@@ -2,6 +2,7 @@
  * How a stored answer is asked about again, and what a 304 makes of it (RFC 9111 sections 3.2, 4.3).
  * Pure: no `this`, no I/O, no clock.
  */
+import { connectionOptions } from '../connection-fields.ts';
 import type { Answer, HeaderFields } from '../exchange.ts';
 
 const entityTag = /^(?:W\/)?"[\x21\x23-\x7e\x80-\xff]*"$/;
@@ -33,6 +34,14 @@ function weakly(tag: string): string {
   return tag.startsWith('W/') ? tag.slice(2) : tag;
 }
 
+/**
+ * Whether an error may be about the validators and not about the read. A 429 is not, nor are the errors of a gateway
+ * whose upstream is down.
+ */
+export function mayBeDueToValidators(status: number): boolean {
+  return status >= 400 && status !== 429 && (status < 502 || status > 504);
+}
+
 // What describes the stored body stays as it came with it (RFC 9111 section 3.2); the rest of the list belongs
 // to one connection (RFC 9110 section 7.6.1).
 const kept = new Set([
@@ -59,6 +68,11 @@ export function renewed(stored: Answer, notModified: Answer): Answer {
   for (const [name, value] of Object.entries(notModified.headers)) {
     if (!kept.has(name)) headers[name] = value;
   }
+  const connection = [stored, notModified].flatMap(({ headers: { connection: field } }) => [
+    ...connectionOptions(field),
+  ]);
+  // What either of them names must not be passed on with the renewed answer.
+  if (connection.length > 0) headers['connection'] = [...new Set(connection)];
   return {
     ...stored,
     headers,

@@ -2,15 +2,15 @@
  * Which stored answer a request may have, by the answer's Vary (RFC 9111 section 4.1).
  * Pure: no `this`, no I/O, no clock.
  *
- * Vary is evaluated on the request as it is sent upstream. All that is sent besides the caller's forwarded
- * fields is the same for every request (or is the key, whose generation is in the cache key), so that a name
- * which is not among the forwarded fields tells no two requests apart.
+ * Vary is evaluated on the request as it is sent upstream. Everything but the caller's forwarded fields is the same
+ * for every request (or is the key, whose generation is in the cache key), so a name that is not among the forwarded
+ * fields distinguishes no requests.
  */
 
 import type { UpstreamRequest } from '../exchange.ts';
 import { fieldValue } from './cache-control.ts';
 
-/** Request and trace ids that the gateway sends of its own accord, whether or not this request has them. */
+/** Request and trace ids, whether or not this request has them. */
 const idNames = new Set(['x-request-id', 'traceparent', 'tracestate']);
 
 /** Lower-case names, sorted, each once; `*` where no other request may ever have the answer. */
@@ -19,8 +19,8 @@ export type VaryNames = readonly string[] | '*';
 type Sent = Pick<UpstreamRequest, 'headers' | 'ids'>;
 
 /**
- * Reads Vary. A star in any form and what is no field name at all count as `*`; so does an id, which differs
- * with every request: an answer that depends on it fits nobody else.
+ * Reads Vary. A star in any form and a member that is no field name count as `*`. So does an id: it differs with
+ * every request, so an answer that depends on it fits no other request.
  */
 export function varyNames(field: string | readonly string[] | undefined, request: Sent): VaryNames {
   const text = fieldValue(field);
@@ -36,7 +36,7 @@ export function varyNames(field: string | readonly string[] | undefined, request
   return [...names].sort();
 }
 
-/** What a request says in the named fields, so that two requests match exactly where the texts are equal. */
+/** A request's values of the named fields as one text: two requests match exactly where the texts are equal. */
 export function selection(names: readonly string[], headers: UpstreamRequest['headers']): string {
   let text = '';
   for (const name of names) {
@@ -48,13 +48,13 @@ export function selection(names: readonly string[], headers: UpstreamRequest['he
   return text;
 }
 
-/** All that was forwarded but ids: what "the same request" means to an answer that must not be asked for again. */
-export function wholeSelection(headers: UpstreamRequest['headers']): string {
+/** All forwarded fields but ids as one text: what "the very same request" means for an error. */
+export function exactRequestKey(headers: UpstreamRequest['headers']): string {
   const names = Object.keys(headers).sort();
   return `${names.length}=${names.join(',')}=${selection(names, headers)}`;
 }
 
-/** Makes spellings equal that mean the same (RFC 9111 section 4.1): space around commas, case of languages. */
+/** Makes equivalent spellings equal (RFC 9111 section 4.1): space around commas, case of languages. */
 function normalised(name: string, value: string): string {
   const plain = value.includes('"') ? value.trim() : value.trim().replace(/[\t ]*,[\t ]*/g, ',');
   return name === 'accept-language' ? plain.toLowerCase() : plain;

@@ -14,6 +14,8 @@ export interface Conditions {
 export interface Validators {
   readonly etag: string | undefined;
   readonly lastModified: string | undefined;
+  /** The `Date` of an answer that comes from the cache's store; `undefined` for one just fetched. */
+  readonly storedDate?: string | undefined;
 }
 
 const entityTag = /[\t ]*(?:(?:W\/)?("[\x21\x23-\x7e\x80-\xff]*"))?[\t ]*(?:,|$)/y;
@@ -27,7 +29,9 @@ export function isEntityTag(value: string): boolean {
  * Whether the caller already has this answer, so that 304 is what it should get.
  *
  * `If-None-Match` decides alone where it is present (section 13.1.3), even where it cannot be read: then nothing
- * matches. Only a 200 can turn into a 304 (section 13.2.1); other answers are given whole.
+ * matches. `If-Modified-Since` is compared with `Last-Modified`, or with the `Date` of a stored answer that has
+ * none (RFC 9111 section 4.3.2); an answer just fetched without it has no date of modification, and the condition
+ * is ignored (section 13.1.3). Only a 200 can turn into a 304 (section 13.2.1); other answers are given whole.
  *
  * @param nowMs wall clock, for the century of an old two-digit year
  */
@@ -39,9 +43,10 @@ export function isNotModified(
 ): boolean {
   if (status !== 200) return false;
   if (conditions.ifNoneMatch !== undefined) return matchesAny(conditions.ifNoneMatch, validators.etag);
-  if (conditions.ifModifiedSince === undefined || validators.lastModified === undefined) return false;
+  const lastModified = validators.lastModified ?? validators.storedDate;
+  if (conditions.ifModifiedSince === undefined || lastModified === undefined) return false;
   const since = parseHttpDate(conditions.ifModifiedSince, nowMs);
-  const modified = parseHttpDate(validators.lastModified, nowMs);
+  const modified = parseHttpDate(lastModified, nowMs);
   return since !== undefined && modified !== undefined && modified <= since;
 }
 

@@ -1,5 +1,6 @@
-/** The last inbound step: makes an upstream read of the caller's request, and a reply of the answer. */
+/** The last inbound layer: makes an upstream request of the caller's, and a reply of the answer. */
 import type { Turn } from '../claim.ts';
+import { connectionOptions } from '../connection-fields.ts';
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
 import { andThen, type Handler } from '../layer.ts';
@@ -9,6 +10,7 @@ import { isNotModified } from './conditional-policy.ts';
 import { type ContentCoding as Coding, chooseCoding } from './encoding-policy.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 import type { PreparedReply } from './reply-fields.ts';
+import { traceParentOf, traceStateOf } from './trace-context-policy.ts';
 
 export interface ForwardOptions {
   readonly outbound: Handler<UpstreamRequest, Answer>;
@@ -29,12 +31,15 @@ export function forward(options: ForwardOptions): Handler<InboundRequest, Reply>
     if (match === undefined)
       throw new GatewayError('internal-error', { reason: 'no operation was selected' });
     const claim = claims.open(request, trace.startedMs + timeoutMs, request.caller?.turn ?? anonymousTurn);
+    const hopByHop = connectionOptions(request.headers.connection);
+    const ids = idsOf(request, trace, hopByHop);
     const upstreamRequest: UpstreamRequest = {
       operation: match.operation.name,
       path: match.path,
       query: request.query === '' ? '' : `?${request.query}`,
-      headers: forwardedFields(request, options.forwardHeaders),
-      ids: idsOf(request, trace),
+      headers: forwardedFields(request, options.forwardHeaders, hopByHop),
+      ids,
+      hasCallerIds: hasCallerIds(request, ids),
       cacheControl: request.headers['cache-control'],
       pragma: request.headers.pragma,
       claim,
@@ -51,7 +56,7 @@ export function forward(options: ForwardOptions): Handler<InboundRequest, Reply>
       (answer) => {
         claim.release();
         describeCache(request, trace);
-        return replyWith(answer, request, prepare(answer));
+        return replyWith(answer, request, prepare(answer), trace.cache?.hit === true);
       },
       (error) => {
         claim.release();
@@ -67,33 +72,44 @@ const none: Readonly<Record<string, string>> = Object.freeze({});
 function forwardedFields(
   request: InboundRequest,
   names: readonly string[],
+  hopByHop: ReadonlySet<string>,
 ): Readonly<Record<string, string>> {
   if (names.length === 0) return none;
   const fields: Record<string, string> = {};
   for (const name of names) {
     const value = request.field(name);
-    if (value !== undefined) fields[name] = value;
+    if (value !== undefined && !hopByHop.has(name)) fields[name] = value;
   }
   return fields;
 }
 
-/** W3C Trace Context: version, trace id, parent id, flags; ids of zeros alone are invalid. */
-const traceParent = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
-
-/** An invalid `traceparent` is dropped, and `tracestate` with it (Trace Context section 3.2.2 and 3.3). */
-function idsOf(request: InboundRequest, trace: Trace): Readonly<Record<string, string>> {
+/** Ids that go up. A `tracestate` means nothing without its `traceparent` (Trace Context section 3.3). */
+function idsOf(
+  request: InboundRequest,
+  trace: Trace,
+  hopByHop: ReadonlySet<string>,
+): Readonly<Record<string, string>> {
   const ids: Record<string, string> = { 'x-request-id': trace.requestId };
-  const parent = request.headers['traceparent'];
-  if (typeof parent === 'string' && traceParent.test(parent)) {
-    ids['traceparent'] = parent;
-    const state = request.field('tracestate');
-    if (state !== undefined) ids['tracestate'] = state;
-  }
+  const parent = traceParentOf(request.field('traceparent'));
+  if (parent === undefined || hopByHop.has('traceparent')) return ids;
+  ids['traceparent'] = parent;
+  const state = traceStateOf(request.field('tracestate'));
+  if (state !== undefined && !hopByHop.has('tracestate')) ids['tracestate'] = state;
   return ids;
 }
 
-function replyWith(answer: Answer, request: InboundRequest, prepared: PreparedReply): Reply {
-  const held = codings.find((coding) => hasAlready(answer, request, prepared, coding));
+/** Whether an id that goes up is the caller's own, and not one that the gateway made. */
+function hasCallerIds({ headers }: InboundRequest, ids: Readonly<Record<string, string>>): boolean {
+  return ids['traceparent'] !== undefined || headers['x-request-id'] === ids['x-request-id'];
+}
+
+function replyWith(
+  answer: Answer,
+  request: InboundRequest,
+  prepared: PreparedReply,
+  isStored: boolean,
+): Reply {
+  const held = codings.find((coding) => hasAlready(answer, request, prepared, coding, isStored));
   if (held !== undefined) return { status: 304, fields: prepared.notModified(held), body: null };
   if (answer.status >= 400) {
     request.tell('proxy-status', `analytics-gateway; received-status=${answer.status}`);
@@ -117,26 +133,28 @@ function codingFor({ encoded }: Answer, request: InboundRequest): Coding {
 
 const anyCoding = { br: true, gzip: true };
 
-/** Whether the caller's own conditions say that it holds this representation (RFC 9110 section 13). */
+/** Whether the caller holds this representation, by its own conditions (RFC 9110 section 13). */
 function hasAlready(
   answer: Answer,
   { headers }: InboundRequest,
   prepared: PreparedReply,
   coding: Coding,
+  isStored: boolean,
 ): boolean {
   const ifNoneMatch = headers['if-none-match'];
   const ifModifiedSince = headers['if-modified-since'];
   if (ifNoneMatch === undefined && ifModifiedSince === undefined) return false;
-  // The tag of a coding that there is not may be the upstream's own tag of another body.
+  // The tag of a coding that was not made may be the upstream's own tag of another body.
   if (coding !== 'identity' && answer.encoded?.[coding] === undefined) return false;
   const validators = {
     etag: prepared.etag(coding),
     lastModified: prepared.lastModified,
+    storedDate: isStored ? prepared.date : undefined,
   };
   return isNotModified(answer.status, { ifNoneMatch, ifModifiedSince }, validators, Date.now());
 }
 
-/** A caller may hold any coding of the answer: each has its own tag, and all of them mean the same content. */
+/** A caller may hold the answer in any coding: each has its own tag, and all have the same content. */
 const codings: readonly Coding[] = ['identity', 'br', 'gzip'];
 
 /** `Cache-Status` (RFC 9211) and `Age` of this reply, from what the cache wrote on the trace. */

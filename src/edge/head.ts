@@ -35,6 +35,8 @@ export class PreparedFields {
   readonly common: string;
   /** `Vary` is among them: they know more about it than what was told before there was an answer. */
   readonly varies: boolean;
+  /** `Date` is among them: the answer's own, and not the time at which the reply is sent. */
+  readonly dated: boolean;
   readonly #list: () => Fields;
 
   /**
@@ -47,6 +49,7 @@ export class PreparedFields {
     this.text = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'unknown'}\r\n${linesOf(own)}`;
     // V8 joins the pieces of a text that is searched, and this one is written again and again.
     this.varies = this.text.includes('\r\nvary: ');
+    this.dated = this.text.includes('\r\ndate: ');
     this.common = common;
     this.#list = list;
   }
@@ -71,7 +74,8 @@ export function writePrepared(
 ): void {
   outgoing.statusCode = status;
   const lines = `${fields.text}${fields.common}${linesOf(told, fields.varies ? 'vary' : '')}`;
-  (outgoing as WithHead)._header = `${lines}Date: ${httpDate(Date.now())}\r\n${persistence}`;
+  const date = fields.dated ? '' : `Date: ${httpDate(Date.now())}\r\n`;
+  (outgoing as WithHead)._header = lines + date + persistence;
 }
 
 /**

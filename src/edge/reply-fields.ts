@@ -1,11 +1,13 @@
 /**
- * The response fields callers get. What passes down is an allow-list; everything else of the upstream's head stops
- * here: `Set-Cookie`, `Server`, hop-by-hop fields, `Link` (it would send a caller's token to the upstream) and
+ * The response fields of an answer. Only listed fields of the upstream pass down; all others stop
+ * here: `Set-Cookie`, `Server`, hop-by-hop fields and those that `Connection` names, `Link` (it would send a caller's token to the upstream) and
  * rate-limit fields (they would lie from a cache).
  *
- * What does not change from reply to reply is prepared once per answer and kept beside it.
+ * The fields that are the same for every reply with an answer are prepared once and kept with the answer.
  */
+import { connectionOptions } from '../connection-fields.ts';
 import type { Answer, HeaderFields } from '../exchange.ts';
+import { dateOfAnswer, httpDate } from '../http-date.ts';
 import type { ContentCoding as Coding } from './encoding-policy.ts';
 import { codedEntityTag, entityTagOf } from './entity-tag.ts';
 import { linesOf, PreparedFields } from './head.ts';
@@ -18,7 +20,7 @@ export const securityFields = {
   'cross-origin-resource-policy': 'same-origin',
 } as const;
 
-/** Whom a reply came through (RFC 9110 section 7.6.3), its own included: who reads it need not tell them apart. */
+/** Of every reply (RFC 9110 section 7.6.3), the gateway's own included: a caller need not tell them apart. */
 export const viaField = { via: '1.1 analytics-gateway' } as const;
 
 /** A record of fields as a list. */
@@ -42,14 +44,15 @@ export const documentFields = {
   ...securityFields,
 } as const;
 
-/** Of every answer that passes. */
+/** Of every answer. */
 const everyAnswers = listed({ ...viaField, ...securityFields });
 
-/** What passes down as it came, besides the entity tag and what `FORWARD_RESPONSE_HEADERS` names. */
+/** Passed down unchanged, as are those that `FORWARD_RESPONSE_HEADERS` names. */
 const passed = ['content-type', 'content-language', 'last-modified', 'retry-after'] as const;
 
-/** What we say ourselves: once, whoever else wants to say it. */
-const ours: ReadonlySet<string> = new Set([
+/** Fields that the gateway sets itself: the upstream's are not passed down beside them. */
+const gatewayFields: ReadonlySet<string> = new Set([
+  'date',
   'etag',
   'vary',
   'content-length',
@@ -57,7 +60,7 @@ const ours: ReadonlySet<string> = new Set([
   ...everyAnswers.filter((_, index) => index % 2 === 0),
 ]);
 
-/** The upstream's caching fields, passed as they came with `CALLER_CACHE_CONTROL=upstream`. */
+/** Passed down unchanged with `CALLER_CACHE_CONTROL=upstream`. */
 const caching = ['cache-control', 'expires', 'pragma'] as const;
 
 export interface PreparedReply {
@@ -69,6 +72,8 @@ export interface PreparedReply {
   etag(coding: Coding): string | undefined;
   /** The upstream's. */
   readonly lastModified: string | undefined;
+  /** The upstream's, or the time of receipt where that is none: `Age` and `Expires` count from it. */
+  readonly date: string;
 }
 
 export interface ReplyFieldOptions {
@@ -80,11 +85,11 @@ export interface ReplyFieldOptions {
   readonly variesByOrigin: boolean;
 }
 
-/** Prepares the fields of an answer, and keeps them beside it for as long as it lives. */
+/** Prepares the fields of an answer and keeps them with it. */
 export function prepareReplies(options: ReplyFieldOptions): (answer: Answer) => PreparedReply {
   const asked = [...passed, ...options.forward, ...(options.cacheControl === 'upstream' ? caching : [])];
   const names = [...new Set(asked)].filter(
-    (name) => !ours.has(name) && (name !== 'cache-control' || options.cacheControl === 'upstream'),
+    (name) => !gatewayFields.has(name) && (name !== 'cache-control' || options.cacheControl === 'upstream'),
   );
   const common = [...everyAnswers];
   if (options.cacheControl !== 'upstream') common.push('cache-control', options.cacheControl);
@@ -100,9 +105,9 @@ export function prepareReplies(options: ReplyFieldOptions): (answer: Answer) => 
   };
 }
 
-/** What all answers have in common. */
+/** The same for all answers. */
 interface ReplyTerms {
-  /** What passes down as it came. */
+  /** Fields that are passed down unchanged. */
   readonly names: readonly string[];
   readonly variesByOrigin: boolean;
   /** Fields that are the same for every answer, and their text. */
@@ -110,10 +115,13 @@ interface ReplyTerms {
   readonly commonLines: string;
 }
 
-/** Makes each when it is first asked for: most answers leave in one coding. */
+/** Makes the fields of each coding when they are first needed: most answers leave in one coding. */
 class ReplyOfAnswer implements PreparedReply {
   readonly #answer: Answer;
   readonly #terms: ReplyTerms;
+  /** The answer's fields without those of the upstream's connection. */
+  readonly #headers: HeaderFields;
+  readonly date: string;
   readonly #tag: string | undefined;
   #identity: PreparedFields | undefined;
   #coded: { br?: PreparedFields; gzip?: PreparedFields } | undefined;
@@ -121,12 +129,15 @@ class ReplyOfAnswer implements PreparedReply {
   constructor(answer: Answer, terms: ReplyTerms) {
     this.#answer = answer;
     this.#terms = terms;
-    const { status, headers, body } = answer;
+    const { status, body } = answer;
+    const headers = endToEndFields(answer.headers);
+    this.#headers = headers;
+    this.date = httpDate(dateOfAnswer(headers['date'], answer.receivedAt));
     this.#tag = status === 200 ? entityTagOf(headers['etag'], body) : joined(headers, 'etag');
   }
 
   get lastModified(): string | undefined {
-    return joined(this.#answer.headers, 'last-modified');
+    return joined(this.#headers, 'last-modified');
   }
 
   etag(coding: Coding): string | undefined {
@@ -153,17 +164,17 @@ class ReplyOfAnswer implements PreparedReply {
     return new PreparedFields(this.#answer.status, this.#own(coding, true), commonLines, list);
   }
 
-  /** All but what is common to every answer. */
+  /** All fields but those that are the same for every answer. */
   #own(coding: Coding, hasBody: boolean): string[] {
-    const { status, headers, body, encoded } = this.#answer;
-    const fields: string[] = [];
+    const { status, body, encoded } = this.#answer;
+    const fields: string[] = ['date', this.date];
     for (const name of this.#terms.names) {
-      const value = joined(headers, name);
+      const value = joined(this.#headers, name);
       if (value !== undefined && (hasBody || !describing.has(name))) fields.push(name, value);
     }
     const tag = this.etag(coding);
     if (tag !== undefined) fields.push('etag', tag);
-    const vary = varyOf(this.#answer, this.#terms);
+    const vary = varyOf(joined(this.#headers, 'vary'), encoded !== undefined, this.#terms);
     if (vary !== '') fields.push('vary', vary);
     // A 204 has no content and says nothing about its length (RFC 9110 section 8.6).
     if (!hasBody || status === 204) return fields;
@@ -174,10 +185,10 @@ class ReplyOfAnswer implements PreparedReply {
   }
 }
 
-/** What tells of the body, and is left out where there is none. */
+/** Describe the body, and are left out of a reply without one. */
 const describing: ReadonlySet<string> = new Set(['content-type', 'content-language']);
 
-/** One line of a field; of a repeated list field all members, and of a repeated singular field nothing. */
+/** A field's value on one line: all members of a repeated list field, nothing of a repeated singular field. */
 function joined(headers: HeaderFields, name: string): string | undefined {
   const value = headers[name];
   if (value === undefined || typeof value === 'string') return value;
@@ -186,15 +197,24 @@ function joined(headers: HeaderFields, name: string): string | undefined {
 
 const singular = new Set(['content-type', 'etag', 'last-modified', 'retry-after', 'expires']);
 
-function varyOf(answer: Answer, { variesByOrigin }: ReplyTerms): string {
-  if (answer.headers['vary'] === undefined && answer.encoded === undefined) {
-    return variesByOrigin ? 'origin' : '';
-  }
-  const members = [
-    ...(joined(answer.headers, 'vary') ?? '').split(',').map((name) => name.trim().toLowerCase()),
-    answer.encoded === undefined ? '' : 'accept-encoding',
-    variesByOrigin ? 'origin' : '',
-  ];
-  // The key the gateway adds is none of a caller's request, so answers do not differ by it for callers.
-  return [...new Set(members)].filter((name) => name !== '' && name !== 'x-api-key').join(', ');
+function endToEndFields(headers: HeaderFields): HeaderFields {
+  const hopByHop = connectionOptions(headers['connection']);
+  if (hopByHop.size === 0) return headers;
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !hopByHop.has(name)));
+}
+
+/** Each member once, spelled as it came first. */
+function varyOf(upstream: string | undefined, mayBeCoded: boolean, { variesByOrigin }: ReplyTerms): string {
+  if (upstream === undefined && !mayBeCoded) return variesByOrigin ? 'origin' : '';
+  const members = new Map<string, string>();
+  const add = (name: string): void => {
+    if (!members.has(name.toLowerCase())) members.set(name.toLowerCase(), name);
+  };
+  for (const name of (upstream ?? '').split(',')) add(name.trim());
+  if (mayBeCoded) add('accept-encoding');
+  if (variesByOrigin) add('origin');
+  members.delete('');
+  // The gateway adds the key itself, so answers do not differ by it for callers.
+  members.delete('x-api-key');
+  return [...members.values()].join(', ');
 }

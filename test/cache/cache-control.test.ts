@@ -49,14 +49,14 @@ describe('an argument in seconds (RFC 9111 section 5.2)', () => {
     ['part of a longer name', 'x-max-age=60', undefined],
     ['absent', 'no-cache', undefined],
     ['empty field', '', undefined],
-  ])('%s', (_, field, expected) => {
+  ])('max-age has the right value: %s', (_, field, expected) => {
     expect(maxAge(field)).toBe(expected);
   });
 });
 
 describe('a directive', () => {
   it.each(['no-store', 'No-Store', 'no-store=1', 'no-store = x', 'a, no-store;q=1', 'no-store, no-store'])(
-    'restricts however it is spelled: %j',
+    'no-store restricts however it is spelled: %j',
     (field) => {
       expect(hasDirective(parseCacheControl(field), 'no-store')).toBe(true);
     },
@@ -71,30 +71,30 @@ describe('a directive', () => {
     '"private"',
     'max-age=60;foo, (private)',
     'private="x", max-age=60; private',
-  ])('restricts behind a member where only a comma may follow: %j', (field) => {
+  ])('private restricts behind a member where only a comma may follow: %j', (field) => {
     expect(directiveFields(parseCacheControl(field), 'private')).toBe('all');
   });
   it.each(['max-age=60; x-private', 'max-age=60; notprivate', 'ext="private"'])(
-    'is not part of another word or argument: %j',
+    'private does not restrict as part of another word or argument: %j',
     (field) => {
       expect(hasDirective(parseCacheControl(field), 'private')).toBe(false);
     },
   );
   it.each(['no-store', 'no-cache', 'no-transform', 'must-revalidate', 'proxy-revalidate'])(
-    '%s restricts so as well',
+    '%s restricts behind a semicolon, and public does not permit there',
     (name) => {
       expect(hasDirective(parseCacheControl(`max-age=60; ${name}`), name)).toBe(true);
       expect(hasBareDirective(parseCacheControl('max-age=60; public'), 'public')).toBe(false);
     },
   );
   it.each(['public=1', 'public =x', 'public;q=1', 'public="a"'])(
-    'permits only when spelled well: %j',
+    'public permits only when it is well-formed: %j',
     (field) => {
       expect(hasBareDirective(parseCacheControl(field), 'public')).toBe(false);
       expect(hasBareDirective(parseCacheControl('a, Public'), 'public')).toBe(true);
     },
   );
-  it('behind a quote that never closes makes the field unreadable', () => {
+  it('a quote that never closes makes the whole field unreadable', () => {
     expect(parseCacheControl('ext="max-age=60').broken).toBe(true);
     expect(parseCacheControl('foo bar" , max-age=60').broken).toBe(true);
     expect(parseCacheControl('ext="a,b", max-age=60').broken).toBe(false);
@@ -110,9 +110,17 @@ describe('field names of no-cache and private (RFC 9111 sections 5.2.2.4, 5.2.2.
     ['private=set-cookie', 'all'],
     ['private=""', 'all'],
     ['private="a b"', 'all'],
+    ['private="a, ,b,"', ['a', 'b']],
+    ['private="a\t, b"', ['a', 'b']],
+    ['private=","', 'all'],
+    ['private="\tauthorization"', 'all'],
+    ['private="\\tauthorization"', 'all'],
+    ['private="authorization "', 'all'],
+    ['private="a,b;c"', 'all'],
+    ['private="a\xa0"', 'all'],
     ['private="a", private', 'all'],
     ['private="a", private="b"', 'all'],
-  ])('%s', (field, expected) => {
+  ])('the fields that private names are right: %s', (field, expected) => {
     expect(directiveFields(parseCacheControl(field), 'private')).toEqual(expected);
   });
 });

@@ -1,5 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { isTrouble, isTroubleCode, policyOf, useOf, wishOf } from '../../src/cache/cache-policy.ts';
+import {
+  isServerFailure,
+  isServerFailureCode,
+  policyOf,
+  requestDirectivesOf,
+  useOf,
+} from '../../src/cache/cache-policy.ts';
 import { confirms, renewed, validatorsOf } from '../../src/cache/validation-policy.ts';
 import type { HeaderFields } from '../../src/exchange.ts';
 
@@ -46,14 +52,20 @@ describe('freshness lifetime (RFC 9111 section 4.2.1)', () => {
     ['Expires twice the same', { expires: [at(60), at(60)], date: at(0) }, 60],
     ['Expires twice is stale', { expires: [at(60), at(90)], date: at(0) }, 0],
     ['Expires twice, one malformed, is stale', { expires: [at(60), '0'], date: at(0) }, 0],
-    ['Date malformed is stale', { expires: at(60), date: 'now' }, 0],
-    ['Date malformed is stale with max-age too', { 'cache-control': 'max-age=60', date: 'now' }, 0],
-    ['Date twice is stale', { 'cache-control': 'max-age=60', date: [at(0), at(-1)] }, 0],
+    ['Expires in UTC is stale (section 4.2)', { expires: at(60).replace('GMT', 'UTC'), date: at(0) }, 0],
+    ['Expires less receipt, with a malformed Date', { expires: at(60), date: 'now' }, 60],
+    ['max-age with a malformed Date', { 'cache-control': 'max-age=60', date: 'now' }, 60],
+    [
+      'max-age with a Date in UTC',
+      { 'cache-control': 'max-age=60', date: at(-50).replace('GMT', 'UTC') },
+      60,
+    ],
+    ['max-age with two dates that differ', { 'cache-control': 'max-age=60', date: [at(0), at(-1)] }, 60],
     ['Date twice the same', { 'cache-control': 'max-age=60', date: [at(0), at(0)] }, 60],
-  ])('%s', (_, headers, expected) => {
+  ])('the lifetime is right: %s', (_, headers, expected) => {
     expect(freshSeconds(headers)).toBe(expected);
   });
-  it('of CACHE_TTL is for 200 only, and off at 0', () => {
+  it('CACHE_TTL is the lifetime of a 200 only, and of none at 0', () => {
     expect(freshSeconds({}, 203)).toBe(0);
     expect(freshSeconds({}, 404)).toBe(0);
     expect(freshSeconds({}, 200, none)).toBe(0);
@@ -74,18 +86,18 @@ describe('age (RFC 9111 section 4.2.3)', () => {
     ['Age twice: the first (section 5.1)', { age: ['40', '0'] }, 0, 40],
     ['Age as a list: the first (section 5.1)', { age: '0, 40' }, 0, 0],
     ['Age beyond 2^31 (section 1.2.2)', { age: '99999999999' }, 0, 2147483648],
-  ])('%s', (_, headers, tookMs, seconds) => {
-    expect((receivedMs - policy(headers, 200, defaults, tookMs).bornMs) / 1000).toBe(seconds);
+  ])('the age is right: %s', (_, headers, tookMs, seconds) => {
+    expect((receivedMs - policy(headers, 200, defaults, tookMs).ageZeroMs) / 1000).toBe(seconds);
   });
-  it.each(['abc', '-1', '1.0', '1e1', '', '+5', '40;a=b', 'abc, 0'])('unreadable is stale: %j', (age) => {
-    expect(policy({ 'cache-control': 'max-age=3600', age }).freshUntilMs).toBe(-Infinity);
-  });
-  it.each<[string, HeaderFields]>([
-    ['age', { age: 'abc' }],
-    ['date', { date: 'yesterday' }],
-    ['directives', { 'cache-control': 'max-age=60, x="' }],
-  ])('and never given stale either: unreadable %s', (_, headers) => {
-    expect(policy({ 'cache-control': 'max-age=60, stale-if-error=60', ...headers })).toMatchObject({
+  it.each(['abc', '-1', '1.0', '1e1', '', '+5', '40;a=b', 'abc, 40'])(
+    'an Age that is no number is ignored (section 5.1): %j',
+    (age) => {
+      expect(freshSeconds({ 'cache-control': 'max-age=3600', age })).toBe(3600);
+      expect(freshSeconds({ 'cache-control': 'max-age=3600', age, date: at(-10) })).toBe(3590);
+    },
+  );
+  it('an answer with unreadable directives is never served stale', () => {
+    expect(policy({ 'cache-control': 'max-age=60, stale-if-error=60, x="' })).toMatchObject({
       staleWhileRevalidateUntilMs: -Infinity,
       staleIfErrorUntilMs: -Infinity,
       mayBeStale: false,
@@ -111,7 +123,7 @@ describe('what may be stored (RFC 9111 section 3)', () => {
     ['must-understand with an argument', 'must-understand=1, no-store, max-age=60', false],
     ['must-understand does not undo private', 'must-understand, private, max-age=60', false],
     ['stale on arrival, for validation', 'max-age=0', true],
-  ])('%s', (_, value, expected) => {
+  ])('an answer is stored or not by its directives: %s', (_, value, expected) => {
     expect(cc(value).storable).toBe(expected);
   });
 
@@ -133,27 +145,27 @@ describe('what may be stored (RFC 9111 section 3)', () => {
     [429, false, false],
     [500, true, false],
     [503, true, false],
-  ])('status %i', (status, explicit, silent) => {
+  ])('an answer is stored or not by its status: %i', (status, explicit, silent) => {
     expect(cc('max-age=60', status).storable).toBe(explicit);
     expect(policy({}, status).storable).toBe(silent);
   });
 
-  it('must-understand keeps a status we do not know out (section 5.2.2.3)', () => {
+  it('must-understand does not undo no-store for an unknown status (section 5.2.2.3)', () => {
     expect(cc('must-understand, no-store, max-age=60', 418).storable).toBe(false);
   });
-  it('a 200 is not kept where CACHE_TTL is off and nothing is stated', () => {
+  it('a 200 is not stored where CACHE_TTL is off and nothing is stated', () => {
     expect(policy({}, 200, none).storable).toBe(false);
     expect(policy({ 'cache-control': 'no-cache', etag: '"a"' }, 200, none).storable).toBe(true);
   });
-  it('an error with max-age=0 or no-cache is not kept: nothing could use it', () => {
+  it('an error with max-age=0 or no-cache is not stored: no request could be served it', () => {
     expect(cc('max-age=0', 404).storable).toBe(false);
     expect(cc('no-cache, max-age=60', 404).storable).toBe(false);
     expect(cc('no-cache', 400).storable).toBe(false);
   });
-  it('fields that private or no-cache name are withheld from others (sections 5.2.2.4, 5.2.2.7)', () => {
+  it('fields that private or no-cache name are withheld from other requests (sections 5.2.2.4, 5.2.2.7)', () => {
     expect(cc('private="a, B", no-cache="c"').withheld).toEqual(['c', 'a', 'b']);
   });
-  it('no-store and private answers are not shared with those who wait either (section 4)', () => {
+  it('no-store and private answers are not shared with joined requests either (section 4)', () => {
     expect(cc('no-store').shareable).toBe(false);
     expect(cc('private').shareable).toBe(false);
     expect(cc('no-cache').shareable).toBe(true);
@@ -162,18 +174,18 @@ describe('what may be stored (RFC 9111 section 3)', () => {
 });
 
 describe('a 400 (beyond RFC 9111 section 3)', () => {
-  it('is kept for CACHE_TTL and for the very same request', () => {
+  it('a 400 is stored for CACHE_TTL and for the very same request', () => {
     const kept = policy({}, 400);
-    expect(kept.storable && kept.wholeRequest).toBe(true);
+    expect(kept.storable && kept.exactRequestOnly).toBe(true);
     expect(kept.freshUntilMs).toBe(receivedMs + 15_000);
   });
-  it('is kept for as long as the upstream says, or not at all', () => {
+  it('a 400 is stored for as long as the upstream says, or not at all', () => {
     expect(freshSeconds({ 'cache-control': 'max-age=5' }, 400)).toBe(5);
     expect(cc('no-store', 400).storable).toBe(false);
     expect(cc('max-age=0', 400).storable).toBe(false);
     expect(policy({}, 400, none).storable).toBe(false);
   });
-  it('is never stale', () => {
+  it('a 400 is never served stale', () => {
     const kept = cc('max-age=5, stale-while-revalidate=60, stale-if-error=60', 400);
     expect(kept.staleWhileRevalidateUntilMs).toBe(-Infinity);
     expect(kept.staleIfErrorUntilMs).toBe(-Infinity);
@@ -199,25 +211,25 @@ describe('staleness (RFC 5861, RFC 9111 section 4.2.4)', () => {
     ['stated beside proxy-revalidate', 'max-age=60, proxy-revalidate, stale-if-error=7', 0, 0, false],
     ['stated beside no-cache', 'max-age=60, no-cache, stale-if-error=7', 0, 0, false],
     ['no-cache for some fields', 'max-age=60, no-cache="a"', 10, 300, true],
-  ])('%s', (_, value, whileSeconds, errorSeconds, mayBeStale) => {
+  ])('the bounds of stale answers are right: %s', (_, value, whileSeconds, errorSeconds, mayBeStale) => {
     const found = cc(value);
     const endMs = receivedMs + 60_000;
     expect(Math.max(0, found.staleWhileRevalidateUntilMs - endMs)).toBe(whileSeconds * 1000);
     expect(Math.max(0, found.staleIfErrorUntilMs - endMs)).toBe(errorSeconds * 1000);
     expect(found.mayBeStale).toBe(mayBeStale);
   });
-  it('of our default does not stand in where the upstream wants to be asked each time', () => {
+  it('the default stale-while-revalidate does not apply where the upstream wants to be asked each time', () => {
     expect(cc('max-age=0').staleWhileRevalidateUntilMs).toBe(-Infinity);
     expect(cc('max-age=0, stale-while-revalidate=5').staleWhileRevalidateUntilMs).toBe(receivedMs + 5000);
     expect(cc('max-age=0').staleIfErrorUntilMs).toBe(receivedMs + 300_000);
   });
-  it.each([400, 403, 404, 410, 500])('is never for a %i', (status) => {
+  it.each([400, 403, 404, 410, 500])('a %i is never served stale', (status) => {
     const found = cc('max-age=60, stale-while-revalidate=5, stale-if-error=7', status);
     expect(found.staleWhileRevalidateUntilMs).toBe(-Infinity);
     expect(found.staleIfErrorUntilMs).toBe(-Infinity);
     expect(found.mayBeStale).toBe(false);
   });
-  it('counts from the age, not from receipt', () => {
+  it('staleness counts from the age, not from receipt', () => {
     expect(policy({ 'cache-control': 'max-age=60', age: '20' }).staleWhileRevalidateUntilMs).toBe(
       receivedMs + 50_000,
     );
@@ -225,10 +237,10 @@ describe('staleness (RFC 5861, RFC 9111 section 4.2.4)', () => {
 });
 
 describe('use of a stored answer (RFC 9111 section 4)', () => {
-  const use = (value: string, seconds: number, wish?: string, pragma?: string) =>
+  const use = (value: string, seconds: number, directives?: string, pragma?: string) =>
     useOf(
       cc(value),
-      wish === undefined && pragma === undefined ? undefined : wishOf(wish, pragma),
+      directives === undefined && pragma === undefined ? undefined : requestDirectivesOf(directives, pragma),
       receivedMs + seconds * 1000,
     );
   it.each<[string, number, string]>([
@@ -240,7 +252,7 @@ describe('use of a stored answer (RFC 9111 section 4)', () => {
     ['max-age=60, must-revalidate', 60, 'stale'],
     ['max-age=0', 0, 'stale'],
     ['no-cache', 0, 'stale'],
-  ])('%s after %d s: %s', (value, seconds, expected) => {
+  ])('an answer with "%s" is after %d s: %s', (value, seconds, expected) => {
     expect(use(value, seconds)).toBe(expected);
   });
   it.each<[string, string, number, string]>([
@@ -265,15 +277,15 @@ describe('use of a stored answer (RFC 9111 section 4)', () => {
     ['unreadable max-stale asks nothing', 'max-stale=x', 9999, 'stale'],
     ['an extension asks nothing', 'foo=bar', 10, 'fresh'],
     ['another case', 'No-Cache', 10, 'request'],
-  ])('a caller says %s', (_, wish, seconds, expected) => {
-    expect(use('max-age=60', seconds, wish)).toBe(expected);
+  ])('an answer is served or not to a caller that says %s', (_, directives, seconds, expected) => {
+    expect(use('max-age=60', seconds, directives)).toBe(expected);
   });
   it.each([
     'must-revalidate, max-age=60',
     'proxy-revalidate, max-age=60',
     's-maxage=60',
     'no-cache, max-age=60',
-  ])('max-stale cannot revive what is %s (5.2.2)', (value) => {
+  ])('max-stale does not allow an answer to be served that is %s (5.2.2)', (value) => {
     expect(use(value, 61, 'max-stale')).toBe('stale');
   });
   it('an answer just fetched must be fresh to satisfy no-cache', () => {
@@ -284,7 +296,7 @@ describe('use of a stored answer (RFC 9111 section 4)', () => {
     expect(use('max-age=60', 10, undefined, 'no-cache')).toBe('request');
     expect(use('max-age=60', 10, 'foo', 'no-cache')).toBe('fresh');
     expect(use('max-age=60', 10, undefined, 'max-age=0, only-if-cached')).toBe('fresh');
-    expect(wishOf(undefined, 'only-if-cached, no-store, max-stale')).toMatchObject({
+    expect(requestDirectivesOf(undefined, 'only-if-cached, no-store, max-stale')).toMatchObject({
       onlyIfCached: false,
       noStore: false,
       maxStaleMs: undefined,
@@ -292,7 +304,7 @@ describe('use of a stored answer (RFC 9111 section 4)', () => {
   });
 });
 
-describe('the trouble that a stale answer may stand in for (RFC 5861 section 4)', () => {
+describe('a server failure, instead of which a stale answer may be served (RFC 5861 section 4)', () => {
   it.each<[number, boolean]>([
     [200, false],
     [400, false],
@@ -303,16 +315,16 @@ describe('the trouble that a stale answer may stand in for (RFC 5861 section 4)'
     [502, true],
     [503, true],
     [504, true],
-  ])('status %i: %s', (status, expected) => {
-    expect(isTrouble(status)).toBe(expected);
+  ])('whether status %i is a server failure: %s', (status, expected) => {
+    expect(isServerFailure(status)).toBe(expected);
   });
-  it("is the upstream's, not ours", () => {
-    expect(isTroubleCode('upstream-timeout')).toBe(true);
-    expect(isTroubleCode('upstream-key-rejected')).toBe(true);
-    expect(isTroubleCode('overloaded')).toBe(true);
-    expect(isTroubleCode('internal-error')).toBe(false);
-    expect(isTroubleCode('shutting-down')).toBe(false);
-    expect(isTroubleCode('not-in-cache')).toBe(false);
+  it("a server failure is the upstream's and not the gateway's", () => {
+    expect(isServerFailureCode('upstream-timeout')).toBe(true);
+    expect(isServerFailureCode('upstream-key-rejected')).toBe(true);
+    expect(isServerFailureCode('overloaded')).toBe(true);
+    expect(isServerFailureCode('internal-error')).toBe(false);
+    expect(isServerFailureCode('shutting-down')).toBe(false);
+    expect(isServerFailureCode('not-in-cache')).toBe(false);
   });
 });
 
@@ -329,7 +341,7 @@ describe('validation (RFC 9111 section 4.3)', () => {
     ['a tag that is none', { etag: 'a, b' }, undefined],
     ['two tags', { etag: ['"a"', '"b"'] }, undefined],
     ['neither', {}, undefined],
-  ])('sends %s (4.3.1)', (_, headers, expected) => {
+  ])('a revalidation sends %s (4.3.1)', (_, headers, expected) => {
     expect(validatorsOf(headers)).toEqual(expected);
   });
 
@@ -366,7 +378,7 @@ describe('validation (RFC 9111 section 4.3)', () => {
     ['another tag', { etag: '"b"' }, 1, false],
     ['two tags', { etag: ['"a"', '"b"'] }, 1, false],
     ['another key', { etag: '"a"' }, 2, false],
-  ])('a 304 with %s confirms or not (4.3.4)', (_, headers, generation, expected) => {
+  ])('a 304 with %s confirms the stored answer or not (4.3.4)', (_, headers, generation, expected) => {
     expect(confirms(confirmation(headers, generation), stored)).toBe(expected);
   });
   it('a 304 replaces fields and times and leaves the body (3.2)', () => {
@@ -390,6 +402,12 @@ describe('validation (RFC 9111 section 4.3)', () => {
     });
     expect(made.body).toBe(stored.body);
     expect([made.status, made.sentMs, made.receivedMs]).toEqual([200, 100, 110]);
+  });
+  it('the Connection of a 304 is added to the stored one, each name once (RFC 9110 section 7.6.1)', () => {
+    const once = renewed(stored, confirmation({ connection: 'keep-alive, X-Hop', 'x-hop': '1' }));
+    expect(once.headers['connection']).toEqual(['keep-alive', 'x-hop']);
+    const twice = renewed(once, confirmation({ connection: ['x-hop', 'X-Two'] }));
+    expect(twice.headers['connection']).toEqual(['keep-alive', 'x-hop', 'x-two']);
   });
   it('a 304 without Age or Date does not leave the old ones behind (4.2.3)', () => {
     expect(renewed(stored, confirmation({})).headers).not.toHaveProperty('age');

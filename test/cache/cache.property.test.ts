@@ -52,7 +52,7 @@ const action = fc.oneof(
       do: fc.constant('ask' as const),
       query: fc.constantFrom('?a', '?b', '?c'),
       language: fc.constantFrom(undefined, 'fr', 'de'),
-      wish: fc.constantFrom(
+      directives: fc.constantFrom(
         undefined,
         undefined,
         undefined,
@@ -136,13 +136,13 @@ async function play(history: readonly Action[], mayVary: boolean): Promise<void>
     if (source === undefined || facts === undefined) throw new Error('an answer out of nowhere');
     const may = allowed[source.cacheControl] ?? { fresh: 0, refresh: 0, error: 0 };
     expect(body.query).toBe(asked.query);
-    const trouble = body.status === 429 || body.status >= 500;
+    const isFailure = body.status === 429 || body.status >= 500;
     if (body.vary === 'accept-language' || body.status === 400) {
-      if (!trouble) expect(body.language).toBe(asked.language);
+      if (!isFailure) expect(body.language).toBe(asked.language);
     }
     const given = (receivers.get(voucher) ?? 0) + 1;
     receivers.set(voucher, given);
-    if ((may.onlyOne === true || body.vary === '*') && !trouble) expect(given).toBe(1);
+    if ((may.onlyOne === true || body.vary === '*') && !isFailure) expect(given).toBe(1);
     if (!facts.hit && facts.detail === undefined) return;
     expect(body.generation).toBe(generation);
     expect(body.vary).not.toBe('*');
@@ -161,7 +161,8 @@ async function play(history: readonly Action[], mayVary: boolean): Promise<void>
               ? 4000
               : 0;
     expect(ageMs).toBeLessThanOrEqual(freshMs + staleMs);
-    if (asked.wish === 'no-cache' && facts.detail !== 'stale-if-error') expect(ageMs).toBeLessThan(1500);
+    if (asked.directives === 'no-cache' && facts.detail !== 'stale-if-error')
+      expect(ageMs).toBeLessThan(1500);
   }
 
   function ask(asked: Extract<Action, { do: 'ask' }>): void {
@@ -180,7 +181,7 @@ async function play(history: readonly Action[], mayVary: boolean): Promise<void>
       query: asked.query,
       headers: language === undefined ? {} : { 'accept-language': language },
       ids: {},
-      cacheControl: asked.wish,
+      cacheControl: asked.directives,
       pragma: undefined,
       claim,
     };
@@ -274,7 +275,7 @@ async function play(history: readonly Action[], mayVary: boolean): Promise<void>
       expect(new Set(keys).size).toBe(keys.length);
     }
   }
-  // Whatever is still open gets its answer; then everybody must have had exactly one.
+  // Open exchanges get their answers; then each request must have had exactly one.
   for (let i = 0; i < 200 && pending.length > 0; i += 1) {
     give({ do: 'give', which: 0, cacheControl: '', vary: '', status: 200, age: undefined, padding: 10 });
     await nextTurn();
@@ -288,13 +289,13 @@ async function play(history: readonly Action[], mayVary: boolean): Promise<void>
 }
 
 describe('over any history', () => {
-  it('nobody gets what is too old, another variant, another generation, or two answers', async () => {
+  it('over any history no request gets an answer that is too old, another variant, another generation, or two answers', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(action, { minLength: 10, maxLength: 80 }), (history) => play(history, true)),
       { numRuns: 1000 },
     );
   });
-  it('each read has at most one exchange at a time where all may be shared', async () => {
+  it('over any history each read has at most one exchange at a time where all may be shared', async () => {
     const calm = action.filter(
       (step) => step.do !== 'purge' && !(step.do === 'give' && (step.status === 400 || step.status === 404)),
     );

@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { type BackgroundRefresh, type CacheOptions, shareAnswers } from '../../src/cache/cache.ts';
+import type { BackgroundRefresh } from '../../src/cache/background-refresh.ts';
+import { type CacheOptions, shareAnswers } from '../../src/cache/cache.ts';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer, HeaderFields, UpstreamRequest } from '../../src/exchange.ts';
 import type { Eventually } from '../../src/layer.ts';
@@ -36,7 +37,7 @@ function answer(headers: HeaderFields = {}, body = '{}', status = 200, generatio
   };
 }
 
-/** Counts who asks for its signal. */
+/** Counts how often its signal is read. */
 class SpiedClaim extends LiveClaim {
   override get signal(): AbortSignal {
     signalsRead += 1;
@@ -121,7 +122,7 @@ function manual() {
 }
 
 describe('a fresh answer', () => {
-  it('is handed out as the same object, at once and without a promise', async () => {
+  it('a fresh answer is served as the same object, at once and without a promise', async () => {
     const { ask, get, sent } = cacheBefore(counting());
     await get();
     const first = ask().result;
@@ -129,14 +130,14 @@ describe('a fresh answer', () => {
     expect(ask().result).toBe(first);
     expect(sent).toHaveLength(1);
   });
-  it('does not build the signal of the request that hits', async () => {
+  it('a hit does not build the signal of its request', async () => {
     const { ask, get } = cacheBefore(counting());
     await get();
     signalsRead = 0;
     ask();
     expect(signalsRead).toBe(0);
   });
-  it('says how it came about: miss stored, then hit with what is left and its age', async () => {
+  it('the trace tells a stored miss, then a hit with its remaining lifetime and age', async () => {
     const { get } = cacheBefore(counting({ 'cache-control': 'max-age=30', age: '2' }));
     expect((await get()).cache).toEqual({ hit: false, forwarded: 'uri-miss', stored: true });
     vi.advanceTimersByTime(2500);
@@ -145,13 +146,13 @@ describe('a fresh answer', () => {
     expect(trace.ageSeconds).toBe(4);
     expect(trace.generation).toBe(1);
   });
-  it('carries its age when fetched just now, where it is a second or more (RFC 9111 section 5.1)', async () => {
+  it('an answer just fetched carries its age from one second on (RFC 9111 section 5.1)', async () => {
     expect((await cacheBefore(counting()).get()).trace.ageSeconds).toBeUndefined();
     expect((await cacheBefore(counting({ age: '7' })).get()).trace.ageSeconds).toBe(7);
     const date = new Date(Math.floor(Date.now() / 1000) * 1000 - 20_000).toUTCString();
     expect((await cacheBefore(counting({ date })).get()).trace.ageSeconds).toBe(20);
   });
-  it('ends by the monotonic clock, whatever the wall clock does', async () => {
+  it('freshness ends by the monotonic clock, whatever the wall clock does', async () => {
     const { get, sent } = cacheBefore(counting({ 'cache-control': 'max-age=30' }));
     await get();
     vi.setSystemTime(Date.now() - 86_400_000);
@@ -162,7 +163,7 @@ describe('a fresh answer', () => {
     await get();
     expect(sent).toHaveLength(2);
   });
-  it('is not kept when larger than an entry may be', async () => {
+  it('an answer larger than an entry may be is not stored', async () => {
     const { get, sent, cache } = cacheBefore(() => answer({}, 'x'.repeat(5000)), { maxEntryBytes: 4000 });
     await get();
     await get();
@@ -179,19 +180,19 @@ describe('the key of an answer', () => {
     ['operation', { operation: 'a' }, { operation: 'b' }],
     ['where one part ends', { operation: 'a', path: 'b/' }, { operation: 'ab', path: '/' }],
     ['where another ends', { path: '/a', query: 'b' }, { path: '/ab', query: '' }],
-  ])('tells apart by %s', async (_, one, other) => {
+  ])('the cache key distinguishes reads by %s', async (_, one, other) => {
     const { get } = cacheBefore(counting());
     expect((await get(one)).text).toBe('{"call":1}');
     expect((await get(other)).text).toBe('{"call":2}');
     expect((await get(one)).text).toBe('{"call":1}');
   });
-  it('takes no notice of ids', async () => {
+  it('the cache key ignores ids', async () => {
     const { get, sent } = cacheBefore(counting());
     await get({ ids: { 'x-request-id': '1', traceparent: 'x' } });
     await get({ ids: { 'x-request-id': '2' } });
     expect(sent).toHaveLength(1);
   });
-  it('holds the generation: after a rotation nobody reads what another key saw', async () => {
+  it('the cache key holds the key generation: after a rotation no request is served what another key saw', async () => {
     const { get, rotate } = cacheBefore((_, call) => answer({}, `${call}`, 200, call));
     expect((await get()).text).toBe('1');
     rotate(2);
@@ -199,7 +200,7 @@ describe('the key of an answer', () => {
     rotate(1);
     expect((await get()).text).toBe('1');
   });
-  it('is the generation that fetched it, not the one that asked', async () => {
+  it('an answer is stored under the generation that fetched it, not under the one at the time of the request', async () => {
     const { get, rotate, sent } = cacheBefore((_, call) => answer({}, `${call}`, 200, 2));
     await get();
     expect((await get()).text).toBe('2');
@@ -210,7 +211,7 @@ describe('the key of an answer', () => {
 });
 
 describe('Vary (RFC 9111 section 4.1)', () => {
-  it('keeps variants side by side', async () => {
+  it('variants are stored side by side', async () => {
     const { get, sent } = cacheBefore((asked) =>
       answer({ vary: 'Accept-Language' }, asked.headers['accept-language'] ?? 'none'),
     );
@@ -223,24 +224,27 @@ describe('Vary (RFC 9111 section 4.1)', () => {
     }
     expect(sent).toHaveLength(3);
   });
-  it('says that it was a variant which was missing', async () => {
+  it('the trace tells a missing variant from a missing read', async () => {
     const { get } = cacheBefore(counting({ vary: 'x-a' }));
     await get({ headers: { 'x-a': '1' } });
     expect((await get({ headers: { 'x-a': '2' } })).cache).toMatchObject({ forwarded: 'vary-miss' });
   });
-  it.each(['*', 'x-a, *', 'X-Request-ID', 'traceparent'])('%s is kept for nobody', async (vary) => {
-    const { get, sent } = cacheBefore(counting({ vary, 'cache-control': 'max-age=60' }));
-    await get();
-    await get();
-    expect(sent).toHaveLength(2);
-  });
-  it('on what we always send alike tells no requests apart', async () => {
+  it.each(['*', 'x-a, *', 'X-Request-ID', 'traceparent'])(
+    'an answer with Vary: %s is stored for no request',
+    async (vary) => {
+      const { get, sent } = cacheBefore(counting({ vary, 'cache-control': 'max-age=60' }));
+      await get();
+      await get();
+      expect(sent).toHaveLength(2);
+    },
+  );
+  it('Vary on a field that is the same for every request distinguishes none', async () => {
     const { get, sent } = cacheBefore(counting({ vary: 'Accept, Accept-Encoding, X-API-Key, Cookie' }));
     await get();
     await get();
     expect(sent).toHaveLength(1);
   });
-  it('keeps the variant that is used, however many values somebody invents', async () => {
+  it('a variant in use stays stored, however many values a caller invents', async () => {
     const { get, sent } = cacheBefore(counting({ vary: 'x-a', 'cache-control': 'max-age=60' }));
     await get();
     for (let i = 0; i < 200; i += 1) {
@@ -251,7 +255,7 @@ describe('Vary (RFC 9111 section 4.1)', () => {
     expect((await get({ headers: { 'x-a': '199' } })).cache?.hit).toBe(true);
     expect(sent).toHaveLength(201);
   });
-  it('counts what its fields say in the bound', async () => {
+  it('the values of Vary fields count in the bound', async () => {
     const bytesFor = async (value: string) => {
       const { get, cache } = cacheBefore(counting({ vary: 'x-a' }));
       await get({ headers: { 'x-a': value } });
@@ -260,7 +264,7 @@ describe('Vary (RFC 9111 section 4.1)', () => {
     // In its selection and in all that it said; strings of two bytes a letter.
     expect((await bytesFor('x'.repeat(1000))) - (await bytesFor('x'.repeat(2000)))).toBe(-4000);
   });
-  it('holds a bounded number of variants', async () => {
+  it('a read has a bounded number of variants', async () => {
     const { get, cache } = cacheBefore(counting({ vary: 'x-a' }));
     for (let i = 0; i < 200; i += 1) await get({ headers: { 'x-a': `${i}` } });
     const { bytes } = cache.snapshot();
@@ -276,7 +280,7 @@ describe('validation (RFC 9111 section 4.3)', () => {
         ? answer({ etag: '"v1"', 'cache-control': 'max-age=5, must-revalidate', 'x-a': '1' }, 'body')
         : answer(confirm, '', 304),
     );
-  it('sends the validators of a stale answer and renews it by a 304', async () => {
+  it('a stale answer is revalidated with its validators and renewed by a 304', async () => {
     const { get, sent } = validated({ etag: '"v1"', 'cache-control': 'max-age=50', 'x-a': '2' });
     await get();
     vi.advanceTimersByTime(5000);
@@ -288,7 +292,7 @@ describe('validation (RFC 9111 section 4.3)', () => {
     vi.advanceTimersByTime(49_000);
     expect((await get()).cache?.hit).toBe(true);
   });
-  it('gives a new answer where the upstream has one', async () => {
+  it('a revalidation serves the new answer where the upstream has one', async () => {
     const { get } = cacheBefore((_, call) =>
       answer({ etag: `"v${call}"`, 'cache-control': 'max-age=5, must-revalidate' }, `${call}`),
     );
@@ -299,7 +303,7 @@ describe('validation (RFC 9111 section 4.3)', () => {
   it.each<[string, HeaderFields, number]>([
     ['names another tag', { etag: '"v2"' }, 1],
     ['comes from another key', { etag: '"v1"' }, 2],
-  ])('asks for the whole where a 304 %s', async (_, headers, generation) => {
+  ])('a plain read follows a 304 that %s', async (_, headers, generation) => {
     const { get, sent } = cacheBefore((asked, call) =>
       asked.validators === undefined
         ? answer({ etag: '"v1"', 'cache-control': 'max-age=5, must-revalidate' }, `${call}`)
@@ -310,11 +314,11 @@ describe('validation (RFC 9111 section 4.3)', () => {
     expect((await get()).text).toBe('3');
     expect(sent[2]?.validators).toBeUndefined();
   });
-  it('a 304 that nobody asked for is an invalid response', async () => {
+  it('a 304 to a request without validators is an invalid response', async () => {
     const { get } = cacheBefore(() => answer({}, '', 304));
     await expect(get()).rejects.toMatchObject({ code: 'upstream-invalid-response' });
   });
-  it('never sends up what a caller validates with, for it is not among what is forwarded', async () => {
+  it('validators of a caller never go up', async () => {
     const { get, sent } = cacheBefore(counting());
     await get();
     expect(sent[0]?.validators).toBeUndefined();
@@ -330,8 +334,8 @@ describe('validation (RFC 9111 section 4.3)', () => {
   });
 });
 
-describe("a caller's wish (RFC 9111 section 5.2.1)", () => {
-  it('for a fresh answer is granted, and not again within half a second', async () => {
+describe("a caller's directives (RFC 9111 section 5.2.1)", () => {
+  it('no-cache fetches a fresh answer, and not again within half a second', async () => {
     const { get, sent } = cacheBefore(counting());
     await get();
     vi.advanceTimersByTime(499);
@@ -345,7 +349,7 @@ describe("a caller's wish (RFC 9111 section 5.2.1)", () => {
     expect((await get()).text).toBe('{"call":2}');
     expect(sent).toHaveLength(2);
   });
-  it('for a fresh answer is shared with others who wish the same at that moment', async () => {
+  it('requests with no-cache at the same moment share one exchange', async () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
     const all = [1, 2, 3].map(() => get({ cacheControl: 'no-cache' }));
@@ -353,7 +357,7 @@ describe("a caller's wish (RFC 9111 section 5.2.1)", () => {
     expect((await Promise.all(all)).map(({ cache }) => cache?.collapsed)).toEqual([undefined, true, true]);
     expect(calls).toHaveLength(1);
   });
-  it('only-if-cached is a stored answer or 504', async () => {
+  it('only-if-cached gets a stored answer or 504', async () => {
     const { get, sent } = cacheBefore(counting());
     await expect(get({ cacheControl: 'only-if-cached' })).rejects.toMatchObject({ code: 'not-in-cache' });
     await get();
@@ -364,7 +368,7 @@ describe("a caller's wish (RFC 9111 section 5.2.1)", () => {
     await expect(get({ cacheControl: 'only-if-cached' })).rejects.toMatchObject({ status: 504 });
     expect(sent).toHaveLength(1);
   });
-  it('max-stale takes an old answer as it is', async () => {
+  it('max-stale is served an old answer without revalidation', async () => {
     const { get, sent } = cacheBefore(counting());
     await get();
     vi.advanceTimersByTime(100_000);
@@ -375,14 +379,14 @@ describe("a caller's wish (RFC 9111 section 5.2.1)", () => {
     });
     expect(sent).toHaveLength(1);
   });
-  it('no-store keeps nothing, but reads what others had kept', async () => {
+  it('a request with no-store stores nothing, but is served what is stored', async () => {
     const { get, sent } = cacheBefore(counting());
     expect((await get({ cacheControl: 'no-store' })).cache).toEqual({ hit: false, forwarded: 'uri-miss' });
     await get();
     expect((await get({ cacheControl: 'no-store' })).text).toBe('{"call":2}');
     expect(sent).toHaveLength(2);
   });
-  it('no-store keeps nothing where all who wait say it', async () => {
+  it('an exchange stores nothing where all its requests say no-store', async () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
     const all = [1, 2].map(() => get({ cacheControl: 'no-store' }));
@@ -393,7 +397,7 @@ describe("a caller's wish (RFC 9111 section 5.2.1)", () => {
     calls[1]?.give(answer());
     await later;
   });
-  it('no-store joins and counts like any other: what another waits for as well is kept', async () => {
+  it('a request with no-store joins a flight, whose answer is stored for the others', async () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
     const one = get({ cacheControl: 'no-store' });
@@ -406,7 +410,7 @@ describe("a caller's wish (RFC 9111 section 5.2.1)", () => {
 });
 
 describe('a stale answer while it is refreshed (RFC 5861 section 3)', () => {
-  it('is given at once to 500 callers for one call that nobody waits for', async () => {
+  it('a stale answer is served at once to 500 callers for one call in the background', async () => {
     const { calls, upstream } = manual();
     const { get, ask, refreshes, sent } = cacheBefore(upstream);
     const first = get();
@@ -428,14 +432,14 @@ describe('a stale answer while it is refreshed (RFC 5861 section 3)', () => {
       { operation: 'list-accounts', status: 200, stored: true, attempts: 0, waitedMs: 0, upstreamMs: 0 },
     ]);
   });
-  it('is bounded', async () => {
+  it('a stale answer is served while it is refreshed only within its bound', async () => {
     const { get, sent } = cacheBefore(counting());
     await get();
     vi.advanceTimersByTime(30_000);
     expect((await get()).cache).toMatchObject({ hit: false, forwarded: 'stale' });
     expect(sent).toHaveLength(2);
   });
-  it('is promoted when someone joins, and goes on when that one leaves', async () => {
+  it('a refresh takes the turn of a request that joins it, and goes on when that one leaves', async () => {
     const { calls, upstream } = manual();
     const { get, ask, sent } = cacheBefore(upstream);
     const first = get();
@@ -457,7 +461,7 @@ describe('a stale answer while it is refreshed (RFC 5861 section 3)', () => {
     expect(seen?.signal.aborted).toBe(false);
     expect(calls).toHaveLength(2);
   });
-  it('does not try again at once when a refresh has failed', async () => {
+  it('a second refresh does not follow a failed one at once', async () => {
     const { get, sent, refreshes } = cacheBefore((_, call) => {
       if (call > 1) throw new GatewayError('upstream-unreachable');
       return answer();
@@ -474,7 +478,7 @@ describe('a stale answer while it is refreshed (RFC 5861 section 3)', () => {
     await get();
     expect(sent).toHaveLength(3);
   });
-  it('ends at its own deadline, and with close', async () => {
+  it('a refresh ends at its own deadline, and with close', async () => {
     const { calls, upstream } = manual();
     const { get, ask, sent, cache } = cacheBefore(upstream);
     const first = get();
@@ -491,7 +495,7 @@ describe('a stale answer while it is refreshed (RFC 5861 section 3)', () => {
     ask();
     expect(sent).toHaveLength(3);
   });
-  it('is gone once the upstream says that the read is gone', async () => {
+  it('a stale answer is no longer served once its refresh brought a 404', async () => {
     const { get } = cacheBefore((_, call) => (call === 1 ? answer() : answer({}, 'gone', 404)));
     await get();
     vi.advanceTimersByTime(15_000);
@@ -520,7 +524,7 @@ describe('a stale answer in place of a failure (RFC 5861 section 4)', () => {
     ['a rejected key', thrown(new GatewayError('upstream-key-rejected', { receivedStatus: 401 })), 401],
     ['a closed gate', thrown(new GatewayError('upstream-rate-limited', { receivedStatus: 429 })), 429],
     ['an invalid response', thrown(new GatewayError('upstream-invalid-response')), undefined],
-  ])('is given for %s', async (_, failure, forwardStatus) => {
+  ])('a stale answer is served instead of %s', async (_, failure, forwardStatus) => {
     const { get } = failing(failure);
     await get();
     vi.advanceTimersByTime(40_000);
@@ -539,7 +543,7 @@ describe('a stale answer in place of a failure (RFC 5861 section 4)', () => {
     const { cache } = await get({ cacheControl: 'no-cache' });
     expect(cache).toMatchObject({ hit: false, forwarded: 'request', detail: 'stale-if-error' });
   });
-  it('is a hit where nothing was sent (RFC 9211 section 2.1)', async () => {
+  it('a stale answer is a hit where nothing was sent (RFC 9211 section 2.1)', async () => {
     const closed = new GatewayError('upstream-rate-limited', { receivedStatus: 429 });
     const { get } = cacheBefore((_, call) => {
       if (call > 1) throw closed;
@@ -551,7 +555,7 @@ describe('a stale answer in place of a failure (RFC 5861 section 4)', () => {
     const expected = { hit: true, ttlSeconds: -25, detail: 'stale-if-error' };
     expect([first?.cache, joined?.cache]).toEqual([expected, expected]);
   });
-  it('is forwarded for all who joined what was sent (RFC 9211 section 2.2)', async () => {
+  it('a stale answer is forwarded for all requests that joined what was sent (RFC 9211 section 2.2)', async () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
     const first = get();
@@ -577,14 +581,14 @@ describe('a stale answer in place of a failure (RFC 5861 section 4)', () => {
     ['for a 404', {}, 40_000, () => answer({}, 'bad', 404)],
     ['for a 403', {}, 40_000, () => answer({}, 'bad', 403)],
     ['for a 400', {}, 40_000, () => answer({}, 'bad', 400)],
-  ])('is not given %s', async (_, headers, waitMs, failure) => {
+  ])('a stale answer is not served %s', async (_, headers, waitMs, failure) => {
     const { get } = failing(failure, headers);
     await get();
     vi.advanceTimersByTime(waitMs);
     expect((await get()).text).toBe('bad');
   });
   it.each<GatewayError>([new GatewayError('internal-error'), new GatewayError('shutting-down')])(
-    'is not given for our own $code',
+    'a stale answer is not served instead of the gateway’s own $code',
     async (error) => {
       const { get } = failing(thrown(error));
       await get();
@@ -592,7 +596,7 @@ describe('a stale answer in place of a failure (RFC 5861 section 4)', () => {
       await expect(get()).rejects.toBe(error);
     },
   );
-  it('is never itself a failure, though that was stored by its own lifetime', async () => {
+  it('a stored server failure is never served stale', async () => {
     const { get } = cacheBefore((_, call) => {
       if (call === 1) return answer({ 'cache-control': 'max-age=60' }, 'bad', 503);
       throw new GatewayError('upstream-unreachable');
@@ -602,13 +606,13 @@ describe('a stale answer in place of a failure (RFC 5861 section 4)', () => {
     vi.advanceTimersByTime(500);
     await expect(get({ cacheControl: 'no-cache' })).rejects.toMatchObject({ code: 'upstream-unreachable' });
   });
-  it('is not given across a rotation', async () => {
+  it('a stale answer is not served across a rotation', async () => {
     const { get, rotate } = failing(() => answer({}, 'bad', 503));
     await get();
     rotate(2);
     expect((await get()).text).toBe('bad');
   });
-  it('is given to a caller whose time is up in a shared exchange', async () => {
+  it('a stale answer is served to a caller whose time is up in a shared exchange', async () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
     const first = get();
@@ -625,7 +629,7 @@ describe('a stale answer in place of a failure (RFC 5861 section 4)', () => {
 });
 
 describe('the unchanged request that was answered 400', () => {
-  it('is answered from memory, and yields to no-cache', async () => {
+  it('a repeated request that was answered 400 is answered from memory, and goes up with no-cache', async () => {
     const { get, sent } = cacheBefore(() => answer({}, 'bad', 400));
     await get();
     for (let i = 0; i < 20; i += 1) {
@@ -641,7 +645,7 @@ describe('the unchanged request that was answered 400', () => {
     await get();
     expect(sent).toHaveLength(3);
   });
-  it("poisons nobody else's read", async () => {
+  it('a stored 400 is not served to another request', async () => {
     const { get, sent } = cacheBefore((asked) =>
       asked.headers['x-odd'] === undefined ? answer({}, 'good') : answer({}, 'bad', 400),
     );
@@ -657,23 +661,26 @@ describe('the unchanged request that was answered 400', () => {
     ['404 with a lifetime', answer({ 'cache-control': 'max-age=60' }, 'bad', 404)],
     ['503 with a lifetime', answer({ 'cache-control': 'max-age=60' }, 'bad', 503)],
     ['success that may not be stored', answer({ 'cache-control': 'no-store' }, 'odd')],
-  ])('or answered %s takes nothing from those without its odd header', async (_, odd) => {
-    let isDown = false;
-    const { get, sent } = cacheBefore((asked) => {
-      if (asked.headers['x-odd'] !== undefined) return odd;
-      if (isDown) throw new GatewayError('upstream-unreachable');
-      return answer({}, 'good');
-    });
-    await get();
-    vi.advanceTimersByTime(500);
-    await get({ headers: { 'x-odd': '1' }, cacheControl: 'no-cache' });
-    expect((await get()).cache?.hit).toBe(true);
-    expect(sent).toHaveLength(2);
-    isDown = true;
-    vi.advanceTimersByTime(40_000);
-    expect((await get()).text).toBe('good');
-  });
-  it('and then well is answered well, and not from the 400', async () => {
+  ])(
+    'a request with an odd header that was answered %s takes nothing from requests without it',
+    async (_, odd) => {
+      let isDown = false;
+      const { get, sent } = cacheBefore((asked) => {
+        if (asked.headers['x-odd'] !== undefined) return odd;
+        if (isDown) throw new GatewayError('upstream-unreachable');
+        return answer({}, 'good');
+      });
+      await get();
+      vi.advanceTimersByTime(500);
+      await get({ headers: { 'x-odd': '1' }, cacheControl: 'no-cache' });
+      expect((await get()).cache?.hit).toBe(true);
+      expect(sent).toHaveLength(2);
+      isDown = true;
+      vi.advanceTimersByTime(40_000);
+      expect((await get()).text).toBe('good');
+    },
+  );
+  it('a stored 400 is replaced by a later 200', async () => {
     let status = 400;
     const { get } = cacheBefore(() => answer({}, `${status}`, status));
     const headers = { 'x-odd': '1' };
@@ -684,23 +691,23 @@ describe('the unchanged request that was answered 400', () => {
     expect((await get({ headers })).text).toBe('200');
     vi.advanceTimersByTime(500);
     status = 400;
-    await get({ headers, cacheControl: 'no-cache' });
-    expect((await get({ headers })).text).toBe('400');
+    expect((await get({ headers, cacheControl: 'no-cache' })).text).toBe('400');
+    expect((await get({ headers })).text).toBe('200');
     expect((await get()).text).toBe('200');
   });
-  it('is asked again where the upstream forbids storing', async () => {
+  it('a 400 with no-store is asked again', async () => {
     const { get, sent } = cacheBefore(() => answer({ 'cache-control': 'no-store' }, 'bad', 400));
     await get();
     await get();
     expect(sent).toHaveLength(2);
   });
-  it('of another caller at the same moment is not shared unless it is the same request', async () => {
+  it('a 400 is shared with equal requests of the same moment only', async () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
     const all = ['1', '1', '2', '2', '3'].map((odd) => get({ headers: { 'x-odd': odd } }));
     calls[0]?.give(answer({}, 'bad1', 400));
     await nextTurn();
-    // Those whom it does not fit go up at once, not one behind the other.
+    // Requests that it does not fit go up at once, not one behind the other.
     expect(calls.map(({ request: { headers } }) => headers['x-odd'])).toEqual(['1', '2', '3']);
     calls[1]?.give(answer({}, 'bad2', 400));
     calls[2]?.give(answer({}, 'bad3', 400));
@@ -714,8 +721,140 @@ describe('the unchanged request that was answered 400', () => {
   });
 });
 
+describe('a stored error', () => {
+  it.each([400, 404, 500])('a stored %i never stands before a 200 that is still fresh', async (status) => {
+    const { get, sent } = cacheBefore((_, call) =>
+      call === 1
+        ? answer({ 'cache-control': 'max-age=30' }, 'good')
+        : answer({ 'cache-control': 'max-age=60' }, 'bad', status),
+    );
+    await get();
+    vi.advanceTimersByTime(10_000);
+    await get({ cacheControl: 'no-cache' });
+    expect(await get()).toMatchObject({ text: 'good', cache: { hit: true, ttlSeconds: 20 } });
+    expect(sent).toHaveLength(2);
+  });
+  it('a stored 404 is served instead of a 200 that is no longer fresh', async () => {
+    const { get, sent } = cacheBefore((_, call) =>
+      call === 1
+        ? answer({ 'cache-control': 'max-age=30' }, 'good')
+        : answer({ 'cache-control': 'max-age=60' }, 'gone', 404),
+    );
+    await get();
+    vi.advanceTimersByTime(50_000);
+    await get();
+    expect(await get()).toMatchObject({ text: 'gone', cache: { hit: true, detail: 'negative' } });
+    expect(sent).toHaveLength(2);
+  });
+});
+
+describe('an error answered to a request with ids of its caller', () => {
+  const traced = { ids: { traceparent: 'x' }, hasCallerIds: true };
+  /** Refuses what carries a trace. */
+  const refusing = (refusal: () => Answer) => (asked: UpstreamRequest) =>
+    asked.ids['traceparent'] === undefined ? answer({}, 'good') : refusal();
+  const lasting = { 'cache-control': 'max-age=60' };
+
+  it.each<[string, () => Answer]>([
+    ['400', () => answer(lasting, 'bad', 400)],
+    ['404', () => answer(lasting, 'bad', 404)],
+    ['500', () => answer(lasting, 'bad', 500)],
+  ])('an error of a request with ids is not stored: %s', async (_, refusal) => {
+    const { get, sent } = cacheBefore(refusing(refusal));
+    const first = await get(traced);
+    expect(first).toMatchObject({ text: 'bad', cache: { hit: false, forwarded: 'uri-miss' } });
+    expect(first.cache?.stored).toBeUndefined();
+    expect((await get()).text).toBe('good');
+    expect(sent).toHaveLength(2);
+  });
+  it.each<[string, () => Answer]>([
+    ['an error', () => answer({}, 'bad', 400)],
+    ['an error that may not be kept', () => answer({ 'cache-control': 'no-store' }, 'bad', 400)],
+    ['an error for one caller', () => answer({ 'cache-control': 'private' }, 'bad', 403)],
+  ])('%s of a request with ids leaves the stored answer to other requests', async (_, refusal) => {
+    const { get, sent } = cacheBefore(refusing(refusal));
+    await get();
+    vi.advanceTimersByTime(500);
+    expect((await get({ ...traced, cacheControl: 'no-cache' })).text).toBe('bad');
+    expect((await get()).cache?.hit).toBe(true);
+    expect(sent).toHaveLength(2);
+  });
+  it('a private error of a request with ids does not end the sharing of the read', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const first = get(traced);
+    calls[0]?.give(answer({ 'cache-control': 'private' }, 'bad', 403));
+    await first;
+    const all = [get(), get(), get()];
+    calls[1]?.give(answer({}, 'good'));
+    await Promise.all(all);
+    expect(calls).toHaveLength(2);
+  });
+  it.each<[string, (call: { give(answer: Answer): void; fail(error: unknown): void } | undefined) => void]>([
+    ['an error', (call) => call?.give(answer({}, 'bad', 400))],
+    ['a server failure', (call) => call?.give(answer({}, 'bad', 500))],
+    ['an invalid response', (call) => call?.fail(new GatewayError('upstream-invalid-response'))],
+  ])(
+    'joined requests ask once more, together and without ids, after %s of a request with ids',
+    async (_, refuse) => {
+      const { calls, upstream } = manual();
+      const { get } = cacheBefore(upstream);
+      const first = get(traced);
+      const others = Array.from({ length: 100 }, (_, at) => get(at % 2 === 0 ? traced : {}));
+      refuse(calls[0]);
+      await first.catch(() => undefined);
+      await nextTurn();
+      expect(calls).toHaveLength(2);
+      const again = calls[1]?.request;
+      expect([again?.ids['traceparent'], again?.hasCallerIds]).toEqual([undefined, false]);
+      calls[1]?.give(answer({}, 'bad for all', 400));
+      const got = await Promise.all(others);
+      expect(new Set(got.map(({ text }) => text))).toEqual(new Set(['bad for all']));
+      expect(calls).toHaveLength(2);
+      // It is an answer to what is in the key and to nothing else, so it is kept.
+      expect((await get()).cache).toMatchObject({ hit: true, detail: 'negative' });
+    },
+  );
+  it('a 429 of a request with ids is shared', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const all = [get(traced), get(traced), get()];
+    calls[0]?.give(answer({}, 'slow', 429));
+    expect((await Promise.all(all)).map(({ got }) => got.status)).toEqual([429, 429, 429]);
+    expect(calls).toHaveLength(1);
+  });
+});
+
+describe('an error answered to the validators of the cache', () => {
+  it.each([400, 404, 412, 500])('a %i to a revalidation is followed by a plain read', async (status) => {
+    const { get, sent } = cacheBefore((asked, call) =>
+      asked.validators === undefined
+        ? answer({ etag: '"v1"', 'cache-control': 'max-age=5, must-revalidate' }, `${call}`)
+        : answer({ 'cache-control': 'max-age=60' }, 'bad', status),
+    );
+    await get();
+    vi.advanceTimersByTime(5000);
+    expect(await get()).toMatchObject({ text: '3', cache: { stored: true } });
+    expect(sent.map(({ validators }) => validators !== undefined)).toEqual([false, true, false]);
+  });
+  it.each([429, 503])(
+    'a %i to a revalidation is not followed by a plain read: the upstream is busy or down',
+    async (status) => {
+      const { get, sent } = cacheBefore((_, call) =>
+        call === 1
+          ? answer({ etag: '"v1"', 'cache-control': 'max-age=5, must-revalidate' }, 'good')
+          : answer({}, 'bad', status),
+      );
+      await get();
+      vi.advanceTimersByTime(5000);
+      expect((await get()).text).toBe('bad');
+      expect(sent).toHaveLength(2);
+    },
+  );
+});
+
 describe('identical reads at one moment', () => {
-  it('of 500 callers cost one call and give 500 answers', async () => {
+  it('identical reads of 500 callers cost one call and give 500 answers', async () => {
     const { calls, upstream } = manual();
     const { get, cache } = cacheBefore(upstream);
     const all = Array.from({ length: 500 }, () => get());
@@ -729,7 +868,7 @@ describe('identical reads at one moment', () => {
     expect(cache.snapshot().flights).toBe(0);
   });
   it.each(['no-store', 'private'])(
-    'are told once that a %s answer is not theirs, and go up at once',
+    'joined requests go up at once, each on its own, after an answer that says %s',
     async (said) => {
       const { calls, upstream } = manual();
       const { get } = cacheBefore(upstream);
@@ -743,7 +882,7 @@ describe('identical reads at one moment', () => {
       const got = await Promise.all(all);
       expect(new Set(got.map(({ text }) => text)).size).toBe(50);
       expect(got[1]?.cache).toEqual({ hit: false, forwarded: 'uri-miss', collapsed: false });
-      // Nobody queues for such a read for a while; one tries whether it may be shared again.
+      // For a while such requests do not wait for each other; one may be joined, in case its answer may be shared.
       const later = [get(), get()];
       expect(calls).toHaveLength(52);
       calls[50]?.give(answer({}, 'a'));
@@ -758,7 +897,7 @@ describe('identical reads at one moment', () => {
     ['503', answer({}, 'no', 503)],
     ['404 without directives', answer({}, 'no', 404)],
     ['a dead upstream', new GatewayError('upstream-unreachable')],
-  ])('share one failure: %s', async (_, failure) => {
+  ])('identical reads share one failure: %s', async (_, failure) => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
     const all = Array.from({ length: 50 }, () => get());
@@ -776,22 +915,25 @@ describe('identical reads at one moment', () => {
     ['404', answer({}, 'odd', 404)],
     ['404 that may not be stored', answer({ 'cache-control': 'no-store' }, 'odd', 404)],
     ['an invalid response', new GatewayError('upstream-invalid-response')],
-  ])('do not share what an odd header may have brought about: %s', async (_, failure) => {
-    const { calls, upstream } = manual();
-    const { get } = cacheBefore(upstream);
-    const [first, ...others] = ['1', '1', undefined, undefined, undefined].map((odd) =>
-      get({ headers: odd === undefined ? {} : { 'x-odd': odd } }).catch((error: unknown) => error),
-    );
-    if (failure instanceof GatewayError) calls[0]?.fail(failure);
-    else calls[0]?.give(failure);
-    await first;
-    await nextTurn();
-    const rest = calls.slice(1).filter(({ request }) => request.headers['x-odd'] === undefined);
-    expect(rest).toHaveLength(1);
-    for (const call of calls.slice(1)) call.give(answer({}, 'good'));
-    const got = await Promise.all(others.slice(1));
-    expect(got).toMatchObject([{ text: 'good' }, { text: 'good' }, { text: 'good' }]);
-  });
+  ])(
+    'requests with other headers do not share what an odd header may have caused: %s',
+    async (_, failure) => {
+      const { calls, upstream } = manual();
+      const { get } = cacheBefore(upstream);
+      const [first, ...others] = ['1', '1', undefined, undefined, undefined].map((odd) =>
+        get({ headers: odd === undefined ? {} : { 'x-odd': odd } }).catch((error: unknown) => error),
+      );
+      if (failure instanceof GatewayError) calls[0]?.fail(failure);
+      else calls[0]?.give(failure);
+      await first;
+      await nextTurn();
+      const rest = calls.slice(1).filter(({ request }) => request.headers['x-odd'] === undefined);
+      expect(rest).toHaveLength(1);
+      for (const call of calls.slice(1)) call.give(answer({}, 'good'));
+      const got = await Promise.all(others.slice(1));
+      expect(got).toMatchObject([{ text: 'good' }, { text: 'good' }, { text: 'good' }]);
+    },
+  );
   it.each<[string, Answer | GatewayError]>([
     ['429', answer({}, 'no', 429)],
     ['no connection', new GatewayError('upstream-unreachable')],
@@ -800,7 +942,7 @@ describe('identical reads at one moment', () => {
     ['no turn', new GatewayError('overloaded')],
     ['a rejected key', new GatewayError('upstream-key-rejected')],
     ['no key', new GatewayError('upstream-key-missing')],
-  ])('share whatever their headers what is the same for everybody: %s', async (_, failure) => {
+  ])('requests with other headers share a failure that is the same for all: %s', async (_, failure) => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
     const all = ['1', '2', '3'].map((odd) => get({ headers: { 'x-odd': odd } }));
@@ -811,7 +953,7 @@ describe('identical reads at one moment', () => {
     const expected = failure instanceof GatewayError ? { reason: failure } : { value: { text: 'no' } };
     for (const one of settled) expect(one).toMatchObject(expected);
   });
-  it('of which one leaves: that one is not asked for again', async () => {
+  it('a request that left its flight is not asked for again', async () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
     const { claim, leave } = claimOf();
@@ -823,7 +965,7 @@ describe('identical reads at one moment', () => {
     calls[0]?.give(answer());
     await stays;
   });
-  it('go on sharing, whatever one odd header was answered', async () => {
+  it('reads stay shared after a private answer to a request with an odd header', async () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
     const odd = get({ headers: { 'x-odd': '1' } });
@@ -834,7 +976,7 @@ describe('identical reads at one moment', () => {
     calls[1]?.give(answer({}, 'one'));
     expect((await Promise.all(all)).map(({ text }) => text)).toEqual(['one', 'one', 'one']);
   });
-  it('share again as soon as an answer may be shared, kept or not', async () => {
+  it('reads are shared again as soon as an answer may be shared, stored or not', async () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream, { ttlMs: 0 });
     const first = get();
@@ -850,7 +992,7 @@ describe('identical reads at one moment', () => {
     calls[3]?.give(answer());
     await Promise.all([passing, ...all]);
   });
-  it('are not kept from sharing by a failure, whatever it says of itself', async () => {
+  it('reads stay shared after a server failure that says private', async () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
     const first = get();
@@ -861,18 +1003,18 @@ describe('identical reads at one moment', () => {
     calls[1]?.give(answer());
     await Promise.all(all);
   });
-  it('hold a bounded number of marks', async () => {
+  it('a read has a bounded number of hit-for-miss marks', async () => {
     const { get, cache } = cacheBefore(counting({ 'cache-control': 'no-store' }));
     for (let i = 100; i < 300; i += 1) await get({ headers: { 'x-odd': `${i}` } });
     const { bytes } = cache.snapshot();
     for (let i = 300; i < 500; i += 1) await get({ headers: { 'x-odd': `${i}` } });
     expect(cache.snapshot().bytes).toBe(bytes);
   });
-  it('with a synchronous upstream are answered synchronously, failures thrown', () => {
+  it('a read with a synchronous upstream is answered synchronously, its failure thrown', () => {
     const { ask } = cacheBefore(counting());
     expect(ask().result).toMatchObject({ status: 200 });
   });
-  it('whose answer varies go on to their own variant', async () => {
+  it('joined requests whose answer varies fetch their own variant', async () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
     const all = ['fr', 'fr', 'de', 'de'].map((language) => get({ headers: { 'accept-language': language } }));
@@ -882,7 +1024,7 @@ describe('identical reads at one moment', () => {
     calls[1]?.give(answer({ vary: 'accept-language' }, 'de'));
     expect((await Promise.all(all)).map(({ text }) => text)).toEqual(['fr', 'fr', 'de', 'de']);
   });
-  it('withhold from the others what private names (RFC 9111 section 5.2.2.7)', async () => {
+  it('fields that private names are withheld from joined requests (RFC 9111 section 5.2.2.7)', async () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
     const all = [get(), get()];
@@ -894,8 +1036,8 @@ describe('identical reads at one moment', () => {
   });
 });
 
-describe('one of those who wait', () => {
-  it('leaves with its own reason and harms no other', async () => {
+describe('a subscriber of a shared exchange', () => {
+  it('a subscriber leaves with its own reason and harms no other', async () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
     const [a, b, c] = [claimOf(), claimOf(), claimOf()];
@@ -909,7 +1051,7 @@ describe('one of those who wait', () => {
     expect(await all[2]).toMatchObject({ text: 'for c' });
     expect([a.claim.watchers, b.claim.watchers, c.claim.watchers]).toEqual([0, 0, 0]);
   });
-  it('is the last to leave: the exchange is aborted, and the next one starts anew', async () => {
+  it('the last subscriber to leave aborts the exchange, and the next request starts another', async () => {
     const { calls, upstream } = manual();
     const { get, cache } = cacheBefore(upstream);
     const [a, b] = [claimOf(), claimOf()];
@@ -927,7 +1069,7 @@ describe('one of those who wait', () => {
     expect((await late).text).toBe('new');
     expect(await Promise.all(all)).toMatchObject([{ message: 'a left' }, { message: 'b left' }]);
   });
-  it('has the signal aborted even where it is read only after all have left', async () => {
+  it('the signal of an abandoned exchange is aborted even when it is first read later', async () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
     const a = claimOf();
@@ -936,14 +1078,14 @@ describe('one of those who wait', () => {
     await gone;
     expect(calls[0]?.request.claim.signal.reason).toBe(left);
   });
-  it('has left before: nothing goes up', async () => {
+  it('nothing goes up for a caller that has already left', async () => {
     const { get, sent } = cacheBefore(counting());
     const a = claimOf();
     a.leave();
     await expect(get({ claim: a.claim })).rejects.toBe(left);
     expect(sent).toHaveLength(0);
   });
-  it('gives the flight its deadline and its turn while it waits', () => {
+  it('a subscriber gives the flight its deadline and its turn while it waits', () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
     const join = (name: string, deadlineMs: number, weight: number) => {
@@ -969,7 +1111,7 @@ describe('one of those who wait', () => {
     join('d', now + 30_000, 1);
     expect(changes).toHaveBeenCalledTimes(2);
   });
-  it('is answered at its own deadline though the exchange goes on for others', async () => {
+  it('a subscriber is answered at its own deadline though the exchange goes on for others', async () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
     const now = performance.now();
@@ -988,7 +1130,7 @@ describe('one of those who wait', () => {
 });
 
 describe('a purge', () => {
-  it('forgets one operation, or all', async () => {
+  it('a purge forgets one operation, or all', async () => {
     const { get, cache } = cacheBefore(counting());
     await get({ operation: 'a', query: '?1' });
     await get({ operation: 'a', query: '?2' });
@@ -999,7 +1141,7 @@ describe('a purge', () => {
     expect(cache.purge()).toBe(2);
     expect(cache.snapshot()).toMatchObject({ entries: 0, bytes: 0 });
   });
-  it('keeps nothing of what was under way, and nobody joins that any more', async () => {
+  it('an exchange under way at a purge is neither stored nor joined', async () => {
     const { calls, upstream } = manual();
     const { get, cache } = cacheBefore(upstream);
     const before = get();
@@ -1014,7 +1156,7 @@ describe('a purge', () => {
 });
 
 describe('a rotation during a flight', () => {
-  it('is not joined from the other side, and each answer is kept where it belongs', async () => {
+  it('requests after a rotation do not join a flight from before, and each answer is stored under its generation', async () => {
     const { calls, upstream } = manual();
     const { get, rotate } = cacheBefore(upstream);
     const before = get();
@@ -1030,7 +1172,7 @@ describe('a rotation during a flight', () => {
 });
 
 describe('memory', () => {
-  it('stays below the bound, codings, marks and negative answers included', async () => {
+  it('memory stays below the bound, encodings, marks and negative answers included', async () => {
     const { get, cache } = cacheBefore(
       (asked, call) =>
         call % 3 === 0
@@ -1046,7 +1188,7 @@ describe('memory', () => {
     }
     expect(cache.snapshot().entries).toBeGreaterThan(10);
   });
-  it('counts the reads that had to make room, and neither renewals nor purges', async () => {
+  it('evictions count reads that made room, and neither renewals nor purges', async () => {
     const { get, cache } = cacheBefore(counting({ 'cache-control': 'max-age=0' }), { maxBytes: 10_000 });
     await get();
     await get();
@@ -1057,19 +1199,19 @@ describe('memory', () => {
     expect(entries).toBeLessThan(50);
     expect(evictions).toBe(50 - entries);
   });
-  it('does not grow with every renewal of the same answer', async () => {
+  it('memory does not grow with renewals of the same answer', async () => {
     const { get, cache } = cacheBefore(counting({ 'cache-control': 'max-age=0' }));
     await get();
     const { bytes } = cache.snapshot();
     for (let i = 0; i < 5; i += 1) await get();
     expect(cache.snapshot()).toMatchObject({ entries: 1, bytes });
   });
-  it('of a small body is its own, not the slab it was cut from', async () => {
+  it('a stored small body does not hold the slab it was cut from', async () => {
     const { get } = cacheBefore(() => ({ ...answer(), body: Buffer.from('x'.repeat(100)).subarray(0, 50) }));
     await get();
     expect(((await get()).got.body as Buffer).buffer.byteLength).toBeLessThan(200);
   });
-  it('keeps nothing at a bound of zero', async () => {
+  it('nothing is stored at a bound of zero', async () => {
     const { get, sent, cache } = cacheBefore(counting(), { maxBytes: 0 });
     await get();
     await get();

@@ -41,7 +41,7 @@ describe('an answer may be compressed', () => {
     ['not in another coding', { ...json, 'content-encoding': 'gzip' }, 4096, false],
     ['not a picture', { 'content-type': 'image/png' }, 4096, false],
     ['not of unknown type', {}, 4096, false],
-  ])('%s', (_, headers, size, expected) => {
+  ])('whether an answer may be compressed is right: %s', (_, headers, size, expected) => {
     expect(mayCompress(answerOf(headers, 'x'.repeat(size)))).toBe(expected);
   });
 });
@@ -63,7 +63,7 @@ function cacheOf(answer: () => Answer, maxEntryBytes = 1 << 20) {
 }
 
 describe('a stored answer', () => {
-  it('gets its codings when somebody wants them, once, counted in the bound, and stays the same object', async () => {
+  it('a stored answer is compressed once a caller accepts a coding, counts in the bound, and stays the same object', async () => {
     const { cache, get, done } = cacheOf(() => answerOf());
     const first = get();
     const before = cache.snapshot().bytes;
@@ -79,22 +79,22 @@ describe('a stored answer', () => {
     expect(get()).toBe(first);
     expect(get().encoded?.br).toBe(br);
   });
-  it('too small to compress carries no place for codings, so that it says no further Vary', () => {
+  it('an answer too small to compress has no encodings, so that it adds nothing to Vary', () => {
     expect(cacheOf(() => answerOf(json, '{}')).get().encoded).toBeUndefined();
   });
-  it('that is not kept is not compressed', async () => {
+  it('an answer that is not stored is not compressed', async () => {
     const { cache, get } = cacheOf(() => answerOf({ ...json, 'cache-control': 'no-store' }));
     expect(get().encoded).toBeUndefined();
     expect(cache.snapshot().compressing).toBe(0);
   });
-  it('that saves nothing by it is tried once', async () => {
+  it('an answer that compression does not make smaller is tried once', async () => {
     const noise = Buffer.from(crypto.getRandomValues(new Uint8Array(2000))).toString('latin1');
     const { get, done } = cacheOf(() => ({ ...answerOf(), body: Buffer.from(noise, 'latin1') }));
     get().encoded?.want?.();
     await done();
     expect(get().encoded).toEqual({ want: undefined });
   });
-  it('drops its codings where they no longer fit', async () => {
+  it('encodings that no longer fit are dropped', async () => {
     const { cache, get, done } = cacheOf(() => answerOf(), text.length + 1100);
     const first = get();
     const before = cache.snapshot();
@@ -104,7 +104,7 @@ describe('a stored answer', () => {
     expect(first.encoded).toEqual({ want: undefined });
     expect(cache.snapshot().bytes).toBe(before.bytes);
   });
-  it('purged in the meantime stays purged', async () => {
+  it('an answer purged while it is compressed stays purged', async () => {
     const { cache, get, done } = cacheOf(() => answerOf());
     const first = get();
     cache.purge();
@@ -116,7 +116,7 @@ describe('a stored answer', () => {
 });
 
 describe('bodies that wait to be compressed', () => {
-  it('are held by nobody once they are evicted', async () => {
+  it('a queued body is not held once it is evicted', async () => {
     setFlagsFromString('--expose-gc');
     const collect = runInNewContext('gc') as () => void;
     const cache = shareAnswers({
@@ -145,7 +145,7 @@ describe('bodies that wait to be compressed', () => {
     expect(bodies.filter((body) => body.deref() !== undefined).length).toBeLessThan(10);
     cache.close();
   });
-  it('are compressed once, however often the answer is confirmed meanwhile', async () => {
+  it('a body is compressed once, however often its answer is confirmed meanwhile', async () => {
     const headers = { ...json, etag: '"1"', 'cache-control': 'max-age=0' };
     let status = 200;
     const { cache, get, done } = cacheOf(() => answerOf(headers, text, status));
@@ -161,7 +161,7 @@ describe('bodies that wait to be compressed', () => {
 });
 
 describe('the compressor', () => {
-  it('skips a body that is gone when its turn comes', async () => {
+  it('the compressor skips a body that is gone when its turn comes', async () => {
     const compressor = createCompressor();
     const [skipped, done] = [vi.fn(), vi.fn()];
     compressor.add(() => undefined, skipped);
@@ -169,7 +169,7 @@ describe('the compressor', () => {
     await vi.waitFor(() => expect(done).toHaveBeenCalledOnce());
     expect(skipped).not.toHaveBeenCalled();
   });
-  it('leaves out a coding that saves nothing', async () => {
+  it('the compressor leaves out a coding that saves nothing', async () => {
     const compressor = createCompressor();
     const coded = await new Promise<number[]>((resolve) => {
       const body = Buffer.from(crypto.getRandomValues(new Uint8Array(2000)));
@@ -180,7 +180,7 @@ describe('the compressor', () => {
     });
     expect(coded).toEqual([0, 0]);
   });
-  it('takes no more than it can get done soon', () => {
+  it('the compressor refuses bodies while its queue is full', () => {
     const compressor = createCompressor();
     for (let i = 0; i < 1000; i += 1) compressor.add(() => Buffer.from(text), vi.fn());
     expect(compressor.add(() => Buffer.from(text), vi.fn())).toBe(false);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { selection, varyNames, wholeSelection } from '../../src/cache/vary-policy.ts';
+import { exactRequestKey, selection, varyNames } from '../../src/cache/vary-policy.ts';
 
 const request = { headers: { 'accept-language': 'fr' }, ids: { 'x-correlation': '1' } };
 
@@ -25,7 +25,7 @@ describe('Vary (RFC 9111 section 4.1)', () => {
     ['the trace', 'accept, traceparent', '*'],
     ['the trace state', 'TraceState', '*'],
     ['another id of this request', 'X-Correlation', '*'],
-  ])('%s', (_, field, expected) => {
+  ])('the names in Vary are right: %s', (_, field, expected) => {
     expect(varyNames(field, request)).toEqual(expected);
   });
 });
@@ -50,14 +50,14 @@ describe('two requests match (RFC 9111 section 4.1)', () => {
       true,
     ],
     ['what every object inherits is absent', 'constructor', {}, {}, true],
-    ['fields nobody forwards', 'cookie', { a: '1' }, { a: '2' }, true],
-  ])('%s', (_, name, a, b, expected) => {
+    ['a field that is not forwarded', 'cookie', { a: '1' }, { a: '2' }, true],
+  ])('two requests match or not: %s', (_, name, a, b, expected) => {
     expect(same(name, a, b)).toBe(expected);
   });
-  it('inherited members are no request fields', () => {
+  it('inherited members of an object are no request fields', () => {
     expect(selection(['constructor', '__proto__'], {})).toBe('-;-;');
   });
-  it('values cannot run into each other', () => {
+  it('values of two fields cannot run into each other', () => {
     expect(selection(['a', 'b'], { a: '1;1:2', b: '3' })).not.toBe(
       selection(['a', 'b'], { a: '1', b: '2;1:3' }),
     );
@@ -71,7 +71,7 @@ describe('the same request is', () => {
     ['not so with another value', { a: '1' }, { a: '2' }, false],
     ['not so with a further field', { a: '1' }, { a: '1', b: '' }, false],
     ['not so with another name', { a: '1' }, { b: '1' }, false],
-  ])('%s', (_, a, b, expected) => {
-    expect(wholeSelection(a) === wholeSelection(b)).toBe(expected);
+  ])('the very same request is %s', (_, a, b, expected) => {
+    expect(exactRequestKey(a) === exactRequestKey(b)).toBe(expected);
   });
 });

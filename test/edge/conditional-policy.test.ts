@@ -32,11 +32,11 @@ describe('If-None-Match (RFC 9110 section 13.1.2)', () => {
     ['an empty field', '', '"a"', false],
     ['no tag on the answer', '"a"', undefined, false],
     ['a malformed tag on the answer', '"a"', 'a', false],
-  ])('%s', (_, ifNoneMatch, etag, expected) => {
+  ])('If-None-Match matches or not: %s', (_, ifNoneMatch, etag, expected) => {
     const conditions = { ifNoneMatch, ifModifiedSince: undefined };
     expect(isNotModified(200, conditions, { etag, lastModified: undefined }, now)).toBe(expected);
   });
-  it('decides alone, whatever If-Modified-Since says (section 13.1.3)', () => {
+  it('If-None-Match decides alone, whatever If-Modified-Since says (section 13.1.3)', () => {
     const validators = { etag: '"a"', lastModified: then };
     expect(isNotModified(200, { ifNoneMatch: '"b"', ifModifiedSince: later }, validators, now)).toBe(false);
     expect(isNotModified(200, { ifNoneMatch: '"a"', ifModifiedSince: earlier }, validators, now)).toBe(true);
@@ -54,30 +54,44 @@ describe('If-Modified-Since (RFC 9110 section 13.1.3)', () => {
     ['two dates', `${then}, ${then}`, then, false],
     ['no date on the answer', then, undefined, false],
     ['a malformed date on the answer', then, 'long ago', false],
-  ])('%s', (_, ifModifiedSince, lastModified, expected) => {
+  ])('If-Modified-Since is met or not: %s', (_, ifModifiedSince, lastModified, expected) => {
     const conditions = { ifNoneMatch: undefined, ifModifiedSince };
     expect(isNotModified(200, conditions, { etag: '"a"', lastModified }, now)).toBe(expected);
   });
+  it.each<[string, string, string | undefined, string | undefined, boolean]>([
+    ['is compared with the Date of a stored answer without Last-Modified', then, undefined, then, true],
+    ['is met by a stored answer that is no younger', later, undefined, then, true],
+    ['is not met by a stored answer that is younger', earlier, undefined, then, false],
+    ['is compared with Last-Modified where there is one', then, later, earlier, false],
+    ['is not met by a stored answer with a malformed Last-Modified', later, 'long ago', then, false],
+    ['is ignored for an answer just fetched without Last-Modified', later, undefined, undefined, false],
+  ])(
+    'If-Modified-Since %s (RFC 9111 section 4.3.2)',
+    (_, ifModifiedSince, lastModified, storedDate, expected) => {
+      const conditions = { ifNoneMatch: undefined, ifModifiedSince };
+      expect(isNotModified(200, conditions, { etag: '"a"', lastModified, storedDate }, now)).toBe(expected);
+    },
+  );
 });
 
 describe('a condition (RFC 9110 section 13.2.1)', () => {
-  it.each([201, 204, 400, 403, 404, 500])('changes nothing about a %i', (status) => {
+  it.each([201, 204, 400, 403, 404, 500])('a condition changes nothing about a %i', (status) => {
     const conditions = { ifNoneMatch: '*', ifModifiedSince: undefined };
     expect(isNotModified(status, conditions, { etag: '"a"', lastModified: undefined }, now)).toBe(false);
   });
-  it('absent, changes nothing about a 200', () => {
+  it('a 200 without a condition is given whole', () => {
     const conditions = { ifNoneMatch: undefined, ifModifiedSince: undefined };
     expect(isNotModified(200, conditions, { etag: '"a"', lastModified: then }, now)).toBe(false);
   });
 });
 
 describe('an entity tag (RFC 9110 section 8.8.3)', () => {
-  it.each(['"a"', 'W/"a"', '""', '"a,b"'])('is kept as the upstream gave it: %s', (tag) => {
+  it.each(['"a"', 'W/"a"', '""', '"a,b"'])('an entity tag of the upstream is kept: %s', (tag) => {
     expect(isEntityTag(tag)).toBe(true);
     expect(entityTagOf(tag, Buffer.from('x'))).toBe(tag);
   });
   it.each([undefined, 'a', 'w/"a"', '"a', '"a b"', '"a""b"', ['"a"', '"b"']])(
-    'is made from the body where the upstream gives none: %j',
+    'an entity tag is made from the body where the upstream gives none: %j',
     (tag) => {
       const made = entityTagOf(tag, Buffer.from('x'));
       expect(isEntityTag(made)).toBe(true);
@@ -85,7 +99,7 @@ describe('an entity tag (RFC 9110 section 8.8.3)', () => {
       expect(made).not.toBe(entityTagOf(undefined, Buffer.from('y')));
     },
   );
-  it('differs for each coding (section 8.8.3.3)', () => {
+  it('an entity tag differs for each coding (section 8.8.3.3)', () => {
     expect(codedEntityTag('"a"', 'br')).toBe('"a-br"');
     expect(codedEntityTag('W/"a"', 'gzip')).toBe('W/"a-gzip"');
     expect(codedEntityTag('"a"', 'identity')).toBe('"a"');

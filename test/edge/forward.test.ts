@@ -36,11 +36,11 @@ function forwardTo(outbound: (request: UpstreamRequest) => Answer | Promise<Answ
   return { claims, handle: forward({ outbound, claims, prepare, timeoutMs: 25_000, forwardHeaders: [] }) };
 }
 
-describe('a request that has been answered waits for nothing more', () => {
+describe('a request that has been answered', () => {
   it.each<[string, (claim: UpstreamRequest['claim']) => Promise<Answer>]>([
     ['well', async () => answerOf(200)],
     ['by a failure', async () => Promise.reject(new Error('no'))],
-  ])('%s', async (_, answer) => {
+  ])('a request that has been answered %s waits for nothing more', async (_, answer) => {
     const { claims, handle } = forwardTo(({ claim }) => {
       // It waits, as anything does that goes up.
       expect(claim.signal.aborted).toBe(false);
@@ -70,7 +70,7 @@ describe('a caller’s own condition (RFC 9110 section 13)', () => {
     ['only about a 200 (13.2.1)', 204, '"1"', {}, 204],
     ['only about a 200 (13.2.1), whatever exists', 204, '*', {}, 204],
     ['not about an error', 404, '*', {}, 404],
-  ])('%s', async (_, status, tag, more, expected) => {
+  ])('a caller’s own condition is answered: %s', async (_, status, tag, more, expected) => {
     expect((await ask(status, { etag: '"1"' }, { 'if-none-match': tag }, more)).status).toBe(expected);
   });
 });
@@ -83,11 +83,17 @@ describe('Vary says what callers’ answers differ by', () => {
   it.each<[string, HeaderFields, object, string | undefined]>([
     ['nothing, on a small answer', {}, {}, undefined],
     ['codings, where there may be any', {}, { encoded: {} }, 'accept-encoding'],
-    ['what the upstream says', { vary: 'Accept-Language' }, {}, 'accept-language'],
-    ['both', { vary: 'Accept-Language' }, { encoded: {} }, 'accept-language, accept-encoding'],
-    ['never the key, which is ours', { vary: 'X-API-Key, Accept-Language' }, {}, 'accept-language'],
+    ['what the upstream says', { vary: 'Accept-Language' }, {}, 'Accept-Language'],
+    ['both', { vary: 'Accept-Language' }, { encoded: {} }, 'Accept-Language, accept-encoding'],
+    [
+      'each member once, spelled as it came first',
+      { vary: ['Accept-Encoding, X-A', 'x-a'] },
+      { encoded: {} },
+      'Accept-Encoding, X-A',
+    ],
+    ['never the key, which is ours', { vary: 'X-API-Key, Accept-Language' }, {}, 'Accept-Language'],
     ['the key alone', { vary: 'x-api-key' }, {}, undefined],
-  ])('%s', (_, fields, more, expected) => {
+  ])('Vary of a reply names %s', (_, fields, more, expected) => {
     const said = vary(fields, more);
     expect(said.includes('vary') ? said[said.indexOf('vary') + 1] : undefined).toBe(expected);
   });

@@ -22,7 +22,8 @@ const answer = answerThrough(
     const [, way, name = ''] = decodeURI(request.path).split('/');
     const body = bodies[name as keyof typeof bodies];
     const status = request.query === '' ? 200 : Number(request.query);
-    const own = ['vary', 'accept', 'content-length', String(body.length)];
+    const dated = request.field('x-date') === undefined ? [] : ['date', 'Sun, 06 Nov 1994 08:49:37 GMT'];
+    const own = [...dated, 'vary', 'accept', 'content-length', String(body.length)];
     const common = ['content-type', 'application/json'];
     const fields = [...own, ...common];
     request.tell('x-request-id', 'r-1');
@@ -80,6 +81,13 @@ describe('a head that was made ahead is, byte for byte, what Node writes', () =>
     expect(text).toMatch(/^HTTP\/1\.1 200 OK\r\nvary: accept\r\ncontent-length: \d+\r\ncontent-type: /);
     expect(text).toContain('\r\nx-request-id: r-1\r\nage: 7\r\nDate: now\r\nConnection: keep-alive\r\n');
     expect(text).toContain(bodies[name as keyof typeof bodies].toString('latin1'));
+  });
+
+  it('with a Date of its own, once', async () => {
+    const text = await both((way) => `GET /${way}/ascii HTTP/1.1\r\nHost: a\r\nX-Date: 1\r\n\r\n`, bye);
+    expect(text.split('HTTP/1.1 200 OK')[1]?.match(/^date: .*$/gim)).toEqual([
+      'date: Sun, 06 Nov 1994 08:49:37 GMT',
+    ]);
   });
 
   it.each([

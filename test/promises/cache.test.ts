@@ -51,6 +51,36 @@ describe('repeated reads are answered from memory', () => {
   });
 });
 
+describe('the trace fields of one caller', () => {
+  const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
+  const fresh = { 'cache-control': 'no-cache' };
+
+  it('trace fields do not go up longer than W3C Trace Context allows, so that no upstream refuses the read for them', async () => {
+    const { ask, standIn } = await startPair({ CACHE_TTL: '60s' });
+    // As a server whose lines are limited does.
+    standIn.behave((request) => (JSON.stringify(request.headers).length > 1_500 ? { status: 400 } : {}));
+    const tracestate = `a=${'x'.repeat(9_000)}`;
+    const came = await ask(accounts, { headers: { ...fresh, traceparent, tracestate } });
+    expect(came.status).toBe(200);
+    expect(standIn.requests[0]?.headers).toMatchObject({ traceparent });
+    expect(standIn.requests[0]?.headers).not.toHaveProperty('tracestate');
+  });
+
+  it.each<[string, Record<string, string>]>([
+    ['a caller’s trace', { traceparent, tracestate: 'odd=1' }],
+    ['a caller’s request id', { 'x-request-id': 'odd=1' }],
+  ])('an error that %s causes is stored for no other caller', async (_, headers) => {
+    const { ask, standIn } = await startPair({ CACHE_TTL: '60s' });
+    standIn.behave((request) => (JSON.stringify(request.headers).includes('odd=1') ? { status: 400 } : {}));
+    expect((await ask(accounts, { headers })).status).toBe(400);
+    expect((await ask(accounts)).status).toBe(200);
+    // Past the half second in which an answer counts as just fetched.
+    await new Promise((resolve) => setTimeout(resolve, 600));
+    expect((await ask(accounts, { headers: { ...fresh, ...headers } })).status).toBe(400);
+    expect((await ask(accounts)).headers['cache-status']).toMatch(/; hit;/);
+  });
+});
+
 describe('a hit', () => {
   it('never touches the gate: a closed one is neither asked nor waited for', async () => {
     const { ask, askAdmin, standIn, logLines } = await startPair({

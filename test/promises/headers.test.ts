@@ -59,6 +59,18 @@ describe('of a caller’s fields only the listed ones go up', () => {
   );
 });
 
+describe('a caller’s Connection', () => {
+  it('fields that a caller’s Connection names do not go up (RFC 9110 section 7.6.1)', async () => {
+    const { ask, standIn } = await startPair({ FORWARD_REQUEST_HEADERS: 'X-One, X-Two' });
+    const named = { connection: 'keep-alive, X-One ,traceparent' };
+    await ask(accounts, { headers: { ...named, 'x-one': '1', 'x-two': '2', traceparent: traceParent } });
+    const [request] = standIn.requests;
+    expect(request?.headers).toMatchObject({ 'x-two': '2' });
+    expect(request?.headers).not.toHaveProperty('x-one');
+    expect(request?.headers).not.toHaveProperty('traceparent');
+  });
+});
+
 describe('of the upstream’s fields only the listed ones come down', () => {
   it('with ours beside them', async () => {
     const { ask, standIn } = await startPair({ FORWARD_RESPONSE_HEADERS: 'X-Total-Count' });
@@ -129,6 +141,66 @@ describe('of the upstream’s fields only the listed ones come down', () => {
     expect((await ask(accounts)).headers.age).toMatch(/^2[0-9]$/);
   });
 
+  it('fields that the upstream’s Connection names do not come down, whatever FORWARD_RESPONSE_HEADERS says (RFC 9110 section 7.6.1)', async () => {
+    const { ask, standIn } = await startPair({ FORWARD_RESPONSE_HEADERS: 'X-One, X-Two' });
+    standIn.behave({
+      headers: {
+        connection: 'keep-alive, X-One, last-modified, Vary, etag',
+        'x-one': '1',
+        'x-two': '2',
+        'last-modified': 'Sat, 21 Nov 2026 08:00:00 GMT',
+        vary: 'Accept-Language',
+        etag: '"hop"',
+      },
+    });
+    for (const _ of ['fetched', 'stored']) {
+      const { headers } = await ask(accounts);
+      expect(headers).toMatchObject({ 'x-two': '2', vary: 'accept-encoding' });
+      expect(headers).not.toHaveProperty('x-one');
+      expect(headers).not.toHaveProperty('last-modified');
+      expect(headers.etag).not.toBe('"hop"');
+    }
+  });
+
+  it.each<[string, (now: number) => string | undefined, number]>([
+    ['the upstream’s Date', (now) => new Date(now - 20_000).toUTCString(), 20],
+    ['the time of receipt for a Date that is none', () => 'now', 0],
+    [
+      'the time of receipt for a Date in UTC',
+      (now) => `${new Date(now - 20_000).toUTCString()}`.replace('GMT', 'UTC'),
+      0,
+    ],
+    ['the time of receipt for no Date', () => undefined, 0],
+  ])('an answer leaves with %s, fetched and stored alike', async (_, date, ageSeconds) => {
+    const { ask, standIn } = await startPair({ CALLER_CACHE_CONTROL: 'upstream' });
+    const now = Math.floor(Date.now() / 1000) * 1000;
+    standIn.behave({
+      headers: {
+        date: date(now),
+        'cache-control': 'max-age=600',
+        expires: new Date(now + 580_000).toUTCString(),
+      },
+    });
+    const fetched = await ask(accounts);
+    const sentAt = Date.parse(fetched.headers.date ?? '');
+    // The exchange may cross a second or two on a busy machine.
+    expect(Math.abs(sentAt - (now - ageSeconds * 1000))).toBeLessThanOrEqual(ageSeconds > 0 ? 0 : 30_000);
+    await new Promise((resolve) => setTimeout(resolve, 1_100));
+    const askedAt = Date.now();
+    const stored = await ask(accounts);
+    expect(stored.headers['cache-status']).toMatch(/; hit;/);
+    expect(stored.headers.date).toBe(fetched.headers.date);
+    // What a caller computes from Date is the age that it is told.
+    const age = Number(stored.headers.age);
+    expect(age).toBeGreaterThanOrEqual(Math.floor((askedAt - sentAt) / 1000) - 1);
+    expect(age).toBeLessThanOrEqual((Date.now() - sentAt) / 1000 + 1);
+    expect(await ask(accounts, { method: 'HEAD' })).toMatchObject({
+      headers: { date: fetched.headers.date },
+    });
+    const confirmed = await ask(accounts, { headers: { 'if-none-match': String(fetched.headers.etag) } });
+    expect(confirmed).toMatchObject({ status: 304, headers: { date: fetched.headers.date } });
+  });
+
   it.each([400, 403, 404, 410, 500])(
     'a %i passes with its body, marked as the upstream’s',
     async (status) => {
@@ -171,6 +243,21 @@ describe('a caller’s own condition is answered here', () => {
     expect(again.headers['content-length']).toBeUndefined();
     expect(again.headers['content-type']).toBeUndefined();
     expect((await ask(accounts, { headers: { 'if-none-match': '"other"' } })).status).toBe(200);
+    expect(standIn.requests).toHaveLength(1);
+  });
+});
+
+describe('a caller’s If-Modified-Since', () => {
+  it('If-Modified-Since is answered from the Date of a stored answer without Last-Modified (RFC 9111 section 4.3.2)', async () => {
+    const { ask, standIn } = await startPair();
+    const date = new Date(Date.now() - 5_000).toUTCString();
+    const sinceThen = { headers: { 'if-modified-since': date } };
+    standIn.behave({ headers: { date, 'cache-control': 'max-age=600' } });
+    // Just fetched, it has no date of modification (RFC 9110 section 13.1.3).
+    expect((await ask(accounts, sinceThen)).status).toBe(200);
+    expect(await ask(accounts, sinceThen)).toMatchObject({ status: 304, body: Buffer.alloc(0) });
+    const before = { headers: { 'if-modified-since': new Date(Date.now() - 60_000).toUTCString() } };
+    expect((await ask(accounts, before)).status).toBe(200);
     expect(standIn.requests).toHaveLength(1);
   });
 });

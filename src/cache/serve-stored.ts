@@ -1,14 +1,19 @@
-/** Handing out what is stored: a hit builds nothing but the facts for the trace. */
+/** Serves a stored answer: a hit builds nothing but the facts for the trace. */
 
 import type { Answer } from '../exchange.ts';
 import type { CacheFacts, Trace } from '../trace.ts';
 import type { Variant } from './answer-store.ts';
 
-/** What is told of a request that went forward and got a stored answer all the same. */
+/** The facts of a request that was forwarded and is served a stored answer all the same. */
 export type Forward = Pick<CacheFacts, 'forwarded' | 'forwardStatus' | 'collapsed'>;
 
-/** Hands out a stored answer: the same object every time. */
-export function handOut(
+/**
+ * Returns the stored answer: the same object every time.
+ *
+ * @param nowMs monotonic
+ * @param detail the token of `Cache-Status` that says why the answer was served, where it was not simply fresh
+ */
+export function serveStored(
   variant: Variant,
   trace: Trace,
   nowMs: number,
@@ -16,20 +21,20 @@ export function handOut(
   forward?: Forward,
 ): Answer {
   const { answer, policy } = variant;
-  const more = detail ?? (policy.wholeRequest ? 'negative' : undefined);
+  const token = detail ?? (policy.exactRequestOnly ? 'negative' : undefined);
   const ttlSeconds = Math.floor((policy.freshUntilMs - nowMs) / 1000);
   trace.cache =
-    more === undefined && forward === undefined
+    token === undefined && forward === undefined
       ? { hit: true, ttlSeconds }
       : {
           hit: forward === undefined,
           ...forward,
-          // What must be validated each time has no lifetime to tell of.
+          // An answer that must be validated each time has no lifetime.
           ...(policy.freshUntilMs === -Infinity ? undefined : { ttlSeconds }),
-          ...(more === undefined ? undefined : { detail: more }),
+          ...(token === undefined ? undefined : { detail: token }),
         };
   variant.usedMs = nowMs;
-  trace.ageSeconds = wholeSeconds(nowMs - policy.bornMs);
+  trace.ageSeconds = wholeSeconds(nowMs - policy.ageZeroMs);
   trace.generation = answer.generation;
   return answer;
 }

@@ -1,0 +1,187 @@
+/** Answers each request from the store, with the exchange of another request, or with one of its own. */
+import { GatewayError } from '../errors.ts';
+import type { Answer, UpstreamRequest } from '../exchange.ts';
+import { andThen, type Eventually } from '../layer.ts';
+import { Trace } from '../trace.ts';
+import { type AnswerStore, type Resource, selectVariant, type Variant } from './answer-store.ts';
+import type { BackgroundRefreshes } from './background-refresh.ts';
+import { cacheKey } from './cache-key.ts';
+import { type RequestDirectives, requestDirectivesOf, useOf } from './cache-policy.ts';
+import { type CoalescedFetch, exactFlightKeyOf, type Flights, flightKeyOf } from './coalesced-fetch.ts';
+import type { Forwarded, Miss, Respond } from './respond.ts';
+import type { FetchAnswer } from './revalidate.ts';
+import { serveStored } from './serve-stored.ts';
+import { failedOutcome, type Outcome } from './store-response.ts';
+import { exactRequestKey } from './vary-policy.ts';
+
+export interface ReadThroughParts {
+  readonly store: AnswerStore;
+  readonly flights: Flights;
+  readonly refreshes: BackgroundRefreshes;
+  readonly fetchAnswer: FetchAnswer;
+  readonly respond: Respond;
+  /** The key generation that reads are made with now; `undefined` while there is no key. */
+  generation(): number | undefined;
+}
+
+export class ReadThrough {
+  readonly #store: AnswerStore;
+  readonly #generation: () => number | undefined;
+  /** What a hit does not need. */
+  readonly #parts: ReadThroughParts;
+
+  constructor(parts: ReadThroughParts) {
+    this.#store = parts.store;
+    this.#generation = parts.generation;
+    this.#parts = parts;
+  }
+
+  answer(request: UpstreamRequest, trace: Trace): Eventually<Answer> {
+    const { cacheControl, pragma } = request;
+    const isPlain = cacheControl === undefined && pragma === undefined;
+    const directives = isPlain ? undefined : requestDirectivesOf(cacheControl, pragma);
+    return this.#read(request, trace, directives, undefined);
+  }
+
+  /** @param collapsed false where the request has waited for an answer that did not fit it */
+  #read(
+    request: UpstreamRequest,
+    trace: Trace,
+    directives: RequestDirectives | undefined,
+    collapsed: false | undefined,
+  ): Eventually<Answer> {
+    const key = cacheKey(request, this.#generation());
+    const resource = this.#store.get(key);
+    const variant = resource === undefined ? undefined : selectVariant(resource, request.headers);
+    const nowMs = performance.now();
+    // A resource may hold hit-for-miss marks alone.
+    let forwarded: Forwarded = (resource?.variants.length ?? 0) === 0 ? 'uri-miss' : 'vary-miss';
+    if (variant !== undefined) {
+      const use = useOf(variant.policy, directives, nowMs);
+      if (use === 'fresh') return serveStored(variant, trace, nowMs, undefined);
+      if (use === 'max-stale') return serveStored(variant, trace, nowMs, 'max-stale');
+      if (use === 'refresh') {
+        if (directives?.onlyIfCached !== true) this.#refresh(key, resource, variant, request, nowMs);
+        return serveStored(variant, trace, nowMs, 'stale-while-revalidate');
+      }
+      forwarded = use;
+    }
+    if (directives?.onlyIfCached === true) throw new GatewayError('not-in-cache');
+    // Nothing goes up for a caller that has already left.
+    if (request.claim.ended !== undefined) throw request.claim.ended;
+    return this.#fetchMiss(
+      { request, trace, directives, forwarded, collapsed },
+      key,
+      resource,
+      variant,
+      nowMs,
+    );
+  }
+
+  #fetchMiss(
+    miss: Miss,
+    key: string,
+    resource: Resource | undefined,
+    variant: Variant | undefined,
+    nowMs: number,
+  ): Eventually<Answer> {
+    const { request, collapsed } = miss;
+    // After an answer that did not fit, only equal requests share an exchange: one more, and not one after another.
+    const flightKey =
+      collapsed === undefined ? flightKeyOf(key, resource, request) : exactFlightKeyOf(key, request);
+    const flight = this.#parts.flights.get(flightKey);
+    // Where hit-for-miss holds, one request at a time may be joined: its answer shows whether sharing is possible again.
+    if (flight === undefined) return this.#start(flightKey, miss, variant);
+    return isHitForMiss(resource, request, nowMs)
+      ? this.#fetchUncoalesced({ ...miss, forwarded: 'bypass' })
+      : this.#join(flight, miss);
+  }
+
+  /** Starts an exchange that other requests may join. */
+  #start(flightKey: string, miss: Miss, variant: Variant | undefined): Eventually<Answer> {
+    const { request, trace, directives } = miss;
+    const { flights, respond } = this.#parts;
+    const flight = flights.open(flightKey, request.operation, trace, directives?.noStore !== true);
+    const subscriber = subscribe(flight, request);
+    const outcome = this.#run(flight, flightKey, request, variant);
+    if (!(outcome instanceof Promise)) return respond(outcome, miss);
+    // The subscription, and not the exchange: this request may leave before the others.
+    return subscriber.outcome.then((settled) => respond(settled, miss));
+  }
+
+  #join(flight: CoalescedFetch, miss: Miss): Eventually<Answer> {
+    if (miss.directives?.noStore !== true) flight.mayStore = true;
+    return subscribe(flight, miss.request).outcome.then((outcome) => this.#respondToJoined(outcome, miss));
+  }
+
+  /** Makes an exchange for this request alone: answers to it are known to fit one request each. */
+  #fetchUncoalesced(miss: Miss): Eventually<Answer> {
+    const { request, trace, directives } = miss;
+    const { fetchAnswer, respond } = this.#parts;
+    const storing = { mayStore: directives?.noStore !== true };
+    return andThen(fetchAnswer(request, trace, undefined, storing), (outcome) => respond(outcome, miss));
+  }
+
+  /** Makes the exchange of a flight and gives its outcome to all subscribers. Never fails. */
+  #run(
+    flight: CoalescedFetch,
+    flightKey: string,
+    request: UpstreamRequest,
+    variant: Variant | undefined,
+  ): Eventually<Outcome> {
+    const { fetchAnswer, flights } = this.#parts;
+    return andThen(fetchAnswer({ ...request, claim: flight }, flight.trace, variant, flight), (outcome) => {
+      flights.remove(flightKey, flight);
+      flight.complete(outcome);
+      return outcome;
+    });
+  }
+
+  /** Responds to a request that joined: the answer may not fit it, or be for one request only. */
+  #respondToJoined(outcome: Outcome, miss: Miss): Eventually<Answer> {
+    const { request, trace, directives } = miss;
+    const { respond } = this.#parts;
+    if (!outcome.fits(request)) return this.#read(withoutCallerIds(request), trace, directives, false);
+    if (outcome.kind === 'failed') return respond(outcome, { ...miss, collapsed: true });
+    if (outcome.shared === undefined) return this.#fetchUncoalesced({ ...miss, collapsed: false });
+    trace.upstreamStatus = outcome.forwardStatus ?? outcome.shared.status;
+    return respond({ ...outcome, answer: outcome.shared }, { ...miss, collapsed: true });
+  }
+
+  /** Starts a background refresh, unless an exchange for the answer is under way. */
+  #refresh(
+    key: string,
+    resource: Resource | undefined,
+    variant: Variant,
+    request: UpstreamRequest,
+    nowMs: number,
+  ): void {
+    const { flights, refreshes } = this.#parts;
+    if (!refreshes.mayStart(variant, nowMs)) return;
+    const flightKey = flightKeyOf(key, resource, request);
+    if (flights.get(flightKey) !== undefined) return;
+    const flight = flights.open(flightKey, request.operation, new Trace(nowMs), true);
+    refreshes.start(flight, request, variant, nowMs, (own) => this.#run(flight, flightKey, own, variant));
+  }
+}
+
+function subscribe(flight: CoalescedFetch, request: UpstreamRequest) {
+  // What was sent for the flight was sent for this request as well.
+  return flight.subscribe(request.claim, (reason) =>
+    failedOutcome(request, reason, flight.trace.attempts > 0),
+  );
+}
+
+/**
+ * The request for an exchange that others will share after one that did not fit them. Without its caller's ids, even
+ * an error fits all of them: a failing upstream is asked twice, and not once for each.
+ */
+function withoutCallerIds(request: UpstreamRequest): UpstreamRequest {
+  return request.hasCallerIds === true ? { ...request, ids: {}, hasCallerIds: false } : request;
+}
+
+function isHitForMiss(resource: Resource | undefined, { headers }: UpstreamRequest, nowMs: number): boolean {
+  if (resource === undefined || resource.hitForMiss.size === 0) return false;
+  const untilMs = resource.hitForMiss.get(exactRequestKey(headers));
+  return untilMs !== undefined && nowMs < untilMs;
+}

@@ -1,0 +1,70 @@
+/** Makes the response to a request that was not served from the store, from the outcome of its exchange. */
+import { GatewayError } from '../errors.ts';
+import type { Answer, UpstreamRequest } from '../exchange.ts';
+import type { CacheFacts, Trace } from '../trace.ts';
+import { isServerFailure, isServerFailureCode, type RequestDirectives } from './cache-policy.ts';
+import { type Forward, serveStored, wholeSeconds } from './serve-stored.ts';
+import type { Outcome, ResponseAdmission } from './store-response.ts';
+
+export type Forwarded = NonNullable<CacheFacts['forwarded']>;
+
+/** A request that is not served from the store, and why. */
+export interface Miss {
+  readonly request: UpstreamRequest;
+  readonly trace: Trace;
+  readonly directives: RequestDirectives | undefined;
+  readonly forwarded: Forwarded;
+  /** It shared the exchange of another request (`true`), or tried to and could not (`false`). */
+  readonly collapsed: boolean | undefined;
+}
+
+/** Writes on the trace how the answer came about. Throws what the exchange failed with, unless a stale answer serves. */
+export type Respond = (outcome: Outcome, miss: Miss) => Answer;
+
+export function respondToMisses(admission: Pick<ResponseAdmission, 'staleIfErrorFor'>): Respond {
+  return (outcome, miss) => {
+    const { request, trace, forwarded, collapsed } = miss;
+    const stale = isFailure(outcome) ? admission.staleIfErrorFor(request) : undefined;
+    if (stale !== undefined) {
+      // A hit is what was not forwarded (RFC 9211 section 2.1): here, where nothing was sent.
+      const isForwarded = outcome.kind === 'answered' || outcome.sent;
+      const forward = isForwarded ? forwardOf(outcome, miss) : undefined;
+      return serveStored(stale, trace, performance.now(), 'stale-if-error', forward);
+    }
+    const answered = outcome.kind === 'answered';
+    const stored = answered && outcome.stored;
+    const forwardStatus = answered ? outcome.forwardStatus : undefined;
+    trace.cache = {
+      hit: false,
+      forwarded,
+      ...(collapsed === undefined ? undefined : { collapsed }),
+      ...(stored ? { stored } : undefined),
+      ...(forwardStatus === undefined ? undefined : { forwardStatus }),
+    };
+    if (!answered) throw outcome.error;
+    const { answer, policy } = outcome;
+    trace.generation = answer.generation;
+    // An answer from another cache in between brings its age along (RFC 9111 section 5.1).
+    const ageSeconds = wholeSeconds(performance.now() - policy.ageZeroMs);
+    if (ageSeconds > 0) trace.ageSeconds = ageSeconds;
+    return answer;
+  };
+}
+
+function forwardOf(outcome: Outcome, { forwarded, collapsed }: Miss): Forward {
+  const status = outcome.kind === 'answered' ? outcome.answer.status : statusBehind(outcome.error);
+  return {
+    forwarded,
+    ...(collapsed === undefined ? undefined : { collapsed }),
+    ...(status === undefined ? undefined : { forwardStatus: status }),
+  };
+}
+
+function isFailure(outcome: Outcome): boolean {
+  if (outcome.kind === 'answered') return isServerFailure(outcome.answer.status);
+  return outcome.error instanceof GatewayError && isServerFailureCode(outcome.error.code);
+}
+
+function statusBehind(error: unknown): number | undefined {
+  return error instanceof GatewayError ? error.receivedStatus : undefined;
+}

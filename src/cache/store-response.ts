@@ -1,0 +1,192 @@
+/** Stores the response of an exchange where the policies allow it, and says which requests may share it. */
+import { GatewayError } from '../errors.ts';
+import type { Answer, UpstreamRequest } from '../exchange.ts';
+import { type AnswerStore, compact, selectVariant, type Variant } from './answer-store.ts';
+import { cacheKey } from './cache-key.ts';
+import {
+  type AnswerPolicy,
+  type CacheDefaults,
+  isCommonCode,
+  isServerFailure,
+  policyOf,
+} from './cache-policy.ts';
+import { createCompressor, mayCompress } from './compress.ts';
+import { exactRequestKey, selection, type VaryNames, varyNames } from './vary-policy.ts';
+
+/** How long requests whose answers fit one request each go up on their own. An answer that may be shared ends it. */
+const hitForMissMs = 10_000;
+
+/** What one exchange brought, for all requests that shared it. */
+export type Outcome = FailedOutcome | AnsweredOutcome;
+
+interface FailedOutcome {
+  readonly kind: 'failed';
+  readonly error: unknown;
+  /** A request was sent; otherwise the gate, the circuit or the key ended the exchange in the gateway. */
+  readonly sent: boolean;
+  /** Whether the failure is also that of another request which shared the exchange. */
+  fits(request: UpstreamRequest): boolean;
+}
+
+interface AnsweredOutcome {
+  readonly kind: 'answered';
+  /** For the request that was sent. */
+  readonly answer: Answer;
+  /** For the other requests; `undefined` where the answer is for one request only. */
+  readonly shared: Answer | undefined;
+  readonly policy: AnswerPolicy;
+  /** Whether another request which shared the exchange may have the answer. */
+  fits(request: UpstreamRequest): boolean;
+  readonly stored: boolean;
+  /** 304 where a stored answer was confirmed. */
+  readonly forwardStatus: number | undefined;
+}
+
+export class ResponseAdmission {
+  readonly #store: AnswerStore;
+  readonly #defaults: CacheDefaults;
+  readonly #generation: () => number | undefined;
+  readonly #compressor = createCompressor();
+
+  /** @param generation the key generation that reads are made with now */
+  constructor(store: AnswerStore, defaults: CacheDefaults, generation: () => number | undefined) {
+    this.#store = store;
+    this.#defaults = defaults;
+    this.#generation = generation;
+  }
+
+  /** Bodies waiting to be compressed. */
+  get compressing(): number {
+    return this.#compressor.waiting;
+  }
+
+  /** Drops the bodies that wait to be compressed. */
+  close(): void {
+    this.#compressor.clear();
+  }
+
+  /**
+   * Stores a response where that is allowed, and decides which requests may have it.
+   *
+   * @param forwardStatus 304 where a stored answer was confirmed
+   * @param mayStore false where every request that shared the exchange said `no-store`
+   */
+  admit(
+    request: UpstreamRequest,
+    received: Answer,
+    forwardStatus: number | undefined,
+    mayStore: boolean,
+  ): Outcome {
+    const policy = policyOf(received, this.#defaults);
+    // No key holds the ids that may have caused the error, so it says nothing about the read.
+    if (policy.exactRequestOnly && request.hasCallerIds === true) {
+      const unshared = { shared: undefined, fits: () => false, stored: false };
+      return { kind: 'answered', answer: received, policy, forwardStatus, ...unshared };
+    }
+    const names = varyNames(received.headers['vary'], request);
+    const isFailure = isServerFailure(received.status);
+    const isShareable = policy.shareable && names !== '*';
+    const kept = storableAnswer(received, policy);
+    const key = cacheKey(request, received.generation);
+    const stored = mayStore && this.#storeOrDrop(key, request, kept, policy, names);
+    if (isShareable) this.#store.clearHitForMiss(key, request);
+    else if (!isFailure) this.#store.markHitForMiss(key, request, performance.now() + hitForMissMs);
+    const selectionOf = ({ headers }: UpstreamRequest): string =>
+      policy.exactRequestOnly ? exactRequestKey(headers) : selection(names === '*' ? [] : names, headers);
+    const selected = selectionOf(request);
+    return {
+      kind: 'answered',
+      answer: policy.withheld.length === 0 ? kept : received,
+      // A server failure is shared whatever it says of itself: asking again would not help the other requests.
+      shared: isShareable || isFailure ? kept : undefined,
+      policy,
+      fits: (other) => received.status === 429 || selected === selectionOf(other),
+      stored,
+      forwardStatus,
+    };
+  }
+
+  /** The stored answer that a request gets now if the upstream fails (RFC 5861 section 4). */
+  staleIfErrorFor(request: UpstreamRequest): Variant | undefined {
+    return this.#preferredToError(cacheKey(request, this.#generation()), request, true);
+  }
+
+  /** Returns whether the answer is stored. */
+  #storeOrDrop(
+    key: string,
+    request: UpstreamRequest,
+    kept: Answer,
+    policy: AnswerPolicy,
+    names: VaryNames,
+  ): boolean {
+    const isFailure = isServerFailure(kept.status);
+    // An error is not stored in front of an answer that requests get rather than the error.
+    if (policy.exactRequestOnly && this.#preferredToError(key, request, isFailure) !== undefined)
+      return false;
+    if (policy.storable && names !== '*') {
+      const stored = this.#store.put(key, request, kept, policy, names);
+      if (stored) this.#offerEncodings(key, kept);
+      return stored;
+    }
+    // The upstream's latest word about the read is not what is stored.
+    if (!isFailure) this.#store.drop(key, request.headers);
+    return false;
+  }
+
+  /** A stored answer that is fresh, or may be served stale because the upstream fails. */
+  #preferredToError(key: string, request: UpstreamRequest, isFailure: boolean): Variant | undefined {
+    const resource = this.#store.get(key);
+    const variant = resource === undefined ? undefined : selectVariant(resource, request.headers);
+    if (variant === undefined) return undefined;
+    const { exactRequestOnly, freshUntilMs, staleIfErrorUntilMs } = variant.policy;
+    if (isFailure ? isServerFailure(variant.answer.status) : exactRequestOnly) return undefined;
+    const untilMs = isFailure ? Math.max(freshUntilMs, staleIfErrorUntilMs) : freshUntilMs;
+    return performance.now() < untilMs ? variant : undefined;
+  }
+
+  /** Compresses on demand: most answers are read once, or by programs that accept no coding. */
+  #offerEncodings(key: string, { encoded }: Answer): void {
+    // Renewals of one answer share its encodings, and what was tried for them.
+    if (encoded === undefined || 'want' in encoded) return;
+    const want = (): void => {
+      const isQueued = this.#compressor.add(
+        () => {
+          const body = this.#store.bodyOf(key, encoded);
+          // Evicted meanwhile; the answer may be stored again.
+          if (body === undefined) encoded.want = want;
+          return body;
+        },
+        (br, gzip) => this.#store.addEncodings(key, encoded, br, gzip),
+      );
+      if (isQueued) encoded.want = undefined;
+    };
+    encoded.want = want;
+  }
+}
+
+/** The outcome of an exchange that brought no answer. */
+export function failedOutcome(request: UpstreamRequest, error: unknown, sent: boolean): Outcome {
+  const exactRequest = exactRequestKey(request.headers);
+  const isCommon = error instanceof GatewayError && isCommonCode(error.code);
+  const mayBeDueToIds = request.hasCallerIds === true;
+  return {
+    kind: 'failed',
+    error,
+    sent,
+    fits: ({ headers }) => isCommon || (!mayBeDueToIds && exactRequestKey(headers) === exactRequest),
+  };
+}
+
+/** The answer as it may be stored and as other requests may see it. */
+function storableAnswer(answer: Answer, policy: AnswerPolicy): Answer {
+  let { headers } = answer;
+  if (policy.withheld.length > 0) {
+    const withheld = new Set(policy.withheld);
+    headers = Object.fromEntries(Object.entries(headers).filter(([name]) => !withheld.has(name)));
+  }
+  if (!policy.storable && headers === answer.headers) return answer;
+  const { status, sentMs, receivedMs, receivedAt, generation } = answer;
+  const body = policy.storable ? compact(answer.body) : answer.body;
+  const encoded = policy.storable && mayCompress(answer) ? (answer.encoded ?? {}) : undefined;
+  return { status, headers, body, sentMs, receivedMs, receivedAt, generation, encoded, derived: undefined };
+}

@@ -1,0 +1,47 @@
+/**
+ * Which trace fields of a caller may go up (W3C Trace Context). They are in no cache key, so nothing but the exact
+ * form passes: an upstream that refuses an odd or overlong field would answer everyone who shares the read with it.
+ * Pure: no `this`, no I/O, no clock.
+ */
+
+const parent =
+  /^(?!ff)([0-9a-f]{2})-((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16})-([0-9a-f]{2})(-[\x21-\x7e]*)?$/;
+
+/**
+ * The `traceparent` to send for the one that came; `undefined` where it is invalid (section 3.2).
+ *
+ * A later version may carry more members, of any length. It is sent as the version we know, with the one flag that
+ * all versions share: `sampled` (section 3.2.4).
+ */
+export function traceParentOf(value: string | undefined): string | undefined {
+  const found = value === undefined ? null : parent.exec(value);
+  if (found === null) return undefined;
+  const [, version, ids, flags = '00', more] = found;
+  if (version === '00') return more === undefined ? value : undefined;
+  return `00-${ids}-${Number.parseInt(flags, 16) % 2 === 1 ? '01' : '00'}`;
+}
+
+/** The length that every participant must be able to carry (section 3.3.1.5), and the most that we do. */
+const maxStateLength = 512;
+const maxStateMembers = 32;
+
+const stateMember =
+  /^([a-z][_0-9a-z*/-]{0,255}|[a-z0-9][_0-9a-z*/-]{0,240}@[a-z][_0-9a-z*/-]{0,13})=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/;
+
+/**
+ * The `tracestate` to send for the one that came, repeated lines joined by commas; `undefined` where it is empty,
+ * too long or malformed (section 3.3). It is dropped as a whole: a part of it would be a statement that its sender did not make.
+ */
+export function traceStateOf(value: string | undefined): string | undefined {
+  if (value === undefined || value.length > maxStateLength) return undefined;
+  const keys = new Set<string>();
+  for (const part of value.split(',')) {
+    const member = part.replace(/^[\t ]+|[\t ]+$/g, '');
+    // Empty members are allowed (section 3.3.1.1).
+    if (member === '') continue;
+    const key = stateMember.exec(member)?.[1];
+    if (key === undefined || keys.has(key)) return undefined;
+    keys.add(key);
+  }
+  return keys.size > 0 && keys.size <= maxStateMembers ? value : undefined;
+}
