@@ -28,13 +28,15 @@ import { matchOperations, type Operation } from './operations.ts';
 
 export interface AppOptions {
   readonly operations: readonly Operation[];
-  readonly directory: Pick<Directory, 'recognise'>;
+  readonly directory: Pick<Directory, 'recognise' | 'credentialOf'>;
   readonly limits: CallerLimits;
   readonly host: HostOptions;
   readonly unsent: UnsentOptions;
   readonly origin: OriginOptions;
   readonly forward: ForwardOptions;
   /** Whether a text holds the upstream key. */
+  readonly holdsKey: (text: string) => boolean;
+  /** Whether a text may not be repeated in the log: it holds the upstream key, or that is not known yet. */
   readonly isSecret: (text: string) => boolean;
   readonly writeAccess: (line: AccessLine) => void;
   /** A request has come that will have its line. */
@@ -63,7 +65,7 @@ export function createApp(options: AppOptions): RequestListener {
       ...everyone,
       authenticate(options.directory),
       limitCaller(options.limits),
-      selectOperation(matchOperations(options.operations)),
+      selectOperation(matchOperations(options.operations), options),
     ],
     forward(options.forward),
   );

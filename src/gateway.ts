@@ -73,6 +73,7 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
     },
   });
   redact = (text) => keyring.scrub.redact(text);
+  const holdsKey = (text: string): boolean => keyring.scrub.redact(text) !== text;
 
   const operations = [...specifiedOperations, ...configuredOperations(config.UPSTREAM_READS)];
   const directory = openDirectory({
@@ -146,8 +147,9 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
       timeoutMs: config.REQUEST_TIMEOUT,
       forwardHeaders: config.FORWARD_REQUEST_HEADERS,
     },
+    holdsKey,
     // While no key is known, anything could be one.
-    isSecret: (text) => keyring.current === undefined || keyring.scrub.redact(text) !== text,
+    isSecret: (text) => keyring.current === undefined || holdsKey(text),
     // One line, one increment: what is counted is the line.
     writeAccess(line) {
       counts.count(line);

@@ -74,6 +74,8 @@ export interface Directory {
    * where a JWT had to be verified)
    */
   recognise(credentials: Credentials): Eventually<Recognised>;
+  /** The credential in a request's fields, whether or not it is a good one; `undefined` where there is none. */
+  credentialOf(rawHeaders: readonly string[]): string | undefined;
   /** Somebody without a credential may be a caller: then the Host and Origin checks have to hold. */
   readonly admitsAnonymous: boolean;
   /** Lower-case names of the fields, besides Authorization, that carry a JWT for some caller. */
@@ -293,6 +295,10 @@ export function openDirectory(options: DirectoryOptions): Directory {
         case 'malformed':
           return refuse(credentials, presented.reason, true);
       }
+    },
+    credentialOf(rawHeaders) {
+      const presented = presentedCredential(rawHeaders, roster.fields);
+      return 'value' in presented ? presented.value : undefined;
     },
     get admitsAnonymous() {
       return roster.anonymous !== undefined;

@@ -10,6 +10,7 @@ import { crc32 } from 'node:zlib';
 export const tokenPrefix = 'wag_';
 const randomPart = 43;
 const checksumPart = 6;
+const tokenCharacters = tokenPrefix.length + randomPart + checksumPart;
 const tokenShape = new RegExp(`^${tokenPrefix}[A-Za-z0-9_-]{${randomPart + checksumPart}}$`);
 
 const checksumBytes = Buffer.alloc(4);
@@ -23,6 +24,14 @@ function checksum(body: string): string {
 export function mintToken(): string {
   const body = tokenPrefix + randomBytes(32).toString('base64url');
   return body + checksum(body);
+}
+
+/** Whether a whole token of our making stands anywhere in a text. Its checksum rules out chance. */
+export function holdsToken(text: string): boolean {
+  for (let at = text.indexOf(tokenPrefix); at !== -1; at = text.indexOf(tokenPrefix, at + 1)) {
+    if (isWhole(text.slice(at, at + tokenCharacters))) return true;
+  }
+  return false;
 }
 
 const leastCharacters = 32;
