@@ -16,7 +16,7 @@ import { limitFailures } from './failures.ts';
 import { errorCode } from './file-edit.ts';
 import { type FileWatch, watchFile } from './file-watch.ts';
 import { flyKeyFile, readFlyKey, recogniseFly } from './fly.ts';
-import type { JwtRecogniser } from './jwt.ts';
+import type { JwtRecogniser, JwtRefusal } from './jwt.ts';
 import { anonymousRoster, type EnrolledToken, makeRoster, type Roster } from './roster.ts';
 import { describeUnknownToken, digestOf, mayBeToken, tokenPrefix } from './token.ts';
 
@@ -117,8 +117,9 @@ export function openDirectory(options: DirectoryOptions): Directory {
   let flyKey: KeyObject | undefined;
   let jwt: JwtRecogniser | undefined;
   let jwtLoading: Promise<JwtRecogniser> | undefined;
+  const verifying = new Map<string, Promise<Recognised | JwtRefusal>>();
 
-  async function loadJwt(): Promise<JwtRecogniser> {
+  async function importJwt(): Promise<JwtRecogniser> {
     const { recogniseJwts } = await import('./jwt.ts');
     // The rules of the version in force now, which may be a newer one than asked for this.
     jwt = recogniseJwts({
@@ -132,6 +133,14 @@ export function openDirectory(options: DirectoryOptions): Directory {
       },
     });
     return jwt;
+  }
+
+  /** Imported once; an import that failed (no file descriptor was free) is tried again for the next JWT. */
+  function loadJwt(): Promise<JwtRecogniser> {
+    jwtLoading ??= importJwt().finally(() => {
+      jwtLoading = undefined;
+    });
+    return jwtLoading;
   }
 
   /** Takes a version of the file as a whole, or leaves everything as it is and says what is wrong. */
@@ -153,11 +162,8 @@ export function openDirectory(options: DirectoryOptions): Directory {
     loadedAt = Date.now();
     reminders = new Map();
     if (jwt !== undefined) jwt.adopt(roster.jwt);
-    else if (roster.jwt.length > 0 && jwtLoading === undefined) {
-      jwtLoading = loadJwt();
-      // Whoever comes with a JWT meets the failure; nobody else does.
-      jwtLoading.catch(() => {});
-    }
+    // A failure is left to the first request that comes with a JWT.
+    else if (roster.jwt.length > 0) loadJwt().catch(() => {});
     return [];
   }
 
@@ -191,16 +197,18 @@ export function openDirectory(options: DirectoryOptions): Directory {
     watch = watchFile({ file, text, onText, onTrouble });
   }
 
+  function refuseFor(retryAfterMs: number, reason: string): never {
+    throw new GatewayError('caller-rate-limited', {
+      reason: `too many failed authentications from this address; this one: ${reason}`,
+      detail: 'Too many requests from this address had no valid credential.',
+      retryAfterMs,
+    });
+  }
+
   /** The same answer for every credential that fails; why is for the log. */
-  function refuse(credentials: Credentials, reason: string, wasPresented: boolean, isOurs = false): never {
-    const retryAfterMs = isOurs ? 0 : failures.count(credentials.remoteAddress);
-    if (retryAfterMs > 0) {
-      throw new GatewayError('caller-rate-limited', {
-        reason: `too many failed authentications from this address; this one: ${reason}`,
-        detail: 'Too many requests from this address had no valid credential.',
-        retryAfterMs,
-      });
-    }
+  function refuse(credentials: Credentials, reason: string, wasPresented: boolean, isCounted = true): never {
+    const retryAfterMs = isCounted ? failures.count(credentials.remoteAddress) : 0;
+    if (retryAfterMs > 0) refuseFor(retryAfterMs, reason);
     throw new GatewayError('caller-unauthenticated', {
       reason,
       // RFC 6750 section 3.1: an error code only where something was presented.
@@ -219,15 +227,42 @@ export function openDirectory(options: DirectoryOptions): Directory {
     });
   }
 
+  /** One verification, counted as a failure of its address while it runs, and given back unless it is one. */
+  async function verifyCounted(
+    { remoteAddress }: Credentials,
+    header: string,
+    digest: string,
+    value: string,
+  ): Promise<Recognised | JwtRefusal> {
+    let isFailure = false;
+    try {
+      const result = await (jwt ?? (await loadJwt())).verify(header, digest, value);
+      isFailure = 'reason' in result && !result.isOurs;
+      return result;
+    } finally {
+      if (!isFailure) failures.giveBack(remoteAddress);
+    }
+  }
+
+  /** Requests with the same JWT share one verification. An address over its limit is refused before it. */
   async function verifyJwt(
     credentials: Credentials,
     header: string,
     digest: string,
     value: string,
   ): Promise<Recognised> {
-    const recogniser = jwt ?? (await (jwtLoading ?? loadJwt()));
-    const result = await recogniser.verify(header, digest, value);
-    return 'reason' in result ? refuse(credentials, result.reason, true, result.isOurs) : result;
+    const name = `${header} ${digest}`;
+    const shared = verifying.get(name);
+    let running = shared;
+    if (running === undefined) {
+      const retryAfterMs = failures.count(credentials.remoteAddress);
+      if (retryAfterMs > 0) refuseFor(retryAfterMs, 'a JWT, not verified');
+      running = verifyCounted(credentials, header, digest, value).finally(() => verifying.delete(name));
+      verifying.set(name, running);
+    }
+    const result = await running;
+    if (!('reason' in result)) return result;
+    return refuse(credentials, result.reason, true, shared !== undefined && !result.isOurs);
   }
 
   function recogniseToken(

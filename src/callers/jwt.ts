@@ -26,7 +26,7 @@ export interface JwtOptions {
 export interface JwtRecogniser {
   /** What is remembered of a token, without a promise; `undefined` where it has to be verified. */
   recall(header: string, digest: string): Recognised | undefined;
-  /** Verifies a token. Never rejects. Requests with the same token share one verification. */
+  /** Verifies a token. Never rejects. */
   verify(header: string, digest: string, token: string): Promise<Recognised | JwtRefusal>;
   /** Takes the rules of a new version of the file; forgets everything but the keys. */
   adopt(rules: JwtRules): void;
@@ -49,13 +49,11 @@ export function recogniseJwts(options: JwtOptions): JwtRecogniser {
   /** Grows whenever the rules or a key set change: what was verified under another number does not count. */
   let era = 0;
   const remembered = new LRUCache<string, Remembered>({ max: maxRemembered });
-  const verifying = new Map<string, Promise<Recognised | JwtRefusal>>();
   const keySets = new Map<string, KeySet>();
 
   function forget(): void {
     era++;
     remembered.clear();
-    verifying.clear();
   }
 
   function keysAt(address: string): KeySet {
@@ -129,16 +127,7 @@ export function recogniseJwts(options: JwtOptions): JwtRecogniser {
       if (found === undefined || Date.now() >= found.expiresAt || !found.keys.isCurrent()) return undefined;
       return found.recognised;
     },
-    verify(header, digest, token) {
-      const name = `${header} ${digest}`;
-      const running = verifying.get(name);
-      if (running !== undefined) return running;
-      const work = find(header, digest, token).finally(() => {
-        if (verifying.get(name) === work) verifying.delete(name);
-      });
-      verifying.set(name, work);
-      return work;
-    },
+    verify: find,
     adopt(next) {
       rules = next;
       forget();

@@ -53,6 +53,21 @@ describe('verified claims', () => {
     expect(matchesRule(claims, email)).toBe(expected);
   });
 
+  it.each<[string, string, Record<string, unknown>, boolean]>([
+    ['upn', 'a verified address', { upn: 'ann@example.com', email_verified: true }, true],
+    ['upn', 'an address of an issuer that does not say', { upn: 'ann@example.com' }, true],
+    ['upn', 'an address that is not verified', { upn: 'ann@example.com', email_verified: false }, false],
+    ['upn', 'two at signs', { upn: 'ann@evil.example@example.com' }, false],
+    ['preferred_username', 'a blank', { preferred_username: 'ann@evil.example @example.com' }, false],
+    ['sub', 'a display name', { sub: '"x"<ann@evil.example>,a@example.com' }, false],
+    ['emails', 'one good address of a list', { emails: ['x@other.example', 'a@example.com'] }, true],
+    ['emails', 'two at signs in a list', { emails: ['ann@evil.example@example.com'] }, false],
+    ['email', 'a bare word that the list has too', { email: 'robot' }, false],
+    ['sub', 'a bare word that the list has too', { sub: 'robot', email_verified: false }, true],
+  ])('named %s are held to be addresses where the pattern has an @: %s', (claim, _, claims, expected) => {
+    expect(matchesRule(claims, [{ claim, patterns: ['*@example.com', 'robot'] }])).toBe(expected);
+  });
+
   it('must match every claim of the rule, lists by any of their members', () => {
     const match = [
       { claim: 'groups', patterns: ['analytics', 'ops'] },

@@ -321,15 +321,82 @@ describe('a forged or foreign JWT', () => {
     expect(await directory.recognise(bearer(token))).toMatchObject({ by: 'jwt' });
   });
 
-  it('counts as a failure of its address, until that has to wait', async () => {
+  it('counts as a failure of its address, which is then refused before a signature is verified', async () => {
     const { directory } = staff({}, [], { failuresPerMinute: 3 });
-    const good = await sign(one);
+    const remembered = await sign(one);
+    await directory.recognise(bearer(remembered));
     for (let failed = 0; failed < 3; failed++) {
       expect((await refusal(() => directory.recognise(bearer('a.b.c')))).status).toBe(401);
     }
-    const error = await refusal(() => directory.recognise(bearer('a.b.c')));
-    expect(error).toMatchObject({ code: 'caller-rate-limited', retryAfterMs: expect.any(Number) });
-    expect(await directory.recognise(bearer(good))).toMatchObject({ by: 'jwt' });
+    const asked = idp.asked;
+    idp.until = new Promise(() => {});
+    for (const unverified of ['a.b.c', await sign(two), await sign(one, { jti: 'new' })]) {
+      const error = await refusal(() => directory.recognise(bearer(unverified)));
+      expect(error).toMatchObject({ code: 'caller-rate-limited', retryAfterMs: expect.any(Number) });
+      expect(error.message).toContain('not verified');
+    }
+    expect(idp.asked).toBe(asked);
+    expect((await refusal(() => directory.recognise(bearer('a.b.c', '10.9.9.9')))).status).toBe(401);
+    expect(directory.recognise(bearer(remembered))).toMatchObject({ by: 'jwt' });
+  });
+
+  it('lets an address have no more verifications at once than failures', async () => {
+    let release = (): void => {};
+    idp.until = new Promise((resolve) => {
+      release = resolve;
+    });
+    const { directory } = staff({}, [], { failuresPerMinute: 3 });
+    const forged = await Promise.all(
+      Array.from({ length: 5 }, (_, index) => sign(stranger, { jti: `${index}` })),
+    );
+    const all = forged.map((token) => refusal(() => directory.recognise(bearer(token))));
+    const [, , , fourth, fifth] = all;
+    expect([(await fourth)?.status, (await fifth)?.status]).toEqual([429, 429]);
+    release();
+    expect((await Promise.all(all.slice(0, 3))).map(({ status }) => status)).toEqual([401, 401, 401]);
+  });
+
+  it('is not counted where it is good, and counted once where many requests bring it at once', async () => {
+    const { directory } = staff({}, [], { failuresPerMinute: 2 });
+    for (let logins = 0; logins < 5; logins++) {
+      const token = await sign(one, { jti: `${logins}` });
+      const all = Array.from({ length: 10 }, () => directory.recognise(bearer(token)));
+      for (const recognised of await Promise.all(all)) expect(recognised).toMatchObject({ by: 'jwt' });
+    }
+  });
+
+  it("is not counted where the issuer's keys cannot be had", async () => {
+    idp.status = 500;
+    const { directory } = staff({}, [], { failuresPerMinute: 1 });
+    for (let tries = 0; tries < 5; tries++) {
+      const token = await sign(one, { jti: `${tries}` });
+      expect((await refusal(() => directory.recognise(bearer(token)))).status).toBe(401);
+    }
+  });
+});
+
+describe('the code that verifies JWTs', () => {
+  afterEach(() => {
+    vi.doUnmock('../../src/callers/jwt.ts');
+    vi.resetModules();
+  });
+
+  it('is imported again after an import that failed', async () => {
+    let imports = 0;
+    vi.resetModules();
+    vi.doMock('../../src/callers/jwt.ts', async (importOriginal) => {
+      imports++;
+      if (imports <= 2) throw Object.assign(new Error('too many open files'), { code: 'EMFILE' });
+      return importOriginal();
+    });
+    const { open: openAnew } = await import('../support/callers-fixture.ts');
+    const jwt = { issuer, audience: 'gateway', jwks, match: { email: '*@example.com' } };
+    const { directory } = openAnew(writeCallers([{ name: 'staff', jwt }]), { failuresPerMinute: 1 });
+    const token = await sign(one);
+    await vi.waitFor(() => expect(imports).toBe(1));
+    await expect(directory.recognise(bearer(token))).rejects.toThrow();
+    expect(await directory.recognise(bearer(token))).toMatchObject({ by: 'jwt' });
+    directory.close();
   });
 });
 
