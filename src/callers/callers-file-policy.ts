@@ -6,7 +6,15 @@ import type { CallerLimit } from './caller.ts';
 import type { CallerEntry, FlyRule, TokenEntry } from './callers-file.ts';
 import { defaultOperations } from './callers-file.ts';
 import { checkJson, type JsonCheck } from './json-check.ts';
-import { type JsonNode, JsonTextError, parseJsonTree } from './json-tree.ts';
+import {
+  itemsOf,
+  type JsonNode,
+  JsonTextError,
+  memberOf,
+  membersOf,
+  parseJsonTree,
+  textOf,
+} from './json-tree.ts';
 import { readJwtRule } from './jwt-rule-policy.ts';
 import { parseRfc3339 } from './rfc3339-policy.ts';
 import { didYouMean } from './spelling-policy.ts';
@@ -106,10 +114,10 @@ function readCaller(
     check.add(path, 'has none of tokens, jwt, fly and anonymous, so nobody could be this caller');
   }
   const anonymous = members.get('anonymous');
-  if (anonymous !== undefined && anonymous.kind !== 'boolean') {
+  if (anonymous !== undefined && anonymous.type !== 'boolean') {
     check.add(`${path}.anonymous`, 'must be true or false');
   }
-  const isAnonymous = anonymous?.kind === 'boolean' && anonymous.value === true;
+  const isAnonymous = anonymous?.value === true;
   if (isAnonymous && !rules.loopbackOnly) {
     check.add(`${path}.anonymous`, 'is allowed only where the gateway listens on loopback or a Unix socket');
   }
@@ -133,34 +141,36 @@ function checkTogether(check: JsonCheck, root: JsonNode | undefined): void {
   const paths = new Map<string, string>();
   const digests = new Map<string, string>();
   let anonymous: string | undefined;
-  const callers = root?.kind === 'array' ? root.items : [];
-  for (const [index, caller] of callers.entries()) {
+
+  function addName(name: string | undefined, path: string): void {
+    if (name === undefined) return;
+    const earlier = paths.get(name);
+    if (earlier !== undefined) check.add(`${path}.name`, `is the name of ${earlier} already`);
+    else paths.set(name, path);
+  }
+
+  function addAnonymous(path: string): void {
+    if (anonymous !== undefined)
+      check.add(`${path}.anonymous`, `only one caller may be, and ${anonymous} is`);
+    anonymous ??= path;
+  }
+
+  function addDigest(written: string | undefined, path: string): void {
+    if (written === undefined) return;
+    const digest = written.toLowerCase();
+    const earlier = digests.get(digest);
+    if (earlier !== undefined) check.add(path, `is the same token as ${earlier}`);
+    else digests.set(digest, path);
+  }
+
+  for (const [index, caller] of itemsOf(root).entries()) {
     const path = `callers[${index}]`;
-    for (const { name, value } of caller.kind === 'object' ? caller.members : []) {
-      if (name === 'name' && value.kind === 'string') {
-        const earlier = paths.get(String(value.value));
-        if (earlier !== undefined) check.add(`${path}.name`, `is the name of ${earlier} already`);
-        else paths.set(String(value.value), path);
-      }
-      if (name === 'anonymous' && value.kind === 'boolean' && value.value === true) {
-        if (anonymous !== undefined)
-          check.add(`${path}.anonymous`, `only one caller may be, and ${anonymous} is`);
-        anonymous ??= path;
-      }
-      for (const [place, token] of (name === 'tokens' && value.kind === 'array'
-        ? value.items
-        : []
-      ).entries()) {
-        const digest =
-          token.kind === 'object'
-            ? token.members.find((member) => member.name === 'sha256')?.value
-            : undefined;
-        if (digest?.kind !== 'string') continue;
-        const written = String(digest.value).toLowerCase();
-        const here = `${path}.tokens[${place}].sha256`;
-        const earlier = digests.get(written);
-        if (earlier !== undefined) check.add(here, `is the same token as ${earlier}`);
-        else digests.set(written, here);
+    for (const { name, value } of membersOf(caller)) {
+      if (name === 'name') addName(textOf(value), path);
+      if (name === 'anonymous' && value.value === true) addAnonymous(path);
+      if (name !== 'tokens') continue;
+      for (const [place, token] of itemsOf(value).entries()) {
+        addDigest(textOf(memberOf(token, 'sha256')), `${path}.tokens[${place}].sha256`);
       }
     }
   }
@@ -184,7 +194,7 @@ export function readCallersFile(text: string, rules: CallersFileRules): CallersF
   }
   const check = checkJson();
   const callers = check.members(root, '', ['callers'])?.get('callers');
-  if (callers === undefined && root.kind === 'object') check.add('callers', 'is missing');
+  if (callers === undefined && root.type === 'object') check.add('callers', 'is missing');
   const entries = check
     .items(callers, 'callers')
     .flatMap((node, index) => readCaller(check, node, `callers[${index}]`, rules) ?? []);

@@ -1,8 +1,8 @@
 /**
- * Reads typed values out of a JSON tree and notes every problem with its path, so that whoever wrote the file
- * corrects it once. Never repeats a value: somebody may have put a token where a digest belongs.
+ * Reads typed values out of a JSON tree and notes every problem with its path, so that all of them can
+ * be corrected at once. Never repeats a value: it may be a token where a digest belongs.
  */
-import type { JsonNode } from './json-tree.ts';
+import { itemsOf, type JsonNode, membersOf, textOf } from './json-tree.ts';
 import { didYouMean } from './spelling-policy.ts';
 
 export type JsonMembers = ReadonlyMap<string, JsonNode>;
@@ -19,13 +19,14 @@ export interface JsonCheck {
   number(node: JsonNode | undefined, path: string, least: number, most: number): number | undefined;
 }
 
-const kinds = {
+const kinds: Readonly<Record<JsonNode['type'], string>> = {
   object: 'an object',
   array: 'a list',
   string: 'a string',
   number: 'a number',
   boolean: 'true or false',
   null: 'null',
+  property: 'a member',
 };
 
 export function checkJson(): JsonCheck {
@@ -36,14 +37,14 @@ export function checkJson(): JsonCheck {
   }
 
   function wrongKind(node: JsonNode, path: string, wanted: string): undefined {
-    add(path, `must be ${wanted}, not ${kinds[node.kind]}`);
+    add(path, `must be ${wanted}, not ${kinds[node.type]}`);
     return undefined;
   }
 
   function members(node: JsonNode, path: string, known: readonly string[]): JsonMembers | undefined {
-    if (node.kind !== 'object') return wrongKind(node, path, 'an object');
+    if (node.type !== 'object') return wrongKind(node, path, 'an object');
     const found = new Map<string, JsonNode>();
-    for (const { name, value } of node.members) {
+    for (const { name, value } of membersOf(node)) {
       const inside = path === '' ? name : `${path}.${name}`;
       if (found.has(name)) add(inside, 'is written twice');
       else if (known.length > 0 && !known.includes(name)) {
@@ -57,7 +58,7 @@ export function checkJson(): JsonCheck {
 
   function items(node: JsonNode | undefined, path: string): readonly JsonNode[] {
     if (node === undefined) return [];
-    if (node.kind === 'array') return node.items;
+    if (node.type === 'array') return itemsOf(node);
     wrongKind(node, path, 'a list');
     return [];
   }
@@ -67,25 +68,26 @@ export function checkJson(): JsonCheck {
       add(path, 'is missing');
       return undefined;
     }
-    if (node.kind !== 'string') return wrongKind(node, path, 'a string');
-    const value = String(node.value);
+    const value = textOf(node);
+    if (value === undefined) return wrongKind(node, path, 'a string');
     if (value !== '') return value;
     add(path, 'is empty');
     return undefined;
   }
 
   function texts(node: JsonNode | undefined, path: string): string[] {
-    if (node?.kind !== 'array') {
+    if (node?.type !== 'array') {
       const one = text(node, path);
       return one === undefined ? [] : [one];
     }
-    if (node.items.length === 0) add(path, 'is empty');
-    return node.items.flatMap((item, index) => text(item, `${path}[${index}]`) ?? []);
+    const found = itemsOf(node);
+    if (found.length === 0) add(path, 'is empty');
+    return found.flatMap((item, index) => text(item, `${path}[${index}]`) ?? []);
   }
 
   function number(node: JsonNode | undefined, path: string, least: number, most: number): number | undefined {
     if (node === undefined) return undefined;
-    if (node.kind !== 'number') return wrongKind(node, path, 'a number');
+    if (node.type !== 'number') return wrongKind(node, path, 'a number');
     const value = Number(node.value);
     if (value >= least && value <= most) return value;
     add(path, `must lie between ${least} and ${most}`);

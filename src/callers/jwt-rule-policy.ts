@@ -40,7 +40,7 @@ function readMatch(check: JsonCheck, node: JsonNode | undefined, path: string): 
   if (claims?.size === 0) check.add(path, 'is empty: everybody known to the issuer would be this caller');
   return [...(claims ?? [])].map(([claim, value]) => {
     const patterns: ClaimPattern[] =
-      value.kind === 'boolean' ? [value.value === true] : check.texts(value, `${path}.${claim}`);
+      value.type === 'boolean' ? [value.value === true] : check.texts(value, `${path}.${claim}`);
     return { claim, patterns };
   });
 }

@@ -7,9 +7,11 @@
 import { defaultOperations } from '../callers/callers-file.ts';
 import { type CallersFileRules, callerName, readCallersFile } from '../callers/callers-file-policy.ts';
 import {
+  addCaller,
   addToken,
   CallersTextError,
   emptyCallersText,
+  findCaller,
   type ListedToken,
   listCallers,
   removeTokens,
@@ -173,9 +175,11 @@ export function createToken(args: CreateTokenArgs, io: TokenIo): Promise<TokenEx
     const entry = { sha256: digestOf(token), ...(expires === undefined ? {} : { expires }) };
     let isNewCaller = false;
     const text = await editFile(file, (before) => {
-      const added = addToken(before ?? emptyCallersText, name, entry, args.operations ?? defaultOperations);
-      isNewCaller = added.isNewCaller;
-      return added.text;
+      const text = before ?? emptyCallersText;
+      isNewCaller = findCaller(text, name) === undefined;
+      return isNewCaller
+        ? addCaller(text, name, entry, args.operations ?? defaultOperations)
+        : addToken(text, name, entry);
     });
     io.stdout(`${token}\n`);
     const until = expires === undefined ? 'does not expire' : `expires ${expires}`;
