@@ -56,6 +56,7 @@ describe('ARCHITECTURE.md is true', () => {
     'http-date',
     'address-policy',
     'percent-encoding',
+    'spelling-policy',
     'payload',
   ];
 

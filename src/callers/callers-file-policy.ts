@@ -2,6 +2,8 @@
  * Reads the text of a callers file and finds every problem in it. Nothing is guessed: a member that is not known,
  * written twice or of another kind stops the version. Pure: no `this`, no I/O, no clock.
  */
+
+import { didYouMean } from '../spelling-policy.ts';
 import type { CallerLimit } from './caller.ts';
 import type { CallerEntry, FlyRule, TokenEntry } from './callers-file.ts';
 import { defaultOperations } from './callers-file.ts';
@@ -17,7 +19,6 @@ import {
 } from './json-tree.ts';
 import { readJwtRule } from './jwt-rule-policy.ts';
 import { parseRfc3339 } from './rfc3339-policy.ts';
-import { didYouMean } from './spelling-policy.ts';
 import { weakDigests } from './weak-digest.ts';
 
 export interface CallersFileRules {

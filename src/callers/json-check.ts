@@ -2,8 +2,9 @@
  * Reads typed values out of a JSON tree and notes every problem with its path, so that all of them can
  * be corrected at once. Never repeats a value: it may be a token where a digest belongs.
  */
+
+import { didYouMean } from '../spelling-policy.ts';
 import { itemsOf, type JsonNode, membersOf, textOf } from './json-tree.ts';
-import { didYouMean } from './spelling-policy.ts';
 
 export type JsonMembers = ReadonlyMap<string, JsonNode>;
 

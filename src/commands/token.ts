@@ -19,9 +19,9 @@ import {
 import { editFile, errorCode, FileBusyError, readIfThere } from '../callers/file-edit.ts';
 import { JsonTextError } from '../callers/json-tree.ts';
 import { parseRfc3339 } from '../callers/rfc3339-policy.ts';
-import { didYouMean } from '../callers/spelling-policy.ts';
 import { digestOf, mintToken } from '../callers/token.ts';
 import { ConfigError } from '../config.ts';
+import { didYouMean } from '../spelling-policy.ts';
 import { callersFileRules, settingsOfRules } from './callers-rules.ts';
 
 export type TokenExit = 0 | 1 | 2;
