@@ -12,7 +12,15 @@ import { dirname, join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { readCallersFile } from '../../src/callers/callers-file-policy.ts';
 import { digestOf } from '../../src/callers/token.ts';
-import { createToken, listTokens, revokeToken, type TokenIo } from '../../src/commands/token.ts';
+import {
+  createToken,
+  denyOperations,
+  grantOperations,
+  listTokens,
+  removeNamedCaller,
+  revokeToken,
+} from '../../src/commands/token.ts';
+import type { TokenIo } from '../../src/commands/token-file.ts';
 import { bearer, cleanUp, makeFolder, open } from '../support/callers-fixture.ts';
 
 afterEach(() => {
@@ -37,7 +45,7 @@ function collect(): TokenIo & { out: string; err: string } {
 
 const newFile = () => join(makeFolder(), 'callers.json');
 
-/** Makes a token and gives it back. */
+/** Makes a token that does not expire, where `more` says nothing else, and gives it back. */
 async function made(
   name: string,
   file: string,
@@ -45,11 +53,11 @@ async function made(
   status = 0,
 ) {
   const io = collect();
-  expect(await createToken({ name, file, ...more }, io), io.err).toBe(status);
+  expect(await createToken({ name, file, expires: 'never', ...more }, io), io.err).toBe(status);
   return io.out.trim();
 }
 
-describe('token NAME', () => {
+describe('token create', () => {
   it('makes a file that only its owner can read, with the digest and not the token', async () => {
     const file = newFile();
     const token = await made('reports-script', file);
@@ -170,9 +178,49 @@ describe('token NAME', () => {
     ]);
   });
 
+  it('makes a token that expires after 90 days, unless it is told otherwise', async () => {
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.parse('2026-06-01T12:00:00Z') });
+    const file = newFile();
+    const io = collect();
+    expect(await createToken({ name: 'usual', file }, io)).toBe(0);
+    expect(await createToken({ name: 'for-ever', file, expires: 'never' }, io)).toBe(0);
+    expect(io.err).toMatch(/token of usual .* expires 2026-08-30T12:00:00Z\./);
+    expect(io.err).toMatch(/token of for-ever .* does not expire\./);
+    const { entries } = readCallersFile(readFileSync(file, 'utf8'), { loopbackOnly: false });
+    expect(entries.map(({ tokens }) => tokens[0]?.expiresAt)).toEqual([
+      Date.parse('2026-08-30T12:00:00Z'),
+      Number.POSITIVE_INFINITY,
+    ]);
+  });
+
+  it('says that a second token of a caller is for a rotation, and names the one before', async () => {
+    const file = newFile();
+    const first = digestOf(await made('a', file)).slice(0, 12);
+    const io = collect();
+    expect(await createToken({ name: 'a', file }, io)).toBe(0);
+    expect(io.err).toContain('a had a token already, which still works: this one is for a rotation');
+    expect(io.err).toContain(`token revoke a ${first}`);
+  });
+
+  it('does not take operations for a caller that exists: status 2, the file untouched, a hint', async () => {
+    const file = newFile();
+    await made('a', file);
+    const before = readFileSync(file, 'utf8');
+    const io = collect();
+    expect(await createToken({ name: 'a', file, operations: ['list-api-keys'] }, io)).toBe(2);
+    expect(io.err).toContain('use "token grant a list-api-keys"');
+    expect(io.out).toBe('');
+    expect(readFileSync(file, 'utf8')).toBe(before);
+  });
+
+  it('takes the name of a command as a name', async () => {
+    const file = newFile();
+    await made('list', file);
+    expect(readFileSync(file, 'utf8')).toContain('"name": "list"');
+  });
+
   it.each([
     [{ name: 'a b' }, 'a caller name has'],
-    [{ name: 'list' }, 'is a subcommand'],
     [{ name: 'a', expires: 'tomorrow' }, '--expires takes'],
     [{ name: 'a', expires: '2020-01-01' }, 'in the past'],
     [{ name: 'a', file: undefined }, 'no callers file'],
@@ -246,7 +294,7 @@ describe('token NAME', () => {
 });
 
 describe('token list', () => {
-  it('shows names, first characters, expiry and state', async () => {
+  it('shows names, first characters, expiry, state and operations', async () => {
     const file = newFile();
     const old = digestOf(await made('reports-script', file)).slice(0, 12);
     const late = digestOf(await made('reports-script', file, { expires: '2099-01-01' })).slice(0, 12);
@@ -258,10 +306,10 @@ describe('token list', () => {
     expect(await listTokens({ file }, io)).toBe(0);
     expect(io.out).toBe(
       [
-        'NAME            DIGEST        EXPIRES               STATE',
-        's               -             -                     anonymous',
-        `reports-script  ${old}  never                 older`,
-        `reports-script  ${late}  2099-01-01T00:00:00Z  newest`,
+        'NAME            DIGEST        EXPIRES               STATE      OPERATIONS',
+        's               -             -                     anonymous  list-accounts',
+        `reports-script  ${old}  never                 older      list-accounts`,
+        `reports-script  ${late}  2099-01-01T00:00:00Z  newest     list-accounts`,
         '',
       ].join('\n'),
     );
@@ -293,6 +341,116 @@ describe('token list', () => {
     const io = collect();
     expect(await listTokens({ file: newFile() }, io)).toBe(1);
     expect(io.err).toContain('there is no file');
+  });
+});
+
+describe('token grant and token deny', () => {
+  const granted = (file: string): unknown =>
+    readCallersFile(readFileSync(file, 'utf8'), { loopbackOnly: true }).entries[0]?.operations;
+
+  it('change what a caller may do, and nothing else of the file', async () => {
+    const file = newFile();
+    await made('a', file);
+    await made('b', file);
+    const before = readFileSync(file, 'utf8');
+    const io = collect();
+    expect(await grantOperations({ name: 'a', file, operations: ['list-api-keys'] }, io)).toBe(0);
+    expect(io.err).toContain('a now may do: list-accounts, list-api-keys.');
+    expect(readFileSync(file, 'utf8')).toBe(
+      before.replace('["list-accounts"]', '["list-accounts", "list-api-keys"]'),
+    );
+    expect(await denyOperations({ name: 'a', file, operations: ['list-api-keys'] }, io)).toBe(0);
+    expect(readFileSync(file, 'utf8')).toBe(before);
+    expect(await denyOperations({ name: 'a', file, operations: ['list-accounts'] }, io)).toBe(0);
+    expect(io.err).toContain('a now may do: nothing.');
+    expect(granted(file)).toEqual([]);
+  });
+
+  it('know what a caller may do of which the file says nothing', async () => {
+    const file = newFile();
+    writeFileSync(file, '{"callers":[{"name":"a","anonymous":true}]}');
+    expect(await grantOperations({ name: 'a', file, operations: ['list-api-keys'] }, collect())).toBe(0);
+    expect(granted(file)).toEqual(['list-accounts', 'list-api-keys']);
+    writeFileSync(file, '{"callers":[{"name":"a","anonymous":true}]}');
+    expect(await denyOperations({ name: 'a', file, operations: ['list-accounts'] }, collect())).toBe(0);
+    expect(granted(file)).toEqual([]);
+  });
+
+  it('leave the file alone where nothing changes', async () => {
+    const file = newFile();
+    await made('a', file);
+    const before = readFileSync(file, 'utf8');
+    const io = collect();
+    expect(await grantOperations({ name: 'a', file, operations: ['list-accounts'] }, io)).toBe(0);
+    expect(await denyOperations({ name: 'a', file, operations: ['list-api-keys'] }, io)).toBe(0);
+    expect(io.err.match(/a already may do: list-accounts\./g)).toHaveLength(2);
+    expect(readFileSync(file, 'utf8')).toBe(before);
+  });
+
+  it('take an operation away that the gateway does not have any more', async () => {
+    const file = newFile();
+    writeFileSync(
+      file,
+      '{"callers":[{"name":"a","anonymous":true,"operations":["/gone/","list-accounts"]}]}',
+    );
+    expect(await denyOperations({ name: 'a', file, operations: ['/gone/'] }, collect())).toBe(0);
+    expect(granted(file)).toEqual(['list-accounts']);
+  });
+
+  it.each([
+    [grantOperations, { name: 'a', operations: ['list-acounts'] }, 2, 'did you mean "list-accounts"?'],
+    [denyOperations, { name: 'a', operations: ['list-acounts'] }, 2, 'did you mean "list-accounts"?'],
+    [grantOperations, { name: 'reports', operations: ['list-api-keys'] }, 1, 'there is no caller "reports"'],
+    [denyOperations, { name: 'reports', operations: ['list-api-keys'] }, 1, 'there is no caller "reports"'],
+  ])('say what is wrong, and leave the file alone: %o %o', async (command, args, status, message) => {
+    const file = newFile();
+    await made('a', file);
+    const before = readFileSync(file, 'utf8');
+    const io = collect();
+    expect(await command({ file, ...args }, io)).toBe(status);
+    expect(io.err).toContain(message);
+    expect(readFileSync(file, 'utf8')).toBe(before);
+  });
+
+  it('make no file', async () => {
+    const file = newFile();
+    for (const command of [grantOperations, denyOperations]) {
+      expect(await command({ name: 'a', file, operations: ['list-accounts'] }, collect())).toBe(1);
+    }
+    expect(existsSync(file)).toBe(false);
+  });
+});
+
+describe('token remove', () => {
+  it('removes a caller with its tokens and leaves the others alone', async () => {
+    const file = newFile();
+    await made('a', file);
+    const before = readFileSync(file, 'utf8');
+    const token = await made('b', file);
+    const io = collect();
+    expect(await removeNamedCaller({ name: 'b', file }, io)).toBe(0);
+    expect(io.err).toContain('Removed the caller b (1 token).');
+    expect(readFileSync(file, 'utf8')).toBe(before);
+    expect(() => open(file).directory.recognise(bearer(token))).toThrow();
+  });
+
+  it('says which other ways to be this caller go with it', async () => {
+    const file = newFile();
+    writeFileSync(file, '{"callers":[{"name":"a","tokens":[],"anonymous":true}]}');
+    const io = collect();
+    expect(await removeNamedCaller({ name: 'a', file }, io)).toBe(0);
+    expect(io.err).toContain('Removed the caller a (0 tokens, anonymous).');
+    expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual({ callers: [] });
+  });
+
+  it('fails where there is no such caller, and leaves the file alone', async () => {
+    const file = newFile();
+    await made('reports', file);
+    const before = readFileSync(file, 'utf8');
+    const io = collect();
+    expect(await removeNamedCaller({ name: 'report', file }, io)).toBe(1);
+    expect(io.err).toContain('there is no caller "report" (did you mean "reports"?)');
+    expect(readFileSync(file, 'utf8')).toBe(before);
   });
 });
 
