@@ -1,7 +1,7 @@
 /** The routes of the public listener, and the inbound order. */
 import type { RequestListener } from 'node:http';
 import { Hono } from 'hono';
-import type { Directory } from './callers/directory.ts';
+import type { Authenticator } from './callers/authenticator.ts';
 import type { CallerLimits } from './callers/limit.ts';
 import { type AccessLine, logAccess } from './edge/access-log.ts';
 import {
@@ -28,7 +28,7 @@ import { matchOperations, type Operation } from './operations.ts';
 
 export interface AppOptions {
   readonly operations: readonly Operation[];
-  readonly directory: Pick<Directory, 'recognise' | 'credentialOf'>;
+  readonly authenticator: Pick<Authenticator, 'authenticate' | 'credentialOf'>;
   readonly limits: CallerLimits;
   readonly host: HostOptions;
   readonly unsent: UnsentOptions;
@@ -63,7 +63,7 @@ export function createApp(options: AppOptions): RequestListener {
   const operations = compose(
     [
       ...everyone,
-      authenticate(options.directory),
+      authenticate(options.authenticator),
       limitCaller(options.limits),
       selectOperation(matchOperations(options.operations), options),
     ],

@@ -19,7 +19,6 @@ import {
 } from './json-tree.ts';
 import { readJwtRule } from './jwt-rule-policy.ts';
 import { parseRfc3339 } from './rfc3339-policy.ts';
-import { weakDigests } from './weak-digest.ts';
 
 export interface CallersFileRules {
   /** The operations that may be granted; left out, any name is taken. */
@@ -34,7 +33,11 @@ export interface CallersFileReading {
   readonly entries: readonly CallerEntry[];
   /** Empty where the file is fine. Only then may the entries be used. */
   readonly problems: readonly string[];
+  /** The digests of all tokens, lower case, each with its path in the file. */
+  readonly digestPaths: ReadonlyMap<string, string>;
 }
+
+const nothing = { entries: [], digestPaths: new Map<string, string>() };
 
 /** A caller's name: it stands in log lines, metrics and command lines. */
 export const callerName = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
@@ -137,8 +140,12 @@ function readCaller(
   };
 }
 
-/** What no entry shows alone: names and tokens that stand twice, a second anonymous caller, tokens one can guess. */
-function checkTogether(check: JsonCheck, root: JsonNode | undefined): void {
+/**
+ * What no entry shows alone: names and tokens that stand twice, a second anonymous caller.
+ *
+ * @returns the digests of all tokens, each with its path in the file
+ */
+function checkTogether(check: JsonCheck, root: JsonNode | undefined): ReadonlyMap<string, string> {
   const paths = new Map<string, string>();
   const digests = new Map<string, string>();
   let anonymous: string | undefined;
@@ -175,23 +182,18 @@ function checkTogether(check: JsonCheck, root: JsonNode | undefined): void {
       }
     }
   }
-  for (const digest of weakDigests(new Set(digests.keys()))) {
-    check.add(
-      digests.get(digest) ?? '',
-      'belongs to a token that can be guessed; make one with the token command',
-    );
-  }
+  return digests;
 }
 
 /** Reads a callers file. Every problem is listed with its path in the file, as `callers[2].tokens[0].sha256`. */
 export function readCallersFile(text: string, rules: CallersFileRules): CallersFileReading {
-  if (text.length > maxCharacters) return { entries: [], problems: ['the file is larger than 4 MiB'] };
+  if (text.length > maxCharacters) return { ...nothing, problems: ['the file is larger than 4 MiB'] };
   let root: JsonNode;
   try {
     root = parseJsonTree(text);
   } catch (error) {
     if (!(error instanceof JsonTextError)) throw error;
-    return { entries: [], problems: [`not valid JSON: ${error.message}`] };
+    return { ...nothing, problems: [`not valid JSON: ${error.message}`] };
   }
   const check = checkJson();
   const callers = check.members(root, '', ['callers'])?.get('callers');
@@ -199,6 +201,6 @@ export function readCallersFile(text: string, rules: CallersFileRules): CallersF
   const entries = check
     .items(callers, 'callers')
     .flatMap((node, index) => readCaller(check, node, `callers[${index}]`, rules) ?? []);
-  checkTogether(check, callers);
-  return { entries, problems: check.problems };
+  const digestPaths = checkTogether(check, callers);
+  return { entries, problems: check.problems, digestPaths };
 }

@@ -1,17 +1,17 @@
 /**
- * Recognises callers by JWT (RFC 7519, verified as RFC 8725 asks): verified once, then remembered by digest until
- * it expires, so that a hit needs no promise. Loaded only where a caller has `jwt`: it brings jose with it.
+ * Authenticates callers by JWT (RFC 7519, verified as RFC 8725 asks): verified once, then remembered by digest until
+ * it expires, so that a hit needs no promise. Loaded by `jwt-logins.ts` where a caller has `jwt`.
  */
 import { type JWTPayload, errors as joseErrors, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
-import type { Recognised } from './caller.ts';
+import type { Authenticated } from './caller.ts';
 import type { JwtRule } from './callers-file.ts';
 import { claimedIssuer, clockToleranceSeconds, matchesRule } from './jwt-policy.ts';
 import { type KeySet, KeySetUnavailableError, openKeySet } from './key-set.ts';
 
-export type JwtRules = readonly { readonly rule: JwtRule; readonly recognised: Recognised }[];
+export type JwtRules = readonly { readonly rule: JwtRule; readonly authenticated: Authenticated }[];
 
-/** Why a JWT makes nobody a caller: for the log. */
+/** Why a JWT is not accepted: for the log. */
 export interface JwtRefusal {
   readonly reason: string;
   /** The issuer's keys could not be had: not the caller's fault, and not counted as one. */
@@ -23,17 +23,17 @@ export interface JwtOptions {
   onTrouble(address: string, error: unknown): void;
 }
 
-export interface JwtRecogniser {
+export interface JwtVerifier {
   /** What is remembered of a token, without a promise; `undefined` where it has to be verified. */
-  recall(header: string, digest: string): Recognised | undefined;
+  recall(header: string, digest: string): Authenticated | undefined;
   /** Verifies a token. Never rejects. */
-  verify(header: string, digest: string, token: string): Promise<Recognised | JwtRefusal>;
+  verify(header: string, digest: string, token: string): Promise<Authenticated | JwtRefusal>;
   /** Takes the rules of a new version of the file; forgets everything but the keys. */
   adopt(rules: JwtRules): void;
 }
 
 interface Remembered {
-  readonly recognised: Recognised;
+  readonly authenticated: Authenticated;
   /** Wall clock, ms: a JWT's times are dates. */
   readonly expiresAt: number;
   readonly keys: KeySet;
@@ -44,15 +44,15 @@ const maxRemembered = 10_000;
 /** Apart from the claims, which may have any name. */
 type Verified = { readonly claims: JWTPayload } | { readonly refusal: JwtRefusal };
 
-export function recogniseJwts(options: JwtOptions): JwtRecogniser {
+export function verifyJwts(options: JwtOptions): JwtVerifier {
   let rules = options.rules;
   /** Grows whenever the rules or a key set change: what was verified under another number does not count. */
-  let era = 0;
+  let ruleVersion = 0;
   const remembered = new LRUCache<string, Remembered>({ max: maxRemembered });
   const keySets = new Map<string, KeySet>();
 
   function forget(): void {
-    era++;
+    ruleVersion++;
     remembered.clear();
   }
 
@@ -94,25 +94,25 @@ export function recogniseJwts(options: JwtOptions): JwtRecogniser {
     }
   }
 
-  async function find(header: string, digest: string, token: string): Promise<Recognised | JwtRefusal> {
-    const startedIn = era;
+  async function find(header: string, digest: string, token: string): Promise<Authenticated | JwtRefusal> {
+    const startedIn = ruleVersion;
     const issuer = claimedIssuer(token);
     let refusal: JwtRefusal = { reason: 'a JWT of an issuer that no caller names', isOurs: false };
     /** Rules that trust the same keys, issuer and audience share one verification. */
     const verified = new Map<string, Verified>();
-    for (const { rule, recognised } of rules) {
+    for (const { rule, authenticated } of rules) {
       if (rule.header !== header || rule.issuer !== issuer) continue;
       const trust = JSON.stringify([rule.jwks, rule.audiences, rule.algorithms]);
       const result = verified.get(trust) ?? (await claimsOf(token, rule));
       // While this one waited, a new version of the file or other keys came: they decide.
-      if (startedIn !== era) return find(header, digest, token);
+      if (startedIn !== ruleVersion) return find(header, digest, token);
       verified.set(trust, result);
       if ('refusal' in result) {
         refusal = result.refusal;
       } else if (matchesRule(result.claims, rule.match)) {
         const expiresAt = ((result.claims.exp ?? 0) + clockToleranceSeconds) * 1000;
-        remembered.set(`${header} ${digest}`, { recognised, expiresAt, keys: keysAt(rule.jwks) });
-        return recognised;
+        remembered.set(`${header} ${digest}`, { authenticated, expiresAt, keys: keysAt(rule.jwks) });
+        return authenticated;
       } else {
         refusal = { reason: 'a valid JWT that matches no caller', isOurs: false };
       }
@@ -125,7 +125,7 @@ export function recogniseJwts(options: JwtOptions): JwtRecogniser {
     recall(header, digest) {
       const found = remembered.get(`${header} ${digest}`);
       if (found === undefined || Date.now() >= found.expiresAt || !found.keys.isCurrent()) return undefined;
-      return found.recognised;
+      return found.authenticated;
     },
     verify: find,
     adopt(next) {

@@ -12,6 +12,7 @@ import {
 } from '../callers/callers-text-policy.ts';
 import { editFile, errorCode, FileBusyError, readIfThere } from '../callers/file-edit.ts';
 import { JsonTextError } from '../callers/json-tree.ts';
+import { guessableTokenProblems } from '../callers/weak-digest.ts';
 import { ConfigError } from '../config.ts';
 import { didYouMean } from '../spelling-policy.ts';
 import { settingsOfRules } from './callers-rules.ts';
@@ -70,7 +71,8 @@ export async function editCallers(file: string, edit: (text: string) => string):
 
 /** Lists what keeps a gateway from taking this text; whether there is anything. */
 export function tellProblems(text: string, rules: CallersFileRules, io: TokenIo): boolean {
-  const { problems } = readCallersFile(text, rules);
+  const reading = readCallersFile(text, rules);
+  const problems = [...reading.problems, ...guessableTokenProblems(reading.digestPaths)];
   if (problems.length === 0) return false;
   io.stderr(
     `The gateway refuses this file and keeps the version before until these are corrected (judged with ${settingsOfRules.join(', ')} as set here):\n`,

@@ -1,6 +1,7 @@
 /** From a raw request target to an operation this caller may do; everything else is refused here. */
-import { mayDo } from '../callers/caller.ts';
-import type { Directory } from '../callers/directory.ts';
+
+import type { Authenticator } from '../callers/authenticator.ts';
+import { isGranted } from '../callers/caller.ts';
 import { holdsCredential } from '../callers/url-credential-policy.ts';
 import { GatewayError } from '../errors.ts';
 import type { Layer } from '../layer.ts';
@@ -20,7 +21,7 @@ const credentialInUrl =
   'A credential is never sent in the URL, where logs keep it: send your token in a header, and replace the one that was in this URL.';
 
 export interface CredentialSearch {
-  readonly directory: Pick<Directory, 'credentialOf'>;
+  readonly authenticator: Pick<Authenticator, 'credentialOf'>;
   /** Whether a text holds the upstream key. */
   readonly holdsKey: (text: string) => boolean;
 }
@@ -33,10 +34,10 @@ export interface CredentialSearch {
  */
 export function selectOperation(
   matchPath: (path: string) => OperationMatch | undefined,
-  { directory, holdsKey }: CredentialSearch,
+  { authenticator, holdsKey }: CredentialSearch,
 ): Layer<InboundRequest, Reply> {
   function refuseCredential(urlPart: string, request: InboundRequest): void {
-    if (holdsCredential(urlPart, directory.credentialOf(request.rawHeaders), holdsKey)) {
+    if (holdsCredential(urlPart, authenticator.credentialOf(request.rawHeaders), holdsKey)) {
       throw new GatewayError('invalid-request', {
         detail: credentialInUrl,
         reason: 'a credential in the URL',
@@ -65,7 +66,7 @@ export function selectOperation(
       if (announcesBody(request.headers)) throw invalid('A read has no body.', { connection: 'close' });
       const problem = problemOfQuery(request.query);
       if (problem !== undefined) throw invalid(problem);
-      if (request.caller === undefined || !mayDo(request.caller, match.operation.name)) {
+      if (request.caller === undefined || !isGranted(request.caller, match.operation.name)) {
         throw new GatewayError('caller-forbidden', { reason: `not granted: ${match.operation.name}` });
       }
       request.match = match;

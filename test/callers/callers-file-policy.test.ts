@@ -191,22 +191,6 @@ describe('a callers file', () => {
   });
 
   it.each([
-    ['nothing', ''],
-    ['a letter', 'a'],
-    ['two characters', 'Z9'],
-    ['a number of four digits', '0815'],
-    ['a word', 'Password123'],
-    ['a word with the line break of echo', 'secret\n'],
-    ['one character many times', 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'],
-  ])('can not enrol a token that is %s', (_, weak) => {
-    expect(
-      problemsOf([{ name: 'nightly-job', tokens: [{ sha256: good }, { sha256: digestOf(weak) }] }]),
-    ).toEqual([
-      'callers[0].tokens[1].sha256: belongs to a token that can be guessed; make one with the token command',
-    ]);
-  });
-
-  it.each([
     [
       'a member written twice',
       '{"callers":[{"name":"a","tokens":[],"operations":["list-accounts"],"operations":["list-api-keys"]}]}',

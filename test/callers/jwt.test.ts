@@ -3,7 +3,7 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { exportJWK, exportSPKI, generateKeyPair, type JWK, type JWTPayload, SignJWT } from 'jose';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Recognised } from '../../src/callers/caller.ts';
+import type { Authenticated } from '../../src/callers/caller.ts';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
 import { bearer, cleanUp, credentials, open, refusal, writeCallers } from '../support/callers-fixture.ts';
 
@@ -75,19 +75,21 @@ function staff(more: object = {}, others: readonly object[] = [], options: Param
 }
 
 describe('a JWT', () => {
-  it('is verified once and then recognised without a promise', async () => {
-    const { directory } = staff();
+  it('is verified once and then authenticated without a promise', async () => {
+    const { authenticator } = staff();
     const token = await sign(one);
-    const first = directory.recognise(bearer(token));
+    const first = authenticator.authenticate(bearer(token));
     expect(first).toBeInstanceOf(Promise);
     expect(await first).toMatchObject({ by: 'jwt', caller: { name: 'staff' } });
-    expect(directory.recognise(bearer(token))).toBe(await first);
+    expect(authenticator.authenticate(bearer(token))).toBe(await first);
   });
 
   it('shares one verification among requests that come together', async () => {
-    const { directory } = staff();
+    const { authenticator } = staff();
     const token = await sign(one);
-    const all = await Promise.all(Array.from({ length: 20 }, () => directory.recognise(bearer(token))));
+    const all = await Promise.all(
+      Array.from({ length: 20 }, () => authenticator.authenticate(bearer(token))),
+    );
     expect(new Set(all).size).toBe(1);
     expect(idp.asked).toBe(1);
   });
@@ -97,17 +99,19 @@ describe('a JWT', () => {
       name: 'admins',
       jwt: { issuer, audience: ['x', 'gateway'], jwks, match: { groups: ['ops', 'admin*'] } },
     };
-    const { directory } = staff({}, [first]);
+    const { authenticator } = staff({}, [first]);
     const name = async (claims: JWTPayload) =>
-      (await directory.recognise(bearer(await sign(one, claims)))).caller.name;
+      (await authenticator.authenticate(bearer(await sign(one, claims)))).caller.name;
     expect(await name({ groups: ['staff', 'administrators'] })).toBe('admins');
     expect(await name({ groups: ['staff'] })).toBe('staff');
   });
 
   it('is read from the field that the file names, bare, and only from there', async () => {
-    const { directory } = staff({ header: 'X-Goog-IAP-JWT-Assertion' });
+    const { authenticator } = staff({ header: 'X-Goog-IAP-JWT-Assertion' });
     const token = await sign(one);
-    expect(await directory.recognise(credentials([['x-goog-iap-jwt-assertion', token]]))).toMatchObject({
+    expect(
+      await authenticator.authenticate(credentials([['x-goog-iap-jwt-assertion', token]])),
+    ).toMatchObject({
       by: 'jwt',
     });
     for (const sent of [
@@ -125,30 +129,32 @@ describe('a JWT', () => {
       credentials([['X-Goog-IAP-JWT-Assertion', `Bearer ${token}`]]),
       credentials([['X-Goog-IAP-JWT-Assertion', '']]),
     ]) {
-      expect((await refusal(() => directory.recognise(sent))).code).toBe('caller-unauthenticated');
+      expect((await refusal(() => authenticator.authenticate(sent))).code).toBe('caller-unauthenticated');
     }
   });
 
   it('that was remembered is forgotten when it expires', async () => {
     vi.useFakeTimers({ toFake: ['Date'] });
-    const { directory } = staff();
+    const { authenticator } = staff();
     const token = await sign(one);
-    await directory.recognise(bearer(token));
+    await authenticator.authenticate(bearer(token));
     vi.setSystemTime(Date.now() + 331_000);
-    expect((await refusal(() => directory.recognise(bearer(token)))).message).toContain('ERR_JWT_EXPIRED');
+    expect((await refusal(() => authenticator.authenticate(bearer(token)))).message).toContain(
+      'ERR_JWT_EXPIRED',
+    );
   });
 
   it('that was remembered is forgotten within a second when the file changes', async () => {
-    const { directory, file } = staff();
+    const { authenticator, file } = staff();
     const token = await sign(one);
-    await directory.recognise(bearer(token));
+    await authenticator.authenticate(bearer(token));
     writeCallers(
       [{ name: 'staff', jwt: { issuer, audience: 'gateway', jwks, match: { email: 'bob@example.com' } } }],
       file,
     );
     await vi.waitFor(
       async () =>
-        expect((await refusal(() => directory.recognise(bearer(token)))).message).toContain(
+        expect((await refusal(() => authenticator.authenticate(bearer(token)))).message).toContain(
           'matches no caller',
         ),
       { timeout: 1_000, interval: 20 },
@@ -171,29 +177,31 @@ describe('a JWT that waits for keys while the file changes', () => {
     idp.until = new Promise((resolve) => {
       release = resolve;
     });
-    const { directory, events, file } = staff();
+    const { authenticator, events, file } = staff();
     const token = await sign(one);
-    const waiting = Promise.resolve(directory.recognise(bearer(token))).catch((error: unknown) => error);
+    const waiting = Promise.resolve(authenticator.authenticate(bearer(token))).catch(
+      (error: unknown) => error,
+    );
     await vi.waitFor(() => expect(idp.asked).toBe(1));
     writeCallers(callers(), file);
     await vi.waitFor(() => expect(events).toContainEqual(expect.objectContaining({ kind: 'reloaded' })));
     release();
-    return { came: await waiting, directory, token };
+    return { came: await waiting, authenticator, token };
   }
 
   it('lets nobody in who was removed, then or later', async () => {
-    const { came, directory, token } = await meanwhile(() => []);
+    const { came, authenticator, token } = await meanwhile(() => []);
     expect(came).toMatchObject({ code: 'caller-unauthenticated' });
-    await refusal(() => directory.recognise(bearer(token)));
+    await refusal(() => authenticator.authenticate(bearer(token)));
   });
 
   it('is the caller that the new version says, then and later', async () => {
-    const { came, directory, token } = await meanwhile(() => [
+    const { came, authenticator, token } = await meanwhile(() => [
       { name: 'ann', jwt: rule({ match: { email: 'ann@example.com' } }) },
       { name: 'staff', jwt: rule() },
     ]);
     expect(came).toMatchObject({ caller: { name: 'ann' } });
-    expect((await directory.recognise(bearer(token))).caller.name).toBe('ann');
+    expect((await authenticator.authenticate(bearer(token))).caller.name).toBe('ann');
   });
 
   it('is nobody where the new version wants it in another field', async () => {
@@ -205,30 +213,32 @@ describe('a JWT that waits for keys while the file changes', () => {
 describe('a credential of one kind', () => {
   it('is no JWT of a caller whose JWTs come in another field', async () => {
     const assertion = { issuer, audience: 'gateway', jwks, header: 'X-Assertion', match: { sub: 'robot' } };
-    const { directory } = staff({}, [{ name: 'robot', jwt: assertion }]);
+    const { authenticator } = staff({}, [{ name: 'robot', jwt: assertion }]);
     const token = await sign(one, { sub: 'robot', email: 'robot@other.example' });
-    await refusal(() => directory.recognise(bearer(token)));
-    expect((await directory.recognise(credentials([['X-Assertion', token]]))).caller.name).toBe('robot');
+    await refusal(() => authenticator.authenticate(bearer(token)));
+    expect((await authenticator.authenticate(credentials([['X-Assertion', token]]))).caller.name).toBe(
+      'robot',
+    );
   });
 
   it('is no static token in a field for JWTs', async () => {
     const token = mintToken();
-    const { directory } = staff({ header: 'X-Assertion' }, [
+    const { authenticator } = staff({ header: 'X-Assertion' }, [
       { name: 'script', tokens: [{ sha256: digestOf(token) }] },
     ]);
-    expect(directory.recognise(bearer(token))).toMatchObject({ caller: { name: 'script' } });
-    await refusal(() => directory.recognise(credentials([['X-Assertion', token]])));
+    expect(authenticator.authenticate(bearer(token))).toMatchObject({ caller: { name: 'script' } });
+    await refusal(() => authenticator.authenticate(credentials([['X-Assertion', token]])));
   });
 
   it.each(['a b.c.d', 'a.b.c, d', 'ä.b.c', '', 'a.b.c d'])(
     'is one word of the characters that tokens have, in X-API-Key and in a field for JWTs: %j',
     async (value) => {
-      const { directory } = staff({ header: 'X-Assertion' });
+      const { authenticator } = staff({ header: 'X-Assertion' });
       for (const [name, what] of [
         ['X-API-Key', 'X-API-Key is not one token'],
         ['X-Assertion', 'x-assertion is not one JWT'],
       ] as const) {
-        const error = await refusal(() => directory.recognise(credentials([[name, value]])));
+        const error = await refusal(() => authenticator.authenticate(credentials([[name, value]])));
         expect(error.message).toContain(what);
       }
     },
@@ -297,9 +307,9 @@ describe('a forged or foreign JWT', () => {
   };
 
   it.each(Object.keys(forgeries))('is 401: %s', async (name) => {
-    const { directory } = staff({}, [{ name: 'sidecar', anonymous: true }]);
+    const { authenticator } = staff({}, [{ name: 'sidecar', anonymous: true }]);
     const token = (await forgeries[name]?.()) ?? '';
-    const error = await refusal(() => directory.recognise(bearer(token)));
+    const error = await refusal(() => authenticator.authenticate(bearer(token)));
     expect(error.code).toBe('caller-unauthenticated');
     expect(error.headers?.['www-authenticate']).toBe(
       'Bearer realm="analytics-gateway", error="invalid_token"',
@@ -310,34 +320,34 @@ describe('a forged or foreign JWT', () => {
   it('has no other signature than the rule pins, whatever key the issuer has', async () => {
     const { alg: _, ...anyUse } = one.jwk;
     idp.keys = [anyUse];
-    const { directory } = staff({ algorithms: ['PS256', 'ES256'] });
-    const error = await refusal(async () => directory.recognise(bearer(await sign(one))));
+    const { authenticator } = staff({ algorithms: ['PS256', 'ES256'] });
+    const error = await refusal(async () => authenticator.authenticate(bearer(await sign(one))));
     expect(error.message).toContain('ERR_JOSE_ALG_NOT_ALLOWED');
   });
 
   it('is within the tolerance of clocks up to 30 s', async () => {
-    const { directory } = staff();
+    const { authenticator } = staff();
     const token = await sign(one, { exp: now() - 20, nbf: now() + 20 });
-    expect(await directory.recognise(bearer(token))).toMatchObject({ by: 'jwt' });
+    expect(await authenticator.authenticate(bearer(token))).toMatchObject({ by: 'jwt' });
   });
 
   it('counts as a failure of its address, which is then refused before a signature is verified', async () => {
-    const { directory } = staff({}, [], { failuresPerMinute: 3 });
+    const { authenticator } = staff({}, [], { failuresPerMinute: 3 });
     const remembered = await sign(one);
-    await directory.recognise(bearer(remembered));
+    await authenticator.authenticate(bearer(remembered));
     for (let failed = 0; failed < 3; failed++) {
-      expect((await refusal(() => directory.recognise(bearer('a.b.c')))).status).toBe(401);
+      expect((await refusal(() => authenticator.authenticate(bearer('a.b.c')))).status).toBe(401);
     }
     const asked = idp.asked;
     idp.until = new Promise(() => {});
     for (const unverified of ['a.b.c', await sign(two), await sign(one, { jti: 'new' })]) {
-      const error = await refusal(() => directory.recognise(bearer(unverified)));
+      const error = await refusal(() => authenticator.authenticate(bearer(unverified)));
       expect(error).toMatchObject({ code: 'caller-rate-limited', retryAfterMs: expect.any(Number) });
       expect(error.message).toContain('not verified');
     }
     expect(idp.asked).toBe(asked);
-    expect((await refusal(() => directory.recognise(bearer('a.b.c', '10.9.9.9')))).status).toBe(401);
-    expect(directory.recognise(bearer(remembered))).toMatchObject({ by: 'jwt' });
+    expect((await refusal(() => authenticator.authenticate(bearer('a.b.c', '10.9.9.9')))).status).toBe(401);
+    expect(authenticator.authenticate(bearer(remembered))).toMatchObject({ by: 'jwt' });
   });
 
   it('lets an address have no more verifications at once than failures', async () => {
@@ -345,11 +355,11 @@ describe('a forged or foreign JWT', () => {
     idp.until = new Promise((resolve) => {
       release = resolve;
     });
-    const { directory } = staff({}, [], { failuresPerMinute: 3 });
+    const { authenticator } = staff({}, [], { failuresPerMinute: 3 });
     const forged = await Promise.all(
       Array.from({ length: 5 }, (_, index) => sign(stranger, { jti: `${index}` })),
     );
-    const all = forged.map((token) => refusal(() => directory.recognise(bearer(token))));
+    const all = forged.map((token) => refusal(() => authenticator.authenticate(bearer(token))));
     const [, , , fourth, fifth] = all;
     expect([(await fourth)?.status, (await fifth)?.status]).toEqual([429, 429]);
     release();
@@ -357,20 +367,20 @@ describe('a forged or foreign JWT', () => {
   });
 
   it('is not counted where it is good, and counted once where many requests bring it at once', async () => {
-    const { directory } = staff({}, [], { failuresPerMinute: 2 });
+    const { authenticator } = staff({}, [], { failuresPerMinute: 2 });
     for (let logins = 0; logins < 5; logins++) {
       const token = await sign(one, { jti: `${logins}` });
-      const all = Array.from({ length: 10 }, () => directory.recognise(bearer(token)));
-      for (const recognised of await Promise.all(all)) expect(recognised).toMatchObject({ by: 'jwt' });
+      const all = Array.from({ length: 10 }, () => authenticator.authenticate(bearer(token)));
+      for (const authenticated of await Promise.all(all)) expect(authenticated).toMatchObject({ by: 'jwt' });
     }
   });
 
   it("is not counted where the issuer's keys cannot be had", async () => {
     idp.status = 500;
-    const { directory } = staff({}, [], { failuresPerMinute: 1 });
+    const { authenticator } = staff({}, [], { failuresPerMinute: 1 });
     for (let tries = 0; tries < 5; tries++) {
       const token = await sign(one, { jti: `${tries}` });
-      expect((await refusal(() => directory.recognise(bearer(token)))).status).toBe(401);
+      expect((await refusal(() => authenticator.authenticate(bearer(token)))).status).toBe(401);
     }
   });
 });
@@ -391,12 +401,12 @@ describe('the code that verifies JWTs', () => {
     });
     const { open: openAnew } = await import('../support/callers-fixture.ts');
     const jwt = { issuer, audience: 'gateway', jwks, match: { email: '*@example.com' } };
-    const { directory } = openAnew(writeCallers([{ name: 'staff', jwt }]), { failuresPerMinute: 1 });
+    const { authenticator } = openAnew(writeCallers([{ name: 'staff', jwt }]), { failuresPerMinute: 1 });
     const token = await sign(one);
     await vi.waitFor(() => expect(imports).toBe(1));
-    await expect(directory.recognise(bearer(token))).rejects.toThrow();
-    expect(await directory.recognise(bearer(token))).toMatchObject({ by: 'jwt' });
-    directory.close();
+    await expect(authenticator.authenticate(bearer(token))).rejects.toThrow();
+    expect(await authenticator.authenticate(bearer(token))).toMatchObject({ by: 'jwt' });
+    authenticator.close();
   });
 });
 
@@ -407,78 +417,78 @@ describe('the keys of an issuer', () => {
     vi.useFakeTimers({ toFake: ['performance'] });
   }
 
-  async function recogniseOne(directory: {
-    recognise(sent: ReturnType<typeof bearer>): Recognised | Promise<Recognised>;
+  async function authenticateOne(authenticator: {
+    authenticate(sent: ReturnType<typeof bearer>): Authenticated | Promise<Authenticated>;
   }) {
-    return directory.recognise(bearer(await sign(one)));
+    return authenticator.authenticate(bearer(await sign(one)));
   }
 
   it('rotate: a new key id is fetched, at most once in 30 s whoever asks', async () => {
     fakeMonotonicClock();
-    const { directory } = staff();
-    await recogniseOne(directory);
+    const { authenticator } = staff();
+    await authenticateOne(authenticator);
     idp.keys = [one.jwk, two.jwk];
     const newer = await sign(two);
-    for (let tries = 0; tries < 5; tries++) await refusal(() => directory.recognise(bearer(newer)));
+    for (let tries = 0; tries < 5; tries++) await refusal(() => authenticator.authenticate(bearer(newer)));
     expect(idp.asked).toBe(1);
     vi.advanceTimersByTime(30_001);
-    expect(await directory.recognise(bearer(newer))).toMatchObject({ by: 'jwt' });
-    expect(await recogniseOne(directory)).toMatchObject({ by: 'jwt' });
+    expect(await authenticator.authenticate(bearer(newer))).toMatchObject({ by: 'jwt' });
+    expect(await authenticateOne(authenticator)).toMatchObject({ by: 'jwt' });
     const unknown = await sign({ ...stranger, kid: 'nobody' });
-    for (let tries = 0; tries < 5; tries++) await refusal(() => directory.recognise(bearer(unknown)));
+    for (let tries = 0; tries < 5; tries++) await refusal(() => authenticator.authenticate(bearer(unknown)));
     expect(idp.asked).toBe(2);
   });
 
   it('are gone when removed: a token with the id of a removed key is refused, remembered or not', async () => {
     fakeMonotonicClock();
-    const { directory } = staff();
+    const { authenticator } = staff();
     const token = await sign(one);
-    await directory.recognise(bearer(token));
+    await authenticator.authenticate(bearer(token));
     idp.keys = [two.jwk];
     minutes(11);
-    expect((await refusal(() => directory.recognise(bearer(token)))).message).toContain(
+    expect((await refusal(() => authenticator.authenticate(bearer(token)))).message).toContain(
       'ERR_JWKS_NO_MATCHING_KEY',
     );
   });
 
   it('are refreshed in the background while a remembered token is used', async () => {
     fakeMonotonicClock();
-    const { directory } = staff();
+    const { authenticator } = staff();
     const token = await sign(one);
-    await directory.recognise(bearer(token));
+    await authenticator.authenticate(bearer(token));
     idp.keys = [two.jwk];
     minutes(6);
-    expect(directory.recognise(bearer(token))).toMatchObject({ by: 'jwt' });
-    await vi.waitFor(async () => await refusal(() => directory.recognise(bearer(token))));
+    expect(authenticator.authenticate(bearer(token))).toMatchObject({ by: 'jwt' });
+    await vi.waitFor(async () => await refusal(() => authenticator.authenticate(bearer(token))));
     expect(idp.asked).toBe(2);
   });
 
   it('survive an outage of an hour, and are told about once', async () => {
     fakeMonotonicClock();
-    const { directory, events } = staff();
+    const { authenticator, events } = staff();
     const token = await sign(one);
-    await directory.recognise(bearer(token));
+    await authenticator.authenticate(bearer(token));
     idp.status = 503;
     for (let passed = 0; passed < 90; passed += 15) {
       minutes(15);
-      expect(await directory.recognise(bearer(token))).toMatchObject({ by: 'jwt' });
-      expect(directory.recognise(bearer(token))).toMatchObject({ by: 'jwt' });
-      expect(await recogniseOne(directory)).toMatchObject({ by: 'jwt' });
+      expect(await authenticator.authenticate(bearer(token))).toMatchObject({ by: 'jwt' });
+      expect(authenticator.authenticate(bearer(token))).toMatchObject({ by: 'jwt' });
+      expect(await authenticateOne(authenticator)).toMatchObject({ by: 'jwt' });
     }
     expect(events).toMatchObject([{ kind: 'keys-unavailable', address: jwks }]);
     idp.status = 200;
     minutes(1);
-    await recogniseOne(directory);
+    await authenticateOne(authenticator);
     expect(events.at(-1)).toEqual({ kind: 'keys-available-again', address: jwks });
   });
 
   it('that serve no longer than a day without their issuer', async () => {
     fakeMonotonicClock();
-    const { directory } = staff();
-    await recogniseOne(directory);
+    const { authenticator } = staff();
+    await authenticateOne(authenticator);
     idp.status = 503;
     minutes(25 * 60);
-    await refusal(() => recogniseOne(directory));
+    await refusal(() => authenticateOne(authenticator));
   });
 
   it.each([
@@ -490,14 +500,14 @@ describe('the keys of an issuer', () => {
   ])('fail closed at the start when the issuer %s; static tokens are served', async (_, trouble) => {
     Object.assign(idp, trouble);
     const token = mintToken();
-    const { directory, events } = staff({}, [{ name: 's', tokens: [{ sha256: digestOf(token) }] }], {
+    const { authenticator, events } = staff({}, [{ name: 's', tokens: [{ sha256: digestOf(token) }] }], {
       failuresPerMinute: 1,
     });
     for (let tries = 0; tries < 3; tries++) {
       // Not the callers' fault, so not counted as their failure.
-      expect((await refusal(() => recogniseOne(directory))).code).toBe('caller-unauthenticated');
+      expect((await refusal(() => authenticateOne(authenticator))).code).toBe('caller-unauthenticated');
     }
-    expect(directory.recognise(bearer(token))).toMatchObject({ by: 'token' });
+    expect(authenticator.authenticate(bearer(token))).toMatchObject({ by: 'token' });
     expect(events).toMatchObject([{ kind: 'keys-unavailable' }]);
     expect(idp.asked).toBe(1);
   });

@@ -98,35 +98,37 @@ describe("a caller's own limit", () => {
 describe('failed authentications', () => {
   const token = mintToken();
   const file = () => writeCallers([{ name: 'a', tokens: [{ sha256: digestOf(token) }] }]);
-  const fail = (directory: ReturnType<typeof open>['directory'], address: string | undefined) =>
-    refusal(() => directory.recognise(bearer(mintToken(), address)));
+  const fail = (authenticator: ReturnType<typeof open>['authenticator'], address: string | undefined) =>
+    refusal(() => authenticator.authenticate(bearer(mintToken(), address)));
 
   it('are limited per address, with the time to wait', async () => {
-    const { directory } = open(file(), { failuresPerMinute: 3 });
-    for (let failed = 0; failed < 3; failed++) expect((await fail(directory, '10.0.0.1')).status).toBe(401);
-    const error = await fail(directory, '10.0.0.1');
+    const { authenticator } = open(file(), { failuresPerMinute: 3 });
+    for (let failed = 0; failed < 3; failed++)
+      expect((await fail(authenticator, '10.0.0.1')).status).toBe(401);
+    const error = await fail(authenticator, '10.0.0.1');
     expect(error).toMatchObject({ code: 'caller-rate-limited', status: 429, retryAfterMs: 20_000 });
-    expect((await fail(directory, '10.0.0.2')).status).toBe(401);
+    expect((await fail(authenticator, '10.0.0.2')).status).toBe(401);
     vi.advanceTimersByTime(20_000);
-    expect((await fail(directory, '10.0.0.1')).status).toBe(401);
+    expect((await fail(authenticator, '10.0.0.1')).status).toBe(401);
   });
 
   it('never harm who authenticates properly behind the same address', async () => {
-    const { directory } = open(file(), { failuresPerMinute: 1 });
-    for (let failed = 0; failed < 50; failed++) await fail(directory, '10.0.0.1');
-    expect(directory.recognise(bearer(token, '10.0.0.1'))).toMatchObject({ caller: { name: 'a' } });
+    const { authenticator } = open(file(), { failuresPerMinute: 1 });
+    for (let failed = 0; failed < 50; failed++) await fail(authenticator, '10.0.0.1');
+    expect(authenticator.authenticate(bearer(token, '10.0.0.1'))).toMatchObject({ caller: { name: 'a' } });
   });
 
   it('count requests without any credential, too', async () => {
-    const { directory } = open(file(), { failuresPerMinute: 1 });
-    const nothing = () => refusal(() => directory.recognise(credentials([], '10.0.0.1')));
+    const { authenticator } = open(file(), { failuresPerMinute: 1 });
+    const nothing = () => refusal(() => authenticator.authenticate(credentials([], '10.0.0.1')));
     expect((await nothing()).status).toBe(401);
     expect((await nothing()).status).toBe(429);
   });
 
   it('are not limited with 0', async () => {
-    const { directory } = open(file(), { failuresPerMinute: 0 });
-    for (let failed = 0; failed < 500; failed++) expect((await fail(directory, '10.0.0.1')).status).toBe(401);
+    const { authenticator } = open(file(), { failuresPerMinute: 0 });
+    for (let failed = 0; failed < 500; failed++)
+      expect((await fail(authenticator, '10.0.0.1')).status).toBe(401);
   });
 
   it('are remembered for a bounded number of addresses', () => {

@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'vitest';
+import { digestOf } from '../../src/callers/token.ts';
 import type { CheckReport } from '../../src/commands/check.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { type Owner, run, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
@@ -52,6 +53,18 @@ describe.concurrent('check of a store that gives no key asks it once, says why, 
 });
 
 describe.concurrent('check', () => {
+  it('names a token of the callers file that can be guessed, and ends with 2', async (context) => {
+    const file = join(temporaryFolder(context), 'callers.json');
+    writeFileSync(file, `{"callers":[{"name":"a","tokens":[{"sha256":"${digestOf('secret')}"}]}]}`);
+    const { both, report } = await check(context, { ...settingsFor(`${nobody}/api`), CALLERS_FILE: file });
+    context.expect(both).toEqual([2, 2]);
+    context
+      .expect(report.settings.problems)
+      .toEqual([
+        'callers[0].tokens[0].sha256: belongs to a token that can be guessed; make one with the token command',
+      ]);
+  });
+
   it('ends although the command leaves something running that holds its output open', async (context) => {
     const standIn = await standInFor(context);
     const pidFile = join(temporaryFolder(context), 'pid');

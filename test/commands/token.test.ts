@@ -81,9 +81,11 @@ describe('token create', () => {
     const first = await made('a', file);
     const second = await made('a', file);
     expect(first).not.toBe(second);
-    const { directory } = open(file);
-    expect(directory.recognise(bearer(first))).toMatchObject({ note: expect.stringContaining('older') });
-    expect(directory.recognise(bearer(second))).toMatchObject({ caller: { name: 'a' } });
+    const { authenticator } = open(file);
+    expect(authenticator.authenticate(bearer(first))).toMatchObject({
+      note: expect.stringContaining('older'),
+    });
+    expect(authenticator.authenticate(bearer(second))).toMatchObject({ caller: { name: 'a' } });
   });
 
   it('adds to a caller and leaves every other byte alone', async () => {
@@ -288,8 +290,9 @@ describe('token create', () => {
   it('loses no token when several are made at once', async () => {
     const file = newFile();
     const tokens = await Promise.all(['a', 'b', 'a'].map((name) => made(name, file)));
-    const { directory } = open(file);
-    for (const token of tokens) expect(directory.recognise(bearer(token))).toMatchObject({ by: 'token' });
+    const { authenticator } = open(file);
+    for (const token of tokens)
+      expect(authenticator.authenticate(bearer(token))).toMatchObject({ by: 'token' });
   });
 });
 
@@ -321,6 +324,14 @@ describe('token list', () => {
     const io = collect();
     expect(await listTokens({ file }, io)).toBe(0);
     expect(io.err).toContain('callers[0].tokns: is not known here (did you mean "tokens"?)');
+  });
+
+  it('says which token can be guessed', async () => {
+    const file = newFile();
+    writeFileSync(file, `{"callers":[{"name":"a","tokens":[{"sha256":"${digestOf('secret')}"}]}]}`);
+    const io = collect();
+    expect(await listTokens({ file }, io)).toBe(0);
+    expect(io.err).toContain('callers[0].tokens[0].sha256: belongs to a token that can be guessed');
   });
 
   it('shows what a terminal would act on as numbers', async () => {
@@ -431,7 +442,7 @@ describe('token remove', () => {
     expect(await removeNamedCaller({ name: 'b', file }, io)).toBe(0);
     expect(io.err).toContain('Removed the caller b (1 token).');
     expect(readFileSync(file, 'utf8')).toBe(before);
-    expect(() => open(file).directory.recognise(bearer(token))).toThrow();
+    expect(() => open(file).authenticator.authenticate(bearer(token))).toThrow();
   });
 
   it('says which other ways to be this caller go with it', async () => {
@@ -465,9 +476,9 @@ describe('token revoke', () => {
       await revokeToken({ name: 'a', file, digest: digestOf(second).slice(0, 8).toUpperCase() }, io),
     ).toBe(0);
     expect(readFileSync(file, 'utf8')).toBe(text);
-    const { directory } = open(file);
-    expect(directory.recognise(bearer(first))).toMatchObject({ by: 'token' });
-    expect(() => directory.recognise(bearer(second))).toThrow();
+    const { authenticator } = open(file);
+    expect(authenticator.authenticate(bearer(first))).toMatchObject({ by: 'token' });
+    expect(() => authenticator.authenticate(bearer(second))).toThrow();
   });
 
   it('removes every token of a caller, who stays with what was granted', async () => {
