@@ -7,7 +7,7 @@ import { didYouMean } from '../spelling-policy.ts';
 import type { CallerLimit } from './caller.ts';
 import type { CallerEntry, FlyRule, TokenEntry } from './callers-file.ts';
 import { defaultOperations } from './callers-file.ts';
-import { checkJson, type JsonCheck } from './json-check.ts';
+import { JsonCheck } from './json-check.ts';
 import {
   itemsOf,
   type JsonNode,
@@ -195,7 +195,7 @@ export function readCallersFile(text: string, rules: CallersFileRules): CallersF
     if (!(error instanceof JsonTextError)) throw error;
     return { ...nothing, problems: [`not valid JSON: ${error.message}`] };
   }
-  const check = checkJson();
+  const check = new JsonCheck();
   const callers = check.members(root, '', ['callers'])?.get('callers');
   if (callers === undefined && root.type === 'object') check.add('callers', 'is missing');
   const entries = check

@@ -96,9 +96,9 @@ export class JwtLogins {
   }
 
   async #import(): Promise<JwtVerifier> {
-    const { verifyJwts } = await import('./jwt.ts');
+    const { JwtVerifier } = await import('./jwt.ts');
     const { onEvent, rules } = this.#options;
-    this.#verifier = verifyJwts({
+    this.#verifier = new JwtVerifier({
       // Of the version in force now, which may be newer than the one that asked for this.
       rules: rules(),
       onTrouble: (address, cause) => {
