@@ -27,7 +27,7 @@ function watch(file: string) {
 }
 
 describe('a watched file', () => {
-  it('is reported when it is written, replaced, removed, and there again', async () => {
+  it('a watched file is reported when it is written, replaced, removed, and there again', async () => {
     const file = makeFile();
     const { seen } = watch(file);
     // The call soon after the start, which no change has caused.
@@ -48,7 +48,7 @@ describe('a watched file', () => {
     }
   });
 
-  it('is reported once more when its time stamp can be trusted', async () => {
+  it('a watched file is reported once more when its time stamp can be trusted', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     const file = makeFile();
     const { seen } = watch(file);
@@ -60,7 +60,7 @@ describe('a watched file', () => {
     expect(seen.calls).toBe(3);
   });
 
-  it('is reported to a second watch of it when the first is closed', async () => {
+  it('a watched file is reported to a second watch of it when the first is closed', async () => {
     const file = makeFile();
     const first = watch(file);
     const second = watch(file);
@@ -71,7 +71,7 @@ describe('a watched file', () => {
     expect(first.seen.calls).toBe(0);
   });
 
-  it('does not keep the process alive', () => {
+  it('a watched file does not keep the process alive', () => {
     const module = fileURLToPath(new URL('../src/file-watch.ts', import.meta.url));
     const script = `
       const { watchForChanges } = await import(${JSON.stringify(`file://${module}`)});

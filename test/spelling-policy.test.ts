@@ -11,11 +11,11 @@ describe('the suggestion for a misspelled word', () => {
     ['check', ' (did you mean "check"?)'],
     ['reports', ''],
     ['x'.repeat(81), ''],
-  ])('for %s is:%s', (word, suggestion) => {
+  ])('the suggestion for %s is:%s', (word, suggestion) => {
     expect(didYouMean(word, commands)).toBe(suggestion);
   });
 
-  it('is the first of the nearest words within the limit, a swap being one edit', () => {
+  it('the suggestion is the first of the nearest words within the limit, and a swap is one edit', () => {
     expect(nearestWord('CACHE_TLT', ['CACHE_TTL', 'CACHE_TL'], 2)).toBe('CACHE_TTL');
     expect(nearestWord('CACHE', ['CACHE_TTL'], 2)).toBeUndefined();
   });

@@ -115,7 +115,7 @@ function readCaller(
     );
   }
   if (!['tokens', 'jwt', 'fly', 'anonymous'].some((way) => members.has(way))) {
-    check.add(path, 'has none of tokens, jwt, fly and anonymous, so nobody could be this caller');
+    check.add(path, 'has none of tokens, jwt, fly and anonymous, so no request could be from this caller');
   }
   const anonymous = members.get('anonymous');
   if (anonymous !== undefined && anonymous.type !== 'boolean') {

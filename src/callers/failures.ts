@@ -16,7 +16,7 @@ export interface Failures {
 /** Addresses remembered. An attacker with more of them than this could not be counted by address anyway. */
 const maxAddresses = 10_000;
 
-/** @param perMinute failures from one address before it is told to wait; 0 for no limit */
+/** @param perMinute failures from one address before it has to wait; 0 for no limit */
 export function limitFailures(perMinute: number): Failures {
   if (perMinute <= 0) return { count: () => 0, giveBack: () => {} };
   const limit = { perSecond: perMinute / 60, burst: perMinute };

@@ -1,6 +1,6 @@
 /**
- * Callers by JWT, from the request's side: who waits for which verification, and whose address is charged for it.
- * What is verified, and how, is in `jwt.ts`, which is loaded where a caller has `jwt`: it brings jose with it.
+ * Callers by JWT, from the request's side: requests that share a verification, and the address that it is counted for.
+ * The verification itself is in `jwt.ts`, which is loaded only where a caller has `jwt`: it brings jose with it.
  */
 import type { Authenticated } from './caller.ts';
 import type { CallersEvent } from './callers-event.ts';

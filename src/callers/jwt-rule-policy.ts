@@ -33,11 +33,11 @@ function jwksProblem(address: string): string | undefined {
 
 function readMatch(check: JsonCheck, node: JsonNode | undefined, path: string): JwtRule['match'] {
   if (node === undefined) {
-    check.add(path, 'is missing: without it everybody known to the issuer would be this caller');
+    check.add(path, 'is missing: without it every login of the issuer would be this caller');
     return [];
   }
   const claims = check.members(node, path, []);
-  if (claims?.size === 0) check.add(path, 'is empty: everybody known to the issuer would be this caller');
+  if (claims?.size === 0) check.add(path, 'is empty: every login of the issuer would be this caller');
   return [...(claims ?? [])].map(([claim, value]) => {
     const patterns: ClaimPattern[] =
       value.type === 'boolean' ? [value.value === true] : check.texts(value, `${path}.${claim}`);

@@ -14,7 +14,7 @@ export interface KeySetOptions {
   readonly address: string;
   /** The keys differ from those before: what was verified with those must be forgotten. */
   onChange(): void;
-  /** The keys can't be fetched; told once until they can be again (`undefined`). */
+  /** The keys can't be fetched; called once, and with `undefined` when they can be again. */
   onTrouble(error: unknown): void;
 }
 

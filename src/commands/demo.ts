@@ -1,4 +1,4 @@
-/** `demo`: the gateway against the stand-in upstream, with a show of what it does, for who has two minutes. */
+/** `demo`: the gateway against the stand-in upstream, with a show of what it does in two minutes. */
 import { type IncomingHttpHeaders, request } from 'node:http';
 import { readConfig } from '../config.ts';
 import { ListenError } from '../edge/server.ts';
@@ -16,7 +16,7 @@ interface Came {
 export async function demo({ once }: { once: boolean }): Promise<number> {
   const standIn = await startStandIn();
   const gateway = await startOn(process.env['PORT'] ?? '8080', standIn).catch((error: unknown) => {
-    // Somebody else has the usual port; a demo must not fail for that.
+    // Another process has the usual port; a demo must not fail for that.
     if (error instanceof ListenError && !error.isSetting) return startOn('0', standIn);
     throw error;
   });

@@ -23,8 +23,8 @@ const token = mintToken();
 const other = mintToken();
 const script = { name: 'reports-script', tokens: [{ sha256: digestOf(token) }] };
 
-describe('who has a static token', () => {
-  it('is authenticated by Authorization and by X-API-Key, without a promise', () => {
+describe('a static token', () => {
+  it('a static token authenticates its caller in Authorization and in X-API-Key, without a promise', () => {
     const { authenticator } = open(
       writeCallers([{ ...script, weight: 2, limit: { perSecond: 5, burst: 9 } }]),
     );
@@ -41,12 +41,12 @@ describe('who has a static token', () => {
     }
   });
 
-  it('gets the same objects each time, made once', () => {
+  it('a static token gives the same objects each time, made once', () => {
     const { authenticator } = open(writeCallers([script]));
     expect(authenticator.authenticate(bearer(token))).toBe(authenticator.authenticate(bearer(token)));
   });
 
-  it('may list accounts, and the API keys only where that is granted by name', async () => {
+  it('a caller may list accounts, and the API keys only where that is granted by name', async () => {
     const keys = { name: 'keys', tokens: [{ sha256: digestOf(other) }], operations: ['list-api-keys'] };
     const { authenticator } = open(writeCallers([script, keys]));
     const { caller: plain } = await authenticator.authenticate(bearer(token));
@@ -61,7 +61,7 @@ describe('who has a static token', () => {
     ]);
   });
 
-  it('leaves a note for the log with an older token, and an event once an hour', async () => {
+  it('an older token leaves a note for the log, and an event once an hour', async () => {
     vi.useFakeTimers({ toFake: ['Date'] });
     const tokens = [{ sha256: digestOf(token) }, { sha256: digestOf(other).toUpperCase() }];
     const { authenticator, events } = open(writeCallers([{ name: 'two', tokens }]));
@@ -131,7 +131,7 @@ describe('a credential that fails', () => {
     ],
   ];
 
-  it.each(lines)('is 401 and never anonymous: %s', async (_, sent) => {
+  it.each(lines)('a credential that fails is 401 and never anonymous: %s', async (_, sent) => {
     const both = [script, { name: 'other', tokens: [{ sha256: digestOf(other) }] }];
     const { authenticator } = open(writeCallers([...both, { name: 'sidecar', anonymous: true }]));
     const error = await refusal(() => authenticator.authenticate(credentials(sent)));
@@ -142,7 +142,7 @@ describe('a credential that fails', () => {
     expect(error.detail).toBeUndefined();
   });
 
-  it('gives the same answer whether name, token or expiry is wrong, and tells them apart in the log', async () => {
+  it('a credential that fails gives the same answer whether name, token or expiry is wrong, and tells them apart in the log', async () => {
     const expired = { name: 'late', tokens: [{ sha256: digestOf(other), expires: '2020-01-01T00:00:00Z' }] };
     const { authenticator } = open(writeCallers([script, expired]));
     const errors = await Promise.all(
@@ -155,7 +155,7 @@ describe('a credential that fails', () => {
     expect(errors.map(({ message }) => message).join()).not.toContain('guess');
   });
 
-  it('is a token from its expiry on', async () => {
+  it('a token fails from its expiry on', async () => {
     vi.useFakeTimers({ toFake: ['Date'], now: Date.parse('2027-01-01T00:59:59.999+01:00') });
     const tokens = [{ sha256: digestOf(token), expires: '2027-01-01T01:00:00+01:00' }];
     const { authenticator } = open(writeCallers([{ name: 'a', tokens }]));
@@ -164,7 +164,7 @@ describe('a credential that fails', () => {
     expect((await refusal(() => authenticator.authenticate(bearer(token)))).message).toContain('expired');
   });
 
-  it('counts once where the same token stands in both fields', () => {
+  it('a token that stands in both fields is one credential', () => {
     const { authenticator } = open(writeCallers([script]));
     const sent = credentials([
       ['Authorization', `bEaReR  ${token}`],
@@ -174,7 +174,7 @@ describe('a credential that fails', () => {
   });
 });
 
-describe('what is no credential', () => {
+describe('a field that carries no credential', () => {
   it.each([
     ['X_API_Key', token],
     ['x-api_key', token],
@@ -183,7 +183,7 @@ describe('what is no credential', () => {
     ['Proxy-Authorization', `Bearer ${token}`],
     ['Cookie', `token=${token}`],
     ['Fly-Src', 'instance=1;app=a;org=o;ts=1'],
-  ])('is %s', async (name, value) => {
+  ])('the field %s carries no credential', async (name, value) => {
     const { authenticator } = open(writeCallers([script]));
     const error = await refusal(() => authenticator.authenticate(credentials([[name, value]])));
     expect(error.code).toBe('caller-unauthenticated');
@@ -191,7 +191,7 @@ describe('what is no credential', () => {
     expect(error.headers?.['www-authenticate']).toBe('Bearer realm="analytics-gateway"');
   });
 
-  it('is a token in the URL', async () => {
+  it('a token in the URL is no credential', async () => {
     const { authenticator } = open(writeCallers([script]));
     const sent = credentials([], '127.0.0.1', `/api/analytics/accounts/?access_token=${token}`);
     const error = await refusal(() => authenticator.authenticate(sent));
@@ -202,7 +202,7 @@ describe('what is no credential', () => {
 });
 
 describe('the anonymous caller', () => {
-  it('is everybody where there is no callers file, whatever they send', () => {
+  it('without a callers file every request is from the anonymous caller, whatever it carries', () => {
     const { authenticator } = open(undefined);
     for (const sent of [credentials([]), bearer('anything'), credentials([['Authorization', 'Basic x']])]) {
       const authenticated = authenticator.authenticate(sent);
@@ -211,25 +211,25 @@ describe('the anonymous caller', () => {
     expect(authenticator.admitsAnonymous).toBe(true);
   });
 
-  it('is whoever sends nothing, where the file says so, with what the file grants', async () => {
+  it('a request without credential is from the anonymous caller where the file has one, with what the file grants', async () => {
     const { authenticator } = open(writeCallers([script, { name: 'sidecar', anonymous: true }]));
     const { caller } = await authenticator.authenticate(credentials([]));
     expect(caller.name).toBe('sidecar');
     expect(isGranted(caller, 'list-api-keys')).toBe(false);
   });
 
-  it('exists only on loopback or a Unix socket', () => {
+  it('the anonymous caller exists only on loopback or a Unix socket', () => {
     const file = writeCallers([{ name: 'sidecar', anonymous: true }]);
     expect(() => open(file, { loopbackOnly: false })).toThrow(/callers\[0\]\.anonymous/);
     expect(() => open(undefined, { loopbackOnly: false })).toThrow(CallersFileError);
   });
 
-  it('does not exist in a file that has none', () => {
+  it('the anonymous caller does not exist in a file that has none', () => {
     expect(open(writeCallers([script])).authenticator.admitsAnonymous).toBe(false);
   });
 });
 
-describe('a new version of the file', () => {
+describe('a new version of the callers file', () => {
   const revoked = { name: 'reports-script', tokens: [] };
   const within = { timeout: 1_000, interval: 20 };
 
@@ -237,7 +237,7 @@ describe('a new version of the file', () => {
     expect(() => authenticator.authenticate(bearer(token))).toThrow();
   }
 
-  it('refuses a revoked token within a second, written in place', async () => {
+  it('a new version of the callers file refuses a revoked token within a second, written in place', async () => {
     const file = writeCallers([script]);
     const { authenticator, events } = open(file);
     expect(authenticator.authenticate(bearer(token))).toMatchObject({ by: 'token' });
@@ -246,7 +246,7 @@ describe('a new version of the file', () => {
     expect(events).toEqual([{ kind: 'reloaded', callers: 1 }]);
   });
 
-  it('refuses a revoked token within a second, renamed over, again and again', async () => {
+  it('a new version of the callers file refuses a revoked token within a second, renamed over, again and again', async () => {
     const file = writeCallers([script]);
     const { authenticator } = open(file);
     for (let swap = 0; swap < 3; swap++) {
@@ -260,7 +260,7 @@ describe('a new version of the file', () => {
     }
   });
 
-  it('refuses a revoked token within a second, behind the links of a Kubernetes volume', async () => {
+  it('a new version of the callers file refuses a revoked token within a second, behind the links of a Kubernetes volume', async () => {
     const folder = makeFolder();
     for (const [version, callers] of [
       ['..1', [script]],
@@ -286,7 +286,7 @@ describe('a new version of the file', () => {
     );
   });
 
-  it('is refused as a whole when it has problems; the old one stays, loudly', async () => {
+  it('a new version with problems is refused as a whole, with an event, and the old one stays', async () => {
     const file = writeCallers([script]);
     const { authenticator, events } = open(file);
     writeFileSync(file, '{ "callers": [ { "name": "x" ');
@@ -299,7 +299,7 @@ describe('a new version of the file', () => {
     expect(authenticator.snapshot().problems).toEqual([]);
   });
 
-  it('may be away for a while: the old one stays, loudly, once', async () => {
+  it('a callers file that is away for a while leaves the old version in force, with one event', async () => {
     const file = writeCallers([script]);
     const { authenticator, events } = open(file);
     rmSync(file);
@@ -313,7 +313,7 @@ describe('a new version of the file', () => {
     expect(events.map(({ kind }) => kind)).toEqual(['file-unreadable', 'file-readable-again', 'reloaded']);
   });
 
-  it('is read again at once when somebody asks, changed or not', async () => {
+  it('a reload reads the callers file at once, changed or not', async () => {
     const file = writeCallers([script]);
     const { authenticator, events } = open(file);
     for (let asked = 1; asked <= 2; asked++) {
@@ -325,7 +325,7 @@ describe('a new version of the file', () => {
     open(undefined).authenticator.reload();
   });
 
-  it('can not bring an anonymous caller to a listener that all can reach', async () => {
+  it('a new version cannot bring an anonymous caller to a listener beyond loopback', async () => {
     const file = writeCallers([script]);
     const { authenticator, events } = open(file, { loopbackOnly: false });
     writeCallers([script, { name: 'sidecar', anonymous: true }], file);
@@ -334,8 +334,8 @@ describe('a new version of the file', () => {
   });
 });
 
-describe('at the start', () => {
-  it('a file that is missing or wrong stops the gateway', () => {
+describe('the start', () => {
+  it('a callers file that is missing or wrong stops the start', () => {
     expect(() => open('/nowhere/callers.json')).toThrow(/can't be read \(ENOENT\)/);
     expect(() => open(writeCallers([{ name: 'x', tokens: [{ sha256: 'x' }] }]))).toThrow(CallersFileError);
   });

@@ -52,7 +52,7 @@ const callers = fc.uniqueArray(
 type File = { callers: { name: string; tokens?: { sha256: string }[]; operations?: string[] }[] };
 
 describe('an edit of the text of a callers file', () => {
-  it('says what the same edit of its value says, in every layout', () => {
+  it('an edit says what the same edit of its value says, in every layout', () => {
     fc.assert(
       fc.property(callers, layouts, fc.nat(20), (list, layout, number) => {
         const text = laidOut({ callers: list }, layout);
@@ -91,20 +91,20 @@ describe('an edit of the text of a callers file', () => {
     );
   });
 
-  it('puts a further caller on lines of its own, as its neighbour stands', () => {
+  it('an edit puts a further caller on lines of its own, indented as its neighbour', () => {
     const text = '{\n\t"callers": [\n\t\t{ "name": "a" }\n\t]\n}\n';
     expect(addCaller(text, 'b', { sha256: 'x' }, ['list-accounts'])).toBe(
       '{\n\t"callers": [\n\t\t{ "name": "a" },\n\t\t{\n\t\t  "name": "b",\n\t\t  "tokens": [{ "sha256": "x" }],\n\t\t  "operations": ["list-accounts"]\n\t\t}\n\t]\n}\n',
     );
   });
 
-  it('adds operations to a caller that has none, and knows what it may do without them', () => {
+  it('an edit adds operations to a caller that has none, for which the default holds', () => {
     const text = '{"callers":[{"name":"a"}]}';
     expect(findCaller(text, 'a')?.operations).toEqual(['list-accounts']);
     expect(setOperations(text, 'a', [])).toBe('{"callers":[{"name":"a", "operations": []}]}');
   });
 
-  it('is refused for a caller that stands twice', () => {
+  it('an edit is refused for a caller that stands twice', () => {
     const text = '{"callers":[{"name":"a"},{"name":"a"}]}';
     expect(listCallers(text)).toHaveLength(2);
     for (const edit of [

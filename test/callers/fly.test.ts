@@ -44,7 +44,7 @@ describe('a statement of Fly', () => {
     [30_001, false],
     [-30_000, true],
     [-30_001, false],
-  ])('%i ms after it was made is fresh: %s', (awayMs, expected) => {
+  ])('a statement of Fly %i ms after it was made is fresh: %s', (awayMs, expected) => {
     expect(isFlySourceFresh(source, madeMs + awayMs)).toBe(expected);
   });
 });
@@ -59,7 +59,7 @@ describe('a Fly app', () => {
     },
   );
 
-  it.each([-30, 30])('is authenticated up to 30 s away (%i)', (away) => {
+  it.each([-30, 30])('a Fly app is authenticated up to 30 s away (%i)', (away) => {
     vi.useFakeTimers({ toFake: ['Date'], now: 1_800_000_000_000 });
     const { authenticator } = open(writeCallers(callers), { flyKeyFile: keyFile() });
     expect(authenticator.authenticate(credentials(signed(statement(seconds() + away)), proxy))).toMatchObject(
@@ -96,13 +96,13 @@ describe('a Fly app', () => {
       ],
     ],
     ['sent twice', () => [...signed(statement()), ['fly-src', statement()]]],
-  ])('is 401, never anonymous, when the field is %s', async (_, lines, address = proxy) => {
+  ])('a Fly app is 401, never anonymous, when the field is %s', async (_, lines, address = proxy) => {
     const { authenticator } = open(writeCallers(callers), { flyKeyFile: keyFile() });
     const error = await refusal(() => authenticator.authenticate(credentials(lines(), address)));
     expect(error.code).toBe('caller-unauthenticated');
   });
 
-  it('may send a token instead: the proxy puts Fly-Src on every request, so it never decides against one', async () => {
+  it('a Fly app may send a token instead: the proxy puts Fly-Src on every request, so it never decides against one', async () => {
     const { authenticator } = open(writeCallers(callers), { flyKeyFile: keyFile() });
     const both = (value: string) =>
       credentials([...signed(statement()), ['Authorization', `Bearer ${value}`]], proxy);
@@ -113,7 +113,7 @@ describe('a Fly app', () => {
     await refusal(() => authenticator.authenticate(both(mintToken())));
   });
 
-  it('can not be a caller where there is no key of the proxy: the gateway does not start', () => {
+  it('a Fly app cannot be a caller without the key of the proxy: the gateway does not start', () => {
     const missing = join(makeFolder(), 'fly-src.pub');
     expect(() => open(writeCallers(callers), { flyKeyFile: missing })).toThrow(CallersFileError);
     writeFileSync(missing, 'not a key');

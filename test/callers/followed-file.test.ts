@@ -7,7 +7,7 @@ import { cleanUp, makeFolder } from '../support/callers-fixture.ts';
 afterEach(cleanUp);
 
 describe('a text that cannot be used', () => {
-  it('is believed to be whole only when it has stood for 200 ms, however often it is read', async () => {
+  it('a text that cannot be used is believed to be whole only when it has stood for 200 ms, however often it is read', async () => {
     // Not fake timers: `expect.poll` would move them on.
     const now = vi.spyOn(performance, 'now').mockReturnValue(0);
     const file = join(makeFolder(), 'callers.json');

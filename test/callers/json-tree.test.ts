@@ -20,7 +20,7 @@ function plain(node: JsonNode): unknown {
 }
 
 describe('a JSON tree (RFC 8259)', () => {
-  it('says what JSON.parse says', () => {
+  it('a JSON tree says what JSON.parse says', () => {
     fc.assert(
       fc.property(fc.json({ maxDepth: 6 }), fc.constantFrom(0, 2), (text, spaces) => {
         const written = JSON.stringify(JSON.parse(text), null, spaces);
@@ -29,7 +29,7 @@ describe('a JSON tree (RFC 8259)', () => {
     );
   });
 
-  it('is refused for whatever JSON.parse refuses', () => {
+  it('a text that JSON.parse refuses is refused', () => {
     const broken = fc
       .tuple(
         fc.json({ maxDepth: 3 }),
@@ -54,7 +54,7 @@ describe('a JSON tree (RFC 8259)', () => {
     );
   });
 
-  it('shows a member that is written twice', () => {
+  it('a JSON tree shows a member that is written twice', () => {
     expect(membersOf(parseJsonTree('{"a":1,"__proto__":2,"a":3}')).map(({ name }) => name)).toEqual([
       'a',
       '__proto__',
@@ -76,11 +76,11 @@ describe('a JSON tree (RFC 8259)', () => {
     ['// x\n1', 'line 1, column 1: a comment, which JSON does not have'],
     ['', 'line 1, column 1: a value expected'],
     ['['.repeat(1_000_000), 'nested too deeply'],
-  ])('is refused with line and column: %#', (text, message) => {
+  ])('a text that is not JSON is refused with line and column: %#', (text, message) => {
     expect(() => parseJsonTree(text)).toThrow(new JsonTextError(message));
   });
 
-  it('is right in every process while the compiler warms up, for a file of 200 callers', () => {
+  it('a JSON tree is right in every process while the compiler warms up, for a file of 200 callers', () => {
     const module = fileURLToPath(new URL('../../src/callers/json-tree.ts', import.meta.url));
     const callers = Array.from({ length: 200 }, (_, index) => ({
       name: `c${index}`,

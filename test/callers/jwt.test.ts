@@ -75,7 +75,7 @@ function staff(more: object = {}, others: readonly object[] = [], options: Param
 }
 
 describe('a JWT', () => {
-  it('is verified once and then authenticated without a promise', async () => {
+  it('a JWT is verified once and then authenticated without a promise', async () => {
     const { authenticator } = staff();
     const token = await sign(one);
     const first = authenticator.authenticate(bearer(token));
@@ -84,7 +84,7 @@ describe('a JWT', () => {
     expect(authenticator.authenticate(bearer(token))).toBe(await first);
   });
 
-  it('shares one verification among requests that come together', async () => {
+  it('a JWT shares one verification among requests that come together', async () => {
     const { authenticator } = staff();
     const token = await sign(one);
     const all = await Promise.all(
@@ -94,7 +94,7 @@ describe('a JWT', () => {
     expect(idp.asked).toBe(1);
   });
 
-  it('makes the first caller in file order that it matches', async () => {
+  it('a JWT authenticates the first caller in file order whose rule it matches', async () => {
     const first = {
       name: 'admins',
       jwt: { issuer, audience: ['x', 'gateway'], jwks, match: { groups: ['ops', 'admin*'] } },
@@ -106,7 +106,7 @@ describe('a JWT', () => {
     expect(await name({ groups: ['staff'] })).toBe('staff');
   });
 
-  it('is read from the field that the file names, bare, and only from there', async () => {
+  it('a JWT is read from the field that the file names, bare, and only from there', async () => {
     const { authenticator } = staff({ header: 'X-Goog-IAP-JWT-Assertion' });
     const token = await sign(one);
     expect(
@@ -133,7 +133,7 @@ describe('a JWT', () => {
     }
   });
 
-  it('that was remembered is forgotten when it expires', async () => {
+  it('a JWT that was remembered is forgotten when it expires', async () => {
     vi.useFakeTimers({ toFake: ['Date'] });
     const { authenticator } = staff();
     const token = await sign(one);
@@ -144,7 +144,7 @@ describe('a JWT', () => {
     );
   });
 
-  it('that was remembered is forgotten within a second when the file changes', async () => {
+  it('a JWT that was remembered is forgotten within a second when the file changes', async () => {
     const { authenticator, file } = staff();
     const token = await sign(one);
     await authenticator.authenticate(bearer(token));
@@ -189,13 +189,13 @@ describe('a JWT that waits for keys while the file changes', () => {
     return { came: await waiting, authenticator, token };
   }
 
-  it('lets nobody in who was removed, then or later', async () => {
+  it('a JWT that waits for keys is refused, then and later, when its caller was removed', async () => {
     const { came, authenticator, token } = await meanwhile(() => []);
     expect(came).toMatchObject({ code: 'caller-unauthenticated' });
     await refusal(() => authenticator.authenticate(bearer(token)));
   });
 
-  it('is the caller that the new version says, then and later', async () => {
+  it('a JWT that waits for keys authenticates the caller that the new version says, then and later', async () => {
     const { came, authenticator, token } = await meanwhile(() => [
       { name: 'ann', jwt: rule({ match: { email: 'ann@example.com' } }) },
       { name: 'staff', jwt: rule() },
@@ -204,14 +204,14 @@ describe('a JWT that waits for keys while the file changes', () => {
     expect((await authenticator.authenticate(bearer(token))).caller.name).toBe('ann');
   });
 
-  it('is nobody where the new version wants it in another field', async () => {
+  it('a JWT that waits for keys is refused where the new version wants it in another field', async () => {
     const { came } = await meanwhile(() => [{ name: 'staff', jwt: rule({ header: 'X-Assertion' }) }]);
     expect(came).toMatchObject({ code: 'caller-unauthenticated' });
   });
 });
 
 describe('a credential of one kind', () => {
-  it('is no JWT of a caller whose JWTs come in another field', async () => {
+  it('a JWT is refused in another field than its caller names', async () => {
     const assertion = { issuer, audience: 'gateway', jwks, header: 'X-Assertion', match: { sub: 'robot' } };
     const { authenticator } = staff({}, [{ name: 'robot', jwt: assertion }]);
     const token = await sign(one, { sub: 'robot', email: 'robot@other.example' });
@@ -221,7 +221,7 @@ describe('a credential of one kind', () => {
     );
   });
 
-  it('is no static token in a field for JWTs', async () => {
+  it('a static token is refused in a field for JWTs', async () => {
     const token = mintToken();
     const { authenticator } = staff({ header: 'X-Assertion' }, [
       { name: 'script', tokens: [{ sha256: digestOf(token) }] },
@@ -285,7 +285,7 @@ describe('a forged or foreign JWT', () => {
     'another key under the same key id': () => sign(stranger),
     'a key that the token brings along': () => sign(stranger, {}, { jwk: stranger.jwk, kid: undefined }),
     'a key that the token points to': () => sign(stranger, {}, { jku: `${jwks}/mine` }),
-    'a critical extension nobody knows': async () => {
+    'a critical extension that is unknown': async () => {
       const claims = { iss: issuer, aud: 'gateway', exp: now() + hour, email: 'ann@example.com' };
       const body = `${b64({ alg: 'RS256', kid: 'one', crit: ['x'], x: 1 })}.${b64(claims)}`;
       const signature = signBytes('sha256', Buffer.from(body), KeyObject.from(one.privateKey));
@@ -306,7 +306,7 @@ describe('a forged or foreign JWT', () => {
     'no JSON': async () => 'YQ.YQ.YQ',
   };
 
-  it.each(Object.keys(forgeries))('is 401: %s', async (name) => {
+  it.each(Object.keys(forgeries))('a forged or foreign JWT is 401: %s', async (name) => {
     const { authenticator } = staff({}, [{ name: 'sidecar', anonymous: true }]);
     const token = (await forgeries[name]?.()) ?? '';
     const error = await refusal(() => authenticator.authenticate(bearer(token)));
@@ -317,7 +317,7 @@ describe('a forged or foreign JWT', () => {
     expect(error.message).not.toContain(token);
   });
 
-  it('has no other signature than the rule pins, whatever key the issuer has', async () => {
+  it('a JWT with another signature than the rule pins is refused, whatever key the issuer has', async () => {
     const { alg: _, ...anyUse } = one.jwk;
     idp.keys = [anyUse];
     const { authenticator } = staff({ algorithms: ['PS256', 'ES256'] });
@@ -325,13 +325,13 @@ describe('a forged or foreign JWT', () => {
     expect(error.message).toContain('ERR_JOSE_ALG_NOT_ALLOWED');
   });
 
-  it('is within the tolerance of clocks up to 30 s', async () => {
+  it('a JWT within 30 s of its times is accepted: clocks differ', async () => {
     const { authenticator } = staff();
     const token = await sign(one, { exp: now() - 20, nbf: now() + 20 });
     expect(await authenticator.authenticate(bearer(token))).toMatchObject({ by: 'jwt' });
   });
 
-  it('counts as a failure of its address, which is then refused before a signature is verified', async () => {
+  it('a forged JWT counts as a failure of its address, which is then refused before a signature is verified', async () => {
     const { authenticator } = staff({}, [], { failuresPerMinute: 3 });
     const remembered = await sign(one);
     await authenticator.authenticate(bearer(remembered));
@@ -350,7 +350,7 @@ describe('a forged or foreign JWT', () => {
     expect(authenticator.authenticate(bearer(remembered))).toMatchObject({ by: 'jwt' });
   });
 
-  it('lets an address have no more verifications at once than failures', async () => {
+  it('an address has no more verifications at once than it may have failures', async () => {
     let release = (): void => {};
     idp.until = new Promise((resolve) => {
       release = resolve;
@@ -366,7 +366,7 @@ describe('a forged or foreign JWT', () => {
     expect((await Promise.all(all.slice(0, 3))).map(({ status }) => status)).toEqual([401, 401, 401]);
   });
 
-  it('is not counted where it is good, and counted once where many requests bring it at once', async () => {
+  it('a good JWT is not counted as a failure, however many requests bring it at once', async () => {
     const { authenticator } = staff({}, [], { failuresPerMinute: 2 });
     for (let logins = 0; logins < 5; logins++) {
       const token = await sign(one, { jti: `${logins}` });
@@ -375,7 +375,7 @@ describe('a forged or foreign JWT', () => {
     }
   });
 
-  it("is not counted where the issuer's keys cannot be had", async () => {
+  it("a JWT is not counted as a failure where the issuer's keys cannot be had", async () => {
     idp.status = 500;
     const { authenticator } = staff({}, [], { failuresPerMinute: 1 });
     for (let tries = 0; tries < 5; tries++) {
@@ -391,7 +391,7 @@ describe('the code that verifies JWTs', () => {
     vi.resetModules();
   });
 
-  it('is imported again after an import that failed', async () => {
+  it('the code that verifies JWTs is imported again after an import that failed', async () => {
     let imports = 0;
     vi.resetModules();
     vi.doMock('../../src/callers/jwt.ts', async (importOriginal) => {
@@ -423,7 +423,7 @@ describe('the keys of an issuer', () => {
     return authenticator.authenticate(bearer(await sign(one)));
   }
 
-  it('rotate: a new key id is fetched, at most once in 30 s whoever asks', async () => {
+  it('a new key id of an issuer is fetched, at most once in 30 s however many ask', async () => {
     fakeMonotonicClock();
     const { authenticator } = staff();
     await authenticateOne(authenticator);
@@ -434,12 +434,12 @@ describe('the keys of an issuer', () => {
     vi.advanceTimersByTime(30_001);
     expect(await authenticator.authenticate(bearer(newer))).toMatchObject({ by: 'jwt' });
     expect(await authenticateOne(authenticator)).toMatchObject({ by: 'jwt' });
-    const unknown = await sign({ ...stranger, kid: 'nobody' });
+    const unknown = await sign({ ...stranger, kid: 'unknown' });
     for (let tries = 0; tries < 5; tries++) await refusal(() => authenticator.authenticate(bearer(unknown)));
     expect(idp.asked).toBe(2);
   });
 
-  it('are gone when removed: a token with the id of a removed key is refused, remembered or not', async () => {
+  it('a JWT with the id of a removed key is refused, remembered or not', async () => {
     fakeMonotonicClock();
     const { authenticator } = staff();
     const token = await sign(one);
@@ -451,7 +451,7 @@ describe('the keys of an issuer', () => {
     );
   });
 
-  it('are refreshed in the background while a remembered token is used', async () => {
+  it('the keys of an issuer are refreshed in the background while a remembered token is used', async () => {
     fakeMonotonicClock();
     const { authenticator } = staff();
     const token = await sign(one);
@@ -463,7 +463,7 @@ describe('the keys of an issuer', () => {
     expect(idp.asked).toBe(2);
   });
 
-  it('survive an outage of an hour, and are told about once', async () => {
+  it('the keys of an issuer survive an outage of an hour, with one event', async () => {
     fakeMonotonicClock();
     const { authenticator, events } = staff();
     const token = await sign(one);
@@ -482,7 +482,7 @@ describe('the keys of an issuer', () => {
     expect(events.at(-1)).toEqual({ kind: 'keys-available-again', address: jwks });
   });
 
-  it('that serve no longer than a day without their issuer', async () => {
+  it('the keys of an issuer serve no longer than a day without it', async () => {
     fakeMonotonicClock();
     const { authenticator } = staff();
     await authenticateOne(authenticator);
@@ -497,18 +497,21 @@ describe('the keys of an issuer', () => {
     ['sends no JSON', { body: '<html>' }],
     ['sends no key set', { body: '{"keys":7}' }],
     ['sends too much', { body: JSON.stringify({ keys: [], x: 'x'.repeat(300_000) }) }],
-  ])('fail closed at the start when the issuer %s; static tokens are served', async (_, trouble) => {
-    Object.assign(idp, trouble);
-    const token = mintToken();
-    const { authenticator, events } = staff({}, [{ name: 's', tokens: [{ sha256: digestOf(token) }] }], {
-      failuresPerMinute: 1,
-    });
-    for (let tries = 0; tries < 3; tries++) {
-      // Not the callers' fault, so not counted as their failure.
-      expect((await refusal(() => authenticateOne(authenticator))).code).toBe('caller-unauthenticated');
-    }
-    expect(authenticator.authenticate(bearer(token))).toMatchObject({ by: 'token' });
-    expect(events).toMatchObject([{ kind: 'keys-unavailable' }]);
-    expect(idp.asked).toBe(1);
-  });
+  ])(
+    'JWTs are refused from the start when the issuer %s, and static tokens are accepted',
+    async (_, trouble) => {
+      Object.assign(idp, trouble);
+      const token = mintToken();
+      const { authenticator, events } = staff({}, [{ name: 's', tokens: [{ sha256: digestOf(token) }] }], {
+        failuresPerMinute: 1,
+      });
+      for (let tries = 0; tries < 3; tries++) {
+        // Not the callers' fault, so not counted as their failure.
+        expect((await refusal(() => authenticateOne(authenticator))).code).toBe('caller-unauthenticated');
+      }
+      expect(authenticator.authenticate(bearer(token))).toMatchObject({ by: 'token' });
+      expect(events).toMatchObject([{ kind: 'keys-unavailable' }]);
+      expect(idp.asked).toBe(1);
+    },
+  );
 });

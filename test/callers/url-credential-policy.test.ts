@@ -26,7 +26,7 @@ describe('the search of a URL for credentials', () => {
     ['the upstream key whose + was read as a blank', `x=${encodeURIComponent(key.replace('+', ' '))}`],
     ['the credential of the request', 'q=eyJhbGciOiJFUzI1NiJ9.e30.c2lnbmF0dXJl'],
     ['the credential of the request, encoded', 'q=eyJhbGciOiJFUzI1NiJ9%2Ee30%2Ec2lnbmF0dXJl'],
-  ])('finds %s', (_, urlPart) => {
+  ])('the search finds %s', (_, urlPart) => {
     expect(holdsCredential(urlPart, 'eyJhbGciOiJFUzI1NiJ9.e30.c2lnbmF0dXJl', holdsKey)).toBe(true);
   });
 
@@ -36,11 +36,11 @@ describe('the search of a URL for credentials', () => {
     ['a prefix alone', 'q=wag_'],
     ['broken percent signs', 'q=%&r=%zz&s=%4'],
     ['ordinary parameters', 'page=2&from=2026-01-01T00%3A00%3A00Z&q=a+b'],
-  ])('does not take %s for a credential', (_, urlPart) => {
+  ])('the search does not take %s for a credential', (_, urlPart) => {
     expect(holdsCredential(urlPart, undefined, holdsKey)).toBe(false);
   });
 
-  it('does not look for a credential so short that it could be any word', () => {
+  it('the search does not look for a credential so short that it could be any word', () => {
     expect(holdsCredential('page=test', 'test', holdsKey)).toBe(false);
   });
 });

@@ -19,7 +19,7 @@ describe('the list of tokens that can be guessed', () => {
     ['a word', 'Password123'],
     ['a word with the line break of echo', 'secret\n'],
     ['one character many times', 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'],
-  ])('has the digest of %s', (_, weak) => {
+  ])('the list of guessable tokens has the digest of %s', (_, weak) => {
     const digestPaths = new Map([
       [digestOf(mintToken()), 'callers[0].tokens[0].sha256'],
       [digestOf(weak), 'callers[0].tokens[1].sha256'],
@@ -27,7 +27,7 @@ describe('the list of tokens that can be guessed', () => {
     expect(guessableTokenProblems(digestPaths)).toEqual([`callers[0].tokens[1].sha256: ${problem}`]);
   });
 
-  it('costs one guess of each kind, however many callers there are', () => {
+  it('the list of guessable tokens costs one guess of each kind, however many callers there are', () => {
     // The digests of callers' names are not looked for: that took seconds of the event loop for 10,000 of them.
     expect(guessableTokenProblems(new Map([[digestOf('nightly-job-token'), 'x']]))).toEqual([]);
   });
@@ -39,7 +39,7 @@ describe('a callers file with a token that can be guessed', () => {
     vi.resetModules();
   });
 
-  it('does not stop the start, which never loads the list; the token is refused all the same', async () => {
+  it('a callers file with a guessable token does not stop the start, which never loads the list; the token is refused all the same', async () => {
     let imports = 0;
     vi.resetModules();
     vi.doMock('../../src/callers/weak-digest.ts', (importOriginal) => {
@@ -55,7 +55,7 @@ describe('a callers file with a token that can be guessed', () => {
     authenticator.close();
   });
 
-  it('is refused as a new version where that token is new', async () => {
+  it('a callers file with a guessable token is refused as a new version where that token is new', async () => {
     const good = mintToken();
     const file = writeCallers(callers(good));
     const { authenticator, events } = open(file);
@@ -67,7 +67,7 @@ describe('a callers file with a token that can be guessed', () => {
     expect(await authenticator.authenticate(bearer(good))).toMatchObject({ by: 'token' });
   });
 
-  it('is taken as a new version where that token was there at the start', async () => {
+  it('a callers file with a guessable token is taken as a new version where that token was there at the start', async () => {
     const [good, other] = [mintToken(), mintToken()];
     const file = writeCallers(callers('secret', good));
     const { authenticator, events } = open(file);

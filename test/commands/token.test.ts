@@ -58,7 +58,7 @@ async function made(
 }
 
 describe('token create', () => {
-  it('makes a file that only its owner can read, with the digest and not the token', async () => {
+  it('token create makes a file that only its owner can read, with the digest and not the token', async () => {
     const file = newFile();
     const token = await made('reports-script', file);
     expect(token).toMatch(/^wag_[A-Za-z0-9_-]{49}$/);
@@ -69,14 +69,14 @@ describe('token create', () => {
     expect(readdirSync(dirname(file))).toEqual(['callers.json']);
   });
 
-  it('shows the token alone on standard output, and never on standard error', async () => {
+  it('token create shows the token alone on standard output, and never on standard error', async () => {
     const io = collect();
     await createToken({ name: 'a', file: newFile() }, io);
     expect(io.out.split('\n')).toHaveLength(2);
     expect(io.err).not.toContain(io.out.trim());
   });
 
-  it('makes one that a gateway accepts, and each differs', async () => {
+  it('token create makes one that a gateway accepts, and each differs', async () => {
     const file = newFile();
     const first = await made('a', file);
     const second = await made('a', file);
@@ -88,7 +88,7 @@ describe('token create', () => {
     expect(authenticator.authenticate(bearer(second))).toMatchObject({ caller: { name: 'a' } });
   });
 
-  it('adds to a caller and leaves every other byte alone', async () => {
+  it('token create adds to a caller and leaves every other byte alone', async () => {
     const file = newFile();
     const before = `{"later": {"x":[1,  2]},
 \t"callers" : [
@@ -121,7 +121,7 @@ describe('token create', () => {
       'many lines',
       '{\n    "callers": [\n        {\n            "name": "x",\n            "tokens": []\n        }\n    ]\n}\n',
     ],
-  ])('adds a new caller last to a file of %s', async (_, before) => {
+  ])('token create adds a new caller last to a file of %s', async (_, before) => {
     const file = newFile();
     writeFileSync(file, before);
     await made('new', file, { operations: ['list-api-keys'] });
@@ -131,7 +131,7 @@ describe('token create', () => {
     expect(entries).toHaveLength(before.includes('"x"') ? 2 : 1);
   });
 
-  it('keeps the mode of the file and a link to it', async () => {
+  it('token create keeps the mode of the file and a link to it', async () => {
     const file = newFile();
     writeFileSync(file, '{"callers":[]}');
     chmodSync(file, 0o640);
@@ -143,7 +143,7 @@ describe('token create', () => {
     expect(readFileSync(file, 'utf8')).toContain('"a"');
   });
 
-  it('makes the file that a link leads to, and keeps the link, where nothing is there yet', async () => {
+  it('token create makes the file that a link leads to, and keeps the link, where nothing is there yet', async () => {
     const folder = makeFolder();
     const file = join(folder, 'callers.json');
     symlinkSync('callers.json', join(folder, 'second.json'));
@@ -157,7 +157,7 @@ describe('token create', () => {
     expect(readdirSync(folder).sort()).toEqual(['callers.json', 'second.json']);
   });
 
-  it('fails where links lead round', async () => {
+  it('token create fails where links lead round', async () => {
     const folder = makeFolder();
     symlinkSync('two', join(folder, 'one'));
     symlinkSync('one', join(folder, 'two'));
@@ -167,7 +167,7 @@ describe('token create', () => {
     expect(lstatSync(join(folder, 'one')).isSymbolicLink()).toBe(true);
   });
 
-  it('writes expiry in UTC, from a date, a time or days', async () => {
+  it('token create writes expiry in UTC, from a date, a time or days', async () => {
     vi.useFakeTimers({ toFake: ['Date'], now: Date.parse('2026-06-01T12:00:00Z') });
     const file = newFile();
     await made('a', file, { expires: '2027-01-01' });
@@ -180,7 +180,7 @@ describe('token create', () => {
     ]);
   });
 
-  it('makes a token that expires after 90 days, unless it is told otherwise', async () => {
+  it('token create makes a token that expires after 90 days, unless it is told otherwise', async () => {
     vi.useFakeTimers({ toFake: ['Date'], now: Date.parse('2026-06-01T12:00:00Z') });
     const file = newFile();
     const io = collect();
@@ -195,7 +195,7 @@ describe('token create', () => {
     ]);
   });
 
-  it('says that a second token of a caller is for a rotation, and names the one before', async () => {
+  it('token create says that a second token of a caller is for a rotation, and names the one before', async () => {
     const file = newFile();
     const first = digestOf(await made('a', file)).slice(0, 12);
     const io = collect();
@@ -204,7 +204,7 @@ describe('token create', () => {
     expect(io.err).toContain(`token revoke a ${first}`);
   });
 
-  it('does not take operations for a caller that exists: status 2, the file untouched, a hint', async () => {
+  it('token create does not take operations for a caller that exists: status 2, the file untouched, a hint', async () => {
     const file = newFile();
     await made('a', file);
     const before = readFileSync(file, 'utf8');
@@ -215,7 +215,7 @@ describe('token create', () => {
     expect(readFileSync(file, 'utf8')).toBe(before);
   });
 
-  it('takes the name of a command as a name', async () => {
+  it('token create takes the name of a command as a name', async () => {
     const file = newFile();
     await made('list', file);
     expect(readFileSync(file, 'utf8')).toContain('"name": "list"');
@@ -226,7 +226,7 @@ describe('token create', () => {
     [{ name: 'a', expires: 'tomorrow' }, '--expires takes'],
     [{ name: 'a', expires: '2020-01-01' }, 'in the past'],
     [{ name: 'a', file: undefined }, 'no callers file'],
-  ])('is wrong usage with %o: status 2, nothing written', async (args, message) => {
+  ])('token create with %o is wrong usage: status 2, nothing written', async (args, message) => {
     const io = collect();
     const file = newFile();
     expect(await createToken({ file, ...args }, io)).toBe(2);
@@ -240,7 +240,7 @@ describe('token create', () => {
     ['{ "caller": [] }', 'no list of callers'],
     ['{ "callers": [{"name":"a","tokens":7}] }', 'not a list'],
     ['{ "callers": [{"name":"a"},{"name":"a"}] }', 'more than one caller'],
-  ])('leaves a file that it does not understand alone: %s', async (text, message) => {
+  ])('token create leaves a file that it does not understand alone: %s', async (text, message) => {
     const io = collect();
     const file = newFile();
     writeFileSync(file, text);
@@ -250,7 +250,7 @@ describe('token create', () => {
     expect(readFileSync(file, 'utf8')).toBe(text);
   });
 
-  it('says that a token of a file the gateway refuses is not in force: status 1', async () => {
+  it('token create says that a token of a file the gateway refuses is not in force: status 1', async () => {
     const io = collect();
     const file = newFile();
     writeFileSync(file, '{"callers":[{"name":"x","tokns":[]}]}');
@@ -261,7 +261,7 @@ describe('token create', () => {
     expect(io.out).toMatch(/^wag_/);
   });
 
-  it('grants only operations that the gateway has, those of UPSTREAM_READS included', async () => {
+  it('token create grants only operations that the gateway has, those of UPSTREAM_READS included', async () => {
     const file = newFile();
     const io = collect();
     expect(await createToken({ name: 'a', file, operations: ['list-acounts'] }, io)).toBe(2);
@@ -273,21 +273,21 @@ describe('token create', () => {
     await made('a', file, { operations: ['/analytics/posts/', 'list-accounts'] });
   });
 
-  it('is wrong usage where a setting that the check needs is wrong', async () => {
+  it('token create is wrong usage where a setting that the check needs is wrong', async () => {
     const io = collect();
     vi.stubEnv('UPSTREAM_READS', 'posts');
     expect(await createToken({ name: 'a', file: newFile() }, io)).toBe(2);
     expect(io.err).toContain('UPSTREAM_READS expects paths');
   });
 
-  it('shows no token where it could not be written', async () => {
+  it('token create shows no token where it could not be written', async () => {
     const io = collect();
     expect(await createToken({ name: 'a', file: join(makeFolder(), 'no', 'callers.json') }, io)).toBe(1);
     expect(io.err).toContain("can't be read or written (ENOENT)");
     expect(io.out).toBe('');
   });
 
-  it('loses no token when several are made at once', async () => {
+  it('token create loses no token when several are made at once', async () => {
     const file = newFile();
     const tokens = await Promise.all(['a', 'b', 'a'].map((name) => made(name, file)));
     const { authenticator } = open(file);
@@ -297,7 +297,7 @@ describe('token create', () => {
 });
 
 describe('token list', () => {
-  it('shows names, first characters, expiry, state and operations', async () => {
+  it('token list shows names, first characters, expiry, state and operations', async () => {
     const file = newFile();
     const old = digestOf(await made('reports-script', file)).slice(0, 12);
     const late = digestOf(await made('reports-script', file, { expires: '2099-01-01' })).slice(0, 12);
@@ -318,7 +318,7 @@ describe('token list', () => {
     );
   });
 
-  it('says what the gateway would refuse', async () => {
+  it('token list says what the gateway would refuse', async () => {
     const file = newFile();
     writeFileSync(file, '{"callers":[{"name":"a","tokns":[]}]}');
     const io = collect();
@@ -326,7 +326,7 @@ describe('token list', () => {
     expect(io.err).toContain('callers[0].tokns: is not known here (did you mean "tokens"?)');
   });
 
-  it('says which token can be guessed', async () => {
+  it('token list says which token can be guessed', async () => {
     const file = newFile();
     writeFileSync(file, `{"callers":[{"name":"a","tokens":[{"sha256":"${digestOf('secret')}"}]}]}`);
     const io = collect();
@@ -334,7 +334,7 @@ describe('token list', () => {
     expect(io.err).toContain('callers[0].tokens[0].sha256: belongs to a token that can be guessed');
   });
 
-  it('shows what a terminal would act on as numbers', async () => {
+  it('token list shows what a terminal would act on as numbers', async () => {
     const file = newFile();
     const name = 'a\u001b[2J\n\u009b1A\u202eb\u2028';
     const tokens = [{ sha256: '\u0007', expires: '\r' }];
@@ -348,7 +348,7 @@ describe('token list', () => {
     expect((io.out + io.err).replaceAll('\n', '')).not.toMatch(/[\p{C}\p{Zl}\p{Zp}]/u);
   });
 
-  it('fails where there is no file', async () => {
+  it('token list fails where there is no file', async () => {
     const io = collect();
     expect(await listTokens({ file: newFile() }, io)).toBe(1);
     expect(io.err).toContain('there is no file');
@@ -359,7 +359,7 @@ describe('token grant and token deny', () => {
   const granted = (file: string): unknown =>
     readCallersFile(readFileSync(file, 'utf8'), { loopbackOnly: true }).entries[0]?.operations;
 
-  it('change what a caller may do, and nothing else of the file', async () => {
+  it('token grant and token deny change what a caller may do, and nothing else of the file', async () => {
     const file = newFile();
     await made('a', file);
     await made('b', file);
@@ -377,7 +377,7 @@ describe('token grant and token deny', () => {
     expect(granted(file)).toEqual([]);
   });
 
-  it('know what a caller may do of which the file says nothing', async () => {
+  it('token grant and token deny know what a caller may do of which the file says nothing', async () => {
     const file = newFile();
     writeFileSync(file, '{"callers":[{"name":"a","anonymous":true}]}');
     expect(await grantOperations({ name: 'a', file, operations: ['list-api-keys'] }, collect())).toBe(0);
@@ -387,7 +387,7 @@ describe('token grant and token deny', () => {
     expect(granted(file)).toEqual([]);
   });
 
-  it('leave the file alone where nothing changes', async () => {
+  it('token grant and token deny leave the file alone where nothing changes', async () => {
     const file = newFile();
     await made('a', file);
     const before = readFileSync(file, 'utf8');
@@ -398,7 +398,7 @@ describe('token grant and token deny', () => {
     expect(readFileSync(file, 'utf8')).toBe(before);
   });
 
-  it('take an operation away that the gateway does not have any more', async () => {
+  it('token grant and token deny take an operation away that the gateway does not have any more', async () => {
     const file = newFile();
     writeFileSync(
       file,
@@ -413,17 +413,20 @@ describe('token grant and token deny', () => {
     [denyOperations, { name: 'a', operations: ['list-acounts'] }, 2, 'did you mean "list-accounts"?'],
     [grantOperations, { name: 'reports', operations: ['list-api-keys'] }, 1, 'there is no caller "reports"'],
     [denyOperations, { name: 'reports', operations: ['list-api-keys'] }, 1, 'there is no caller "reports"'],
-  ])('say what is wrong, and leave the file alone: %o %o', async (command, args, status, message) => {
-    const file = newFile();
-    await made('a', file);
-    const before = readFileSync(file, 'utf8');
-    const io = collect();
-    expect(await command({ file, ...args }, io)).toBe(status);
-    expect(io.err).toContain(message);
-    expect(readFileSync(file, 'utf8')).toBe(before);
-  });
+  ])(
+    'token grant and token deny say what is wrong, and leave the file alone: %o %o',
+    async (command, args, status, message) => {
+      const file = newFile();
+      await made('a', file);
+      const before = readFileSync(file, 'utf8');
+      const io = collect();
+      expect(await command({ file, ...args }, io)).toBe(status);
+      expect(io.err).toContain(message);
+      expect(readFileSync(file, 'utf8')).toBe(before);
+    },
+  );
 
-  it('make no file', async () => {
+  it('token grant and token deny make no file', async () => {
     const file = newFile();
     for (const command of [grantOperations, denyOperations]) {
       expect(await command({ name: 'a', file, operations: ['list-accounts'] }, collect())).toBe(1);
@@ -433,7 +436,7 @@ describe('token grant and token deny', () => {
 });
 
 describe('token remove', () => {
-  it('removes a caller with its tokens and leaves the others alone', async () => {
+  it('token remove removes a caller with its tokens and leaves the others alone', async () => {
     const file = newFile();
     await made('a', file);
     const before = readFileSync(file, 'utf8');
@@ -445,7 +448,7 @@ describe('token remove', () => {
     expect(() => open(file).authenticator.authenticate(bearer(token))).toThrow();
   });
 
-  it('says which other ways to be this caller go with it', async () => {
+  it('token remove says which other ways to be this caller go with it', async () => {
     const file = newFile();
     writeFileSync(file, '{"callers":[{"name":"a","tokens":[],"anonymous":true}]}');
     const io = collect();
@@ -454,7 +457,7 @@ describe('token remove', () => {
     expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual({ callers: [] });
   });
 
-  it('fails where there is no such caller, and leaves the file alone', async () => {
+  it('token remove fails where there is no such caller, and leaves the file alone', async () => {
     const file = newFile();
     await made('reports', file);
     const before = readFileSync(file, 'utf8');
@@ -466,7 +469,7 @@ describe('token remove', () => {
 });
 
 describe('token revoke', () => {
-  it('removes one token by its digest, and nothing else', async () => {
+  it('token revoke removes one token by its digest, and nothing else', async () => {
     const file = newFile();
     const first = await made('a', file);
     const text = readFileSync(file, 'utf8');
@@ -481,7 +484,7 @@ describe('token revoke', () => {
     expect(() => authenticator.authenticate(bearer(second))).toThrow();
   });
 
-  it('removes every token of a caller, who stays with what was granted', async () => {
+  it('token revoke removes every token of a caller, who stays with what was granted', async () => {
     const file = newFile();
     await made('a', file, { operations: ['list-api-keys'] });
     await made('a', file);
@@ -496,7 +499,7 @@ describe('token revoke', () => {
     [{ name: 'reports-scrip' }, 1, 'there is no caller "reports-scrip" (did you mean "reports-script"?)'],
     [{ name: 'reports-script', digest: 'zz' }, 2, 'at least 4 characters'],
     [{ name: 'reports-script', digest: '0000000000000000' }, 1, 'has no token whose digest begins with'],
-  ])('says what it did not find: %o', async (args, status, message) => {
+  ])('token revoke says what it did not find: %o', async (args, status, message) => {
     const file = newFile();
     await made('reports-script', file);
     const before = readFileSync(file, 'utf8');
@@ -530,7 +533,7 @@ describe('token revoke', () => {
       },
       { FORWARD_REQUEST_HEADERS: 'X-Team' },
     ],
-  ])('promises nothing where the file has a problem: %s', async (_, faulty, settings) => {
+  ])('token revoke promises nothing where the file has a problem: %s', async (_, faulty, settings) => {
     for (const [name, value] of Object.entries(settings)) vi.stubEnv(name, value);
     const file = newFile();
     const token = await made('a', file);
@@ -545,7 +548,7 @@ describe('token revoke', () => {
     expect(readFileSync(file, 'utf8')).not.toContain(digestOf(token));
   });
 
-  it('promises what it can where the file is fine, operations of UPSTREAM_READS included', async () => {
+  it('token revoke promises what it can where the file is fine, operations of UPSTREAM_READS included', async () => {
     vi.stubEnv('UPSTREAM_READS', '/analytics/posts/');
     const file = newFile();
     await made('a', file, { operations: ['/analytics/posts/'] });
@@ -554,7 +557,7 @@ describe('token revoke', () => {
     expect(io.err).toContain(inForce);
   });
 
-  it('asks for more characters where they fit two tokens, and removes none', async () => {
+  it('token revoke asks for more characters where they fit two tokens, and removes none', async () => {
     const file = newFile();
     const tokens = ['1', '2'].map((last) => ({ sha256: `${'ab'.repeat(31)}0${last}` }));
     writeFileSync(file, JSON.stringify({ callers: [{ name: 'a', tokens }] }));
