@@ -54,10 +54,18 @@ describe('a watched file', () => {
     const { seen } = watch(file);
     vi.advanceTimersByTime(250);
     expect(seen.calls).toBe(1);
-    utimesSync(file, 1, 1);
-    await vi.waitFor(() => expect(seen.calls).toBe(2), { timeout: 5_000 });
+    let time = 0;
+    await vi.waitFor(
+      () => {
+        // Again and again: the first change may come before the first look.
+        utimesSync(file, ++time, time);
+        expect(seen.calls).toBeGreaterThan(1);
+      },
+      { timeout: 5_000 },
+    );
+    const { calls } = seen;
     vi.advanceTimersByTime(2_000);
-    expect(seen.calls).toBe(3);
+    expect(seen.calls).toBe(calls + 1);
   });
 
   it('a watched file is reported to a second watch of it when the first is closed', async () => {
