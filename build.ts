@@ -15,6 +15,8 @@ await build({
   platform: 'node',
   // The clouds' libraries are installed by whoever keeps the key there.
   external: Object.keys(peerDependencies),
+  // Its CommonJS build asks for its parts in a way that no bundler follows.
+  resolve: { alias: { 'jsonc-parser': 'jsonc-parser/lib/esm/main.js' } },
   plugins: [licences(), oneByteSources()],
   logLevel: 'warn',
   output: {

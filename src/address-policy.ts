@@ -1,6 +1,6 @@
 /**
- * Network addresses in one spelling each, so that nobody is somebody else by another spelling of the same
- * address (`::ffff:127.0.0.1`). Pure: no `this`, no I/O, no clock.
+ * Network addresses in one spelling each, so that another spelling of the same address is the same peer
+ * (`::ffff:127.0.0.1`). Pure: no `this`, no I/O, no clock.
  */
 import { isIPv4, isIPv6 } from 'node:net';
 
@@ -48,15 +48,28 @@ export function failureScope(address: string | undefined): string {
   return canonical.includes(':') ? `${canonical.split(':').slice(0, 4).join(':')}::/64` : canonical;
 }
 
-/** Whether the peer is Fly's proxy: the only one whose `Fly-Src` is not somebody's replay (172.16.0.0/16). */
+/** Whether the peer is Fly's proxy (172.16.0.0/16). From any other peer a `Fly-Src` may be a replay. */
 export function isFlyProxy(address: string | undefined): boolean {
   if (address === undefined) return false;
   const canonical = canonicalAddress(address);
   return isIPv4(canonical) && canonical.startsWith('172.16.');
 }
 
-/** Whether the address means this very machine. `0.0.0.0` does not, though some systems connect to it. */
+/** Whether the address means this machine. `0.0.0.0` does not, though some systems connect to it. */
 export function isLoopbackAddress(address: string): boolean {
   const canonical = canonicalAddress(address);
   return (isIPv4(canonical) && canonical.startsWith('127.')) || canonical === '0:0:0:0:0:0:0:1';
+}
+
+/**
+ * Whether a host, a name or an address, means this machine on every machine: `localhost` and names below it (RFC 6761
+ * section 6.3: never asked of a name server), 127.0.0.0/8 and ::1. Other spellings, as `127.1`, do not count: a URL
+ * parser and a browser never send those.
+ *
+ * @param host as in a URL, in a `Host` field without its port, or as an address to listen on
+ */
+export function isLoopbackHost(host: string): boolean {
+  const name = host.toLowerCase().replace(/\.$/, '');
+  if (name === 'localhost' || name.endsWith('.localhost')) return true;
+  return isLoopbackAddress(name.startsWith('[') && name.endsWith(']') ? name.slice(1, -1) : name);
 }

@@ -1,7 +1,7 @@
 /** The routes of the public listener, and the inbound order. */
 import type { RequestListener } from 'node:http';
 import { Hono } from 'hono';
-import type { Directory } from './callers/directory.ts';
+import type { Authenticator } from './callers/authenticator.ts';
 import type { CallerLimits } from './callers/limit.ts';
 import { type AccessLine, logAccess } from './edge/access-log.ts';
 import {
@@ -28,13 +28,15 @@ import { matchOperations, type Operation } from './operations.ts';
 
 export interface AppOptions {
   readonly operations: readonly Operation[];
-  readonly directory: Pick<Directory, 'recognise'>;
+  readonly authenticator: Pick<Authenticator, 'authenticate' | 'credentialOf'>;
   readonly limits: CallerLimits;
   readonly host: HostOptions;
   readonly unsent: UnsentOptions;
   readonly origin: OriginOptions;
   readonly forward: ForwardOptions;
   /** Whether a text holds the upstream key. */
+  readonly holdsKey: (text: string) => boolean;
+  /** Whether a text may not be repeated in the log: it holds the upstream key, or that is not known yet. */
   readonly isSecret: (text: string) => boolean;
   readonly writeAccess: (line: AccessLine) => void;
   /** A request has come that will have its line. */
@@ -61,9 +63,9 @@ export function createApp(options: AppOptions): RequestListener {
   const operations = compose(
     [
       ...everyone,
-      authenticate(options.directory),
+      authenticate(options.authenticator),
       limitCaller(options.limits),
-      selectOperation(matchOperations(options.operations)),
+      selectOperation(matchOperations(options.operations), options),
     ],
     forward(options.forward),
   );

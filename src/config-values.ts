@@ -4,7 +4,7 @@
  * place.
  */
 import { originProblem } from './edge/cors-policy.ts';
-import { isLoopbackName, listedHostName } from './edge/host-policy.ts';
+import { listedHostName } from './edge/host-policy.ts';
 
 export class ConfigValueError extends Error {
   override readonly name = 'ConfigValueError';
@@ -77,12 +77,6 @@ export function list<T>(member: Reader<T>): Reader<readonly T[]> {
       if (trimmed === '') throw new ConfigValueError('has an empty member between its commas');
       return member(trimmed);
     });
-}
-
-/** Whether a host, in a URL or as an address to listen on, cannot leave this machine. */
-export function isLoopbackHost(host: string): boolean {
-  const name = listedHostName(host);
-  return name !== undefined && isLoopbackName(name);
 }
 
 /** A base address without credentials, query or fragment; the trailing slash does not count. */

@@ -3,6 +3,7 @@
  * problems come out at once, each naming its setting and never a value.
  */
 import { isDeepStrictEqual } from 'node:util';
+import { isLoopbackHost } from './address-policy.ts';
 import {
   baseUrl,
   ConfigValueError,
@@ -11,7 +12,6 @@ import {
   headerName,
   hostName,
   integer,
-  isLoopbackHost,
   list,
   listenHost,
   mediaRange,
@@ -23,6 +23,7 @@ import {
   text,
 } from './config-values.ts';
 import { neverDown, neverUp } from './edge/field-policy.ts';
+import { nearestWord } from './spelling-policy.ts';
 
 interface Setting<T> {
   readonly read: Reader<T>;
@@ -275,24 +276,9 @@ function misspelled(environment: Readonly<Record<string, string | undefined>>): 
   return Object.keys(environment)
     .filter((name) => ownPrefixes.test(name) && !(name in settings) && !referred.has(name))
     .flatMap((name) => {
-      const meant = Object.keys(settings).find((known) => isWithinTwoEdits(name, known));
+      const meant = nearestWord(name, Object.keys(settings), 2);
       return meant === undefined ? [] : [`${name} is not a setting; did you mean ${meant}?`];
     });
-}
-
-/** Whether two words differ by at most two inserted, dropped or replaced letters (Levenshtein distance). */
-function isWithinTwoEdits(a: string, b: string): boolean {
-  if (Math.abs(a.length - b.length) > 2) return false;
-  let row = Array.from({ length: b.length + 1 }, (_, column) => column);
-  for (let i = 1; i <= a.length; i++) {
-    const above = row;
-    row = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const replaced = (above[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      row.push(Math.min(replaced, (above[j] ?? 0) + 1, (row[j - 1] ?? 0) + 1));
-    }
-  }
-  return (row[b.length] ?? 3) <= 2;
 }
 
 function listOrNothing<T>(member: Reader<T>): Reader<readonly T[]> {

@@ -5,7 +5,7 @@
 import type { Admin } from './admin/listener.ts';
 import { countRequests } from './admin/request-counts.ts';
 import { createApp } from './app.ts';
-import { type DirectoryOptions, openDirectory } from './callers/directory.ts';
+import { Authenticator, type AuthenticatorOptions } from './callers/authenticator.ts';
 import { limitCallers } from './callers/limit.ts';
 import { type Config, changedSettings, isLocalHost, isLocalListener } from './config.ts';
 import { createClaims } from './edge/claim.ts';
@@ -16,8 +16,8 @@ import { closeServer, createPublicServer, ListenError, listen } from './edge/ser
 import { GatewayError } from './errors.ts';
 import type { KeyEvent } from './key/key-event.ts';
 import { openKeyring } from './key/keyring.ts';
+import { logCallers } from './log/callers-lines.ts';
 import type { LogDestination } from './log/destination.ts';
-import { logDirectory } from './log/directory-lines.ts';
 import { createLogger, type GatewayLogger } from './log/logger.ts';
 import { configuredOperations, specifiedOperations } from './operations.ts';
 import { createPipeline } from './pipeline.ts';
@@ -73,11 +73,12 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
     },
   });
   redact = (text) => keyring.scrub.redact(text);
+  const holdsKey = (text: string): boolean => keyring.scrub.redact(text) !== text;
 
   const operations = [...specifiedOperations, ...configuredOperations(config.UPSTREAM_READS)];
-  const directory = openDirectory({
-    ...directoryOptions(config),
-    onEvent: (event) => logDirectory(log.events, event),
+  const authenticator = new Authenticator({
+    ...authenticatorOptions(config),
+    onEvent: (event) => logCallers(log.events, event),
   });
 
   const pipeline = createPipeline({
@@ -110,10 +111,10 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
   const cors = corsPolicy({
     origins: config.CORS_ORIGINS,
     requestHeaders: config.FORWARD_REQUEST_HEADERS,
-    credentialHeaders: () => directory.credentialHeaders,
+    credentialHeaders: () => authenticator.credentialHeaders,
     responseHeaders: config.FORWARD_RESPONSE_HEADERS,
   });
-  const admitsAnonymous = (): boolean => directory.admitsAnonymous;
+  const admitsAnonymous = (): boolean => authenticator.admitsAnonymous;
   const counts = countRequests();
   let draining: Promise<void> | undefined;
 
@@ -124,7 +125,7 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
 
   const listener = createApp({
     operations,
-    directory,
+    authenticator,
     limits: limitCallers(),
     host: {
       allowed: config.ALLOWED_HOSTS === undefined ? undefined : new Set(config.ALLOWED_HOSTS),
@@ -146,8 +147,9 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
       timeoutMs: config.REQUEST_TIMEOUT,
       forwardHeaders: config.FORWARD_REQUEST_HEADERS,
     },
+    holdsKey,
     // While no key is known, anything could be one.
-    isSecret: (text) => keyring.current === undefined || keyring.scrub.redact(text) !== text,
+    isSecret: (text) => keyring.current === undefined || holdsKey(text),
     // One line, one increment: what is counted is the line.
     writeAccess(line) {
       counts.count(line);
@@ -198,7 +200,7 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
         circuit: pipeline.circuit.snapshot,
         cache: pipeline.cache.snapshot,
         attempts: pipeline.attempts.snapshot,
-        callers: directory.snapshot,
+        callers: (most) => authenticator.snapshot(most),
         waiting: () => claims.waiting,
         connections: () =>
           new Promise((resolve) => server.getConnections((_error, connections) => resolve(connections ?? 0))),
@@ -231,7 +233,7 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
 
   async function closeParts(): Promise<void> {
     await pipeline.close();
-    directory.close();
+    authenticator.close();
     keyring.close();
   }
 
@@ -272,7 +274,7 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
     },
     ready: keyring.ready,
     reload() {
-      directory.reload();
+      authenticator.reload();
       return keyring.reload();
     },
     drain() {
@@ -283,7 +285,7 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
 }
 
 /** Who may call with these settings. */
-export function directoryOptions(config: Config): Omit<DirectoryOptions, 'onEvent'> {
+export function authenticatorOptions(config: Config): Omit<AuthenticatorOptions, 'onEvent'> {
   const operations = [...specifiedOperations, ...configuredOperations(config.UPSTREAM_READS)];
   return {
     file: config.CALLERS_FILE,

@@ -1,8 +1,14 @@
 #!/usr/bin/env node
 /** The executable: parses the command line and runs one command. What a command does not need is not loaded. */
 import './commands/guard.ts';
-import { Command, CommanderError, Option } from 'commander';
+import { Command, CommanderError } from 'commander';
+import { didYouMean } from './spelling-policy.ts';
 import { version } from './version.ts';
+
+const io = {
+  stdout: (text: string) => void process.stdout.write(text),
+  stderr: (text: string) => void process.stderr.write(text),
+};
 
 const program = new Command('analytics-gateway')
   .description(
@@ -11,11 +17,12 @@ const program = new Command('analytics-gateway')
   .version(version)
   .showHelpAfterError('(--help tells more)')
   .exitOverride();
+refuseOtherWords(program);
 
 let status = 0;
 
 program
-  .command('serve', { isDefault: true })
+  .command('serve')
   .description('run the gateway in the foreground (default)')
   .addHelpText(
     'after',
@@ -42,46 +49,81 @@ program
     status = await runCheck({ json: json === true });
   });
 
-const callersFile = new Option('--file <path>', 'the callers file (default: CALLERS_FILE)');
+const token = refuseOtherWords(
+  program.command('token').description('callers, their tokens and what they may do, in the callers file'),
+  (word) => ` (did you mean "token create ${word}"?)`,
+);
 
-const token = program
-  .command('token')
-  .description("make, list and revoke callers' tokens in the callers file");
-
-token
-  .command('create <caller>', { isDefault: true })
-  .description('make a token for a caller, show it once, and add its digest to the file')
-  .addOption(callersFile)
-  .option('--expires <when>', 'a date such as 2027-01-01, or days from now such as 90d')
+tokenCommand('create <caller>', 'make a token for a caller, show it once, and add its digest to the file')
+  .option('--expires <when>', 'a date such as 2027-01-01, days from now such as 30d, or never (default: 90d)')
   .option('--operation <name...>', 'what a new caller may do (default: list-accounts)')
-  .addHelpText('after', '\nExample: analytics-gateway token reports-script --file callers.json --expires 90d')
-  .action(async (name: string, options: { file?: string; expires?: string; operation?: string[] }) => {
-    const { callersFileOf } = await import('./commands/callers-rules.ts');
-    const { createToken } = await import('./commands/token.ts');
+  .addHelpText(
+    'after',
+    `
+A caller that exists gets a second token, so that the first can be replaced without a gap.
+Example: analytics-gateway token create reports-script --file callers.json`,
+  )
+  .action((name: string, options: { file?: string; expires?: string; operation?: string[] }) => {
     const { expires, operation: operations } = options;
-    const file = await callersFileOf(options.file);
-    status = await createToken({ name, file, expires, operations }, io);
+    return onCallersFile(options, ({ createToken }, file) =>
+      createToken({ name, file, expires, operations }, io),
+    );
   });
 
-token
-  .command('list')
-  .description("names, the first characters of the tokens' digests, and when they expire")
-  .addOption(callersFile)
-  .action(async ({ file }: { file?: string }) => {
-    const { callersFileOf } = await import('./commands/callers-rules.ts');
-    const { listTokens } = await import('./commands/token.ts');
-    status = await listTokens({ file: await callersFileOf(file) }, io);
-  });
+tokenCommand('grant <caller> <operation...>', 'allow a caller further operations').action(
+  (name: string, operations: string[], options: FileOption) =>
+    onCallersFile(options, ({ grantOperations }, file) => grantOperations({ name, file, operations }, io)),
+);
 
-token
-  .command('revoke <caller> [digest]')
-  .description('remove one token of a caller by the first characters of its digest, or all of them')
-  .addOption(callersFile)
-  .action(async (name: string, digest: string | undefined, { file }: { file?: string }) => {
-    const { callersFileOf } = await import('./commands/callers-rules.ts');
-    const { revokeToken } = await import('./commands/token.ts');
-    status = await revokeToken({ name, file: await callersFileOf(file), digest }, io);
+tokenCommand('deny <caller> <operation...>', 'take operations from a caller').action(
+  (name: string, operations: string[], options: FileOption) =>
+    onCallersFile(options, ({ denyOperations }, file) => denyOperations({ name, file, operations }, io)),
+);
+
+tokenCommand(
+  'list',
+  "names, the first characters of the tokens' digests, when they expire, and what each caller may do",
+).action((options: FileOption) => onCallersFile(options, ({ listTokens }, file) => listTokens({ file }, io)));
+
+tokenCommand(
+  'revoke <caller> [digest]',
+  'remove one token of a caller by the first characters of its digest, or all of them',
+).action((name: string, digest: string | undefined, options: FileOption) =>
+  onCallersFile(options, ({ revokeToken }, file) => revokeToken({ name, file, digest }, io)),
+);
+
+tokenCommand('remove <caller>', 'remove a caller with all its tokens and operations').action(
+  (name: string, options: FileOption) =>
+    onCallersFile(options, ({ removeNamedCaller }, file) => removeNamedCaller({ name, file }, io)),
+);
+
+interface FileOption {
+  readonly file?: string;
+}
+
+function tokenCommand(usage: string, description: string): Command {
+  return token
+    .command(usage)
+    .description(description)
+    .option('--file <path>', 'the callers file (default: CALLERS_FILE)');
+}
+
+async function onCallersFile(
+  { file }: FileOption,
+  run: (commands: typeof import('./commands/token.ts'), file: string | undefined) => Promise<number>,
+): Promise<void> {
+  const { callersFileOf } = await import('./commands/callers-rules.ts');
+  status = await run(await import('./commands/token.ts'), await callersFileOf(file));
+}
+
+/** A word that is no command ends with status 2. It never becomes the argument of a default command. */
+function refuseOtherWords(command: Command, otherwise: (word: string) => string = () => ''): Command {
+  return command.on('command:*', ([given = '']: string[]) => {
+    const word = given.slice(0, 80);
+    const names = command.commands.map((one) => one.name());
+    command.error(`error: unknown command '${word}'${didYouMean(word, names) || otherwise(word)}`);
   });
+}
 
 program
   .command('demo')
@@ -108,19 +150,15 @@ program
     status = await healthcheck();
   });
 
-const io = {
-  stdout: (text: string) => void process.stdout.write(text),
-  stderr: (text: string) => void process.stderr.write(text),
-};
-
-// Whoever read what is printed has gone (`demo | head`): there is nobody left to tell.
+// The reader of the output has gone (`demo | head`): nothing is left to do.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error;
   process.exit(status);
 });
 
 try {
-  await program.parseAsync();
+  const words = process.argv.slice(2);
+  await program.parseAsync(words.length === 0 ? ['serve'] : words, { from: 'user' });
 } catch (error) {
   // Help and version are thrown as well, with status 0; anything else the command line got wrong is usage.
   if (error instanceof CommanderError) status = error.exitCode === 0 ? 0 : 2;

@@ -4,6 +4,7 @@
  * The target is matched as it came, byte for byte, never decoded, normalised or parsed as a URL: whoever decides
  * on other bytes than those it routes gets bypassed (THREATS: lessons 7 to 11 and 18 to 22).
  */
+import { decodePercent } from './percent-encoding.ts';
 
 export interface Operation {
   readonly name: string;
@@ -105,9 +106,7 @@ export function problemOfQuery(query: string): string | undefined {
 function decodeName(name: string): string {
   let decoded = name.replaceAll('+', ' ');
   for (let round = 0; round < 3 && decoded.includes('%'); round++) {
-    decoded = decoded.replace(/%([0-9A-Fa-f]{2})/g, (_, hex: string) =>
-      String.fromCharCode(Number.parseInt(hex, 16)),
-    );
+    decoded = decodePercent(decoded);
   }
   return decoded.replace(/[\s\0]|\[.*$/g, '');
 }

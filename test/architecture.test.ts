@@ -55,6 +55,9 @@ describe('ARCHITECTURE.md is true', () => {
     'version',
     'http-date',
     'address-policy',
+    'file-watch',
+    'percent-encoding',
+    'spelling-policy',
     'payload',
     'connection-fields',
   ];

@@ -2,8 +2,10 @@
  * Who may ask the admin listener. It knows no credentials: where it listens decides who can reach it, and this keeps
  * out who reaches it through a browser in between. Pure: no `this`, no I/O, no clock.
  */
+
+import { isLoopbackHost } from '../address-policy.ts';
 import { isForeignPage } from '../edge/fetch-metadata-policy.ts';
-import { hostName, isLoopbackName, listedHostName } from '../edge/host-policy.ts';
+import { hostName, listedHostName } from '../edge/host-policy.ts';
 
 export interface AdminHosts {
   /** ADMIN_HOST. */
@@ -28,7 +30,7 @@ const ipv4 = /^\d{1,3}(?:\.\d{1,3}){3}$/;
 export function isAdminHost(host: string | undefined, { listensOn, isLocal, allowed }: AdminHosts): boolean {
   const name = host === undefined ? undefined : hostName(host);
   if (name === undefined) return false;
-  if (isLoopbackName(name) || name === listedHostName(listensOn)) return true;
+  if (isLoopbackHost(name) || name === listedHostName(listensOn)) return true;
   if (isLocal) return false;
   if (name.startsWith('[') || ipv4.test(name) || !name.includes('.') || name.endsWith('.internal'))
     return true;

@@ -1,7 +1,7 @@
 /** What the admin listener shows, as functions that read it: it holds nothing itself, and changes nothing but by `purge`. */
 
 import type { CacheSnapshot } from '../cache/cache.ts';
-import type { DirectorySnapshot } from '../callers/directory.ts';
+import type { CallersSnapshot } from '../callers/callers-snapshot.ts';
 import type { KeyHealth } from '../key/key-event.ts';
 import type { AttemptSnapshot } from '../upstream/attempt-tally.ts';
 import type { CircuitSnapshot } from '../upstream/circuit.ts';
@@ -25,7 +25,7 @@ export interface AdminSources {
   cache(): CacheSnapshot;
   attempts(): AttemptSnapshot;
   /** @param most how many of them to describe */
-  callers(most: number): DirectorySnapshot;
+  callers(most: number): CallersSnapshot;
   /** Requests that wait for the upstream. */
   waiting(): number;
   /** Connections of callers that are open. */
@@ -48,7 +48,7 @@ export interface AdminFacts {
   readonly circuit: CircuitSnapshot;
   readonly cache: CacheSnapshot;
   readonly attempts: AttemptSnapshot;
-  readonly callers: DirectorySnapshot;
+  readonly callers: CallersSnapshot;
   readonly waiting: number;
   readonly connections: number;
   readonly cpuSeconds: number;

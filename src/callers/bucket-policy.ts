@@ -23,6 +23,11 @@ export function takeOne(bucket: Bucket, limit: CallerLimit, nowMs: number): bool
   return true;
 }
 
+/** Puts one back that was taken and not used. */
+export function putOne(bucket: Bucket, limit: CallerLimit): void {
+  bucket.level = Math.min(limit.burst, bucket.level + 1);
+}
+
 /** Until one more request may come than may now, in ms; 0 where the bucket is full. */
 export function untilOneMoreMs(bucket: Bucket, limit: CallerLimit): number {
   if (bucket.level >= limit.burst) return 0;

@@ -1,4 +1,4 @@
-/** Who calls, as everything behind the recognition sees it. */
+/** The caller of a request, as every layer behind its authentication sees it. */
 
 export interface CallerLimit {
   /** Requests that come back each second. */
@@ -18,10 +18,10 @@ export interface Caller {
   readonly turn: { readonly name: string; readonly weight: number; readonly background: false };
 }
 
-export interface Recognised {
+export interface Authenticated {
   readonly caller: Caller;
   readonly by: 'token' | 'jwt' | 'fly' | 'anonymous';
-  /** For the log: what whoever runs the gateway may want to know, as that an older token is still in use. */
+  /** For the log, as that an older token is still in use. */
   readonly note?: string;
 }
 
@@ -53,6 +53,6 @@ export function makeCaller({ name, operations, weight = 1, limit }: CallerFields
 }
 
 /** Whether this operation was granted to the caller. */
-export function mayDo(caller: Caller, operation: string): boolean {
+export function isGranted(caller: Caller, operation: string): boolean {
   return caller.operations === 'every' || caller.operations.has(operation);
 }

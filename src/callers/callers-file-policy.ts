@@ -2,15 +2,23 @@
  * Reads the text of a callers file and finds every problem in it. Nothing is guessed: a member that is not known,
  * written twice or of another kind stops the version. Pure: no `this`, no I/O, no clock.
  */
+
+import { didYouMean } from '../spelling-policy.ts';
 import type { CallerLimit } from './caller.ts';
 import type { CallerEntry, FlyRule, TokenEntry } from './callers-file.ts';
 import { defaultOperations } from './callers-file.ts';
-import { checkJson, type JsonCheck } from './json-check.ts';
-import { type JsonNode, JsonTextError, parseJsonTree } from './json-tree.ts';
+import { JsonCheck } from './json-check.ts';
+import {
+  itemsOf,
+  type JsonNode,
+  JsonTextError,
+  memberOf,
+  membersOf,
+  parseJsonTree,
+  textOf,
+} from './json-tree.ts';
 import { readJwtRule } from './jwt-rule-policy.ts';
 import { parseRfc3339 } from './rfc3339-policy.ts';
-import { didYouMean } from './spelling-policy.ts';
-import { weakDigests } from './weak-digest.ts';
 
 export interface CallersFileRules {
   /** The operations that may be granted; left out, any name is taken. */
@@ -25,7 +33,11 @@ export interface CallersFileReading {
   readonly entries: readonly CallerEntry[];
   /** Empty where the file is fine. Only then may the entries be used. */
   readonly problems: readonly string[];
+  /** The digests of all tokens, lower case, each with its path in the file. */
+  readonly digestPaths: ReadonlyMap<string, string>;
 }
+
+const nothing = { entries: [], digestPaths: new Map<string, string>() };
 
 /** A caller's name: it stands in log lines, metrics and command lines. */
 export const callerName = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
@@ -103,13 +115,13 @@ function readCaller(
     );
   }
   if (!['tokens', 'jwt', 'fly', 'anonymous'].some((way) => members.has(way))) {
-    check.add(path, 'has none of tokens, jwt, fly and anonymous, so nobody could be this caller');
+    check.add(path, 'has none of tokens, jwt, fly and anonymous, so no request could be from this caller');
   }
   const anonymous = members.get('anonymous');
-  if (anonymous !== undefined && anonymous.kind !== 'boolean') {
+  if (anonymous !== undefined && anonymous.type !== 'boolean') {
     check.add(`${path}.anonymous`, 'must be true or false');
   }
-  const isAnonymous = anonymous?.kind === 'boolean' && anonymous.value === true;
+  const isAnonymous = anonymous?.value === true;
   if (isAnonymous && !rules.loopbackOnly) {
     check.add(`${path}.anonymous`, 'is allowed only where the gateway listens on loopback or a Unix socket');
   }
@@ -128,66 +140,67 @@ function readCaller(
   };
 }
 
-/** What no entry shows alone: names and tokens that stand twice, a second anonymous caller, tokens one can guess. */
-function checkTogether(check: JsonCheck, root: JsonNode | undefined): void {
+/**
+ * What no entry shows alone: names and tokens that stand twice, a second anonymous caller.
+ *
+ * @returns the digests of all tokens, each with its path in the file
+ */
+function checkTogether(check: JsonCheck, root: JsonNode | undefined): ReadonlyMap<string, string> {
   const paths = new Map<string, string>();
   const digests = new Map<string, string>();
   let anonymous: string | undefined;
-  const callers = root?.kind === 'array' ? root.items : [];
-  for (const [index, caller] of callers.entries()) {
+
+  function addName(name: string | undefined, path: string): void {
+    if (name === undefined) return;
+    const earlier = paths.get(name);
+    if (earlier !== undefined) check.add(`${path}.name`, `is the name of ${earlier} already`);
+    else paths.set(name, path);
+  }
+
+  function addAnonymous(path: string): void {
+    if (anonymous !== undefined)
+      check.add(`${path}.anonymous`, `only one caller may be, and ${anonymous} is`);
+    anonymous ??= path;
+  }
+
+  function addDigest(written: string | undefined, path: string): void {
+    if (written === undefined) return;
+    const digest = written.toLowerCase();
+    const earlier = digests.get(digest);
+    if (earlier !== undefined) check.add(path, `is the same token as ${earlier}`);
+    else digests.set(digest, path);
+  }
+
+  for (const [index, caller] of itemsOf(root).entries()) {
     const path = `callers[${index}]`;
-    for (const { name, value } of caller.kind === 'object' ? caller.members : []) {
-      if (name === 'name' && value.kind === 'string') {
-        const earlier = paths.get(String(value.value));
-        if (earlier !== undefined) check.add(`${path}.name`, `is the name of ${earlier} already`);
-        else paths.set(String(value.value), path);
-      }
-      if (name === 'anonymous' && value.kind === 'boolean' && value.value === true) {
-        if (anonymous !== undefined)
-          check.add(`${path}.anonymous`, `only one caller may be, and ${anonymous} is`);
-        anonymous ??= path;
-      }
-      for (const [place, token] of (name === 'tokens' && value.kind === 'array'
-        ? value.items
-        : []
-      ).entries()) {
-        const digest =
-          token.kind === 'object'
-            ? token.members.find((member) => member.name === 'sha256')?.value
-            : undefined;
-        if (digest?.kind !== 'string') continue;
-        const written = String(digest.value).toLowerCase();
-        const here = `${path}.tokens[${place}].sha256`;
-        const earlier = digests.get(written);
-        if (earlier !== undefined) check.add(here, `is the same token as ${earlier}`);
-        else digests.set(written, here);
+    for (const { name, value } of membersOf(caller)) {
+      if (name === 'name') addName(textOf(value), path);
+      if (name === 'anonymous' && value.value === true) addAnonymous(path);
+      if (name !== 'tokens') continue;
+      for (const [place, token] of itemsOf(value).entries()) {
+        addDigest(textOf(memberOf(token, 'sha256')), `${path}.tokens[${place}].sha256`);
       }
     }
   }
-  for (const digest of weakDigests(new Set(digests.keys()))) {
-    check.add(
-      digests.get(digest) ?? '',
-      'belongs to a token that can be guessed; make one with the token command',
-    );
-  }
+  return digests;
 }
 
 /** Reads a callers file. Every problem is listed with its path in the file, as `callers[2].tokens[0].sha256`. */
 export function readCallersFile(text: string, rules: CallersFileRules): CallersFileReading {
-  if (text.length > maxCharacters) return { entries: [], problems: ['the file is larger than 4 MiB'] };
+  if (text.length > maxCharacters) return { ...nothing, problems: ['the file is larger than 4 MiB'] };
   let root: JsonNode;
   try {
     root = parseJsonTree(text);
   } catch (error) {
     if (!(error instanceof JsonTextError)) throw error;
-    return { entries: [], problems: [`not valid JSON: ${error.message}`] };
+    return { ...nothing, problems: [`not valid JSON: ${error.message}`] };
   }
-  const check = checkJson();
+  const check = new JsonCheck();
   const callers = check.members(root, '', ['callers'])?.get('callers');
-  if (callers === undefined && root.kind === 'object') check.add('callers', 'is missing');
+  if (callers === undefined && root.type === 'object') check.add('callers', 'is missing');
   const entries = check
     .items(callers, 'callers')
     .flatMap((node, index) => readCaller(check, node, `callers[${index}]`, rules) ?? []);
-  checkTogether(check, callers);
-  return { entries, problems: check.problems };
+  const digestPaths = checkTogether(check, callers);
+  return { entries, problems: check.problems, digestPaths };
 }

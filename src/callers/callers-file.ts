@@ -40,12 +40,12 @@ export interface CallerEntry {
   readonly anonymous: boolean;
 }
 
-/** What a caller may do who is granted nothing by name: seeing the list of API keys is never a default. */
+/** What a caller may do where the file has no `operations` for it: the list of API keys is never a default. */
 export const defaultOperations: readonly string[] = ['list-accounts'];
 
 /**
- * Signatures that a JWT may have: asymmetric ones only. With HMAC in the list, the public key that everybody can
- * read would be the secret (the confusion of CVE-2026-22817), and `none` is no signature.
+ * Signatures that a JWT may have: asymmetric ones only. With HMAC in the list, the public key, which anyone can
+ * read, would be the secret (the confusion of CVE-2026-22817), and `none` is no signature.
  */
 export const jwtAlgorithms: readonly string[] = [
   'RS256',

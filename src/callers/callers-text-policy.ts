@@ -1,10 +1,12 @@
 /**
- * Changes one entry in the text of a callers file and leaves every other byte as it is: order, spacing, and
- * members this version does not know. Pure: no `this`, no I/O, no clock.
+ * Changes one entry in the text of a callers file, by jsonc-parser, and leaves every other byte as it is: order,
+ * spacing, and members this version does not know. Pure: no `this`, no I/O, no clock.
  */
-import { type JsonArray, type JsonNode, type JsonObject, memberOf, parseJsonTree } from './json-tree.ts';
+import { applyEdits, type JSONPath, modify } from 'jsonc-parser';
+import { defaultOperations } from './callers-file.ts';
+import { itemsOf, type JsonNode, memberOf, parseJsonTree, textOf } from './json-tree.ts';
 
-/** The file's text can't be changed safely; the message says what stands in the way. */
+/** The file's text can't be changed safely; the message says why. */
 export class CallersTextError extends Error {
   override readonly name = 'CallersTextError';
 }
@@ -23,133 +25,149 @@ export interface ListedToken {
 export interface ListedCaller {
   readonly name: string;
   readonly tokens: readonly ListedToken[];
+  readonly operations: readonly string[];
   /** Other ways to be this caller, as `jwt`. */
   readonly otherWays: readonly string[];
 }
 
 export const emptyCallersText = '{\n  "callers": []\n}\n';
 
-/** Spaces at the beginning of the line on which this offset lies. */
-function indentAt(text: string, offset: number): string {
-  const line = text.slice(text.lastIndexOf('\n', offset - 1) + 1, offset);
-  return /^[ \t]*/.exec(line)?.[0] ?? '';
+/** What the file says of callers and their tokens, as far as it can be read. */
+export function listCallers(text: string): ListedCaller[] {
+  return callersOf(text).map((caller) => ({
+    name: textOf(memberOf(caller, 'name')) ?? '(no name)',
+    tokens: itemsOf(memberOf(caller, 'tokens')).map((token) => ({
+      sha256: digestIn(token),
+      expires: textOf(memberOf(token, 'expires')),
+    })),
+    operations: operationsOf(caller),
+    otherWays: ['jwt', 'fly', 'anonymous'].filter((way) => memberOf(caller, way) !== undefined),
+  }));
 }
 
-function replace(text: string, start: number, end: number, by: string): string {
-  return text.slice(0, start) + by + text.slice(end);
+/** The caller of this name. @throws CallersTextError where the file has more than one */
+export function findCaller(text: string, name: string): ListedCaller | undefined {
+  const index = indexOf(text, name);
+  return index === -1 ? undefined : listCallers(text)[index];
 }
 
-/** Puts something behind the last of a list or object, on a line of its own where the others have one. */
-function append(
-  text: string,
-  inside: JsonArray | JsonObject,
-  last: number | undefined,
-  added: string,
-): string {
-  const outer = indentAt(text, inside.start);
-  if (last === undefined) {
-    const inner = `${outer}  `;
-    const block = `\n${inner}${added.replaceAll('\n', `\n${inner}`)}\n${outer}`;
-    return replace(text, inside.start + 1, inside.end - 1, block);
-  }
-  const first = inside.kind === 'array' ? inside.items[0]?.start : inside.members[0]?.start;
-  const isOneLine = !text.slice(inside.start, first).includes('\n');
-  if (isOneLine) return replace(text, last, last, `, ${added.replaceAll(/\n\s*/g, ' ')}`);
-  const inner = indentAt(text, first ?? inside.start);
-  return replace(text, last, last, `,\n${inner}${added.replaceAll('\n', `\n${inner}`)}`);
-}
-
-function removeItem(text: string, list: JsonArray, index: number): string {
-  const item = list.items[index];
-  const before = list.items[index - 1];
-  const after = list.items[index + 1];
-  if (item === undefined) return text;
-  if (before !== undefined) return replace(text, before.end, item.end, '');
-  if (after !== undefined) return replace(text, item.start, after.start, '');
-  return replace(text, list.start + 1, list.end - 1, '');
-}
-
-function tokenText({ sha256, expires }: NewToken): string {
-  const until = expires === undefined ? '' : `, "expires": ${JSON.stringify(expires)}`;
-  return `{ "sha256": ${JSON.stringify(sha256)}${until} }`;
-}
-
-function callersOf(text: string): JsonArray {
-  const callers = memberOf(parseJsonTree(text), 'callers');
-  if (callers?.kind === 'array') return callers;
-  throw new CallersTextError('the file has no list of callers');
-}
-
-function textOf(node: JsonNode | undefined): string | undefined {
-  return node?.kind === 'string' ? String(node.value) : undefined;
-}
-
-function findCaller(callers: JsonArray, name: string): JsonObject | undefined {
-  const found = callers.items.filter((item) => textOf(memberOf(item, 'name')) === name);
-  if (found.length > 1) throw new CallersTextError(`the file has more than one caller named ${name}`);
-  return found[0]?.kind === 'object' ? found[0] : undefined;
-}
-
-function tokensOf(caller: JsonObject): JsonArray | undefined {
-  const tokens = memberOf(caller, 'tokens');
-  if (tokens === undefined || tokens.kind === 'array') return tokens;
-  throw new CallersTextError('the tokens of this caller are not a list');
-}
-
-/** Adds a token as the newest of the caller; makes the caller where there is none. */
-export function addToken(
+/** Adds a caller with one token, as the last of the file. */
+export function addCaller(
   text: string,
   name: string,
   token: NewToken,
   operations: readonly string[],
-): { readonly text: string; readonly isNewCaller: boolean } {
-  const callers = callersOf(text);
-  const caller = findCaller(callers, name);
-  if (caller === undefined) {
-    const added = [
-      '{',
-      `  "name": ${JSON.stringify(name)},`,
-      `  "tokens": [${tokenText(token)}],`,
-      `  "operations": [${operations.map((operation) => JSON.stringify(operation)).join(', ')}]`,
-      '}',
-    ].join('\n');
-    return { text: append(text, callers, callers.items.at(-1)?.end, added), isNewCaller: true };
-  }
-  const tokens = tokensOf(caller);
-  const changed =
-    tokens === undefined
-      ? append(text, caller, caller.members.at(-1)?.value.end, `"tokens": [${tokenText(token)}]`)
-      : tokens.items.length === 0
-        ? replace(text, tokens.start, tokens.end, `[${tokenText(token)}]`)
-        : append(text, tokens, tokens.items.at(-1)?.end, tokenText(token));
-  return { text: changed, isNewCaller: false };
+): string {
+  const members = { name, tokens: [token], operations };
+  const lines = Object.entries(members).map(([member, value]) => `  "${member}": ${inOneLine(value)}`);
+  return append(text, ['callers'], callersOf(text), `{\n${lines.join(',\n')}\n}`);
 }
 
-/** Removes those tokens of a caller whose digests are named; the caller and what was granted to it stay. */
+/** Adds a token as the newest of a caller that exists. */
+export function addToken(text: string, name: string, token: NewToken): string {
+  const index = indexOf(text, name);
+  const tokens = memberOf(callersOf(text)[index], 'tokens');
+  if (tokens !== undefined && tokens.type !== 'array') {
+    throw new CallersTextError('the tokens of this caller are not a list');
+  }
+  const path = ['callers', index, 'tokens'];
+  return tokens === undefined
+    ? change(text, path, `[${inOneLine(token)}]`)
+    : append(text, path, itemsOf(tokens), inOneLine(token));
+}
+
+/** Removes those tokens of a caller whose digests are named; the caller and its operations stay. */
 export function removeTokens(text: string, name: string, digests: ReadonlySet<string>): string {
-  let changed = text;
-  for (;;) {
-    const caller = findCaller(callersOf(changed), name);
-    const tokens = caller === undefined ? undefined : tokensOf(caller);
-    const index = (tokens?.items ?? []).findIndex((item) =>
-      digests.has((textOf(memberOf(item, 'sha256')) ?? '').toLowerCase()),
-    );
-    if (tokens === undefined || index === -1) return changed;
-    changed = removeItem(changed, tokens, index);
-  }
+  const tokens = itemsOf(memberOf(callersOf(text)[indexOf(text, name)], 'tokens'));
+  const index = tokens.findIndex((token) => digests.has(digestIn(token)));
+  return index === -1 ? text : removeTokens(removeItem(text, tokens, index), name, digests);
 }
 
-/** What the file says of callers and their tokens, as far as it can be read. */
-export function listCallers(text: string): ListedCaller[] {
-  return callersOf(text).items.map((item) => {
-    const tokens = memberOf(item, 'tokens');
-    return {
-      name: textOf(memberOf(item, 'name')) ?? '(no name)',
-      tokens: (tokens?.kind === 'array' ? tokens.items : []).map((token) => ({
-        sha256: (textOf(memberOf(token, 'sha256')) ?? '').toLowerCase(),
-        expires: textOf(memberOf(token, 'expires')),
-      })),
-      otherWays: ['jwt', 'fly', 'anonymous'].filter((way) => memberOf(item, way) !== undefined),
-    };
-  });
+/** Removes a caller with everything that the file says of it. */
+export function removeCaller(text: string, name: string): string {
+  return removeItem(text, callersOf(text), indexOf(text, name));
+}
+
+/** Sets what a caller that exists may do. */
+export function setOperations(text: string, name: string, operations: readonly string[]): string {
+  return change(text, ['callers', indexOf(text, name), 'operations'], inOneLine(operations));
+}
+
+function callersOf(text: string): readonly JsonNode[] {
+  const callers = memberOf(parseJsonTree(text), 'callers');
+  if (callers?.type === 'array') return itemsOf(callers);
+  throw new CallersTextError('the file has no list of callers');
+}
+
+function indexOf(text: string, name: string): number {
+  const names = callersOf(text).map((caller) => textOf(memberOf(caller, 'name')));
+  const index = names.indexOf(name);
+  if (index === names.lastIndexOf(name)) return index;
+  throw new CallersTextError(`the file has more than one caller named ${name}`);
+}
+
+function digestIn(token: JsonNode): string {
+  return (textOf(memberOf(token, 'sha256')) ?? '').toLowerCase();
+}
+
+function operationsOf(caller: JsonNode): readonly string[] {
+  const operations = memberOf(caller, 'operations');
+  if (operations === undefined) return defaultOperations;
+  return itemsOf(operations).flatMap((operation) => textOf(operation) ?? []);
+}
+
+/** A value with blanks where people put them. Names, digests, dates and operations have no blank of their own. */
+function inOneLine(value: unknown): string {
+  return JSON.stringify(value, null, 1).replaceAll(/\n\s*/g, ' ').replaceAll('[ ', '[').replaceAll(' ]', ']');
+}
+
+/**
+ * Removes an item with the comma that it no longer needs. By hand: the library takes a character too many or too few
+ * where the last item and its bracket stand on one line.
+ */
+function removeItem(text: string, items: readonly JsonNode[], index: number): string {
+  const item = items[index];
+  const before = items[index - 1];
+  const after = items[index + 1];
+  if (item === undefined) return text;
+  const start = before === undefined ? item.offset : endOf(before);
+  const end = before === undefined && after !== undefined ? after.offset : endOf(item);
+  return text.slice(0, start) + text.slice(end);
+}
+
+function endOf({ offset, length }: JsonNode): number {
+  return offset + length;
+}
+
+function append(text: string, path: JSONPath, items: readonly JsonNode[], added: string): string {
+  if (items.length > 0) return change(text, [...path, -1], added);
+  return change(text, path, added.includes('\n') ? `[\n  ${indented(added, '  ')}\n]` : `[${added}]`);
+}
+
+/**
+ * Sets a value, or adds it behind the last of its object or list: on a line of its own where that one ends its
+ * line. The library could do that, but it lays out the whole line anew.
+ *
+ * @param value JSON, laid out as at the beginning of a line
+ */
+function change(text: string, path: JSONPath, value: string): string {
+  // The library says where. What it would put there ends with this stand-in of one character.
+  const edits = modify(text, path, 0, {});
+  return applyEdits(
+    text,
+    edits.map(({ offset, length, content }) => {
+      const lead = content.slice(0, -1);
+      const line = text.slice(text.lastIndexOf('\n', offset - 1) + 1, offset);
+      const indent = /^[ \t]*/.exec(line)?.[0] ?? '';
+      const onOwnLine = `\n${indent}${lead.slice(1)}${indented(value, indent)}`;
+      const onSameLine = ` ${lead.slice(1)}${value.replaceAll(/\n\s*/g, ' ')}`;
+      if (!lead.startsWith(',')) return { offset, length, content: lead + indented(value, indent) };
+      const endsLine = /^[ \t]*\r?\n/.test(text.slice(offset));
+      return { offset, length, content: `,${endsLine ? onOwnLine : onSameLine}` };
+    }),
+  );
+}
+
+function indented(value: string, indent: string): string {
+  return value.replaceAll('\n', `\n${indent}`);
 }

@@ -35,73 +35,91 @@ function malformed(reason: string): Presented {
   return { kind: 'malformed', reason };
 }
 
+/** The values of the fields that may carry a credential, as received. */
+interface CredentialLines {
+  authorization: string | undefined;
+  apiKey: string | undefined;
+  flySource: string | undefined;
+  flySignature: string | undefined;
+  assertion: { readonly header: string; readonly value: string } | undefined;
+}
+
+/** @returns what is wrong with a line beside the others, for the log */
+function addLine(
+  lines: CredentialLines,
+  written: string,
+  value: string,
+  fields: CredentialFields,
+): string | undefined {
+  // Most names have another length than ours: the hot path lower-cases next to nothing.
+  switch (written.length) {
+    case 13:
+      if (written.toLowerCase() !== 'authorization') break;
+      if (lines.authorization !== undefined) return 'Authorization is sent twice';
+      lines.authorization = value;
+      break;
+    case 9:
+      if (written.toLowerCase() !== 'x-api-key') break;
+      if (lines.apiKey !== undefined) return 'X-API-Key is sent twice';
+      lines.apiKey = value;
+      break;
+    case 7:
+      if (!fields.fly || written.toLowerCase() !== 'fly-src') break;
+      if (lines.flySource !== undefined) return 'Fly-Src is sent twice';
+      lines.flySource = value;
+      break;
+    case 17:
+      if (!fields.fly || written.toLowerCase() !== 'fly-src-signature') break;
+      if (lines.flySignature !== undefined) return 'Fly-Src-Signature is sent twice';
+      lines.flySignature = value;
+      break;
+  }
+  for (const header of fields.assertions) {
+    if (written.length !== header.length || written.toLowerCase() !== header) continue;
+    if (lines.assertion !== undefined) return `${header} comes beside another JWT`;
+    lines.assertion = { header, value };
+  }
+  return undefined;
+}
+
 /** @param rawHeaders names and values in turn, as received */
 export function presentedCredential(rawHeaders: readonly string[], fields: CredentialFields): Presented {
-  let authorization: string | undefined;
-  let apiKey: string | undefined;
-  let source: string | undefined;
-  let signature: string | undefined;
-  let assertion: { header: string; value: string } | undefined;
-
+  const lines: CredentialLines = {
+    authorization: undefined,
+    apiKey: undefined,
+    flySource: undefined,
+    flySignature: undefined,
+    assertion: undefined,
+  };
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
-    const written = rawHeaders[index] ?? '';
-    const value = rawHeaders[index + 1] ?? '';
-    // Most names have another length than ours: the hot path lower-cases next to nothing.
-    switch (written.length) {
-      case 13:
-        if (written.toLowerCase() === 'authorization') {
-          if (authorization !== undefined) return malformed('Authorization is sent twice');
-          authorization = value;
-        }
-        break;
-      case 9:
-        if (written.toLowerCase() === 'x-api-key') {
-          if (apiKey !== undefined) return malformed('X-API-Key is sent twice');
-          apiKey = value;
-        }
-        break;
-      case 7:
-        if (fields.fly && written.toLowerCase() === 'fly-src') {
-          if (source !== undefined) return malformed('Fly-Src is sent twice');
-          source = value;
-        }
-        break;
-      case 17:
-        if (fields.fly && written.toLowerCase() === 'fly-src-signature') {
-          if (signature !== undefined) return malformed('Fly-Src-Signature is sent twice');
-          signature = value;
-        }
-        break;
-    }
-    for (const header of fields.assertions) {
-      if (written.length !== header.length || written.toLowerCase() !== header) continue;
-      if (assertion !== undefined) return malformed(`${header} comes beside another JWT`);
-      assertion = { header, value };
-    }
+    const wrong = addLine(lines, rawHeaders[index] ?? '', rawHeaders[index + 1] ?? '', fields);
+    if (wrong !== undefined) return malformed(wrong);
   }
-
+  const { authorization, apiKey, assertion } = lines;
   if (authorization === undefined && apiKey === undefined && assertion === undefined) {
-    if (source === undefined && signature === undefined) return none;
-    if (source === undefined || signature === undefined)
-      return malformed('Fly-Src without signature, or reverse');
-    return { kind: 'fly', source, signature };
+    return flyCredential(lines.flySource, lines.flySignature);
   }
-
-  let token: string | undefined;
-  if (authorization !== undefined) {
-    token = bearer.exec(authorization)?.[1];
-    if (token === undefined) return malformed('Authorization is not "Bearer" and one token');
+  const token = authorization === undefined ? undefined : bearer.exec(authorization)?.[1];
+  if (authorization !== undefined && token === undefined) {
+    return malformed('Authorization is not "Bearer" and one token');
   }
   if (apiKey !== undefined) {
     if (!token68.test(apiKey)) return malformed('X-API-Key is not one token');
     if (token !== undefined && token !== apiKey) return malformed('Authorization and X-API-Key differ');
   }
   const value = token ?? apiKey;
-  if (assertion !== undefined) {
-    if (!token68.test(assertion.value)) return malformed(`${assertion.header} is not one JWT`);
-    if (value !== undefined && value !== assertion.value)
-      return malformed(`${assertion.header} and a token differ`);
-    return { kind: 'assertion', ...assertion };
+  if (assertion === undefined) return { kind: 'token', value: value ?? '', isBearer: token !== undefined };
+  if (!token68.test(assertion.value)) return malformed(`${assertion.header} is not one JWT`);
+  if (value !== undefined && value !== assertion.value) {
+    return malformed(`${assertion.header} and a token differ`);
   }
-  return { kind: 'token', value: value ?? '', isBearer: token !== undefined };
+  return { kind: 'assertion', ...assertion };
+}
+
+function flyCredential(source: string | undefined, signature: string | undefined): Presented {
+  if (source === undefined && signature === undefined) return none;
+  if (source === undefined || signature === undefined) {
+    return malformed('Fly-Src without signature, or reverse');
+  }
+  return { kind: 'fly', source, signature };
 }

@@ -1,22 +1,24 @@
 /**
- * Limits failed authentications per address. Asked only after a credential failed, so that whoever authenticates
- * properly behind the same address never meets it.
+ * Limits failed authentications per address. Asked after a credential failed, and before a signature is verified, which
+ * costs more than a refusal; what was counted for a good signature is given back.
  */
 import { LRUCache } from 'lru-cache';
 import { failureScope } from '../address-policy.ts';
-import { type Bucket, fullBucket, takeOne, untilOneMoreMs } from './bucket-policy.ts';
+import { type Bucket, fullBucket, putOne, takeOne, untilOneMoreMs } from './bucket-policy.ts';
 
 export interface Failures {
   /** Counts a failure. How long the address should wait, in ms; 0 while it is within the limit. */
   count(remoteAddress: string | undefined): number;
+  /** Takes a failure back that was counted before its check, and was none. */
+  giveBack(remoteAddress: string | undefined): void;
 }
 
-/** Addresses remembered. Whoever has more of them than this could not be counted by address anyway. */
+/** Addresses remembered. An attacker with more of them than this could not be counted by address anyway. */
 const maxAddresses = 10_000;
 
-/** @param perMinute failures from one address before it is told to wait; 0 for no limit */
+/** @param perMinute failures from one address before it has to wait; 0 for no limit */
 export function limitFailures(perMinute: number): Failures {
-  if (perMinute <= 0) return { count: () => 0 };
+  if (perMinute <= 0) return { count: () => 0, giveBack: () => {} };
   const limit = { perSecond: perMinute / 60, burst: perMinute };
   const buckets = new LRUCache<string, Bucket>({ max: maxAddresses });
   return {
@@ -29,6 +31,10 @@ export function limitFailures(perMinute: number): Failures {
         buckets.set(scope, bucket);
       }
       return takeOne(bucket, limit, nowMs) ? 0 : Math.ceil(untilOneMoreMs(bucket, limit));
+    },
+    giveBack(remoteAddress) {
+      const bucket = buckets.get(failureScope(remoteAddress));
+      if (bucket !== undefined) putOne(bucket, limit);
     },
   };
 }

@@ -1,4 +1,9 @@
-/** Edits a file in one step: whoever reads it sees the old text or the new one, never half of one. */
+/**
+ * Edits a file in one step: a reader sees the old text or the new one, never half of one; one editor after another.
+ *
+ * Not by write-file-atomic: it locks within one process only, so of two commands at once one change would be lost; it
+ * replaces a link whose target is not there yet; and it keeps silent where the owner cannot be kept.
+ */
 import {
   type FileHandle,
   link,
@@ -13,14 +18,14 @@ import {
 import { basename, dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Somebody else edits the file and does not finish. */
+/** Another editor has the file and does not finish. */
 export class FileBusyError extends Error {
   override readonly name = 'FileBusyError';
 }
 
 const tryAgainMs = 20;
 const maxWaitMs = 5_000;
-/** A file beside ours that is older than this was left by a process that died. */
+/** A temporary file that is older than this was left by a process that died. */
 const abandonedMs = 30_000;
 
 export function errorCode(error: unknown): string | undefined {
@@ -54,15 +59,15 @@ async function unlinkQuietly(file: string): Promise<void> {
 }
 
 /**
- * Removes a file that was left behind. Between the look and the removal somebody else may have done so and begun an
- * edit of their own, so whoever wants to remove it links it first, one at a time, and looks at what the link holds.
+ * Removes a file that was left behind. Between the look and the removal another editor may have removed it and
+ * begun an edit of its own. So an editor links it first, which one at a time can, and looks at what the link holds.
  */
 async function removeAbandoned(beside: string): Promise<void> {
   const held = `${beside}.abandoned`;
   try {
     await link(beside, held);
   } catch {
-    // It is gone, or somebody else is removing it, or there are no links here and a person has to.
+    // It is gone, or another editor is removing it, or the file system has no links and a person has to.
     return;
   }
   if (await isAbandoned(held)) await unlinkQuietly(beside);
@@ -74,7 +79,7 @@ async function isAbandoned(beside: string): Promise<boolean> {
   return left !== undefined && Date.now() - left.mtimeMs > abandonedMs;
 }
 
-/** Opens the file that will replace ours. There is one at a time: that it is there keeps other editors out. */
+/** Opens the temporary file that will replace the other. There is one at a time, and it keeps other editors out. */
 async function openBeside(beside: string): Promise<FileHandle> {
   for (let waitedMs = 0; ; waitedMs += tryAgainMs) {
     try {
@@ -88,7 +93,7 @@ async function openBeside(beside: string): Promise<FileHandle> {
   }
 }
 
-/** The name itself must survive a crash, too. Not every file system lets a folder be flushed. */
+/** The new name must survive a crash, too. Not every file system lets a folder be flushed. */
 async function flushFolder(folder: string): Promise<void> {
   const handle = await open(folder, 'r').catch(() => undefined);
   if (handle === undefined) return;
@@ -118,7 +123,7 @@ export async function editFile(file: string, edit: (text: string | undefined) =>
       await handle.chmod(before.mode & 0o777);
     }
     await handle.sync();
-    // We stood still for so long that somebody took ours away: what has its name now is theirs.
+    // This process stood still for so long that another editor took the file away: what has its name now is the other's.
     if ((await handle.stat()).nlink === 0) throw new FileBusyError(`${beside} was taken over`);
     await handle.close();
     await rename(beside, destination);

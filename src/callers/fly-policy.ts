@@ -12,7 +12,7 @@ export interface FlySource {
 }
 
 const known = ['instance', 'app', 'org', 'ts'];
-/** A statement says nothing of whom it was made for, so whoever got it could send it on: only for this long. */
+/** A statement does not say for which receiver it was made, so a receiver could send it on: only for this long. */
 const maxAgeSeconds = 30;
 
 /** Exactly the four known fields, each once and none empty; `undefined` for anything else. */

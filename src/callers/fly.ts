@@ -1,12 +1,12 @@
-/** Recognises Fly apps by the `Fly-Src` field that Fly's proxy signs. Answers without a promise. */
+/** Authenticates Fly apps by the `Fly-Src` field that Fly's proxy signs. Answers without a promise. */
 import { createPublicKey, type KeyObject, verify } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { isFlyProxy } from '../address-policy.ts';
-import type { Recognised } from './caller.ts';
+import type { Authenticated } from './caller.ts';
 import type { FlyRule } from './callers-file.ts';
 import { isFlySourceFresh, parseFlySource } from './fly-policy.ts';
 
-export type FlyRules = readonly { readonly rule: FlyRule; readonly recognised: Recognised }[];
+export type FlyRules = readonly { readonly rule: FlyRule; readonly authenticated: Authenticated }[];
 
 /** Where Fly puts the key of its proxy on every machine. */
 export const flyKeyFile = '/.fly/fly-src.pub';
@@ -20,12 +20,12 @@ export function readFlyKey(file: string): KeyObject {
   return createPublicKey({ key: Buffer.from(ed25519Prefix + hex, 'hex'), format: 'der', type: 'spki' });
 }
 
-/** Who sent it, or why it is nobody, for the log. The caller's clock is not asked: the statement has Fly's time. */
-export function recogniseFly(
+/** Which caller sent it, or why none, for the log. The time in it is that of Fly's proxy. */
+export function authenticateFly(
   key: KeyObject,
   rules: FlyRules,
   sent: { readonly source: string; readonly signature: string; readonly remoteAddress: string | undefined },
-): Recognised | { readonly reason: string } {
+): Authenticated | { readonly reason: string } {
   // Machines of the same organisation reach us past the proxy and could replay a field they were sent.
   if (!isFlyProxy(sent.remoteAddress)) return { reason: 'Fly-Src from a peer that is not the proxy of Fly' };
   if (!/^[A-Za-z0-9+/]{86}==$/.test(sent.signature))
@@ -39,5 +39,5 @@ export function recogniseFly(
   if (source === undefined) return { reason: 'Fly-Src with other fields than the four known' };
   if (!isFlySourceFresh(source, Date.now())) return { reason: 'Fly-Src that is too old, or from the future' };
   const found = rules.find(({ rule }) => rule.org === source.org && rule.app === source.app);
-  return found?.recognised ?? { reason: 'a Fly app that is no caller' };
+  return found?.authenticated ?? { reason: 'a Fly app that is no caller' };
 }

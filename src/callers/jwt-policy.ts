@@ -41,15 +41,8 @@ export function matchesPattern(text: string, pattern: string): boolean {
   return true;
 }
 
-function matchesOne(value: unknown, pattern: ClaimPattern): boolean {
-  if (typeof pattern === 'boolean') return value === pattern;
-  return typeof value === 'string' && matchesPattern(value, pattern);
-}
-
 /** An address with a second `@`, blanks or control characters could match a pattern for a domain it is not in. */
-function isPlainEmail(value: unknown): boolean {
-  return typeof value === 'string' && /^[^@\s\p{C}"<>()]+@[^@\s\p{C}"<>()]+$/u.test(value);
-}
+const plainEmail = /^[^@\s\p{C}"<>()]+@[^@\s\p{C}"<>()]+$/u;
 
 /** Some issuers send the word instead of the value. An issuer that says nothing vouches for its addresses. */
 function isEmailDenied(claims: Claims): boolean {
@@ -57,15 +50,26 @@ function isEmailDenied(claims: Claims): boolean {
   return verified !== true && verified !== 'true';
 }
 
+/** A pattern with `@` is about an e-mail address, in whatever claim: `upn`, `preferred_username`, `sub`. */
+function isAboutEmail(claim: string, pattern: ClaimPattern): boolean {
+  return claim === 'email' || (typeof pattern === 'string' && pattern.includes('@'));
+}
+
+function matchesOne(claims: Claims, claim: string, value: unknown, pattern: ClaimPattern): boolean {
+  if (typeof pattern === 'boolean') return value === pattern;
+  if (typeof value !== 'string') return false;
+  if (isAboutEmail(claim, pattern) && (isEmailDenied(claims) || !plainEmail.test(value))) return false;
+  return matchesPattern(value, pattern);
+}
+
 /**
  * Whether verified claims are this caller: every claim named by the rule must match one of its patterns, a list
- * by any of its members. An e-mail that is not verified, or is none, never matches.
+ * (`email` is none) by any of its members. An e-mail address that is not verified, or is none, never matches.
  */
 export function matchesRule(claims: Claims, match: JwtRule['match']): boolean {
   return match.every(({ claim, patterns }) => {
     const value = Object.hasOwn(claims, claim) ? claims[claim] : undefined;
-    if (claim === 'email' && (isEmailDenied(claims) || !isPlainEmail(value))) return false;
-    const values = Array.isArray(value) ? value : [value];
-    return values.some((one) => patterns.some((pattern) => matchesOne(one, pattern)));
+    const values = Array.isArray(value) && claim !== 'email' ? value : [value];
+    return values.some((one) => patterns.some((pattern) => matchesOne(claims, claim, one, pattern)));
   });
 }

@@ -1,8 +1,9 @@
 /** Reads the `jwt` member of a caller: whose logins are accepted, and which of them are this caller. Pure. */
+import { isLoopbackHost } from '../address-policy.ts';
+import { didYouMean } from '../spelling-policy.ts';
 import { type ClaimPattern, type JwtRule, jwtAlgorithms } from './callers-file.ts';
 import type { JsonCheck } from './json-check.ts';
 import type { JsonNode } from './json-tree.ts';
-import { didYouMean } from './spelling-policy.ts';
 
 const jwtMembers = ['issuer', 'audience', 'jwks', 'algorithms', 'header', 'match'];
 const fieldName = /^[A-Za-z0-9-]{1,64}$/;
@@ -19,28 +20,27 @@ const takenFields = [
   'traceparent',
   'tracestate',
 ];
-const loopback = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/;
 
-/** Keys fetched in the clear could be anybody's, so only over TLS, or from this very machine. */
+/** Keys fetched without TLS could be an attacker's, so http: only from this machine. */
 function jwksProblem(address: string): string | undefined {
   const url = URL.parse(address);
   if (url === null) return 'must be an address as https://login.example.com/keys';
   if (url.username !== '' || url.password !== '') return 'must not hold credentials';
   if (url.protocol === 'https:') return undefined;
-  if (url.protocol === 'http:' && loopback.test(url.hostname)) return undefined;
+  if (url.protocol === 'http:' && isLoopbackHost(url.hostname)) return undefined;
   return 'must begin with https: (http: only on loopback)';
 }
 
 function readMatch(check: JsonCheck, node: JsonNode | undefined, path: string): JwtRule['match'] {
   if (node === undefined) {
-    check.add(path, 'is missing: without it everybody known to the issuer would be this caller');
+    check.add(path, 'is missing: without it every login of the issuer would be this caller');
     return [];
   }
   const claims = check.members(node, path, []);
-  if (claims?.size === 0) check.add(path, 'is empty: everybody known to the issuer would be this caller');
+  if (claims?.size === 0) check.add(path, 'is empty: every login of the issuer would be this caller');
   return [...(claims ?? [])].map(([claim, value]) => {
     const patterns: ClaimPattern[] =
-      value.kind === 'boolean' ? [value.value === true] : check.texts(value, `${path}.${claim}`);
+      value.type === 'boolean' ? [value.value === true] : check.texts(value, `${path}.${claim}`);
     return { claim, patterns };
   });
 }

@@ -1,17 +1,17 @@
 /**
- * Recognises callers by JWT (RFC 7519, verified as RFC 8725 asks): verified once, then remembered by digest until
- * it expires, so that a hit needs no promise. Loaded only where a caller has `jwt`: it brings jose with it.
+ * Authenticates callers by JWT (RFC 7519, verified as RFC 8725 asks): verified once, then remembered by digest until
+ * it expires, so that a hit needs no promise. Loaded by `jwt-logins.ts` where a caller has `jwt`.
  */
 import { type JWTPayload, errors as joseErrors, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
-import type { Recognised } from './caller.ts';
+import type { Authenticated } from './caller.ts';
 import type { JwtRule } from './callers-file.ts';
 import { claimedIssuer, clockToleranceSeconds, matchesRule } from './jwt-policy.ts';
-import { type KeySet, KeySetUnavailableError, openKeySet } from './key-set.ts';
+import { KeySet, KeySetUnavailableError } from './key-set.ts';
 
-export type JwtRules = readonly { readonly rule: JwtRule; readonly recognised: Recognised }[];
+export type JwtRules = readonly { readonly rule: JwtRule; readonly authenticated: Authenticated }[];
 
-/** Why a JWT makes nobody a caller: for the log. */
+/** Why a JWT is not accepted: for the log. */
 export interface JwtRefusal {
   readonly reason: string;
   /** The issuer's keys could not be had: not the caller's fault, and not counted as one. */
@@ -23,17 +23,8 @@ export interface JwtOptions {
   onTrouble(address: string, error: unknown): void;
 }
 
-export interface JwtRecogniser {
-  /** What is remembered of a token, without a promise; `undefined` where it has to be verified. */
-  recall(header: string, digest: string): Recognised | undefined;
-  /** Verifies a token. Never rejects. Requests with the same token share one verification. */
-  verify(header: string, digest: string, token: string): Promise<Recognised | JwtRefusal>;
-  /** Takes the rules of a new version of the file; forgets everything but the keys. */
-  adopt(rules: JwtRules): void;
-}
-
 interface Remembered {
-  readonly recognised: Recognised;
+  readonly authenticated: Authenticated;
   /** Wall clock, ms: a JWT's times are dates. */
   readonly expiresAt: number;
   readonly keys: KeySet;
@@ -44,42 +35,90 @@ const maxRemembered = 10_000;
 /** Apart from the claims, which may have any name. */
 type Verified = { readonly claims: JWTPayload } | { readonly refusal: JwtRefusal };
 
-export function recogniseJwts(options: JwtOptions): JwtRecogniser {
-  let rules = options.rules;
-  /** Grows whenever the rules or a key set change: what was verified under another number does not count. */
-  let era = 0;
-  const remembered = new LRUCache<string, Remembered>({ max: maxRemembered });
-  const verifying = new Map<string, Promise<Recognised | JwtRefusal>>();
-  const keySets = new Map<string, KeySet>();
+export class JwtVerifier {
+  readonly #options: Pick<JwtOptions, 'onTrouble'>;
+  readonly #remembered = new LRUCache<string, Remembered>({ max: maxRemembered });
+  readonly #keySets = new Map<string, KeySet>();
+  #rules: JwtRules;
+  /** Grows whenever the rules or a key set change: what was verified under another version does not count. */
+  #version = 0;
 
-  function forget(): void {
-    era++;
-    remembered.clear();
-    verifying.clear();
+  constructor(options: JwtOptions) {
+    this.#options = options;
+    this.#rules = options.rules;
+    this.#warm();
   }
 
-  function keysAt(address: string): KeySet {
-    let keys = keySets.get(address);
+  /** What is remembered of a token, without a promise; `undefined` where it has to be verified. */
+  recall(header: string, digest: string): Authenticated | undefined {
+    const found = this.#remembered.get(`${header} ${digest}`);
+    if (found === undefined || Date.now() >= found.expiresAt || !found.keys.isCurrent()) return undefined;
+    return found.authenticated;
+  }
+
+  /** Verifies a token. Never rejects. */
+  async verify(header: string, digest: string, token: string): Promise<Authenticated | JwtRefusal> {
+    const startedIn = this.#version;
+    const issuer = claimedIssuer(token);
+    let refusal: JwtRefusal = { reason: 'a JWT of an issuer that no caller names', isOurs: false };
+    /** Rules that trust the same keys, issuer and audience share one verification. */
+    const verified = new Map<string, Verified>();
+    for (const { rule, authenticated } of this.#rules) {
+      if (rule.header !== header || rule.issuer !== issuer) continue;
+      const trust = JSON.stringify([rule.jwks, rule.audiences, rule.algorithms]);
+      const result = verified.get(trust) ?? (await this.#claimsOf(token, rule));
+      // A new version of the file, or other keys, came while this one waited: they decide.
+      if (startedIn !== this.#version) return this.verify(header, digest, token);
+      verified.set(trust, result);
+      if ('refusal' in result) {
+        refusal = result.refusal;
+      } else if (matchesRule(result.claims, rule.match)) {
+        const expiresAt = ((result.claims.exp ?? 0) + clockToleranceSeconds) * 1000;
+        const keys = this.#keysAt(rule.jwks);
+        this.#remembered.set(`${header} ${digest}`, { authenticated, expiresAt, keys });
+        return authenticated;
+      } else {
+        refusal = { reason: 'a valid JWT that matches no caller', isOurs: false };
+      }
+    }
+    return refusal;
+  }
+
+  /** Takes the rules of a new version of the file; forgets everything but the keys. */
+  adopt(rules: JwtRules): void {
+    this.#rules = rules;
+    this.#forget();
+    this.#warm();
+  }
+
+  #forget(): void {
+    this.#version++;
+    this.#remembered.clear();
+  }
+
+  #keysAt(address: string): KeySet {
+    let keys = this.#keySets.get(address);
     if (keys === undefined) {
-      keys = openKeySet({
+      keys = new KeySet({
         address,
-        onChange: forget,
-        onTrouble: (error) => options.onTrouble(address, error),
+        onChange: () => this.#forget(),
+        onTrouble: (error) => this.#options.onTrouble(address, error),
       });
-      keySets.set(address, keys);
+      this.#keySets.set(address, keys);
     }
     return keys;
   }
 
-  function warm(): void {
-    const used = new Set(rules.map(({ rule }) => rule.jwks));
-    for (const address of keySets.keys()) if (!used.has(address)) keySets.delete(address);
-    for (const address of used) keysAt(address).warm();
+  #warm(): void {
+    const used = new Set(this.#rules.map(({ rule }) => rule.jwks));
+    for (const address of this.#keySets.keys()) if (!used.has(address)) this.#keySets.delete(address);
+    for (const address of used) this.#keysAt(address).warm();
   }
 
-  async function claimsOf(token: string, rule: JwtRule): Promise<Verified> {
+  async #claimsOf(token: string, rule: JwtRule): Promise<Verified> {
+    const keys = this.#keysAt(rule.jwks);
     try {
-      const { payload } = await jwtVerify(token, keysAt(rule.jwks).keyFor, {
+      const { payload } = await jwtVerify(token, (header, input) => keys.keyFor(header, input), {
         issuer: rule.issuer,
         audience: [...rule.audiences],
         // Pinned here, never taken from the token or the key (CVE-2026-22817).
@@ -95,54 +134,4 @@ export function recogniseJwts(options: JwtOptions): JwtRecogniser {
       return { refusal: { reason: `a JWT that is refused: ${why}`, isOurs } };
     }
   }
-
-  async function find(header: string, digest: string, token: string): Promise<Recognised | JwtRefusal> {
-    const startedIn = era;
-    const issuer = claimedIssuer(token);
-    let refusal: JwtRefusal = { reason: 'a JWT of an issuer that no caller names', isOurs: false };
-    /** Rules that trust the same keys, issuer and audience share one verification. */
-    const verified = new Map<string, Verified>();
-    for (const { rule, recognised } of rules) {
-      if (rule.header !== header || rule.issuer !== issuer) continue;
-      const trust = JSON.stringify([rule.jwks, rule.audiences, rule.algorithms]);
-      const result = verified.get(trust) ?? (await claimsOf(token, rule));
-      // While this one waited, a new version of the file or other keys came: they decide.
-      if (startedIn !== era) return find(header, digest, token);
-      verified.set(trust, result);
-      if ('refusal' in result) {
-        refusal = result.refusal;
-      } else if (matchesRule(result.claims, rule.match)) {
-        const expiresAt = ((result.claims.exp ?? 0) + clockToleranceSeconds) * 1000;
-        remembered.set(`${header} ${digest}`, { recognised, expiresAt, keys: keysAt(rule.jwks) });
-        return recognised;
-      } else {
-        refusal = { reason: 'a valid JWT that matches no caller', isOurs: false };
-      }
-    }
-    return refusal;
-  }
-
-  warm();
-  return {
-    recall(header, digest) {
-      const found = remembered.get(`${header} ${digest}`);
-      if (found === undefined || Date.now() >= found.expiresAt || !found.keys.isCurrent()) return undefined;
-      return found.recognised;
-    },
-    verify(header, digest, token) {
-      const name = `${header} ${digest}`;
-      const running = verifying.get(name);
-      if (running !== undefined) return running;
-      const work = find(header, digest, token).finally(() => {
-        if (verifying.get(name) === work) verifying.delete(name);
-      });
-      verifying.set(name, work);
-      return work;
-    },
-    adopt(next) {
-      rules = next;
-      forget();
-      warm();
-    },
-  };
 }

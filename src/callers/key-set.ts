@@ -14,20 +14,8 @@ export interface KeySetOptions {
   readonly address: string;
   /** The keys differ from those before: what was verified with those must be forgotten. */
   onChange(): void;
-  /** The keys can't be fetched; told once until they can be again (`undefined`). */
+  /** The keys can't be fetched; called once, and with `undefined` when they can be again. */
   onTrouble(error: unknown): void;
-}
-
-export interface KeySet {
-  /** Finds the key of a signature, as jose asks for it. @throws KeySetUnavailableError */
-  keyFor(header: JWSHeaderParameters, token: FlattenedJWSInput): Promise<CryptoKey>;
-  /**
-   * Whether what was verified before may stand without asking again. Starts a refresh in the background in good
-   * time, so that a set in steady use never makes a request wait.
-   */
-  isCurrent(): boolean;
-  /** Fetches the keys before anybody needs them. */
-  warm(): void;
 }
 
 const refreshAfterMs = 5 * 60_000;
@@ -36,80 +24,105 @@ const staleAfterMs = 10 * 60_000;
 /** How long the last keys serve while the issuer can't be reached. */
 const maxOutageMs = 24 * 3_600_000;
 const attemptEveryMs = 30_000;
-/** Without any keys, nobody gets in: then we try more often. */
+/** Without any keys no JWT can be verified: then attempts come more often. */
 const firstAttemptEveryMs = 2_000;
 
-export function openKeySet({ address, onChange, onTrouble }: KeySetOptions): KeySet {
-  let keys: ReturnType<typeof createLocalJWKSet> | undefined;
-  let text = '';
-  let fetchedMs = Number.NEGATIVE_INFINITY;
-  let attemptedMs = Number.NEGATIVE_INFINITY;
-  let flight: Promise<void> | undefined;
-  let isTroubled = false;
+type Keys = ReturnType<typeof createLocalJWKSet>;
 
-  async function fetchOnce(): Promise<void> {
+export class KeySet {
+  readonly #options: KeySetOptions;
+  #keys: Keys | undefined;
+  #text = '';
+  #fetchedMs = Number.NEGATIVE_INFINITY;
+  #attemptedMs = Number.NEGATIVE_INFINITY;
+  #running: Promise<void> | undefined;
+  #isTroubled = false;
+
+  constructor(options: KeySetOptions) {
+    this.#options = options;
+  }
+
+  /** Finds the key of a signature, as jose asks for it. @throws KeySetUnavailableError */
+  async keyFor(header: JWSHeaderParameters, token: FlattenedJWSInput): Promise<CryptoKey> {
+    if (this.#ageMs() > staleAfterMs) await this.#refresh();
+    const before = this.#keys;
+    if (before === undefined || this.#ageMs() > maxOutageMs) {
+      throw new KeySetUnavailableError(`the keys at ${this.#options.address} can't be had`);
+    }
     try {
-      const fetched = await fetchKeySet(address);
-      if (fetched !== text) {
-        let set: ReturnType<typeof createLocalJWKSet>;
-        try {
-          set = createLocalJWKSet(JSON.parse(fetched));
-        } catch {
-          throw new Error('the answer is not a key set');
-        }
-        const isFirst = keys === undefined;
-        keys = set;
-        text = fetched;
-        if (!isFirst) onChange();
-      }
-      fetchedMs = performance.now();
-      if (isTroubled) onTrouble(undefined);
-      isTroubled = false;
+      return await before(header, token);
     } catch (error) {
-      if (!isTroubled) onTrouble(error);
-      isTroubled = true;
-    } finally {
-      flight = undefined;
+      if (!(error instanceof errors.JWKSNoMatchingKey)) throw error;
+      await this.#refresh();
+      const after = this.#keys;
+      if (after === undefined || after === before) throw error;
+      return after(header, token);
     }
   }
 
-  /** One attempt at a time, and not too often. Never rejects: whoever waits looks at the keys afterwards. */
-  function refresh(): Promise<void> {
-    if (flight !== undefined) return flight;
-    const gapMs = keys === undefined ? firstAttemptEveryMs : attemptEveryMs;
-    if (performance.now() - attemptedMs < gapMs) return Promise.resolve();
-    attemptedMs = performance.now();
-    flight = fetchOnce();
-    return flight;
+  /**
+   * Whether what was verified before may stand without asking again. Starts a refresh in the background in good
+   * time, so that a set in steady use never makes a request wait.
+   */
+  isCurrent(): boolean {
+    const age = this.#ageMs();
+    if (age > refreshAfterMs) void this.#refresh();
+    if (age <= staleAfterMs) return true;
+    // An outage: what was verified stands while the next attempt is not due.
+    return (
+      age <= maxOutageMs &&
+      this.#running === undefined &&
+      performance.now() - this.#attemptedMs < attemptEveryMs
+    );
   }
 
-  const ageMs = () => performance.now() - fetchedMs;
+  /** Fetches the keys before a request needs them. */
+  warm(): void {
+    void this.#refresh();
+  }
 
-  return {
-    async keyFor(header, token) {
-      if (ageMs() > staleAfterMs) await refresh();
-      if (keys === undefined || ageMs() > maxOutageMs) {
-        throw new KeySetUnavailableError(`the keys at ${address} can't be had`);
-      }
-      const before = keys;
-      try {
-        return await before(header, token);
-      } catch (error) {
-        if (!(error instanceof errors.JWKSNoMatchingKey)) throw error;
-        await refresh();
-        if (keys === before) throw error;
-        return keys(header, token);
-      }
-    },
-    isCurrent() {
-      const age = ageMs();
-      if (age > refreshAfterMs) void refresh();
-      if (age <= staleAfterMs) return true;
-      // An outage: what was verified stands while the next attempt is not due.
-      return age <= maxOutageMs && flight === undefined && performance.now() - attemptedMs < attemptEveryMs;
-    },
-    warm() {
-      void refresh();
-    },
-  };
+  #ageMs(): number {
+    return performance.now() - this.#fetchedMs;
+  }
+
+  /** One attempt at a time, and not too often. Never rejects: the keys tell afterwards how it went. */
+  #refresh(): Promise<void> {
+    if (this.#running !== undefined) return this.#running;
+    const gapMs = this.#keys === undefined ? firstAttemptEveryMs : attemptEveryMs;
+    if (performance.now() - this.#attemptedMs < gapMs) return Promise.resolve();
+    this.#attemptedMs = performance.now();
+    this.#running = this.#fetchKeys();
+    return this.#running;
+  }
+
+  async #fetchKeys(): Promise<void> {
+    const { address, onTrouble } = this.#options;
+    try {
+      this.#adopt(await fetchKeySet(address));
+      this.#fetchedMs = performance.now();
+      if (this.#isTroubled) onTrouble(undefined);
+      this.#isTroubled = false;
+    } catch (error) {
+      if (!this.#isTroubled) onTrouble(error);
+      this.#isTroubled = true;
+    } finally {
+      this.#running = undefined;
+    }
+  }
+
+  #adopt(text: string): void {
+    if (text === this.#text) return;
+    const isFirst = this.#keys === undefined;
+    this.#keys = parseKeys(text);
+    this.#text = text;
+    if (!isFirst) this.#options.onChange();
+  }
+}
+
+function parseKeys(text: string): Keys {
+  try {
+    return createLocalJWKSet(JSON.parse(text));
+  } catch {
+    throw new Error('the answer is not a key set');
+  }
 }

@@ -1,8 +1,8 @@
 /**
  * What a caller's token looks like, and its digest. Only the digest is ever kept.
  *
- * `wag_`, 256 random bits, and a checksum of both: whoever finds one in a log or a repository knows what it is,
- * a scanner can tell it from chance, and a token that lost a character on the way is told from an unknown one.
+ * `wag_`, 256 random bits, and a checksum of both: a token in a log or a repository shows what it is, a scanner can
+ * tell it from chance, and a token that lost a character on the way is told from an unknown one.
  */
 import { hash, randomBytes } from 'node:crypto';
 import { crc32 } from 'node:zlib';
@@ -10,6 +10,7 @@ import { crc32 } from 'node:zlib';
 export const tokenPrefix = 'wag_';
 const randomPart = 43;
 const checksumPart = 6;
+const tokenCharacters = tokenPrefix.length + randomPart + checksumPart;
 const tokenShape = new RegExp(`^${tokenPrefix}[A-Za-z0-9_-]{${randomPart + checksumPart}}$`);
 
 const checksumBytes = Buffer.alloc(4);
@@ -19,10 +20,18 @@ function checksum(body: string): string {
   return checksumBytes.toString('base64url');
 }
 
-/** A new token of 256 random bits. Whoever calls this shows it once and keeps only the digest. */
+/** A new token of 256 random bits, to be shown once; only its digest is kept. */
 export function mintToken(): string {
   const body = tokenPrefix + randomBytes(32).toString('base64url');
   return body + checksum(body);
+}
+
+/** Whether a whole token of our making stands anywhere in a text. Its checksum rules out chance. */
+export function holdsToken(text: string): boolean {
+  for (let at = text.indexOf(tokenPrefix); at !== -1; at = text.indexOf(tokenPrefix, at + 1)) {
+    if (isWhole(text.slice(at, at + tokenCharacters))) return true;
+  }
+  return false;
 }
 
 const leastCharacters = 32;
@@ -33,8 +42,8 @@ function isWhole(token: string): boolean {
 }
 
 /**
- * Whether a text is strong enough to be a token, whoever enrolled its digest: the file can't tell a strong
- * token's digest from a weak one's, so it is the presented value that is judged. Ours have their shape and
+ * Whether a text is strong enough to be a token, wherever its digest comes from: the file can't tell a strong
+ * token's digest from a weak one's, so the presented value is judged. Ours have their shape and
  * checksum. One made elsewhere has at least 32 characters, of which 8 differ: 128 random bits in hexadecimal
  * have that (but one in ten million), and a short, repeated or padded word has not.
  */
@@ -50,7 +59,7 @@ function hasDistinct(text: string, least: number): boolean {
   return false;
 }
 
-/** What the log says of a token that nobody has: the caller is told none of it. */
+/** What the log says about a token that no caller has. The caller is told none of it. */
 export function describeUnknownToken(token: string): string {
   if (!token.startsWith(tokenPrefix)) return 'an unknown credential, not one of our tokens';
   return isWhole(token)
@@ -58,7 +67,7 @@ export function describeUnknownToken(token: string): string {
     : 'a damaged token (its checksum is wrong)';
 }
 
-/** SHA-256 in lower-case hexadecimal. Nobody can steer what it begins with, so a map of digests leaks nothing by its timing. */
+/** SHA-256 in lower-case hexadecimal. An attacker cannot choose how it begins, so a map of digests leaks nothing by its timing. */
 export function digestOf(token: string): string {
   return hash('sha256', token, 'hex');
 }

@@ -1,6 +1,6 @@
 /**
  * `check`: says in plain words whether the gateway could work with these settings, before it has to: the
- * settings, the key's store, and the two calls of the upstream's specification. It serves nobody.
+ * settings, the key's store, and the two calls of the upstream's specification. It does not listen.
  */
 
 import { FixedClaim } from '../claim.ts';
@@ -126,40 +126,13 @@ async function examineKey(
   }
   const { source, fingerprint, generation } = keyring.health();
   const previousKey = readPrevious && (await examinePrevious(readPrevious, options.timeoutMs));
-  const made: CallReport[] = [];
-  let lost = false;
-  for (const call of calls) {
-    if (lost) {
-      made.push({ method: 'GET', path: call.path, status: null, outcome: 'skipped', meaning: 'Not asked.' });
-      continue;
-    }
-    const { status, meaning: found } = await makeCall(ask, call, options.timeoutMs);
-    const isOperation = found.outcome === 'key-rejected' && !isRefused(keyring);
-    const meaning = isOperation ? operationRefused : found;
-    made.push({
-      method: 'GET',
-      path: call.path,
-      status,
-      outcome: meaning.outcome,
-      meaning: keyring.scrub.redact(meaning.text),
-    });
-    // A refused key is refused everywhere, and what cannot be reached now cannot be a moment later.
-    lost = ['key-rejected', 'unreachable', 'timeout'].includes(meaning.outcome);
-  }
-  const accepted = made.some((call) => call.outcome === 'accepted');
-  const answered = accepted && made.every((call) => ['accepted', 'rate-limited'].includes(call.outcome));
-  const fellBack = keyring.health().source !== source;
-  const ok = answered && previousKey?.ok !== false && !fellBack;
-  const shortcoming = () => {
-    if (!answered) return made.find((call) => !['accepted', 'skipped'].includes(call.outcome))?.meaning ?? '';
-    return fellBack
-      ? 'The gateway could work, but the upstream refuses the newest key and takes the previous one.'
-      : 'The gateway could work, but there would be no previous key to fall back to.';
-  };
+  const made = await makeCalls(keyring, ask, options.timeoutMs);
+  const summary = shortcoming(made, previousKey, keyring.health().source !== source);
+  const ok = summary === undefined;
   return {
     ok,
     exitStatus: ok ? 0 : 1,
-    summary: ok ? 'The gateway can work with these settings.' : shortcoming(),
+    summary: summary ?? 'The gateway can work with these settings.',
     settings,
     key: {
       ok: true,
@@ -172,7 +145,49 @@ async function examineKey(
   };
 }
 
-/** A 401 begins a doubt of the key; where that is over and the key in use still, it was about the read alone. */
+async function makeCalls(keyring: Keyring, ask: CheckParts['ask'], timeoutMs: number): Promise<CallReport[]> {
+  const made: CallReport[] = [];
+  let lost = false;
+  for (const call of calls) {
+    if (lost) {
+      made.push({ method: 'GET', path: call.path, status: null, outcome: 'skipped', meaning: 'Not asked.' });
+      continue;
+    }
+    const { status, meaning: found } = await makeCall(ask, call, timeoutMs);
+    const isOperation = found.outcome === 'key-rejected' && !isRefused(keyring);
+    const meaning = isOperation ? operationRefused : found;
+    made.push({
+      method: 'GET',
+      path: call.path,
+      status,
+      outcome: meaning.outcome,
+      meaning: keyring.scrub.redact(meaning.text),
+    });
+    // A refused key is refused everywhere, and what cannot be reached now cannot be a moment later.
+    lost = ['key-rejected', 'unreachable', 'timeout'].includes(meaning.outcome);
+  }
+  return made;
+}
+
+/** Why the gateway could not work, or not as well as the settings ask for; `undefined` where all is well. */
+function shortcoming(
+  made: readonly CallReport[],
+  previousKey: CheckReport['previousKey'],
+  fellBack: boolean,
+): string | undefined {
+  const accepted = made.some((call) => call.outcome === 'accepted');
+  if (!accepted || !made.every((call) => ['accepted', 'rate-limited'].includes(call.outcome))) {
+    return made.find((call) => !['accepted', 'skipped'].includes(call.outcome))?.meaning ?? '';
+  }
+  if (fellBack) {
+    return 'The gateway could work, but the upstream refuses the newest key and takes the previous one.';
+  }
+  return previousKey?.ok === false
+    ? 'The gateway could work, but there would be no previous key to fall back to.'
+    : undefined;
+}
+
+/** After a 401 the keyring probes the key; where it still is in use and good, the 401 was about the read alone. */
 function isRefused({ current, standingOf }: Keyring): boolean {
   return current === undefined || standingOf(current) !== 'good';
 }

@@ -1,4 +1,4 @@
-/** `demo`: the gateway against the stand-in upstream, with a show of what it does, for who has two minutes. */
+/** `demo`: the gateway against the stand-in upstream, with a show of what it does in two minutes. */
 import { type IncomingHttpHeaders, request } from 'node:http';
 import { readConfig } from '../config.ts';
 import { ListenError } from '../edge/server.ts';
@@ -16,7 +16,7 @@ interface Came {
 export async function demo({ once }: { once: boolean }): Promise<number> {
   const standIn = await startStandIn();
   const gateway = await startOn(process.env['PORT'] ?? '8080', standIn).catch((error: unknown) => {
-    // Somebody else has the usual port; a demo must not fail for that.
+    // Another process has the usual port; a demo must not fail for that.
     if (error instanceof ListenError && !error.isSetting) return startOn('0', standIn);
     throw error;
   });
@@ -65,70 +65,80 @@ function startOn(port: string, standIn: StandIn): Promise<Gateway> {
   return startGateway({ config: readConfig(environment), environment });
 }
 
+/** What came back in all, and how often the key was in it. */
+interface Tally {
+  bytes: number;
+  keys: number;
+}
+
+const accounts = '/api/analytics/accounts/';
+
 /** A handful of requests, side by side: what the caller sent, what the upstream received, what came back. */
 async function show(url: string, standIn: StandIn): Promise<void> {
-  let bytes = 0;
-  let keys = 0;
+  const tally: Tally = { bytes: 0, keys: 0 };
   const ask = async (path: string, headers: Record<string, string> = {}): Promise<Came> => {
     const came = await get(`${url}${path}`, headers);
     const everything = `${JSON.stringify(came.headers)}${came.body}`;
-    bytes += Buffer.byteLength(everything);
-    if (everything.includes(standInKey)) keys += 1;
+    tally.bytes += Buffer.byteLength(everything);
+    if (everything.includes(standInKey)) tally.keys += 1;
     return came;
   };
-  const scene = (title: string, sent: string, before: number, came: string): void => {
-    const received = standIn.requests.slice(before).map(({ method, target, headers, status }) => {
-      const key = headers['x-api-key'] === standInKey ? '<the key>' : '<none>';
-      return `${method} ${target}  X-API-Key: ${key}  Accept: ${headers['accept']}  → ${status}`;
-    });
-    say(`\n${title}`);
-    say(`  caller sent        ${sent}`);
-    say(
-      `  upstream received  ${received.length === 0 ? 'nothing' : received.join('\n                     ')}`,
-    );
-    say(`  came back          ${came}`);
-  };
-  const told = ({ status, headers, ms }: Came): string =>
-    `${status}  in ${ms.toFixed(1)} ms  Cache-Status: ${headers['cache-status'] ?? '(not asked)'}`;
-
-  const accounts = '/api/analytics/accounts/';
-  let before = standIn.requests.length;
-  scene('A read that nobody made before', `GET ${accounts}`, before, told(await ask(accounts)));
-
-  before = standIn.requests.length;
-  scene('The same again: a hit', `GET ${accounts}`, before, told(await ask(accounts)));
-
-  before = standIn.requests.length;
-  const rush = await Promise.all(Array.from({ length: 100 }, () => ask(`${accounts}?rush`)));
-  const fine = rush.filter(({ status }) => status === 200).length;
-  scene(
+  await scene(standIn, 'A first read', `GET ${accounts}`, async () => describe(await ask(accounts)));
+  await scene(standIn, 'The same again: a hit', `GET ${accounts}`, async () => describe(await ask(accounts)));
+  await scene(
+    standIn,
     'A rush of 100 callers for one thing that is not stored',
     `100 × GET ${accounts}?rush`,
-    before,
-    `${fine} × 200`,
+    async () => {
+      const rush = await Promise.all(Array.from({ length: 100 }, () => ask(`${accounts}?rush`)));
+      return `${rush.filter(({ status }) => status === 200).length} × 200`;
+    },
   );
-
-  before = standIn.requests.length;
-  standIn.behave({ status: 429, headers: { 'retry-after': '1' }, body: '{}' }, 1);
-  const waited = await ask(`${accounts}?busy`);
-  scene(
+  await scene(
+    standIn,
     'The upstream says 429, wait a second: the gateway waits, the caller need not know',
     `GET ${accounts}?busy`,
-    before,
-    told(waited),
+    async () => {
+      standIn.behave({ status: 429, headers: { 'retry-after': '1' }, body: '{}' }, 1);
+      return describe(await ask(`${accounts}?busy`));
+    },
   );
-
-  before = standIn.requests.length;
-  const refused = await ask('/api/analytics/exports/', { 'x-api-key': 'something a script still had' });
-  const { code, title } = JSON.parse(refused.body) as { code: string; title: string };
-  scene(
+  await scene(
+    standIn,
     'A path that is no operation',
     'GET /api/analytics/exports/  X-API-Key: something a script still had',
-    before,
-    `${refused.status}  ${code}: ${title}`,
+    async () => {
+      const refused = await ask('/api/analytics/exports/', { 'x-api-key': 'something a script still had' });
+      const { code, title } = JSON.parse(refused.body) as { code: string; title: string };
+      return `${refused.status}  ${code}: ${title}`;
+    },
   );
+  say(
+    `\nIn the ${tally.bytes.toLocaleString('en')} bytes that came back, the key occurred ${tally.keys} times.`,
+  );
+}
 
-  say(`\nIn the ${bytes.toLocaleString('en')} bytes that came back, the key occurred ${keys} times.`);
+/** Plays one scene and prints it with what the upstream received meanwhile. */
+async function scene(
+  standIn: StandIn,
+  title: string,
+  sent: string,
+  play: () => Promise<string>,
+): Promise<void> {
+  const before = standIn.requests.length;
+  const came = await play();
+  const received = standIn.requests.slice(before).map(({ method, target, headers, status }) => {
+    const key = headers['x-api-key'] === standInKey ? '<the key>' : '<none>';
+    return `${method} ${target}  X-API-Key: ${key}  Accept: ${headers['accept']}  → ${status}`;
+  });
+  say(`\n${title}`);
+  say(`  caller sent        ${sent}`);
+  say(`  upstream received  ${received.length === 0 ? 'nothing' : received.join('\n                     ')}`);
+  say(`  came back          ${came}`);
+}
+
+function describe({ status, headers, ms }: Came): string {
+  return `${status}  in ${ms.toFixed(1)} ms  Cache-Status: ${headers['cache-status'] ?? '(not asked)'}`;
 }
 
 function get(url: string, headers: Record<string, string>): Promise<Came> {

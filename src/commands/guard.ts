@@ -24,7 +24,7 @@ export async function guardProcess(): Promise<string | undefined> {
   }
   if (inspector.url() !== undefined) inspector.close();
   if (process.env['NODE_TLS_REJECT_UNAUTHORIZED'] === '0') {
-    return 'NODE_TLS_REJECT_UNAUTHORIZED=0: the key would go to whoever answers. Trust a private authority with NODE_EXTRA_CA_CERTS instead';
+    return 'NODE_TLS_REJECT_UNAUTHORIZED=0: the key would go to any server that answers. Trust a private authority with NODE_EXTRA_CA_CERTS instead';
   }
   return undefined;
 }

@@ -1,8 +1,9 @@
 /** Composes what `check` needs of the gateway: the key's store, and the way to the upstream without the cache. */
+import { readCallersVersion } from '../callers/caller-store.ts';
 import { CallersFileError } from '../callers/callers-file.ts';
-import { openDirectory } from '../callers/directory.ts';
+import { guessableTokenProblems } from '../callers/weak-digest.ts';
 import { type Config, ConfigError } from '../config.ts';
-import { directoryOptions, transportOptions } from '../gateway.ts';
+import { authenticatorOptions, transportOptions } from '../gateway.ts';
 import { Key } from '../key/key.ts';
 import { loadKeyValue } from '../key/key-source.ts';
 import { openKeyring } from '../key/keyring.ts';
@@ -25,7 +26,9 @@ export async function runCheck({ json }: { json: boolean }): Promise<number> {
     }
     const { config, environment } = await loadConfig();
     // `serve` would refuse what it refuses.
-    openDirectory({ ...directoryOptions(config), onEvent: () => {} }).close();
+    const { digestPaths } = readCallersVersion(authenticatorOptions(config));
+    const guessable = guessableTokenProblems(digestPaths);
+    if (guessable.length > 0) throw new CallersFileError(guessable);
     return await check({
       settingsProblems: [],
       baseUrl: config.UPSTREAM_BASE_URL.href,

@@ -7,7 +7,7 @@ import { reportRefusal, reportStartFailure } from './start-failure.ts';
 /** @returns the exit status, once the gateway has stopped; 2 for wrong settings, 1 for other failures */
 export async function serve(): Promise<number> {
   let gateway: Gateway;
-  // Whoever rotates the key may send it before we are up; the key is read then anyway.
+  // A rotation of the key may send it before the gateway is up; the key is read then anyway.
   process.on('SIGHUP', () => {});
   try {
     const refused = await guardProcess();
@@ -48,7 +48,7 @@ function live(gateway: Gateway): Promise<number> {
     // A closed terminal or log reader must not end the gateway.
     process.stdout.on('error', () => {});
     process.stderr.on('error', () => {});
-    // A fault nobody expected: what runs is finished, then a supervisor starts a clean process.
+    // An unexpected fault: running requests are finished, then a supervisor starts a clean process.
     const onFault = (error: unknown): void => {
       events.fatal({ err: error }, 'an unexpected fault; stopping');
       stop(1);

@@ -1,14 +1,16 @@
-/** Says who calls, before anything is looked up: a cache hit is authorised like everything else. */
+/** Authenticates the caller before anything is looked up: a cache hit is authorised like everything else. */
 
-import type { Recognised } from '../callers/caller.ts';
-import type { Directory } from '../callers/directory.ts';
+import type { Authenticator } from '../callers/authenticator.ts';
+import type { Authenticated } from '../callers/caller.ts';
 import { andThen, type Layer } from '../layer.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 
-export function authenticate(directory: Pick<Directory, 'recognise'>): Layer<InboundRequest, Reply> {
+export function authenticate(
+  authenticator: Pick<Authenticator, 'authenticate'>,
+): Layer<InboundRequest, Reply> {
   return (next) =>
     function authenticate(request, trace) {
-      return andThen(directory.recognise(request), ({ caller, by, note }: Recognised) => {
+      return andThen(authenticator.authenticate(request), ({ caller, by, note }: Authenticated) => {
         request.caller = caller;
         trace.caller = caller.name;
         trace.recognisedBy = by;

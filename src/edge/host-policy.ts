@@ -3,7 +3,7 @@
  * page whose name was made to resolve to 127.0.0.1 (DNS rebinding): the browser still sends the page's own name.
  * Pure: no `this`, no I/O, no clock.
  */
-import { ipv6Groups, isLoopbackAddress } from '../address-policy.ts';
+import { ipv6Groups, isLoopbackHost } from '../address-policy.ts';
 
 // RFC 3986 section 3.2.2 without percent signs: letters, digits, hyphens, dots, and the underscores of containers.
 const nameAndPort = /^([a-z0-9_](?:[a-z0-9._-]*[a-z0-9_.])?)(?::\d{0,5})?$/;
@@ -24,18 +24,6 @@ export function hostName(host: string): string | undefined {
   const name = nameAndPort.exec(text)?.[1];
   if (name === undefined || name.includes('..')) return undefined;
   return name.endsWith('.') ? name.slice(0, -1) : name;
-}
-
-/**
- * Whether a name means this very machine for everybody: `localhost` and below (RFC 6761 section 6.3: never asked
- * of a name server), 127.0.0.0/8 and ::1. Other spellings of them, as `127.1` and `0x7f000001`, are none: a browser
- * never sends those.
- *
- * @param name as `hostName` gives it
- */
-export function isLoopbackName(name: string): boolean {
-  if (name === 'localhost' || name.endsWith('.localhost')) return true;
-  return isLoopbackAddress(name.startsWith('[') ? name.slice(1, -1) : name);
 }
 
 /** The name in an entry of ALLOWED_HOSTS, or in an address to listen on: there a bare IPv6 address needs no brackets. */
@@ -70,5 +58,5 @@ export function isHostAllowed(
   const name = host === undefined ? undefined : hostName(host);
   if (name === undefined) return false;
   if (allowed !== undefined) return allowed.has(name);
-  return !admitsAnonymous || isLoopbackName(name);
+  return !admitsAnonymous || isLoopbackHost(name);
 }

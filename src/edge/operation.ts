@@ -1,5 +1,8 @@
 /** From a raw request target to an operation this caller may do; everything else is refused here. */
-import { mayDo } from '../callers/caller.ts';
+
+import type { Authenticator } from '../callers/authenticator.ts';
+import { isGranted } from '../callers/caller.ts';
+import { holdsCredential } from '../callers/url-credential-policy.ts';
 import { GatewayError } from '../errors.ts';
 import type { Layer } from '../layer.ts';
 import { type OperationMatch, problemOfQuery } from '../operations.ts';
@@ -14,9 +17,34 @@ const maxHeaderFields = 100;
 
 const prefix = '/api';
 
+const credentialInUrl =
+  'A credential is never sent in the URL, where logs keep it: send your token in a header, and replace the one that was in this URL.';
+
+export interface CredentialSearch {
+  readonly authenticator: Pick<Authenticator, 'credentialOf'>;
+  /** Whether a text holds the upstream key. */
+  readonly holdsKey: (text: string) => boolean;
+}
+
+/**
+ * Refuses what is not a read that this caller may do, and a credential in the URL.
+ *
+ * @throws GatewayError `unknown-operation`, `method-not-allowed`, `invalid-request`, `uri-too-long`,
+ * `caller-forbidden`
+ */
 export function selectOperation(
   matchPath: (path: string) => OperationMatch | undefined,
+  { authenticator, holdsKey }: CredentialSearch,
 ): Layer<InboundRequest, Reply> {
+  function refuseCredential(urlPart: string, request: InboundRequest): void {
+    if (holdsCredential(urlPart, authenticator.credentialOf(request.rawHeaders), holdsKey)) {
+      throw new GatewayError('invalid-request', {
+        detail: credentialInUrl,
+        reason: 'a credential in the URL',
+      });
+    }
+  }
+
   return (next) =>
     function select(request, trace) {
       if (request.target.length > maxTargetBytes) throw new GatewayError('uri-too-long');
@@ -26,6 +54,10 @@ export function selectOperation(
       const match = request.path.startsWith(prefix)
         ? matchPath(request.path.slice(prefix.length))
         : undefined;
+      // An operation without `:name` has one path, so a plain read is spared the search.
+      const isFixedPath = match !== undefined && match.path === match.operation.path;
+      if (!isFixedPath) refuseCredential(request.path, request);
+      if (request.query !== '') refuseCredential(request.query, request);
       if (match === undefined) throw new GatewayError('unknown-operation');
       trace.operation = match.operation.name;
       if (request.method !== 'GET' && request.method !== 'HEAD') {
@@ -34,7 +66,7 @@ export function selectOperation(
       if (announcesBody(request.headers)) throw invalid('A read has no body.', { connection: 'close' });
       const problem = problemOfQuery(request.query);
       if (problem !== undefined) throw invalid(problem);
-      if (request.caller === undefined || !mayDo(request.caller, match.operation.name)) {
+      if (request.caller === undefined || !isGranted(request.caller, match.operation.name)) {
         throw new GatewayError('caller-forbidden', { reason: `not granted: ${match.operation.name}` });
       }
       request.match = match;

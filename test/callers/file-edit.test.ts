@@ -16,8 +16,8 @@ function abandoned(): { file: string; beside: string } {
   return { file: join(folder, 'list'), beside };
 }
 
-describe('a file that somebody left in the way', () => {
-  it('is removed once, and nobody’s edit is lost, whoever finds it at the same time', async () => {
+describe('a temporary file that an editor left behind', () => {
+  it('a left temporary file is removed once, and no edit is lost, however many editors find it at the same time', async () => {
     for (let round = 0; round < 5; round++) {
       const { file } = abandoned();
       const names = Array.from({ length: 8 }, (_, index) => `${index}`);
@@ -27,7 +27,7 @@ describe('a file that somebody left in the way', () => {
     }
   });
 
-  it('is left to whoever was faster: their edit goes on', async () => {
+  it('a left temporary file that another editor has replaced stays, and that edit goes on', async () => {
     const { file, beside } = abandoned();
     const now = Date.now();
     let theirs: string | undefined;
@@ -46,7 +46,7 @@ describe('a file that somebody left in the way', () => {
     expect(readFileSync(file, 'utf8')).toBe('ours');
   });
 
-  it('is ours no longer where somebody took it away: then nothing of theirs is touched', async () => {
+  it('an editor whose temporary file was taken over fails and touches nothing of the other', async () => {
     const { file, beside } = abandoned();
     const edit = editFile(file, () => {
       rmSync(beside);

@@ -44,27 +44,29 @@ describe('a statement of Fly', () => {
     [30_001, false],
     [-30_000, true],
     [-30_001, false],
-  ])('%i ms after it was made is fresh: %s', (awayMs, expected) => {
+  ])('a statement of Fly %i ms after it was made is fresh: %s', (awayMs, expected) => {
     expect(isFlySourceFresh(source, madeMs + awayMs)).toBe(expected);
   });
 });
 
 describe('a Fly app', () => {
   it.each([proxy, `::ffff:${proxy}`, '::ffff:ac10:402'])(
-    'is recognised by the signed field, from %s',
+    'is authenticated by the signed field, from %s',
     (address) => {
-      const { directory } = open(writeCallers(callers), { flyKeyFile: keyFile() });
-      const recognised = directory.recognise(credentials(signed(statement()), address));
-      expect(recognised).toMatchObject({ by: 'fly', caller: { name: 'reports' } });
+      const { authenticator } = open(writeCallers(callers), { flyKeyFile: keyFile() });
+      const authenticated = authenticator.authenticate(credentials(signed(statement()), address));
+      expect(authenticated).toMatchObject({ by: 'fly', caller: { name: 'reports' } });
     },
   );
 
-  it.each([-30, 30])('is recognised up to 30 s away (%i)', (away) => {
+  it.each([-30, 30])('a Fly app is authenticated up to 30 s away (%i)', (away) => {
     vi.useFakeTimers({ toFake: ['Date'], now: 1_800_000_000_000 });
-    const { directory } = open(writeCallers(callers), { flyKeyFile: keyFile() });
-    expect(directory.recognise(credentials(signed(statement(seconds() + away)), proxy))).toMatchObject({
-      by: 'fly',
-    });
+    const { authenticator } = open(writeCallers(callers), { flyKeyFile: keyFile() });
+    expect(authenticator.authenticate(credentials(signed(statement(seconds() + away)), proxy))).toMatchObject(
+      {
+        by: 'fly',
+      },
+    );
   });
 
   it.each<[string, () => [string, string][], string?]>([
@@ -94,21 +96,24 @@ describe('a Fly app', () => {
       ],
     ],
     ['sent twice', () => [...signed(statement()), ['fly-src', statement()]]],
-  ])('is 401, never anonymous, when the field is %s', async (_, lines, address = proxy) => {
-    const { directory } = open(writeCallers(callers), { flyKeyFile: keyFile() });
-    const error = await refusal(() => directory.recognise(credentials(lines(), address)));
+  ])('a Fly app is 401, never anonymous, when the field is %s', async (_, lines, address = proxy) => {
+    const { authenticator } = open(writeCallers(callers), { flyKeyFile: keyFile() });
+    const error = await refusal(() => authenticator.authenticate(credentials(lines(), address)));
     expect(error.code).toBe('caller-unauthenticated');
   });
 
-  it('may send a token instead: the proxy puts Fly-Src on every request, so it never decides against one', async () => {
-    const { directory } = open(writeCallers(callers), { flyKeyFile: keyFile() });
+  it('a Fly app may send a token instead: the proxy puts Fly-Src on every request, so it never decides against one', async () => {
+    const { authenticator } = open(writeCallers(callers), { flyKeyFile: keyFile() });
     const both = (value: string) =>
       credentials([...signed(statement()), ['Authorization', `Bearer ${value}`]], proxy);
-    expect(directory.recognise(both(token))).toMatchObject({ by: 'token', caller: { name: 'script' } });
-    await refusal(() => directory.recognise(both(mintToken())));
+    expect(authenticator.authenticate(both(token))).toMatchObject({
+      by: 'token',
+      caller: { name: 'script' },
+    });
+    await refusal(() => authenticator.authenticate(both(mintToken())));
   });
 
-  it('can not be a caller where there is no key of the proxy: the gateway does not start', () => {
+  it('a Fly app cannot be a caller without the key of the proxy: the gateway does not start', () => {
     const missing = join(makeFolder(), 'fly-src.pub');
     expect(() => open(writeCallers(callers), { flyKeyFile: missing })).toThrow(CallersFileError);
     writeFileSync(missing, 'not a key');

@@ -2,18 +2,25 @@ import { execFileSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type JsonNode, JsonTextError, parseJsonTree } from '../../src/callers/json-tree.ts';
+import {
+  itemsOf,
+  type JsonNode,
+  JsonTextError,
+  membersOf,
+  parseJsonTree,
+} from '../../src/callers/json-tree.ts';
 
 /** What the tree says, as a plain value. */
 function plain(node: JsonNode): unknown {
-  if (node.kind === 'array') return node.items.map(plain);
-  if (node.kind === 'object')
-    return Object.fromEntries(node.members.map(({ name, value }) => [name, plain(value)]));
+  if (node.type === 'array') return itemsOf(node).map(plain);
+  if (node.type === 'object') {
+    return Object.fromEntries(membersOf(node).map(({ name, value }) => [name, plain(value)]));
+  }
   return node.value;
 }
 
 describe('a JSON tree (RFC 8259)', () => {
-  it('says what JSON.parse says', () => {
+  it('a JSON tree says what JSON.parse says', () => {
     fc.assert(
       fc.property(fc.json({ maxDepth: 6 }), fc.constantFrom(0, 2), (text, spaces) => {
         const written = JSON.stringify(JSON.parse(text), null, spaces);
@@ -22,7 +29,7 @@ describe('a JSON tree (RFC 8259)', () => {
     );
   });
 
-  it('is refused for whatever JSON.parse refuses', () => {
+  it('a text that JSON.parse refuses is refused', () => {
     const broken = fc
       .tuple(
         fc.json({ maxDepth: 3 }),
@@ -47,15 +54,33 @@ describe('a JSON tree (RFC 8259)', () => {
     );
   });
 
-  it('knows where everything stands', () => {
-    const text = ' { "a" : [ 1, "x" ] } ';
-    const root = parseJsonTree(text);
-    const list = root.kind === 'object' ? root.members[0]?.value : undefined;
-    expect(text.slice(root.start, root.end)).toBe('{ "a" : [ 1, "x" ] }');
-    expect(list && text.slice(list.start, list.end)).toBe('[ 1, "x" ]');
+  it('a JSON tree shows a member that is written twice', () => {
+    expect(membersOf(parseJsonTree('{"a":1,"__proto__":2,"a":3}')).map(({ name }) => name)).toEqual([
+      'a',
+      '__proto__',
+      'a',
+    ]);
   });
 
-  it('is right in every process while the compiler warms up, for a file of 200 callers', () => {
+  it.each([
+    ['{ "callers": [ }', 'line 1, column 16: a value expected'],
+    ['{"a":1,\n}', 'line 2, column 1: a member name in double quotes expected'],
+    ['{"a" 1}', 'line 1, column 6: ":" expected'],
+    ['[1\n 2]', 'line 2, column 2: "," or "]" expected'],
+    ['{"a":1 "b":2}', 'line 1, column 8: "," or "}" expected'],
+    ['[1', 'line 1, column 3: "," or "]" expected'],
+    ['{"a":[]', 'line 1, column 8: "," or "}" expected'],
+    ['[1] 2', 'line 1, column 5: nothing more expected'],
+    ['"\\q"', 'line 1, column 1: a string with a line break or an escape that JSON does not have'],
+    ['[nul]', 'line 1, column 2: a character or a word that JSON does not have'],
+    ['// x\n1', 'line 1, column 1: a comment, which JSON does not have'],
+    ['', 'line 1, column 1: a value expected'],
+    ['['.repeat(1_000_000), 'nested too deeply'],
+  ])('a text that is not JSON is refused with line and column: %#', (text, message) => {
+    expect(() => parseJsonTree(text)).toThrow(new JsonTextError(message));
+  });
+
+  it('a JSON tree is right in every process while the compiler warms up, for a file of 200 callers', () => {
     const module = fileURLToPath(new URL('../../src/callers/json-tree.ts', import.meta.url));
     const callers = Array.from({ length: 200 }, (_, index) => ({
       name: `c${index}`,

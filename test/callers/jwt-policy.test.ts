@@ -22,11 +22,11 @@ describe('a pattern', () => {
     ['(a+)+', '(a+)+', true],
     ['aaaa', '(a+)+', false],
     ['a\nb', 'a*b', true],
-  ])('%s is matched by %s: %s', (text, pattern, expected) => {
+  ])('the text %s is matched by the pattern %s: %s', (text, pattern, expected) => {
     expect(matchesPattern(text, pattern)).toBe(expected);
   });
 
-  it('takes no time to speak of, whatever it is', () => {
+  it('a pattern is matched in linear time, whatever it is', () => {
     // A regular expression made of this would take longer than the universe has.
     expect(matchesPattern('a'.repeat(5_000), `${'a*'.repeat(200)}b`)).toBe(false);
   });
@@ -49,11 +49,26 @@ describe('verified claims', () => {
     ['a list of e-mails', { email: ['ann@example.com'] }, false],
     ['no e-mail', { mail: 'ann@example.com' }, false],
     ['an e-mail that is a number', { email: 7 }, false],
-  ])('with %s', (_, claims, expected) => {
+  ])('verified claims match an e-mail rule only where they should: %s', (_, claims, expected) => {
     expect(matchesRule(claims, email)).toBe(expected);
   });
 
-  it('must match every claim of the rule, lists by any of their members', () => {
+  it.each<[string, string, Record<string, unknown>, boolean]>([
+    ['upn', 'a verified address', { upn: 'ann@example.com', email_verified: true }, true],
+    ['upn', 'an address of an issuer that does not say', { upn: 'ann@example.com' }, true],
+    ['upn', 'an address that is not verified', { upn: 'ann@example.com', email_verified: false }, false],
+    ['upn', 'two at signs', { upn: 'ann@evil.example@example.com' }, false],
+    ['preferred_username', 'a blank', { preferred_username: 'ann@evil.example @example.com' }, false],
+    ['sub', 'a display name', { sub: '"x"<ann@evil.example>,a@example.com' }, false],
+    ['emails', 'one good address of a list', { emails: ['x@other.example', 'a@example.com'] }, true],
+    ['emails', 'two at signs in a list', { emails: ['ann@evil.example@example.com'] }, false],
+    ['email', 'a bare word that the list has too', { email: 'robot' }, false],
+    ['sub', 'a bare word that the list has too', { sub: 'robot', email_verified: false }, true],
+  ])('the claim %s is held to be an address where the pattern has an @: %s', (claim, _, claims, expected) => {
+    expect(matchesRule(claims, [{ claim, patterns: ['*@example.com', 'robot'] }])).toBe(expected);
+  });
+
+  it('verified claims must match every claim of the rule, lists by any of their members', () => {
     const match = [
       { claim: 'groups', patterns: ['analytics', 'ops'] },
       { claim: 'mfa', patterns: [true] },
@@ -66,7 +81,7 @@ describe('verified claims', () => {
     expect(matchesRule({ groups: [['ops']], mfa: true }, match)).toBe(false);
   });
 
-  it('are only their own members', () => {
+  it('inherited members are no claims', () => {
     expect(matchesRule({}, [{ claim: 'constructor', patterns: ['*'] }])).toBe(false);
     expect(matchesRule({}, [{ claim: '__proto__', patterns: ['*'] }])).toBe(false);
   });

@@ -3,7 +3,7 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { exportJWK, exportSPKI, generateKeyPair, type JWK, type JWTPayload, SignJWT } from 'jose';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Recognised } from '../../src/callers/caller.ts';
+import type { Authenticated } from '../../src/callers/caller.ts';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
 import { bearer, cleanUp, credentials, open, refusal, writeCallers } from '../support/callers-fixture.ts';
 
@@ -75,39 +75,43 @@ function staff(more: object = {}, others: readonly object[] = [], options: Param
 }
 
 describe('a JWT', () => {
-  it('is verified once and then recognised without a promise', async () => {
-    const { directory } = staff();
+  it('a JWT is verified once and then authenticated without a promise', async () => {
+    const { authenticator } = staff();
     const token = await sign(one);
-    const first = directory.recognise(bearer(token));
+    const first = authenticator.authenticate(bearer(token));
     expect(first).toBeInstanceOf(Promise);
     expect(await first).toMatchObject({ by: 'jwt', caller: { name: 'staff' } });
-    expect(directory.recognise(bearer(token))).toBe(await first);
+    expect(authenticator.authenticate(bearer(token))).toBe(await first);
   });
 
-  it('shares one verification among requests that come together', async () => {
-    const { directory } = staff();
+  it('a JWT shares one verification among requests that come together', async () => {
+    const { authenticator } = staff();
     const token = await sign(one);
-    const all = await Promise.all(Array.from({ length: 20 }, () => directory.recognise(bearer(token))));
+    const all = await Promise.all(
+      Array.from({ length: 20 }, () => authenticator.authenticate(bearer(token))),
+    );
     expect(new Set(all).size).toBe(1);
     expect(idp.asked).toBe(1);
   });
 
-  it('makes the first caller in file order that it matches', async () => {
+  it('a JWT authenticates the first caller in file order whose rule it matches', async () => {
     const first = {
       name: 'admins',
       jwt: { issuer, audience: ['x', 'gateway'], jwks, match: { groups: ['ops', 'admin*'] } },
     };
-    const { directory } = staff({}, [first]);
+    const { authenticator } = staff({}, [first]);
     const name = async (claims: JWTPayload) =>
-      (await directory.recognise(bearer(await sign(one, claims)))).caller.name;
+      (await authenticator.authenticate(bearer(await sign(one, claims)))).caller.name;
     expect(await name({ groups: ['staff', 'administrators'] })).toBe('admins');
     expect(await name({ groups: ['staff'] })).toBe('staff');
   });
 
-  it('is read from the field that the file names, bare, and only from there', async () => {
-    const { directory } = staff({ header: 'X-Goog-IAP-JWT-Assertion' });
+  it('a JWT is read from the field that the file names, bare, and only from there', async () => {
+    const { authenticator } = staff({ header: 'X-Goog-IAP-JWT-Assertion' });
     const token = await sign(one);
-    expect(await directory.recognise(credentials([['x-goog-iap-jwt-assertion', token]]))).toMatchObject({
+    expect(
+      await authenticator.authenticate(credentials([['x-goog-iap-jwt-assertion', token]])),
+    ).toMatchObject({
       by: 'jwt',
     });
     for (const sent of [
@@ -125,30 +129,32 @@ describe('a JWT', () => {
       credentials([['X-Goog-IAP-JWT-Assertion', `Bearer ${token}`]]),
       credentials([['X-Goog-IAP-JWT-Assertion', '']]),
     ]) {
-      expect((await refusal(() => directory.recognise(sent))).code).toBe('caller-unauthenticated');
+      expect((await refusal(() => authenticator.authenticate(sent))).code).toBe('caller-unauthenticated');
     }
   });
 
-  it('that was remembered is forgotten when it expires', async () => {
+  it('a JWT that was remembered is forgotten when it expires', async () => {
     vi.useFakeTimers({ toFake: ['Date'] });
-    const { directory } = staff();
+    const { authenticator } = staff();
     const token = await sign(one);
-    await directory.recognise(bearer(token));
+    await authenticator.authenticate(bearer(token));
     vi.setSystemTime(Date.now() + 331_000);
-    expect((await refusal(() => directory.recognise(bearer(token)))).message).toContain('ERR_JWT_EXPIRED');
+    expect((await refusal(() => authenticator.authenticate(bearer(token)))).message).toContain(
+      'ERR_JWT_EXPIRED',
+    );
   });
 
-  it('that was remembered is forgotten within a second when the file changes', async () => {
-    const { directory, file } = staff();
+  it('a JWT that was remembered is forgotten within a second when the file changes', async () => {
+    const { authenticator, file } = staff();
     const token = await sign(one);
-    await directory.recognise(bearer(token));
+    await authenticator.authenticate(bearer(token));
     writeCallers(
       [{ name: 'staff', jwt: { issuer, audience: 'gateway', jwks, match: { email: 'bob@example.com' } } }],
       file,
     );
     await vi.waitFor(
       async () =>
-        expect((await refusal(() => directory.recognise(bearer(token)))).message).toContain(
+        expect((await refusal(() => authenticator.authenticate(bearer(token)))).message).toContain(
           'matches no caller',
         ),
       { timeout: 1_000, interval: 20 },
@@ -171,64 +177,68 @@ describe('a JWT that waits for keys while the file changes', () => {
     idp.until = new Promise((resolve) => {
       release = resolve;
     });
-    const { directory, events, file } = staff();
+    const { authenticator, events, file } = staff();
     const token = await sign(one);
-    const waiting = Promise.resolve(directory.recognise(bearer(token))).catch((error: unknown) => error);
+    const waiting = Promise.resolve(authenticator.authenticate(bearer(token))).catch(
+      (error: unknown) => error,
+    );
     await vi.waitFor(() => expect(idp.asked).toBe(1));
     writeCallers(callers(), file);
     await vi.waitFor(() => expect(events).toContainEqual(expect.objectContaining({ kind: 'reloaded' })));
     release();
-    return { came: await waiting, directory, token };
+    return { came: await waiting, authenticator, token };
   }
 
-  it('lets nobody in who was removed, then or later', async () => {
-    const { came, directory, token } = await meanwhile(() => []);
+  it('a JWT that waits for keys is refused, then and later, when its caller was removed', async () => {
+    const { came, authenticator, token } = await meanwhile(() => []);
     expect(came).toMatchObject({ code: 'caller-unauthenticated' });
-    await refusal(() => directory.recognise(bearer(token)));
+    await refusal(() => authenticator.authenticate(bearer(token)));
   });
 
-  it('is the caller that the new version says, then and later', async () => {
-    const { came, directory, token } = await meanwhile(() => [
+  it('a JWT that waits for keys authenticates the caller that the new version says, then and later', async () => {
+    const { came, authenticator, token } = await meanwhile(() => [
       { name: 'ann', jwt: rule({ match: { email: 'ann@example.com' } }) },
       { name: 'staff', jwt: rule() },
     ]);
     expect(came).toMatchObject({ caller: { name: 'ann' } });
-    expect((await directory.recognise(bearer(token))).caller.name).toBe('ann');
+    expect((await authenticator.authenticate(bearer(token))).caller.name).toBe('ann');
   });
 
-  it('is nobody where the new version wants it in another field', async () => {
+  it('a JWT that waits for keys is refused where the new version wants it in another field', async () => {
     const { came } = await meanwhile(() => [{ name: 'staff', jwt: rule({ header: 'X-Assertion' }) }]);
     expect(came).toMatchObject({ code: 'caller-unauthenticated' });
   });
 });
 
 describe('a credential of one kind', () => {
-  it('is no JWT of a caller whose JWTs come in another field', async () => {
+  it('a JWT is refused in another field than its caller names', async () => {
     const assertion = { issuer, audience: 'gateway', jwks, header: 'X-Assertion', match: { sub: 'robot' } };
-    const { directory } = staff({}, [{ name: 'robot', jwt: assertion }]);
+    const { authenticator } = staff({}, [{ name: 'robot', jwt: assertion }]);
     const token = await sign(one, { sub: 'robot', email: 'robot@other.example' });
-    await refusal(() => directory.recognise(bearer(token)));
-    expect((await directory.recognise(credentials([['X-Assertion', token]]))).caller.name).toBe('robot');
+    await refusal(() => authenticator.authenticate(bearer(token)));
+    expect((await authenticator.authenticate(credentials([['X-Assertion', token]]))).caller.name).toBe(
+      'robot',
+    );
   });
 
-  it('is no static token in a field for JWTs', async () => {
+  it('a static token is refused in a field for JWTs', async () => {
     const token = mintToken();
-    const { directory } = staff({ header: 'X-Assertion' }, [
+    const { authenticator } = staff({ header: 'X-Assertion' }, [
       { name: 'script', tokens: [{ sha256: digestOf(token) }] },
     ]);
-    expect(directory.recognise(bearer(token))).toMatchObject({ caller: { name: 'script' } });
-    await refusal(() => directory.recognise(credentials([['X-Assertion', token]])));
+    expect(authenticator.authenticate(bearer(token))).toMatchObject({ caller: { name: 'script' } });
+    await refusal(() => authenticator.authenticate(credentials([['X-Assertion', token]])));
   });
 
   it.each(['a b.c.d', 'a.b.c, d', 'ä.b.c', '', 'a.b.c d'])(
     'is one word of the characters that tokens have, in X-API-Key and in a field for JWTs: %j',
     async (value) => {
-      const { directory } = staff({ header: 'X-Assertion' });
+      const { authenticator } = staff({ header: 'X-Assertion' });
       for (const [name, what] of [
         ['X-API-Key', 'X-API-Key is not one token'],
         ['X-Assertion', 'x-assertion is not one JWT'],
       ] as const) {
-        const error = await refusal(() => directory.recognise(credentials([[name, value]])));
+        const error = await refusal(() => authenticator.authenticate(credentials([[name, value]])));
         expect(error.message).toContain(what);
       }
     },
@@ -275,7 +285,7 @@ describe('a forged or foreign JWT', () => {
     'another key under the same key id': () => sign(stranger),
     'a key that the token brings along': () => sign(stranger, {}, { jwk: stranger.jwk, kid: undefined }),
     'a key that the token points to': () => sign(stranger, {}, { jku: `${jwks}/mine` }),
-    'a critical extension nobody knows': async () => {
+    'a critical extension that is unknown': async () => {
       const claims = { iss: issuer, aud: 'gateway', exp: now() + hour, email: 'ann@example.com' };
       const body = `${b64({ alg: 'RS256', kid: 'one', crit: ['x'], x: 1 })}.${b64(claims)}`;
       const signature = signBytes('sha256', Buffer.from(body), KeyObject.from(one.privateKey));
@@ -296,10 +306,10 @@ describe('a forged or foreign JWT', () => {
     'no JSON': async () => 'YQ.YQ.YQ',
   };
 
-  it.each(Object.keys(forgeries))('is 401: %s', async (name) => {
-    const { directory } = staff({}, [{ name: 'sidecar', anonymous: true }]);
+  it.each(Object.keys(forgeries))('a forged or foreign JWT is 401: %s', async (name) => {
+    const { authenticator } = staff({}, [{ name: 'sidecar', anonymous: true }]);
     const token = (await forgeries[name]?.()) ?? '';
-    const error = await refusal(() => directory.recognise(bearer(token)));
+    const error = await refusal(() => authenticator.authenticate(bearer(token)));
     expect(error.code).toBe('caller-unauthenticated');
     expect(error.headers?.['www-authenticate']).toBe(
       'Bearer realm="analytics-gateway", error="invalid_token"',
@@ -307,29 +317,96 @@ describe('a forged or foreign JWT', () => {
     expect(error.message).not.toContain(token);
   });
 
-  it('has no other signature than the rule pins, whatever key the issuer has', async () => {
+  it('a JWT with another signature than the rule pins is refused, whatever key the issuer has', async () => {
     const { alg: _, ...anyUse } = one.jwk;
     idp.keys = [anyUse];
-    const { directory } = staff({ algorithms: ['PS256', 'ES256'] });
-    const error = await refusal(async () => directory.recognise(bearer(await sign(one))));
+    const { authenticator } = staff({ algorithms: ['PS256', 'ES256'] });
+    const error = await refusal(async () => authenticator.authenticate(bearer(await sign(one))));
     expect(error.message).toContain('ERR_JOSE_ALG_NOT_ALLOWED');
   });
 
-  it('is within the tolerance of clocks up to 30 s', async () => {
-    const { directory } = staff();
+  it('a JWT within 30 s of its times is accepted: clocks differ', async () => {
+    const { authenticator } = staff();
     const token = await sign(one, { exp: now() - 20, nbf: now() + 20 });
-    expect(await directory.recognise(bearer(token))).toMatchObject({ by: 'jwt' });
+    expect(await authenticator.authenticate(bearer(token))).toMatchObject({ by: 'jwt' });
   });
 
-  it('counts as a failure of its address, until that has to wait', async () => {
-    const { directory } = staff({}, [], { failuresPerMinute: 3 });
-    const good = await sign(one);
+  it('a forged JWT counts as a failure of its address, which is then refused before a signature is verified', async () => {
+    const { authenticator } = staff({}, [], { failuresPerMinute: 3 });
+    const remembered = await sign(one);
+    await authenticator.authenticate(bearer(remembered));
     for (let failed = 0; failed < 3; failed++) {
-      expect((await refusal(() => directory.recognise(bearer('a.b.c')))).status).toBe(401);
+      expect((await refusal(() => authenticator.authenticate(bearer('a.b.c')))).status).toBe(401);
     }
-    const error = await refusal(() => directory.recognise(bearer('a.b.c')));
-    expect(error).toMatchObject({ code: 'caller-rate-limited', retryAfterMs: expect.any(Number) });
-    expect(await directory.recognise(bearer(good))).toMatchObject({ by: 'jwt' });
+    const asked = idp.asked;
+    idp.until = new Promise(() => {});
+    for (const unverified of ['a.b.c', await sign(two), await sign(one, { jti: 'new' })]) {
+      const error = await refusal(() => authenticator.authenticate(bearer(unverified)));
+      expect(error).toMatchObject({ code: 'caller-rate-limited', retryAfterMs: expect.any(Number) });
+      expect(error.message).toContain('not verified');
+    }
+    expect(idp.asked).toBe(asked);
+    expect((await refusal(() => authenticator.authenticate(bearer('a.b.c', '10.9.9.9')))).status).toBe(401);
+    expect(authenticator.authenticate(bearer(remembered))).toMatchObject({ by: 'jwt' });
+  });
+
+  it('an address has no more verifications at once than it may have failures', async () => {
+    let release = (): void => {};
+    idp.until = new Promise((resolve) => {
+      release = resolve;
+    });
+    const { authenticator } = staff({}, [], { failuresPerMinute: 3 });
+    const forged = await Promise.all(
+      Array.from({ length: 5 }, (_, index) => sign(stranger, { jti: `${index}` })),
+    );
+    const all = forged.map((token) => refusal(() => authenticator.authenticate(bearer(token))));
+    const [, , , fourth, fifth] = all;
+    expect([(await fourth)?.status, (await fifth)?.status]).toEqual([429, 429]);
+    release();
+    expect((await Promise.all(all.slice(0, 3))).map(({ status }) => status)).toEqual([401, 401, 401]);
+  });
+
+  it('a good JWT is not counted as a failure, however many requests bring it at once', async () => {
+    const { authenticator } = staff({}, [], { failuresPerMinute: 2 });
+    for (let logins = 0; logins < 5; logins++) {
+      const token = await sign(one, { jti: `${logins}` });
+      const all = Array.from({ length: 10 }, () => authenticator.authenticate(bearer(token)));
+      for (const authenticated of await Promise.all(all)) expect(authenticated).toMatchObject({ by: 'jwt' });
+    }
+  });
+
+  it("a JWT is not counted as a failure where the issuer's keys cannot be had", async () => {
+    idp.status = 500;
+    const { authenticator } = staff({}, [], { failuresPerMinute: 1 });
+    for (let tries = 0; tries < 5; tries++) {
+      const token = await sign(one, { jti: `${tries}` });
+      expect((await refusal(() => authenticator.authenticate(bearer(token)))).status).toBe(401);
+    }
+  });
+});
+
+describe('the code that verifies JWTs', () => {
+  afterEach(() => {
+    vi.doUnmock('../../src/callers/jwt.ts');
+    vi.resetModules();
+  });
+
+  it('the code that verifies JWTs is imported again after an import that failed', async () => {
+    let imports = 0;
+    vi.resetModules();
+    vi.doMock('../../src/callers/jwt.ts', async (importOriginal) => {
+      imports++;
+      if (imports <= 2) throw Object.assign(new Error('too many open files'), { code: 'EMFILE' });
+      return importOriginal();
+    });
+    const { open: openAnew } = await import('../support/callers-fixture.ts');
+    const jwt = { issuer, audience: 'gateway', jwks, match: { email: '*@example.com' } };
+    const { authenticator } = openAnew(writeCallers([{ name: 'staff', jwt }]), { failuresPerMinute: 1 });
+    const token = await sign(one);
+    await vi.waitFor(() => expect(imports).toBe(1));
+    await expect(authenticator.authenticate(bearer(token))).rejects.toThrow();
+    expect(await authenticator.authenticate(bearer(token))).toMatchObject({ by: 'jwt' });
+    authenticator.close();
   });
 });
 
@@ -340,78 +417,78 @@ describe('the keys of an issuer', () => {
     vi.useFakeTimers({ toFake: ['performance'] });
   }
 
-  async function recogniseOne(directory: {
-    recognise(sent: ReturnType<typeof bearer>): Recognised | Promise<Recognised>;
+  async function authenticateOne(authenticator: {
+    authenticate(sent: ReturnType<typeof bearer>): Authenticated | Promise<Authenticated>;
   }) {
-    return directory.recognise(bearer(await sign(one)));
+    return authenticator.authenticate(bearer(await sign(one)));
   }
 
-  it('rotate: a new key id is fetched, at most once in 30 s whoever asks', async () => {
+  it('a new key id of an issuer is fetched, at most once in 30 s however many ask', async () => {
     fakeMonotonicClock();
-    const { directory } = staff();
-    await recogniseOne(directory);
+    const { authenticator } = staff();
+    await authenticateOne(authenticator);
     idp.keys = [one.jwk, two.jwk];
     const newer = await sign(two);
-    for (let tries = 0; tries < 5; tries++) await refusal(() => directory.recognise(bearer(newer)));
+    for (let tries = 0; tries < 5; tries++) await refusal(() => authenticator.authenticate(bearer(newer)));
     expect(idp.asked).toBe(1);
     vi.advanceTimersByTime(30_001);
-    expect(await directory.recognise(bearer(newer))).toMatchObject({ by: 'jwt' });
-    expect(await recogniseOne(directory)).toMatchObject({ by: 'jwt' });
-    const unknown = await sign({ ...stranger, kid: 'nobody' });
-    for (let tries = 0; tries < 5; tries++) await refusal(() => directory.recognise(bearer(unknown)));
+    expect(await authenticator.authenticate(bearer(newer))).toMatchObject({ by: 'jwt' });
+    expect(await authenticateOne(authenticator)).toMatchObject({ by: 'jwt' });
+    const unknown = await sign({ ...stranger, kid: 'unknown' });
+    for (let tries = 0; tries < 5; tries++) await refusal(() => authenticator.authenticate(bearer(unknown)));
     expect(idp.asked).toBe(2);
   });
 
-  it('are gone when removed: a token with the id of a removed key is refused, remembered or not', async () => {
+  it('a JWT with the id of a removed key is refused, remembered or not', async () => {
     fakeMonotonicClock();
-    const { directory } = staff();
+    const { authenticator } = staff();
     const token = await sign(one);
-    await directory.recognise(bearer(token));
+    await authenticator.authenticate(bearer(token));
     idp.keys = [two.jwk];
     minutes(11);
-    expect((await refusal(() => directory.recognise(bearer(token)))).message).toContain(
+    expect((await refusal(() => authenticator.authenticate(bearer(token)))).message).toContain(
       'ERR_JWKS_NO_MATCHING_KEY',
     );
   });
 
-  it('are refreshed in the background while a remembered token is used', async () => {
+  it('the keys of an issuer are refreshed in the background while a remembered token is used', async () => {
     fakeMonotonicClock();
-    const { directory } = staff();
+    const { authenticator } = staff();
     const token = await sign(one);
-    await directory.recognise(bearer(token));
+    await authenticator.authenticate(bearer(token));
     idp.keys = [two.jwk];
     minutes(6);
-    expect(directory.recognise(bearer(token))).toMatchObject({ by: 'jwt' });
-    await vi.waitFor(async () => await refusal(() => directory.recognise(bearer(token))));
+    expect(authenticator.authenticate(bearer(token))).toMatchObject({ by: 'jwt' });
+    await vi.waitFor(async () => await refusal(() => authenticator.authenticate(bearer(token))));
     expect(idp.asked).toBe(2);
   });
 
-  it('survive an outage of an hour, and are told about once', async () => {
+  it('the keys of an issuer survive an outage of an hour, with one event', async () => {
     fakeMonotonicClock();
-    const { directory, events } = staff();
+    const { authenticator, events } = staff();
     const token = await sign(one);
-    await directory.recognise(bearer(token));
+    await authenticator.authenticate(bearer(token));
     idp.status = 503;
     for (let passed = 0; passed < 90; passed += 15) {
       minutes(15);
-      expect(await directory.recognise(bearer(token))).toMatchObject({ by: 'jwt' });
-      expect(directory.recognise(bearer(token))).toMatchObject({ by: 'jwt' });
-      expect(await recogniseOne(directory)).toMatchObject({ by: 'jwt' });
+      expect(await authenticator.authenticate(bearer(token))).toMatchObject({ by: 'jwt' });
+      expect(authenticator.authenticate(bearer(token))).toMatchObject({ by: 'jwt' });
+      expect(await authenticateOne(authenticator)).toMatchObject({ by: 'jwt' });
     }
     expect(events).toMatchObject([{ kind: 'keys-unavailable', address: jwks }]);
     idp.status = 200;
     minutes(1);
-    await recogniseOne(directory);
+    await authenticateOne(authenticator);
     expect(events.at(-1)).toEqual({ kind: 'keys-available-again', address: jwks });
   });
 
-  it('that serve no longer than a day without their issuer', async () => {
+  it('the keys of an issuer serve no longer than a day without it', async () => {
     fakeMonotonicClock();
-    const { directory } = staff();
-    await recogniseOne(directory);
+    const { authenticator } = staff();
+    await authenticateOne(authenticator);
     idp.status = 503;
     minutes(25 * 60);
-    await refusal(() => recogniseOne(directory));
+    await refusal(() => authenticateOne(authenticator));
   });
 
   it.each([
@@ -420,18 +497,21 @@ describe('the keys of an issuer', () => {
     ['sends no JSON', { body: '<html>' }],
     ['sends no key set', { body: '{"keys":7}' }],
     ['sends too much', { body: JSON.stringify({ keys: [], x: 'x'.repeat(300_000) }) }],
-  ])('fail closed at the start when the issuer %s; static tokens are served', async (_, trouble) => {
-    Object.assign(idp, trouble);
-    const token = mintToken();
-    const { directory, events } = staff({}, [{ name: 's', tokens: [{ sha256: digestOf(token) }] }], {
-      failuresPerMinute: 1,
-    });
-    for (let tries = 0; tries < 3; tries++) {
-      // Not the callers' fault, so not counted as their failure.
-      expect((await refusal(() => recogniseOne(directory))).code).toBe('caller-unauthenticated');
-    }
-    expect(directory.recognise(bearer(token))).toMatchObject({ by: 'token' });
-    expect(events).toMatchObject([{ kind: 'keys-unavailable' }]);
-    expect(idp.asked).toBe(1);
-  });
+  ])(
+    'JWTs are refused from the start when the issuer %s, and static tokens are accepted',
+    async (_, trouble) => {
+      Object.assign(idp, trouble);
+      const token = mintToken();
+      const { authenticator, events } = staff({}, [{ name: 's', tokens: [{ sha256: digestOf(token) }] }], {
+        failuresPerMinute: 1,
+      });
+      for (let tries = 0; tries < 3; tries++) {
+        // Not the callers' fault, so not counted as their failure.
+        expect((await refusal(() => authenticateOne(authenticator))).code).toBe('caller-unauthenticated');
+      }
+      expect(authenticator.authenticate(bearer(token))).toMatchObject({ by: 'token' });
+      expect(events).toMatchObject([{ kind: 'keys-unavailable' }]);
+      expect(idp.asked).toBe(1);
+    },
+  );
 });

@@ -17,7 +17,7 @@ const caller = (limit?: { perSecond: number; burst: number }, name = 'a') =>
   makeCaller({ name, operations: new Set(), limit });
 
 describe("a caller's own limit", () => {
-  it('lets a burst through, then as many as come back', () => {
+  it("a caller's limit lets a burst through, then as many as come back", () => {
     const limits = limitCallers();
     const a = caller({ perSecond: 2, burst: 3 });
     const spend = () => limits.spend(a);
@@ -30,7 +30,7 @@ describe("a caller's own limit", () => {
     expect(spend()).toMatchObject({ ok: true, remaining: 2 });
   });
 
-  it('lets the request pass that waits exactly as long as it was told', () => {
+  it('a request that waits exactly as long as Retry-After says passes', () => {
     const limits = limitCallers();
     const a = caller({ perSecond: 0.7, burst: 1 });
     limits.spend(a);
@@ -40,7 +40,7 @@ describe("a caller's own limit", () => {
     }
   });
 
-  it('is not used up by refused requests', () => {
+  it("a caller's limit is not used up by refused requests", () => {
     const limits = limitCallers();
     const a = caller({ perSecond: 1, burst: 1 });
     for (let tries = 0; tries < 100; tries++) limits.spend(a);
@@ -48,13 +48,13 @@ describe("a caller's own limit", () => {
     expect(limits.spend(a)?.ok).toBe(true);
   });
 
-  it('is each caller’s own', () => {
+  it('each caller has a limit of its own', () => {
     const limits = limitCallers();
     limits.spend(caller({ perSecond: 1, burst: 1 }));
     expect(limits.spend(caller({ perSecond: 1, burst: 1 }, 'b'))?.ok).toBe(true);
   });
 
-  it('survives a new version of the file, and follows its limit', () => {
+  it("a caller's limit survives a new version of the file, and follows its limit", () => {
     const limits = limitCallers();
     const wide = caller({ perSecond: 1, burst: 100 });
     limits.spend(wide);
@@ -63,11 +63,11 @@ describe("a caller's own limit", () => {
     expect(limits.spend(caller({ perSecond: 1, burst: 2 }))?.ok).toBe(false);
   });
 
-  it('is none where the file gives none', () => {
+  it("a caller's limit is none where the file gives none", () => {
     expect(limitCallers().spend(caller())).toBeUndefined();
   });
 
-  it('is told in the fields of draft-ietf-httpapi-ratelimit-headers', () => {
+  it('the limit is shown in the fields of draft-ietf-httpapi-ratelimit-headers', () => {
     const limits = limitCallers();
     const spent = limits.spend(caller({ perSecond: 20, burst: 40 }));
     expect(spent && rateLimitFields(spent)).toEqual({
@@ -76,7 +76,7 @@ describe("a caller's own limit", () => {
     });
   });
 
-  it('tells at least a second, however soon one more may come', () => {
+  it('the shown reset is at least a second, however soon one more request may come', () => {
     const limits = limitCallers();
     const fast = caller({ perSecond: 1_000, burst: 3 });
     const now = vi.spyOn(performance, 'now').mockReturnValue(0);
@@ -86,7 +86,7 @@ describe("a caller's own limit", () => {
     expect(spent && rateLimitFields(spent).ratelimit).toBe('"caller";r=1;t=1');
   });
 
-  it('never tells a reset after Retry-After', () => {
+  it('the shown reset is never later than Retry-After', () => {
     const limits = limitCallers();
     const slow = caller({ perSecond: 0.1, burst: 1 });
     limits.spend(slow);
@@ -98,38 +98,40 @@ describe("a caller's own limit", () => {
 describe('failed authentications', () => {
   const token = mintToken();
   const file = () => writeCallers([{ name: 'a', tokens: [{ sha256: digestOf(token) }] }]);
-  const fail = (directory: ReturnType<typeof open>['directory'], address: string | undefined) =>
-    refusal(() => directory.recognise(bearer(mintToken(), address)));
+  const fail = (authenticator: ReturnType<typeof open>['authenticator'], address: string | undefined) =>
+    refusal(() => authenticator.authenticate(bearer(mintToken(), address)));
 
-  it('are limited per address, with the time to wait', async () => {
-    const { directory } = open(file(), { failuresPerMinute: 3 });
-    for (let failed = 0; failed < 3; failed++) expect((await fail(directory, '10.0.0.1')).status).toBe(401);
-    const error = await fail(directory, '10.0.0.1');
+  it('failed authentications are limited per address, with the time to wait', async () => {
+    const { authenticator } = open(file(), { failuresPerMinute: 3 });
+    for (let failed = 0; failed < 3; failed++)
+      expect((await fail(authenticator, '10.0.0.1')).status).toBe(401);
+    const error = await fail(authenticator, '10.0.0.1');
     expect(error).toMatchObject({ code: 'caller-rate-limited', status: 429, retryAfterMs: 20_000 });
-    expect((await fail(directory, '10.0.0.2')).status).toBe(401);
+    expect((await fail(authenticator, '10.0.0.2')).status).toBe(401);
     vi.advanceTimersByTime(20_000);
-    expect((await fail(directory, '10.0.0.1')).status).toBe(401);
+    expect((await fail(authenticator, '10.0.0.1')).status).toBe(401);
   });
 
-  it('never harm who authenticates properly behind the same address', async () => {
-    const { directory } = open(file(), { failuresPerMinute: 1 });
-    for (let failed = 0; failed < 50; failed++) await fail(directory, '10.0.0.1');
-    expect(directory.recognise(bearer(token, '10.0.0.1'))).toMatchObject({ caller: { name: 'a' } });
+  it('failed authentications never harm a good token behind the same address', async () => {
+    const { authenticator } = open(file(), { failuresPerMinute: 1 });
+    for (let failed = 0; failed < 50; failed++) await fail(authenticator, '10.0.0.1');
+    expect(authenticator.authenticate(bearer(token, '10.0.0.1'))).toMatchObject({ caller: { name: 'a' } });
   });
 
-  it('count requests without any credential, too', async () => {
-    const { directory } = open(file(), { failuresPerMinute: 1 });
-    const nothing = () => refusal(() => directory.recognise(credentials([], '10.0.0.1')));
+  it('requests without any credential count as failed authentications', async () => {
+    const { authenticator } = open(file(), { failuresPerMinute: 1 });
+    const nothing = () => refusal(() => authenticator.authenticate(credentials([], '10.0.0.1')));
     expect((await nothing()).status).toBe(401);
     expect((await nothing()).status).toBe(429);
   });
 
-  it('are not limited with 0', async () => {
-    const { directory } = open(file(), { failuresPerMinute: 0 });
-    for (let failed = 0; failed < 500; failed++) expect((await fail(directory, '10.0.0.1')).status).toBe(401);
+  it('failed authentications are not limited with 0', async () => {
+    const { authenticator } = open(file(), { failuresPerMinute: 0 });
+    for (let failed = 0; failed < 500; failed++)
+      expect((await fail(authenticator, '10.0.0.1')).status).toBe(401);
   });
 
-  it('are remembered for a bounded number of addresses', () => {
+  it('failed authentications are remembered for a bounded number of addresses', () => {
     const failures = limitFailures(1);
     for (let address = 0; address < 10_001; address++)
       failures.count(`10.${address >> 16}.${(address >> 8) & 255}.${address & 255}`);
@@ -150,7 +152,7 @@ describe('an address', () => {
     ['::', '0:0:0:0:0:0:0:0'],
     ['::10.0.0.1', '0:0:0:0:0:0:a00:1'],
     ['nonsense', 'nonsense'],
-  ])('%s has one spelling', (address, expected) => {
+  ])('the address %s has one spelling', (address, expected) => {
     expect(canonicalAddress(address)).toBe(expected);
   });
 
@@ -161,18 +163,18 @@ describe('an address', () => {
     ['2001:db8:1:2::ffff', '2001:db8:1:2::/64'],
     ['2001:db8:1:3::', '2001:db8:1:3::/64'],
     [undefined, 'unix'],
-  ])('%s is counted as %s', (address, scope) => {
+  ])('the address %s is counted as %s', (address, scope) => {
     expect(failureScope(address)).toBe(scope);
   });
 
-  it('is the proxy of Fly only in its own network', () => {
+  it('an address is that of Fly’s proxy only in its own network', () => {
     expect(['172.16.0.1', '::ffff:172.16.9.9'].every(isFlyProxy)).toBe(true);
     expect(['172.160.0.1', '172.17.0.1', '10.172.16.1', '::172.16.0.1', undefined].some(isFlyProxy)).toBe(
       false,
     );
   });
 
-  it('is loopback in every spelling, and 0.0.0.0 is not', () => {
+  it('an address is loopback in every spelling, and 0.0.0.0 is not', () => {
     expect(['127.0.0.1', '127.9.9.9', '::1', '::ffff:127.0.0.1'].every(isLoopbackAddress)).toBe(true);
     expect(['0.0.0.0', '::', '1270.0.0.1', '128.0.0.1', '::2'].some(isLoopbackAddress)).toBe(false);
   });

@@ -1,11 +1,12 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'vitest';
+import { digestOf } from '../../src/callers/token.ts';
 import type { CheckReport } from '../../src/commands/check.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { type Owner, run, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
 
-const nobody = 'http://127.0.0.1:9';
+const closedPort = 'http://127.0.0.1:9';
 
 /** Runs it twice, for people and for programs; both must end the same way. */
 async function check(owner: Owner, settings: Record<string, string>) {
@@ -33,12 +34,12 @@ describe.concurrent('check of a store that gives no key asks it once, says why, 
     ],
     [
       'a Vault that refuses the connection',
-      { UPSTREAM_API_KEY_FROM: 'vault:secret/team#key', VAULT_ADDR: nobody, VAULT_TOKEN: 'token' },
+      { UPSTREAM_API_KEY_FROM: 'vault:secret/team#key', VAULT_ADDR: closedPort, VAULT_TOKEN: 'token' },
       'vault:secret/team#key: the Vault at VAULT_ADDR refused the connection',
     ],
   ] as const)('%s', async ([, store, problem], context) => {
     const { both, stdout, stderr, report } = await check(context, {
-      ...settingsFor(`${nobody}/api`),
+      ...settingsFor(`${closedPort}/api`),
       ...store,
     });
     context.expect(both).toEqual([1, 1]);
@@ -52,7 +53,22 @@ describe.concurrent('check of a store that gives no key asks it once, says why, 
 });
 
 describe.concurrent('check', () => {
-  it('ends although the command leaves something running that holds its output open', async (context) => {
+  it('check names a token of the callers file that can be guessed, and ends with 2', async (context) => {
+    const file = join(temporaryFolder(context), 'callers.json');
+    writeFileSync(file, `{"callers":[{"name":"a","tokens":[{"sha256":"${digestOf('secret')}"}]}]}`);
+    const { both, report } = await check(context, {
+      ...settingsFor(`${closedPort}/api`),
+      CALLERS_FILE: file,
+    });
+    context.expect(both).toEqual([2, 2]);
+    context
+      .expect(report.settings.problems)
+      .toEqual([
+        'callers[0].tokens[0].sha256: belongs to a token that can be guessed; make one with the token command',
+      ]);
+  });
+
+  it('check ends although the command leaves something running that holds its output open', async (context) => {
     const standIn = await standInFor(context);
     const pidFile = join(temporaryFolder(context), 'pid');
     const left = `setsid sh -c "echo \\$\\$ > ${pidFile}; exec sleep 20"`;
@@ -65,7 +81,7 @@ describe.concurrent('check', () => {
     context.expect(status).toBe(0);
   }, 15_000);
 
-  it('is not fine with a previous key that cannot be read', async (context) => {
+  it('check is not fine with a previous key that cannot be read', async (context) => {
     const standIn = await standInFor(context);
     const problem = 'file:/nowhere/key: the file does not exist';
     const { both, stdout, report } = await check(context, {
@@ -78,7 +94,7 @@ describe.concurrent('check', () => {
     context.expect(report.calls.map(({ outcome }) => outcome)).toEqual(['accepted', 'accepted']);
   });
 
-  it('tells where the previous key is, and its fingerprint', async (context) => {
+  it('check tells where the previous key is, and its fingerprint', async (context) => {
     const standIn = await standInFor(context);
     const { both, stdout, report } = await check(context, {
       ...settingsFor(standIn.url),
@@ -90,7 +106,7 @@ describe.concurrent('check', () => {
     context.expect(report.previousKey).toMatchObject({ ok: true, source: 'env:OLD' });
   });
 
-  it('is not fine where only the previous key is taken', async (context) => {
+  it('check is not fine where only the previous key is taken', async (context) => {
     const standIn = await standInFor(context);
     const { both, stdout, report } = await check(context, {
       ...settingsFor(standIn.url),
@@ -105,9 +121,9 @@ describe.concurrent('check', () => {
     context.expect(report.summary).toMatch(/refuses the newest key and takes the previous one/);
   });
 
-  it('says for programs, too, that it will not run with such flags', async (context) => {
+  it('check says for programs, too, that it will not run with such flags', async (context) => {
     const { status, stdout, stderr } = await run(context, ['check', '--json'], {
-      settings: { ...settingsFor(`${nobody}/api`), NODE_OPTIONS: '--report-on-fatalerror' },
+      settings: { ...settingsFor(`${closedPort}/api`), NODE_OPTIONS: '--report-on-fatalerror' },
     });
     context.expect([status, stderr]).toEqual([2, '']);
     context.expect(JSON.parse(stdout)).toMatchObject({
@@ -120,11 +136,11 @@ describe.concurrent('check', () => {
     ['is not there', undefined, /the callers file can't be read/],
     ['is not JSON', '{', /JSON/],
     ['holds what serve would refuse', '{"callers":[{"name":"a","tokens":7}]}', /tokens/],
-  ] as const)('ends with 2 where the callers file %s', async ([, text, words], context) => {
+  ] as const)('check ends with 2 where the callers file %s', async ([, text, words], context) => {
     const file = join(temporaryFolder(context), 'callers.json');
     if (text !== undefined) writeFileSync(file, text);
     const { both, stdout, report } = await check(context, {
-      ...settingsFor(`${nobody}/api`),
+      ...settingsFor(`${closedPort}/api`),
       CALLERS_FILE: file,
     });
     context.expect(both).toEqual([2, 2]);

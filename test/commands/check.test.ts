@@ -79,7 +79,7 @@ const failWith = (code: ProblemCode, options: GatewayErrorOptions) => () =>
   Promise.reject(new GatewayError(code, options));
 
 describe('a check', () => {
-  it('that finds all fine tells store, fingerprint and both calls, and ends with 0', async () => {
+  it('a check that finds all fine tells store, fingerprint and both calls, and ends with 0', async () => {
     const { status, text, paths, closed } = await run((request) => answer(200, request), { json: false });
     expect(status).toBe(0);
     expect(paths).toEqual(['/analytics/accounts/', '/users/api-keys/']);
@@ -92,7 +92,7 @@ describe('a check', () => {
     expect(closed).toBe(true);
   });
 
-  it('of wrong settings lists them and ends with 2, without a call', async () => {
+  it('a check of wrong settings lists them and ends with 2, without a call', async () => {
     const settingsProblems = ['UPSTREAM_BASE_URL: is required', 'PORT: is not a number'];
     const { status, text, paths } = await run((request) => answer(200, request), {
       settingsProblems,
@@ -103,7 +103,7 @@ describe('a check', () => {
     expect(paths).toEqual([]);
   });
 
-  it('of a local store without a key ends with 2 and says why', async () => {
+  it('a check of a local store without a key ends with 2 and says why', async () => {
     const { status, report, paths } = await run((request) => answer(200, request), {
       store: new FakeStore(' \n'),
     });
@@ -112,7 +112,7 @@ describe('a check', () => {
     expect(paths).toEqual([]);
   });
 
-  it('of a network store that is down ends with 1 and says why', async () => {
+  it('a check of a network store that is down ends with 1 and says why', async () => {
     const { status, report } = await run((request) => answer(200, request), {
       store: new FakeStore(down, false),
     });
@@ -120,7 +120,7 @@ describe('a check', () => {
     expect(report?.key).toEqual({ ok: false, source: 'fake:store', problem: down.message });
   });
 
-  it('of a refused key ends with 1 and asks no further read with it', async () => {
+  it('a check of a refused key ends with 1 and asks no further read with it', async () => {
     const { status, report, paths } = await run((request) => answer(401, request));
     expect(status).toBe(1);
     expect(report?.calls).toMatchObject([{ status: 401, outcome: 'key-rejected' }, { outcome: 'skipped' }]);
@@ -128,7 +128,7 @@ describe('a check', () => {
     expect(paths[0]).toBe('/analytics/accounts/');
   });
 
-  it('of a key that only one read refuses says so, and ends with 1', async () => {
+  it('a check of a key that only one read refuses says so, and ends with 1', async () => {
     const { status, report, paths } = await run((request) =>
       answer(request.path === '/analytics/accounts/' ? 401 : 200, request),
     );
@@ -147,7 +147,7 @@ describe('a check', () => {
     [400, 'unexpected-status', /UPSTREAM_BASE_URL/, 1],
     [500, 'unexpected-status', /fault of its own/, 1],
     [429, 'rate-limited', /limits requests/, 0],
-  ])('explains a %i of the first call', async (code, outcome, text, exit) => {
+  ])('a check explains a %i of the first call', async (code, outcome, text, exit) => {
     const { status, report } = await run((request) =>
       answer(request.path === '/analytics/accounts/' ? code : 200, request),
     );
@@ -156,7 +156,7 @@ describe('a check', () => {
     expect(report?.calls[1]).toMatchObject({ status: 200, outcome: 'accepted' });
   });
 
-  it('that meets nothing but 429 is not fine: nobody said that the key is good', async () => {
+  it('a check that meets nothing but 429 is not fine: no answer said that the key is good', async () => {
     expect((await run((request) => answer(429, request))).status).toBe(1);
   });
 
@@ -169,13 +169,13 @@ describe('a check', () => {
     ['upstream-timeout', 'connection_timeout', 'timeout', /firewall/],
     ['upstream-timeout', 'http_response_timeout', 'timeout', /UPSTREAM_TIMEOUT/],
     ['upstream-invalid-response', undefined, 'invalid-response', /login page/],
-  ] as const)('explains %s (%s) and ends with 1', async (code, proxyError, outcome, text) => {
+  ] as const)('a check explains %s (%s) and ends with 1', async (code, proxyError, outcome, text) => {
     const { status, report } = await run(failWith(code, proxyError === undefined ? {} : { proxyError }));
     expect(status).toBe(1);
     expect(report?.calls[0]).toMatchObject({ status: null, outcome, meaning: expect.stringMatching(text) });
   });
 
-  it('says nothing of the key even where a failure quotes it', async () => {
+  it('a check says nothing of the key even where a failure quotes it', async () => {
     const { text } = await run(failWith('upstream-invalid-response', { reason: `bad ${key1}` }));
     expect(text).not.toContain(key1);
   });

@@ -12,7 +12,15 @@ import { dirname, join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { readCallersFile } from '../../src/callers/callers-file-policy.ts';
 import { digestOf } from '../../src/callers/token.ts';
-import { createToken, listTokens, revokeToken, type TokenIo } from '../../src/commands/token.ts';
+import {
+  createToken,
+  denyOperations,
+  grantOperations,
+  listTokens,
+  removeNamedCaller,
+  revokeToken,
+} from '../../src/commands/token.ts';
+import type { TokenIo } from '../../src/commands/token-file.ts';
 import { bearer, cleanUp, makeFolder, open } from '../support/callers-fixture.ts';
 
 afterEach(() => {
@@ -37,7 +45,7 @@ function collect(): TokenIo & { out: string; err: string } {
 
 const newFile = () => join(makeFolder(), 'callers.json');
 
-/** Makes a token and gives it back. */
+/** Makes a token that does not expire, where `more` says nothing else, and gives it back. */
 async function made(
   name: string,
   file: string,
@@ -45,12 +53,12 @@ async function made(
   status = 0,
 ) {
   const io = collect();
-  expect(await createToken({ name, file, ...more }, io), io.err).toBe(status);
+  expect(await createToken({ name, file, expires: 'never', ...more }, io), io.err).toBe(status);
   return io.out.trim();
 }
 
-describe('token NAME', () => {
-  it('makes a file that only its owner can read, with the digest and not the token', async () => {
+describe('token create', () => {
+  it('token create makes a file that only its owner can read, with the digest and not the token', async () => {
     const file = newFile();
     const token = await made('reports-script', file);
     expect(token).toMatch(/^wag_[A-Za-z0-9_-]{49}$/);
@@ -61,24 +69,26 @@ describe('token NAME', () => {
     expect(readdirSync(dirname(file))).toEqual(['callers.json']);
   });
 
-  it('shows the token alone on standard output, and never on standard error', async () => {
+  it('token create shows the token alone on standard output, and never on standard error', async () => {
     const io = collect();
     await createToken({ name: 'a', file: newFile() }, io);
     expect(io.out.split('\n')).toHaveLength(2);
     expect(io.err).not.toContain(io.out.trim());
   });
 
-  it('makes one that a gateway accepts, and each differs', async () => {
+  it('token create makes one that a gateway accepts, and each differs', async () => {
     const file = newFile();
     const first = await made('a', file);
     const second = await made('a', file);
     expect(first).not.toBe(second);
-    const { directory } = open(file);
-    expect(directory.recognise(bearer(first))).toMatchObject({ note: expect.stringContaining('older') });
-    expect(directory.recognise(bearer(second))).toMatchObject({ caller: { name: 'a' } });
+    const { authenticator } = open(file);
+    expect(authenticator.authenticate(bearer(first))).toMatchObject({
+      note: expect.stringContaining('older'),
+    });
+    expect(authenticator.authenticate(bearer(second))).toMatchObject({ caller: { name: 'a' } });
   });
 
-  it('adds to a caller and leaves every other byte alone', async () => {
+  it('token create adds to a caller and leaves every other byte alone', async () => {
     const file = newFile();
     const before = `{"later": {"x":[1,  2]},
 \t"callers" : [
@@ -111,7 +121,7 @@ describe('token NAME', () => {
       'many lines',
       '{\n    "callers": [\n        {\n            "name": "x",\n            "tokens": []\n        }\n    ]\n}\n',
     ],
-  ])('adds a new caller last to a file of %s', async (_, before) => {
+  ])('token create adds a new caller last to a file of %s', async (_, before) => {
     const file = newFile();
     writeFileSync(file, before);
     await made('new', file, { operations: ['list-api-keys'] });
@@ -121,7 +131,7 @@ describe('token NAME', () => {
     expect(entries).toHaveLength(before.includes('"x"') ? 2 : 1);
   });
 
-  it('keeps the mode of the file and a link to it', async () => {
+  it('token create keeps the mode of the file and a link to it', async () => {
     const file = newFile();
     writeFileSync(file, '{"callers":[]}');
     chmodSync(file, 0o640);
@@ -133,7 +143,7 @@ describe('token NAME', () => {
     expect(readFileSync(file, 'utf8')).toContain('"a"');
   });
 
-  it('makes the file that a link leads to, and keeps the link, where nothing is there yet', async () => {
+  it('token create makes the file that a link leads to, and keeps the link, where nothing is there yet', async () => {
     const folder = makeFolder();
     const file = join(folder, 'callers.json');
     symlinkSync('callers.json', join(folder, 'second.json'));
@@ -147,7 +157,7 @@ describe('token NAME', () => {
     expect(readdirSync(folder).sort()).toEqual(['callers.json', 'second.json']);
   });
 
-  it('fails where links lead round', async () => {
+  it('token create fails where links lead round', async () => {
     const folder = makeFolder();
     symlinkSync('two', join(folder, 'one'));
     symlinkSync('one', join(folder, 'two'));
@@ -157,7 +167,7 @@ describe('token NAME', () => {
     expect(lstatSync(join(folder, 'one')).isSymbolicLink()).toBe(true);
   });
 
-  it('writes expiry in UTC, from a date, a time or days', async () => {
+  it('token create writes expiry in UTC, from a date, a time or days', async () => {
     vi.useFakeTimers({ toFake: ['Date'], now: Date.parse('2026-06-01T12:00:00Z') });
     const file = newFile();
     await made('a', file, { expires: '2027-01-01' });
@@ -170,13 +180,53 @@ describe('token NAME', () => {
     ]);
   });
 
+  it('token create makes a token that expires after 90 days, unless it is told otherwise', async () => {
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.parse('2026-06-01T12:00:00Z') });
+    const file = newFile();
+    const io = collect();
+    expect(await createToken({ name: 'usual', file }, io)).toBe(0);
+    expect(await createToken({ name: 'for-ever', file, expires: 'never' }, io)).toBe(0);
+    expect(io.err).toMatch(/token of usual .* expires 2026-08-30T12:00:00Z\./);
+    expect(io.err).toMatch(/token of for-ever .* does not expire\./);
+    const { entries } = readCallersFile(readFileSync(file, 'utf8'), { loopbackOnly: false });
+    expect(entries.map(({ tokens }) => tokens[0]?.expiresAt)).toEqual([
+      Date.parse('2026-08-30T12:00:00Z'),
+      Number.POSITIVE_INFINITY,
+    ]);
+  });
+
+  it('token create says that a second token of a caller is for a rotation, and names the one before', async () => {
+    const file = newFile();
+    const first = digestOf(await made('a', file)).slice(0, 12);
+    const io = collect();
+    expect(await createToken({ name: 'a', file }, io)).toBe(0);
+    expect(io.err).toContain('a had a token already, which still works: this one is for a rotation');
+    expect(io.err).toContain(`token revoke a ${first}`);
+  });
+
+  it('token create does not take operations for a caller that exists: status 2, the file untouched, a hint', async () => {
+    const file = newFile();
+    await made('a', file);
+    const before = readFileSync(file, 'utf8');
+    const io = collect();
+    expect(await createToken({ name: 'a', file, operations: ['list-api-keys'] }, io)).toBe(2);
+    expect(io.err).toContain('use "token grant a list-api-keys"');
+    expect(io.out).toBe('');
+    expect(readFileSync(file, 'utf8')).toBe(before);
+  });
+
+  it('token create takes the name of a command as a name', async () => {
+    const file = newFile();
+    await made('list', file);
+    expect(readFileSync(file, 'utf8')).toContain('"name": "list"');
+  });
+
   it.each([
     [{ name: 'a b' }, 'a caller name has'],
-    [{ name: 'list' }, 'is a subcommand'],
     [{ name: 'a', expires: 'tomorrow' }, '--expires takes'],
     [{ name: 'a', expires: '2020-01-01' }, 'in the past'],
     [{ name: 'a', file: undefined }, 'no callers file'],
-  ])('is wrong usage with %o: status 2, nothing written', async (args, message) => {
+  ])('token create with %o is wrong usage: status 2, nothing written', async (args, message) => {
     const io = collect();
     const file = newFile();
     expect(await createToken({ file, ...args }, io)).toBe(2);
@@ -190,7 +240,7 @@ describe('token NAME', () => {
     ['{ "caller": [] }', 'no list of callers'],
     ['{ "callers": [{"name":"a","tokens":7}] }', 'not a list'],
     ['{ "callers": [{"name":"a"},{"name":"a"}] }', 'more than one caller'],
-  ])('leaves a file that it does not understand alone: %s', async (text, message) => {
+  ])('token create leaves a file that it does not understand alone: %s', async (text, message) => {
     const io = collect();
     const file = newFile();
     writeFileSync(file, text);
@@ -200,7 +250,7 @@ describe('token NAME', () => {
     expect(readFileSync(file, 'utf8')).toBe(text);
   });
 
-  it('says that a token of a file the gateway refuses is not in force: status 1', async () => {
+  it('token create says that a token of a file the gateway refuses is not in force: status 1', async () => {
     const io = collect();
     const file = newFile();
     writeFileSync(file, '{"callers":[{"name":"x","tokns":[]}]}');
@@ -211,7 +261,7 @@ describe('token NAME', () => {
     expect(io.out).toMatch(/^wag_/);
   });
 
-  it('grants only operations that the gateway has, those of UPSTREAM_READS included', async () => {
+  it('token create grants only operations that the gateway has, those of UPSTREAM_READS included', async () => {
     const file = newFile();
     const io = collect();
     expect(await createToken({ name: 'a', file, operations: ['list-acounts'] }, io)).toBe(2);
@@ -223,30 +273,31 @@ describe('token NAME', () => {
     await made('a', file, { operations: ['/analytics/posts/', 'list-accounts'] });
   });
 
-  it('is wrong usage where a setting that the check needs is wrong', async () => {
+  it('token create is wrong usage where a setting that the check needs is wrong', async () => {
     const io = collect();
     vi.stubEnv('UPSTREAM_READS', 'posts');
     expect(await createToken({ name: 'a', file: newFile() }, io)).toBe(2);
     expect(io.err).toContain('UPSTREAM_READS expects paths');
   });
 
-  it('shows no token where it could not be written', async () => {
+  it('token create shows no token where it could not be written', async () => {
     const io = collect();
     expect(await createToken({ name: 'a', file: join(makeFolder(), 'no', 'callers.json') }, io)).toBe(1);
     expect(io.err).toContain("can't be read or written (ENOENT)");
     expect(io.out).toBe('');
   });
 
-  it('loses no token when several are made at once', async () => {
+  it('token create loses no token when several are made at once', async () => {
     const file = newFile();
     const tokens = await Promise.all(['a', 'b', 'a'].map((name) => made(name, file)));
-    const { directory } = open(file);
-    for (const token of tokens) expect(directory.recognise(bearer(token))).toMatchObject({ by: 'token' });
+    const { authenticator } = open(file);
+    for (const token of tokens)
+      expect(authenticator.authenticate(bearer(token))).toMatchObject({ by: 'token' });
   });
 });
 
 describe('token list', () => {
-  it('shows names, first characters, expiry and state', async () => {
+  it('token list shows names, first characters, expiry, state and operations', async () => {
     const file = newFile();
     const old = digestOf(await made('reports-script', file)).slice(0, 12);
     const late = digestOf(await made('reports-script', file, { expires: '2099-01-01' })).slice(0, 12);
@@ -258,16 +309,16 @@ describe('token list', () => {
     expect(await listTokens({ file }, io)).toBe(0);
     expect(io.out).toBe(
       [
-        'NAME            DIGEST        EXPIRES               STATE',
-        's               -             -                     anonymous',
-        `reports-script  ${old}  never                 older`,
-        `reports-script  ${late}  2099-01-01T00:00:00Z  newest`,
+        'NAME            DIGEST        EXPIRES               STATE      OPERATIONS',
+        's               -             -                     anonymous  list-accounts',
+        `reports-script  ${old}  never                 older      list-accounts`,
+        `reports-script  ${late}  2099-01-01T00:00:00Z  newest     list-accounts`,
         '',
       ].join('\n'),
     );
   });
 
-  it('says what the gateway would refuse', async () => {
+  it('token list says what the gateway would refuse', async () => {
     const file = newFile();
     writeFileSync(file, '{"callers":[{"name":"a","tokns":[]}]}');
     const io = collect();
@@ -275,7 +326,15 @@ describe('token list', () => {
     expect(io.err).toContain('callers[0].tokns: is not known here (did you mean "tokens"?)');
   });
 
-  it('shows what a terminal would act on as numbers', async () => {
+  it('token list says which token can be guessed', async () => {
+    const file = newFile();
+    writeFileSync(file, `{"callers":[{"name":"a","tokens":[{"sha256":"${digestOf('secret')}"}]}]}`);
+    const io = collect();
+    expect(await listTokens({ file }, io)).toBe(0);
+    expect(io.err).toContain('callers[0].tokens[0].sha256: belongs to a token that can be guessed');
+  });
+
+  it('token list shows what a terminal would act on as numbers', async () => {
     const file = newFile();
     const name = 'a\u001b[2J\n\u009b1A\u202eb\u2028';
     const tokens = [{ sha256: '\u0007', expires: '\r' }];
@@ -289,15 +348,128 @@ describe('token list', () => {
     expect((io.out + io.err).replaceAll('\n', '')).not.toMatch(/[\p{C}\p{Zl}\p{Zp}]/u);
   });
 
-  it('fails where there is no file', async () => {
+  it('token list fails where there is no file', async () => {
     const io = collect();
     expect(await listTokens({ file: newFile() }, io)).toBe(1);
     expect(io.err).toContain('there is no file');
   });
 });
 
+describe('token grant and token deny', () => {
+  const granted = (file: string): unknown =>
+    readCallersFile(readFileSync(file, 'utf8'), { loopbackOnly: true }).entries[0]?.operations;
+
+  it('token grant and token deny change what a caller may do, and nothing else of the file', async () => {
+    const file = newFile();
+    await made('a', file);
+    await made('b', file);
+    const before = readFileSync(file, 'utf8');
+    const io = collect();
+    expect(await grantOperations({ name: 'a', file, operations: ['list-api-keys'] }, io)).toBe(0);
+    expect(io.err).toContain('a now may do: list-accounts, list-api-keys.');
+    expect(readFileSync(file, 'utf8')).toBe(
+      before.replace('["list-accounts"]', '["list-accounts", "list-api-keys"]'),
+    );
+    expect(await denyOperations({ name: 'a', file, operations: ['list-api-keys'] }, io)).toBe(0);
+    expect(readFileSync(file, 'utf8')).toBe(before);
+    expect(await denyOperations({ name: 'a', file, operations: ['list-accounts'] }, io)).toBe(0);
+    expect(io.err).toContain('a now may do: nothing.');
+    expect(granted(file)).toEqual([]);
+  });
+
+  it('token grant and token deny know what a caller may do of which the file says nothing', async () => {
+    const file = newFile();
+    writeFileSync(file, '{"callers":[{"name":"a","anonymous":true}]}');
+    expect(await grantOperations({ name: 'a', file, operations: ['list-api-keys'] }, collect())).toBe(0);
+    expect(granted(file)).toEqual(['list-accounts', 'list-api-keys']);
+    writeFileSync(file, '{"callers":[{"name":"a","anonymous":true}]}');
+    expect(await denyOperations({ name: 'a', file, operations: ['list-accounts'] }, collect())).toBe(0);
+    expect(granted(file)).toEqual([]);
+  });
+
+  it('token grant and token deny leave the file alone where nothing changes', async () => {
+    const file = newFile();
+    await made('a', file);
+    const before = readFileSync(file, 'utf8');
+    const io = collect();
+    expect(await grantOperations({ name: 'a', file, operations: ['list-accounts'] }, io)).toBe(0);
+    expect(await denyOperations({ name: 'a', file, operations: ['list-api-keys'] }, io)).toBe(0);
+    expect(io.err.match(/a already may do: list-accounts\./g)).toHaveLength(2);
+    expect(readFileSync(file, 'utf8')).toBe(before);
+  });
+
+  it('token grant and token deny take an operation away that the gateway does not have any more', async () => {
+    const file = newFile();
+    writeFileSync(
+      file,
+      '{"callers":[{"name":"a","anonymous":true,"operations":["/gone/","list-accounts"]}]}',
+    );
+    expect(await denyOperations({ name: 'a', file, operations: ['/gone/'] }, collect())).toBe(0);
+    expect(granted(file)).toEqual(['list-accounts']);
+  });
+
+  it.each([
+    [grantOperations, { name: 'a', operations: ['list-acounts'] }, 2, 'did you mean "list-accounts"?'],
+    [denyOperations, { name: 'a', operations: ['list-acounts'] }, 2, 'did you mean "list-accounts"?'],
+    [grantOperations, { name: 'reports', operations: ['list-api-keys'] }, 1, 'there is no caller "reports"'],
+    [denyOperations, { name: 'reports', operations: ['list-api-keys'] }, 1, 'there is no caller "reports"'],
+  ])(
+    'token grant and token deny say what is wrong, and leave the file alone: %o %o',
+    async (command, args, status, message) => {
+      const file = newFile();
+      await made('a', file);
+      const before = readFileSync(file, 'utf8');
+      const io = collect();
+      expect(await command({ file, ...args }, io)).toBe(status);
+      expect(io.err).toContain(message);
+      expect(readFileSync(file, 'utf8')).toBe(before);
+    },
+  );
+
+  it('token grant and token deny make no file', async () => {
+    const file = newFile();
+    for (const command of [grantOperations, denyOperations]) {
+      expect(await command({ name: 'a', file, operations: ['list-accounts'] }, collect())).toBe(1);
+    }
+    expect(existsSync(file)).toBe(false);
+  });
+});
+
+describe('token remove', () => {
+  it('token remove removes a caller with its tokens and leaves the others alone', async () => {
+    const file = newFile();
+    await made('a', file);
+    const before = readFileSync(file, 'utf8');
+    const token = await made('b', file);
+    const io = collect();
+    expect(await removeNamedCaller({ name: 'b', file }, io)).toBe(0);
+    expect(io.err).toContain('Removed the caller b (1 token).');
+    expect(readFileSync(file, 'utf8')).toBe(before);
+    expect(() => open(file).authenticator.authenticate(bearer(token))).toThrow();
+  });
+
+  it('token remove says which other ways to be this caller go with it', async () => {
+    const file = newFile();
+    writeFileSync(file, '{"callers":[{"name":"a","tokens":[],"anonymous":true}]}');
+    const io = collect();
+    expect(await removeNamedCaller({ name: 'a', file }, io)).toBe(0);
+    expect(io.err).toContain('Removed the caller a (0 tokens, anonymous).');
+    expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual({ callers: [] });
+  });
+
+  it('token remove fails where there is no such caller, and leaves the file alone', async () => {
+    const file = newFile();
+    await made('reports', file);
+    const before = readFileSync(file, 'utf8');
+    const io = collect();
+    expect(await removeNamedCaller({ name: 'report', file }, io)).toBe(1);
+    expect(io.err).toContain('there is no caller "report" (did you mean "reports"?)');
+    expect(readFileSync(file, 'utf8')).toBe(before);
+  });
+});
+
 describe('token revoke', () => {
-  it('removes one token by its digest, and nothing else', async () => {
+  it('token revoke removes one token by its digest, and nothing else', async () => {
     const file = newFile();
     const first = await made('a', file);
     const text = readFileSync(file, 'utf8');
@@ -307,12 +479,12 @@ describe('token revoke', () => {
       await revokeToken({ name: 'a', file, digest: digestOf(second).slice(0, 8).toUpperCase() }, io),
     ).toBe(0);
     expect(readFileSync(file, 'utf8')).toBe(text);
-    const { directory } = open(file);
-    expect(directory.recognise(bearer(first))).toMatchObject({ by: 'token' });
-    expect(() => directory.recognise(bearer(second))).toThrow();
+    const { authenticator } = open(file);
+    expect(authenticator.authenticate(bearer(first))).toMatchObject({ by: 'token' });
+    expect(() => authenticator.authenticate(bearer(second))).toThrow();
   });
 
-  it('removes every token of a caller, who stays with what was granted', async () => {
+  it('token revoke removes every token of a caller, who stays with what was granted', async () => {
     const file = newFile();
     await made('a', file, { operations: ['list-api-keys'] });
     await made('a', file);
@@ -327,7 +499,7 @@ describe('token revoke', () => {
     [{ name: 'reports-scrip' }, 1, 'there is no caller "reports-scrip" (did you mean "reports-script"?)'],
     [{ name: 'reports-script', digest: 'zz' }, 2, 'at least 4 characters'],
     [{ name: 'reports-script', digest: '0000000000000000' }, 1, 'has no token whose digest begins with'],
-  ])('says what it did not find: %o', async (args, status, message) => {
+  ])('token revoke says what it did not find: %o', async (args, status, message) => {
     const file = newFile();
     await made('reports-script', file);
     const before = readFileSync(file, 'utf8');
@@ -361,7 +533,7 @@ describe('token revoke', () => {
       },
       { FORWARD_REQUEST_HEADERS: 'X-Team' },
     ],
-  ])('promises nothing where the file has a problem: %s', async (_, faulty, settings) => {
+  ])('token revoke promises nothing where the file has a problem: %s', async (_, faulty, settings) => {
     for (const [name, value] of Object.entries(settings)) vi.stubEnv(name, value);
     const file = newFile();
     const token = await made('a', file);
@@ -376,7 +548,7 @@ describe('token revoke', () => {
     expect(readFileSync(file, 'utf8')).not.toContain(digestOf(token));
   });
 
-  it('promises what it can where the file is fine, operations of UPSTREAM_READS included', async () => {
+  it('token revoke promises what it can where the file is fine, operations of UPSTREAM_READS included', async () => {
     vi.stubEnv('UPSTREAM_READS', '/analytics/posts/');
     const file = newFile();
     await made('a', file, { operations: ['/analytics/posts/'] });
@@ -385,7 +557,7 @@ describe('token revoke', () => {
     expect(io.err).toContain(inForce);
   });
 
-  it('asks for more characters where they fit two tokens, and removes none', async () => {
+  it('token revoke asks for more characters where they fit two tokens, and removes none', async () => {
     const file = newFile();
     const tokens = ['1', '2'].map((last) => ({ sha256: `${'ab'.repeat(31)}0${last}` }));
     writeFileSync(file, JSON.stringify({ callers: [{ name: 'a', tokens }] }));

@@ -1,11 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import {
-  hostName,
-  isHostAllowed,
-  isLoopbackName,
-  listedHostName,
-  soleHost,
-} from '../../src/edge/host-policy.ts';
+import { isLoopbackHost } from '../../src/address-policy.ts';
+import { hostName, isHostAllowed, listedHostName, soleHost } from '../../src/edge/host-policy.ts';
 
 describe('the name in a Host field (RFC 9110 section 7.2)', () => {
   it.each([
@@ -52,7 +47,7 @@ describe('a loopback name', () => {
     '[::ffff:127.0.0.1]',
     '[::ffff:7f00:1]',
   ])('is %s', (host) => {
-    expect(isLoopbackName(hostName(host) ?? '')).toBe(true);
+    expect(isLoopbackHost(hostName(host) ?? '')).toBe(true);
   });
 
   it.each([
@@ -71,7 +66,7 @@ describe('a loopback name', () => {
     '[::127.0.0.1]',
     'evil.example',
   ])('is not %s', (host) => {
-    expect(isLoopbackName(hostName(host) ?? '')).toBe(false);
+    expect(isLoopbackHost(hostName(host) ?? '')).toBe(false);
   });
 });
 

@@ -122,7 +122,7 @@ describe('without a valid credential everything under /api is 401, and nothing i
     expect(standIn.requests).toHaveLength(1);
   });
 
-  it('while the answer is on its way to somebody else', async () => {
+  it('while the answer is on its way to another caller', async () => {
     const { token, entry } = enrol('script');
     const { ask, standIn, gateway } = await startWith([entry]);
     let release = (): void => {};
@@ -504,7 +504,7 @@ describe('a company login', () => {
         .setProtectedHeader({ alg: 'HS256', kid: 'one' })
         .sign(createHash('sha256').update(JSON.stringify(one.jwk)).digest()),
     'none, without a signature': async () => `${json({ alg: 'none' })}.${json(claims())}.`,
-    'none, with somebody’s signature': async () =>
+    'none, with the signature of another JWT': async () =>
       `${json({ alg: 'none', kid: 'one' })}.${json(claims())}.${(await signJwt(one)).split('.')[2]}`,
     expired: () => signJwt(one, { exp: seconds() - 40 }),
     'that never expires': () => signJwt(one, { exp: undefined as unknown as number }),
@@ -586,7 +586,7 @@ describe('a company login', () => {
     await expect.poll(async () => (await ask(accounts, { headers })).status, withinASecond).toBe(401);
   });
 
-  it('of a key set that cannot be had is nobody, and static tokens work on', async () => {
+  it('of a key set that cannot be had is refused, and static tokens work on', async () => {
     const { token, entry } = enrol('script');
     const nowhere = { name: 'staff', jwt: rule('http://127.0.0.1:9/keys') };
     const { ask, logText } = await startWith([nowhere, entry]);
@@ -654,11 +654,11 @@ describe('no credential goes up', () => {
   });
 });
 
-describe('whoever sends no credential', () => {
+describe('a request without credential', () => {
   const { token, entry } = enrol('script', { operations: ['list-accounts', 'list-api-keys'] });
   const sidecar = { name: 'sidecar', anonymous: true };
 
-  it('is the anonymous caller where the file has one; a credential that fails is never', async () => {
+  it('is from the anonymous caller where the file has one; a credential that fails never is', async () => {
     const { ask, standIn, logLines } = await startWith([entry, sidecar]);
     expect((await ask(accounts)).status).toBe(200);
     expect((await ask(apiKeys)).status).toBe(403);
@@ -683,7 +683,7 @@ describe('whoever sends no credential', () => {
     );
   });
 
-  it('is it over a Unix socket too', async () => {
+  it('is from the anonymous caller over a Unix socket too', async () => {
     const file = writeCallersFile([entry, sidecar]);
     const { ask } = await startPair({ CALLERS_FILE: file, HOST: `unix:${join(dirname(file), 'socket')}` });
     expect((await ask(accounts)).status).toBe(200);
@@ -691,7 +691,7 @@ describe('whoever sends no credential', () => {
     expect((await ask(apiKeys, { headers: bearer(token) })).status).toBe(200);
   });
 
-  it('is one beside whom credentials do not matter, without a callers file, and they stay here', async () => {
+  it('is from the anonymous caller without a callers file, and so is one with any credential, which stays here', async () => {
     const { ask, standIn } = await startPair();
     const came = await ask(apiKeys, { headers: { ...bearer(stranger), 'x-api-key': 'x' } });
     expect(came.status).toBe(200);
@@ -718,7 +718,7 @@ describe('a Fly machine', () => {
     );
   });
 
-  it('is nobody where no caller is one, and its fields do not go up', async () => {
+  it('is refused where no caller is one, and its fields do not go up', async () => {
     const { token, entry } = enrol('script');
     const { ask, standIn } = await startWith([entry]);
     expect((await ask(accounts, { headers: fields })).json()).toEqual(refused);

@@ -1,8 +1,9 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Credentials, Recognised } from '../../src/callers/caller.ts';
-import { type DirectoryEvent, type DirectoryOptions, openDirectory } from '../../src/callers/directory.ts';
+import { Authenticator, type AuthenticatorOptions } from '../../src/callers/authenticator.ts';
+import type { Authenticated, Credentials } from '../../src/callers/caller.ts';
+import type { CallersEvent } from '../../src/callers/callers-event.ts';
 import { GatewayError } from '../../src/errors.ts';
 
 export const operations = new Set(['list-accounts', 'list-api-keys']);
@@ -32,7 +33,7 @@ export function makeFolder(): string {
 const opened: { close(): void }[] = [];
 
 export function cleanUp(): void {
-  for (const directory of opened.splice(0)) directory.close();
+  for (const authenticator of opened.splice(0)) authenticator.close();
   for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true });
 }
 
@@ -41,10 +42,10 @@ export function writeCallers(callers: unknown, file = join(makeFolder(), 'caller
   return file;
 }
 
-/** A directory over a file, with the events it tells. */
-export function open(file: string | undefined, options: Partial<DirectoryOptions> = {}) {
-  const events: DirectoryEvent[] = [];
-  const directory = openDirectory({
+/** An authenticator over a file, with the events it tells. */
+export function open(file: string | undefined, options: Partial<AuthenticatorOptions> = {}) {
+  const events: CallersEvent[] = [];
+  const authenticator = new Authenticator({
     file,
     loopbackOnly: true,
     failuresPerMinute: 0,
@@ -52,15 +53,17 @@ export function open(file: string | undefined, options: Partial<DirectoryOptions
     onEvent: (event) => events.push(event),
     ...options,
   });
-  opened.push(directory);
-  return { directory, events };
+  opened.push(authenticator);
+  return { authenticator, events };
 }
 
 /** The failure of a recognition, synchronous or not. */
-export async function refusal(recognise: () => Recognised | Promise<Recognised>): Promise<GatewayError> {
+export async function refusal(
+  authenticate: () => Authenticated | Promise<Authenticated>,
+): Promise<GatewayError> {
   try {
-    const { caller } = await recognise();
-    throw new Error(`recognised ${caller.name}`);
+    const { caller } = await authenticate();
+    throw new Error(`authenticated ${caller.name}`);
   } catch (error) {
     if (error instanceof GatewayError) return error;
     throw error;

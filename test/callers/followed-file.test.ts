@@ -1,31 +1,31 @@
 import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { watchFile } from '../../src/callers/file-watch.ts';
+import { FollowedFile } from '../../src/callers/followed-file.ts';
 import { cleanUp, makeFolder } from '../support/callers-fixture.ts';
 
 afterEach(cleanUp);
 
 describe('a text that cannot be used', () => {
-  it('is believed to be whole only when it has stood for 200 ms, however often somebody looks', async () => {
-    // Not fake timers: what waits for something moves them on.
+  it('a text that cannot be used is believed to be whole only when it has stood for 200 ms, however often it is read', async () => {
+    // Not fake timers: `expect.poll` would move them on.
     const now = vi.spyOn(performance, 'now').mockReturnValue(0);
     const file = join(makeFolder(), 'callers.json');
     writeFileSync(file, 'whole');
     const looks: string[] = [];
-    const watch = watchFile({
+    const followed = new FollowedFile({
       file,
       text: 'whole',
-      onText: (text, isSecondLook) => {
+      onText: async (text, isSecondLook) => {
         looks.push(`${text} ${isSecondLook ? 'second' : 'first'}`);
         return false;
       },
       onTrouble: () => {},
     });
-    onTestFinished(watch.close);
+    onTestFinished(() => followed.close());
     const lookOften = async () => {
       for (let round = 0; round < 5; round++) {
-        watch.readNow();
+        followed.readNow();
         await new Promise((resolve) => setTimeout(resolve, 20));
       }
     };
@@ -36,7 +36,7 @@ describe('a text that cannot be used', () => {
     await lookOften();
     expect(looks).toEqual(['half first']);
     now.mockReturnValue(200);
-    watch.readNow();
+    followed.readNow();
     await expect.poll(() => looks).toEqual(['half first', 'half second']);
   });
 });

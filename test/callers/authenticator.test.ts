@@ -1,7 +1,7 @@
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { mayDo } from '../../src/callers/caller.ts';
+import { isGranted } from '../../src/callers/caller.ts';
 import { CallersFileError } from '../../src/callers/callers-file.ts';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
 import {
@@ -23,11 +23,13 @@ const token = mintToken();
 const other = mintToken();
 const script = { name: 'reports-script', tokens: [{ sha256: digestOf(token) }] };
 
-describe('who has a static token', () => {
-  it('is recognised by Authorization and by X-API-Key, without a promise', () => {
-    const { directory } = open(writeCallers([{ ...script, weight: 2, limit: { perSecond: 5, burst: 9 } }]));
+describe('a static token', () => {
+  it('a static token authenticates its caller in Authorization and in X-API-Key, without a promise', () => {
+    const { authenticator } = open(
+      writeCallers([{ ...script, weight: 2, limit: { perSecond: 5, burst: 9 } }]),
+    );
     for (const sent of [bearer(token), credentials([['x-api-key', token]])]) {
-      expect(directory.recognise(sent)).toMatchObject({
+      expect(authenticator.authenticate(sent)).toMatchObject({
         by: 'token',
         caller: {
           name: 'reports-script',
@@ -39,42 +41,42 @@ describe('who has a static token', () => {
     }
   });
 
-  it('gets the same objects each time, made once', () => {
-    const { directory } = open(writeCallers([script]));
-    expect(directory.recognise(bearer(token))).toBe(directory.recognise(bearer(token)));
+  it('a static token gives the same objects each time, made once', () => {
+    const { authenticator } = open(writeCallers([script]));
+    expect(authenticator.authenticate(bearer(token))).toBe(authenticator.authenticate(bearer(token)));
   });
 
-  it('may list accounts, and the API keys only where that is granted by name', async () => {
+  it('a caller may list accounts, and the API keys only where that is granted by name', async () => {
     const keys = { name: 'keys', tokens: [{ sha256: digestOf(other) }], operations: ['list-api-keys'] };
-    const { directory } = open(writeCallers([script, keys]));
-    const { caller: plain } = await directory.recognise(bearer(token));
-    const { caller: granted } = await directory.recognise(bearer(other));
-    expect(['list-accounts', 'list-api-keys'].map((operation) => mayDo(plain, operation))).toEqual([
+    const { authenticator } = open(writeCallers([script, keys]));
+    const { caller: plain } = await authenticator.authenticate(bearer(token));
+    const { caller: granted } = await authenticator.authenticate(bearer(other));
+    expect(['list-accounts', 'list-api-keys'].map((operation) => isGranted(plain, operation))).toEqual([
       true,
       false,
     ]);
-    expect(['list-accounts', 'list-api-keys'].map((operation) => mayDo(granted, operation))).toEqual([
+    expect(['list-accounts', 'list-api-keys'].map((operation) => isGranted(granted, operation))).toEqual([
       false,
       true,
     ]);
   });
 
-  it('leaves a note for the log with an older token, and an event once an hour', async () => {
+  it('an older token leaves a note for the log, and an event once an hour', async () => {
     vi.useFakeTimers({ toFake: ['Date'] });
     const tokens = [{ sha256: digestOf(token) }, { sha256: digestOf(other).toUpperCase() }];
-    const { directory, events } = open(writeCallers([{ name: 'two', tokens }]));
-    expect((await directory.recognise(bearer(other))).note).toBeUndefined();
+    const { authenticator, events } = open(writeCallers([{ name: 'two', tokens }]));
+    expect((await authenticator.authenticate(bearer(other))).note).toBeUndefined();
     for (let uses = 0; uses < 3; uses++) {
-      expect((await directory.recognise(bearer(token))).note).toContain('older token');
+      expect((await authenticator.authenticate(bearer(token))).note).toContain('older token');
     }
     expect(events).toEqual([{ kind: 'older-token-used', caller: 'two', token: digestOf(token).slice(0, 8) }]);
     vi.setSystemTime(Date.now() + 3_600_001);
-    await directory.recognise(bearer(token));
+    await authenticator.authenticate(bearer(token));
     expect(events).toHaveLength(2);
     // A clock that was put right must not silence it for as long as it was wrong.
     vi.setSystemTime(Date.now() - 86_400_000);
-    await directory.recognise(bearer(token));
-    await directory.recognise(bearer(token));
+    await authenticator.authenticate(bearer(token));
+    await authenticator.authenticate(bearer(token));
     expect(events).toHaveLength(3);
   });
 });
@@ -129,10 +131,10 @@ describe('a credential that fails', () => {
     ],
   ];
 
-  it.each(lines)('is 401 and never anonymous: %s', async (_, sent) => {
+  it.each(lines)('a credential that fails is 401 and never anonymous: %s', async (_, sent) => {
     const both = [script, { name: 'other', tokens: [{ sha256: digestOf(other) }] }];
-    const { directory } = open(writeCallers([...both, { name: 'sidecar', anonymous: true }]));
-    const error = await refusal(() => directory.recognise(credentials(sent)));
+    const { authenticator } = open(writeCallers([...both, { name: 'sidecar', anonymous: true }]));
+    const error = await refusal(() => authenticator.authenticate(credentials(sent)));
     expect(error.code).toBe('caller-unauthenticated');
     expect(error.headers).toEqual({
       'www-authenticate': 'Bearer realm="analytics-gateway", error="invalid_token"',
@@ -140,11 +142,11 @@ describe('a credential that fails', () => {
     expect(error.detail).toBeUndefined();
   });
 
-  it('gives the same answer whether name, token or expiry is wrong, and tells them apart in the log', async () => {
+  it('a credential that fails gives the same answer whether name, token or expiry is wrong, and tells them apart in the log', async () => {
     const expired = { name: 'late', tokens: [{ sha256: digestOf(other), expires: '2020-01-01T00:00:00Z' }] };
-    const { directory } = open(writeCallers([script, expired]));
+    const { authenticator } = open(writeCallers([script, expired]));
     const errors = await Promise.all(
-      [mintToken(), 'guess', other].map((value) => refusal(() => directory.recognise(bearer(value)))),
+      [mintToken(), 'guess', other].map((value) => refusal(() => authenticator.authenticate(bearer(value)))),
     );
     expect(
       new Set(errors.map(({ code, detail, headers }) => JSON.stringify({ code, detail, headers }))).size,
@@ -153,26 +155,26 @@ describe('a credential that fails', () => {
     expect(errors.map(({ message }) => message).join()).not.toContain('guess');
   });
 
-  it('is a token from its expiry on', async () => {
+  it('a token fails from its expiry on', async () => {
     vi.useFakeTimers({ toFake: ['Date'], now: Date.parse('2027-01-01T00:59:59.999+01:00') });
     const tokens = [{ sha256: digestOf(token), expires: '2027-01-01T01:00:00+01:00' }];
-    const { directory } = open(writeCallers([{ name: 'a', tokens }]));
-    expect(directory.recognise(bearer(token))).toMatchObject({ by: 'token' });
+    const { authenticator } = open(writeCallers([{ name: 'a', tokens }]));
+    expect(authenticator.authenticate(bearer(token))).toMatchObject({ by: 'token' });
     vi.setSystemTime(Date.parse('2027-01-01T00:00:00Z'));
-    expect((await refusal(() => directory.recognise(bearer(token)))).message).toContain('expired');
+    expect((await refusal(() => authenticator.authenticate(bearer(token)))).message).toContain('expired');
   });
 
-  it('counts once where the same token stands in both fields', () => {
-    const { directory } = open(writeCallers([script]));
+  it('a token that stands in both fields is one credential', () => {
+    const { authenticator } = open(writeCallers([script]));
     const sent = credentials([
       ['Authorization', `bEaReR  ${token}`],
       ['X-API-Key', token],
     ]);
-    expect(directory.recognise(sent)).toMatchObject({ caller: { name: 'reports-script' } });
+    expect(authenticator.authenticate(sent)).toMatchObject({ caller: { name: 'reports-script' } });
   });
 });
 
-describe('what is no credential', () => {
+describe('a field that carries no credential', () => {
   it.each([
     ['X_API_Key', token],
     ['x-api_key', token],
@@ -181,18 +183,18 @@ describe('what is no credential', () => {
     ['Proxy-Authorization', `Bearer ${token}`],
     ['Cookie', `token=${token}`],
     ['Fly-Src', 'instance=1;app=a;org=o;ts=1'],
-  ])('is %s', async (name, value) => {
-    const { directory } = open(writeCallers([script]));
-    const error = await refusal(() => directory.recognise(credentials([[name, value]])));
+  ])('the field %s carries no credential', async (name, value) => {
+    const { authenticator } = open(writeCallers([script]));
+    const error = await refusal(() => authenticator.authenticate(credentials([[name, value]])));
     expect(error.code).toBe('caller-unauthenticated');
     // RFC 6750 section 3.1: nothing was presented, so there is no error to name.
     expect(error.headers?.['www-authenticate']).toBe('Bearer realm="analytics-gateway"');
   });
 
-  it('is a token in the URL', async () => {
-    const { directory } = open(writeCallers([script]));
+  it('a token in the URL is no credential', async () => {
+    const { authenticator } = open(writeCallers([script]));
     const sent = credentials([], '127.0.0.1', `/api/analytics/accounts/?access_token=${token}`);
-    const error = await refusal(() => directory.recognise(sent));
+    const error = await refusal(() => authenticator.authenticate(sent));
     expect(error.code).toBe('caller-unauthenticated');
     expect(error.message).toContain('in the URL');
     expect(error.message).not.toContain(token);
@@ -200,65 +202,65 @@ describe('what is no credential', () => {
 });
 
 describe('the anonymous caller', () => {
-  it('is everybody where there is no callers file, whatever they send', () => {
-    const { directory } = open(undefined);
+  it('without a callers file every request is from the anonymous caller, whatever it carries', () => {
+    const { authenticator } = open(undefined);
     for (const sent of [credentials([]), bearer('anything'), credentials([['Authorization', 'Basic x']])]) {
-      const recognised = directory.recognise(sent);
-      expect(recognised).toMatchObject({ by: 'anonymous', caller: { operations: 'every' } });
+      const authenticated = authenticator.authenticate(sent);
+      expect(authenticated).toMatchObject({ by: 'anonymous', caller: { operations: 'every' } });
     }
-    expect(directory.admitsAnonymous).toBe(true);
+    expect(authenticator.admitsAnonymous).toBe(true);
   });
 
-  it('is whoever sends nothing, where the file says so, with what the file grants', async () => {
-    const { directory } = open(writeCallers([script, { name: 'sidecar', anonymous: true }]));
-    const { caller } = await directory.recognise(credentials([]));
+  it('a request without credential is from the anonymous caller where the file has one, with what the file grants', async () => {
+    const { authenticator } = open(writeCallers([script, { name: 'sidecar', anonymous: true }]));
+    const { caller } = await authenticator.authenticate(credentials([]));
     expect(caller.name).toBe('sidecar');
-    expect(mayDo(caller, 'list-api-keys')).toBe(false);
+    expect(isGranted(caller, 'list-api-keys')).toBe(false);
   });
 
-  it('exists only on loopback or a Unix socket', () => {
+  it('the anonymous caller exists only on loopback or a Unix socket', () => {
     const file = writeCallers([{ name: 'sidecar', anonymous: true }]);
     expect(() => open(file, { loopbackOnly: false })).toThrow(/callers\[0\]\.anonymous/);
     expect(() => open(undefined, { loopbackOnly: false })).toThrow(CallersFileError);
   });
 
-  it('does not exist in a file that has none', () => {
-    expect(open(writeCallers([script])).directory.admitsAnonymous).toBe(false);
+  it('the anonymous caller does not exist in a file that has none', () => {
+    expect(open(writeCallers([script])).authenticator.admitsAnonymous).toBe(false);
   });
 });
 
-describe('a new version of the file', () => {
+describe('a new version of the callers file', () => {
   const revoked = { name: 'reports-script', tokens: [] };
   const within = { timeout: 1_000, interval: 20 };
 
-  function isRefused(directory: ReturnType<typeof open>['directory']): void {
-    expect(() => directory.recognise(bearer(token))).toThrow();
+  function isRefused(authenticator: ReturnType<typeof open>['authenticator']): void {
+    expect(() => authenticator.authenticate(bearer(token))).toThrow();
   }
 
-  it('refuses a revoked token within a second, written in place', async () => {
+  it('a new version of the callers file refuses a revoked token within a second, written in place', async () => {
     const file = writeCallers([script]);
-    const { directory, events } = open(file);
-    expect(directory.recognise(bearer(token))).toMatchObject({ by: 'token' });
+    const { authenticator, events } = open(file);
+    expect(authenticator.authenticate(bearer(token))).toMatchObject({ by: 'token' });
     writeCallers([revoked], file);
-    await vi.waitFor(() => isRefused(directory), within);
+    await vi.waitFor(() => isRefused(authenticator), within);
     expect(events).toEqual([{ kind: 'reloaded', callers: 1 }]);
   });
 
-  it('refuses a revoked token within a second, renamed over, again and again', async () => {
+  it('a new version of the callers file refuses a revoked token within a second, renamed over, again and again', async () => {
     const file = writeCallers([script]);
-    const { directory } = open(file);
+    const { authenticator } = open(file);
     for (let swap = 0; swap < 3; swap++) {
       renameSync(writeCallers([revoked], `${file}.new`), file);
-      await vi.waitFor(() => isRefused(directory), within);
+      await vi.waitFor(() => isRefused(authenticator), within);
       renameSync(writeCallers([script], `${file}.new`), file);
       await vi.waitFor(
-        () => expect(directory.recognise(bearer(token))).toMatchObject({ by: 'token' }),
+        () => expect(authenticator.authenticate(bearer(token))).toMatchObject({ by: 'token' }),
         within,
       );
     }
   });
 
-  it('refuses a revoked token within a second, behind the links of a Kubernetes volume', async () => {
+  it('a new version of the callers file refuses a revoked token within a second, behind the links of a Kubernetes volume', async () => {
     const folder = makeFolder();
     for (const [version, callers] of [
       ['..1', [script]],
@@ -274,71 +276,74 @@ describe('a new version of the file', () => {
     };
     point('..1');
     symlinkSync('..data/callers.json', join(folder, 'callers.json'));
-    const { directory } = open(join(folder, 'callers.json'));
+    const { authenticator } = open(join(folder, 'callers.json'));
     point('..2');
-    await vi.waitFor(() => isRefused(directory), within);
+    await vi.waitFor(() => isRefused(authenticator), within);
     point('..3');
-    await vi.waitFor(() => expect(directory.recognise(bearer(token))).toMatchObject({ by: 'token' }), within);
+    await vi.waitFor(
+      () => expect(authenticator.authenticate(bearer(token))).toMatchObject({ by: 'token' }),
+      within,
+    );
   });
 
-  it('is refused as a whole when it has problems; the old one stays, loudly', async () => {
+  it('a new version with problems is refused as a whole, with an event, and the old one stays', async () => {
     const file = writeCallers([script]);
-    const { directory, events } = open(file);
+    const { authenticator, events } = open(file);
     writeFileSync(file, '{ "callers": [ { "name": "x" ');
     await vi.waitFor(() => expect(events).toHaveLength(1), { timeout: 5_000 });
     expect(events[0]).toMatchObject({ kind: 'version-refused' });
-    expect(directory.snapshot().problems).toHaveLength(1);
-    expect(directory.recognise(bearer(token))).toMatchObject({ by: 'token' });
+    expect(authenticator.snapshot().problems).toHaveLength(1);
+    expect(authenticator.authenticate(bearer(token))).toMatchObject({ by: 'token' });
     writeCallers([revoked], file);
-    await vi.waitFor(() => isRefused(directory), within);
-    expect(directory.snapshot().problems).toEqual([]);
+    await vi.waitFor(() => isRefused(authenticator), within);
+    expect(authenticator.snapshot().problems).toEqual([]);
   });
 
-  it('may be away for a while: the old one stays, loudly, once', async () => {
+  it('a callers file that is away for a while leaves the old version in force, with one event', async () => {
     const file = writeCallers([script]);
-    const { directory, events } = open(file);
+    const { authenticator, events } = open(file);
     rmSync(file);
     await vi.waitFor(() => expect(events).toHaveLength(1), { timeout: 5_000 });
     writeFileSync(join(dirname(file), 'wakes-the-watch'), '');
     await new Promise((resolve) => setTimeout(resolve, 50));
     expect(events).toMatchObject([{ kind: 'file-unreadable', cause: { code: 'ENOENT' } }]);
-    expect(directory.recognise(bearer(token))).toMatchObject({ by: 'token' });
+    expect(authenticator.authenticate(bearer(token))).toMatchObject({ by: 'token' });
     writeCallers([revoked], file);
-    await vi.waitFor(() => isRefused(directory), within);
+    await vi.waitFor(() => isRefused(authenticator), within);
     expect(events.map(({ kind }) => kind)).toEqual(['file-unreadable', 'file-readable-again', 'reloaded']);
   });
 
-  it('is read again at once when somebody asks, changed or not', async () => {
+  it('a reload reads the callers file at once, changed or not', async () => {
     const file = writeCallers([script]);
-    const { directory, events } = open(file);
+    const { authenticator, events } = open(file);
     for (let asked = 1; asked <= 2; asked++) {
-      directory.reload();
+      authenticator.reload();
       await vi.waitFor(() => expect(events).toHaveLength(asked), { timeout: 5_000 });
     }
     expect(events).toEqual(Array(2).fill({ kind: 'reloaded', callers: 1 }));
-    expect(directory.recognise(bearer(token))).toMatchObject({ by: 'token' });
-    open(undefined).directory.reload();
+    expect(authenticator.authenticate(bearer(token))).toMatchObject({ by: 'token' });
+    open(undefined).authenticator.reload();
   });
 
-  it('can not bring an anonymous caller to a listener that all can reach', async () => {
+  it('a new version cannot bring an anonymous caller to a listener beyond loopback', async () => {
     const file = writeCallers([script]);
-    const { directory, events } = open(file, { loopbackOnly: false });
+    const { authenticator, events } = open(file, { loopbackOnly: false });
     writeCallers([script, { name: 'sidecar', anonymous: true }], file);
     await vi.waitFor(() => expect(events).toMatchObject([{ kind: 'version-refused' }]), { timeout: 5_000 });
-    expect(directory.admitsAnonymous).toBe(false);
+    expect(authenticator.admitsAnonymous).toBe(false);
   });
 });
 
-describe('at the start', () => {
-  it('a file that is missing or wrong stops the gateway', () => {
+describe('the start', () => {
+  it('a callers file that is missing or wrong stops the start', () => {
     expect(() => open('/nowhere/callers.json')).toThrow(/can't be read \(ENOENT\)/);
     expect(() => open(writeCallers([{ name: 'x', tokens: [{ sha256: 'x' }] }]))).toThrow(CallersFileError);
   });
 
   it('the snapshot shows names, grants and first characters, never a digest', () => {
     const tokens = [{ sha256: digestOf(token), expires: '2099-01-01T00:00:00Z' }];
-    const { directory } = open(writeCallers([{ ...script, tokens }]));
-    const shown = directory.snapshot();
+    const { authenticator } = open(writeCallers([{ ...script, tokens }]));
+    const shown = authenticator.snapshot();
     expect(shown.callers).toEqual([
       {
         name: 'reports-script',

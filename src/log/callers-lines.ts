@@ -1,9 +1,9 @@
 /** What the log says of the callers file and the keys of company logins. */
 import type { Logger } from 'pino';
-import type { DirectoryEvent } from '../callers/directory.ts';
+import type { CallersEvent } from '../callers/callers-event.ts';
 
 /** One line for each event. */
-export function logDirectory(log: Pick<Logger, 'info' | 'warn' | 'error'>, event: DirectoryEvent): void {
+export function logCallers(log: Pick<Logger, 'info' | 'warn' | 'error'>, event: CallersEvent): void {
   const { kind, ...facts } = event;
   switch (kind) {
     case 'reloaded':

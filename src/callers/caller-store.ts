@@ -1,0 +1,160 @@
+/**
+ * The version of the callers file that is in force: read at the start, followed while the gateway runs. A version is
+ * taken as a whole, or refused as a whole, and the one before it stays.
+ */
+import type { KeyObject } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { anonymousTable, type CallerTable, makeCallerTable } from './caller-table.ts';
+import type { CallersEvent } from './callers-event.ts';
+import { CallersFileError } from './callers-file.ts';
+import { type CallersFileRules, readCallersFile } from './callers-file-policy.ts';
+import { errorCode } from './file-edit.ts';
+import { flyKeyFile, readFlyKey } from './fly.ts';
+import { FollowedFile } from './followed-file.ts';
+
+export interface CallerStoreOptions extends CallersFileRules {
+  /** CALLERS_FILE; left out, only an anonymous caller exists. */
+  readonly file?: string | undefined;
+  /** The key of Fly's proxy, for tests; `/.fly/fly-src.pub` where left out. */
+  readonly flyKeyFile?: string;
+  onEvent(event: CallersEvent): void;
+}
+
+/** One version of the file, ready to authenticate with. */
+export interface CallersVersion {
+  readonly table: CallerTable;
+  /** The key of Fly's proxy, where a caller is a Fly app. */
+  readonly flyKey: KeyObject | undefined;
+  /** The digests of all tokens, each with its path in the file. */
+  readonly digestPaths: ReadonlyMap<string, string>;
+}
+
+/** Reads the file once. @throws CallersFileError with every problem of it, but for tokens that can be guessed */
+export function readCallersVersion(options: Omit<CallerStoreOptions, 'onEvent'>): CallersVersion {
+  return readAtStart(options).version;
+}
+
+export class CallerStore {
+  readonly #options: CallerStoreOptions;
+  readonly #onVersion: () => void;
+  readonly #followed: FollowedFile | undefined;
+  #version: CallersVersion;
+  #loadedAt = Date.now();
+  #problems: readonly string[] = [];
+
+  /**
+   * @param onVersion another version is in force
+   * @throws CallersFileError with every problem of the file
+   */
+  constructor(options: CallerStoreOptions, onVersion: () => void) {
+    this.#options = options;
+    this.#onVersion = onVersion;
+    const { version, text } = readAtStart(options);
+    this.#version = version;
+    if (options.file === undefined) return;
+    this.#followed = new FollowedFile({
+      file: options.file,
+      text,
+      onText: (next, isSecondLook) => this.#take(next, isSecondLook),
+      onTrouble: (cause) => {
+        const { onEvent } = options;
+        onEvent(cause === undefined ? { kind: 'file-readable-again' } : { kind: 'file-unreadable', cause });
+      },
+    });
+  }
+
+  get version(): CallersVersion {
+    return this.#version;
+  }
+
+  /** Wall clock, ms: when the version in force was read. */
+  get loadedAt(): number {
+    return this.#loadedAt;
+  }
+
+  /** What is wrong with the newest version of the file, where that was refused. */
+  get problems(): readonly string[] {
+    return this.#problems;
+  }
+
+  /** Reads the file again at once, changed or not: what is beside it, as Fly's key, may have changed. */
+  reload(): void {
+    this.#followed?.readNow();
+  }
+
+  close(): void {
+    this.#followed?.close();
+  }
+
+  async #take(text: string, isSecondLook: boolean): Promise<boolean> {
+    const reading = prepareVersion(text, this.#options);
+    const problems =
+      'problems' in reading ? reading.problems : await guessableAmongNew(reading.version, this.#version);
+    if ('version' in reading && problems.length === 0) {
+      this.#version = reading.version;
+      this.#problems = [];
+      this.#loadedAt = Date.now();
+      this.#onVersion();
+      this.#options.onEvent({ kind: 'reloaded', callers: reading.version.table.callers.length });
+      return true;
+    }
+    if (isSecondLook) {
+      this.#problems = problems;
+      this.#options.onEvent({ kind: 'version-refused', problems });
+    }
+    return false;
+  }
+}
+
+type Prepared = { readonly version: CallersVersion } | { readonly problems: readonly string[] };
+
+function readAtStart(options: Omit<CallerStoreOptions, 'onEvent'>): {
+  version: CallersVersion;
+  text: string;
+} {
+  const { file, loopbackOnly } = options;
+  if (file === undefined) {
+    if (loopbackOnly) {
+      return { version: { table: anonymousTable(), flyKey: undefined, digestPaths: new Map() }, text: '' };
+    }
+    throw new CallersFileError([
+      'without a callers file, the gateway may listen only on loopback or a Unix socket',
+    ]);
+  }
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (cause) {
+    throw new CallersFileError([`the callers file can't be read (${errorCode(cause) ?? 'unknown error'})`]);
+  }
+  const prepared = prepareVersion(text, options);
+  if ('problems' in prepared) throw new CallersFileError(prepared.problems);
+  return { version: prepared.version, text };
+}
+
+function prepareVersion(
+  text: string,
+  options: CallersFileRules & { readonly flyKeyFile?: string },
+): Prepared {
+  const { entries, problems, digestPaths } = readCallersFile(text, options);
+  if (problems.length > 0) return { problems };
+  const table = makeCallerTable(entries);
+  if (table.fly.length === 0) return { version: { table, flyKey: undefined, digestPaths } };
+  const keyFile = options.flyKeyFile ?? flyKeyFile;
+  try {
+    return { version: { table, flyKey: readFlyKey(keyFile), digestPaths } };
+  } catch {
+    const index = entries.findIndex(({ fly }) => fly !== undefined);
+    return {
+      problems: [`callers[${index}].fly: ${keyFile} can't be read as a key: this is not a Fly machine`],
+    };
+  }
+}
+
+/** The list of guessable tokens takes 30 ms and 3 MiB, so it is imported for a token that is new, and not at the start. */
+async function guessableAmongNew(next: CallersVersion, before: CallersVersion): Promise<readonly string[]> {
+  const added = [...next.digestPaths].filter(([digest]) => !before.digestPaths.has(digest));
+  if (added.length === 0) return [];
+  const { guessableTokenProblems } = await import('./weak-digest.ts');
+  return guessableTokenProblems(new Map(added));
+}

@@ -1,0 +1,53 @@
+/** The callers as the admin listener shows them: names, grants and the first characters of digests. */
+import type { CallerStore } from './caller-store.ts';
+
+export interface CallersSnapshot {
+  /** How many callers there are; as many of them as were asked for are in the list. */
+  readonly count: number;
+  readonly callers: readonly CallerSnapshot[];
+  /** Wall clock, ms: when the version in force was read. */
+  readonly loadedAt: number;
+  /** What is wrong with the newest version of the file, where that was refused. */
+  readonly problems: readonly string[];
+}
+
+export interface CallerSnapshot {
+  readonly name: string;
+  readonly operations: readonly string[] | 'every';
+  readonly weight: number;
+  /** The ways to be this caller, as `token`, `jwt`. */
+  readonly by: readonly string[];
+  readonly tokens: readonly { readonly token: string; readonly expires: string | undefined }[];
+}
+
+/** @param most how many callers to describe: thousands take a while, and cache hits wait meanwhile */
+export function snapshotCallers(
+  { version, loadedAt, problems }: CallerStore,
+  most?: number,
+): CallersSnapshot {
+  const { callers, entries, anonymous } = version.table;
+  return {
+    count: callers.length,
+    callers: callers.slice(0, most).map((caller, index) => {
+      const { tokens = [], jwt, fly } = entries[index] ?? {};
+      const by = [
+        ...(tokens.length > 0 ? ['token'] : []),
+        ...(jwt === undefined ? [] : ['jwt']),
+        ...(fly === undefined ? [] : ['fly']),
+        ...(anonymous?.caller === caller ? ['anonymous'] : []),
+      ];
+      return {
+        name: caller.name,
+        operations: caller.operations === 'every' ? 'every' : [...caller.operations],
+        weight: caller.weight,
+        by,
+        tokens: tokens.map(({ digest, expiresAt }) => ({
+          token: digest.slice(0, 8),
+          expires: Number.isFinite(expiresAt) ? new Date(expiresAt).toISOString() : undefined,
+        })),
+      };
+    }),
+    loadedAt,
+    problems,
+  };
+}

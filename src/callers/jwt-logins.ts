@@ -1,0 +1,114 @@
+/**
+ * Callers by JWT, from the request's side: requests that share a verification, and the address that it is counted for.
+ * The verification itself is in `jwt.ts`, which is loaded only where a caller has `jwt`: it brings jose with it.
+ */
+import type { Authenticated } from './caller.ts';
+import type { CallersEvent } from './callers-event.ts';
+import type { Failures } from './failures.ts';
+import type { JwtRefusal, JwtRules, JwtVerifier } from './jwt.ts';
+import { countFailure, unauthenticated } from './refusal.ts';
+
+export interface JwtLoginsOptions {
+  readonly failures: Failures;
+  /** The rules of the version in force now. */
+  rules(): JwtRules;
+  onEvent(event: CallersEvent): void;
+}
+
+export class JwtLogins {
+  readonly #options: JwtLoginsOptions;
+  readonly #running = new Map<string, Promise<Authenticated | JwtRefusal>>();
+  #verifier: JwtVerifier | undefined;
+  #loading: Promise<JwtVerifier> | undefined;
+
+  constructor(options: JwtLoginsOptions) {
+    this.#options = options;
+    this.onVersion();
+  }
+
+  /** Another version of the callers file is in force: its rules decide, also for what is being verified. */
+  onVersion(): void {
+    const rules = this.#options.rules();
+    if (this.#verifier !== undefined) this.#verifier.adopt(rules);
+    // A failure is left to the first request that comes with a JWT.
+    else if (rules.length > 0) this.#load().catch(() => {});
+  }
+
+  /** What is remembered of a JWT, without a promise; `undefined` where it has to be verified. */
+  recall(header: string, digest: string): Authenticated | undefined {
+    return this.#verifier?.recall(header, digest);
+  }
+
+  /**
+   * Verifies a JWT. Requests with the same one share one verification.
+   *
+   * @throws GatewayError `caller-unauthenticated`; `caller-rate-limited`, before any work, where the address is over
+   * its limit
+   */
+  async authenticate(
+    header: string,
+    digest: string,
+    value: string,
+    remoteAddress: string | undefined,
+  ): Promise<Authenticated> {
+    const { failures } = this.#options;
+    const name = `${header} ${digest}`;
+    const shared = this.#running.get(name);
+    let running = shared;
+    if (running === undefined) {
+      countFailure(failures, remoteAddress, 'a JWT, not verified');
+      running = this.#verifyCounted(header, digest, value, remoteAddress).finally(() =>
+        this.#running.delete(name),
+      );
+      this.#running.set(name, running);
+    }
+    const result = await running;
+    if (!('reason' in result)) return result;
+    // The request that began the verification was counted then.
+    if (shared !== undefined && !result.isOurs) countFailure(failures, remoteAddress, result.reason);
+    throw unauthenticated(result.reason, true);
+  }
+
+  /** Counted as a failure of its address while it runs, and given back unless it is one. */
+  async #verifyCounted(
+    header: string,
+    digest: string,
+    value: string,
+    remoteAddress: string | undefined,
+  ): Promise<Authenticated | JwtRefusal> {
+    let isFailure = false;
+    try {
+      const verifier = this.#verifier ?? (await this.#load());
+      const result = await verifier.verify(header, digest, value);
+      isFailure = 'reason' in result && !result.isOurs;
+      return result;
+    } finally {
+      if (!isFailure) this.#options.failures.giveBack(remoteAddress);
+    }
+  }
+
+  /** Imported once. An import that failed (no file descriptor was free) is tried again for the next JWT. */
+  #load(): Promise<JwtVerifier> {
+    this.#loading ??= this.#import().finally(() => {
+      this.#loading = undefined;
+    });
+    return this.#loading;
+  }
+
+  async #import(): Promise<JwtVerifier> {
+    const { JwtVerifier } = await import('./jwt.ts');
+    const { onEvent, rules } = this.#options;
+    this.#verifier = new JwtVerifier({
+      // Of the version in force now, which may be newer than the one that asked for this.
+      rules: rules(),
+      onTrouble: (address, cause) => {
+        onEvent(
+          cause === undefined
+            ? { kind: 'keys-available-again', address }
+            : { kind: 'keys-unavailable', address, cause },
+        );
+      },
+    });
+    return this.#verifier;
+  }
+}

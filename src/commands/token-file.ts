@@ -1,0 +1,117 @@
+/**
+ * What the token commands share: the callers file they change, how they judge it as a gateway would, and what a
+ * failure is called. Exit status: 0 done, 1 failed or written but not in force, 2 wrong usage.
+ */
+import { type CallersFileRules, readCallersFile } from '../callers/callers-file-policy.ts';
+import {
+  CallersTextError,
+  emptyCallersText,
+  findCaller,
+  type ListedCaller,
+  listCallers,
+} from '../callers/callers-text-policy.ts';
+import { editFile, errorCode, FileBusyError, readIfThere } from '../callers/file-edit.ts';
+import { JsonTextError } from '../callers/json-tree.ts';
+import { guessableTokenProblems } from '../callers/weak-digest.ts';
+import { ConfigError } from '../config.ts';
+import { didYouMean } from '../spelling-policy.ts';
+import { settingsOfRules } from './callers-rules.ts';
+
+export type TokenExit = 0 | 1 | 2;
+
+/** Where a command writes. Each text is a whole line or more, with its line break. */
+export interface TokenIo {
+  stdout(text: string): void;
+  stderr(text: string): void;
+}
+
+/** The command line asks for what cannot be: exit status 2. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+}
+
+/** The command line is right, but the file does not have what it names: exit status 1. */
+export class TokenFailure extends Error {
+  override readonly name = 'TokenFailure';
+}
+
+/** What a file says, for a terminal: characters that would move the cursor or hide others are shown as numbers. */
+export function visible(text: string): string {
+  return text.replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, (character) => {
+    return `\\u{${character.codePointAt(0)?.toString(16)}}`;
+  });
+}
+
+/** @param file `--file`, or CALLERS_FILE */
+export function requireFile(file: string | undefined): string {
+  if (file !== undefined && file !== '') return file;
+  throw new UsageError('no callers file: set CALLERS_FILE or give --file');
+}
+
+/** The text of a file that must be there. */
+export async function requireText(file: string): Promise<string> {
+  const text = await readIfThere(file);
+  if (text === undefined) throw new TokenFailure(`there is no file ${file}`);
+  return text;
+}
+
+/** The caller of this name, which must be in the text. */
+export function requireCaller(text: string, name: string): ListedCaller {
+  const caller = findCaller(text, name);
+  if (caller !== undefined) return caller;
+  const names = listCallers(text).map((one) => one.name);
+  throw new TokenFailure(`there is no caller ${JSON.stringify(name)}${didYouMean(name, names)}`);
+}
+
+/** Changes a file that must be there, as one step. @returns the new text */
+export async function editCallers(file: string, edit: (text: string) => string): Promise<string> {
+  await requireText(file);
+  return editFile(file, (before) => edit(before ?? emptyCallersText));
+}
+
+/** Lists what keeps a gateway from taking this text; whether there is anything. */
+export function tellProblems(text: string, rules: CallersFileRules, io: TokenIo): boolean {
+  const reading = readCallersFile(text, rules);
+  const problems = [...reading.problems, ...guessableTokenProblems(reading.digestPaths)];
+  if (problems.length === 0) return false;
+  io.stderr(
+    `The gateway refuses this file and keeps the version before until these are corrected (judged with ${settingsOfRules.join(', ')} as set here):\n`,
+  );
+  for (const problem of problems) io.stderr(`  ${visible(problem)}\n`);
+  return true;
+}
+
+/** Says whether a change is in force. A revoked token may be a stolen one: a file that no gateway takes is status 1. */
+export function tellWhetherInForce(text: string, rules: CallersFileRules, io: TokenIo): TokenExit {
+  if (tellProblems(text, rules, io)) {
+    io.stderr('So the change is written, but NOT in force.\n');
+    return 1;
+  }
+  io.stderr('A running gateway follows within a second, unless its log says that it refuses the file.\n');
+  return 0;
+}
+
+/** Runs a command and turns its failures into a message and an exit status. */
+export async function runTokenCommand(io: TokenIo, work: () => Promise<TokenExit>): Promise<TokenExit> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof UsageError || error instanceof ConfigError) {
+      io.stderr(`${visible(error instanceof ConfigError ? error.problems.join('; ') : error.message)}\n`);
+      return 2;
+    }
+    io.stderr(`${visible(describeFailure(error))}\n`);
+    return 1;
+  }
+}
+
+function describeFailure(error: unknown): string {
+  if (error instanceof JsonTextError) return `the callers file is not valid JSON: ${error.message}`;
+  if (error instanceof FileBusyError) {
+    return `another program is changing the callers file: ${error.message}; remove it if there is none`;
+  }
+  if (error instanceof TokenFailure || error instanceof CallersTextError) return error.message;
+  const code = errorCode(error);
+  if (code === undefined) throw error;
+  return `the callers file can't be read or written (${code})`;
+}

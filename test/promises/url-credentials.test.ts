@@ -1,0 +1,67 @@
+import { describe, expect, it } from 'vitest';
+import { mintToken } from '../../src/callers/token.ts';
+import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { bearer, enrol, startWith } from '../support/callers-files.ts';
+import { accounts, startPair, type TestGateway } from '../support/gateway.ts';
+
+const reads = { UPSTREAM_READS: '/analytics/reports/:id/' };
+
+/** Neither the upstream, the reply nor the log has seen the value. */
+async function expectRefusal(pair: TestGateway, path: string, value: string, headers = {}): Promise<void> {
+  const before = pair.standIn.requests.length;
+  const came = await pair.ask(path, { headers });
+  expect({ status: came.status, code: came.json()['code'] }, path).toEqual({
+    status: 400,
+    code: 'invalid-request',
+  });
+  expect(pair.standIn.requests.length).toBe(before);
+  for (const text of [came.body.toString(), JSON.stringify(came.headers), pair.logText()]) {
+    expect(text).not.toContain(value);
+  }
+  expect(pair.logLines().at(-1)).toMatchObject({ status: 400, reason: 'a credential in the URL' });
+}
+
+describe('a credential in a URL', () => {
+  it('a credential in a URL is refused when it is a token of our making, under any name, as a name, or in the path', async () => {
+    const { token, entry } = enrol('script', { operations: ['list-accounts', reads.UPSTREAM_READS] });
+    const pair = await startWith([entry], reads);
+    const other = mintToken();
+    for (const value of [token, other]) {
+      const headers = bearer(token);
+      for (const query of [`token=${value}`, `x=${value}`, `${value}`, `a=1&${value}=1`]) {
+        await expectRefusal(pair, `${accounts}?${query}`, value, headers);
+      }
+      await expectRefusal(pair, `/api/analytics/reports/${value}/`, value, headers);
+      await expectRefusal(pair, `/api/nothing/${value}`, value, headers);
+    }
+  });
+
+  it('a credential in a URL is refused when it is a token of our making, and the gateway has no callers file', async () => {
+    const pair = await startPair();
+    const token = mintToken();
+    await expectRefusal(pair, `${accounts}?token=${token}`, token);
+  });
+
+  it('a credential in a URL is refused when it is the upstream key, as it is or encoded', async () => {
+    const pair = await startPair(reads);
+    const encoded = standInKey.replaceAll(/[a-z]/g, (letter) => `%${letter.charCodeAt(0).toString(16)}`);
+    for (const value of [standInKey, encoded, encodeURIComponent(encoded)]) {
+      await expectRefusal(pair, `${accounts}?x=${value}`, standInKey);
+    }
+    await expectRefusal(pair, `/api/analytics/reports/${standInKey}/`, standInKey);
+  });
+
+  it('a credential in a URL is refused when it is the credential that came with the request, although another system made it', async () => {
+    const pair = await startPair();
+    const made = 'c0ffee0123456789abcdef';
+    await expectRefusal(pair, `${accounts}?x=${made}`, made, { 'X-API-Key': made });
+    await expectRefusal(pair, `${accounts}?x=%63${made.slice(1)}`, made, bearer(made));
+  });
+
+  it('ordinary queries and paths pass', async () => {
+    const { ask, standIn } = await startPair(reads);
+    expect((await ask(`${accounts}?page=2&q=a%20b`, { headers: { 'X-API-Key': 'a' } })).status).toBe(200);
+    expect(standIn.requests.at(-1)?.target).toContain('?page=2&q=a%20b');
+    expect((await ask('/api/analytics/nothing/')).status).toBe(404);
+  });
+});
