@@ -96,3 +96,39 @@ export class FixedClaim extends WatchedClaim implements Claim {
     super.end(reason);
   }
 }
+
+/** A claim that may end before the one it stands for. Its maker calls `release` when it is no longer needed. */
+export class DependentClaim extends WatchedClaim implements Claim, ClaimWatcher {
+  readonly #source: Claim;
+
+  constructor(source: Claim) {
+    super();
+    this.#source = source;
+    if (source.ended === undefined) source.watch(this);
+    else super.end(source.ended);
+  }
+
+  get deadlineMs(): number {
+    return this.#source.deadlineMs;
+  }
+
+  get turn(): Turn {
+    return this.#source.turn;
+  }
+
+  onEnd(reason: Error): void {
+    super.end(reason);
+  }
+
+  onChange(): void {
+    this.changed();
+  }
+
+  override end(reason: Error): void {
+    super.end(reason);
+  }
+
+  release(): void {
+    this.#source.unwatch(this);
+  }
+}

@@ -16,7 +16,7 @@ import { sendUpstream, type TransportOptions } from './upstream/transport.ts';
 export interface PipelineOptions {
   readonly cache: CacheOptions;
   readonly retry: RetryOptions;
-  readonly circuit: Pick<BreakCircuitOptions, 'onChange'>;
+  readonly circuit: BreakCircuitOptions;
   readonly gate: GateOptions;
   readonly credential: CredentialOptions;
   readonly transport: TransportOptions;
@@ -35,8 +35,7 @@ export interface Pipeline {
 export function createPipeline(options: PipelineOptions): Pipeline {
   const cache = shareAnswers(options.cache);
   const gate = paceAttempts(options.gate);
-  // Whoever waits for a turn need not wait for one that can only fail.
-  const circuit = breakCircuit({ ...options.circuit, onOpen: (failure) => gate.dismiss(failure) });
+  const circuit = breakCircuit(options.circuit);
   const credential = attachKey({ outwait: gate.outwait, ...options.credential });
   const attempts = tallyAttempts();
   const transport = sendUpstream({ ...options.transport, tally: attempts });

@@ -5,7 +5,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
 import type { ClaimWatcher } from '../claim.ts';
-import { GatewayError } from '../errors.ts';
+import { GatewayError, type ProxyErrorType } from '../errors.ts';
 import type { Answer, HeaderFields, SignedRequest } from '../exchange.ts';
 import { payloadOf, smallBytes } from '../payload.ts';
 import type { Trace } from '../trace.ts';
@@ -27,6 +27,8 @@ export interface AttemptTerms {
   readonly limits: ResponseLimits;
   readonly budget: BodyBudget;
   readonly tally: AttemptTally | undefined;
+  /** When a request was last written to a connection. */
+  readonly connections: { lastUsedMs: number };
 }
 
 /** One attempt as undici sees it: a handler of its events, and the timers around it. */
@@ -78,15 +80,20 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
 
   /** The time of the attempt is up. */
   expire(timeoutMs: number): void {
-    const proxyError =
-      this.#status === 0 && this.#controller === undefined ? 'connection_timeout' : 'http_response_timeout';
-    this.#abort(
-      new GatewayError('upstream-timeout', { proxyError, reason: `no whole answer within ${timeoutMs} ms` }),
-    );
+    const reason = `no whole answer within ${timeoutMs} ms`;
+    this.#abort(new GatewayError('upstream-timeout', { proxyError: this.#timeoutKind(), reason }));
+  }
+
+  #timeoutKind(): ProxyErrorType {
+    if (this.#controller !== undefined) return 'http_response_timeout';
+    // Others got a connection meanwhile: this attempt waited for a free one.
+    const { lastUsedMs } = this.#terms.connections;
+    return lastUsedMs >= this.#sentMs ? 'connection_limit_reached' : 'connection_timeout';
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
+    this.#terms.connections.lastUsedMs = performance.now();
     // undici may still have to connect when the caller leaves; the exchange then ends before it begins.
     if (this.#settled) controller.abort(asError(this.#abortedWith));
   }
@@ -152,7 +159,8 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
-    this.#fail(transportFailure(error, this.#status !== 0));
+    const progress = this.#controller === undefined ? 'connecting' : this.#status === 0 ? 'sent' : 'begun';
+    this.#fail(transportFailure(error, progress));
   }
 
   /** Nobody waits any more. */

@@ -60,6 +60,7 @@ export function sendUpstream(options: TransportOptions): Transport {
     connectionLifeMs,
   );
   const budget = limitBodies(Math.max(bodiesInFlightBytes, options.maxBodyBytes));
+  const connections = { lastUsedMs: 0 };
   const isAcceptedType = acceptMediaTypes(options.mediaTypes);
   const basePath = options.baseUrl.pathname.replace(/\/$/, '');
 
@@ -72,6 +73,7 @@ export function sendUpstream(options: TransportOptions): Transport {
     limits: { maxBodyBytes: options.maxBodyBytes, isAcceptedType, revalidating },
     budget,
     tally: options.tally,
+    connections,
   });
   const forRead = terms(false);
   const forRevalidation = terms(true);

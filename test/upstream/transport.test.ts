@@ -1,5 +1,5 @@
 import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer, SignedRequest } from '../../src/exchange.ts';
@@ -217,6 +217,29 @@ describe('what stands in the way is sorted', () => {
       proxyError: 'http_response_timeout',
     });
     await hasty.close();
+  });
+
+  it('a wait for a connection that others have in use is no failure to connect', async () => {
+    const narrow = sendUpstream(optionsFor(standIn.url, { timeoutMs: 300, connections: 1 }));
+    standIn.behave({ stallAt: 'before-headers' });
+    const all = await Promise.all(Array.from({ length: 20 }, () => failure(send({}, narrow))));
+    for (const { proxyError } of all) {
+      expect(['http_response_timeout', 'connection_limit_reached']).toContain(proxyError);
+    }
+    await narrow.close();
+  });
+
+  it('a connection that ends before its TLS handshake is a failure to connect', async () => {
+    const server = createTcpServer((socket) => socket.destroy());
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const { port } = server.address() as AddressInfo;
+    const lost = sendUpstream(optionsFor(`https://127.0.0.1:${port}/api`));
+    expect(await failure(send({}, lost))).toMatchObject({
+      code: 'upstream-unreachable',
+      proxyError: 'connection_refused',
+    });
+    await lost.close();
+    await new Promise((resolve) => server.close(resolve));
   });
 
   it('nothing listens', async () => {
