@@ -1,58 +1,63 @@
 /**
- * Keeps the bodies in flight together under a bound. An answer that says how long it is waits, first come first
- * served, until that much is free; one that does not say takes as it grows, and is refused where nothing is left.
+ * Keeps the bodies in flight together under a bound. An answer that states its length waits, first come first served,
+ * until that much is free; one that does not takes as it grows, and is refused where nothing is left.
+ *
+ * The first 64 KiB of each answer are not counted: a small one neither waits for large ones that have stalled nor is
+ * refused because of them.
  */
+
+/** So many bytes of each answer do not count. */
+export const uncountedBytes = 64 * 1_024;
 
 export interface BodyShare {
   /** The bytes it asked for are its own. */
   readonly isReady: boolean;
   /** Takes more; `false` where nothing is left. */
   grow(bytes: number): boolean;
-  /** Gives everything back, and lets those who wait go on. */
+  /** Gives everything back, and lets waiting answers go on. */
   release(): void;
 }
 
 export interface BodyBudget {
   /**
-   * @param bytes what the answer says it will need; 0 where it does not say
+   * @param bytes the length that the answer states; 0 where it states none
    * @param onReady called once the bytes are reserved, where they are not at once
    */
   reserve(bytes: number, onReady: () => void): BodyShare;
   readonly usedBytes: number;
 }
 
-export function limitBodies(maxBytes: number): BodyBudget {
-  return new Budget(maxBytes);
+/**
+ * @param maxBytes of what is counted, together
+ * @param free so many bytes of each answer do not count
+ */
+export function limitBodies(maxBytes: number, free = uncountedBytes): BodyBudget {
+  return new Budget(maxBytes, free);
 }
 
 class Budget implements BodyBudget {
   readonly maxBytes: number;
+  readonly free: number;
   usedBytes = 0;
   readonly waiting: Share[] = [];
 
-  constructor(maxBytes: number) {
+  constructor(maxBytes: number, free: number) {
     this.maxBytes = maxBytes;
+    this.free = free;
   }
 
   reserve(bytes: number, onReady: () => void): Share {
     const share = new Share(this, bytes, onReady);
-    if (this.waiting.length === 0 && this.hasRoomFor(bytes)) share.take();
+    const mayGo = bytes <= this.free || this.waiting.length === 0;
+    if (mayGo && share.grow(bytes)) share.isReady = true;
     else this.waiting.push(share);
     return share;
   }
 
-  hasRoomFor(bytes: number): boolean {
-    return this.usedBytes + bytes <= this.maxBytes;
-  }
-
   admit(): void {
-    for (
-      let [first] = this.waiting;
-      first !== undefined && this.hasRoomFor(first.bytes);
-      [first] = this.waiting
-    ) {
+    for (let [first] = this.waiting; first?.grow(first.bytes) === true; [first] = this.waiting) {
       this.waiting.shift();
-      first.take();
+      first.isReady = true;
       first.onReady();
     }
   }
@@ -63,7 +68,9 @@ class Share implements BodyShare {
   readonly onReady: () => void;
   isReady = false;
   readonly #budget: Budget;
-  #held = 0;
+  /** Its bytes, and how many of them the budget counts. */
+  #total = 0;
+  #counted = 0;
 
   constructor(budget: Budget, bytes: number, onReady: () => void) {
     this.#budget = budget;
@@ -71,16 +78,14 @@ class Share implements BodyShare {
     this.onReady = onReady;
   }
 
-  take(): void {
-    this.isReady = true;
-    this.#held = this.bytes;
-    this.#budget.usedBytes += this.bytes;
-  }
-
   grow(bytes: number): boolean {
-    if (!this.#budget.hasRoomFor(bytes)) return false;
-    this.#held += bytes;
-    this.#budget.usedBytes += bytes;
+    const budget = this.#budget;
+    const counted = Math.max(this.#total + bytes - budget.free, 0);
+    const more = counted - this.#counted;
+    if (more > 0 && budget.usedBytes + more > budget.maxBytes) return false;
+    this.#total += bytes;
+    this.#counted = counted;
+    budget.usedBytes += more;
     return true;
   }
 
@@ -90,8 +95,9 @@ class Share implements BodyShare {
       const place = budget.waiting.indexOf(this);
       if (place !== -1) budget.waiting.splice(place, 1);
     }
-    budget.usedBytes -= this.#held;
-    this.#held = 0;
+    budget.usedBytes -= this.#counted;
+    this.#total = 0;
+    this.#counted = 0;
     budget.admit();
   }
 }

@@ -10,7 +10,7 @@ import type { Answer, SignedRequest } from '../exchange.ts';
 import type { Handler } from '../layer.ts';
 import { Attempt, type AttemptTerms } from './attempt.ts';
 import type { AttemptTally } from './attempt-tally.ts';
-import { limitBodies } from './body-budget.ts';
+import { limitBodies, uncountedBytes } from './body-budget.ts';
 import { renewPools } from './pools.ts';
 import { acceptMediaTypes } from './response-policy.ts';
 
@@ -37,7 +37,7 @@ export interface Transport {
 /** A pool is not used for longer than this, so that a change in DNS is followed. */
 const connectionLifeMs = 60_000;
 
-/** The bodies in flight together, unless a single one may be larger. */
+/** The bodies in flight together: more only where a single one may be larger, or there are 1,000 connections. */
 const bodiesInFlightBytes = 64 * 2 ** 20;
 
 export function sendUpstream(options: TransportOptions): Transport {
@@ -59,7 +59,9 @@ export function sendUpstream(options: TransportOptions): Transport {
       }),
     connectionLifeMs,
   );
-  const budget = limitBodies(Math.max(bodiesInFlightBytes, options.maxBodyBytes));
+  const budget = limitBodies(
+    Math.max(bodiesInFlightBytes - options.connections * uncountedBytes, options.maxBodyBytes),
+  );
   const connections = { lastUsedMs: 0 };
   const isAcceptedType = acceptMediaTypes(options.mediaTypes);
   const basePath = options.baseUrl.pathname.replace(/\/$/, '');

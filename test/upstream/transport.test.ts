@@ -335,4 +335,26 @@ describe('bodies in flight together stay under 64 MiB', () => {
     expect(standIn.requests).toHaveLength(20);
     await roomy.close();
   });
+
+  it.each<[string, Behaviour]>([
+    ['that states its length', { body: '[1]' }],
+    ['in chunks', { body: '[1]', framing: 'chunked' }],
+  ])('a small one %s is read while nine stalled ones of 8 MiB hold all of it', async (_name, small) => {
+    const roomy = sendUpstream(optionsFor(standIn.url, { maxBodyBytes: 8 * 2 ** 20, connections: 20 }));
+    standIn.behave({ body: { bytes: 8 * 2 ** 20 }, stallAt: 200_000 });
+    let settled = 0;
+    const controller = new AbortController();
+    const stalled = Array.from({ length: 9 }, () =>
+      send({ claim: patientClaim(controller.signal) }, roomy).catch(() => settled++),
+    );
+    await standIn.received(9);
+    // Until their heads have been read.
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    standIn.behave(small);
+    expect((await send({}, roomy)).body).toBe('[1]');
+    expect(settled).toBe(0);
+    controller.abort(new Error('left'));
+    await Promise.all(stalled);
+    await roomy.close();
+  });
 });
