@@ -11,6 +11,8 @@ import { payloadOf, smallBytes } from '../payload.ts';
 import type { Trace } from '../trace.ts';
 import type { AttemptTally } from './attempt-tally.ts';
 import type { BodyBudget, BodyShare } from './body-budget.ts';
+import { asAskedAbout, asIdentity, codingOf, type UpstreamCoding } from './coding-policy.ts';
+import { decode } from './decode.ts';
 import {
   endsWithConnection,
   isClosedJson,
@@ -127,11 +129,9 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
     if (this.#settled) return;
     this.#receivedBytes += chunk.length;
     if (this.#receivedBytes > this.#terms.limits.maxBodyBytes) {
-      this.#refuse('a body over UPSTREAM_MAX_BODY', 'http_response_body_size');
+      this.#refuse(tooLarge, 'http_response_body_size');
     } else if (this.#receivedBytes > this.#declaredBytes && this.#share?.grow(chunk.length) === false) {
-      this.#abort(
-        new GatewayError('overloaded', { retryAfterMs: 1_000, reason: 'too many bodies in flight' }),
-      );
+      this.#abort(noRoom());
     } else {
       this.#chunks.push(chunk);
     }
@@ -139,15 +139,44 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
 
   onResponseEnd(): void {
     if (this.#settled) return;
-    const bytes = joined(this.#chunks, this.#receivedBytes);
+    const coding = codingOf(this.#headers) ?? 'identity';
+    if (coding === 'identity') this.#finish(joined(this.#chunks, this.#receivedBytes), this.#headers);
+    else if (this.#status === 304) this.#finish(joined([], 0), this.#headers);
+    // An error without a body has nothing to decode; a success has to show a whole one.
+    else if (this.#receivedBytes === 0 && (this.#status === 204 || this.#status >= 300)) {
+      this.#finish(joined([], 0), asIdentity(this.#headers, 0));
+    } else void this.#decode(coding);
+  }
+
+  async #decode(coding: UpstreamCoding): Promise<void> {
+    let bytes = 0;
+    const take = (more: number): void => {
+      if (this.#settled) throw asError(this.#abortedWith);
+      bytes += more;
+      if (bytes > this.#terms.limits.maxBodyBytes) throw this.#invalid(tooLarge, 'http_response_body_size');
+      if (this.#share?.grow(more) === false) throw noRoom();
+    };
+    try {
+      const pieces = await decode(coding, this.#chunks, take);
+      if (!this.#settled) this.#finish(joined(pieces, bytes), asIdentity(this.#headers, bytes));
+    } catch (error) {
+      const reason = `a body that is not whole in its content coding: ${asError(error).message}`;
+      this.#abort(
+        error instanceof GatewayError ? error : this.#invalid(reason, 'http_response_content_coding'),
+      );
+    }
+  }
+
+  #finish(bytes: Buffer, headers: HeaderFields): void {
     if (!isWhole(this.#status, this.#headers, bytes)) {
       this.#refuse('a success whose body is not whole', 'http_response_incomplete');
       return;
     }
+    const askedAbout = this.#status === 304 ? this.#request.validators?.['if-none-match'] : undefined;
     this.#settle(this.#status);
     this.#resolve({
       status: this.#status,
-      headers: this.#headers,
+      headers: asAskedAbout(headers, askedAbout),
       body: payloadOf(bytes),
       sentMs: this.#sentMs,
       receivedMs: performance.now(),
@@ -168,10 +197,16 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
     this.#abort(reason);
   }
 
-  #refuse(reason: string, proxyError: GatewayError['proxyError'] & string): void {
-    this.#abort(
-      new GatewayError('upstream-invalid-response', { reason, proxyError, receivedStatus: this.#status }),
-    );
+  #refuse(reason: string, proxyError: ProxyErrorType): void {
+    this.#abort(this.#invalid(reason, proxyError));
+  }
+
+  #invalid(reason: string, proxyError: ProxyErrorType): GatewayError {
+    return new GatewayError('upstream-invalid-response', {
+      reason,
+      proxyError,
+      receivedStatus: this.#status,
+    });
   }
 
   #abort(error: unknown): void {
@@ -195,6 +230,12 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
     this.#trace.upstreamMs += ms;
     this.#terms.tally?.ended(this.#request.operation, outcome, ms);
   }
+}
+
+const tooLarge = 'a body over UPSTREAM_MAX_BODY';
+
+function noRoom(): GatewayError {
+  return new GatewayError('overloaded', { retryAfterMs: 1_000, reason: 'too many bodies in flight' });
 }
 
 function expire(attempt: Attempt, timeoutMs: number): void {

@@ -4,6 +4,7 @@
  * A 200 is a promise, so everything that could make it a lie is found before a byte of it is sent.
  */
 import type { HeaderFields } from '../exchange.ts';
+import { codingOf, mustStayCoded } from './coding-policy.ts';
 
 /** A field's value where there is exactly one line of it. */
 export function singleField(headers: HeaderFields, name: string): string | undefined {
@@ -60,12 +61,10 @@ export function refusalOfHead(
     // RFC 9112 section 6.3, rules 3 and 5: whoever believes the other one sees another answer.
     return refuse('two statements of its length');
   }
-  const coding = headers['content-encoding'];
-  if (coding !== undefined && coding !== 'identity' && coding !== '') {
-    return {
-      reason: 'a content coding, though identity was asked for',
-      proxyError: 'http_response_content_coding',
-    };
+  const coding = codingOf(headers);
+  if (coding === undefined || (coding !== 'identity' && mustStayCoded(headers))) {
+    const reason = coding === undefined ? 'several content codings or an unknown one' : 'a coding to be kept';
+    return { reason, proxyError: 'http_response_content_coding' };
   }
   if (Number(length) > limits.maxBodyBytes) {
     return { reason: 'a body over UPSTREAM_MAX_BODY', proxyError: 'http_response_body_size' };

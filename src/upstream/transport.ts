@@ -1,8 +1,9 @@
 /**
  * The only place that opens connections to the upstream. One attempt: a GET built from constants, the operation's
- * path, the exact query and allow-listed fields; the answer read whole, checked, and handed up as a value.
+ * path, the exact query and allow-listed fields; the answer read whole, decoded where it came in a content coding,
+ * checked, and handed up as a value.
  *
- * Nothing here follows a redirect, decodes a body, or puts the key into anything but the field it belongs in: no
+ * Nothing here follows a redirect or puts the key into anything but the field it belongs in: no
  * `fetch`, no `Headers`, whose errors print the values they refuse (THREATS L1, L2).
  */
 import Pool from 'undici/lib/dispatcher/pool.js';

@@ -59,8 +59,9 @@ describe('a response is refused by its head', () => {
     [399, json],
     [600, json],
     [999, json],
-    [200, { ...json, 'content-encoding': 'gzip' }],
-    [500, { 'content-encoding': 'br' }],
+    [200, { ...json, 'content-encoding': 'gzip, br' }],
+    [500, { 'content-encoding': 'compress' }],
+    [200, { ...json, 'content-encoding': 'gzip', 'cache-control': 'no-transform' }],
     [200, { ...json, 'content-length': '101' }],
     [200, { ...json, 'content-length': ['5', '5'] }],
     [200, { ...json, 'content-length': '5', 'transfer-encoding': 'chunked' }],
@@ -74,6 +75,9 @@ describe('a response is refused by its head', () => {
     [404, {}],
     [503, { ...json, 'content-length': '100' }],
     [200, { ...json, 'content-encoding': 'identity' }],
+    [200, { ...json, 'content-encoding': 'GZip' }],
+    [500, { 'content-encoding': 'br' }],
+    [200, { ...json, 'cache-control': 'no-transform' }],
   ])('but not %i %j', (status, headers) => {
     expect(refusalOfHead(status, headers, limits)).toBeUndefined();
   });
