@@ -132,3 +132,22 @@ export class DependentClaim extends WatchedClaim implements Claim, ClaimWatcher 
     this.#source.unwatch(this);
   }
 }
+
+/** Waits for that long; rejects with the claim's reason as soon as it ends. */
+export function pause(claim: Claim, ms: number): Promise<void> {
+  if (ms <= 0) return Promise.resolve();
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const watcher: ClaimWatcher = {
+    onEnd(reason) {
+      clearTimeout(timer);
+      reject(reason);
+    },
+  };
+  const timer = setTimeout(() => {
+    claim.unwatch(watcher);
+    resolve();
+  }, Math.ceil(ms));
+  if (claim.ended === undefined) claim.watch(watcher);
+  else watcher.onEnd(claim.ended);
+  return promise;
+}

@@ -15,7 +15,7 @@ import { sendUpstream, type TransportOptions } from './upstream/transport.ts';
 
 export interface PipelineOptions {
   readonly cache: CacheOptions;
-  readonly retry: RetryOptions;
+  readonly retry: Omit<RetryOptions, 'isGated'>;
   readonly circuit: BreakCircuitOptions;
   readonly gate: GateOptions;
   readonly credential: CredentialOptions;
@@ -42,7 +42,7 @@ export function createPipeline(options: PipelineOptions): Pipeline {
   const send = compose(
     [
       cache.layer, // fresh, stale, joined, miss
-      retryFailures(options.retry), // p-retry owns the loop
+      retryFailures({ ...options.retry, isGated: options.gate.maxClosedMs > 0 }), // p-retry owns the loop
       circuit.layer, // the upstream is down: say so at once
       gate.layer, // whose turn, and when
     ],
