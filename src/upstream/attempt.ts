@@ -38,8 +38,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
   readonly #request: SignedRequest;
   readonly #trace: Trace;
   readonly #terms: AttemptTerms;
-  readonly #resolve: (answer: Answer) => void;
-  readonly #reject: (error: unknown) => void;
+  readonly #result = Promise.withResolvers<Answer>();
   readonly #sentMs = performance.now();
   #timer: NodeJS.Timeout | undefined;
   #controller: Dispatcher.DispatchController | undefined;
@@ -52,21 +51,18 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
   #receivedBytes = 0;
   readonly #chunks: Buffer[] = [];
 
-  constructor(
-    request: SignedRequest,
-    trace: Trace,
-    terms: AttemptTerms,
-    resolve: (answer: Answer) => void,
-    reject: (error: unknown) => void,
-  ) {
+  constructor(request: SignedRequest, trace: Trace, terms: AttemptTerms) {
     this.#request = request;
     this.#trace = trace;
     this.#terms = terms;
-    this.#resolve = resolve;
-    this.#reject = reject;
   }
 
-  /** Starts the clock; `false` where nobody waits any more and nothing is to be sent. */
+  /** The answer, whole and checked. Rejects with the gateway's failure, or the reason of a claim that has ended. */
+  get answer(): Promise<Answer> {
+    return this.#result.promise;
+  }
+
+  /** Starts the clock; `false` where the claim has ended and nothing is to be sent. */
   begin(timeoutMs: number): boolean {
     const { claim } = this.#request;
     this.#terms.tally?.begun(this.#trace.attempts);
@@ -174,7 +170,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
     }
     const askedAbout = this.#status === 304 ? this.#request.validators?.['if-none-match'] : undefined;
     this.#settle(this.#status);
-    this.#resolve({
+    this.#result.resolve({
       status: this.#status,
       headers: asAskedAbout(headers, askedAbout),
       body: payloadOf(bytes),
@@ -192,7 +188,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
     this.#fail(transportFailure(error, progress));
   }
 
-  /** Nobody waits any more. */
+  /** The claim has ended. */
   onEnd(reason: Error): void {
     this.#abort(reason);
   }
@@ -218,7 +214,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
   #fail(error: unknown): void {
     if (this.#settled) return;
     this.#settle(error);
-    this.#reject(error);
+    this.#result.reject(error);
   }
 
   #settle(outcome: unknown): void {
@@ -249,7 +245,7 @@ function isWhole(status: number, headers: HeaderFields, body: Buffer): boolean {
   return !isJsonType(singleField(headers, 'content-type')) || isClosedJson(body);
 }
 
-/** A read from a socket may be a small window on a large buffer, which whoever holds it would keep alive. */
+/** A read from a socket may be a small window on a large buffer, and would keep it alive. */
 const sharedBytesTolerated = 1_024;
 
 /** The chunks as one buffer; one that is to stay a buffer holds (nearly) nothing else. */

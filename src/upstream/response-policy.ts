@@ -58,7 +58,7 @@ export function refusalOfHead(
   if (status < 200 || status > 599) return refuse(`a status outside HTTP (${status})`);
   const length = headers['content-length'];
   if (typeof length === 'object' || (length !== undefined && headers['transfer-encoding'] !== undefined)) {
-    // RFC 9112 section 6.3, rules 3 and 5: whoever believes the other one sees another answer.
+    // RFC 9112 section 6.3, rules 3 and 5: a recipient that believes the other one sees another answer.
     return refuse('two statements of its length');
   }
   const coding = codingOf(headers);

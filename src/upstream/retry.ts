@@ -4,8 +4,8 @@
  * p-retry owns the loop and the backoff, `retry-policy.ts` decides. How long a 429 holds is the gate's to know: it
  * lets nothing up before. Where the gate is off, the wait that the upstream states is waited here.
  */
-import pRetry from 'p-retry';
-import { pause } from '../claim.ts';
+import pRetry, { type RetryContext } from 'p-retry';
+import { type Claim, pause } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
 import type { Layer } from '../layer.ts';
@@ -46,78 +46,12 @@ export function retryFailures(options: RetryOptions): Layer<UpstreamRequest, Ans
     } catch (error) {
       // What needs no retry, as nearly all, never meets the loop and its promises.
       if (failureOf(error) === undefined) throw error;
-      return await tryAgain(error, async () => satisfying(await next(request, trace)), request, trace);
+      const retries = new Retries(options, load, request.claim, trace);
+      return await retries.run(error, async () => satisfying(await next(request, trace)));
     } finally {
       load.live--;
     }
   };
-
-  /** @param first what the first attempt failed with: it counts as one of p-retry's */
-  async function tryAgain(
-    first: unknown,
-    send: () => Promise<Answer>,
-    { claim }: UpstreamRequest,
-    trace: Trace,
-  ): Promise<Answer> {
-    let attempts = 0;
-    let waitsSinceMs: number | undefined;
-    let hasRetriedFailure = false;
-    let isCounted = false;
-    const endWait = (): void => {
-      if (waitsSinceMs !== undefined) trace.waitedMs += performance.now() - waitsSinceMs;
-      waitsSinceMs = undefined;
-    };
-    const endRetry = (): void => {
-      if (isCounted) load.retrying--;
-      isCounted = false;
-    };
-    try {
-      return await pRetry(
-        (number) => {
-          attempts = number;
-          endWait();
-          if (number === 1) throw first;
-          return send();
-        },
-        {
-          retries: options.limit,
-          minTimeout: options.baseMs,
-          factor: 2,
-          maxTimeout: options.capMs,
-          randomize: true,
-          signal: claim.signal,
-          async shouldRetry({ error, retryDelay }) {
-            endRetry();
-            const failure = failureOf(error);
-            if (failure === undefined) return false;
-            const nowMs = performance.now();
-            const statedMs = error instanceof RetryableResponse ? statedUntilMs(error.answer) : 0;
-            const nextMs = Math.max(nowMs + retryDelay, statedMs);
-            const { deadlineMs } = claim;
-            if (!mayRetry({ failure, hasRetriedFailure, nextMs, deadlineMs, ...load })) return false;
-            if (failure === 'failed') {
-              hasRetriedFailure = true;
-              isCounted = true;
-              load.retrying++;
-            }
-            waitsSinceMs = nowMs;
-            // What p-retry waits comes after it.
-            const isForGate = options.isGated === true && failure === 'throttled';
-            if (!isForGate) await pause(claim, nextMs - nowMs - retryDelay);
-            return true;
-          },
-        },
-      );
-    } catch (error) {
-      if (!(error instanceof RetryableResponse)) throw error;
-      if (error.answer.status !== 429) return error.answer;
-      const backoffMs = Math.min(options.baseMs * 2 ** (attempts - 1), options.capMs);
-      throw rateLimited(Math.max(statedUntilMs(error.answer) - performance.now(), backoffMs));
-    } finally {
-      endWait();
-      endRetry();
-    }
-  }
 }
 
 interface Load {
@@ -125,6 +59,82 @@ interface Load {
   live: number;
   /** Those of them that are tried again after a failure that was no 429. */
   retrying: number;
+}
+
+/** The retries of one request. */
+class Retries {
+  readonly #options: RetryOptions;
+  readonly #load: Load;
+  readonly #claim: Claim;
+  readonly #trace: Trace;
+  #attempts = 0;
+  #waitsSinceMs: number | undefined;
+  #hasRetriedFailure = false;
+  #isCounted = false;
+
+  constructor(options: RetryOptions, load: Load, claim: Claim, trace: Trace) {
+    this.#options = options;
+    this.#load = load;
+    this.#claim = claim;
+    this.#trace = trace;
+  }
+
+  /** @param first what the first attempt failed with: it counts as one of p-retry's */
+  async run(first: unknown, send: () => Promise<Answer>): Promise<Answer> {
+    const { limit, baseMs, capMs } = this.#options;
+    const attempt = async (number: number): Promise<Answer> => {
+      this.#attempts = number;
+      this.#endWait();
+      if (number === 1) throw first;
+      return await send();
+    };
+    try {
+      return await pRetry(attempt, {
+        ...{ retries: limit, minTimeout: baseMs, factor: 2, maxTimeout: capMs, randomize: true },
+        signal: this.#claim.signal,
+        shouldRetry: (context) => this.#shouldRetry(context),
+      });
+    } catch (error) {
+      if (!(error instanceof RetryableResponse)) throw error;
+      if (error.answer.status !== 429) return error.answer;
+      const backoffMs = Math.min(baseMs * 2 ** (this.#attempts - 1), capMs);
+      throw rateLimited(Math.max(statedUntilMs(error.answer) - performance.now(), backoffMs));
+    } finally {
+      this.#endWait();
+      this.#endRetry();
+    }
+  }
+
+  async #shouldRetry({ error, retryDelay }: RetryContext): Promise<boolean> {
+    this.#endRetry();
+    const failure = failureOf(error);
+    if (failure === undefined) return false;
+    const nowMs = performance.now();
+    const statedMs = error instanceof RetryableResponse ? statedUntilMs(error.answer) : 0;
+    const nextMs = Math.max(nowMs + retryDelay, statedMs);
+    const facts = { failure, hasRetriedFailure: this.#hasRetriedFailure, nextMs, ...this.#load };
+    if (!mayRetry({ ...facts, deadlineMs: this.#claim.deadlineMs })) return false;
+    if (failure === 'failed') {
+      this.#hasRetriedFailure = true;
+      this.#isCounted = true;
+      this.#load.retrying++;
+    }
+    this.#waitsSinceMs = nowMs;
+    const isForGate = this.#options.isGated === true && failure === 'throttled';
+    // p-retry waits its own delay after this.
+    if (!isForGate) await pause(this.#claim, nextMs - nowMs - retryDelay);
+    return true;
+  }
+
+  #endWait(): void {
+    if (this.#waitsSinceMs !== undefined) this.#trace.waitedMs += performance.now() - this.#waitsSinceMs;
+    this.#waitsSinceMs = undefined;
+  }
+
+  #endRetry(): void {
+    if (this.#isCounted) this.#load.retrying--;
+    this.#isCounted = false;
+  }
 }
 
 /** @throws RetryableResponse for an answer that is worth another attempt */

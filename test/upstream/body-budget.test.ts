@@ -27,7 +27,7 @@ describe('bodies in flight stay under the bound', () => {
     expect(budget.usedBytes).toBe(0);
   });
 
-  it('one that gives up its place holds up nobody', () => {
+  it('one that gives up its place holds up no other', () => {
     const budget = limitBodies(100, 0);
     const started: string[] = [];
     const a = budget.reserve(100, () => started.push('a'));

@@ -75,7 +75,7 @@ describe('an upstream that is down', () => {
     ['silent', new GatewayError('upstream-timeout'), { code: 'upstream-timeout' }],
     ['answering 503', 503, { code: 'upstream-unreachable', receivedStatus: 503 }],
   ])(
-    'because it is %s is not asked for everybody: its last failure is told at once',
+    'because it is %s is not asked again for each request: its last failure is told at once',
     async (_, step, problem) => {
       const subject = circuit(step);
       await subject.askFor(2.2);
@@ -107,7 +107,7 @@ describe('an upstream that is down', () => {
     expect(subject.snapshot().probeInMs).toBeLessThanOrEqual(30_000);
   });
 
-  it('is asked by everybody again once a probe is answered', async () => {
+  it('is asked for all requests again once a trial is answered', async () => {
     const subject = circuit(unreachable());
     await subject.askFor(3);
     subject.upstreamDoes(200);
@@ -257,7 +257,7 @@ describe('one caller whose reads get no answer', () => {
     expect(subject.changes.filter(({ operation }) => operation === undefined)).toEqual([]);
   });
 
-  it('that waits for a turn is sent home when its circuit opens, and other callers go on waiting', async () => {
+  it('is refused at once where its requests wait for a turn when its circuit opens, and other callers go on waiting', async () => {
     const gate = paceAttempts({
       maxClosedMs: 300_000,
       baseMs: 500,
@@ -388,8 +388,8 @@ describe('an upstream that fails at times', () => {
   });
 });
 
-describe('a circuit before a gate', () => {
-  it('sends home who waits for a turn when it opens', async () => {
+describe('the circuit before a gate', () => {
+  it('refuses the requests that wait for a turn when it opens', async () => {
     const gate = paceAttempts({
       maxClosedMs: 300_000,
       baseMs: 500,

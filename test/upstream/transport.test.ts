@@ -372,7 +372,7 @@ describe('what stands in the way is sorted', () => {
   });
 });
 
-describe('who waits decides how long', () => {
+describe('the claim decides how long an exchange lasts', () => {
   it('an exchange ends when its claim does, with the claim’s reason', async () => {
     const controller = new AbortController();
     standIn.behave({ stallAt: 50 });
@@ -390,7 +390,7 @@ describe('who waits decides how long', () => {
   });
 });
 
-describe('bytes that nobody asked for reach nobody', () => {
+describe('bytes that were not asked for reach no caller', () => {
   it('even on a connection that is used again', async () => {
     const poison = 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 8\r\n\r\n"POISON"';
     for (let round = 0; round < 20; round++) {
