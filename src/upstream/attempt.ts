@@ -15,11 +15,11 @@ import { asAskedAbout, asIdentity, codingOf, type UpstreamCoding } from './codin
 import { decode } from './decode.ts';
 import {
   endsWithConnection,
+  invalidHead,
   isClosedJson,
   isJsonType,
   isWholeJson,
   type ResponseLimits,
-  refusalOfHead,
   singleField,
 } from './response-policy.ts';
 import { transportFailure } from './transport-errors.ts';
@@ -107,9 +107,9 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
     // Undici makes no undefined values; only its type allows them.
     this.#headers = headers as HeaderFields;
     this.#trace.upstreamStatus = status;
-    const refusal = refusalOfHead(status, this.#headers, this.#terms.limits);
-    if (refusal !== undefined) {
-      this.#refuse(refusal.reason, refusal.proxyError);
+    const invalid = invalidHead(status, this.#headers, this.#terms.limits);
+    if (invalid !== undefined) {
+      this.#refuse(invalid.reason, invalid.proxyError);
       return;
     }
     const declared = Number(headers['content-length'] ?? 0);

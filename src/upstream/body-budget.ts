@@ -2,12 +2,10 @@
  * Keeps the bodies in flight together under a bound. An answer that states its length waits, first come first served,
  * until that much is free; one that does not takes as it grows, and is refused where nothing is left.
  *
- * The first 64 KiB of each answer are not counted: a small one neither waits for large ones that have stalled nor is
- * refused because of them.
+ * The first 64 KiB of each answer are always granted: a small one neither waits for large ones that have stalled nor
+ * is refused because of them. So the bound may be exceeded by 64 KiB for each connection, and by no more.
  */
-
-/** So many bytes of each answer do not count. */
-export const uncountedBytes = 64 * 1_024;
+const alwaysGranted = 64 * 1_024;
 
 export interface BodyShare {
   /** The bytes it asked for are its own. */
@@ -27,28 +25,25 @@ export interface BodyBudget {
   readonly usedBytes: number;
 }
 
-/**
- * @param maxBytes of what is counted, together
- * @param free so many bytes of each answer do not count
- */
-export function limitBodies(maxBytes: number, free = uncountedBytes): BodyBudget {
-  return new Budget(maxBytes, free);
+/** @param freeBytes so many bytes of each answer are always granted */
+export function limitBodies(maxBytes: number, freeBytes = alwaysGranted): BodyBudget {
+  return new Budget(maxBytes, freeBytes);
 }
 
 class Budget implements BodyBudget {
   readonly maxBytes: number;
-  readonly free: number;
+  readonly freeBytes: number;
   usedBytes = 0;
   readonly waiting: Share[] = [];
 
-  constructor(maxBytes: number, free: number) {
+  constructor(maxBytes: number, freeBytes: number) {
     this.maxBytes = maxBytes;
-    this.free = free;
+    this.freeBytes = freeBytes;
   }
 
   reserve(bytes: number, onReady: () => void): Share {
     const share = new Share(this, bytes, onReady);
-    const mayGo = bytes <= this.free || this.waiting.length === 0;
+    const mayGo = bytes <= this.freeBytes || this.waiting.length === 0;
     if (mayGo && share.grow(bytes)) share.isReady = true;
     else this.waiting.push(share);
     return share;
@@ -68,9 +63,7 @@ class Share implements BodyShare {
   readonly onReady: () => void;
   isReady = false;
   readonly #budget: Budget;
-  /** Its bytes, and how many of them the budget counts. */
-  #total = 0;
-  #counted = 0;
+  #held = 0;
 
   constructor(budget: Budget, bytes: number, onReady: () => void) {
     this.#budget = budget;
@@ -80,12 +73,10 @@ class Share implements BodyShare {
 
   grow(bytes: number): boolean {
     const budget = this.#budget;
-    const counted = Math.max(this.#total + bytes - budget.free, 0);
-    const more = counted - this.#counted;
-    if (more > 0 && budget.usedBytes + more > budget.maxBytes) return false;
-    this.#total += bytes;
-    this.#counted = counted;
-    budget.usedBytes += more;
+    const isFree = this.#held + bytes <= budget.freeBytes;
+    if (!isFree && budget.usedBytes + bytes > budget.maxBytes) return false;
+    this.#held += bytes;
+    budget.usedBytes += bytes;
     return true;
   }
 
@@ -95,9 +86,8 @@ class Share implements BodyShare {
       const place = budget.waiting.indexOf(this);
       if (place !== -1) budget.waiting.splice(place, 1);
     }
-    budget.usedBytes -= this.#counted;
-    this.#total = 0;
-    this.#counted = 0;
+    budget.usedBytes -= this.#held;
+    this.#held = 0;
     budget.admit();
   }
 }

@@ -11,7 +11,7 @@ import type { Answer, SignedRequest } from '../exchange.ts';
 import type { Handler } from '../layer.ts';
 import { Attempt, type AttemptTerms } from './attempt.ts';
 import type { AttemptTally } from './attempt-tally.ts';
-import { limitBodies, uncountedBytes } from './body-budget.ts';
+import { limitBodies } from './body-budget.ts';
 import { renewPools } from './pools.ts';
 import { acceptMediaTypes } from './response-policy.ts';
 
@@ -38,14 +38,12 @@ export interface Transport {
 /** A pool is not used for longer than this, so that a change in DNS is followed. */
 const connectionLifeMs = 60_000;
 
-/** The bodies in flight together: more only where a single one may be larger, or there are 1,000 connections. */
+/** The bodies in flight together, unless a single one may be larger. */
 const bodiesInFlightBytes = 64 * 2 ** 20;
 
 export function sendUpstream(options: TransportOptions): Transport {
   const pools = renewPools(() => openPool(options), connectionLifeMs);
-  const budget = limitBodies(
-    Math.max(bodiesInFlightBytes - options.connections * uncountedBytes, options.maxBodyBytes),
-  );
+  const budget = limitBodies(Math.max(bodiesInFlightBytes, options.maxBodyBytes));
   const connections = { lastUsedMs: 0 };
   const isAcceptedType = acceptMediaTypes(options.mediaTypes);
   const basePath = options.baseUrl.pathname.replace(/\/$/, '');
@@ -110,8 +108,14 @@ function fieldsOf(request: SignedRequest, constant: readonly string[]): string[]
 }
 
 /** Set by the gateway: a forwarded field never overrides or repeats them. */
-const ours: ReadonlySet<string> = new Set(['accept', 'accept-encoding', 'user-agent', 'via', 'x-api-key']);
+const gatewayFields: ReadonlySet<string> = new Set([
+  'accept',
+  'accept-encoding',
+  'user-agent',
+  'via',
+  'x-api-key',
+]);
 
 function pushAll(fields: string[], more: Readonly<Record<string, string>>): void {
-  for (const name in more) if (!ours.has(name)) fields.push(name, more[name] as string);
+  for (const name in more) if (!gatewayFields.has(name)) fields.push(name, more[name] as string);
 }

@@ -4,10 +4,10 @@ import type { HeaderFields } from '../../src/exchange.ts';
 import {
   acceptMediaTypes,
   endsWithConnection,
+  invalidHead,
   isClosedJson,
   isJsonType,
   isWholeJson,
-  refusalOfHead,
 } from '../../src/upstream/response-policy.ts';
 
 describe('media types pass by UPSTREAM_MEDIA_TYPES', () => {
@@ -66,7 +66,7 @@ describe('a response is refused by its head', () => {
     [200, { ...json, 'content-length': ['5', '5'] }],
     [200, { ...json, 'content-length': '5', 'transfer-encoding': 'chunked' }],
   ])('%i %j', (status, headers) => {
-    expect(refusalOfHead(status, headers, limits)).toBeDefined();
+    expect(invalidHead(status, headers, limits)).toBeDefined();
   });
   it.each<[number, HeaderFields]>([
     [200, json],
@@ -79,10 +79,10 @@ describe('a response is refused by its head', () => {
     [500, { 'content-encoding': 'br' }],
     [200, { ...json, 'cache-control': 'no-transform' }],
   ])('but not %i %j', (status, headers) => {
-    expect(refusalOfHead(status, headers, limits)).toBeUndefined();
+    expect(invalidHead(status, headers, limits)).toBeUndefined();
   });
   it('nor a 304 that answers our own validators', () => {
-    expect(refusalOfHead(304, {}, { ...limits, revalidating: true })).toBeUndefined();
+    expect(invalidHead(304, {}, { ...limits, revalidating: true })).toBeUndefined();
   });
 });
 
