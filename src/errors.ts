@@ -119,6 +119,7 @@ export type ProxyErrorType =
   | 'connection_refused'
   | 'connection_terminated'
   | 'connection_timeout'
+  | 'connection_limit_reached'
   | 'tls_certificate_error'
   | 'tls_protocol_error'
   | 'http_response_incomplete'

@@ -15,8 +15,8 @@ import { sendUpstream, type TransportOptions } from './upstream/transport.ts';
 
 export interface PipelineOptions {
   readonly cache: CacheOptions;
-  readonly retry: RetryOptions;
-  readonly circuit: Pick<BreakCircuitOptions, 'onChange'>;
+  readonly retry: Omit<RetryOptions, 'isGated'>;
+  readonly circuit: BreakCircuitOptions;
   readonly gate: GateOptions;
   readonly credential: CredentialOptions;
   readonly transport: TransportOptions;
@@ -35,15 +35,14 @@ export interface Pipeline {
 export function createPipeline(options: PipelineOptions): Pipeline {
   const cache = shareAnswers(options.cache);
   const gate = paceAttempts(options.gate);
-  // Whoever waits for a turn need not wait for one that can only fail.
-  const circuit = breakCircuit({ ...options.circuit, onOpen: (failure) => gate.dismiss(failure) });
+  const circuit = breakCircuit(options.circuit);
   const credential = attachKey({ outwait: gate.outwait, ...options.credential });
   const attempts = tallyAttempts();
   const transport = sendUpstream({ ...options.transport, tally: attempts });
   const send = compose(
     [
       cache.layer, // fresh, stale, joined, miss
-      retryFailures(options.retry), // p-retry owns the loop
+      retryFailures({ ...options.retry, isGated: options.gate.maxClosedMs > 0 }), // p-retry owns the loop
       circuit.layer, // the upstream is down: say so at once
       gate.layer, // whose turn, and when
     ],

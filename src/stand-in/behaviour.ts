@@ -29,7 +29,7 @@ export type Framing =
   /** A good chunk, then one whose size is no number. */
   | 'bad-chunk-size';
 
-export type Coding = 'gzip' | 'deflate' | 'br';
+export type Coding = 'gzip' | 'deflate' | 'br' | 'zstd';
 
 /** So many bytes of a JSON string, made while they are sent. */
 export interface Filler {

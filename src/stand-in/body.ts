@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { STATUS_CODES } from 'node:http';
 import type { Readable, Transform } from 'node:stream';
-import { createBrotliCompress, createDeflate, createGzip } from 'node:zlib';
+import { createBrotliCompress, createDeflate, createGzip, createZstdCompress } from 'node:zlib';
 import type { Coding, Filler, Misbehaviour } from './behaviour.ts';
 import { echoBody } from './echo.ts';
 import type { ReceivedRequest } from './received.ts';
@@ -36,6 +36,7 @@ const compressors: Record<Coding, () => Transform> = {
   gzip: () => createGzip({ level: 9 }),
   deflate: () => createDeflate({ level: 9 }),
   br: () => createBrotliCompress(),
+  zstd: () => createZstdCompress(),
 };
 
 /** Only the compressed bytes are held: a bomb costs us little. */

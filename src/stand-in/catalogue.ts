@@ -81,8 +81,10 @@ export function everyMisbehaviour(elsewhere: string): Named[] {
     ends('gzip', { compress: ['gzip'] }),
     ends('deflate', { compress: ['deflate'] }),
     ends('br', { compress: ['br'] }),
+    ends('zstd', { compress: ['zstd'] }),
     ends('chain of codings', { compress: ['gzip', 'gzip', 'br'] }),
     ends('gzip bomb', { compress: ['gzip'], body: { bytes: 32 * 1024 * 1024 } }),
+    ends('zstd bomb', { compress: ['zstd'], body: { bytes: 32 * 1024 * 1024 } }),
     ends('coding that is only claimed', { headers: { 'Content-Encoding': 'gzip' } }),
 
     ends('continue', { interim: [{ status: 100 }] }),

@@ -1,10 +1,10 @@
 /**
  * Counts attempts where they are made, so that those of background refreshes, of probes and of exchanges that
- * nobody waits for any more are counted too: no request's trace knows all of them.
+ * no request waits for any more are counted too: no request's trace knows all of them.
  */
 import { GatewayError } from '../errors.ts';
 
-/** What became of attempts: a status, a problem's code, or `abandoned` where nobody waited any more. */
+/** What became of attempts: a status, a problem's code, or `abandoned` where its request had gone. */
 export interface AttemptOutcome {
   readonly operation: string;
   readonly outcome: string;

@@ -5,19 +5,21 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
 import type { ClaimWatcher } from '../claim.ts';
-import { GatewayError } from '../errors.ts';
+import { GatewayError, type ProxyErrorType } from '../errors.ts';
 import type { Answer, HeaderFields, SignedRequest } from '../exchange.ts';
 import { payloadOf, smallBytes } from '../payload.ts';
 import type { Trace } from '../trace.ts';
 import type { AttemptTally } from './attempt-tally.ts';
 import type { BodyBudget, BodyShare } from './body-budget.ts';
+import { asAskedAbout, asIdentity, codingOf, type UpstreamCoding } from './coding-policy.ts';
+import { decode } from './decode.ts';
 import {
   endsWithConnection,
+  invalidHead,
   isClosedJson,
   isJsonType,
   isWholeJson,
   type ResponseLimits,
-  refusalOfHead,
   singleField,
 } from './response-policy.ts';
 import { transportFailure } from './transport-errors.ts';
@@ -27,6 +29,8 @@ export interface AttemptTerms {
   readonly limits: ResponseLimits;
   readonly budget: BodyBudget;
   readonly tally: AttemptTally | undefined;
+  /** When a request was last written to a connection. */
+  readonly connections: { lastUsedMs: number };
 }
 
 /** One attempt as undici sees it: a handler of its events, and the timers around it. */
@@ -34,8 +38,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
   readonly #request: SignedRequest;
   readonly #trace: Trace;
   readonly #terms: AttemptTerms;
-  readonly #resolve: (answer: Answer) => void;
-  readonly #reject: (error: unknown) => void;
+  readonly #result = Promise.withResolvers<Answer>();
   readonly #sentMs = performance.now();
   #timer: NodeJS.Timeout | undefined;
   #controller: Dispatcher.DispatchController | undefined;
@@ -48,21 +51,18 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
   #receivedBytes = 0;
   readonly #chunks: Buffer[] = [];
 
-  constructor(
-    request: SignedRequest,
-    trace: Trace,
-    terms: AttemptTerms,
-    resolve: (answer: Answer) => void,
-    reject: (error: unknown) => void,
-  ) {
+  constructor(request: SignedRequest, trace: Trace, terms: AttemptTerms) {
     this.#request = request;
     this.#trace = trace;
     this.#terms = terms;
-    this.#resolve = resolve;
-    this.#reject = reject;
   }
 
-  /** Starts the clock; `false` where nobody waits any more and nothing is to be sent. */
+  /** The answer, whole and checked. Rejects with the gateway's failure, or the reason of a claim that has ended. */
+  get answer(): Promise<Answer> {
+    return this.#result.promise;
+  }
+
+  /** Starts the clock; `false` where the claim has ended and nothing is to be sent. */
   begin(timeoutMs: number): boolean {
     const { claim } = this.#request;
     this.#terms.tally?.begun(this.#trace.attempts);
@@ -78,15 +78,20 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
 
   /** The time of the attempt is up. */
   expire(timeoutMs: number): void {
-    const proxyError =
-      this.#status === 0 && this.#controller === undefined ? 'connection_timeout' : 'http_response_timeout';
-    this.#abort(
-      new GatewayError('upstream-timeout', { proxyError, reason: `no whole answer within ${timeoutMs} ms` }),
-    );
+    const reason = `no whole answer within ${timeoutMs} ms`;
+    this.#abort(new GatewayError('upstream-timeout', { proxyError: this.#timeoutKind(), reason }));
+  }
+
+  #timeoutKind(): ProxyErrorType {
+    if (this.#controller !== undefined) return 'http_response_timeout';
+    // Others got a connection meanwhile: this attempt waited for a free one.
+    const { lastUsedMs } = this.#terms.connections;
+    return lastUsedMs >= this.#sentMs ? 'connection_limit_reached' : 'connection_timeout';
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
+    this.#terms.connections.lastUsedMs = performance.now();
     // undici may still have to connect when the caller leaves; the exchange then ends before it begins.
     if (this.#settled) controller.abort(asError(this.#abortedWith));
   }
@@ -102,9 +107,9 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
     // Undici makes no undefined values; only its type allows them.
     this.#headers = headers as HeaderFields;
     this.#trace.upstreamStatus = status;
-    const refusal = refusalOfHead(status, this.#headers, this.#terms.limits);
-    if (refusal !== undefined) {
-      this.#refuse(refusal.reason, refusal.proxyError);
+    const invalid = invalidHead(status, this.#headers, this.#terms.limits);
+    if (invalid !== undefined) {
+      this.#refuse(invalid.reason, invalid.proxyError);
       return;
     }
     const declared = Number(headers['content-length'] ?? 0);
@@ -120,11 +125,9 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
     if (this.#settled) return;
     this.#receivedBytes += chunk.length;
     if (this.#receivedBytes > this.#terms.limits.maxBodyBytes) {
-      this.#refuse('a body over UPSTREAM_MAX_BODY', 'http_response_body_size');
+      this.#refuse(tooLarge, 'http_response_body_size');
     } else if (this.#receivedBytes > this.#declaredBytes && this.#share?.grow(chunk.length) === false) {
-      this.#abort(
-        new GatewayError('overloaded', { retryAfterMs: 1_000, reason: 'too many bodies in flight' }),
-      );
+      this.#abort(noRoom());
     } else {
       this.#chunks.push(chunk);
     }
@@ -132,15 +135,44 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
 
   onResponseEnd(): void {
     if (this.#settled) return;
-    const bytes = joined(this.#chunks, this.#receivedBytes);
+    const coding = codingOf(this.#headers) ?? 'identity';
+    if (coding === 'identity') this.#finish(joined(this.#chunks, this.#receivedBytes), this.#headers);
+    else if (this.#status === 304) this.#finish(joined([], 0), this.#headers);
+    // An error without a body has nothing to decode; a success has to show a whole one.
+    else if (this.#receivedBytes === 0 && (this.#status === 204 || this.#status >= 300)) {
+      this.#finish(joined([], 0), asIdentity(this.#headers, 0));
+    } else void this.#decode(coding);
+  }
+
+  async #decode(coding: UpstreamCoding): Promise<void> {
+    let bytes = 0;
+    const take = (more: number): void => {
+      if (this.#settled) throw asError(this.#abortedWith);
+      bytes += more;
+      if (bytes > this.#terms.limits.maxBodyBytes) throw this.#invalid(tooLarge, 'http_response_body_size');
+      if (this.#share?.grow(more) === false) throw noRoom();
+    };
+    try {
+      const pieces = await decode(coding, this.#chunks, take);
+      if (!this.#settled) this.#finish(joined(pieces, bytes), asIdentity(this.#headers, bytes));
+    } catch (error) {
+      const reason = `a body that is not whole in its content coding: ${asError(error).message}`;
+      this.#abort(
+        error instanceof GatewayError ? error : this.#invalid(reason, 'http_response_content_coding'),
+      );
+    }
+  }
+
+  #finish(bytes: Buffer, headers: HeaderFields): void {
     if (!isWhole(this.#status, this.#headers, bytes)) {
       this.#refuse('a success whose body is not whole', 'http_response_incomplete');
       return;
     }
+    const askedAbout = this.#status === 304 ? this.#request.validators?.['if-none-match'] : undefined;
     this.#settle(this.#status);
-    this.#resolve({
+    this.#result.resolve({
       status: this.#status,
-      headers: this.#headers,
+      headers: asAskedAbout(headers, askedAbout),
       body: payloadOf(bytes),
       sentMs: this.#sentMs,
       receivedMs: performance.now(),
@@ -152,18 +184,25 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
-    this.#fail(transportFailure(error, this.#status !== 0));
+    const progress = this.#controller === undefined ? 'connecting' : this.#status === 0 ? 'sent' : 'begun';
+    this.#fail(transportFailure(error, progress));
   }
 
-  /** Nobody waits any more. */
+  /** The claim has ended. */
   onEnd(reason: Error): void {
     this.#abort(reason);
   }
 
-  #refuse(reason: string, proxyError: GatewayError['proxyError'] & string): void {
-    this.#abort(
-      new GatewayError('upstream-invalid-response', { reason, proxyError, receivedStatus: this.#status }),
-    );
+  #refuse(reason: string, proxyError: ProxyErrorType): void {
+    this.#abort(this.#invalid(reason, proxyError));
+  }
+
+  #invalid(reason: string, proxyError: ProxyErrorType): GatewayError {
+    return new GatewayError('upstream-invalid-response', {
+      reason,
+      proxyError,
+      receivedStatus: this.#status,
+    });
   }
 
   #abort(error: unknown): void {
@@ -175,7 +214,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
   #fail(error: unknown): void {
     if (this.#settled) return;
     this.#settle(error);
-    this.#reject(error);
+    this.#result.reject(error);
   }
 
   #settle(outcome: unknown): void {
@@ -189,6 +228,12 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
   }
 }
 
+const tooLarge = 'a body over UPSTREAM_MAX_BODY';
+
+function noRoom(): GatewayError {
+  return new GatewayError('overloaded', { retryAfterMs: 1_000, reason: 'too many bodies in flight' });
+}
+
 function expire(attempt: Attempt, timeoutMs: number): void {
   attempt.expire(timeoutMs);
 }
@@ -200,7 +245,7 @@ function isWhole(status: number, headers: HeaderFields, body: Buffer): boolean {
   return !isJsonType(singleField(headers, 'content-type')) || isClosedJson(body);
 }
 
-/** A read from a socket may be a small window on a large buffer, which whoever holds it would keep alive. */
+/** A read from a socket may be a small window on a large buffer, and would keep it alive. */
 const sharedBytesTolerated = 1_024;
 
 /** The chunks as one buffer; one that is to stay a buffer holds (nearly) nothing else. */

@@ -1,58 +1,58 @@
 /**
- * Keeps the bodies in flight together under a bound. An answer that says how long it is waits, first come first
- * served, until that much is free; one that does not say takes as it grows, and is refused where nothing is left.
+ * Keeps the bodies in flight together under a bound. An answer that states its length waits, first come first served,
+ * until that much is free; one that does not takes as it grows, and is refused where nothing is left.
+ *
+ * The first 64 KiB of each answer are always granted: a small one neither waits for large ones that have stalled nor
+ * is refused because of them. So the bound may be exceeded by 64 KiB for each connection, and by no more.
  */
+const alwaysGranted = 64 * 1_024;
 
 export interface BodyShare {
   /** The bytes it asked for are its own. */
   readonly isReady: boolean;
   /** Takes more; `false` where nothing is left. */
   grow(bytes: number): boolean;
-  /** Gives everything back, and lets those who wait go on. */
+  /** Gives everything back, and lets waiting answers go on. */
   release(): void;
 }
 
 export interface BodyBudget {
   /**
-   * @param bytes what the answer says it will need; 0 where it does not say
+   * @param bytes the length that the answer states; 0 where it states none
    * @param onReady called once the bytes are reserved, where they are not at once
    */
   reserve(bytes: number, onReady: () => void): BodyShare;
   readonly usedBytes: number;
 }
 
-export function limitBodies(maxBytes: number): BodyBudget {
-  return new Budget(maxBytes);
+/** @param freeBytes so many bytes of each answer are always granted */
+export function limitBodies(maxBytes: number, freeBytes = alwaysGranted): BodyBudget {
+  return new Budget(maxBytes, freeBytes);
 }
 
 class Budget implements BodyBudget {
   readonly maxBytes: number;
+  readonly freeBytes: number;
   usedBytes = 0;
   readonly waiting: Share[] = [];
 
-  constructor(maxBytes: number) {
+  constructor(maxBytes: number, freeBytes: number) {
     this.maxBytes = maxBytes;
+    this.freeBytes = freeBytes;
   }
 
   reserve(bytes: number, onReady: () => void): Share {
     const share = new Share(this, bytes, onReady);
-    if (this.waiting.length === 0 && this.hasRoomFor(bytes)) share.take();
+    const mayGo = bytes <= this.freeBytes || this.waiting.length === 0;
+    if (mayGo && share.grow(bytes)) share.isReady = true;
     else this.waiting.push(share);
     return share;
   }
 
-  hasRoomFor(bytes: number): boolean {
-    return this.usedBytes + bytes <= this.maxBytes;
-  }
-
   admit(): void {
-    for (
-      let [first] = this.waiting;
-      first !== undefined && this.hasRoomFor(first.bytes);
-      [first] = this.waiting
-    ) {
+    for (let [first] = this.waiting; first?.grow(first.bytes) === true; [first] = this.waiting) {
       this.waiting.shift();
-      first.take();
+      first.isReady = true;
       first.onReady();
     }
   }
@@ -71,16 +71,12 @@ class Share implements BodyShare {
     this.onReady = onReady;
   }
 
-  take(): void {
-    this.isReady = true;
-    this.#held = this.bytes;
-    this.#budget.usedBytes += this.bytes;
-  }
-
   grow(bytes: number): boolean {
-    if (!this.#budget.hasRoomFor(bytes)) return false;
+    const budget = this.#budget;
+    const isFree = this.#held + bytes <= budget.freeBytes;
+    if (!isFree && budget.usedBytes + bytes > budget.maxBytes) return false;
     this.#held += bytes;
-    this.#budget.usedBytes += bytes;
+    budget.usedBytes += bytes;
     return true;
   }
 

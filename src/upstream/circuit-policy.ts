@@ -1,106 +1,143 @@
 /**
- * Whether the upstream is down, and when to ask it again. Pure: no `this`, no I/O, no clock.
+ * Whether the upstream is down, as a whole or in one operation, and which request may try it again. Pure: no `this`,
+ * no I/O, no clock.
  *
- * Down means: nothing but failures for a while and several of them. A share of failures, however large, is not
- * down: one success starts the count anew.
+ * A circuit opens after ten failures in a row over a second or more, and closes with the next success. What a failure
+ * counts for follows from what it proves, because a caller can choose reads that are slow or that fail:
  *
- * What fails may be one operation and not the upstream. So a plain 5xx (a 500, a 501), which only its application
- * can have sent, counts against its operation alone, each of which has a circuit of its own. What says that the
- * upstream is not there (no connection, no answer in time, a 502, 503 or 504) counts together, for all operations;
- * but one that has not failed since the last success need not wait for the time of the next probe: it is one.
+ * - No connection: the whole upstream is down.
+ * - A connection, but no answer in time, or a 502, 503 or 504: the operation fails. The whole upstream is down only
+ *   where different callers and different operations have failed.
+ * - Any other 5xx comes from the application: the operation fails, the upstream is alive.
+ *
+ * An operation's circuit that one caller opened holds up that caller alone. While a circuit is open, each caller and
+ * operation has a trial request of its own, so that a read that hangs does not use up the trials of the others.
  */
 
-export interface CircuitOptions {
-  /** So many failures in a row, */
-  readonly openAfter: number;
-  /** and no success for so long, ms, open the circuit. */
-  readonly quietMs: number;
-  /** The upstream is asked again after this long, ms; the interval doubles with each failed probe. */
-  readonly firstProbeMs: number;
-  readonly longestProbeMs: number;
+const openAfterFailures = 10;
+const openAfterMs = 1_000;
+/** The first trial is due after this long; the wait doubles with each round of trials that fails. */
+const firstWaitMs = 1_000;
+const longestWaitMs = 30_000;
+
+/** Where an attempt comes from. */
+export interface Origin {
+  readonly caller: string;
+  readonly operation: string;
 }
 
-export type CircuitState =
-  | {
-      readonly kind: 'closed';
-      readonly failures: number;
-      readonly firstFailureMs: number;
-      /** The operations that have failed since the last success. */
-      readonly failed: ReadonlySet<string>;
-    }
-  /** `probeFailures`: failed probes in a row. `isProbing`: one is under way. */
-  | {
-      readonly kind: 'open';
-      readonly probeAtMs: number;
-      readonly probeFailures: number;
-      readonly isProbing: boolean;
-      readonly failed: ReadonlySet<string>;
-    };
+/** What an attempt came to. A 429 is `answered`; `unknown` says nothing about the upstream. */
+export type Outcome = 'answered' | 'broken' | 'unanswered' | 'unreachable' | 'unknown';
 
-/** What an attempt says. `silent`: nothing. */
-export type Sign = 'alive' | 'failing' | 'silent';
+export type Permit = 'pass' | 'trial' | 'refuse';
 
-/** The same for the upstream as a whole and for the operation. */
-export interface Signs {
-  readonly whole: Sign;
-  readonly operation: Sign;
+/** An attempt that has ended. */
+export interface Attempted {
+  readonly origin: Origin;
+  readonly permit: Permit;
+  readonly outcome: Outcome;
 }
 
-export const closed: CircuitState = { kind: 'closed', failures: 0, firstFailureMs: 0, failed: new Set() };
-
-const alive: Signs = { whole: 'alive', operation: 'alive' };
-const down: Signs = { whole: 'failing', operation: 'silent' };
-const broken: Signs = { whole: 'alive', operation: 'failing' };
-const nothing: Signs = { whole: 'silent', operation: 'silent' };
-export const signs = { alive, down, nothing } as const;
-
-/** What an answer says. A 429 is a sign of life. */
-export function signsOfStatus(status: number): Signs {
-  if (status < 500) return alive;
-  return status >= 502 && status <= 504 ? down : broken;
+export interface CircuitState {
+  readonly scope: 'whole' | 'operation';
+  readonly isOpen: boolean;
+  /** It holds up every caller, not only those that have failed. */
+  readonly isForAll: boolean;
+  /** Since the last success, */
+  readonly failures: number;
+  /** of these, failures to connect, */
+  readonly unreachable: number;
+  readonly firstFailureMs: number;
+  /** and who failed; in an open circuit, since trials were last due. */
+  readonly callers: ReadonlySet<string>;
+  readonly operations: ReadonlySet<string>;
+  readonly trialAtMs: number;
+  readonly waitMs: number;
+  /** The trials under way. */
+  readonly trials: ReadonlySet<string>;
 }
 
-/** Whether an attempt may go, and whether it is the probe. */
-export function mayPass(state: CircuitState, operation: string, nowMs: number): 'pass' | 'probe' | 'refuse' {
-  if (state.kind === 'closed') return 'pass';
-  const isDue = nowMs >= state.probeAtMs || !state.failed.has(operation);
-  return !state.isProbing && isDue ? 'probe' : 'refuse';
+export function closedCircuit(scope: CircuitState['scope']): CircuitState {
+  const none = new Set<string>();
+  return {
+    ...{ scope, isOpen: false, isForAll: false, failures: 0, unreachable: 0, firstFailureMs: 0 },
+    ...{ callers: none, operations: none, trialAtMs: 0, waitMs: firstWaitMs, trials: none },
+  };
+}
+
+export function outcomeOfStatus(status: number): Outcome {
+  if (status < 500) return 'answered';
+  return status >= 502 && status <= 504 ? 'unanswered' : 'broken';
+}
+
+const effects = {
+  answered: { whole: 'success', operation: 'success' },
+  broken: { whole: 'success', operation: 'failure' },
+  unanswered: { whole: 'failure', operation: 'failure' },
+  unreachable: { whole: 'failure', operation: 'none' },
+  unknown: { whole: 'none', operation: 'none' },
+} as const;
+
+/** Whether the circuit stands in the way of requests from there, trials aside. */
+export function holdsUp(state: CircuitState, origin: Origin): boolean {
+  return state.isOpen && (state.isForAll || hasFailed(state, origin));
+}
+
+/** Whether a request may go up. */
+export function permitFor(state: CircuitState, origin: Origin, nowMs: number): Permit {
+  if (!state.isOpen) return 'pass';
+  if (!holdsUp(state, origin)) return 'trial';
+  const isDue = nowMs >= state.trialAtMs || !hasFailed(state, origin);
+  return isDue && !state.trials.has(keyOf(origin)) ? 'trial' : 'refuse';
+}
+
+/** The state with a trial under way. */
+export function withTrial(state: CircuitState, origin: Origin): CircuitState {
+  return { ...state, trials: withOne(state.trials, keyOf(origin)) };
 }
 
 /** What an attempt that has ended makes of the state. */
-export function after(
-  state: CircuitState,
-  { sign, operation, isProbe }: { sign: Sign; operation: string; isProbe: boolean },
-  nowMs: number,
-  options: CircuitOptions,
-): CircuitState {
-  if (state.kind === 'closed') {
-    if (sign === 'silent') return state;
-    if (sign === 'alive') return closed;
-    const failures = state.failures + 1;
-    const firstFailureMs = state.failures === 0 ? nowMs : state.firstFailureMs;
-    const failed = withOne(state.failed, operation);
-    if (failures < options.openAfter || nowMs - firstFailureMs < options.quietMs) {
-      return { kind: 'closed', failures, firstFailureMs, failed };
-    }
-    return {
-      kind: 'open',
-      probeAtMs: nowMs + options.firstProbeMs,
-      probeFailures: 0,
-      isProbing: false,
-      failed,
-    };
+export function after(state: CircuitState, attempt: Attempted, nowMs: number): CircuitState {
+  const { origin, permit, outcome } = attempt;
+  const effect = effects[outcome][state.scope];
+  const isTrial = permit === 'trial';
+  // A success that was sent before the circuit opened is old news.
+  if (effect === 'success' && (state.isOpen ? !isTrial : state.failures === 0)) return state;
+  if (effect === 'success') return closedCircuit(state.scope);
+  const trials = isTrial ? withoutOne(state.trials, keyOf(origin)) : state.trials;
+  if (effect === 'none') return { ...state, trials };
+  const failures = state.failures + 1;
+  const unreachable = state.unreachable + (outcome === 'unreachable' ? 1 : 0);
+  const firstFailureMs = state.failures === 0 ? nowMs : state.firstFailureMs;
+  const callers = withOne(state.callers, origin.caller);
+  const operations = withOne(state.operations, origin.operation);
+  const isSpread = callers.size > 1 && (state.scope === 'operation' || operations.size > 1);
+  const isForAll = state.isForAll || isSpread || unreachable >= openAfterFailures;
+  const failed = { ...state, isForAll, failures, unreachable, firstFailureMs, callers, operations, trials };
+  if (!state.isOpen) {
+    const isLong = failures >= openAfterFailures && nowMs - firstFailureMs >= openAfterMs;
+    const isOpen = isLong && (isForAll || state.scope === 'operation');
+    return { ...failed, isOpen, trialAtMs: nowMs + firstWaitMs };
   }
-  // Sent before the circuit opened: late news.
-  if (!isProbe) return state;
-  if (sign === 'alive') return closed;
-  if (sign === 'silent') return { ...state, isProbing: false };
-  const probeFailures = state.probeFailures + 1;
-  const waitMs = Math.min(options.firstProbeMs * 2 ** probeFailures, options.longestProbeMs);
-  const failed = withOne(state.failed, operation);
-  return { kind: 'open', probeAtMs: nowMs + waitMs, probeFailures, isProbing: false, failed };
+  if (!isTrial || nowMs < state.trialAtMs) return failed;
+  // The next round: each of the others has a trial of its own again.
+  const waitMs = Math.min(state.waitMs * 2, longestWaitMs);
+  const alone = { callers: new Set([origin.caller]), operations: new Set([origin.operation]) };
+  return { ...failed, ...alone, waitMs, trialAtMs: nowMs + waitMs };
+}
+
+function hasFailed({ callers, operations }: CircuitState, { caller, operation }: Origin): boolean {
+  return callers.has(caller) && operations.has(operation);
+}
+
+function keyOf({ caller, operation }: Origin): string {
+  return `${operation} ${caller}`;
 }
 
 function withOne(all: ReadonlySet<string>, one: string): ReadonlySet<string> {
   return all.has(one) ? all : new Set([...all, one]);
+}
+
+function withoutOne(all: ReadonlySet<string>, one: string): ReadonlySet<string> {
+  return new Set([...all].filter((other) => other !== one));
 }

@@ -1,25 +1,27 @@
 /**
- * When the upstream is down, says so at once instead of letting everybody find out.
+ * When the upstream is down, says so at once instead of letting every request find out. `circuit-policy.ts` decides;
+ * here are the clock, the requests that wait, and the refusals.
  *
- * Its own and not a library's, for what the library would have to be talked out of (read: cockatiel, opossum):
- * the clock is the wall's, whoever comes during a probe waits for it instead of being answered, a probe that ends
- * in an error of another kind (an abort, our own overload) counts as a success, there is nothing to tell a caller
- * about when to come back, and neither can empty a queue that stands behind it. What remains to be written is
- * `circuit-policy.ts`, a hundred lines without a clock.
+ * Not a library's (read: cockatiel, opossum): none can count a failure for a caller, an operation or the whole, tell
+ * a caller when to come back, or end the waiting of requests that stand in line behind it.
  */
-import { GatewayError, type ProblemCode } from '../errors.ts';
+import { DependentClaim } from '../claim.ts';
+import { GatewayError, type ProblemCode, type ProxyErrorType } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
-import { andThen, type Layer } from '../layer.ts';
+import type { Layer } from '../layer.ts';
+import type { Trace } from '../trace.ts';
 import {
+  type Attempted,
   after,
-  type CircuitOptions,
   type CircuitState,
-  closed,
-  mayPass,
-  type Sign,
-  type Signs,
-  signs,
-  signsOfStatus,
+  closedCircuit,
+  holdsUp,
+  type Origin,
+  type Outcome,
+  outcomeOfStatus,
+  type Permit,
+  permitFor,
+  withTrial,
 } from './circuit-policy.ts';
 
 export interface CircuitChange {
@@ -28,13 +30,6 @@ export interface CircuitChange {
   readonly operation?: string;
   /** What the last failure was: a problem code, or a status of the upstream. */
   readonly lastFailure: ProblemCode | number | undefined;
-}
-
-export interface BreakCircuitOptions extends Partial<CircuitOptions> {
-  /** Called when the circuit of the whole upstream opens: whoever waits for a turn need not wait any longer. */
-  readonly onOpen?: (failure: () => GatewayError) => void;
-  /** Called once for each change. Must not throw. */
-  readonly onChange?: (change: CircuitChange) => void;
 }
 
 /** One circuit as it is now. */
@@ -56,158 +51,185 @@ export interface Circuit {
   snapshot(): CircuitSnapshot;
 }
 
-type LastFailure = GatewayError | number;
-
-/** One circuit: of the upstream, or of one operation. */
-interface Breaker {
-  readonly state: CircuitState;
-  /** Whether an attempt may go. A probe is under way from then on, if `take` is called. */
-  passage(operation: string): 'pass' | 'probe' | 'refuse';
-  take(): void;
-  refusal(): GatewayError;
-  ended(sign: Sign, failure: LastFailure | undefined, operation: string, isProbe: boolean): void;
+export interface BreakCircuitOptions {
+  /** Called once for each change. Must not throw. */
+  readonly onChange?: (change: CircuitChange) => void;
 }
 
-function trackFailures(rules: CircuitOptions, onChange: (change: CircuitChange) => void): Breaker {
-  let state: CircuitState = closed;
-  let lastFailure: LastFailure | undefined;
-  return {
-    get state() {
-      return state;
-    },
-    passage: (operation) => (state.kind === 'closed' ? 'pass' : mayPass(state, operation, performance.now())),
-    take() {
-      if (state.kind === 'open') state = { ...state, isProbing: true };
-    },
-    refusal() {
-      const probeInMs = state.kind === 'open' ? state.probeAtMs - performance.now() : 0;
-      return problemOf(lastFailure, Math.max(probeInMs, 1000));
-    },
-    ended(sign, failure, operation, isProbe) {
-      if (sign === 'failing') lastFailure = failure;
-      const before = state.kind;
-      state = after(state, { sign, operation, isProbe }, performance.now(), rules);
-      if (before === state.kind) return;
-      const shown = typeof lastFailure === 'number' ? lastFailure : lastFailure?.code;
-      onChange({ to: state.kind, lastFailure: shown });
-    },
-  };
+type LastFailure = GatewayError | number | undefined;
+
+/** A request between this layer and its answer. */
+interface Pending {
+  readonly origin: Origin;
+  readonly claim: DependentClaim;
+  readonly trace: Trace;
+  /** Attempts on its trace when it came. While there are no more, it waits in a layer below. */
+  readonly attemptsBefore: number;
+  readonly isTrial: boolean;
 }
 
 /**
- * Opens after ten failures in a row without a success for a second; asks again with one request after 1 s, 2 s and
- * so on up to 30 s; closes when that is answered. While it is open it throws the last failure's problem with the
- * time of the next probe. An operation that is answered by plain 5xx only has a circuit of its own and leaves the
- * others alone. Belongs between `retry` and `gate`.
+ * Throws the last failure's problem, with the time until the next trial, for a request that an open circuit holds
+ * up, and for those that wait below when the circuit opens. Belongs between `retry` and `gate`.
  */
 export function breakCircuit(options: BreakCircuitOptions = {}): Circuit {
-  const rules: CircuitOptions = {
-    openAfter: options.openAfter ?? 10,
-    quietMs: options.quietMs ?? 1000,
-    firstProbeMs: options.firstProbeMs ?? 1000,
-    longestProbeMs: options.longestProbeMs ?? 30_000,
-  };
-  const whole = trackFailures(rules, (change) => {
-    options.onChange?.(change);
-    if (change.to === 'open') options.onOpen?.(whole.refusal);
-  });
+  const whole = new Breaker(undefined, options);
   /** As many as there are operations. */
   const operations = new Map<string, Breaker>();
+  const pending: Pending[] = [];
 
   const breakerOf = (operation: string): Breaker => {
     let breaker = operations.get(operation);
     if (breaker === undefined) {
-      breaker = trackFailures(rules, (change) => options.onChange?.({ ...change, operation }));
+      breaker = new Breaker(operation, options);
       operations.set(operation, breaker);
     }
     return breaker;
   };
 
-  const layer: Layer<UpstreamRequest, Answer> = (next) => (request, trace) => {
-    const { operation } = request;
-    const own = breakerOf(operation);
-    const passage = whole.passage(operation);
-    if (passage === 'refuse') throw whole.refusal();
-    const ownPassage = own.passage(operation);
-    if (ownPassage === 'refuse') throw own.refusal();
-    const isProbe = passage === 'probe';
-    const isOwnProbe = ownPassage === 'probe';
-    if (isProbe) whole.take();
-    if (isOwnProbe) own.take();
-    const ended = (said: Signs, failure: LastFailure | undefined): void => {
-      own.ended(said.operation, failure, operation, isOwnProbe);
-      whole.ended(said.whole, failure, operation, isProbe);
-    };
-    const onFailure = (error: unknown): never => {
-      ended(signsOfError(error), error instanceof GatewayError ? error : undefined);
-      throw error;
+  const layer: Layer<UpstreamRequest, Answer> = (next) => async (request, trace) => {
+    const origin = { caller: request.claim.turn.name, operation: request.operation };
+    const own = breakerOf(request.operation);
+    const wholePermit = whole.permit(origin);
+    const ownPermit = wholePermit === 'refuse' ? 'refuse' : own.permit(origin);
+    if (ownPermit === 'refuse') throw (wholePermit === 'refuse' ? whole : own).refusal();
+    if (wholePermit === 'trial') whole.begin(origin);
+    if (ownPermit === 'trial') own.begin(origin);
+    const claim = new DependentClaim(request.claim);
+    const isTrial = wholePermit === 'trial' || ownPermit === 'trial';
+    const one: Pending = { origin, claim, trace, attemptsBefore: trace.attempts, isTrial };
+    pending.push(one);
+
+    const ended = (outcome: Outcome, failure: LastFailure): void => {
+      pending.splice(pending.indexOf(one), 1);
+      claim.release();
+      own.ended({ outcome, origin, permit: ownPermit }, failure);
+      whole.ended({ outcome, origin, permit: wholePermit }, failure);
+      if (whole.isOpen || own.isOpen) refuseWaiting(pending, [whole, own]);
     };
     try {
-      return andThen(
-        next(request, trace),
-        (answer) => {
-          ended(signsOfStatus(answer.status), answer.status);
-          return answer;
-        },
-        onFailure,
-      );
+      const answer = await next({ ...request, claim }, trace);
+      ended(outcomeOfStatus(answer.status), answer.status);
+      return answer;
     } catch (error) {
-      return onFailure(error);
+      const failure = error instanceof GatewayError ? error : undefined;
+      ended(outcomeOf(failure, trace.attempts > one.attemptsBefore), failure);
+      throw error;
     }
   };
-
-  const shown = ({ state }: Breaker, nowMs: number): BreakerSnapshot => ({
-    state: state.kind,
-    failuresInARow: state.kind === 'closed' ? state.failures : rules.openAfter + state.probeFailures,
-    probeInMs: state.kind === 'open' ? Math.max(state.probeAtMs - nowMs, 0) : 0,
-  });
 
   return {
     layer,
     snapshot() {
-      const nowMs = performance.now();
-      const own = [...operations.values()];
-      const isWhole = whole.state.kind === 'open' || own.some(({ state }) => state.kind === 'closed');
-      return {
-        ...shown(isWhole ? whole : (soonest(own) ?? whole), nowMs),
-        operations: [...operations].map(([operation, breaker]) => ({ operation, ...shown(breaker, nowMs) })),
-      };
+      const own = [...operations].map(([operation, breaker]) => ({ operation, ...breaker.snapshot() }));
+      const [soonest] = own.toSorted((one, other) => one.probeInMs - other.probeInMs);
+      const isWhole = whole.isOpen || own.some(({ state }) => state === 'closed') || soonest === undefined;
+      const { state, failuresInARow, probeInMs } = isWhole ? whole.snapshot() : soonest;
+      return { state, failuresInARow, probeInMs, operations: own };
     },
   };
 }
 
-/** Of circuits that are open, the one whose probe comes first. */
-function soonest(breakers: readonly Breaker[]): Breaker | undefined {
-  const probeAtMs = ({ state }: Breaker): number => (state.kind === 'open' ? state.probeAtMs : 0);
-  return breakers.toSorted((one, other) => probeAtMs(one) - probeAtMs(other))[0];
-}
-
-function signsOfError(error: unknown): Signs {
-  if (!(error instanceof GatewayError)) return signs.nothing;
-  // With a wait in it, it is our own word and not news from the upstream.
-  if (error.retryAfterMs !== undefined) return signs.nothing;
-  if (error.code === 'upstream-unreachable' || error.code === 'upstream-timeout') return signs.down;
-  // A refused key or an answer that may not pass was an answer all the same.
-  return error.code === 'upstream-key-rejected' || error.code === 'upstream-invalid-response'
-    ? signs.alive
-    : signs.nothing;
-}
-
-function problemOf(failure: LastFailure | undefined, retryAfterMs: number): GatewayError {
-  const reason = 'the circuit is open: the upstream has only failed lately';
-  if (failure instanceof GatewayError) {
-    const { code, proxyError, cause } = failure;
-    return new GatewayError(code, {
-      retryAfterMs,
-      reason,
-      ...(proxyError !== undefined && { proxyError }),
-      ...(cause !== undefined && { cause }),
-    });
+/** Ends the waiting of requests that open circuits hold up. A trial goes on. */
+function refuseWaiting(pending: readonly Pending[], breakers: readonly Breaker[]): void {
+  for (const { origin, claim, trace, attemptsBefore, isTrial } of [...pending]) {
+    if (isTrial || trace.attempts > attemptsBefore) continue;
+    const breaker = breakers.find((one) => one.holdsUp(origin));
+    if (breaker !== undefined) claim.end(breaker.refusal());
   }
-  return new GatewayError('upstream-unreachable', {
-    retryAfterMs,
-    reason,
-    proxyError: 'destination_unavailable',
-    ...(failure !== undefined && { receivedStatus: failure }),
+}
+
+/** One circuit: of the whole upstream, or of one operation. */
+class Breaker {
+  readonly #operation: string | undefined;
+  readonly #onChange: BreakCircuitOptions['onChange'];
+  #state: CircuitState;
+  #lastFailure: LastFailure;
+
+  constructor(operation: string | undefined, { onChange }: BreakCircuitOptions) {
+    this.#operation = operation;
+    this.#onChange = onChange;
+    this.#state = closedCircuit(operation === undefined ? 'whole' : 'operation');
+  }
+
+  get isOpen(): boolean {
+    return this.#state.isOpen;
+  }
+
+  permit(origin: Origin): Permit {
+    return this.isOpen ? permitFor(this.#state, origin, performance.now()) : 'pass';
+  }
+
+  holdsUp(origin: Origin): boolean {
+    return (this.#operation ?? origin.operation) === origin.operation && holdsUp(this.#state, origin);
+  }
+
+  begin(origin: Origin): void {
+    this.#state = withTrial(this.#state, origin);
+  }
+
+  ended(attempt: Attempted, failure: LastFailure): void {
+    const wasOpen = this.isOpen;
+    this.#state = after(this.#state, attempt, performance.now());
+    if (attempt.outcome !== 'answered' && attempt.outcome !== 'unknown') this.#lastFailure = failure;
+    if (this.isOpen === wasOpen) return;
+    const lastFailure =
+      this.#lastFailure instanceof GatewayError ? this.#lastFailure.code : this.#lastFailure;
+    const about = this.#operation === undefined ? {} : { operation: this.#operation };
+    this.#onChange?.({ to: this.isOpen ? 'open' : 'closed', ...about, lastFailure });
+  }
+
+  refusal(): GatewayError {
+    return problemOf(this.#lastFailure, Math.max(this.snapshot().probeInMs, 1_000));
+  }
+
+  snapshot(): BreakerSnapshot {
+    const { failures, trialAtMs } = this.#state;
+    const probeInMs = this.isOpen ? Math.max(trialAtMs - performance.now(), 0) : 0;
+    return { state: this.isOpen ? 'open' : 'closed', failuresInARow: failures, probeInMs };
+  }
+}
+
+/** What says that there is no connection: not the read, but the upstream. */
+const connectFailures: ReadonlySet<ProxyErrorType | undefined> = new Set([
+  'dns_error',
+  'dns_timeout',
+  'connection_refused',
+  'connection_timeout',
+  'tls_certificate_error',
+  'tls_protocol_error',
+]);
+
+/** @param wasSent whether an attempt went up: a deadline that ends in a line says nothing about the upstream */
+function outcomeOf(failure: GatewayError | undefined, wasSent: boolean): Outcome {
+  // With a wait in it, it is the gateway's own refusal.
+  if (failure === undefined || failure.retryAfterMs !== undefined || !wasSent) return 'unknown';
+  switch (failure.code) {
+    case 'upstream-unreachable':
+    case 'upstream-timeout':
+      // No attempt was made: others had all connections in use.
+      if (failure.proxyError === 'connection_limit_reached') return 'unknown';
+      return connectFailures.has(failure.proxyError) ? 'unreachable' : 'unanswered';
+    // A refused key, or an answer that may not pass, is an answer all the same.
+    case 'upstream-key-rejected':
+    case 'upstream-invalid-response':
+      return 'answered';
+    default:
+      return 'unknown';
+  }
+}
+
+function problemOf(failure: LastFailure, retryAfterMs: number): GatewayError {
+  const reason = 'the circuit is open: the upstream has only failed lately';
+  if (!(failure instanceof GatewayError)) {
+    const receivedStatus = failure === undefined ? {} : { receivedStatus: failure };
+    const proxyError = 'destination_unavailable';
+    return new GatewayError('upstream-unreachable', { retryAfterMs, reason, proxyError, ...receivedStatus });
+  }
+  const { code, proxyError, cause } = failure;
+  return new GatewayError(code, {
+    ...{ retryAfterMs, reason },
+    ...(proxyError !== undefined && { proxyError }),
+    ...(cause !== undefined && { cause }),
   });
 }

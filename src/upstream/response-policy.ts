@@ -4,6 +4,7 @@
  * A 200 is a promise, so everything that could make it a lie is found before a byte of it is sent.
  */
 import type { HeaderFields } from '../exchange.ts';
+import { codingOf, mustStayCoded } from './coding-policy.ts';
 
 /** A field's value where there is exactly one line of it. */
 export function singleField(headers: HeaderFields, name: string): string | undefined {
@@ -34,7 +35,7 @@ export interface ResponseLimits {
   readonly revalidating: boolean;
 }
 
-export type Refusal = {
+export type InvalidHead = {
   readonly reason: string;
   readonly proxyError: 'http_protocol_error' | 'http_response_content_coding' | 'http_response_body_size';
 };
@@ -45,34 +46,32 @@ export type Refusal = {
  * 3xx: never followed, never passed, for `X-API-Key` would travel along a redirect. 206: we ask for no ranges.
  * 401 and 429 are for the layers above to deal with; they never reach a caller as such.
  */
-export function refusalOfHead(
+export function invalidHead(
   status: number,
   headers: HeaderFields,
   limits: ResponseLimits,
-): Refusal | undefined {
-  const refuse = (reason: string): Refusal => ({ reason, proxyError: 'http_protocol_error' });
-  if (status === 304) return limits.revalidating ? undefined : refuse('a 304 that was not asked for');
-  if (status >= 300 && status < 400) return refuse(`a redirect (${status})`);
-  if (status === 206) return refuse('a partial answer (206) that was not asked for');
-  if (status < 200 || status > 599) return refuse(`a status outside HTTP (${status})`);
+): InvalidHead | undefined {
+  const because = (reason: string): InvalidHead => ({ reason, proxyError: 'http_protocol_error' });
+  if (status === 304) return limits.revalidating ? undefined : because('a 304 that was not asked for');
+  if (status >= 300 && status < 400) return because(`a redirect (${status})`);
+  if (status === 206) return because('a partial answer (206) that was not asked for');
+  if (status < 200 || status > 599) return because(`a status outside HTTP (${status})`);
   const length = headers['content-length'];
   if (typeof length === 'object' || (length !== undefined && headers['transfer-encoding'] !== undefined)) {
-    // RFC 9112 section 6.3, rules 3 and 5: whoever believes the other one sees another answer.
-    return refuse('two statements of its length');
+    // RFC 9112 section 6.3, rules 3 and 5: a recipient that believes the other one sees another answer.
+    return because('two statements of its length');
   }
-  const coding = headers['content-encoding'];
-  if (coding !== undefined && coding !== 'identity' && coding !== '') {
-    return {
-      reason: 'a content coding, though identity was asked for',
-      proxyError: 'http_response_content_coding',
-    };
+  const coding = codingOf(headers);
+  if (coding === undefined || (coding !== 'identity' && mustStayCoded(headers))) {
+    const reason = coding === undefined ? 'several content codings or an unknown one' : 'a coding to be kept';
+    return { reason, proxyError: 'http_response_content_coding' };
   }
   if (Number(length) > limits.maxBodyBytes) {
     return { reason: 'a body over UPSTREAM_MAX_BODY', proxyError: 'http_response_body_size' };
   }
   const isSuccess = status < 300;
   if (isSuccess && status !== 204 && !limits.isAcceptedType(singleField(headers, 'content-type'))) {
-    return refuse('a success whose media type is not in UPSTREAM_MEDIA_TYPES');
+    return because('a success whose media type is not in UPSTREAM_MEDIA_TYPES');
   }
   return undefined;
 }

@@ -64,7 +64,7 @@ function resetMs(headers: HeaderFields, answeredAt: number): number | undefined 
   return undefined;
 }
 
-/** Of repeated fields the first counts: whoever appended one later knew less. */
+/** Of repeated fields the first counts: an intermediary that appended one later knew less. */
 function first(value: string | readonly string[] | undefined): string | undefined {
   return (typeof value === 'string' ? value : value?.[0])?.trim();
 }

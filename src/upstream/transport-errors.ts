@@ -26,7 +26,10 @@ const byCode: Readonly<Record<string, Sorted>> = {
   INVALID_PURPOSE: ['upstream-unreachable', 'tls_certificate_error'],
 };
 
-function sort(code: string, hasBegun: boolean): Sorted {
+/** How far an exchange had come when it failed. */
+export type Progress = 'connecting' | 'sent' | 'begun';
+
+function sort(code: string, progress: Progress): Sorted {
   const known = byCode[code];
   if (known !== undefined) return known;
   if (code.startsWith('CERT_') || code === 'ERR_TLS_CERT_ALTNAME_INVALID') {
@@ -35,8 +38,9 @@ function sort(code: string, hasBegun: boolean): Sorted {
   if (code.startsWith('ERR_SSL') || code.startsWith('ERR_TLS'))
     return ['upstream-unreachable', 'tls_protocol_error'];
   if (code.startsWith('HPE_')) return ['upstream-invalid-response', 'http_protocol_error'];
+  if (progress === 'connecting') return ['upstream-unreachable', 'connection_refused'];
   // A connection that breaks off before the answer has begun may be tried again; one that cuts an answer has lied.
-  return hasBegun
+  return progress === 'begun'
     ? ['upstream-invalid-response', 'http_response_incomplete']
     : ['upstream-unreachable', 'connection_terminated'];
 }
@@ -45,12 +49,12 @@ function sort(code: string, hasBegun: boolean): Sorted {
  * The gateway's failure for an error of undici, Node or OpenSSL.
  *
  * @param error what was reported; a `GatewayError` (our own abort) is handed back as it is
- * @param hasBegun whether the head of the answer had arrived
+ * @param progress `connecting` until the request is written, `begun` from the head of the answer on
  */
-export function transportFailure(error: unknown, hasBegun: boolean): GatewayError {
+export function transportFailure(error: unknown, progress: Progress): GatewayError {
   if (error instanceof GatewayError) return error;
   const code = codeOf(error);
-  const [problem, proxyError] = sort(code, hasBegun);
+  const [problem, proxyError] = sort(code, progress);
   const options: GatewayErrorOptions = {
     cause: error,
     proxyError,

@@ -1,8 +1,9 @@
 /**
  * The only place that opens connections to the upstream. One attempt: a GET built from constants, the operation's
- * path, the exact query and allow-listed fields; the answer read whole, checked, and handed up as a value.
+ * path, the exact query and allow-listed fields; the answer read whole, decoded where it came in a content coding,
+ * checked, and handed up as a value.
  *
- * Nothing here follows a redirect, decodes a body, or puts the key into anything but the field it belongs in: no
+ * Nothing here follows a redirect or puts the key into anything but the field it belongs in: no
  * `fetch`, no `Headers`, whose errors print the values they refuse (THREATS L1, L2).
  */
 import Pool from 'undici/lib/dispatcher/pool.js';
@@ -24,7 +25,7 @@ export interface TransportOptions {
   /** Media ranges of successes that pass. */
   readonly mediaTypes: readonly string[];
   readonly userAgent: string;
-  /** Counts what is sent; left out, nobody does. */
+  /** Counts what is sent. */
   readonly tally?: AttemptTally;
 }
 
@@ -41,25 +42,9 @@ const connectionLifeMs = 60_000;
 const bodiesInFlightBytes = 64 * 2 ** 20;
 
 export function sendUpstream(options: TransportOptions): Transport {
-  const pools = renewPools(
-    () =>
-      new Pool(options.baseUrl.origin, {
-        connections: options.connections,
-        // One answer at a time on a connection: HTTP/1.1 has no response ids, so nothing may overlap.
-        pipelining: 1,
-        allowH2: false,
-        keepAliveTimeout: 10_000,
-        keepAliveMaxTimeout: connectionLifeMs,
-        maxHeaderSize: 32 * 1024,
-        // Said here, so that no environment variable can unsay it.
-        connect: { timeout: options.timeoutMs, rejectUnauthorized: true },
-        // One timer per attempt covers head and body; undici's own only back it up.
-        headersTimeout: options.timeoutMs + 1_000,
-        bodyTimeout: options.timeoutMs + 1_000,
-      }),
-    connectionLifeMs,
-  );
+  const pools = renewPools(() => openPool(options), connectionLifeMs);
   const budget = limitBodies(Math.max(bodiesInFlightBytes, options.maxBodyBytes));
+  const connections = { lastUsedMs: 0 };
   const isAcceptedType = acceptMediaTypes(options.mediaTypes);
   const basePath = options.baseUrl.pathname.replace(/\/$/, '');
 
@@ -72,35 +57,45 @@ export function sendUpstream(options: TransportOptions): Transport {
     limits: { maxBodyBytes: options.maxBodyBytes, isAcceptedType, revalidating },
     budget,
     tally: options.tally,
+    connections,
   });
   const forRead = terms(false);
   const forRevalidation = terms(true);
 
   return {
-    handler: (request, trace) =>
-      new Promise<Answer>((resolve, reject) => {
-        const { validators } = request;
-        const attempt = new Attempt(
-          request,
-          trace,
-          validators === undefined ? forRead : forRevalidation,
-          resolve,
-          reject,
-        );
-        if (!attempt.begin(options.timeoutMs)) return;
-        pools.current().dispatch(
-          {
-            method: 'GET',
-            path: `${basePath}${request.path}${request.query}`,
-            headers: fieldsOf(request, constantFields),
-            // A head that is late must not hold up another request on the same connection.
-            blocking: true,
-          },
-          attempt,
-        );
-      }),
+    async handler(request, trace) {
+      const attempt = new Attempt(
+        request,
+        trace,
+        request.validators === undefined ? forRead : forRevalidation,
+      );
+      if (attempt.begin(options.timeoutMs)) {
+        const headers = fieldsOf(request, constantFields);
+        const path = `${basePath}${request.path}${request.query}`;
+        // Blocking: a head that is late must not hold up another request on the same connection.
+        pools.current().dispatch({ method: 'GET', path, headers, blocking: true }, attempt);
+      }
+      return await attempt.answer;
+    },
     close: () => pools.destroy(),
   };
+}
+
+function openPool({ baseUrl, connections, timeoutMs }: TransportOptions): InstanceType<typeof Pool> {
+  return new Pool(baseUrl.origin, {
+    connections,
+    // One answer at a time on a connection: HTTP/1.1 has no response ids, so nothing may overlap.
+    pipelining: 1,
+    allowH2: false,
+    keepAliveTimeout: 10_000,
+    keepAliveMaxTimeout: connectionLifeMs,
+    maxHeaderSize: 32 * 1024,
+    // Said here, so that no environment variable can unsay it.
+    connect: { timeout: timeoutMs, rejectUnauthorized: true },
+    // One timer per attempt covers head and body; undici's own only back it up.
+    headersTimeout: timeoutMs + 1_000,
+    bodyTimeout: timeoutMs + 1_000,
+  });
 }
 
 /** The fields of the upstream request, names and values in turn. */
@@ -112,9 +107,15 @@ function fieldsOf(request: SignedRequest, constant: readonly string[]): string[]
   return fields;
 }
 
-/** Nothing that somebody sent can stand beside them. */
-const ours: ReadonlySet<string> = new Set(['accept', 'accept-encoding', 'user-agent', 'via', 'x-api-key']);
+/** Set by the gateway: a forwarded field never overrides or repeats them. */
+const gatewayFields: ReadonlySet<string> = new Set([
+  'accept',
+  'accept-encoding',
+  'user-agent',
+  'via',
+  'x-api-key',
+]);
 
 function pushAll(fields: string[], more: Readonly<Record<string, string>>): void {
-  for (const name in more) if (!ours.has(name)) fields.push(name, more[name] as string);
+  for (const name in more) if (!gatewayFields.has(name)) fields.push(name, more[name] as string);
 }

@@ -1,5 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import { describe, it } from 'vitest';
+import { bearer, enrol, startWith } from '../support/callers-files.ts';
 import { accounts, startPair } from '../support/gateway.ts';
 
 const once = { CACHE_TTL: '0s', RETRY_LIMIT: '0' };
@@ -40,5 +41,30 @@ describe.concurrent('an upstream that is down', () => {
     expect([told.status, told.json()['code']]).toEqual([502, 'upstream-unreachable']);
     for (let i = 0; i < 5; i++) expect((await ask(`${accounts}?n=${i}`)).status).toBe(200);
     expect(standIn.requests.filter(({ target }) => target.includes('api-keys'))).toHaveLength(10);
+  });
+
+  it('is none where one caller asks for what hangs: the others are served in every operation', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const operations = ['list-accounts', 'list-api-keys'];
+    const [slow, quick] = [enrol('slow'), enrol('quick', { operations })];
+    const settings = { ...once, UPSTREAM_TIMEOUT: '300ms' };
+    const { ask, standIn } = await startWith([slow.entry, quick.entry], settings, {}, onTestFinished);
+    standIn.behave(({ target }) => (target.includes('hang') ? { stallAt: 'before-headers' } : undefined));
+    const hang = (round: number) =>
+      Array.from({ length: 8 }, (_, i) =>
+        ask(`${accounts}?hang=${round}-${i}`, { headers: bearer(slow.token) }),
+      );
+    for (let round = 0; round < 6; round++) {
+      for (const came of await Promise.all(hang(round))) expect(came.status).toBe(504);
+    }
+    const told = await Promise.all(hang(7));
+    expect(told.some(({ headers }) => headers['retry-after'] !== undefined)).toBe(true);
+    const paths = ['/api/users/api-keys/?n=', `${accounts}?n=`];
+    const others = Array.from({ length: 10 }, (_, n) =>
+      ask(`${paths[n % 2]}${n}`, { headers: bearer(quick.token) }),
+    );
+    expect((await Promise.all(others)).map(({ status }) => status)).toEqual(Array(10).fill(200));
   });
 });

@@ -1,9 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { limitBodies } from '../../src/upstream/body-budget.ts';
 
+const mebibyte = 2 ** 20;
+
 describe('bodies in flight stay under the bound', () => {
   it('one that says its length waits, in order, until that much is free', () => {
-    const budget = limitBodies(100);
+    const budget = limitBodies(100, 0);
     const started: string[] = [];
     const a = budget.reserve(80, () => started.push('a'));
     const b = budget.reserve(50, () => started.push('b'));
@@ -18,15 +20,15 @@ describe('bodies in flight stay under the bound', () => {
   });
 
   it('one that does not say is refused when nothing is left', () => {
-    const budget = limitBodies(100);
+    const budget = limitBodies(100, 0);
     const share = budget.reserve(0, () => {});
     expect([share.grow(60), share.grow(60), share.grow(40)]).toEqual([true, false, true]);
     share.release();
     expect(budget.usedBytes).toBe(0);
   });
 
-  it('one that gives up its place holds up nobody', () => {
-    const budget = limitBodies(100);
+  it('one that gives up its place holds up no other', () => {
+    const budget = limitBodies(100, 0);
     const started: string[] = [];
     const a = budget.reserve(100, () => started.push('a'));
     const b = budget.reserve(100, () => started.push('b'));
@@ -36,5 +38,27 @@ describe('bodies in flight stay under the bound', () => {
     a.release();
     expect(started).toEqual(['c']);
     expect(budget.usedBytes).toBe(1);
+  });
+
+  it('an answer of up to 64 KiB neither waits for large ones nor is refused because of them', () => {
+    const budget = limitBodies(64 * mebibyte);
+    const large = Array.from({ length: 9 }, () => budget.reserve(8 * mebibyte, () => {}));
+    expect(large.map(({ isReady }) => isReady)).toEqual([...Array(8).fill(true), false]);
+    expect(budget.reserve(11, () => {}).isReady).toBe(true);
+    expect(budget.reserve(64 * 1_024, () => {}).isReady).toBe(true);
+    const chunked = budget.reserve(0, () => {});
+    expect([chunked.isReady, chunked.grow(60_000), chunked.grow(5_000)]).toEqual([true, true, true]);
+    const larger = budget.reserve(0, () => {});
+    expect([larger.grow(2 * mebibyte), budget.reserve(mebibyte, () => {}).isReady]).toEqual([false, false]);
+    expect(budget.usedBytes).toBe(64 * mebibyte + 11 + 64 * 1_024 + 65_000);
+  });
+
+  it('many small answers are counted, so that large ones leave room for them', () => {
+    const budget = limitBodies(64 * mebibyte);
+    const shares = Array.from({ length: 100 }, () => budget.reserve(10_000, () => {}));
+    expect(budget.usedBytes).toBe(1_000_000);
+    expect(budget.reserve(64 * mebibyte - 999_999, () => {}).isReady).toBe(false);
+    for (const share of shares) share.release();
+    expect(budget.usedBytes).toBe(64 * mebibyte - 999_999);
   });
 });

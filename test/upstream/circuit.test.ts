@@ -2,36 +2,38 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer } from '../../src/exchange.ts';
 import { breakCircuit, type CircuitChange } from '../../src/upstream/circuit.ts';
-import { after } from '../../src/upstream/circuit-policy.ts';
+import { after, closedCircuit } from '../../src/upstream/circuit-policy.ts';
 import { paceAttempts } from '../../src/upstream/gate.ts';
 import { seeded } from '../support/gate-simulation.ts';
 import { answerOf, claimFor, newTrace, requestWith } from '../support/requests.ts';
 
 type Step = number | GatewayError | Error;
 
+const hanging = () => new GatewayError('upstream-timeout', { proxyError: 'http_response_timeout' });
 const unreachable = () => new GatewayError('upstream-unreachable', { proxyError: 'connection_refused' });
 
 function circuit(initial: Step) {
   let step = initial;
   let attempts = 0;
   const changes: CircuitChange[] = [];
-  const opened: (() => GatewayError)[] = [];
-  const { layer, snapshot } = breakCircuit({
-    onChange: (change) => changes.push(change),
-    onOpen: (failure) => opened.push(failure),
-  });
+  const { layer, snapshot } = breakCircuit({ onChange: (change) => changes.push(change) });
   const steps = new Map<string, Step>();
   const asked: string[] = [];
-  const handler = layer(async ({ operation }) => {
+  const handler = layer(async ({ operation, claim }, trace) => {
+    const { name: caller } = claim.turn;
     attempts++;
+    trace.attempts++;
     asked.push(operation);
-    const does = steps.get(operation) ?? step;
+    const does = steps.get(`${operation} ${caller}`) ?? steps.get(operation) ?? step;
     if (typeof does === 'number') return answerOf(does);
+    if (does instanceof GatewayError && does.proxyError === 'http_response_timeout') {
+      await new Promise((resolve) => setTimeout(resolve, 10_000));
+    }
     throw does;
   });
-  const ask = async (operation = 'list-accounts'): Promise<unknown> => {
+  const ask = async (operation = 'list-accounts', caller = 'someone'): Promise<unknown> => {
     try {
-      const request = { ...requestWith(claimFor()), operation };
+      const request = { ...requestWith(claimFor({ name: caller })), operation };
       return ((await handler(request, newTrace())) as Answer).status;
     } catch (error) {
       return error;
@@ -50,7 +52,6 @@ function circuit(initial: Step) {
     ask,
     askFor,
     changes,
-    opened,
     asked,
     snapshot,
     operationDoes: (operation: string, next: Step) => {
@@ -74,7 +75,7 @@ describe('an upstream that is down', () => {
     ['silent', new GatewayError('upstream-timeout'), { code: 'upstream-timeout' }],
     ['answering 503', 503, { code: 'upstream-unreachable', receivedStatus: 503 }],
   ])(
-    'because it is %s is not asked for everybody: its last failure is told at once',
+    'because it is %s is not asked again for each request: its last failure is told at once',
     async (_, step, problem) => {
       const subject = circuit(step);
       await subject.askFor(2.2);
@@ -84,7 +85,6 @@ describe('an upstream that is down', () => {
       expect(told).toMatchObject(problem);
       expect(told.retryAfterMs).toBeGreaterThanOrEqual(1000);
       expect(subject.attempts).toBe(attempts);
-      expect(subject.opened).toHaveLength(1);
     },
   );
 
@@ -107,7 +107,7 @@ describe('an upstream that is down', () => {
     expect(subject.snapshot().probeInMs).toBeLessThanOrEqual(30_000);
   });
 
-  it('is asked by everybody again once a probe is answered', async () => {
+  it('is asked for all requests again once a trial is answered', async () => {
     const subject = circuit(unreachable());
     await subject.askFor(3);
     subject.upstreamDoes(200);
@@ -118,11 +118,15 @@ describe('an upstream that is down', () => {
   });
 
   it('is not taken for well or worse by attempts sent before the circuit opened', () => {
-    const rules = { openAfter: 10, quietMs: 1000, firstProbeMs: 1000, longestProbeMs: 30_000 };
-    const failed = new Set(['reads']);
-    const open = { kind: 'open', probeAtMs: 5000, probeFailures: 2, isProbing: true, failed } as const;
-    for (const sign of ['alive', 'failing', 'silent'] as const) {
-      expect(after(open, { sign, operation: 'reads', isProbe: false }, 4000, rules)).toBe(open);
+    const open = {
+      ...closedCircuit('whole'),
+      ...{ isOpen: true, isForAll: true, failures: 12, unreachable: 12, trialAtMs: 5000, waitMs: 4000 },
+      ...{ callers: new Set(['a']), operations: new Set(['reads']), trials: new Set(['reads a']) },
+    } as const;
+    const origin = { caller: 'a', operation: 'reads' };
+    for (const outcome of ['answered', 'unreachable', 'unknown'] as const) {
+      const { failures: _, unreachable: __, ...rest } = open;
+      expect(after(open, { outcome, origin, permit: 'pass' }, 4000)).toMatchObject(rest);
     }
   });
 
@@ -164,7 +168,7 @@ describe('one operation that fails', () => {
   it.each<[string, Step]>([
     ['500', 500],
     ['504', 504],
-    ['no answer in time', new GatewayError('upstream-timeout', { proxyError: 'http_response_timeout' })],
+    ['no answer in time', new GatewayError('upstream-timeout')],
   ])('with %s leaves the others alone', async (_, does) => {
     expect((await askBoth(does)).healthy).toEqual(Array(12).fill(200));
   });
@@ -185,7 +189,6 @@ describe('one operation that fails', () => {
       },
       { operation: 'healthy', state: 'closed', failuresInARow: 0, probeInMs: 0 },
     ]);
-    expect(subject.opened).toEqual([]);
     expect(subject.changes).toEqual([{ to: 'open', operation: 'broken', lastFailure: 500 }]);
     subject.operationDoes('broken', 200);
     await vi.advanceTimersByTimeAsync(30_000);
@@ -209,6 +212,128 @@ describe('an upstream that answers 500 to all that is asked', () => {
     await vi.advanceTimersByTimeAsync(8000);
     expect(await subject.ask('other')).toBe(200);
     expect(subject.snapshot().state).toBe('closed');
+  });
+});
+
+describe('one caller whose reads get no answer', () => {
+  /** One caller sends 24 reads at once, again and again; each hangs for 10 s. */
+  const askSlowly = async (operations: readonly string[]) => {
+    const subject = circuit(200);
+    subject.operationDoes('one slow', hanging());
+    subject.operationDoes('other slow', hanging());
+    for (let round = 0; round < 4; round++) {
+      for (let i = 0; i < 24; i++) void subject.ask(operations[i % operations.length], 'slow');
+      await vi.advanceTimersByTimeAsync(11_000);
+    }
+    return subject;
+  };
+
+  it.each([
+    ['one operation', ['one']],
+    ['all operations', ['one', 'other']],
+  ])('in %s is held up alone: other callers are served in all, many at once', async (_, operations) => {
+    const subject = await askSlowly(operations);
+    expect(subject.changes.map(({ to, operation }) => [to, operation])).toEqual(
+      operations.map((operation) => ['open', operation]),
+    );
+    // The first may be the trial.
+    void subject.ask('one', 'slow');
+    expect(await subject.ask('one', 'slow')).toMatchObject({
+      code: 'upstream-timeout',
+      retryAfterMs: expect.any(Number),
+    });
+    const others = ['one', 'one', 'one', 'other', 'other'].map((operation) =>
+      subject.ask(operation, 'quick'),
+    );
+    expect(await Promise.all(others)).toEqual([200, 200, 200, 200, 200]);
+  });
+
+  it('does not open the circuit of the whole upstream together with other operations of its own', async () => {
+    const subject = circuit(hanging());
+    for (let i = 0; i < 100; i++) {
+      void subject.ask(`operation ${i % 5}`, 'slow');
+      await vi.advanceTimersByTimeAsync(200);
+    }
+    expect(subject.changes.filter(({ operation }) => operation === undefined)).toEqual([]);
+  });
+
+  it('is refused at once where its requests wait for a turn when its circuit opens, and other callers go on waiting', async () => {
+    const gate = paceAttempts({
+      maxClosedMs: 300_000,
+      baseMs: 500,
+      capMs: 8000,
+      initialWindow: 1,
+      random: () => 0,
+    });
+    const { layer } = breakCircuit();
+    const handler = layer(
+      gate.layer(async ({ claim }, trace) => {
+        trace.attempts++;
+        await new Promise((resolve) => setTimeout(resolve, 200));
+        return answerOf(claim.turn.name === 'slow' ? 504 : 200);
+      }),
+    );
+    const outcomes = (name: string, count: number) =>
+      Array.from({ length: count }, async () => {
+        try {
+          return ((await handler(requestWith(claimFor({ name })), newTrace())) as Answer).status;
+        } catch (error) {
+          return (error as GatewayError).retryAfterMs;
+        }
+      });
+    const slow = outcomes('slow', 50);
+    await vi.advanceTimersByTimeAsync(1900);
+    const quick = outcomes('quick', 3);
+    await vi.advanceTimersByTimeAsync(8000);
+    expect((await Promise.all(slow)).filter((outcome) => outcome === 1000).length).toBeGreaterThanOrEqual(38);
+    expect(await Promise.all(quick)).toEqual([200, 200, 200]);
+  });
+});
+
+describe('different callers and operations that get no answer', () => {
+  it('open the circuit of the whole upstream, and no two of the three do', async () => {
+    const failing = async (callers: readonly string[], operations: readonly string[]) => {
+      const subject = circuit(503);
+      for (let i = 0; i < 24; i++) {
+        await subject.ask(operations[i % operations.length], callers[(i >> 1) % callers.length]);
+        await vi.advanceTimersByTimeAsync(100);
+      }
+      return subject.changes.some(({ to, operation }) => to === 'open' && operation === undefined);
+    };
+    expect(await failing(['a', 'b'], ['one', 'other'])).toBe(true);
+    expect(await failing(['a'], ['one', 'other'])).toBe(false);
+    expect(await failing(['a', 'b'], ['one'])).toBe(false);
+  });
+
+  it('do not share their trial: while the read of one hangs, that of another closes the circuit', async () => {
+    const subject = circuit(504);
+    for (let i = 0; i < 12; i++) {
+      await subject.ask('reads', i % 2 === 0 ? 'slow' : 'quick');
+      await vi.advanceTimersByTimeAsync(100);
+    }
+    expect(await subject.ask('reads', 'quick')).toMatchObject({ receivedStatus: 504 });
+    subject.operationDoes('reads slow', hanging());
+    subject.operationDoes('reads quick', 200);
+    await vi.advanceTimersByTimeAsync(1000);
+    const slow = subject.ask('reads', 'slow');
+    expect(await subject.ask('reads', 'slow')).toBeInstanceOf(GatewayError);
+    expect(await subject.ask('reads', 'quick')).toBe(200);
+    expect(subject.changes.map(({ to }) => to)).toEqual(['open', 'closed']);
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(await slow).toEqual(hanging());
+  });
+
+  it('have a trial each as soon as the trial of one has failed', async () => {
+    const subject = circuit(504);
+    for (let i = 0; i < 12; i++) {
+      await subject.ask('reads', i % 2 === 0 ? 'slow' : 'quick');
+      await vi.advanceTimersByTimeAsync(100);
+    }
+    subject.operationDoes('reads quick', 200);
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(await subject.ask('reads', 'slow')).toBe(504);
+    expect(await subject.ask('reads', 'slow')).toBeInstanceOf(GatewayError);
+    expect(await subject.ask('reads', 'quick')).toBe(200);
   });
 });
 
@@ -244,6 +369,18 @@ describe('an upstream that fails at times', () => {
     expect(subject.snapshot().state).toBe('closed');
   });
 
+  it('is not down because requests reach their deadline before they are sent', async () => {
+    const { layer, snapshot } = breakCircuit();
+    const handler = layer(async () => {
+      throw new GatewayError('upstream-timeout');
+    });
+    for (let i = 0; i < 30; i++) {
+      await Promise.resolve(handler(requestWith(claimFor()), newTrace())).catch(() => {});
+      await vi.advanceTimersByTimeAsync(200);
+    }
+    expect(snapshot()).toMatchObject({ state: 'closed', failuresInARow: 0 });
+  });
+
   it('is not down because of our own refusals', async () => {
     const subject = circuit(new GatewayError('upstream-rate-limited', { retryAfterMs: 1000 }));
     await subject.askFor(10);
@@ -251,8 +388,8 @@ describe('an upstream that fails at times', () => {
   });
 });
 
-describe('a circuit before a gate', () => {
-  it('sends home who waits for a turn when it opens', async () => {
+describe('the circuit before a gate', () => {
+  it('refuses the requests that wait for a turn when it opens', async () => {
     const gate = paceAttempts({
       maxClosedMs: 300_000,
       baseMs: 500,
@@ -260,9 +397,10 @@ describe('a circuit before a gate', () => {
       initialWindow: 1,
       random: () => 0,
     });
-    const { layer } = breakCircuit({ onOpen: gate.dismiss });
+    const { layer } = breakCircuit();
     const handler = layer(
-      gate.layer(async () => {
+      gate.layer(async (_, trace) => {
+        trace.attempts++;
         await new Promise((resolve) => setTimeout(resolve, 200));
         throw unreachable();
       }),

@@ -4,10 +4,10 @@ import type { HeaderFields } from '../../src/exchange.ts';
 import {
   acceptMediaTypes,
   endsWithConnection,
+  invalidHead,
   isClosedJson,
   isJsonType,
   isWholeJson,
-  refusalOfHead,
 } from '../../src/upstream/response-policy.ts';
 
 describe('media types pass by UPSTREAM_MEDIA_TYPES', () => {
@@ -59,13 +59,14 @@ describe('a response is refused by its head', () => {
     [399, json],
     [600, json],
     [999, json],
-    [200, { ...json, 'content-encoding': 'gzip' }],
-    [500, { 'content-encoding': 'br' }],
+    [200, { ...json, 'content-encoding': 'gzip, br' }],
+    [500, { 'content-encoding': 'compress' }],
+    [200, { ...json, 'content-encoding': 'gzip', 'cache-control': 'no-transform' }],
     [200, { ...json, 'content-length': '101' }],
     [200, { ...json, 'content-length': ['5', '5'] }],
     [200, { ...json, 'content-length': '5', 'transfer-encoding': 'chunked' }],
   ])('%i %j', (status, headers) => {
-    expect(refusalOfHead(status, headers, limits)).toBeDefined();
+    expect(invalidHead(status, headers, limits)).toBeDefined();
   });
   it.each<[number, HeaderFields]>([
     [200, json],
@@ -74,11 +75,14 @@ describe('a response is refused by its head', () => {
     [404, {}],
     [503, { ...json, 'content-length': '100' }],
     [200, { ...json, 'content-encoding': 'identity' }],
+    [200, { ...json, 'content-encoding': 'GZip' }],
+    [500, { 'content-encoding': 'br' }],
+    [200, { ...json, 'cache-control': 'no-transform' }],
   ])('but not %i %j', (status, headers) => {
-    expect(refusalOfHead(status, headers, limits)).toBeUndefined();
+    expect(invalidHead(status, headers, limits)).toBeUndefined();
   });
   it('nor a 304 that answers our own validators', () => {
-    expect(refusalOfHead(304, {}, { ...limits, revalidating: true })).toBeUndefined();
+    expect(invalidHead(304, {}, { ...limits, revalidating: true })).toBeUndefined();
   });
 });
 

@@ -1,56 +1,71 @@
 import { describe, expect, it } from 'vitest';
-import { mayRetry } from '../../src/upstream/retry-budget-policy.ts';
-import { backoffMs, failureOfStatus, retriesFor } from '../../src/upstream/retry-policy.ts';
+import { GatewayError, type GatewayErrorOptions, type ProblemCode } from '../../src/errors.ts';
+import {
+  failureOfError,
+  failureOfStatus,
+  mayRetry,
+  type RetryFacts,
+  statedUntilMs,
+} from '../../src/upstream/retry-policy.ts';
+import { answerOf } from '../support/requests.ts';
 
-const options = { baseMs: 500, capMs: 8000 };
-
-describe('the wait before a retry', () => {
+describe('an attempt is worth another one', () => {
   it.each([
-    [1, undefined, 500],
-    [2, undefined, 1000],
-    [4, undefined, 4000],
-    [5, undefined, 8000],
-    [9, undefined, 8000],
-    [1, 100, 500],
-    [1, 7000, 7000],
-    [9, 60_000, 60_000],
-  ])('before retry %i, when %s ms are asked for, is %i ms', (retry, statedMs, expected) => {
-    expect(backoffMs(retry, statedMs, options, 0)).toBe(expected);
-  });
-
-  it('is spread at the cap too, and only later', () => {
-    expect(backoffMs(9, undefined, options, 0.5)).toBe(9000);
-    expect(backoffMs(1, 7000, options, 0.5)).toBe(7062.5);
-  });
-});
-
-describe('what is tried again', () => {
-  it.each([
-    [429, 'refused', 4],
-    [502, 'broken', 1],
-    [503, 'broken', 1],
-    [504, 'broken', 1],
-  ] as const)('%i is %s: up to %i times', (status, failure, times) => {
+    [429, 'throttled'],
+    [502, 'failed'],
+    [503, 'failed'],
+    [504, 'failed'],
+    ...[200, 304, 400, 401, 403, 404, 500, 501].map((status) => [status, undefined] as const),
+  ] as const)('after %i: %s', (status, failure) => {
     expect(failureOfStatus(status)).toBe(failure);
-    expect(retriesFor(failure, 4)).toBe(times);
-    expect(retriesFor(failure, 0)).toBe(0);
   });
 
-  it.each([200, 304, 400, 401, 403, 404, 500, 501])('%i is not', (status) => {
-    expect(failureOfStatus(status)).toBeUndefined();
+  it.each<[ProblemCode, GatewayErrorOptions, string | undefined]>([
+    ['upstream-timeout', {}, 'failed'],
+    ['upstream-unreachable', {}, 'failed'],
+    ['upstream-unreachable', { retryAfterMs: 1000 }, undefined],
+    ['upstream-invalid-response', {}, undefined],
+    ['overloaded', {}, undefined],
+  ])('after %s with %j: %s', (code, options, failure) => {
+    expect(failureOfError(new GatewayError(code, options))).toBe(failure);
+  });
+
+  it('but not after an error that is not of the gateway', () => {
+    expect(failureOfError(new Error('the caller has left'))).toBeUndefined();
   });
 });
 
-describe('the budget of retries', () => {
-  it.each([
-    [0, 1, true],
-    [2, 1, true],
-    [3, 1, false],
-    [3, 19, false],
-    [3, 20, true],
-    [19, 100, true],
-    [20, 100, false],
-  ])('with %i retries among %i live requests: one more is allowed: %s', (retrying, live, expected) => {
-    expect(mayRetry(retrying, live)).toBe(expected);
+describe('another attempt is made', () => {
+  const facts: RetryFacts = {
+    failure: 'failed',
+    hasRetriedFailure: false,
+    nextMs: 1000,
+    deadlineMs: 1001,
+    live: 1,
+    retrying: 0,
+  };
+  it.each<[string, Partial<RetryFacts>, boolean]>([
+    ['before the deadline', {}, true],
+    ['at the deadline', { deadlineMs: 1000 }, false],
+    ['at the deadline of a 429', { failure: 'throttled', deadlineMs: 1000 }, false],
+    ['after a second failure', { hasRetriedFailure: true }, false],
+    ['after a 429 that follows a failure', { failure: 'throttled', hasRetriedFailure: true }, true],
+    ['with 2 retries among 1 live request', { retrying: 2 }, true],
+    ['with 3 retries among 1 live request', { retrying: 3 }, false],
+    ['with 3 retries among 19 live requests', { retrying: 3, live: 19 }, false],
+    ['with 3 retries among 20 live requests', { retrying: 3, live: 20 }, true],
+    ['with 19 retries among 100 live requests', { retrying: 19, live: 100 }, true],
+    ['with 20 retries among 100 live requests', { retrying: 20, live: 100 }, false],
+    ['after a 429 whatever is retried', { failure: 'throttled', retrying: 20 }, true],
+  ])('%s: %j: %s', (_, change, expected) => {
+    expect(mayRetry({ ...facts, ...change })).toBe(expected);
+  });
+});
+
+describe('the wait that the upstream states', () => {
+  it('counts from the receipt of its answer, and is none where it states none', () => {
+    const answer = answerOf(429, { 'retry-after': '7' });
+    expect(statedUntilMs(answer)).toBe(answer.receivedMs + 7000);
+    expect(statedUntilMs(answerOf(429))).toBe(0);
   });
 });

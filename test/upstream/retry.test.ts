@@ -7,7 +7,7 @@ import { answerOf, claimFor, newTrace, requestWith } from '../support/requests.t
 
 type Step = number | [number, HeaderFields] | GatewayError;
 
-const options = { limit: 4, baseMs: 500, capMs: 8000, random: () => 0 };
+const options = { limit: 4, baseMs: 500, capMs: 8000 };
 const unreachable = () => new GatewayError('upstream-unreachable', { proxyError: 'connection_refused' });
 const timeout = () => new GatewayError('upstream-timeout', { proxyError: 'http_response_timeout' });
 
@@ -40,8 +40,14 @@ async function run(next: Handler<UpstreamRequest, Answer>, patienceMs = 25_000, 
   return { result: await result, trace };
 }
 
-beforeEach(() => vi.useFakeTimers());
-afterEach(() => vi.useRealTimers());
+beforeEach(() => {
+  vi.useFakeTimers();
+  vi.spyOn(Math, 'random').mockReturnValue(0);
+});
+afterEach(() => {
+  vi.useRealTimers();
+  vi.restoreAllMocks();
+});
 
 describe('a refused attempt (429)', () => {
   it('is tried again with waits that double', async () => {
@@ -53,10 +59,11 @@ describe('a refused attempt (429)', () => {
   });
 
   it('is tried again later than the backoff says, never earlier, when chance plays', async () => {
+    vi.spyOn(Math, 'random').mockReturnValue(0.999);
     const next = upstream(429, 429, 200);
-    await run(next, 25_000, { ...options, random: () => 0.999 });
-    expect(next.sentMs[1]).toBeGreaterThanOrEqual(500);
-    expect(next.sentMs[1]).toBeLessThanOrEqual(625);
+    await run(next);
+    expect(next.sentMs[1]).toBeGreaterThan(500);
+    expect(next.sentMs[1]).toBeLessThanOrEqual(1000);
     expect((next.sentMs[2] as number) - (next.sentMs[1] as number)).toBeGreaterThanOrEqual(1000);
   });
 
@@ -64,6 +71,19 @@ describe('a refused attempt (429)', () => {
     const next = upstream([429, { 'retry-after': '7' }], 200);
     await run(next);
     expect(next.sentMs).toEqual([0, 7000]);
+  });
+
+  it('leaves the stated wait to a gate below, and is still told at once where it does not fit', async () => {
+    const gated = { ...options, isGated: true };
+    const next = upstream([429, { 'retry-after': '7' }], 200);
+    await run(next, 25_000, gated);
+    expect(next.sentMs).toEqual([0, 500]);
+    const late = upstream([429, { 'retry-after': '60' }], 200);
+    expect((await run(late, 25_000, gated)).result).toMatchObject({ retryAfterMs: 60_000 });
+    expect(late.sentMs).toEqual([0]);
+    const failed = upstream([503, { 'retry-after': '7' }], 200);
+    await run(failed, 25_000, gated);
+    expect(failed.sentMs).toEqual([0, 7000]);
   });
 
   it('waits from the receipt of the answer, not from when it got round to it', async () => {

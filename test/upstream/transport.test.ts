@@ -1,5 +1,6 @@
 import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, createServer as createTcpServer } from 'node:net';
+import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer, SignedRequest } from '../../src/exchange.ts';
@@ -131,6 +132,91 @@ describe('an answer is handed up whole and unchanged', () => {
   });
 });
 
+const codings = { gzip: gzipSync, deflate: deflateSync, br: brotliCompressSync, zstd: zstdCompressSync };
+
+describe.each(Object.entries(codings))('an answer in the coding %s', (coding, encode) => {
+  const text = JSON.stringify({ a: 'x'.repeat(50_000) });
+  const coded = encode(text);
+  const headers = { 'content-encoding': coding };
+
+  it.each<[string, Behaviour]>([
+    ['states its length', {}],
+    ['comes in chunks', { framing: 'chunked' }],
+    ['ends with the connection', { framing: 'until-close' }],
+    ['comes in drips', { drip: { everyMs: 1, bytes: 20 } }],
+    ['is an error', { status: 503 }],
+    ['names it in capitals', { headers: { 'content-encoding': coding.toUpperCase() } }],
+  ])('that %s is handed up as an identity answer', async (_name, behaviour) => {
+    standIn.behave({ body: coded, headers, ...behaviour });
+    const answer = await send();
+    expect(answer.body.toString()).toBe(text);
+    expect(answer.headers).not.toHaveProperty('content-encoding');
+    expect(answer.headers['content-length']).toBe(String(text.length));
+  });
+
+  it.each<[string, Buffer]>([
+    ['is cut', coded.subarray(0, -1)],
+    ['is cut in the middle', coded.subarray(0, coded.length >> 1)],
+    ['is followed by other bytes', Buffer.concat([coded, Buffer.from('x')])],
+    ['is followed by zeros', Buffer.concat([coded, Buffer.alloc(8)])],
+    ['is none at all', Buffer.from(text)],
+  ])('that %s is refused', async (_name, body) => {
+    standIn.behave({ body, headers });
+    expect(await failure(send())).toMatchObject({
+      code: 'upstream-invalid-response',
+      proxyError: 'http_response_content_coding',
+    });
+  });
+
+  it('that grows beyond UPSTREAM_MAX_BODY is refused after that many bytes', async () => {
+    standIn.behave({ compress: [coding as keyof typeof codings], body: { bytes: 64 * 2 ** 20 } });
+    expect(await failure(send())).toMatchObject({
+      code: 'upstream-invalid-response',
+      proxyError: 'http_response_body_size',
+    });
+  });
+
+  it('that ends after its caller has left is given up', async () => {
+    const controller = new AbortController();
+    standIn.behave({ compress: [coding as keyof typeof codings], body: { bytes: 90_000 } });
+    const answered = send({ claim: patientClaim(controller.signal) });
+    await standIn.received(1);
+    controller.abort(new Error('left'));
+    await expect(answered).rejects.toThrow('left');
+  });
+});
+
+describe('an answer in a content coding', () => {
+  const text = '{"a":1}';
+
+  it('is gzip where it says x-gzip, and a gzip of several members is read whole', async () => {
+    const body = Buffer.concat([gzipSync('{"a":'), gzipSync('1}')]);
+    standIn.behave({ body, headers: { 'content-encoding': 'x-gzip' } });
+    expect((await send()).body).toBe(text);
+  });
+
+  it('has no body where its error has none', async () => {
+    standIn.behave({ status: 404, body: '', headers: { 'content-encoding': 'gzip' } });
+    const answer = await send();
+    expect(answer).toMatchObject({ status: 404, body: '' });
+    expect(answer.headers).not.toHaveProperty('content-encoding');
+  });
+
+  it('has a weak entity tag and no digests: the strong ones are about the coded bytes', async () => {
+    const fields = { etag: '"v1"', 'repr-digest': 'sha-256=:AA==:', 'content-digest': 'sha-256=:AA==:' };
+    standIn.behave({ compress: ['gzip'], body: text, headers: fields });
+    const { headers } = await send();
+    expect(headers['etag']).toBe('W/"v1"');
+    expect(headers).not.toHaveProperty('repr-digest');
+    expect(headers).not.toHaveProperty('content-digest');
+    standIn.behave({ status: 304, body: '', headers: { etag: '"v1"' } });
+    const confirmed = await send({ validators: { 'if-none-match': 'W/"v1"' } });
+    expect(confirmed.headers['etag']).toBe('W/"v1"');
+    const other = await send({ validators: { 'if-none-match': '"v1"' } });
+    expect(other.headers['etag']).toBe('"v1"');
+  });
+});
+
 describe('an answer that could be a lie is refused', () => {
   it.each<[string, Behaviour, string?]>([
     ['a redirect', { redirectTo: 'http://127.0.0.1:1/' }],
@@ -140,9 +226,30 @@ describe('an answer that could be a lie is refused', () => {
     ['HTML with 200', { headers: { 'content-type': 'text/html' }, body: '<p>' }],
     ['a 200 without a media type', { headers: { 'content-type': undefined } }],
     ['two media types', { headers: { 'content-type': ['application/json', 'text/html'] } }],
-    ['gzip', { compress: ['gzip'] }, 'http_response_content_coding'],
     ['a chain of codings', { compress: ['gzip', 'br'] }, 'http_response_content_coding'],
-    ['an encoded error', { status: 500, compress: ['gzip'] }, 'http_response_content_coding'],
+    [
+      'two lines of codings',
+      { headers: { 'content-encoding': ['gzip', 'gzip'] } },
+      'http_response_content_coding',
+    ],
+    ['an unknown coding', { headers: { 'content-encoding': 'compress' } }, 'http_response_content_coding'],
+    [
+      'the name of a method as a coding',
+      { headers: { 'content-encoding': 'constructor' } },
+      'http_response_content_coding',
+    ],
+    [
+      'a coding that is only claimed',
+      { headers: { 'content-encoding': 'gzip' } },
+      'http_response_content_coding',
+    ],
+    [
+      'a coding that must not be taken off',
+      { compress: ['gzip'], headers: { 'cache-control': 'private, no-transform' } },
+      'http_response_content_coding',
+    ],
+    ['a coding around no JSON', { compress: ['br'], body: '{"a":' }, 'http_response_incomplete'],
+    ['a coded success without a body', { body: '', headers: { 'content-encoding': 'br' } }],
     ['a body that says it is too large', { body: { bytes: 200_000 } }, 'http_response_body_size'],
     [
       'a body that turns out too large',
@@ -219,6 +326,29 @@ describe('what stands in the way is sorted', () => {
     await hasty.close();
   });
 
+  it('a wait for a connection that others have in use is no failure to connect', async () => {
+    const narrow = sendUpstream(optionsFor(standIn.url, { timeoutMs: 300, connections: 1 }));
+    standIn.behave({ stallAt: 'before-headers' });
+    const all = await Promise.all(Array.from({ length: 20 }, () => failure(send({}, narrow))));
+    for (const { proxyError } of all) {
+      expect(['http_response_timeout', 'connection_limit_reached']).toContain(proxyError);
+    }
+    await narrow.close();
+  });
+
+  it('a connection that ends before its TLS handshake is a failure to connect', async () => {
+    const server = createTcpServer((socket) => socket.destroy());
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const { port } = server.address() as AddressInfo;
+    const lost = sendUpstream(optionsFor(`https://127.0.0.1:${port}/api`));
+    expect(await failure(send({}, lost))).toMatchObject({
+      code: 'upstream-unreachable',
+      proxyError: 'connection_refused',
+    });
+    await lost.close();
+    await new Promise((resolve) => server.close(resolve));
+  });
+
   it('nothing listens', async () => {
     const server: Server = createServer();
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -242,7 +372,7 @@ describe('what stands in the way is sorted', () => {
   });
 });
 
-describe('who waits decides how long', () => {
+describe('the claim decides how long an exchange lasts', () => {
   it('an exchange ends when its claim does, with the claim’s reason', async () => {
     const controller = new AbortController();
     standIn.behave({ stallAt: 50 });
@@ -260,7 +390,7 @@ describe('who waits decides how long', () => {
   });
 });
 
-describe('bytes that nobody asked for reach nobody', () => {
+describe('bytes that were not asked for reach no caller', () => {
   it('even on a connection that is used again', async () => {
     const poison = 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 8\r\n\r\n"POISON"';
     for (let round = 0; round < 20; round++) {
@@ -310,6 +440,28 @@ describe('bodies in flight together stay under 64 MiB', () => {
     const answers = await Promise.all(Array.from({ length: 20 }, () => send({}, roomy)));
     expect(answers.every(({ body }) => body.length === 8_000_000)).toBe(true);
     expect(standIn.requests).toHaveLength(20);
+    await roomy.close();
+  });
+
+  it.each<[string, Behaviour]>([
+    ['that states its length', { body: '[1]' }],
+    ['in chunks', { body: '[1]', framing: 'chunked' }],
+  ])('a small one %s is read while nine stalled ones of 8 MiB hold all of it', async (_name, small) => {
+    const roomy = sendUpstream(optionsFor(standIn.url, { maxBodyBytes: 8 * 2 ** 20, connections: 20 }));
+    standIn.behave({ body: { bytes: 8 * 2 ** 20 }, stallAt: 200_000 });
+    let settled = 0;
+    const controller = new AbortController();
+    const stalled = Array.from({ length: 9 }, () =>
+      send({ claim: patientClaim(controller.signal) }, roomy).catch(() => settled++),
+    );
+    await standIn.received(9);
+    // Until their heads have been read.
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    standIn.behave(small);
+    expect((await send({}, roomy)).body).toBe('[1]');
+    expect(settled).toBe(0);
+    controller.abort(new Error('left'));
+    await Promise.all(stalled);
     await roomy.close();
   });
 });

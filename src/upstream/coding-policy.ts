@@ -1,0 +1,66 @@
+/**
+ * What the content coding of an upstream's answer means for its fields. Pure: no `this`, no I/O, no clock.
+ *
+ * The gateway asks for no coding (`Accept-Encoding: identity`). An upstream, or a CDN before it, may use one all the
+ * same: RFC 9110 section 12.5.3 lets it. Then the answer is decoded, because it has to be searched for the key and
+ * its callers may not take that coding.
+ */
+import type { HeaderFields } from '../exchange.ts';
+
+export type UpstreamCoding = 'gzip' | 'br' | 'deflate' | 'zstd';
+
+/** Names are case-insensitive, and `x-gzip` is gzip (RFC 9110 sections 8.4.1 and 8.4.1.3). */
+const codings: ReadonlyMap<string, UpstreamCoding | 'identity'> = new Map([
+  ['', 'identity'],
+  ['identity', 'identity'],
+  ['gzip', 'gzip'],
+  ['x-gzip', 'gzip'],
+  ['br', 'br'],
+  ['deflate', 'deflate'],
+  ['zstd', 'zstd'],
+]);
+
+/** The one coding of an answer; `undefined` where there are several or it is unknown. */
+export function codingOf(headers: HeaderFields): UpstreamCoding | 'identity' | undefined {
+  const named = headers['content-encoding'];
+  if (named === undefined) return 'identity';
+  return typeof named === 'string' ? codings.get(named.trim().toLowerCase()) : undefined;
+}
+
+/** RFC 9111 section 5.2.2.6: the content must stay as it is, so an answer in a coding cannot be used. */
+export function mustStayCoded(headers: HeaderFields): boolean {
+  return [headers['cache-control'] ?? '']
+    .flat()
+    .some((line) => /(?:^|[\s,])no-transform(?:[\s,]|$)/i.test(line));
+}
+
+/** Digests of the coded bytes (RFC 9530), which are not the bytes that are handed on. */
+const digests: ReadonlySet<string> = new Set(['content-digest', 'repr-digest', 'digest', 'content-md5']);
+
+/**
+ * The fields of an answer whose body has been decoded.
+ *
+ * A strong entity tag names the coded bytes and no others (RFC 9110 section 8.8.3), so it becomes a weak one: the
+ * decoded body is equivalent and not the same. `If-None-Match` compares weakly (section 13.1.2), so the upstream
+ * still recognises it.
+ */
+export function asIdentity(headers: HeaderFields, bodyBytes: number): HeaderFields {
+  const kept = Object.entries(headers).filter(([name]) => name !== 'content-encoding' && !digests.has(name));
+  const fields = { ...Object.fromEntries(kept), 'content-length': String(bodyBytes) };
+  const { etag } = headers;
+  return typeof etag === 'string' ? { ...fields, etag: weak(etag) } : fields;
+}
+
+/**
+ * The fields of a 304 to a revalidation. Where the tag that was asked about is weak, the strong one that confirms it
+ * names the coded bytes again, and becomes weak as before.
+ */
+export function asAskedAbout(headers: HeaderFields, askedAbout: string | undefined): HeaderFields {
+  const { etag } = headers;
+  if (askedAbout === undefined || typeof etag !== 'string' || askedAbout !== weak(etag)) return headers;
+  return { ...headers, etag: askedAbout };
+}
+
+function weak(etag: string): string {
+  return etag.startsWith('W/') ? etag : `W/${etag}`;
+}
