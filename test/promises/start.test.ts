@@ -7,6 +7,7 @@ import { startGateway } from '../../src/gateway.ts';
 import { KeyStoreError } from '../../src/key/store.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { accounts } from '../support/gateway.ts';
+import { imageFlags } from '../support/image.ts';
 import { run, serve, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
 
 const secret = 'hunter2-hunter2-hunter2';
@@ -144,16 +145,25 @@ describe.concurrent('a start that cannot be', () => {
   );
 });
 
+describe('the flags of the image', () => {
+  const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
+  const flags = imageFlags().join(' ');
+
+  it('fill its compile cache too, which is one for each set of flags', () => {
+    const filling = /^RUN UPSTREAM_BASE_URL=(?:.*\\\n)*.*$/m.exec(read('Dockerfile'))?.[0] ?? '';
+    expect(filling.replaceAll(/\s*\\\n\s*/g, ' ')).toContain(`node ${flags} dist/main.js serve`);
+  });
+
+  it('are those of the systemd unit in the README', () => {
+    expect(read('README.md')).toContain(
+      `ExecStart=/usr/bin/node ${flags} /opt/analytics-gateway/dist/main.js serve`,
+    );
+  });
+});
+
 describe.concurrent('it starts', () => {
   it('with the flags of the image, and with other NODE_OPTIONS', async (owner) => {
-    const dockerfile = readFileSync(new URL('../../Dockerfile', import.meta.url), 'utf8');
-    const command = JSON.parse(/^CMD (\[.*\])$/m.exec(dockerfile)?.[1] ?? '[]') as string[];
-    expect(command[0]).toBe('node');
-    expect(command.slice(-2)).toEqual(['dist/main.js', 'serve']);
-    const flags = command.slice(1, -2);
-    // The compile cache is one for each set of flags.
-    const filling = /^RUN UPSTREAM_BASE_URL=(?:.*\\\n)*.*$/m.exec(dockerfile)?.[0] ?? '';
-    expect(filling.replaceAll(/\s*\\\n\s*/g, ' ')).toContain(`node ${flags.join(' ')} dist/main.js serve`);
+    const flags = imageFlags();
     expect(flags).toContain('--disable-sigusr1');
     const standIn = await standInFor(owner);
     const gateway = await serve(owner, {
