@@ -132,7 +132,7 @@ describe.concurrent('a start that cannot be', () => {
     expect(stderr).toMatch(/in use/);
   });
 
-  it.for(['--inspect=127.0.0.1:0', '--heapsnapshot_near_heap_limit=1'])(
+  it.for(['--inspect=127.0.0.1:0', '--heapsnapshot_near_heap_limit=1', '--perf-basic-prof'])(
     'NODE_OPTIONS=%s ends with 2',
     async (option, owner) => {
       const { status, stderr, stdout } = await run(owner, [], {
@@ -143,6 +143,15 @@ describe.concurrent('a start that cannot be', () => {
       expect(stdout).toBe('');
     },
   );
+
+  it('NODE_OPTIONS=--disable-proto=throw ends with 2, and says what to use', async (owner) => {
+    const { status, stderr } = await run(owner, [], {
+      settings: { ...settingsFor(upstream), NODE_OPTIONS: '--disable-proto=throw' },
+    });
+    expect(status).toBe(2);
+    expect(stderr).toContain('--disable-proto=throw: a request with a field named __proto__ would end');
+    expect(stderr).toContain('Use --disable-proto=delete');
+  });
 });
 
 describe('the flags of the image', () => {
