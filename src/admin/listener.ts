@@ -106,10 +106,7 @@ function tellRefusals({ onRefused, onTrouble }: AdminOptions): Layer<InboundRequ
     };
 }
 
-/**
- * Searches what leaves for the key. Byte for byte as Latin-1, as answers are searched too: for a text of wider
- * characters V8 would have to compile the patterns once more, and everybody would wait for it.
- */
+/** Searches what leaves for the key: byte for byte as Latin-1, as answers are searched too. */
 function searchReplies(redact: (text: string) => string): Layer<InboundRequest, Reply> {
   return (next) =>
     function search(request, trace) {

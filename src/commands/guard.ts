@@ -2,7 +2,7 @@
  * Keeps the process from being opened while it holds a secret. `main.ts` imports it before everything else: its
  * side effect must come first.
  */
-import { refusedNodeOptions, storeCommandMark } from '../key/process-guard.ts';
+import { fatalFlag, refusedNodeOptions, storeCommandMark } from '../key/process-guard.ts';
 
 // Node would open its inspector, through which anyone on this host could read the key: from the first moment on.
 process.on('SIGUSR1', () => {});
@@ -19,8 +19,14 @@ export async function guardProcess(): Promise<string | undefined> {
   }
   const { default: inspector } = await import('node:inspector');
   const flags = refusedNodeOptions(process.env['NODE_OPTIONS'] ?? '', process.execArgv);
+  if (flags.includes(fatalFlag)) {
+    return `${fatalFlag}: a request with a field named __proto__ would end the process. Use --disable-proto=delete`;
+  }
   if (flags.length > 0) {
-    return `${flags.join(', ')}: not with a secret in memory. Inspectors, reports and snapshots would show it`;
+    return `${flags.join(', ')}: not with a secret in memory. Inspectors, reports, snapshots and profiles would show it; only flags that are known to write nothing of it are allowed`;
+  }
+  if (/\*|\bchild_process\b/i.test(process.env['NODE_DEBUG'] ?? '')) {
+    return 'NODE_DEBUG: with child_process or * it prints the environment and the arguments of commands, secrets among them';
   }
   if (inspector.url() !== undefined) inspector.close();
   if (process.env['NODE_TLS_REJECT_UNAUTHORIZED'] === '0') {

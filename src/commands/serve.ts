@@ -26,7 +26,8 @@ function live(gateway: Gateway): Promise<number> {
     const stop = (status: number): void => {
       gateway.drain().then(
         () => resolve(status),
-        () => resolve(1),
+        // What could not be closed would keep the process from ending.
+        () => process.exit(1),
       );
     };
     let interrupted = false;
@@ -50,7 +51,11 @@ function live(gateway: Gateway): Promise<number> {
     process.stderr.on('error', () => {});
     // An unexpected fault: running requests are finished, then a supervisor starts a clean process.
     const onFault = (error: unknown): void => {
-      events.fatal({ err: error }, 'an unexpected fault; stopping');
+      try {
+        events.fatal({ err: error }, 'an unexpected fault; stopping');
+      } catch {
+        // A throw from here would end the process at once, with its text on standard error.
+      }
       stop(1);
     };
     process.on('uncaughtException', onFault);

@@ -3,6 +3,7 @@
  * store. No shell; the command's messages go nowhere, for they may quote what they are about.
  */
 import { spawn } from 'node:child_process';
+import type { Readable } from 'node:stream';
 import type { Environment } from './open-store.ts';
 import { storeCommandMark } from './process-guard.ts';
 import { describeFailure, KeyStoreError } from './store.ts';
@@ -46,8 +47,6 @@ function run(
   describe: string,
 ): Promise<string> {
   return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let length = 0;
     let ended = false;
     const child = spawn(program, args, {
       env: { ...environment },
@@ -56,6 +55,10 @@ function run(
       // A process group of its own, so that what the command has started can be ended with it.
       detached: true,
     });
+    // Before anything that may throw: an error without a listener is an uncaught exception with all arguments in it.
+    child.on('error', (error) => fail(describeFailure(error)));
+    // Without a free descriptor there is none, whatever the types say.
+    const stdout: Readable | undefined = child.stdout;
 
     const end = (outcome: string | KeyStoreError) => {
       if (ended) return;
@@ -65,7 +68,7 @@ function run(
       // Once it has ended, its number may be somebody else's.
       if (child.exitCode === null && child.signalCode === null) killGroup(child.pid);
       // What has left the group may hold the pipe open, and us with it; we have heard enough.
-      child.stdout.destroy();
+      stdout?.destroy();
       if (outcome instanceof KeyStoreError) reject(outcome);
       else resolve(outcome);
     };
@@ -76,32 +79,37 @@ function run(
     signal.addEventListener('abort', onAbort);
     if (signal.aborted) onAbort();
 
-    child.stdout.on('data', (chunk: Buffer) => {
-      length += chunk.length;
-      if (length > maxOutputBytes) fail(`printed more than ${maxOutputBytes / 1024} KiB`);
-      else chunks.push(chunk);
-    });
-    child.stdout.on('error', () => fail('broke off'));
-    child.on('error', (error) => fail(describeFailure(error)));
+    const printed = stdout && collect(stdout, fail);
     // Not `close`: that would wait for whatever the command left running with our pipe.
     child.on('exit', (status, killedBy) => {
       // What it has left running goes too, or there would be one more with each read.
       killGroup(child.pid);
       if (killedBy !== null) fail(`was killed by ${killedBy}`);
       else if (status !== 0) fail(`ended with status ${status}`);
-      else setOutputEnd();
+      else void printed?.().then(end);
     });
-
-    // What was printed before the exit may still be on its way; it ends with the pipe, or a moment later.
-    const setOutputEnd = () => {
-      const text = () => end(Buffer.concat(chunks).toString('utf8'));
-      if (child.stdout.readableEnded) text();
-      else {
-        child.stdout.once('end', text);
-        setTimeout(text, lastOutputMs).unref();
-      }
-    };
   });
+}
+
+/** Reads what is printed. Returns what waits for the end of it, or for a moment: something may hold the pipe open. */
+function collect(stdout: Readable, fail: (why: string) => void): () => Promise<string> {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  stdout.on('data', (chunk: Buffer) => {
+    length += chunk.length;
+    if (length > maxOutputBytes) fail(`printed more than ${maxOutputBytes / 1024} KiB`);
+    else chunks.push(chunk);
+  });
+  stdout.on('error', () => fail('broke off'));
+  return async () => {
+    if (!stdout.readableEnded) {
+      await new Promise<void>((resolve) => {
+        stdout.once('end', resolve);
+        setTimeout(resolve, lastOutputMs).unref();
+      });
+    }
+    return Buffer.concat(chunks).toString('utf8');
+  };
 }
 
 /** Also ends what a wrapper script waits for: `child.kill` would leave that running, once more with each try. */

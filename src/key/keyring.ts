@@ -10,7 +10,7 @@ import type { KeyEvent, KeyHealth, TellKeyEvent } from './key-event.ts';
 import { keepAsking, loadKeyValue, loadPreviousValue } from './key-source.ts';
 import { retiredKeyMs } from './keyring-policy.ts';
 import { type Environment, openStore } from './open-store.ts';
-import { createScrubber, type Scrubber } from './scrub.ts';
+import { Scrubber } from './scrub.ts';
 import { describeFailure, type KeyStore } from './store.ts';
 
 export interface KeyringOptions {
@@ -76,7 +76,7 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
   // A library that is not installed will not appear by waiting.
   await Promise.all([store.prepare?.(), previousStore?.prepare?.()]);
   const startTimeoutMs = options.startTimeoutMs ?? 30_000;
-  const scrub = createScrubber();
+  const scrub = new Scrubber();
 
   let generations = 0;
   /** The newest good value of the store. */

@@ -1,43 +1,59 @@
-/** Which flags of the runtime would lay the key open, and who must not start us. Pure: no `this`, no I/O, no clock. */
+/** Which flags of the runtime may stand beside a secret. Pure: no `this`, no I/O, no clock. */
 
 /** The environment variable that says that a process was started as the command of an `exec:` store. */
 export const storeCommandMark = 'ANALYTICS_GATEWAY_STORE_COMMAND';
 
 /**
- * Flags that open a debugger or write memory and environment to files: the inspector shows everything to whoever
- * connects; reports and snapshots hold the key.
+ * The flags that are known to write nothing of the process's memory, code or traffic anywhere. A list of what is
+ * allowed: Node and V8 have a thousand flags, most releases add some, and one that prints must not pass unseen.
  */
-const refused = [
-  /^--inspect(-|$)/,
-  /^--debug(-|$)/,
-  // Turning a report's or the inspector's contents off is welcome.
-  /^--report-(?!exclude-)/,
-  /^--experimental-report$/,
-  /^--heap-prof(-|$)/,
-  /^--heapsnapshot-/,
-  // V8's own.
-  /^--heap-snapshot-/,
-  // The file may hold any of these.
-  /^--experimental-(default-)?config-file$/,
-  /^--build-snapshot(-|$)/,
-  // Whoever has the TLS secrets can read the key off the wire.
-  /^--tls-keylog$/,
-  /^--abort-on-uncaught-exception$/,
-];
+const allowed = new Set(
+  `
+  max-old-space-size max-old-space-size-percentage max-semi-space-size min-semi-space-size semi-space-growth-factor
+  initial-heap-size initial-old-space-size max-heap-size heap-growing-percent optimize-for-size lite-mode jitless
+  single-threaded single-threaded-gc expose-gc gc-interval stack-trace-limit v8-pool-size use-largepages
+
+  require r import experimental-loader loader conditions C input-type preserve-symlinks preserve-symlinks-main
+  strip-types experimental-strip-types experimental-transform-types experimental-vm-modules
+  experimental-require-module experimental-import-meta-resolve experimental-detect-module
+  env-file env-file-if-exists watch watch-path watch-preserve-output watch-kill-signal title snapshot-blob
+  enable-source-maps pending-deprecation trace-warnings trace-deprecation unhandled-rejections icu-data-dir
+
+  use-openssl-ca use-bundled-ca use-system-ca tls-cipher-list tls-min-v1.0 tls-min-v1.1 tls-min-v1.2 tls-min-v1.3
+  tls-max-v1.2 tls-max-v1.3 openssl-config openssl-shared-config openssl-legacy-provider enable-fips force-fips
+  secure-heap secure-heap-min
+  dns-result-order network-family-autoselection network-family-autoselection-attempt-timeout
+  enable-network-family-autoselection use-env-proxy max-http-header-size
+
+  permission allow-fs-read allow-fs-write allow-child-process allow-worker allow-net allow-addons allow-wasi
+  report-exclude-env report-exclude-network disallow-code-generation-from-strings zero-fill-buffers`
+    .trim()
+    .split(/\s+/),
+);
+
+/** To turn something off writes nothing. */
+const turnsOff = /^--(?:no|disable)-/;
+
+/** At a field named `__proto__` Node's own HTTP parser throws then, and the process ends. */
+export const fatalFlag = '--disable-proto=throw';
 
 /**
- * Names the flags among these that are refused; their values are left out.
+ * Names the flags among these that are refused. Their values are left out, but for that of `fatalFlag`.
  *
  * @param nodeOptions the environment variable `NODE_OPTIONS`, as it is
  * @param execArgv `process.execArgv`
  */
 export function refusedNodeOptions(nodeOptions: string, execArgv: readonly string[] = []): string[] {
-  const flags = [...splitOptions(nodeOptions), ...execArgv]
+  const words = [...splitOptions(nodeOptions), ...execArgv].map((word) => word.replace(/^["']+|["']+$/g, ''));
+  const refused = words.flatMap((word, at) => {
+    if (!word.startsWith('-')) return [];
+    const [name = '', value = words[at + 1]] = word.split(/[=\s]/, 2);
     // Node takes underscores for dashes, and V8 one dash for two.
-    .map((option) => (option.split(/[=\s]/, 1)[0] ?? '').replace(/^["']*-+/, '--').replace(/["']$/, ''))
-    .map((flag) => flag.replaceAll('_', '-'))
-    .filter((flag) => refused.some((pattern) => pattern.test(flag)));
-  return [...new Set(flags)];
+    const flag = `--${name.replace(/^-+/, '').replaceAll('_', '-')}`;
+    if (flag === '--disable-proto') return value === 'throw' ? [fatalFlag] : [];
+    return turnsOff.test(flag) || allowed.has(flag.slice(2)) ? [] : [flag];
+  });
+  return [...new Set(refused)];
 }
 
 /**

@@ -40,9 +40,10 @@ export function writeTo(fd: number, onLost: (lines: number) => void): LogDestina
   stream.on('write', () => {
     failing = false;
   });
-  stream.on('drop', (lines: string) => {
+  const lose = (lines: string): void => {
     lost += lines.split('\n').length - 1;
-  });
+  };
+  stream.on('drop', lose);
   stream.on('drain', () => {
     if (lost === 0) return;
     const lines = lost;
@@ -62,7 +63,13 @@ export function writeTo(fd: number, onLost: (lines: number) => void): LogDestina
     }
   };
   return {
-    write: (lines) => void stream.write(lines),
+    write(lines) {
+      try {
+        stream.write(lines);
+      } catch {
+        lose(lines);
+      }
+    },
     flush,
     async close() {
       giveUpMs = performance.now() + lastMs;

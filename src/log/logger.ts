@@ -37,7 +37,24 @@ export function createLogger({ level, redact, destination: given }: LoggerOption
     );
   const lines = collectLines(destination.write);
   const events = pino(
-    { level, base: null, formatters: { level: (label) => ({ level: label }) } },
+    {
+      level,
+      base: null,
+      formatters: { level: (label) => ({ level: label }) },
+      hooks: {
+        // An object may throw when it is looked at, an error too: that must not become a fault of whatever logs it.
+        logMethod(parts, write, levelNumber) {
+          try {
+            write.apply(this, parts);
+          } catch {
+            const label = pino.levels.labels[levelNumber];
+            lines.write(
+              `{"level":"${label}","time":${Date.now()},"msg":"a line of the log cannot be made"}\n`,
+            );
+          }
+        },
+      },
+    },
     { write: (line: string) => lines.write(redact(line)) },
   );
   const members = accessJson();

@@ -1,7 +1,9 @@
+import { execFile } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { splitWords } from '../../src/key/command-line.ts';
 import { openKeyring } from '../../src/key/keyring.ts';
@@ -203,6 +205,40 @@ describe('a command that fails', () => {
     limit.abort();
     await answer;
     await expect.poll(() => stateOf(pid), { timeout: 20_000 }).toBe('Z');
+  });
+});
+
+describe('a command that cannot be started', () => {
+  it('for want of a descriptor fails alone, and no argument of it is told anywhere', async () => {
+    const openStoreUrl = new URL('../../src/key/open-store.ts', import.meta.url);
+    const script = `
+      import { closeSync, openSync } from 'node:fs';
+      import { inspect } from 'node:util';
+      import { openStore } from ${JSON.stringify(openStoreUrl)};
+      const told = [];
+      for (const kind of ['uncaughtException', 'unhandledRejection']) process.on(kind, (error) => told.push(kind, error));
+      const store = openStore('exec:echo first-key --token=secret-0123456789', process.env, 'SETTING');
+      await store.prepare();
+      const load = () => store.load(new AbortController().signal).catch((error) => error);
+      const held = [];
+      try { for (;;) held.push(openSync('/dev/null')); } catch {}
+      told.push('then', await load(), await load());
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      held.forEach(closeSync);
+      told.push('later', await load());
+      process.stdout.write(inspect(told, { showHidden: true, depth: 9 }));`;
+    const { stdout, stderr } = await promisify(execFile)('sh', [
+      '-c',
+      'ulimit -n 64; exec "$0" --input-type=module --eval "$1"',
+      process.execPath,
+      script,
+    ]);
+    expect(stderr).toBe('');
+    expect(stdout).not.toMatch(/uncaught|unhandled/);
+    expect(stdout).toMatch(/then.*exec:echo: the command cannot be used: the process has too many files/s);
+    // What it printed, once it could be started.
+    expect(stdout).toMatch(/later',\s+'first-key --token=secret-0123456789\\n'/);
+    expect(stdout.replace(/'later'.*/s, '')).not.toContain('secret-0123456789');
   });
 });
 

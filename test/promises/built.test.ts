@@ -1,36 +1,19 @@
-import { execFileSync } from 'node:child_process';
-import {
-  copyFileSync,
-  existsSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { version } from '../../src/version.ts';
 import { accounts } from '../support/gateway.ts';
+import { buildProgram, imageFlags } from '../support/image.ts';
 import { run, serve, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
-/** Laid out as the image is, with no `node_modules` anywhere above it. */
-const folder = mkdtempSync(join(tmpdir(), 'gateway-built-'));
-const main = join(folder, 'dist/main.js');
-
-beforeAll(() => {
-  execFileSync(process.execPath, ['build.ts', join(folder, 'dist')], { cwd: root });
-  for (const file of ['package.json', '.env.example']) copyFileSync(join(root, file), join(folder, file));
-});
-afterAll(() => rmSync(folder, { recursive: true }));
+const { folder, main } = buildProgram();
 
 describe.concurrent('what is built needs nothing beside it', () => {
   it('to answer', async (owner) => {
     const standIn = await standInFor(owner);
-    const gateway = await serve(owner, { main, settings: settingsFor(standIn.url) });
+    const gateway = await serve(owner, { main, flags: imageFlags(), settings: settingsFor(standIn.url) });
     const [one, other] = [await gateway.ask(accounts), await gateway.ask(accounts)];
     expect(one.status).toBe(200);
     expect(other.headers['cache-status']).toMatch(/^analytics-gateway; hit/);

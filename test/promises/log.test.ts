@@ -137,9 +137,14 @@ describe.concurrent('a fault that nobody expected', () => {
     ['thrown in a timer', 'setTimeout(() => { throw fault; })'],
     ['a rejection that nobody handles', 'Promise.reject(fault)'],
     ['no error at all', 'setTimeout(() => { throw process.env.UPSTREAM_API_KEY; })'],
+    [
+      'an error that throws when it is looked at',
+      `Object.defineProperty(fault, 'detail', { enumerable: true, get() { throw fault; } }); setTimeout(() => { throw fault; })`,
+      'a line of the log cannot be made',
+    ],
   ] as const)(
     '%s is logged without the key; what runs is finished, then the process ends with 1',
-    async ([, code], owner) => {
+    async ([, code, message = 'an unexpected fault; stopping'], owner) => {
       const standIn = await standInFor(owner);
       let release = (): void => {};
       const released = new Promise<void>((resolve) => {
@@ -156,13 +161,11 @@ describe.concurrent('a fault that nobody expected', () => {
       const running = gateway.ask(accounts);
       await standIn.received(1);
       gateway.signal('SIGUSR2');
-      await gateway.printed(/an unexpected fault/);
+      await gateway.printed(new RegExp(message));
       release();
       expect((await running).status).toBe(200);
       expect(await gateway.exited).toBe(1);
-      expect(gateway.lines()).toContainEqual(
-        expect.objectContaining({ level: 'fatal', msg: 'an unexpected fault; stopping' }),
-      );
+      expect(gateway.lines()).toContainEqual(expect.objectContaining({ level: 'fatal', msg: message }));
       expect(gateway.stdout() + gateway.stderr()).not.toContain(standInKey);
       expect(gateway.stderr()).toBe('');
     },

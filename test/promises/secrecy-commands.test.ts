@@ -98,7 +98,7 @@ const runs: Record<string, Run> = {
     settings: () => ({
       ...inEnvironment(good),
       UPSTREAM_API_KEY_FROM: `exec:cat ${join(stores, 'key')}`,
-      NODE_DEBUG: 'http,net,stream,timer,tls,undici,fetch,child_process,worker,module',
+      NODE_DEBUG: 'http,net,stream,timer,tls,undici,fetch,worker,module',
     }),
     status: 0,
     drive: serve,
@@ -240,6 +240,11 @@ const runs: Record<string, Run> = {
     args: ['serve'],
     settings: () => inEnvironment(good),
     nodeFlags: ['--report-on-fatalerror'],
+    status: 2,
+  },
+  'a flag that prints the commands which are run': {
+    args: ['serve'],
+    settings: () => ({ ...inEnvironment(good), NODE_DEBUG: 'net,child_process' }),
     status: 2,
   },
   'a callers file that is not there': {

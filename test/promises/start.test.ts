@@ -7,6 +7,7 @@ import { startGateway } from '../../src/gateway.ts';
 import { KeyStoreError } from '../../src/key/store.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { accounts } from '../support/gateway.ts';
+import { imageFlags } from '../support/image.ts';
 import { run, serve, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
 
 const secret = 'hunter2-hunter2-hunter2';
@@ -131,7 +132,7 @@ describe.concurrent('a start that cannot be', () => {
     expect(stderr).toMatch(/in use/);
   });
 
-  it.for(['--inspect=127.0.0.1:0', '--heapsnapshot_near_heap_limit=1'])(
+  it.for(['--inspect=127.0.0.1:0', '--heapsnapshot_near_heap_limit=1', '--perf-basic-prof'])(
     'NODE_OPTIONS=%s ends with 2',
     async (option, owner) => {
       const { status, stderr, stdout } = await run(owner, [], {
@@ -142,18 +143,36 @@ describe.concurrent('a start that cannot be', () => {
       expect(stdout).toBe('');
     },
   );
+
+  it('NODE_OPTIONS=--disable-proto=throw ends with 2, and says what to use', async (owner) => {
+    const { status, stderr } = await run(owner, [], {
+      settings: { ...settingsFor(upstream), NODE_OPTIONS: '--disable-proto=throw' },
+    });
+    expect(status).toBe(2);
+    expect(stderr).toContain('--disable-proto=throw: a request with a field named __proto__ would end');
+    expect(stderr).toContain('Use --disable-proto=delete');
+  });
+});
+
+describe('the flags of the image', () => {
+  const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
+  const flags = imageFlags().join(' ');
+
+  it('fill its compile cache too, which is one for each set of flags', () => {
+    const filling = /^RUN UPSTREAM_BASE_URL=(?:.*\\\n)*.*$/m.exec(read('Dockerfile'))?.[0] ?? '';
+    expect(filling.replaceAll(/\s*\\\n\s*/g, ' ')).toContain(`node ${flags} dist/main.js serve`);
+  });
+
+  it('are those of the systemd unit in the README', () => {
+    expect(read('README.md')).toContain(
+      `ExecStart=/usr/bin/node ${flags} /opt/analytics-gateway/dist/main.js serve`,
+    );
+  });
 });
 
 describe.concurrent('it starts', () => {
   it('with the flags of the image, and with other NODE_OPTIONS', async (owner) => {
-    const dockerfile = readFileSync(new URL('../../Dockerfile', import.meta.url), 'utf8');
-    const command = JSON.parse(/^CMD (\[.*\])$/m.exec(dockerfile)?.[1] ?? '[]') as string[];
-    expect(command[0]).toBe('node');
-    expect(command.slice(-2)).toEqual(['dist/main.js', 'serve']);
-    const flags = command.slice(1, -2);
-    // The compile cache is one for each set of flags.
-    const filling = /^RUN UPSTREAM_BASE_URL=(?:.*\\\n)*.*$/m.exec(dockerfile)?.[0] ?? '';
-    expect(filling.replaceAll(/\s*\\\n\s*/g, ' ')).toContain(`node ${flags.join(' ')} dist/main.js serve`);
+    const flags = imageFlags();
     expect(flags).toContain('--disable-sigusr1');
     const standIn = await standInFor(owner);
     const gateway = await serve(owner, {

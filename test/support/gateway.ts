@@ -132,7 +132,8 @@ export function ask(where: Where, path: string, options: AskOptions): Promise<Ca
   });
 }
 
-function exchange(port: number, bytes: string | Buffer, quietMs: number): Promise<string> {
+/** As `TestGateway.exchange`, on any port of this machine. */
+export function exchange(port: number, bytes: string | Buffer, quietMs: number): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = connect(port, '127.0.0.1');
     const chunks: Buffer[] = [];

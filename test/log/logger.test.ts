@@ -1,0 +1,51 @@
+import { expect, it } from 'vitest';
+import type { LogDestination } from '../../src/log/destination.ts';
+import { createLogger } from '../../src/log/logger.ts';
+
+/** A log whose last lines can be read. */
+function logOf(redact: (text: string) => string) {
+  let text = '';
+  const destination: LogDestination = {
+    write: (lines) => {
+      text += lines;
+    },
+    flush: () => {},
+    close: async () => {},
+  };
+  const log = createLogger({ level: 'info', redact, destination });
+  return {
+    log,
+    lines: () => {
+      log.flush();
+      return text
+        .split('\n')
+        .filter(Boolean)
+        .map((line) => JSON.parse(line) as Record<string, unknown>);
+    },
+  };
+}
+
+it('an object that throws when it is looked at costs its line, and the log goes on', () => {
+  const { log, lines } = logOf((text) => text);
+  const error = Object.defineProperty(new Error('x'), 'detail', {
+    enumerable: true,
+    get() {
+      throw new Error('from within');
+    },
+  });
+  log.events.fatal({ err: error }, 'a fault');
+  log.events.info('the next');
+  expect(lines()).toMatchObject([
+    { level: 'fatal', msg: 'a line of the log cannot be made' },
+    { level: 'info', msg: 'the next' },
+  ]);
+});
+
+it('a search for the key that fails lets nothing out that was not searched', () => {
+  const { log, lines } = logOf(() => {
+    throw new Error('the search fails');
+  });
+  log.events.warn({ secret: 'not to be seen' }, 'a message');
+  expect(lines()).toMatchObject([{ level: 'warn', msg: 'a line of the log cannot be made' }]);
+  expect(JSON.stringify(lines())).not.toContain('not to be seen');
+});
