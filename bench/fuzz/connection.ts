@@ -14,7 +14,7 @@ export interface Came {
 const quietMs = 60;
 
 /**
- * @param withinMs beyond all of the gateway's own limits: whoever waits longer is forgotten
+ * @param withinMs beyond all of the gateway's own limits: a connection that is open after that hangs
  * @param isWhole whether the bytes so far are whole replies
  */
 export function exchange(

@@ -46,11 +46,12 @@ export interface FuzzResult {
 
 /** Its characters look different in a URL and in JSON. */
 const key = 'wk_fuzz+3f9d/71c2~"e5a0.b64d==';
-const workers = 48;
-const batchSize = 8 * workers;
+const workers = 64;
+const batchSize = 6 * workers;
 /** Beyond the sum of the gateway's own limits below, on a busy machine too. */
 const patienceMs = 20_000;
 const maxViolations = 20;
+const untilEndIsSeenMs = 1_000;
 
 interface Session {
   readonly seed: number;
@@ -100,9 +101,10 @@ function settingsOf(upstream: FuzzUpstream, callersFile: string): Record<string,
     CORS_ORIGINS: 'https://app.example',
     FORWARD_REQUEST_HEADERS: 'x-fuzz',
     FORWARD_RESPONSE_HEADERS: 'x-echo',
-    HEADERS_TIMEOUT: '1s',
-    REQUEST_TIMEOUT: '3s',
-    UPSTREAM_TIMEOUT: '500ms',
+    HEADERS_TIMEOUT: '500ms',
+    REQUEST_TIMEOUT: '2s',
+    UPSTREAM_TIMEOUT: '400ms',
+    UPSTREAM_CONNECTIONS: '128',
     UPSTREAM_MAX_BODY: '64KiB',
     RETRY_LIMIT: '1',
     RETRY_BASE: '10ms',
@@ -229,9 +231,10 @@ async function runCase(session: Session, made: Case, random: Random, worker: num
     replies.set(status, (replies.get(status) ?? 0) + 1);
   }
   const wellFormed = await followUp(session, sent.listener, worker, made.number);
-  if (wellFormed !== undefined && !session.hasEnded) {
-    note(session, made, `a well-formed request right after got ${wellFormed}`);
-  }
+  if (wellFormed === undefined) return;
+  // A process that is ending has a finding of its own, with its reason.
+  await Promise.race([gateway.exited, sleep(untilEndIsSeenMs)]);
+  if (!session.hasEnded) note(session, made, `a well-formed request right after got ${wellFormed}`);
 }
 
 /**
@@ -268,7 +271,9 @@ function note({ violations }: Session, { number, sent, answer, came }: Case, wha
 
 /** The process has ended, or answers no more: any case that has no reply may be why. */
 function noteEnd(session: Session, batch: readonly Case[], error: unknown): void {
-  const why = `${String(error)} ${session.gateway.errors().slice(0, 2_000)}`;
+  const why = [String(error), ...session.log.take().faults, session.gateway.errors().slice(0, 2_000)].join(
+    ' ',
+  );
   const open = batch.filter(({ came }) => came.length === 0).slice(0, maxViolations);
   for (const made of open.length === 0 ? batch.slice(0, 1) : open)
     note(session, made, `the gateway ended: ${why}`);

@@ -29,7 +29,7 @@ export interface Callers {
   close(): void;
 }
 
-/** Far beyond REQUEST_TIMEOUT: whoever has no answer by then gets none. */
+/** Far beyond REQUEST_TIMEOUT: a request without an answer by then gets none. */
 const patienceMs = 30_000;
 /** A caller leaves within this time of its request: before it is read, while it waits, with the answer on its way. */
 const leavesWithinMs = 5;

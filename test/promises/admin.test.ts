@@ -345,7 +345,7 @@ describe('secrets of callers', () => {
     }
     for (const token of [script.token, old.token]) {
       const { askAdmin } = pair;
-      // What somebody sends there is not kept either: asked once with it, searched the second time without.
+      // The listener keeps nothing of a request either: the first round sends the token, the second searches for it.
       await adminOutput(pair, token);
       for (const path of ['/metrics', '/status', '/']) {
         const { body, rawHeaders } = await askAdmin(path);
@@ -420,13 +420,13 @@ describe('the admin listener', () => {
   });
 
   it('is left out where its default port is taken and no setting names it', async () => {
-    const somebody = createServer();
-    // Where somebody else has it already, so much the better.
+    const other = createServer();
+    // Another process may have it already, which is as good.
     await new Promise<void>((resolve) => {
-      somebody.once('error', () => resolve());
-      somebody.listen(9_091, '127.0.0.1', resolve);
+      other.once('error', () => resolve());
+      other.listen(9_091, '127.0.0.1', resolve);
     });
-    onTestFinished(() => void somebody.close());
+    onTestFinished(() => void other.close());
     const { ask, gateway, logLines } = await startPair({ ADMIN_PORT: '9091' });
     expect((await ask(accounts)).status).toBe(200);
     expect(gateway.adminUrl).toBeUndefined();
@@ -540,18 +540,18 @@ describe('the health of the key', () => {
   });
 });
 
-/** A port that somebody listens on until the test's end. */
+/** A port that is taken until the test's end. */
 async function takePort(): Promise<number> {
-  const somebody = createServer();
-  await new Promise<void>((resolve) => somebody.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => void somebody.close());
-  return (somebody.address() as { port: number }).port;
+  const other = createServer();
+  await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => void other.close());
+  return (other.address() as { port: number }).port;
 }
 
 async function freePort(): Promise<number> {
-  const somebody = createServer();
-  await new Promise<void>((resolve) => somebody.listen(0, '127.0.0.1', resolve));
-  const { port } = somebody.address() as { port: number };
-  await new Promise((resolve) => somebody.close(resolve));
+  const other = createServer();
+  await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+  const { port } = other.address() as { port: number };
+  await new Promise((resolve) => other.close(resolve));
   return port;
 }
