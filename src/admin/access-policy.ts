@@ -1,6 +1,6 @@
 /**
- * Who may ask the admin listener. It knows no credentials: where it listens decides who can reach it, and this keeps
- * out who reaches it through a browser in between. Pure: no `this`, no I/O, no clock.
+ * Which requests the admin listener answers. It takes no credentials: the address it listens on decides who can reach
+ * it, and these rules refuse web pages that reach it through a browser. Pure: no `this`, no I/O, no clock.
  */
 
 import { isLoopbackHost } from '../address-policy.ts';
@@ -19,11 +19,12 @@ export interface AdminHosts {
 const ipv4 = /^\d{1,3}(?:\.\d{1,3}){3}$/;
 
 /**
- * Whether to answer a request with this `Host`, against DNS rebinding: a page's own name must not come to mean us.
+ * Whether to answer a request with this `Host`. Against DNS rebinding: a web page must not point its own name at the
+ * listener.
  *
- * On loopback only loopback names and ADMIN_HOST are ours. Elsewhere a scraper comes by whatever the network calls us,
- * so every name passes that nobody can register and point here: addresses, names without a dot, `.internal` (reserved
- * for private use); and those of ALLOWED_HOSTS.
+ * On loopback only loopback names and ADMIN_HOST are answered. Elsewhere scrapers use the names of their network, so
+ * every name is answered that cannot be registered publicly: addresses, names without a dot, `.internal` (reserved
+ * for private use); and the names of ALLOWED_HOSTS.
  *
  * @param host the field's value; `undefined` where it is missing or sent twice
  */
@@ -37,6 +38,7 @@ export function isAdminHost(host: string | undefined, { listensOn, isLocal, allo
   return allowed?.includes(name) === true;
 }
 
+/** A request, as far as these rules look at it. */
 export interface Asked {
   readonly method: string;
   readonly path: string;
@@ -48,7 +50,10 @@ export interface Asked {
   readonly dest: string | undefined;
 }
 
-/** Whether a page of another site asks (a purge is a plain POST). A link to the console is none: it shows it to whoever follows it. */
+/**
+ * Whether a page of another site sent the request (a purge is a plain POST). Top-level navigation to the console is
+ * allowed: the other site cannot read it.
+ */
 export function isOthersPage({ method, path, mode, dest, ...from }: Asked): boolean {
   const isLink = method === 'GET' && path === '/' && mode === 'navigate' && dest === 'document';
   return !(isLink && from.origin === undefined) && isForeignPage(from, () => false);

@@ -1,17 +1,17 @@
 /**
- * What the console does in the browser: asks `/status` every two seconds and says it in plain words. Everything it
- * writes is text (`textContent`): names come from a file, and nothing of them may become a page.
+ * The script of the console: asks `/status` every two seconds and shows it in plain words. It writes text only
+ * (`textContent`): names come from a file, and none of them may become markup.
  */
 export const consoleScript = `'use strict';
 const $ = (id) => document.getElementById(id);
 const set = (node, text) => { if (node.textContent !== text) node.textContent = text; };
 const make = (tag, text, className) => { const node = document.createElement(tag); node.textContent = text; if (className) node.className = className; return node; };
-const tell = (id, text, mood) => { set($(id), text); $(id).className = (id === 'state' ? '' : 'says ') + (mood || ''); };
+const say = (id, text, mood) => { set($(id), text); $(id).className = (id === 'state' ? '' : 'says ') + (mood || ''); };
 const number = (value, digits = 0) => value.toLocaleString('en', { maximumFractionDigits: digits });
 const span = (s) => s === null ? 'never' : s < 120 ? number(s) + ' s' : s < 7200 ? number(s / 60) + ' min' : s < 172800 ? number(s / 3600) + ' h' : number(s / 86400) + ' days';
 const bytes = (n) => n < 1024 ? n + ' B' : n < 1048576 ? number(n / 1024, 1) + ' KiB' : number(n / 1048576, 1) + ' MiB';
-const facts = (id, rows) => $(id).replaceChildren(...rows.flatMap(([name, value]) => [make('dt', name), make('dd', value)]));
-const rows = (id, list, none, ...numbers) => $(id).replaceChildren(...(list.length > 0 ? list : [[none]]).map((cells) => {
+const list = (id, pairs) => $(id).replaceChildren(...pairs.flatMap(([name, value]) => [make('dt', name), make('dd', value)]));
+const table = (id, rows, none, ...numbers) => $(id).replaceChildren(...(rows.length > 0 ? rows : [[none]]).map((cells) => {
   const row = document.createElement('tr');
   row.append(...cells.map((cell, at) => make(at > 0 ? 'td' : 'th', cell, numbers.includes(at) ? 'number' : '')));
   row.firstChild.scope = 'row';
@@ -24,24 +24,24 @@ let last, lostAt;
 function gateText(gate) {
   const rate = gate.attemptsPerSecond === null ? '' : ', about ' + number(gate.attemptsPerSecond, 1) + ' a second';
   return {
-    open: ['Open: requests go up as they come' + rate + '.', 'good'],
-    paced: ['Open, paced: requests go up in turns' + rate + '.', 'good'],
-    probing: ['Trying whether the upstream takes more.', 'busy'],
-    closed: ['Closed for another ' + span(gate.closedForSeconds) + ': the upstream said 429, and everybody waits.', 'busy'],
-  }[gate.state] ?? ['Switched off: each request waits for itself.'];
+    open: ['Open: requests are sent as they come' + rate + '.', 'good'],
+    paced: ['Open, paced: requests take turns' + rate + '.', 'good'],
+    probing: ['Testing the upstream.', 'busy'],
+    closed: ['Closed for another ' + span(gate.closedForSeconds) + ': the upstream answered 429.', 'busy'],
+  }[gate.state] ?? ['Switched off: each request waits by itself.'];
 }
 
 function keyText(key) {
   if (!key.loaded) return ['No key is loaded yet' + (key.reloadFailure ? ': ' + key.reloadFailure : '') + '.', 'bad'];
-  if (key.rejected) return ['The upstream refuses it: put a new one into the secret store.', 'bad'];
-  if (key.reloadFailure) return ['No good key from the store; the last one stays. ' + key.reloadFailure, 'busy'];
-  return [key.lastAcceptedAt ? 'The upstream accepts it.' : 'Loaded, and not used yet.', 'good'];
+  if (key.rejected) return ['The upstream rejects it: put a new key into the secret store.', 'bad'];
+  if (key.reloadFailure) return ['The store gave no valid key; the last one stays. ' + key.reloadFailure, 'busy'];
+  return [key.lastAcceptedAt ? 'The upstream accepts it.' : 'Loaded, not used yet.', 'good'];
 }
 
 function circuitText({ state, probeInSeconds, failuresInARow, operations }, attempts) {
   const down = operations.filter((one) => one.state === 'open').map((one) => one.operation);
-  if (state === 'open') return ['It is down, and asked again in ' + span(probeInSeconds) + '.', 'bad'];
-  if (down[0]) return ['For ' + down.join(', ') + ' it only fails.', 'bad'];
+  if (state === 'open') return ['It is down. Next probe in ' + span(probeInSeconds) + '.', 'bad'];
+  if (down[0]) return ['It fails for ' + down.join(', ') + '.', 'bad'];
   if (failuresInARow > 0) return ['It has failed ' + failuresInARow + ' times in a row.', 'busy'];
   return attempts ? ['It answers.', 'good'] : ['Not asked yet.'];
 }
@@ -50,19 +50,19 @@ function show(status) {
   const { key, gate, circuit, cache, requests, callers, upstream } = status;
   const at = Date.parse(status.at);
   const ago = (time) => time === null ? 'never' : span((at - Date.parse(time)) / 1000) + ' ago';
-  if (status.ready) tell('state', 'Ready', 'good'); else tell('state', 'Not ready: ' + status.notReady, 'bad');
+  if (status.ready) say('state', 'Ready', 'good'); else say('state', 'Not ready: ' + status.notReady, 'bad');
   set($('about'), 'Version ' + status.version + ', up for ' + span(status.uptimeSeconds) + ', ' + bytes(status.process.residentBytes) + ' resident');
 
-  tell('key-says', ...keyText(key));
-  facts('key', [['Comes from', key.source], ['Fingerprint', key.fingerprint || 'none'], ['Generation', String(key.generation ?? 'none')], ['In use for', span(key.ageSeconds)], ['Last accepted', ago(key.lastAcceptedAt)], ['Last refused', ago(key.lastRejectedAt)], ['Failed reads', number(key.reloadFailures)]]);
+  say('key-says', ...keyText(key));
+  list('key', [['Source', key.source], ['Fingerprint', key.fingerprint || 'none'], ['Generation', String(key.generation ?? 'none')], ['In use for', span(key.ageSeconds)], ['Last accepted', ago(key.lastAcceptedAt)], ['Last rejected', ago(key.lastRejectedAt)], ['Failed reads', number(key.reloadFailures)]]);
 
-  tell('gate-says', ...gateText(gate));
-  tell('circuit-says', ...circuitText(circuit, upstream.attempts));
-  facts('gate', [['Attempts', number(upstream.attempts)], ['Retries', number(upstream.retries)], ['Refused with 429', number(gate.refusals)], ['In flight', number(upstream.inFlight)], ['Waiting', number(gate.waiting)]]);
+  say('gate-says', ...gateText(gate));
+  say('circuit-says', ...circuitText(circuit, upstream.attempts));
+  list('gate', [['Attempts', number(upstream.attempts)], ['Retries', number(upstream.retries)], ['Answered with 429', number(gate.refusals)], ['In flight', number(upstream.inFlight)], ['Waiting', number(gate.waiting)]]);
 
   const total = (test) => requests.counts.reduce((sum, one) => test(one) ? sum + one.count : sum, 0);
   const asked = total(({ cache }) => cache !== null), hits = total(({ cache }) => fromMemory.includes(cache));
-  facts('cache', [['Answered from memory', asked === 0 ? 'nothing asked yet' : number(100 * hits / asked, 1) + ' %'], ['Reads held', number(cache.entries)], ['Memory', bytes(cache.bytes) + ' of ' + bytes(cache.maxBytes)], ['Evicted', number(cache.evictions)]]);
+  list('cache', [['Answered from memory', asked === 0 ? 'no request yet' : number(100 * hits / asked, 1) + ' %'], ['Stored reads', number(cache.entries)], ['Memory', bytes(cache.bytes) + ' of ' + bytes(cache.maxBytes)], ['Evicted', number(cache.evictions)]]);
   $('full').max = Math.max(1, cache.maxBytes); $('full').value = cache.bytes;
 
   const groups = new Map();
@@ -73,7 +73,7 @@ function show(status) {
   }
   const seconds = last ? (at - last.at) / 1000 : 0;
   const rate = (now, before) => seconds > 0 ? number(Math.max(0, now - before) / seconds, 1) : '–';
-  rows('requests', [...groups].sort(([, one], [, other]) => other.count - one.count).map(([name, { cells, count }]) => [...cells, rate(count, last?.groups.get(name)?.count ?? 0), number(count)]), 'No request yet.', 2, 3);
+  table('requests', [...groups].sort(([, one], [, other]) => other.count - one.count).map(([name, { cells, count }]) => [...cells, rate(count, last?.groups.get(name)?.count ?? 0), number(count)]), 'No request yet.', 2, 3);
   if (seconds > 0) history.push(Math.max(0, requests.finished - last.finished) / seconds);
   if (history.length > 60) history.shift();
   const most = Math.max(1, ...history);
@@ -81,7 +81,7 @@ function show(status) {
   set($('rate'), seconds > 0 ? rate(requests.finished, last.finished) + ' a second, ' + number(requests.inFlight) + ' in flight, ' + number(requests.connections) + ' connections' : '');
 
   const lines = new Map(gate.callers.map((line) => [line.name, line]));
-  rows('callers', callers.list.map(({ name, operations, by, requests }) => [name, requests === null ? '?' : number(requests), number(lines.get(name)?.waiting ?? 0), span(lines.get(name)?.oldestWaitSeconds ?? 0), by.join(', '), operations === 'every' ? 'everything' : operations.join(', ') || 'nothing']), 'No caller.', 1, 2, 3);
+  table('callers', callers.list.map(({ name, operations, by, requests }) => [name, requests === null ? '?' : number(requests), number(lines.get(name)?.waiting ?? 0), span(lines.get(name)?.oldestWaitSeconds ?? 0), by.join(', '), operations === 'every' ? 'everything' : operations.join(', ') || 'nothing']), 'No caller.', 1, 2, 3);
   set($('callers-says'), callers.problems.length > 0 ? 'The newest version of the callers file is refused: ' + callers.problems.join('; ') : callers.count > callers.list.length ? 'The first ' + callers.list.length + ' of ' + number(callers.count) + '.' : '');
 
   if (status.operations.length + 1 !== $('which').length) $('which').replaceChildren(new Option('everything', ''), ...status.operations.map((name) => new Option(name)));
@@ -97,7 +97,7 @@ async function ask() {
   } catch {
     lostAt ??= new Date();
     last = undefined;
-    tell('state', 'The gateway cannot be reached since ' + lostAt.toLocaleTimeString() + '. Below is how it was.', 'bad');
+    say('state', 'The gateway cannot be reached since ' + lostAt.toLocaleTimeString() + '. Below is its last state.', 'bad');
   }
 }
 
@@ -107,8 +107,8 @@ $('purge').addEventListener('submit', async (event) => {
   $('go').disabled = true;
   try {
     const answer = await fetch('cache/purge' + (which ? '?operation=' + encodeURIComponent(which) : ''), { method: 'POST' });
-    const told = await answer.json();
-    set($('purged'), answer.ok ? number(told.entries) + ' reads went, ' + bytes(told.bytes) + '.' : told.detail);
+    const result = await answer.json();
+    set($('purged'), answer.ok ? 'Removed reads: ' + number(result.entries) + ' (' + bytes(result.bytes) + ').' : result.detail);
   } catch { set($('purged'), 'The gateway cannot be reached.'); }
   $('go').disabled = false;
   ask();

@@ -1,4 +1,4 @@
-/** How the console looks: one sheet, light and dark, from a phone's width up. */
+/** The style of the console: light and dark, from a phone's width up. */
 export const consoleStyle = `
 :root{color-scheme:light dark;--ink:light-dark(#16202b,#e6ebf0);--soft:light-dark(#566474,#98a6b5);--line:light-dark(#dde3e9,#2a3541);--card:light-dark(#fff,#161d25);--back:light-dark(#f3f5f8,#0e1318);--good:light-dark(#15703f,#5fd08f);--bad:light-dark(#b3261e,#ff8a80);--busy:light-dark(#8a5a00,#f0b84d);--link:light-dark(#1257c0,#7fb2ff)}
 *{box-sizing:border-box}

@@ -1,6 +1,6 @@
-/** How long requests took, in fixed classes: what a Prometheus histogram is made of. Observing allocates nothing. */
+/** The durations of requests as a histogram with fixed buckets. Observing allocates nothing. */
 
-/** Upper ends of the classes, in seconds: from a hit to the longest that a request may wait by default. */
+/** Upper bounds of the buckets, in seconds: from a hit to the default of REQUEST_TIMEOUT. */
 export const boundsSeconds = [
   0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25,
 ] as const;
@@ -10,27 +10,27 @@ const boundsMs = Float64Array.from(boundsSeconds, (seconds) => seconds * 1_000);
 export interface DurationsSnapshot {
   readonly count: number;
   readonly sumSeconds: number;
-  /** For each bound, how many took no longer; all of `count` that took longer than the last are in none. */
+  /** For each bound, how many took no longer. Those beyond the last bound are in `count` alone. */
   readonly cumulative: readonly number[];
 }
 
 export class Durations {
-  /** One more than bounds: what took longer than all of them. */
-  readonly #classes = new Float64Array(boundsMs.length + 1);
+  /** One more than there are bounds: the last is for durations beyond all bounds. */
+  readonly #buckets = new Float64Array(boundsMs.length + 1);
   readonly #sumMs = new Float64Array(1);
 
   observe(ms: number): void {
     let index = 0;
     while (index < boundsMs.length && ms > (boundsMs[index] as number)) index++;
-    (this.#classes[index] as number) += 1;
+    (this.#buckets[index] as number) += 1;
     (this.#sumMs[0] as number) += ms;
   }
 
   snapshot(): DurationsSnapshot {
     let count = 0;
     const cumulative: number[] = [];
-    for (const inClass of this.#classes) {
-      count += inClass;
+    for (const inBucket of this.#buckets) {
+      count += inBucket;
       cumulative.push(count);
     }
     return { count, sumSeconds: (this.#sumMs[0] as number) / 1_000, cumulative: cumulative.slice(0, -1) };

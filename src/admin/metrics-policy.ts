@@ -1,75 +1,63 @@
-/** The metrics: names, types, meanings, and what of the facts is in them. Pure: no `this`, no I/O, no clock. */
-import type { Family } from './exposition-policy.ts';
-import { bit, one, type Row } from './metric-row-policy.ts';
-import { callerRows, requestRows } from './request-metrics-policy.ts';
-import type { AdminFacts } from './sources.ts';
-import { cacheRows, keyRows, upstreamRows } from './upstream-metrics-policy.ts';
+/** All metrics of a snapshot: names, types, meanings, samples. Pure: no `this`, no I/O, no clock. */
+import { counter, gauge, type Metric, sample, seconds } from './metric-policy.ts';
+import { callerMetrics, requestMetrics } from './request-metrics-policy.ts';
+import type { AdminSnapshot } from './sources.ts';
+import {
+  attemptMetrics,
+  cacheMetrics,
+  circuitMetrics,
+  gateMetrics,
+  keyMetrics,
+} from './upstream-metrics-policy.ts';
 
 const prefix = 'analytics_gateway_';
 
-/** Every metric of the gateway and of its process, at one moment. */
-export function metricFamilies(facts: AdminFacts): readonly Family[] {
+/** Every metric of the gateway and of its process. */
+export function metricsOf(snapshot: AdminSnapshot): readonly Metric[] {
   const own = [
-    ...gatewayRows(facts),
-    ...requestRows(facts),
-    ...callerRows(facts),
-    ...cacheRows(facts),
-    ...upstreamRows(facts),
-    ...keyRows(facts),
-  ].map((row) => family(prefix, row));
-  // Under the names that every process has, so that dashboards made for any fit.
-  return [...own, ...processRows(facts).map((row) => family('', row))];
+    ...gatewayMetrics(snapshot),
+    ...requestMetrics(snapshot),
+    ...callerMetrics(snapshot),
+    ...cacheMetrics(snapshot),
+    ...attemptMetrics(snapshot),
+    ...gateMetrics(snapshot),
+    ...circuitMetrics(snapshot),
+    ...keyMetrics(snapshot),
+  ].map((metric) => ({ ...metric, name: `${prefix}${metric.name}` }));
+  // These have the names that every process uses, so that ready-made dashboards fit.
+  return [...own, ...processMetrics(snapshot)];
 }
 
-function family(start: string, [name, type, help, samples]: Row): Family {
-  return { name: `${start}${name}`, type, help, samples };
-}
-
-function gatewayRows({
-  version,
-  nodeVersion,
-  notReady,
-  at,
-  startedAt,
-  connections,
-  waiting,
-}: AdminFacts): Row[] {
+function gatewayMetrics(snapshot: AdminSnapshot): Metric[] {
+  const { version, nodeVersion: node, notReady, at, startedAt, connections, waiting } = snapshot;
   return [
-    ['build_info', 'gauge', 'Always 1; the versions are labels.', [one(1, { version, node: nodeVersion })]],
-    [
-      'ready',
-      'gauge',
-      '1 while a key is loaded and the gateway is not stopping.',
-      [bit(notReady === undefined)],
-    ],
-    ['uptime_seconds', 'gauge', 'Time since the start.', [one((at - startedAt) / 1_000)]],
-    ['connections', 'gauge', 'Open connections of callers.', [one(connections)]],
-    ['requests_waiting', 'gauge', 'Requests that wait for the upstream.', [one(waiting)]],
+    gauge('build_info', 'Always 1. The versions are labels.', [sample(1, { version, node })]),
+    gauge('ready', '1 while a key is loaded and the gateway is not stopping.', notReady === undefined),
+    gauge('uptime_seconds', 'Time since the start.', seconds(at - startedAt)),
+    gauge('connections', 'Open connections of callers.', connections),
+    gauge('requests_waiting', 'Requests that wait for the upstream.', waiting),
   ];
 }
 
-function processRows(facts: AdminFacts): Row[] {
+function processMetrics(snapshot: AdminSnapshot): Metric[] {
   return [
-    ['process_cpu_seconds_total', 'counter', 'User and system CPU time.', [one(facts.cpuSeconds)]],
-    ['process_resident_memory_bytes', 'gauge', 'Resident memory.', [one(facts.residentBytes)]],
-    ['process_start_time_seconds', 'gauge', 'When the gateway started.', [one(facts.startedAt / 1_000)]],
-    [
+    counter('process_cpu_seconds_total', 'User and system CPU time.', snapshot.cpuSeconds),
+    gauge('process_resident_memory_bytes', 'Resident memory.', snapshot.residentBytes),
+    gauge('process_start_time_seconds', 'When the gateway started.', seconds(snapshot.startedAt)),
+    counter(
       'nodejs_eventloop_busy_seconds_total',
-      'counter',
-      'Time the event loop has worked; its rate is its utilisation.',
-      [one(facts.loopBusySeconds)],
-    ],
-    [
+      'Time that the event loop was busy. Its rate is the utilisation of the event loop.',
+      snapshot.loopBusySeconds,
+    ),
+    counter(
       'nodejs_eventloop_idle_seconds_total',
-      'counter',
-      'Time the event loop has waited.',
-      [one(facts.loopIdleSeconds)],
-    ],
-    [
+      'Time that the event loop was idle.',
+      snapshot.loopIdleSeconds,
+    ),
+    gauge(
       'nodejs_eventloop_lag_seconds',
-      'gauge',
-      'How late the event loop was for this very request.',
-      [one(facts.loopLagSeconds)],
-    ],
+      'Delay of the event loop, measured once for each scrape.',
+      snapshot.loopLagSeconds,
+    ),
   ];
 }

@@ -1,14 +1,14 @@
 /**
- * Counts requests: one increment for each access line, because each line is what is counted. It stands on the way of
- * every cache hit, so it looks cells up by comparing what the line has and makes nothing: no label, no key, no object.
+ * Counts requests: one increment for each access line. Every cache hit passes here, so a cell is found by comparing the
+ * members of the line, and nothing is allocated: no label, no key, no object.
  */
 import type { AccessLine } from '../edge/access-log.ts';
 import { Durations, type DurationsSnapshot } from './durations.ts';
 
 export interface RequestCount {
-  /** `undefined` for what was refused before it meant an operation. */
+  /** `undefined` for a request that was refused before its operation was known. */
   readonly operation: string | undefined;
-  /** `undefined` for those beyond what is told apart. */
+  /** `undefined` for the combinations beyond the bound, which are counted as one. */
   readonly status: number | undefined;
   /** `undefined` where the cache took no part. */
   readonly cache: string | undefined;
@@ -17,7 +17,7 @@ export interface RequestCount {
 
 export interface DurationCount extends DurationsSnapshot {
   readonly operation: string | undefined;
-  /** Whether the answer was in memory, so that nobody had to wait for the upstream. */
+  /** Whether the answer came from memory, without waiting for the upstream. */
   readonly hit: boolean;
 }
 
@@ -25,32 +25,32 @@ export interface CallerCount {
   readonly caller: string;
   /** By the first digit of the status: index 2 holds the 2xx. */
   readonly classes: readonly number[];
-  /** What the gateway refused this caller, by problem. */
+  /** Requests that were refused because of this caller, by problem. */
   readonly refused: ReadonlyMap<string, number>;
-  /** Time its requests have waited for turns and between attempts, in ms. */
+  /** Time that its requests waited at the gate and between attempts, in ms. */
   readonly waitedMs: number;
 }
 
 export interface RequestSnapshot {
-  /** Requests that have come. */
+  /** Requests received. */
   readonly started: number;
-  /** Requests that have their line. */
+  /** Requests that have their access line. */
   readonly finished: number;
-  /** Of these, those that had left before they were answered. */
+  /** Of these, requests whose caller left before the reply. */
   readonly aborted: number;
   readonly requests: readonly RequestCount[];
   readonly durations: readonly DurationCount[];
   /** By problem code. */
   readonly problems: ReadonlyMap<string, number>;
   readonly callers: readonly CallerCount[];
-  /** What was refused before there was a request, by the parser's code. */
+  /** Refused before a request was complete, by the code of the HTTP parser. */
   readonly unparsed: ReadonlyMap<string, number>;
 }
 
 export interface RequestCounts {
   begin(): void;
   count(line: AccessLine): void;
-  /** The parser, or a limit on connections, refused something. */
+  /** The HTTP parser refused a request, or a limit refused a connection. */
   refuse(code: string): void;
   snapshot(): RequestSnapshot;
 }
@@ -74,10 +74,10 @@ interface CallerCell {
   readonly waitedMs: Float64Array;
 }
 
-/** Callers counted by name: the first of so many; the rest are one. No caller of a file can have that one's name. */
+/** So many callers are counted by name, the rest together. No caller of a file can have the name of the rest. */
 export const maxCallers = 200;
 export const otherCallers = '(other)';
-/** A strange upstream may give any status: combinations of one operation beyond this many are counted as one. */
+/** An upstream may send any status: combinations of one operation beyond this many are counted as one. */
 const maxCells = 100;
 const maxCodes = 50;
 
@@ -85,22 +85,82 @@ const callerLeft = 499;
 const fromMemory = new Set<string | undefined>(['hit', 'negative', 'max-stale', 'stale-while-revalidate']);
 
 export function countRequests(): RequestCounts {
-  let started = 0;
-  let finished = 0;
-  let aborted = 0;
-  const operations = new Map<string | undefined, OperationCells>();
-  const callers = new Map<string, CallerCell>();
-  const problems = new Map<string, number>();
-  const unparsed = new Map<string, number>();
-  // Most lines are like the one before.
-  let lastOperation: string | undefined;
-  let lastCell: Cell | undefined;
+  return new Counts();
+}
 
-  function cellOf(line: AccessLine): Cell {
-    let operation = operations.get(line.operation);
+/** Its methods are properties, so that they can be handed on one by one. */
+class Counts implements RequestCounts {
+  #started = 0;
+  #finished = 0;
+  #aborted = 0;
+  readonly #operations = new Map<string | undefined, OperationCells>();
+  readonly #callers = new Map<string, CallerCell>();
+  readonly #problems = new Map<string, number>();
+  readonly #unparsed = new Map<string, number>();
+  // Most lines are like the one before.
+  #lastOperation: string | undefined = undefined;
+  #lastCell: Cell | undefined = undefined;
+
+  readonly begin = (): void => {
+    this.#started += 1;
+  };
+
+  readonly count = (line: AccessLine): void => {
+    this.#finished += 1;
+    let cell = this.#lastCell;
+    if (
+      cell === undefined ||
+      cell.status !== line.status ||
+      cell.cache !== line.cache ||
+      this.#lastOperation !== line.operation
+    ) {
+      cell = this.#cellOf(line);
+      this.#lastCell = cell;
+      this.#lastOperation = line.operation;
+    }
+    cell.count += 1;
+    cell.durations.observe(line.totalMs);
+    if (line.status === callerLeft) this.#aborted += 1;
+    const problem = line.reason === undefined ? undefined : problemOf(line);
+    if (problem !== undefined) increment(this.#problems, problem);
+    if (line.caller === undefined) return;
+    const caller = this.#callerOf(line.caller);
+    (caller.classes[Math.min(5, Math.trunc(line.status / 100))] as number) += 1;
+    if (line.waitedMs > 0) (caller.waitedMs[0] as number) += line.waitedMs;
+    if (problem?.startsWith('caller-') === true) increment(caller.refused, problem);
+  };
+
+  readonly refuse = (code: string): void => {
+    const isCounted = this.#unparsed.has(code) || this.#unparsed.size < maxCodes;
+    increment(this.#unparsed, isCounted ? code : 'other');
+  };
+
+  readonly snapshot = (): RequestSnapshot => ({
+    started: this.#started,
+    finished: this.#finished,
+    aborted: this.#aborted,
+    requests: [...this.#operations].flatMap(([operation, { cells }]) =>
+      cells.map(({ status, cache, count }) => ({ operation, status, cache, count })),
+    ),
+    durations: [...this.#operations].flatMap(([operation, { hits, others }]) => [
+      { operation, hit: true, ...hits.snapshot() },
+      { operation, hit: false, ...others.snapshot() },
+    ]),
+    problems: new Map(this.#problems),
+    callers: [...this.#callers].map(([caller, { classes, refused, waitedMs }]) => ({
+      caller,
+      classes: [...classes],
+      refused: new Map(refused),
+      waitedMs: waitedMs[0] as number,
+    })),
+    unparsed: new Map(this.#unparsed),
+  });
+
+  #cellOf(line: AccessLine): Cell {
+    let operation = this.#operations.get(line.operation);
     if (operation === undefined) {
       operation = { hits: new Durations(), others: new Durations(), cells: [] };
-      operations.set(line.operation, operation);
+      this.#operations.set(line.operation, operation);
     }
     const { cells } = operation;
     for (const cell of cells) if (cell.status === line.status && cell.cache === line.cache) return cell;
@@ -116,73 +176,21 @@ export function countRequests(): RequestCounts {
     return cell;
   }
 
-  function callerOf(name: string): CallerCell {
-    let cell = callers.get(name);
-    if (cell === undefined && callers.size >= maxCallers) cell = callers.get(otherCallers);
+  #callerOf(name: string): CallerCell {
+    let cell = this.#callers.get(name);
+    const isOther = cell === undefined && this.#callers.size >= maxCallers;
+    if (isOther) cell = this.#callers.get(otherCallers);
     if (cell === undefined) {
       cell = { classes: new Float64Array(6), refused: new Map(), waitedMs: new Float64Array(1) };
-      callers.set(callers.size >= maxCallers ? otherCallers : name, cell);
+      this.#callers.set(isOther ? otherCallers : name, cell);
     }
     return cell;
   }
+}
 
-  /** A fault of ours has no code on its line; its caller got this one. */
-  function problemOf({ problem, status, reason }: AccessLine): string | undefined {
-    return problem ?? (reason !== undefined && status === 500 ? 'internal-error' : undefined);
-  }
-
-  return {
-    begin() {
-      started += 1;
-    },
-    count(line) {
-      finished += 1;
-      let cell = lastCell;
-      if (
-        cell === undefined ||
-        cell.status !== line.status ||
-        cell.cache !== line.cache ||
-        lastOperation !== line.operation
-      ) {
-        cell = cellOf(line);
-        lastCell = cell;
-        lastOperation = line.operation;
-      }
-      cell.count += 1;
-      cell.durations.observe(line.totalMs);
-      if (line.status === callerLeft) aborted += 1;
-      const problem = line.reason === undefined ? undefined : problemOf(line);
-      if (problem !== undefined) increment(problems, problem);
-      if (line.caller === undefined) return;
-      const caller = callerOf(line.caller);
-      (caller.classes[Math.min(5, Math.trunc(line.status / 100))] as number) += 1;
-      if (line.waitedMs > 0) (caller.waitedMs[0] as number) += line.waitedMs;
-      if (problem?.startsWith('caller-') === true) increment(caller.refused, problem);
-    },
-    refuse(code) {
-      increment(unparsed, unparsed.has(code) || unparsed.size < maxCodes ? code : 'other');
-    },
-    snapshot: () => ({
-      started,
-      finished,
-      aborted,
-      requests: [...operations].flatMap(([operation, { cells }]) =>
-        cells.map(({ status, cache, count }) => ({ operation, status, cache, count })),
-      ),
-      durations: [...operations].flatMap(([operation, { hits, others }]) => [
-        { operation, hit: true, ...hits.snapshot() },
-        { operation, hit: false, ...others.snapshot() },
-      ]),
-      problems: new Map(problems),
-      callers: [...callers].map(([caller, { classes, refused, waitedMs }]) => ({
-        caller,
-        classes: [...classes],
-        refused: new Map(refused),
-        waitedMs: waitedMs[0] as number,
-      })),
-      unparsed: new Map(unparsed),
-    }),
-  };
+/** The line of an unexpected fault has no code. Its caller got this one. */
+function problemOf({ problem, status, reason }: AccessLine): string | undefined {
+  return problem ?? (reason !== undefined && status === 500 ? 'internal-error' : undefined);
 }
 
 function increment(counts: Map<string, number>, name: string): void {

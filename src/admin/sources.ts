@@ -1,5 +1,4 @@
-/** What the admin listener shows, as functions that read it: it holds nothing itself, and changes nothing but by `purge`. */
-
+/** What the admin listener shows, as functions that read it. It holds no state, and changes only what `purge` removes. */
 import type { CacheSnapshot } from '../cache/cache.ts';
 import type { CallersSnapshot } from '../callers/callers-snapshot.ts';
 import type { KeyHealth } from '../key/key-event.ts';
@@ -14,7 +13,7 @@ export interface AdminSources {
   readonly startedAt: number;
   /** Names of the operations that callers may make. */
   readonly operations: readonly string[];
-  /** Names of the settings that are not as by default. */
+  /** Names of the settings whose value is not the default. */
   readonly changedSettings: readonly string[];
   /** Why the gateway is not ready; `undefined` when it is. */
   notReady(): string | undefined;
@@ -28,14 +27,14 @@ export interface AdminSources {
   callers(most: number): CallersSnapshot;
   /** Requests that wait for the upstream. */
   waiting(): number;
-  /** Connections of callers that are open. */
+  /** Open connections of callers. */
   connections(): Promise<number>;
-  /** Forgets stored answers, all or one operation's. Returns how many reads were held. */
+  /** Removes stored answers, all or those of one operation. Returns how many reads were stored. */
   purge(operation: string | undefined): number;
 }
 
-/** Everything at one moment, and what the process says of itself. */
-export interface AdminFacts {
+/** The state of the gateway and of its process at one moment. */
+export interface AdminSnapshot {
   readonly version: string;
   readonly nodeVersion: string;
   /** Wall clock, ms. */
@@ -56,6 +55,6 @@ export interface AdminFacts {
   /** How long the event loop was busy and idle since the start, in seconds. */
   readonly loopBusySeconds: number;
   readonly loopIdleSeconds: number;
-  /** How late the event loop was for this very request, in seconds. */
+  /** The delay of the event loop when the snapshot was taken, in seconds. */
   readonly loopLagSeconds: number;
 }

@@ -1,136 +1,114 @@
-/** The metrics of the way to the upstream: cache, attempts, gate, circuit, key. Pure: no `this`, no I/O, no clock. */
-import { bit, one, type Row, seconds, some } from './metric-row-policy.ts';
-import type { AdminFacts } from './sources.ts';
+/** The metrics of the outbound side: cache, attempts, gate, circuit, key. Pure: no `this`, no I/O, no clock. */
+import { counter, gauge, type Metric, sample, seconds } from './metric-policy.ts';
+import type { AdminSnapshot } from './sources.ts';
 
-export function cacheRows({ cache }: AdminFacts): Row[] {
+export function cacheMetrics({ cache }: AdminSnapshot): Metric[] {
   return [
-    ['cache_entries', 'gauge', 'Reads held, each with all its variants.', [one(cache.entries)]],
-    ['cache_bytes', 'gauge', 'Bytes held, fields and keys included.', [one(cache.bytes)]],
-    ['cache_max_bytes', 'gauge', 'CACHE_MAX_BYTES.', [one(cache.maxBytes)]],
-    ['cache_evictions_total', 'counter', 'Reads that had to go to make room.', [one(cache.evictions)]],
-    ['cache_flights', 'gauge', 'Exchanges with the upstream that may be joined now.', [one(cache.flights)]],
+    gauge('cache_entries', 'Stored reads, each with all its variants.', cache.entries),
+    gauge('cache_bytes', 'Stored bytes, with fields and keys.', cache.bytes),
+    gauge('cache_max_bytes', 'CACHE_MAX_BYTES.', cache.maxBytes),
+    counter('cache_evictions_total', 'Reads evicted to make room for others.', cache.evictions),
+    gauge('cache_flights', 'Exchanges with the upstream that a further request may join.', cache.flights),
+  ];
+}
+
+export function attemptMetrics({ attempts }: AdminSnapshot): Metric[] {
+  const times = new Map<string, number>();
+  for (const { operation, ms } of attempts.ended) times.set(operation, (times.get(operation) ?? 0) + ms);
+  return [
+    counter(
+      'upstream_attempts_total',
+      'Attempts by outcome: a status, the code of a problem, or "abandoned". 429: the upstream limits the rate.',
+      attempts.ended.map(({ operation, outcome, count }) => sample(count, { operation, outcome })),
+    ),
+    counter(
+      'upstream_attempt_seconds_total',
+      'Time spent in attempts.',
+      [...times].map(([operation, ms]) => sample(ms / 1_000, { operation })),
+    ),
+    counter('upstream_retries_total', 'Attempts after the first of the same exchange.', attempts.further),
+    gauge('upstream_in_flight', 'Attempts in progress.', attempts.inFlight),
   ];
 }
 
 const gateStates = ['open', 'paced', 'probing', 'closed', 'off'] as const;
 
-export function upstreamRows({ attempts, gate, circuit }: AdminFacts): Row[] {
-  const times = new Map<string, number>();
-  for (const { operation, ms } of attempts.ended) times.set(operation, (times.get(operation) ?? 0) + ms);
+export function gateMetrics({ gate }: AdminSnapshot): Metric[] {
   return [
-    [
-      'upstream_attempts_total',
-      'counter',
-      'Attempts by what became of them: a status, a problem code, or "abandoned". 429 is the rate limit.',
-      attempts.ended.map(({ operation, outcome, count }) => one(count, { operation, outcome })),
-    ],
-    [
-      'upstream_attempt_seconds_total',
-      'counter',
-      'Time spent in attempts.',
-      [...times].map(([operation, ms]) => one(ms / 1_000, { operation })),
-    ],
-    [
-      'upstream_retries_total',
-      'counter',
-      'Attempts after the first of the same exchange.',
-      [one(attempts.further)],
-    ],
-    ['upstream_in_flight', 'gauge', 'Attempts under way.', [one(attempts.inFlight)]],
-    [
+    gauge(
       'gate_state',
-      'gauge',
       '1 for the state that the gate is in.',
-      gateStates.map((state) => one(Number(gate.state === state), { state })),
-    ],
-    ['gate_closed_seconds', 'gauge', 'How much longer nothing goes up.', [one(gate.closedForMs / 1_000)]],
-    [
+      gateStates.map((state) => sample(Number(gate.state === state), { state })),
+    ),
+    gauge('gate_closed_seconds', 'How much longer the gate stays closed.', seconds(gate.closedForMs)),
+    gauge(
       'gate_stated_wait_seconds',
-      'gauge',
-      'How much longer the upstream itself has asked to wait.',
-      [one(gate.statedWaitMs / 1_000)],
-    ],
-    [
+      'How much longer the upstream has asked to wait.',
+      seconds(gate.statedWaitMs),
+    ),
+    gauge(
       'gate_learned_attempts_per_second',
-      'gauge',
-      'The rate that the upstream accepts, as learned; absent while none is known.',
-      gate.perSecond === undefined ? [] : [one(gate.perSecond)],
-    ],
-    ['gate_window', 'gauge', 'Attempts that may be in flight at once.', [one(gate.window)]],
-    [
-      'gate_in_flight',
-      'gauge',
-      'Attempts that the gate has let go and that are under way.',
-      [one(gate.inFlight)],
-    ],
-    ['gate_waiting', 'gauge', 'Requests that wait at the gate.', [one(gate.waiting)]],
-    ['gate_attempts_total', 'counter', 'Attempts that the gate has let go.', [one(gate.attempts)]],
-    [
-      'gate_refusals_total',
-      'counter',
-      'Of these, those that the upstream answered with 429.',
-      [one(gate.refusals)],
-    ],
-    ['circuit_open', 'gauge', '1 while the upstream counts as down.', [bit(circuit.state === 'open')]],
-    ['circuit_failures_in_a_row', 'gauge', 'Failures since the last success.', [one(circuit.failuresInARow)]],
-    [
-      'circuit_probe_seconds',
-      'gauge',
-      'Until the upstream is asked again, while it counts as down.',
-      [one(circuit.probeInMs / 1_000)],
-    ],
-    [
-      'circuit_operation_open',
-      'gauge',
-      'The same as circuit_open, for one operation: 1 while it counts as down, for itself.',
-      circuit.operations.map(({ operation, state }) => one(Number(state === 'open'), { operation })),
-    ],
+      'The rate that the upstream accepts, as measured. Absent while it is not known.',
+      gate.perSecond,
+    ),
+    gauge('gate_window', 'How many attempts may be in flight at once.', gate.window),
+    gauge('gate_in_flight', 'Attempts in flight that the gate admitted.', gate.inFlight),
+    gauge('gate_waiting', 'Requests that wait at the gate.', gate.waiting),
+    counter('gate_attempts_total', 'Attempts that the gate admitted.', gate.attempts),
+    counter('gate_refusals_total', 'Of these, attempts that the upstream answered with 429.', gate.refusals),
   ];
 }
 
-export function keyRows({ key }: AdminFacts): Row[] {
+export function circuitMetrics({ circuit }: AdminSnapshot): Metric[] {
+  return [
+    gauge('circuit_open', '1 while the circuit to the upstream is open.', circuit.state === 'open'),
+    gauge('circuit_failures_in_a_row', 'Failures since the last success.', circuit.failuresInARow),
+    gauge(
+      'circuit_probe_seconds',
+      'Time until the next probe of the upstream, while the circuit is open.',
+      seconds(circuit.probeInMs),
+    ),
+    gauge(
+      'circuit_operation_open',
+      '1 while the circuit of one operation is open.',
+      circuit.operations.map(({ operation, state }) => sample(Number(state === 'open'), { operation })),
+    ),
+  ];
+}
+
+export function keyMetrics({ key }: AdminSnapshot): Metric[] {
   const { fingerprint, generation, ageMs } = key;
   return [
-    [
+    gauge(
       'key_info',
-      'gauge',
-      'Always 1 while a key is loaded; where it comes from, which one it is and what may be shown of it are labels.',
+      'Always 1 while a key is loaded. Its source, fingerprint and generation are labels.',
       fingerprint === undefined
-        ? []
-        : [one(1, { source: key.source, fingerprint, generation: String(generation) })],
-    ],
-    ['key_loaded', 'gauge', '1 while there is a key.', [bit(fingerprint !== undefined)]],
-    ['key_generation', 'gauge', 'Counts the values since the start.', some(generation)],
-    [
-      'key_age_seconds',
-      'gauge',
-      'Since this value is in use.',
-      some(ageMs === undefined ? undefined : ageMs / 1_000),
-    ],
-    [
+        ? undefined
+        : [sample(1, { source: key.source, fingerprint, generation: String(generation) })],
+    ),
+    gauge('key_loaded', '1 while a key is loaded.', fingerprint !== undefined),
+    gauge('key_generation', 'Counts the values of the key since the start.', generation),
+    gauge('key_age_seconds', 'How long this value has been in use.', seconds(ageMs)),
+    gauge(
       'key_rejected',
-      'gauge',
-      '1 while the upstream refuses the key and nothing but probes is sent with it.',
-      [bit(key.rejected)],
-    ],
-    [
+      '1 while the upstream rejects the key. Only probes are sent with it then.',
+      key.rejected,
+    ),
+    gauge(
       'key_last_accepted_timestamp_seconds',
-      'gauge',
-      'When the upstream last took the key.',
+      'When the upstream last accepted the key.',
       seconds(key.lastAcceptedAt),
-    ],
-    ['key_last_rejected_timestamp_seconds', 'gauge', 'When it last refused it.', seconds(key.lastRejectedAt)],
-    [
+    ),
+    gauge(
+      'key_last_rejected_timestamp_seconds',
+      'When the upstream last rejected the key.',
+      seconds(key.lastRejectedAt),
+    ),
+    counter(
       'key_reload_failures_total',
-      'counter',
-      'Reads of the secret store that gave no good key.',
-      [one(key.reloadFailures)],
-    ],
-    [
-      'key_reload_failing',
-      'gauge',
-      '1 while the last such read failed.',
-      [bit(key.reloadFailure !== undefined)],
-    ],
+      'Reads of the secret store that gave no valid key.',
+      key.reloadFailures,
+    ),
+    gauge('key_reload_failing', '1 while the last such read failed.', key.reloadFailure !== undefined),
   ];
 }

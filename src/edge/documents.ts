@@ -8,18 +8,25 @@ const prefix = '/problems/';
 
 export function serveDocument(request: InboundRequest, trace: Trace): Reply {
   const code = request.path.startsWith(prefix) ? request.path.slice(prefix.length) : '';
-  if (!isProblemCode(code)) throw new GatewayError('unknown-operation');
+  const text = problemDocument(code);
+  if (text === undefined) throw new GatewayError('unknown-operation');
   trace.operation = 'problem-document';
   if (request.method !== 'GET' && request.method !== 'HEAD') {
     throw new GatewayError('method-not-allowed', { headers: { allow: 'GET, HEAD' } });
   }
-  const { status, title, help } = problems[code];
-  const body = Buffer.from(`${title} (${status} ${code})\n\n${help}\n`);
+  const body = Buffer.from(text);
   return {
     status: 200,
     fields: listed({ ...documentFields, 'content-length': String(body.length) }),
     body: request.method === 'HEAD' ? null : body,
   };
+}
+
+/** The page about a problem, or `undefined` where there is no problem with this code. */
+export function problemDocument(code: string): string | undefined {
+  if (!isProblemCode(code)) return undefined;
+  const { status, title, help } = problems[code];
+  return `${title} (${status} ${code})\n\n${help}\n`;
 }
 
 function isProblemCode(code: string): code is ProblemCode {

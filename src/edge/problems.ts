@@ -27,20 +27,9 @@ function problemReply(thrown: unknown, request: InboundRequest, trace: Trace): R
   if (thrown instanceof CallerLeft) return { status: callerLeftStatus, fields: [], body: null };
   const error =
     thrown instanceof GatewayError ? thrown : new GatewayError('internal-error', { cause: thrown });
-  const { status, title, help } = problems[error.code];
-  const retryAfter =
-    error.retryAfterMs === undefined ? undefined : Math.max(1, Math.ceil(error.retryAfterMs / 1_000));
-  const text = JSON.stringify({
-    type: `/problems/${error.code}`,
-    title,
-    status,
-    // What this request did wrong where we can say it, else what the problem means and what to do.
-    detail: error.detail ?? help,
-    code: error.code,
-    requestId: trace.requestId,
-    retryAfter,
-  });
-  const body = Buffer.from(text);
+  const { status } = problems[error.code];
+  const retryAfter = retryAfterSeconds(error);
+  const body = Buffer.from(problemText(error, trace.requestId));
   if (retryAfter !== undefined) request.tell('retry-after', String(retryAfter));
   const proxyStatus = proxyStatusOf(error);
   if (proxyStatus !== undefined) request.tell('proxy-status', proxyStatus);
@@ -53,6 +42,25 @@ function problemReply(thrown: unknown, request: InboundRequest, trace: Trace): R
     }),
     body: request.method === 'HEAD' ? null : body,
   };
+}
+
+/** The body of problem details (RFC 9457) for a failure of this request. */
+export function problemText(error: GatewayError, requestId: string): string {
+  const { status, title, help } = problems[error.code];
+  return JSON.stringify({
+    type: `/problems/${error.code}`,
+    title,
+    status,
+    // What this request did wrong where we can say it, else what the problem means and what to do.
+    detail: error.detail ?? help,
+    code: error.code,
+    requestId,
+    retryAfter: retryAfterSeconds(error),
+  });
+}
+
+function retryAfterSeconds({ retryAfterMs }: GatewayError): number | undefined {
+  return retryAfterMs === undefined ? undefined : Math.max(1, Math.ceil(retryAfterMs / 1_000));
 }
 
 /** What `Proxy-Status` says of a failure (RFC 9209): only where the way to the upstream is concerned. */

@@ -7,7 +7,8 @@ import type { InboundRequest, Reply } from './inbound.ts';
 const prefix = randomBytes(12).toString('base64url');
 let count = 0;
 
-function newRequestId(): string {
+/** An id that no caller chose. */
+export function newRequestId(): string {
   count += 1;
   return `${prefix}-${count.toString(36)}`;
 }

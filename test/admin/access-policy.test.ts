@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { type Asked, isAdminHost, isOthersPage } from '../../src/admin/access-policy.ts';
 
-describe('the names it answers for, against DNS rebinding', () => {
+describe('the admin listener, against DNS rebinding,', () => {
   const local = { listensOn: '127.0.0.1', isLocal: true, allowed: ['gateway.example.com'] };
   const open = { listensOn: '0.0.0.0', isLocal: false, allowed: ['gateway.example.com'] };
   const named = { listensOn: 'box.corp.example', isLocal: false, allowed: undefined };
@@ -32,12 +32,12 @@ describe('the names it answers for, against DNS rebinding', () => {
     expect(isAdminHost(host, open)).toBe(elsewhere);
   });
 
-  it('the name it listens on is its own', () => {
+  it('answers for the name in ADMIN_HOST', () => {
     expect(isAdminHost('box.corp.example:9091', named)).toBe(true);
     expect(isAdminHost('other.corp.example:9091', named)).toBe(false);
   });
 
-  it('on a Unix socket it is asked as localhost', () => {
+  it('answers for localhost on a Unix socket', () => {
     const socket = { listensOn: 'unix:/run/admin.sock', isLocal: true, allowed: undefined };
     expect(isAdminHost('localhost', socket)).toBe(true);
     expect(isAdminHost('evil.example', socket)).toBe(false);

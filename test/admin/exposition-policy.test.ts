@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { exposition, type Family } from '../../src/admin/exposition-policy.ts';
+import { exposition } from '../../src/admin/exposition-policy.ts';
+import type { Metric } from '../../src/admin/metric-policy.ts';
 import { parseExposition } from '../support/exposition-parser.ts';
 
-const gauge = (samples: Family['samples'], help = 'What it is.'): Family => ({
+const gauge = (samples: Metric['samples'], help = 'What it is.'): Metric => ({
   name: 'a_gauge',
   type: 'gauge',
   help,
@@ -10,7 +11,7 @@ const gauge = (samples: Family['samples'], help = 'What it is.'): Family => ({
 });
 
 describe('the text format', () => {
-  it('is help, type and samples, family by family', () => {
+  it('has help, type and samples of one metric after the other', () => {
     const text = exposition([
       gauge([{ value: 1.5, labels: { one: 'a', two: 'b' } }, { value: 2 }]),
       { name: 'a_total', type: 'counter', help: 'More.', samples: [{ value: 3 }] },
@@ -21,7 +22,7 @@ describe('the text format', () => {
     );
   });
 
-  it('leaves out families without samples', () => {
+  it('leaves out a metric without samples', () => {
     expect(exposition([gauge([])])).toBe('');
   });
 
@@ -37,7 +38,7 @@ describe('the text format', () => {
     expect(parseExposition(text).series).toEqual([{ name: 'a_gauge', labels: { l: value }, value: 1 }]);
   });
 
-  it('escapes help, where a quote is itself', () => {
+  it('escapes backslashes and line breaks in help, and leaves quotes', () => {
     expect(exposition([gauge([{ value: 1 }], 'a "b"\\\nc')])).toContain('# HELP a_gauge a "b"\\\\\\nc\n');
   });
 

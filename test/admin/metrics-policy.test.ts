@@ -1,23 +1,22 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { exposition } from '../../src/admin/exposition-policy.ts';
-import { metricFamilies } from '../../src/admin/metrics-policy.ts';
+import { metricsOf } from '../../src/admin/metrics-policy.ts';
 import { maxCallers, otherCallers } from '../../src/admin/request-counts.ts';
-import type { AdminFacts } from '../../src/admin/sources.ts';
+import type { AdminSnapshot } from '../../src/admin/sources.ts';
 import { parseExposition } from '../support/exposition-parser.ts';
-import { fullFacts } from '../support/facts.ts';
+import { fullSnapshot } from '../support/snapshot.ts';
 
-const scrape = (facts: Partial<AdminFacts> = {}) =>
-  parseExposition(exposition(metricFamilies(fullFacts(facts))));
+const scrape = (changes: Partial<AdminSnapshot> = {}) =>
+  parseExposition(exposition(metricsOf(fullSnapshot(changes))));
 const own = (name: string): string => `analytics_gateway_${name}`;
 
 describe('the metrics', () => {
-  it('are written as a strict parser reads them, each of them', () => {
-    const families = metricFamilies(fullFacts());
-    expect(scrape().types.size).toBe(families.length);
+  it('can all be read by a strict parser', () => {
+    expect(scrape().types.size).toBe(metricsOf(fullSnapshot()).length);
   });
 
-  it('say what the facts say, in base units', () => {
+  it('have the values of the snapshot, in base units', () => {
     const { value } = scrape();
     const labels = { operation: 'list-accounts', status: '200', cache: 'hit' };
     expect(value(own('requests_total'), labels)).toBe(1);
@@ -50,8 +49,8 @@ describe('the metrics', () => {
     expect(value('process_resident_memory_bytes')).toBe(90_000_000);
   });
 
-  it('leave out what is not known, rather than inventing a number', () => {
-    const { gate, key } = fullFacts();
+  it('leave out a value that is not known', () => {
+    const { gate, key } = fullSnapshot();
     const { types, value } = scrape({
       notReady: 'no key is loaded yet',
       gate: { ...gate, perSecond: undefined },
@@ -78,19 +77,19 @@ describe('the metrics', () => {
     expect(value(own('key_reload_failing'))).toBe(0);
   });
 
-  it('name so many waiting callers and add up the rest', () => {
+  it('name a bounded number of waiting callers and add up the rest', () => {
     const callers = Array.from({ length: maxCallers + 50 }, (_, number) => ({
       name: `c${number}`,
       length: number < 50 ? 1 : 2,
       oldestWaitMs: number,
     }));
-    const { series, value } = scrape({ gate: { ...fullFacts().gate, callers } });
+    const { series, value } = scrape({ gate: { ...fullSnapshot().gate, callers } });
     expect(series.filter(({ name }) => name === own('gate_caller_waiting'))).toHaveLength(maxCallers + 1);
     expect(value(own('gate_caller_waiting'), { caller: otherCallers })).toBe(50);
     expect(value(own('gate_caller_oldest_wait_seconds'), { caller: otherCallers })).toBe(0.049);
   });
 
-  it('README lists every one with its type and labels, and no other', () => {
+  it('are the ones that README lists, with their types and labels', () => {
     const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
     const rows = [
       ...readme.matchAll(/^\| `((?:analytics_gateway|process|nodejs)_\w+)` \| (\w+) \| ([^|]*) \|/gm),
@@ -100,7 +99,7 @@ describe('the metrics', () => {
       type,
       [...labels.matchAll(/`(\w+)`/g)].map(([, label]) => label).join(),
     ]);
-    const true_ = metricFamilies(fullFacts()).map(({ name, type, samples }) => {
+    const true_ = metricsOf(fullSnapshot()).map(({ name, type, samples }) => {
       const labels = new Set(samples.flatMap(({ labels = {} }) => Object.keys(labels)));
       labels.delete('le');
       return [name, type, [...labels].join()];

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { boundsSeconds, Durations } from '../../src/admin/durations.ts';
 import { countRequests, maxCallers, otherCallers } from '../../src/admin/request-counts.ts';
 import type { AccessLine } from '../../src/edge/access-log.ts';
-import { line as usual } from '../support/facts.ts';
+import { line as usual } from '../support/snapshot.ts';
 
 function counted(...lines: Partial<AccessLine>[]) {
   const counts = countRequests();
@@ -16,8 +16,8 @@ function counted(...lines: Partial<AccessLine>[]) {
 const sum = (list: readonly { readonly count: number }[]): number =>
   list.reduce((all, { count }) => all + count, 0);
 
-describe('one line is one increment', () => {
-  it('in the requests, told apart by operation, status and what the cache did', () => {
+describe('an access line', () => {
+  it('adds one to the requests of its operation, status and cache outcome', () => {
     const { requests } = counted(
       {},
       {},
@@ -34,7 +34,7 @@ describe('one line is one increment', () => {
     ]);
   });
 
-  it('in the durations, hits apart from those who waited', () => {
+  it('adds one to the durations of hits or of the others', () => {
     const { durations } = counted(
       { totalMs: 0.2 },
       { totalMs: 0.25, cache: 'stale-while-revalidate' },
@@ -48,7 +48,7 @@ describe('one line is one increment', () => {
     expect(others?.cumulative.at(-1)).toBe(1);
   });
 
-  it('and what has begun is finished, left, or under way', () => {
+  it('finishes a request that had begun, and counts it as aborted where its caller left', () => {
     const counts = counted({}, { status: 499, reason: 'left' }, { status: 502 });
     counts.begin();
     expect(counts.snapshot()).toMatchObject({ started: 4, finished: 3, aborted: 1 });
@@ -56,7 +56,7 @@ describe('one line is one increment', () => {
 });
 
 describe('problems', () => {
-  it('are counted by code; a fault of ours has none on its line', () => {
+  it('are counted by code, also that of a fault, whose line has none', () => {
     const { problems } = counted(
       { status: 404, problem: 'unknown-operation', reason: 'x' },
       { status: 404, problem: 'unknown-operation', reason: 'y' },
@@ -71,7 +71,7 @@ describe('problems', () => {
     ]);
   });
 
-  it('for a caller’s own sake are counted by caller, as far as it is known', () => {
+  it('that concern one caller are counted by caller where the caller is known', () => {
     const limited = { status: 429, problem: 'caller-rate-limited', reason: 'x' };
     const { callers } = counted(limited, limited, {
       caller: undefined,
@@ -89,7 +89,7 @@ describe('problems', () => {
     ]);
   });
 
-  it('of the parser are counted by code, in bounds', () => {
+  it('of the HTTP parser are counted by a bounded number of codes', () => {
     const counts = countRequests();
     for (let code = 0; code < 1_000; code++) counts.refuse(`code-${code}`);
     counts.refuse('code-0');
@@ -100,8 +100,8 @@ describe('problems', () => {
   });
 });
 
-describe('whatever comes, series are bounded and nothing is lost', () => {
-  it('callers beyond the first are one', () => {
+describe('the number of series is bounded', () => {
+  it('so callers beyond the bound are counted together', () => {
     const lines = Array.from({ length: 3 * maxCallers }, (_, number) => ({ caller: `c${number}` }));
     const { callers } = counted(...lines, ...lines).snapshot();
     expect(callers).toHaveLength(maxCallers + 1);
@@ -109,7 +109,7 @@ describe('whatever comes, series are bounded and nothing is lost', () => {
     expect(callers.at(-1)).toMatchObject({ caller: otherCallers, classes: [0, 0, 4 * maxCallers, 0, 0, 0] });
   });
 
-  it('statuses beyond the usual are one', () => {
+  it('so statuses beyond the bound are counted together', () => {
     const lines = Array.from({ length: 800 }, (_, number) => ({ status: 200 + number, cache: 'miss' }));
     const { requests } = counted(...lines, ...lines).snapshot();
     expect(requests).toHaveLength(101);
@@ -121,7 +121,7 @@ describe('whatever comes, series are bounded and nothing is lost', () => {
 });
 
 describe('durations', () => {
-  it('on a bound are within it, and those beyond the last are in none', () => {
+  it('that equal a bound are within it, and those beyond the last bound are in the count alone', () => {
     const durations = new Durations();
     for (const seconds of boundsSeconds) durations.observe(seconds * 1_000);
     durations.observe(1e9);

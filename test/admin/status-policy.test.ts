@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { statusOf } from '../../src/admin/status-policy.ts';
-import { fullFacts } from '../support/facts.ts';
+import { fullSnapshot } from '../support/snapshot.ts';
 
 const about = { operations: ['list-accounts', 'list-api-keys'], changedSettings: ['PORT', 'CACHE_TTL'] };
-const status = (facts = fullFacts()) => JSON.parse(JSON.stringify(statusOf(facts, about)));
+const status = (snapshot = fullSnapshot()) => JSON.parse(JSON.stringify(statusOf(snapshot, about)));
 
 /** Every member by its path; those of lists once. */
 function membersOf(value: unknown, path = ''): string[] {
@@ -16,7 +16,7 @@ function membersOf(value: unknown, path = ''): string[] {
 }
 
 describe('the status', () => {
-  it('says what the facts say', () => {
+  it('has the values of the snapshot', () => {
     expect(status()).toMatchObject({
       ready: true,
       notReady: null,
@@ -57,10 +57,10 @@ describe('the status', () => {
     expect(JSON.stringify(status())).not.toMatch(/deadbeef|cafecafe/);
   });
 
-  it('has every member always: what does not apply is null', () => {
-    const { key, gate } = fullFacts();
+  it('always has every member: one that does not apply is null', () => {
+    const { key, gate } = fullSnapshot();
     const bare = status(
-      fullFacts({
+      fullSnapshot({
         notReady: 'no key is loaded yet',
         gate: { ...gate, perSecond: undefined },
         key: {
@@ -85,7 +85,7 @@ describe('the status', () => {
     });
   });
 
-  it('README lists every member, and no other', () => {
+  it('has exactly the members that README lists', () => {
     const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
     const section = readme.split('### `/status`')[1]?.split('\n### ')[0] ?? '';
     const documented = [...section.matchAll(/^\| (.*?) \|/gm)].flatMap(([, names = '']) =>

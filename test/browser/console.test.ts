@@ -27,7 +27,7 @@ async function openConsole(url: string): Promise<{ page: Page; complaints: strin
 const says = (page: Page, id: string) => page.locator(`#${id}`).innerText();
 
 describe.skipIf(chromium === undefined)('the console in a real browser', { timeout: 120_000 }, () => {
-  it('says in words how the gateway is, purges, and says when it cannot be reached', async () => {
+  it('shows the state in words, purges, and says when the gateway cannot be reached', async () => {
     const script = enrol('reports.script');
     const pair = await startWith([script.entry], { ADMIN_PORT: '0' });
     for (let more = 0; more < 3; more++) await pair.ask(accounts, { headers: bearer(script.token) });
@@ -48,7 +48,7 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
     await page.locator('#which').focus();
     await page.keyboard.press('Tab');
     await page.keyboard.press('Enter');
-    await expect.poll(() => says(page, 'purged')).toMatch(/^1 reads went, .* KiB\.$/);
+    await expect.poll(() => says(page, 'purged')).toMatch(/^Removed reads: 1 \(.* KiB\)\.$/);
     await pair.ask(accounts, { headers: bearer(script.token) });
     expect(pair.standIn.counts.total).toBe(2);
     expect(complaints).toEqual([]);

@@ -37,8 +37,8 @@ async function statusOf({ askAdmin }: Pick<TestGateway, 'askAdmin'>): Promise<Me
 
 const accessLines = ({ logLines }: TestGateway) => logLines().filter(({ msg }) => msg === 'request');
 
-describe('requests are counted one for one', () => {
-  it('with their log lines, whatever becomes of them: started = finished + aborted', async () => {
+describe('the metrics count', () => {
+  it('one request for each access line, and started = finished + aborted', async () => {
     const [script, limited] = [enrol('script'), enrol('limited', { limit: { perSecond: 0.01, burst: 1 } })];
     const pair = await startWith([script.entry, limited.entry], { ...withAdmin, RETRY_LIMIT: '0' });
     const { standIn, exchange } = pair;
@@ -112,7 +112,7 @@ describe('requests are counted one for one', () => {
     expect(stopped).toMatchObject({ started: lines.length, finished: lines.length - 1, aborted: 1 });
   });
 
-  it('with attempts and 429s as the upstream sees them, retries and background refreshes too', async () => {
+  it('the attempts and 429s that the upstream sees, with retries and background refreshes', async () => {
     const pair = await startPair(withAdmin, { cacheControl: 'max-age=0, stale-while-revalidate=60' });
     const { standIn } = pair;
     await pair.ask(accounts);
@@ -128,7 +128,7 @@ describe('requests are counted one for one', () => {
     expect(value(metric('gate_refusals_total'))).toBe(1);
   });
 
-  it('and nothing that callers send becomes a label', async () => {
+  it('by labels that hold nothing of what callers send', async () => {
     const pair = await startPair(withAdmin);
     const word = 'a-word-of-the-caller';
     for (const path of [`/api/${word}/`, `${accounts}?${word}`, `/${word}`, `/problems/${word}`]) {
@@ -144,7 +144,7 @@ describe('requests are counted one for one', () => {
 });
 
 describe('a purge', () => {
-  it('forgets everything, or one operation, says how much, and has its line', async () => {
+  it('removes everything or one operation, says how much, and has a log line', async () => {
     const pair = await startPair(withAdmin);
     const { askAdmin, standIn } = pair;
     for (const path of [accounts, `${accounts}?b`, '/api/users/api-keys/']) await pair.ask(path);
@@ -168,7 +168,7 @@ describe('a purge', () => {
     ['of two operations', 'POST', '/cache/purge?operation=list-accounts&operation=x', 400, 'invalid-request'],
     ['by GET', 'GET', '/cache/purge', 405, 'method-not-allowed'],
   ])(
-    '%s is refused and forgets nothing',
+    '%s is refused and removes nothing',
     async ([, method, path, status, code], { expect, onTestFinished }) => {
       const pair = await startPair(withAdmin, {}, onTestFinished);
       await pair.ask(accounts);
@@ -184,7 +184,7 @@ describe('a purge', () => {
   );
 });
 
-describe('no page of another site gets anything', () => {
+describe('a page of another site gets nothing from the admin listener', () => {
   const foreign: [name: string, headers: Record<string, string>, status: number, code: string][] = [
     [
       'a page elsewhere',
@@ -229,7 +229,7 @@ describe('no page of another site gets anything', () => {
     expect((await pair.askAdmin('/cache/purge', { method: 'POST', headers: own })).status).toBe(200);
   });
 
-  it('names of the network are answered where the network may ask, and not on loopback', async () => {
+  it('that listens beyond loopback answers for names of the network', async () => {
     const [open, local] = [
       await startPair({ ...withAdmin, ADMIN_HOST: '0.0.0.0' }),
       await startPair(withAdmin),
@@ -241,8 +241,8 @@ describe('no page of another site gets anything', () => {
   });
 });
 
-describe('the routes', () => {
-  it('answer GET and HEAD alike, refuse bodies and other methods, and name themselves', async () => {
+describe('the routes of the admin listener', () => {
+  it('answer GET and HEAD alike, refuse bodies and other methods, and are listed in a 404', async () => {
     const { askAdmin, exchange } = await startPair(withAdmin);
     for (const path of ['/', '/status', '/metrics', '/livez', '/readyz']) {
       const head = await askAdmin(path, { method: 'HEAD' });
@@ -269,7 +269,25 @@ describe('the routes', () => {
     }
   });
 
-  it('show a page that runs nothing but its own script', async () => {
+  it('refuse a request of which no URL can be made, as they refuse others', async () => {
+    const { askAdmin } = await startPair(withAdmin);
+    for (const [path, host, status] of [
+      ['/status', 'a, b', 421],
+      ['/status', 'user@localhost', 421],
+      ['/status', '[', 421],
+      ['http://[/status', 'localhost', 404],
+      ['//evil.example/status', 'localhost', 404],
+    ] as const) {
+      for (const method of ['GET', 'TRACE']) {
+        const came = await askAdmin(path, { method, headers: { host } });
+        expect(came.status, `${method} ${path} for ${host}`).toBe(status);
+        expect(came.headers['content-type']).toBe('application/problem+json');
+        expect(came.headers['x-request-id']).toBe(came.json()['requestId']);
+      }
+    }
+  });
+
+  it('show a page that runs only its own script', async () => {
     const { askAdmin } = await startPair(withAdmin);
     const { headers, body } = await askAdmin('/');
     expect(headers['content-type']).toBe('text/html; charset=utf-8');
@@ -277,7 +295,7 @@ describe('the routes', () => {
     expect(body.toString()).toContain('<title>Analytics gateway</title>');
   });
 
-  it('list changed settings by name, callers without digests, and why it is not ready', async () => {
+  it('show changed settings by name, callers without digests, and why the gateway is not ready', async () => {
     const script = enrol('script');
     const pair = await startWith([script.entry], {
       ...withAdmin,
@@ -307,7 +325,7 @@ describe('the routes', () => {
 });
 
 describe('secrets of callers', () => {
-  it('are in nothing that the admin listener says: neither tokens nor their digests', async () => {
+  it('are in no reply of the admin listener: neither tokens nor their digests', async () => {
     const [script, old] = [enrol('script'), enrol('old')];
     const entry = {
       ...old.entry,
@@ -327,7 +345,7 @@ describe('secrets of callers', () => {
     }
     for (const token of [script.token, old.token]) {
       const { askAdmin } = pair;
-      // What somebody sends there is not kept either: asked once with it, searched the second time without.
+      // The listener keeps nothing of a request either: the first round sends the token, the second searches for it.
       await adminOutput(pair, token);
       for (const path of ['/metrics', '/status', '/']) {
         const { body, rawHeaders } = await askAdmin(path);
@@ -340,7 +358,7 @@ describe('secrets of callers', () => {
 });
 
 describe('the key', () => {
-  it('is searched for by value in all that leaves, also where a setting holds it by mistake', async () => {
+  it('is searched for by value in every admin reply, also where a setting holds it by mistake', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'admin-'));
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
     const place = join(folder, standInKey);
@@ -356,8 +374,8 @@ describe('the key', () => {
   });
 });
 
-describe('its life', () => {
-  it('is open to the end of a drain, and closed after it', async () => {
+describe('the admin listener', () => {
+  it('stays open to the end of a drain, and then closes', async () => {
     const pair = await startPair({ ...withAdmin, SHUTDOWN_GRACE: '4s' });
     pair.standIn.behave({ stallAt: 'before-headers' });
     const stalled = pair.ask(accounts);
@@ -381,18 +399,18 @@ describe('its life', () => {
     await expect(pair.askAdmin('/metrics')).rejects.toThrow(/ECONNREFUSED/);
   });
 
-  it('is none with ADMIN_PORT=off', async () => {
+  it('does not exist with ADMIN_PORT=off', async () => {
     const { gateway, logText } = await startPair({ ADMIN_PORT: 'off' });
     expect(gateway.adminUrl).toBeUndefined();
     expect(logText()).not.toContain('admin');
   });
 
-  it('is told by the log', async () => {
+  it('is named in the log with its address', async () => {
     const { gateway, logLines } = await startPair(withAdmin);
     expect(logLines()).toContainEqual(expect.objectContaining({ adminUrl: gateway.adminUrl }));
   });
 
-  it('on a port that somebody has ends the start with 1, and says which setting', async (owner) => {
+  it('ends the start with 1 on a port that is taken, and names the setting', async (owner) => {
     const port = await takePort();
     const settings = { ...settingsFor('http://127.0.0.1:9/api'), ADMIN_PORT: String(port) };
     const { status, stderr, stdout } = await run(owner, [], { settings });
@@ -401,14 +419,14 @@ describe('its life', () => {
     expect(stdout).not.toContain('"msg":"listening"');
   });
 
-  it('is done without where nobody asked for it and its usual port is taken', async () => {
-    const somebody = createServer();
-    // Where somebody else has it already, so much the better.
+  it('is left out where its default port is taken and no setting names it', async () => {
+    const other = createServer();
+    // Another process may have it already, which is as good.
     await new Promise<void>((resolve) => {
-      somebody.once('error', () => resolve());
-      somebody.listen(9_091, '127.0.0.1', resolve);
+      other.once('error', () => resolve());
+      other.listen(9_091, '127.0.0.1', resolve);
     });
-    onTestFinished(() => void somebody.close());
+    onTestFinished(() => void other.close());
     const { ask, gateway, logLines } = await startPair({ ADMIN_PORT: '9091' });
     expect((await ask(accounts)).status).toBe(200);
     expect(gateway.adminUrl).toBeUndefined();
@@ -417,7 +435,7 @@ describe('its life', () => {
     );
   });
 
-  it('ends with the start that fails for the callers’ port', async () => {
+  it('closes where the start fails because of the callers’ port', async () => {
     const [taken, free] = [await takePort(), await freePort()];
     const environment = {
       ...settingsFor('http://127.0.0.1:9/api'),
@@ -431,7 +449,7 @@ describe('its life', () => {
 });
 
 describe('the health of the key', () => {
-  it('follows a rotation and a refusal', async () => {
+  it('shows a rotation and a rejection', async () => {
     const pair = await startPair(withAdmin);
     await pair.ask(accounts);
     const before = await scrape(pair);
@@ -454,7 +472,7 @@ describe('the health of the key', () => {
     });
   });
 
-  it('a store that hangs while the gateway runs: reads go on with the last good key, the log says so once, and it counts', async () => {
+  it('shows a store that hangs: reads go on with the last good key, one log line says so, and a metric counts it', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'admin-'));
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
     const [hang, key] = [join(folder, 'hang'), join(folder, 'key')];
@@ -522,18 +540,18 @@ describe('the health of the key', () => {
   });
 });
 
-/** A port that somebody listens on until the test's end. */
+/** A port that is taken until the test's end. */
 async function takePort(): Promise<number> {
-  const somebody = createServer();
-  await new Promise<void>((resolve) => somebody.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => void somebody.close());
-  return (somebody.address() as { port: number }).port;
+  const other = createServer();
+  await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => void other.close());
+  return (other.address() as { port: number }).port;
 }
 
 async function freePort(): Promise<number> {
-  const somebody = createServer();
-  await new Promise<void>((resolve) => somebody.listen(0, '127.0.0.1', resolve));
-  const { port } = somebody.address() as { port: number };
-  await new Promise((resolve) => somebody.close(resolve));
+  const other = createServer();
+  await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+  const { port } = other.address() as { port: number };
+  await new Promise((resolve) => other.close(resolve));
   return port;
 }

@@ -26,13 +26,13 @@ export function formsOf(secret: string): SecretForm[] {
       text: [...secret].map((one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`).join(''),
     },
   ];
-  // Base64 shows a text in one of three alignments; the characters at its rim depend on the neighbours.
+  // Base64 shows a text in one of three alignments. The first characters depend on the bytes before it as well.
   for (const encoding of ['base64', 'base64url'] as const) {
     for (const shift of [0, 1, 2]) {
       const encoded = Buffer.concat([Buffer.alloc(shift, 'x'), bytes])
         .toString(encoding)
         .replace(/=+$/, '');
-      const from = shift === 0 ? 0 : 4;
+      const from = shift === 0 ? 0 : shift + 1;
       forms.push({ name: `${encoding}+${shift}`, text: encoded.slice(from, encoded.length - 2) });
     }
   }

@@ -1,9 +1,9 @@
-/** Reads everything that is shown, when somebody asks: between scrapes nothing is measured and no timer runs. */
+/** Reads everything that is shown at one moment, on request: between scrapes nothing is measured and no timer runs. */
 import { performance } from 'node:perf_hooks';
-import type { AdminFacts, AdminSources } from './sources.ts';
+import type { AdminSnapshot, AdminSources } from './sources.ts';
 
 /** @param describedCallers how many callers to describe; they are counted in any case */
-export async function gatherFacts(sources: AdminSources, describedCallers: number): Promise<AdminFacts> {
+export async function takeSnapshot(sources: AdminSources, describedCallers: number): Promise<AdminSnapshot> {
   // Before the first await, so that waiting for it is not counted as lag.
   const loopLagSeconds = await loopLag();
   const connections = await sources.connections();
@@ -32,7 +32,7 @@ export async function gatherFacts(sources: AdminSources, describedCallers: numbe
   };
 }
 
-/** From now to the next turn of the event loop: what anybody who comes now has to wait before it is looked at. */
+/** From now to the next turn of the event loop: how long a request that arrives now waits before it is read. */
 async function loopLag(): Promise<number> {
   const startedMs = performance.now();
   await new Promise((resolve) => setImmediate(resolve));

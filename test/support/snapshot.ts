@@ -1,6 +1,6 @@
-/** Facts of a gateway that has seen everything, for tests of what is made of them. */
+/** The snapshot of a gateway in which every metric has a sample. */
 import { countRequests } from '../../src/admin/request-counts.ts';
-import type { AdminFacts } from '../../src/admin/sources.ts';
+import type { AdminSnapshot } from '../../src/admin/sources.ts';
 import type { AccessLine } from '../../src/edge/access-log.ts';
 
 const at = Date.parse('2026-11-01T12:00:00Z');
@@ -26,8 +26,8 @@ export const line: AccessLine = {
   totalMs: 0.2,
 };
 
-/** Every kind of series has one. */
-export function fullFacts(more: Partial<AdminFacts> = {}): AdminFacts {
+/** @param more members that differ */
+export function fullSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
   const counts = countRequests();
   const limited = { status: 429, problem: 'caller-rate-limited', reason: 'x', cache: undefined, waitedMs: 5 };
   for (const one of [line, { ...line, ...limited }, { ...line, operation: undefined, status: 404 }]) {

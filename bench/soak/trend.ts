@@ -1,0 +1,54 @@
+/** What grows: samples of a process over time, and the slope of the line that fits them best. */
+import { readdirSync, readFileSync } from 'node:fs';
+
+export interface Sample {
+  /** Since the first one. */
+  readonly minutes: number;
+  readonly residentMiB: number;
+  readonly descriptors: number;
+}
+
+export interface Sampling {
+  readonly samples: readonly Sample[];
+  end(): void;
+}
+
+const everyMs = 1_000;
+
+/** Reads a process's resident memory and open descriptors once a second (Linux). */
+export function sampleProcess(pid: number): Sampling {
+  const samples: Sample[] = [];
+  const startMs = performance.now();
+  const timer = setInterval(() => {
+    const resident = residentMiB(pid);
+    if (resident === undefined) return;
+    const minutes = (performance.now() - startMs) / 60_000;
+    samples.push({ minutes, residentMiB: resident, descriptors: readdirSync(`/proc/${pid}/fd`).length });
+  }, everyMs);
+  return { samples, end: () => clearInterval(timer) };
+}
+
+/** `undefined` where the process has ended. */
+function residentMiB(pid: number): number | undefined {
+  try {
+    const kib = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
+    return kib === undefined ? undefined : Number(kib) / 1_024;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Least squares: how much `y` changes for each unit of `x`; 0 for fewer than two points. */
+export function slopeOf(points: readonly (readonly [x: number, y: number])[]): number {
+  const count = points.length;
+  if (count < 2) return 0;
+  const meanX = points.reduce((sum, [x]) => sum + x, 0) / count;
+  const meanY = points.reduce((sum, [, y]) => sum + y, 0) / count;
+  let covariance = 0;
+  let variance = 0;
+  for (const [x, y] of points) {
+    covariance += (x - meanX) * (y - meanY);
+    variance += (x - meanX) ** 2;
+  }
+  return variance === 0 ? 0 : covariance / variance;
+}

@@ -1,0 +1,51 @@
+/** Metrics, and the ways to make one. Pure: no `this`, no I/O, no clock. */
+
+export type MetricType = 'counter' | 'gauge' | 'histogram';
+
+export interface Sample {
+  readonly value: number;
+  readonly labels?: Readonly<Record<string, string>>;
+  /** `_bucket`, `_sum`, `_count` of a histogram. */
+  readonly suffix?: string;
+}
+
+export interface Metric {
+  readonly name: string;
+  readonly type: MetricType;
+  readonly help: string;
+  readonly samples: readonly Sample[];
+}
+
+/** A number is one sample, a boolean is 1 or 0, and a value that is not known is no sample. */
+export type Value = number | boolean | undefined | readonly Sample[];
+
+export function counter(name: string, help: string, value: Value): Metric {
+  return { name, type: 'counter', help, samples: samplesOf(value) };
+}
+
+export function gauge(name: string, help: string, value: Value): Metric {
+  return { name, type: 'gauge', help, samples: samplesOf(value) };
+}
+
+export function histogram(name: string, help: string, samples: readonly Sample[]): Metric {
+  return { name, type: 'histogram', help, samples };
+}
+
+export function sample(value: number, labels: Readonly<Record<string, string>>): Sample {
+  return { value, labels };
+}
+
+/** One sample for each entry, its name as the label. */
+export function samplesByName(counts: ReadonlyMap<string, number>, label: string): Sample[] {
+  return [...counts].map(([name, value]) => sample(value, { [label]: name }));
+}
+
+/** Metrics are in base units: seconds. */
+export function seconds(ms: number | undefined): number | undefined {
+  return ms === undefined ? undefined : ms / 1_000;
+}
+
+function samplesOf(value: Value): readonly Sample[] {
+  if (value === undefined) return [];
+  return typeof value === 'object' ? value : [{ value: Number(value) }];
+}

@@ -1,0 +1,221 @@
+/**
+ * The admin listener's middleware and routes, as a Hono app: metrics, status, console, purge, probes.
+ *
+ * It decides on the bytes as they came (`incoming`) and never on the URL that was made of them. Nothing here grows
+ * with what is stored, except a purge. What only one route needs is loaded at its first request.
+ */
+import type { HttpBindings } from '@hono/node-server';
+import { type Context, Hono, type MiddlewareHandler } from 'hono';
+import type { ContentfulStatusCode } from 'hono/utils/http-status';
+import { problemDocument } from '../edge/documents.ts';
+import { soleHost } from '../edge/host-policy.ts';
+import { announcesBody } from '../edge/message-body.ts';
+import { problemText } from '../edge/problems.ts';
+import { documentFields, problemFields } from '../edge/reply-fields.ts';
+import { newRequestId } from '../edge/request-id.ts';
+import { GatewayError, problems } from '../errors.ts';
+import { type AdminHosts, isAdminHost, isOthersPage } from './access-policy.ts';
+import { maxCallers } from './request-counts.ts';
+import { takeSnapshot } from './snapshot.ts';
+import type { AdminSources } from './sources.ts';
+
+export interface AdminAppOptions {
+  readonly sources: AdminSources;
+  readonly hosts: AdminHosts;
+  /** Replaces every form of the upstream key in a text: the last step before a reply leaves. */
+  readonly redact: (text: string) => string;
+  /** Whether each reply is to end its connection. */
+  readonly isClosing: () => boolean;
+  onPurge(purged: Purged): void;
+  /** A request was refused: the problem's code, and why. */
+  onRefused(code: string, reason: string): void;
+  /** A route failed. */
+  onTrouble(error: unknown): void;
+}
+
+export interface Purged {
+  /** Left out where everything was purged. */
+  readonly operation?: string;
+  /** How many reads were stored, and how many bytes they took. */
+  readonly entries: number;
+  readonly bytes: number;
+}
+
+type AdminEnv = { Bindings: HttpBindings; Variables: { requestId: string } };
+export type AdminApp = Hono<AdminEnv>;
+type Handler = (context: Context<AdminEnv>) => Response | Promise<Response>;
+
+/** The first to see a request is the last to see its reply. */
+export function createAdminApp(options: AdminAppOptions): AdminApp {
+  const { sources } = options;
+  const app: AdminApp = new Hono({ getPath: (_request, context) => pathOf(context?.env as HttpBindings) });
+  app.use(redactReplies(options), identifyRequest, guardAccess(options.hosts));
+
+  route(app, 'GET', '/', showConsole);
+  route(app, 'GET', '/status', (context) => showStatus(context, sources));
+  route(app, 'GET', '/metrics', (context) => showMetrics(context, sources));
+  route(app, 'POST', '/cache/purge', (context) => purge(context, options));
+  route(app, 'GET', '/livez', (context) => probe(context, undefined));
+  route(app, 'GET', '/readyz', (context) => probe(context, sources.notReady()));
+  route(app, 'GET', '/problems/:code', showProblem);
+
+  const paths = [...new Set(app.routes.map(({ path }) => path))].filter((path) => !/[*:]/.test(path));
+  app.notFound(() => {
+    throw new GatewayError('unknown-operation', { detail: `The admin listener has ${paths.join(', ')}.` });
+  });
+  app.onError((error, context) => renderProblem(error, context, options));
+  return app;
+}
+
+/** Registers a route that takes one method (and HEAD where that is GET) and no body. */
+function route(app: AdminApp, method: 'GET' | 'POST', path: string, handler: Handler): void {
+  const allow = method === 'GET' ? 'GET, HEAD' : method;
+  app.on(method, path, refuseBody, handler);
+  app.all(path, () => {
+    throw new GatewayError('method-not-allowed', { headers: { allow }, detail: `Use ${allow}.` });
+  });
+}
+
+/** Searches each reply for the key: byte for byte as Latin-1, as the upstream's answers are searched too. */
+function redactReplies({ redact, isClosing }: AdminAppOptions): MiddlewareHandler<AdminEnv> {
+  return async function redactReply(context, next) {
+    await next();
+    const { status, headers } = context.res;
+    const text = Buffer.from(await context.res.arrayBuffer()).toString('latin1');
+    const body = Buffer.from(redact(text), 'latin1');
+    headers.set('content-length', String(body.length));
+    if (isClosing()) headers.set('connection', 'close');
+    // Hono adds the fields of the response before to a new one, unless there is none.
+    context.res = undefined;
+    context.res = new Response(body, { status, headers });
+  };
+}
+
+/** Gives the request an id of ours. A caller's own is not taken over: it might hold a secret, and is never repeated. */
+const identifyRequest: MiddlewareHandler<AdminEnv> = async (context, next) => {
+  const id = newRequestId();
+  context.set('requestId', id);
+  context.header('x-request-id', id);
+  await next();
+};
+
+function guardAccess(hosts: AdminHosts): MiddlewareHandler<AdminEnv> {
+  return async function guard({ env: { incoming }, req }, next) {
+    const { headers, rawHeaders } = incoming;
+    const host = soleHost(rawHeaders);
+    if (!isAdminHost(host, hosts)) {
+      throw new GatewayError('host-not-allowed', {
+        reason: 'a Host that the admin listener does not answer for',
+        detail:
+          'The admin listener answers for addresses and private names; README, "Watching it", has the rule.',
+      });
+    }
+    const field = (name: string): string | undefined => headers[name]?.toString();
+    const asked = {
+      method: req.method,
+      path: req.path,
+      host,
+      origin: field('origin'),
+      site: field('sec-fetch-site'),
+      mode: field('sec-fetch-mode'),
+      dest: field('sec-fetch-dest'),
+    };
+    if (isOthersPage(asked)) {
+      throw new GatewayError('origin-not-allowed', {
+        reason: 'a page of another site asked the admin listener',
+        detail: 'Pages of other sites may not use the admin listener.',
+      });
+    }
+    await next();
+  };
+}
+
+const refuseBody: MiddlewareHandler<AdminEnv> = async ({ env }, next) => {
+  if (announcesBody(env.incoming.headers)) {
+    throw new GatewayError('invalid-request', {
+      detail: 'Nothing here takes a body.',
+      headers: { connection: 'close' },
+    });
+  }
+  await next();
+};
+
+function renderProblem(
+  thrown: Error,
+  context: Context<AdminEnv>,
+  { onRefused, onTrouble }: AdminAppOptions,
+): Response {
+  if (thrown instanceof GatewayError) onRefused(thrown.code, thrown.message);
+  else onTrouble(thrown);
+  const error =
+    thrown instanceof GatewayError ? thrown : new GatewayError('internal-error', { cause: thrown });
+  const status = problems[error.code].status as ContentfulStatusCode;
+  return context.body(problemText(error, context.get('requestId')), status, {
+    ...problemFields,
+    ...error.headers,
+  });
+}
+
+const showConsole: Handler = async (context) => {
+  const { consolePage, consoleFields } = await import('./console-page.ts');
+  return context.body(consolePage, 200, consoleFields);
+};
+
+async function showStatus(context: Context<AdminEnv>, sources: AdminSources): Promise<Response> {
+  const { statusOf } = await import('./status-policy.ts');
+  return json(context, statusOf(await takeSnapshot(sources, maxCallers), sources));
+}
+
+async function showMetrics(context: Context<AdminEnv>, sources: AdminSources): Promise<Response> {
+  const [{ metricsOf }, { exposition, expositionType }] = await Promise.all([
+    import('./metrics-policy.ts'),
+    import('./exposition-policy.ts'),
+  ]);
+  const text = exposition(metricsOf(await takeSnapshot(sources, 0)));
+  return context.body(text, 200, { ...documentFields, 'content-type': expositionType });
+}
+
+function purge(context: Context<AdminEnv>, { sources, onPurge }: AdminAppOptions): Response {
+  const { url = '' } = context.env.incoming;
+  const query = url.includes('?') ? url.slice(url.indexOf('?') + 1) : '';
+  const [[name, operation] = [], ...more] = [...new URLSearchParams(query)];
+  if (more.length > 0 || (name !== undefined && name !== 'operation')) {
+    throw new GatewayError('invalid-request', { detail: 'A purge takes ?operation=NAME, once, or nothing.' });
+  }
+  if (operation !== undefined && !sources.operations.includes(operation)) {
+    throw new GatewayError('unknown-operation', {
+      detail: `There is no such operation. Known: ${sources.operations.join(', ')}.`,
+    });
+  }
+  const before = sources.cache().bytes;
+  const entries = sources.purge(operation);
+  const purged = {
+    ...(operation === undefined ? {} : { operation }),
+    entries,
+    bytes: before - sources.cache().bytes,
+  };
+  onPurge(purged);
+  return json(context, purged);
+}
+
+function probe(context: Context<AdminEnv>, problem: string | undefined): Response {
+  return context.body(`${problem ?? 'ok'}\n`, problem === undefined ? 200 : 503, documentFields);
+}
+
+const showProblem: Handler = (context) => {
+  const text = problemDocument(pathOf(context.env).slice('/problems/'.length));
+  if (text === undefined) throw new GatewayError('unknown-operation');
+  return context.body(text, 200, documentFields);
+};
+
+function json(context: Context<AdminEnv>, value: unknown): Response {
+  return context.body(`${JSON.stringify(value)}\n`, 200, {
+    ...problemFields,
+    'content-type': 'application/json',
+  });
+}
+
+/** The request target up to its query, as it was sent. */
+function pathOf({ incoming }: HttpBindings): string {
+  return incoming.url?.split('?', 1)[0] ?? '';
+}

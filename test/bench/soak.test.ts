@@ -1,0 +1,119 @@
+import { describe, expect, it } from 'vitest';
+import { checksOf, type Observed } from '../../bench/soak/checks.ts';
+import { openLedger, requestId } from '../../bench/soak/ledger.ts';
+import { slopeOf } from '../../bench/soak/trend.ts';
+
+const line = (number: number, status = 200): string =>
+  JSON.stringify({ level: 'info', msg: 'request', requestId: requestId(number), status });
+
+describe('the soak’s ledger', () => {
+  it('adds up where each answer has one line with its status and each leaver at most one', () => {
+    const ledger = openLedger();
+    ledger.answer(ledger.send(), 200);
+    ledger.leave(ledger.send());
+    ledger.leave(ledger.send());
+    ledger.read(line(0));
+    ledger.read(line(1, 499));
+    expect(ledger.faults()).toEqual([]);
+    expect(ledger.totals).toMatchObject({ sent: 3, answered: 1, left: 2, lines: 2, aborted: 1 });
+  });
+
+  it('finds an answer without a line, two lines, another status, a lost request and a strange line', () => {
+    const ledger = openLedger();
+    for (let number = 0; number < 4; number++) ledger.send();
+    for (const number of [0, 1, 2]) ledger.answer(number, 200);
+    ledger.read(line(1));
+    ledger.read(line(1));
+    ledger.read(line(2, 502));
+    ledger.read(line(9));
+    ledger.read('no JSON');
+    expect(ledger.faults()).toEqual([
+      expect.stringContaining('was not sent'),
+      expect.stringContaining('no JSON'),
+      'soak-0: answered with 200, 0 lines',
+      'soak-1: answered with 200, 2 lines',
+      'soak-2: answered with 200, logged 502',
+      'soak-3 has no end',
+    ]);
+  });
+
+  it('takes an error in the log for a fault, but for the report of an answer with the key in it', () => {
+    const ledger = openLedger();
+    ledger.read(JSON.stringify({ level: 'error', kind: 'leak', msg: 'held the key' }));
+    expect(ledger.faults()).toEqual([]);
+    ledger.read(JSON.stringify({ level: 'error', msg: 'a request could not be answered' }));
+    expect(ledger.faults()).toHaveLength(1);
+  });
+});
+
+describe('the soak’s checks', () => {
+  const samples = (mebibytesPerMinute: number): Observed['samples'] =>
+    Array.from({ length: 420 }, (_, second) => ({
+      minutes: second / 60,
+      // V8's heap goes up and down by some MiB.
+      residentMiB: 140 + (second % 30) / 10 + (mebibytesPerMinute * second) / 60,
+      descriptors: 60 + (second % 7),
+    }));
+  const observed: Observed = {
+    totals: {
+      ...{ sent: 100, answered: 98, left: 2, lines: 99, aborted: 1, byStatus: new Map([[200, 98]]) },
+      stopped: { started: 99, finished: 98, aborted: 1 },
+    },
+    metrics: { started: 99, done: 99, aborted: 1 },
+    linesThen: 99,
+    wrong: [],
+    unaccounted: [],
+    upstream: { received: 50, faults: 2, rateLimited: 0, foul: [] },
+    samples: samples(0),
+    livezMs: [3, 4],
+    drain: { sent: 40, answered: 40 },
+    exit: 0,
+    errors: '',
+  };
+  const broken = (more: Partial<Observed>): string[] =>
+    checksOf({ ...observed, ...more })
+      .filter(({ isKept }) => !isKept)
+      .map(({ name }) => name);
+
+  it('are all kept by a gateway that keeps its promises', () => {
+    expect(broken({})).toEqual([]);
+  });
+
+  it.each<[check: string, more: Partial<Observed>]>([
+    ['answers that belong to another request, or lost', { wrong: ['soak-1: 200 for another'] }],
+    ['requests without exactly one line', { unaccounted: ['soak-1: 0 lines'] }],
+    ['sent = answered + left', { totals: { ...observed.totals, answered: 97 } }],
+    ['metrics: started = done = lines', { linesThen: 98 }],
+    [
+      'at the end: started = finished + aborted = lines',
+      { totals: { ...observed.totals, stopped: undefined } },
+    ],
+    ['foul requests at the upstream', { upstream: { ...observed.upstream, foul: ['GET / with 2 keys'] } }],
+    ['answered while it stopped', { drain: { sent: 40, answered: 39 } }],
+    ['resident memory, slope', { samples: samples(3) }],
+    ['the event loop answers /livez', { livezMs: [3, undefined] }],
+    ['exit status after SIGTERM', { exit: 1 }],
+    ['standard error', { errors: '(node:1) Warning' }],
+  ])('“%s” is broken by one that does not', (check, more) => {
+    expect(broken(more)).toEqual([check]);
+  });
+
+  it('a slope is that of the line which fits best', () => {
+    expect(slopeOf([])).toBe(0);
+    expect(
+      slopeOf([
+        [0, 1],
+        [1, 3],
+        [2, 5],
+      ]),
+    ).toBeCloseTo(2);
+    expect(
+      slopeOf([
+        [0, 0],
+        [1, 3],
+        [2, 0],
+        [3, 3],
+      ]),
+    ).toBeCloseTo(0.6);
+  });
+});
