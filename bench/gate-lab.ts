@@ -19,7 +19,10 @@ interface Task {
 const rowOf = (name: string): Row => rows.find((row) => row.name === name) as Row;
 
 /** Hands the tasks to as many threads as there are cores. */
-async function measureAll(tasks: readonly Task[], onDone: (task: Task, measured: Measured) => void): Promise<void> {
+async function measureAll(
+  tasks: readonly Task[],
+  onDone: (task: Task, measured: Measured) => void,
+): Promise<void> {
   const left = [...tasks];
   const thread = async (): Promise<void> => {
     const worker = new Worker(import.meta.filename, { workerData: 'thread' });

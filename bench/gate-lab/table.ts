@@ -42,10 +42,14 @@ export function resultOf(row: Row, runs: readonly Measured[]): Result {
   const shown = new Set<Figure>(['goodput', 'wasted', ...figures]);
   const now = [...shown].map((figure) => `${labels[figure]} ${text(figure, pick(figure))}`);
   const floors = figures.map(
-    (figure) => `${labels[figure]} ${isMost.has(figure) ? '≤' : '≥'} ${text(figure, row.floors[figure] as number)}`,
+    (figure) =>
+      `${labels[figure]} ${isMost.has(figure) ? '≤' : '≥'} ${text(figure, row.floors[figure] as number)}`,
   );
   const verdict = missed.length === 0 ? 'met' : `MISSED: ${missed.join(', ')}`;
-  return { line: `| ${[row.name, row.before, now.join(', '), floors.join(', '), verdict].join(' | ')} |`, missed };
+  return {
+    line: `| ${[row.name, row.before, now.join(', '), floors.join(', '), verdict].join(' | ')} |`,
+    missed,
+  };
 }
 
 function text(figure: Figure, value: number): string {

@@ -2,10 +2,10 @@
 
 import type { CacheSnapshot } from '../cache/cache.ts';
 import type { DirectorySnapshot } from '../callers/directory.ts';
+import type { GateSnapshot } from '../gate/types.ts';
 import type { KeyHealth } from '../key/key-event.ts';
 import type { AttemptSnapshot } from '../upstream/attempt-tally.ts';
 import type { CircuitSnapshot } from '../upstream/circuit.ts';
-import type { GateSnapshot } from '../upstream/turnstile.ts';
 import type { RequestSnapshot } from './request-counts.ts';
 
 export interface AdminSources {

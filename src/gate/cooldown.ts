@@ -9,11 +9,11 @@ export interface Cooldown {
   readonly statedUntilMs: number;
   /** The wait that the last 429 stated, ms: what it costs. */
   readonly costMs: number;
-  /** Refused trial requests in a row. */
-  readonly failures: number;
+  /** How long the last 429 without a stated wait closed the gate, ms. */
+  readonly unstatedMs: number;
 }
 
-export const noCooldown: Cooldown = { closedUntilMs: 0, statedUntilMs: 0, costMs: 0, failures: 0 };
+export const noCooldown: Cooldown = { closedUntilMs: 0, statedUntilMs: 0, costMs: 0, unstatedMs: 0 };
 
 /**
  * The gate closes until the stated time; where none is stated, for a few turns at the known rate, and twice as long
@@ -31,13 +31,13 @@ export function cooledDown<R extends Cooldown>(
 ): R {
   const { waitMs, perMs, isTrial } = refused;
   const isStated = waitMs !== undefined && waitMs > 0;
-  const failures = isTrial ? record.failures + 1 : record.failures;
   const briefMs = perMs > 0 ? Math.min(tuning.closedTurns / perMs, options.baseMs) : options.baseMs;
-  const wantedMs = isStated ? waitMs : Math.min(briefMs * 2 ** failures, options.capMs);
+  const unstatedMs = Math.min(isTrial ? Math.max(record.unstatedMs * 2, briefMs) : briefMs, options.capMs);
+  const wantedMs = isStated ? waitMs : unstatedMs;
   const closedMs = Math.min(wantedMs, options.maxClosedMs);
   return {
     ...record,
-    failures,
+    unstatedMs,
     costMs: isStated ? closedMs : 0,
     statedUntilMs: isStated ? Math.max(record.statedUntilMs, nowMs + waitMs) : record.statedUntilMs,
     closedUntilMs: Math.max(record.closedUntilMs, nowMs + closedMs * (1 + jitter * tuning.jitter)),

@@ -61,7 +61,12 @@ export function firstGuess(stretch: Stretch): LimitEstimate {
     const ms = Math.max(endMs - atMs, 0);
     if (accepted - sent - perMs * ms > crowd.sent - perMs * crowd.ms) crowd = { sent: accepted - sent, ms };
   }
-  return { perMs: Math.max(perMs, crowd.sent / 1000), confirmations: 0, crowd: crowd.sent, crowdMs: crowd.ms };
+  return {
+    perMs: Math.max(perMs, crowd.sent / 1000),
+    confirmations: 0,
+    crowd: crowd.sent,
+    crowdMs: crowd.ms,
+  };
 }
 
 /** After each later 429 that was provoked by what was sent. */

@@ -102,7 +102,12 @@ export function marked(marks: readonly Mark[], sent: number, atMs: number): read
 }
 
 /** When to probe next: later with each confirmation, and the later the more a 429 costs. */
-export function withNextProbe<R extends Paced>(record: R, isSameRate: boolean, costMs: number, nowMs: number): R {
+export function withNextProbe<R extends Paced>(
+  record: R,
+  isSameRate: boolean,
+  costMs: number,
+  nowMs: number,
+): R {
   const leastMs = Math.max(tuning.probeIntervalMs, tuning.probeCosts * costMs);
   const grownMs = Math.min(record.probeIntervalMs * tuning.probeBackoff, tuning.longestProbeIntervalMs);
   const probeIntervalMs = isSameRate ? Math.max(grownMs, leastMs) : leastMs;

@@ -6,13 +6,7 @@
  *                    ▲────────────429────────┘ └──────quiet for a minute───┴──────▶ open
  */
 import type { Turn } from '../claim.ts';
-import {
-  closedRejection,
-  isLate,
-  lateRejection,
-  type Outlook,
-  overloadedRejection,
-} from './admission.ts';
+import { closedRejection, isLate, lateRejection, type Outlook, overloadedRejection } from './admission.ts';
 import { type Cooldown, cooledDown, noCooldown } from './cooldown.ts';
 import { FairQueue } from './fair-queue.ts';
 import { burstOf, firstGuess, type LimitEstimate, measured, type Stretch } from './limit-estimate.ts';
@@ -110,7 +104,8 @@ export class Scheduler<T extends Queued> {
   /** A turn at once, where nothing waits and nothing is limited: no queue. */
   admit(turn: Turn, nowMs: number): Permit | undefined {
     this.#advance(nowMs);
-    if (this.#record.state !== 'open' || this.#queue.size > 0 || this.#inFlight >= this.#window) return undefined;
+    if (this.#record.state !== 'open' || this.#queue.size > 0 || this.#inFlight >= this.#window)
+      return undefined;
     return this.#sendOpen(turn, nowMs);
   }
 
@@ -181,7 +176,7 @@ export class Scheduler<T extends Queued> {
     }
     if (outcome.isHealthy) this.#growWindow(wasFull);
     if (!isTrial || this.#record.state !== 'probing') return [];
-    this.#record = { ...this.#record, state: 'paced', failures: 0, statedUntilMs: 0 };
+    this.#record = { ...this.#record, state: 'paced', statedUntilMs: 0 };
     return this.#rejectLate(nowMs);
   }
 

@@ -1,7 +1,7 @@
 /** Every tuned number of the gate, with what it trades. */
 export const tuning = {
   /** Rate guessed at the first 429, per second. Higher: less lost at a fast upstream, more 429s at a slow one. */
-  guessPerSecond: 20,
+  guessPerSecond: 25,
   /** A guess doubles in this time while requests wait. Shorter: learned sooner, and measured less closely. */
   guessDoublingMs: 1000,
   /** Burst and rate are read from this long before the first 429. Longer: a steady rate is told from a burst. */
@@ -13,11 +13,11 @@ export const tuning = {
   /** The excess of a probe doubles in this time. Shorter: a raised limit is found sooner; more 429s. */
   probeDoublingMs: 500,
   /** First interval between probes; doubles with each confirmation. Shorter: follows the limit; more 429s. */
-  probeIntervalMs: 3000,
+  probeIntervalMs: 5000,
   probeBackoff: 1.25,
   longestProbeIntervalMs: 240_000,
   /** The interval is at least this many times the stated wait. More: less time closed; a raised limit is found later. */
-  probeCosts: 13,
+  probeCosts: 10,
   /** Pace grows by this factor between two marks of the history. Smaller: closer measurement, more marks. */
   markGrowth: 1.1,
   /** A measurement counts where its bounds are within this factor. More: fewer 429s until one counts; coarser. */

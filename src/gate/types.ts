@@ -18,7 +18,7 @@ export interface CooldownOptions {
   readonly capMs: number;
 }
 
-export interface SchedulerOptions extends CooldownOptions {
+export interface QueueOptions {
   /** Attempts in flight: at an upstream met for the first time, and ever. */
   readonly initialWindow: number;
   readonly maxInFlight: number;
@@ -28,6 +28,8 @@ export interface SchedulerOptions extends CooldownOptions {
   /** 0 to 1, for the jitter. */
   readonly random: () => number;
 }
+
+export interface SchedulerOptions extends CooldownOptions, QueueOptions {}
 
 /** Why a request gets no turn, and in how many ms it makes sense to come again. */
 export interface Rejection {

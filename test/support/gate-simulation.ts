@@ -224,7 +224,6 @@ class Simulation {
     const { caller, arrivedMs } = request;
     const mayComeBack = nowMs < this.#endMs && caller.perSecond === undefined;
     if (rejection === undefined) {
-      if ((globalThis as any).dbg && caller.name !== "greedy" && nowMs - arrivedMs > 150) this.#note(`slow ${caller.name} ${(nowMs-arrivedMs).toFixed(0)} refused ${request.refusedTimes}`);
       if (nowMs <= this.#endMs) this.#done.get(caller.name)?.push(nowMs - arrivedMs);
       if (mayComeBack) this.#clock.at(nowMs + caller.thinkMs, () => this.#arrive(caller));
       return;
@@ -234,7 +233,9 @@ class Simulation {
     this.#told.push(rejection.retryAfterMs);
     this.#waitedInVain.push(nowMs - arrivedMs);
     this.#away.set(caller.name, (this.#away.get(caller.name) ?? 0) + 1);
-    this.#note(`${rejection.code} ${caller.name}, refused ${request.refusedTimes}, told ${rejection.retryAfterMs}`);
+    this.#note(
+      `${rejection.code} ${caller.name}, refused ${request.refusedTimes}, told ${rejection.retryAfterMs}`,
+    );
     if (!mayComeBack || caller.givesUp === true) return;
     // As the header has it: in whole seconds.
     const againMs = caller.comesBackMs ?? Math.ceil(rejection.retryAfterMs / 1000) * 1000;
@@ -338,9 +339,13 @@ class SimulatedGate {
 
   settled(permit: Permit, outcome: Parameters<Scheduler<Request>['settled']>[1]): void {
     this.#under.delete(permit);
-    const wasClosed = this.#scheduler.state === 'closed';
-    const rejected: readonly Rejected<Request>[] = this.#scheduler.settled(permit, outcome, this.#clock.nowMs);
-    if (!wasClosed && this.#scheduler.state === 'closed') this.closings++;
+    const before: string = this.#scheduler.state;
+    const rejected: readonly Rejected<Request>[] = this.#scheduler.settled(
+      permit,
+      outcome,
+      this.#clock.nowMs,
+    );
+    if (before !== 'closed' && this.#scheduler.state === 'closed') this.closings++;
     for (const { request, rejection } of rejected) this.#fail(request, rejection);
   }
 
