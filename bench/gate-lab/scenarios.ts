@@ -67,6 +67,12 @@ export const rows: readonly Row[] = [
     ],
   ),
   ...both(
+    '50/s, both sides stall for up to 100 ms',
+    { ...fifty, stallMs: 100 },
+    ['–', '–'],
+    [{ goodput: 0.93, share: 0.85 }, { goodput: 0.85 }],
+  ),
+  ...both(
     '100 ms away',
     { ...fifty, latencyMs: 100 },
     ['0.973', '0.890'],

@@ -13,8 +13,6 @@ export interface Cooldown {
   readonly unstatedMs: number;
 }
 
-export const noCooldown: Cooldown = { closedUntilMs: 0, statedUntilMs: 0, costMs: 0, unstatedMs: 0 };
-
 /**
  * The gate closes until the stated time; where none is stated, for a few turns at the known rate, and twice as long
  * after each refused trial request. The jitter only adds.

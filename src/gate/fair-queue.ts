@@ -104,16 +104,17 @@ export class FairQueue<T extends Queued> {
 
   /** The request that makes room for this one in a full queue: the last of the longest flow, background first. */
   displacedBy({ turn }: Queued): T | undefined {
-    let longest: Flow<T> | undefined;
-    for (const flow of this.#flows.values()) {
-      if (longest === undefined || isLonger(flow, longest)) longest = flow;
+    const rank = (length: number, background: boolean): number =>
+      length + (background && length > 0 ? 1e6 : 0);
+    let longest = {
+      rank: rank(this.#flowOf(turn).waiting.length + 1, turn.background),
+      last: undefined as T | undefined,
+    };
+    for (const { waiting, background } of this.#flows.values()) {
+      const flowRank = rank(waiting.length, background);
+      if (flowRank > longest.rank) longest = { rank: flowRank, last: waiting.at(-1) };
     }
-    if (longest === undefined) return undefined;
-    const isWorse =
-      longest.background === turn.background
-        ? longest.waiting.length > this.#flowOf(turn).waiting.length + 1
-        : longest.background;
-    return isWorse ? longest.waiting.at(-1) : undefined;
+    return longest.last;
   }
 
   callers(nowMs: number): CallerQueue[] {
@@ -162,10 +163,4 @@ function isBefore<T extends Queued>(one: Flow<T>, other: Flow<T>): boolean {
   if (one.background !== other.background) return other.background;
   if (one.start !== other.start) return one.start < other.start;
   return (one.waiting[0] as T).arrivedMs < (other.waiting[0] as T).arrivedMs;
-}
-
-function isLonger<T>(one: Flow<T>, other: Flow<T>): boolean {
-  const hasBackground = (flow: Flow<T>): boolean => flow.background && flow.waiting.length > 0;
-  if (hasBackground(one) !== hasBackground(other)) return hasBackground(one);
-  return one.waiting.length > other.waiting.length;
 }

@@ -6,8 +6,8 @@
  *
  *     n = min(B, R * C) + R * T   (one more or less)      and      R = max((n - B) / T, n / (C + T))
  *
- * T may begin at any moment of the stretch: n - B tokens at most came from the rate since then, and exactly as many if
- * the bucket was full for the last time at that moment. So the greatest over all marks of the stretch is the rate.
+ * T may begin at any moment of the stretch: of the n sent since then at most B were the burst, and exactly B where the
+ * bucket was full for the last time at that moment. So the greatest over all marks of the stretch is the rate.
  */
 import { tuning } from './tuning.ts';
 
@@ -17,7 +17,6 @@ export interface Mark {
   readonly sent: number;
 }
 
-/** What is known of the limit. */
 export interface LimitEstimate {
   /** Attempts per ms; 0 while no limit is known. */
   readonly perMs: number;
@@ -33,12 +32,10 @@ export interface Stretch {
   /** The bucket was empty: the 429 before. */
   readonly emptyMs: number;
   /** In order of time; the first is the reopening. */
-  readonly marks: readonly Mark[];
-  /** The 429 that ends the stretch was for an attempt sent then; the count leaves out what was answered with 429. */
+  readonly marks: readonly [Mark, ...Mark[]];
+  /** When the last attempt was sent that was answered with 429, and all attempts so far but those. */
   readonly endMs: number;
   readonly accepted: number;
-  /** The pace was above the known rate: a probe, or a guess that grows. */
-  readonly isRising: boolean;
 }
 
 const leastPerMs = 1e-6;
@@ -49,61 +46,52 @@ export function burstOf({ crowd, crowdMs }: LimitEstimate, perMs: number): numbe
 }
 
 /** After the first 429: the burst is what was accepted beyond a steady rate; the rate is a guess. */
-export function firstGuess(stretch: Stretch): LimitEstimate {
-  const { marks, endMs, accepted } = stretch;
-  const slowest = tuning.guessPerSecond / 1000;
-  const [first] = marks;
-  const lengthMs = first === undefined ? 0 : endMs - first.atMs;
-  const steady = lengthMs < tuning.historyMs / 2 ? 0 : (accepted - (first?.sent ?? 0)) / lengthMs;
-  const perMs = Math.max(slowest, steady);
-  let crowd = { sent: 1, ms: 0 };
+export function firstGuess({ marks, endMs, accepted }: Stretch): LimitEstimate {
+  const { guessPerSecond, historyMs } = tuning;
+  const lengthMs = endMs - marks[0].atMs;
+  const steady = lengthMs < historyMs / 2 ? 0 : (accepted - marks[0].sent) / lengthMs;
+  const perMs = Math.max(guessPerSecond / 1000, steady);
+  let [crowd, crowdMs] = [1, 0];
   for (const { atMs, sent } of marks) {
     const ms = Math.max(endMs - atMs, 0);
-    if (accepted - sent - perMs * ms > crowd.sent - perMs * crowd.ms) crowd = { sent: accepted - sent, ms };
+    if (accepted - sent - perMs * ms > crowd - perMs * crowdMs) [crowd, crowdMs] = [accepted - sent, ms];
   }
-  return {
-    perMs: Math.max(perMs, crowd.sent / 1000),
-    confirmations: 0,
-    crowd: crowd.sent,
-    crowdMs: crowd.ms,
-  };
+  return { perMs: Math.max(perMs, crowd / 1000), confirmations: 0, crowd, crowdMs };
 }
 
-/** After each later 429 that was provoked by what was sent. */
+/** After each later 429 that our own sending explains. */
 export function measured(before: LimitEstimate, stretch: Stretch): LimitEstimate {
   const { perMs, confirmations } = before;
   const [least, middle, most] = rateBounds(before, stretch);
   const told = (rate: number, confirmed: number): LimitEstimate => {
     return { ...before, perMs: Math.max(rate, leastPerMs), confirmations: confirmed };
   };
-  if (stretch.accepted <= (stretch.marks[0]?.sent ?? 0)) {
-    // The trial request was refused: not even one token has come since.
+  // The trial request was refused: not one token has come since.
+  if (stretch.accepted <= stretch.marks[0].sent) {
     return told(Math.min(perMs, Math.max(perMs / 2, most)), confirmations);
   }
-  const isUseful = most <= tuning.usefulRange * least;
-  if (perMs >= least && perMs <= most && confirmations > 0) return told(perMs, confirmations + 1);
-  if (!isUseful) return told(Math.min(Math.max(perMs / 2, least), most), 0);
-  if (confirmations === 0) return told(middle, 1);
-  const lowered = Math.max(Math.min(middle, perMs), perMs / 2);
-  return told(stretch.isRising && middle > perMs ? middle : lowered, 1);
+  if (confirmations > 0 && perMs >= least && perMs <= most) return told(perMs, confirmations + 1);
+  // The stretch was too short to tell rate from burst.
+  if (most > tuning.usefulRange * least) return told(Math.min(Math.max(perMs / 2, least), most), 0);
+  return told(confirmations > 0 ? Math.max(middle, perMs / 2) : middle, 1);
 }
 
-/** The rate that a stretch tells, with its bounds. */
+/** The rate that a stretch tells, between its bounds. */
 export function rateBounds(before: LimitEstimate, stretch: Stretch): [number, number, number] {
-  return [-1, 0, 1].map((error) => {
-    let perMs = before.perMs;
+  const boundWith = (error: number): number => {
+    let { perMs } = before;
     // The faster the rate, the smaller the burst was, and so again.
     for (let round = 0; round < 8; round++) perMs = rateOf(stretch, burstOf(before, perMs), error);
     return perMs;
-  }) as [number, number, number];
+  };
+  return [boundWith(-1), boundWith(0), boundWith(1)];
 }
 
 function rateOf({ emptyMs, marks, endMs, accepted }: Stretch, burst: number, error: number): number {
-  const sinceEmpty = accepted - (marks[0]?.sent ?? accepted) + error;
-  let perMs = sinceEmpty / Math.max(endMs - emptyMs, 1);
+  const sinceEmpty = (accepted - marks[0].sent + error) / Math.max(endMs - emptyMs, 1);
   const beyondBurst = error * (1 + tuning.burstError * burst) - burst;
-  for (const { atMs, sent } of marks) {
-    perMs = Math.max(perMs, (accepted - sent + beyondBurst) / Math.max(endMs - atMs, 1));
-  }
-  return Math.max(perMs, 0);
+  const sinceMarks = marks.map(
+    ({ atMs, sent }) => (accepted - sent + beyondBurst) / Math.max(endMs - atMs, 1),
+  );
+  return Math.max(sinceEmpty, ...sinceMarks, 0);
 }

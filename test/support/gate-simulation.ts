@@ -4,7 +4,7 @@
 import { Scheduler } from '../../src/gate/scheduler.ts';
 import type { Permit, Rejected, Rejection, SchedulerOptions } from '../../src/gate/types.ts';
 import { type SimulatedLimit, SimulatedUpstream } from './simulated-upstream.ts';
-import { seeded, VirtualClock } from './virtual-clock.ts';
+import { Stalls, seeded, VirtualClock } from './virtual-clock.ts';
 
 export interface SimulatedCaller {
   readonly name: string;
@@ -26,6 +26,8 @@ export interface Scenario extends SimulatedLimit {
   readonly slowStartMs?: number;
   /** What one attempt costs the processor of this side, ms: it can send no more than one in so long. */
   readonly costMs?: number;
+  /** The gate's and the upstream's processes stall for up to so long, four times a second on average. */
+  readonly stallMs?: number;
   /** So many gates that know nothing of each other; requests come to them in turn. */
   readonly gates?: number;
   readonly callers: readonly SimulatedCaller[];
@@ -97,6 +99,7 @@ class Simulation {
   readonly #random: () => number;
   readonly #clock = new VirtualClock();
   readonly #upstream: SimulatedUpstream;
+  readonly #upstreamStalls: Stalls;
   readonly #gates: SimulatedGate[];
   readonly #latencyMs: number;
   readonly #endMs: number;
@@ -115,13 +118,15 @@ class Simulation {
     this.#endMs = scenario.seconds * 1000;
     this.#latencyMs = scenario.latencyMs ?? 10;
     this.#upstream = new SimulatedUpstream(scenario, this.#random);
+    const stalls = () => new Stalls(this.#random, 250, scenario.stallMs ?? 0);
+    this.#upstreamStalls = stalls();
     this.#done = new Map(scenario.callers.map(({ name }) => [name, []]));
     this.#perSecond = Array(scenario.seconds).fill(0);
     const send = (gate: SimulatedGate, permit: Permit, request: Request) => this.#send(gate, permit, request);
     const fail = (request: Request, rejection: Rejection) => this.#finish(request, rejection);
     this.#gates = Array.from({ length: scenario.gates ?? 1 }, () => {
       const options = { ...defaults, random: this.#random, ...scenario.options };
-      return new SimulatedGate(options, this.#clock, send, fail);
+      return new SimulatedGate(options, this.#clock, stalls(), send, fail);
     });
   }
 
@@ -182,12 +187,12 @@ class Simulation {
     if (clock.nowMs < this.#upstream.statedUntilMs && this.#gates.length === 1) this.#counts.earlySends++;
     const lateMs = clock.nowMs < 300 && slowStartMs !== undefined ? slowStartMs * this.#random() : 0;
     const workedMs = gate.work(this.#scenario.costMs ?? 0);
-    clock.at(clock.nowMs + this.#oneWayMs() + lateMs + workedMs, () => {
+    clock.at(this.#upstreamStalls.after(clock.nowMs + this.#oneWayMs() + lateMs + workedMs), () => {
       const isAccepted = this.#upstream.accepts(clock.nowMs);
       const waitMs = isAccepted ? undefined : this.#upstream.statedMs(clock.nowMs);
       const second = Math.floor(clock.nowMs / 1000);
       if (isAccepted && second < this.#perSecond.length) (this.#perSecond[second] as number)++;
-      clock.at(clock.nowMs + this.#oneWayMs(), () => {
+      clock.at(gate.stalls.after(clock.nowMs + this.#oneWayMs()), () => {
         clock.at(clock.nowMs + gate.work(this.#scenario.costMs ?? 0), () => {
           if (isAccepted) this.#accepted(gate, permit, request);
           else this.#refused(gate, permit, request, waitMs);
@@ -284,6 +289,7 @@ type Send = (gate: SimulatedGate, permit: Permit, request: Request) => void;
 /** A scheduler on the virtual clock: what `gate.ts` is in the gateway. */
 class SimulatedGate {
   closings = 0;
+  readonly stalls: Stalls;
   readonly #scheduler: Scheduler<Request>;
   readonly #clock: VirtualClock;
   readonly #send: Send;
@@ -295,11 +301,13 @@ class SimulatedGate {
   constructor(
     options: SchedulerOptions,
     clock: VirtualClock,
+    stalls: Stalls,
     send: Send,
     fail: (request: Request, rejection: Rejection) => void,
   ) {
     this.#scheduler = new Scheduler<Request>(options);
     this.#clock = clock;
+    this.stalls = stalls;
     this.#send = send;
     this.#fail = fail;
   }
@@ -331,7 +339,7 @@ class SimulatedGate {
     const untilMs = Math.max(Math.ceil(next.untilMs ?? Number.POSITIVE_INFINITY), nowMs + 1);
     if (untilMs >= this.#wakeMs) return;
     this.#wakeMs = untilMs;
-    this.#clock.at(untilMs, () => {
+    this.#clock.at(this.stalls.after(untilMs), () => {
       this.#wakeMs = Number.POSITIVE_INFINITY;
       this.pump();
     });

@@ -70,3 +70,32 @@ export function seeded(seed: number): () => number {
     return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
   };
 }
+
+/** A busy process: again and again it does nothing for a while, and then all that came meanwhile at once. */
+export class Stalls {
+  readonly #random: () => number;
+  readonly #everyMs: number;
+  readonly #longestMs: number;
+  /** Begin and end of each stall so far, in order. */
+  readonly #stalls: { fromMs: number; toMs: number }[] = [{ fromMs: 0, toMs: 0 }];
+
+  constructor(random: () => number, everyMs: number, longestMs: number) {
+    this.#random = random;
+    this.#everyMs = everyMs;
+    this.#longestMs = longestMs;
+  }
+
+  /** When the process gets to what is due at this time. */
+  after(timeMs: number): number {
+    if (this.#longestMs === 0) return timeMs;
+    let last = this.#stalls.at(-1) as { fromMs: number; toMs: number };
+    while (last.toMs <= timeMs) {
+      const fromMs = last.toMs + 2 * this.#everyMs * this.#random();
+      last = { fromMs, toMs: fromMs + this.#longestMs * this.#random() };
+      this.#stalls.push(last);
+      if (this.#stalls.length > 100) this.#stalls.shift();
+    }
+    const stall = this.#stalls.findLast(({ fromMs }) => fromMs <= timeMs);
+    return Math.max(timeMs, stall?.toMs ?? 0);
+  }
+}
