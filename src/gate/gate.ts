@@ -1,6 +1,6 @@
 /**
  * The gate: lets attempts go up in fair turns and at the pace that the upstream accepts. `scheduler.ts` decides when
- * the next attempt goes and whose it is; here are the clock, one timer, the promises and deadlines of requests that wait.
+ * the next attempt goes and whose it is; here are the clock, one timer, and the promises of requests that wait.
  */
 import type { Claim, ClaimWatcher, Turn } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
@@ -23,25 +23,26 @@ import type {
 } from './types.ts';
 
 /** A change of the gate's state: one line in the log. */
-export interface GateChange {
+export interface GateChange
+  extends Pick<GateSnapshot, 'closedForMs' | 'statedWaitMs' | 'perSecond' | 'waiting'> {
   readonly from: GateState;
   readonly to: GateState;
-  /** How long nothing goes up from now on, ms. */
-  readonly closedForMs: number;
-  /** How long the upstream itself has asked to wait, ms; 0 where it stated nothing. */
-  readonly statedWaitMs: number;
-  readonly perSecond: number | undefined;
-  readonly waiting: number;
 }
 
-/**
- * `maxClosedMs` of 0 switches the gate off: attempts pass as they come. The defaults of the bounds: 10 attempts in
- * flight at first, 64 at most (more would wait for a connection instead), 5,000 requests waiting, 1,000 of one caller.
- */
+/** `maxClosedMs` of 0 switches the gate off: attempts pass as they come. */
 export interface GateOptions extends CooldownOptions, Partial<QueueOptions> {
   /** Called once for each change of state. Must not throw. */
   readonly onChange?: (change: GateChange) => void;
 }
+
+const defaults: QueueOptions = {
+  initialWindow: 10,
+  // More would wait for a connection instead.
+  maxInFlight: 64,
+  maxWaiting: 5000,
+  maxWaitingPerCaller: 1000,
+  random: Math.random,
+};
 
 export interface Gate {
   /**
@@ -54,81 +55,61 @@ export interface Gate {
   snapshot(): GateSnapshot;
   /**
    * Waits out a closed gate, for an attempt that has had its turn and goes up once more. Rejects with
-   * `upstream-rate-limited` where that is beyond the claim's deadline.
+   * `upstream-rate-limited` where that is beyond the claim's deadline, and with the claim's reason when it ends.
    */
   outwait(claim: Claim): Promise<void>;
   /** Rejects all requests that wait, each with a new failure; attempts in flight go on. */
   dismiss(failure: () => unknown): void;
-  /** Dismisses with `shutting-down` and stops the timer. The layer refuses from then on. */
+  /** Dismisses with `shutting-down`. The layer refuses from then on. */
   close(): void;
 }
 
 const off: GateSnapshot = {
-  state: 'off',
-  perSecond: undefined,
-  window: 0,
-  inFlight: 0,
-  waiting: 0,
-  callers: [],
-  closedForMs: 0,
-  statedWaitMs: 0,
-  attempts: 0,
-  refusals: 0,
+  ...{ state: 'off', perSecond: undefined, window: 0, inFlight: 0, waiting: 0, callers: [] },
+  ...{ closedForMs: 0, statedWaitMs: 0, attempts: 0, refusals: 0 },
 };
 
 export function paceAttempts(options: GateOptions): Gate {
-  if (options.maxClosedMs === 0) {
-    return { layer: (next) => next, snapshot: () => off, async outwait() {}, dismiss() {}, close() {} };
-  }
-  const gate = new PacingGate(options);
-  return {
-    layer: (next) => (request, trace) => gate.pass(next, request, trace),
-    snapshot: () => gate.snapshot(),
-    outwait: (claim) => gate.outwait(claim),
-    dismiss: (failure) => gate.dismiss(failure),
-    close: () => gate.close(),
-  };
+  if (options.maxClosedMs > 0) return new PacingGate(options);
+  return { layer: (next) => next, snapshot: () => off, async outwait() {}, dismiss() {}, close() {} };
 }
 
-type Next = Handler<UpstreamRequest, Answer>;
-
-class PacingGate {
+class PacingGate implements Gate {
   readonly #scheduler: Scheduler<QueuedRequest>;
   readonly #onChange: GateOptions['onChange'];
-  readonly #wake = new WakeTimer(() => this.#pump());
   #shownState: GateState = 'open';
+  #timer: NodeJS.Timeout | undefined;
+  #wakeMs = Number.POSITIVE_INFINITY;
   #isPumping = false;
   #isShutDown = false;
 
   constructor({ onChange, ...options }: GateOptions) {
     this.#onChange = onChange;
-    this.#scheduler = new Scheduler({
-      initialWindow: 10,
-      maxInFlight: 64,
-      maxWaiting: 5000,
-      maxWaitingPerCaller: 1000,
-      random: Math.random,
-      ...options,
-    });
+    this.#scheduler = new Scheduler({ ...defaults, ...options });
   }
 
-  /** Where nothing is limited and nothing waits, the gate adds no timer, and no promise to an answer that is a value. */
-  pass(next: Next, request: UpstreamRequest, trace: Trace): Eventually<Answer> {
-    if (this.#isShutDown) throw new GatewayError('shutting-down', { retryAfterMs: 1000 });
+  /** Where nothing is limited and nothing waits: no timer, and no promise where the answer is a value. */
+  readonly layer: Gate['layer'] = (next) => (request, trace) => {
     const { claim } = request;
+    if (this.#isShutDown) throw new GatewayError('shutting-down', { retryAfterMs: 1000 });
     if (claim.ended !== undefined) throw claim.ended;
     const permit = this.#scheduler.admit(claim.turn, performance.now());
     if (permit !== undefined) return this.#send(next, request, trace, permit);
-    return this.#queue(next, request, trace);
-  }
+    const queued = new QueuedRequest(this, claim, trace, (turn) => this.#send(next, request, trace, turn));
+    const { rejection, displaced } = this.#scheduler.enter(queued, performance.now());
+    if (displaced !== undefined) this.#reject(displaced);
+    if (rejection !== undefined) this.#reject({ request: queued, rejection });
+    this.#pump();
+    return queued.answer;
+  };
 
-  snapshot(): GateSnapshot {
+  readonly snapshot = (): GateSnapshot => {
     const snapshot = this.#scheduler.snapshot(performance.now());
     this.#showChange();
     return snapshot;
-  }
+  };
 
-  async outwait(claim: Claim): Promise<void> {
+  readonly outwait = async (claim: Claim): Promise<void> => {
     for (;;) {
       const nowMs = performance.now();
       // A later 429 may have closed the gate for longer meanwhile.
@@ -137,21 +118,50 @@ class PacingGate {
       if (nowMs + closedForMs >= claim.deadlineMs) throw failureOf(this.#scheduler.closed(nowMs));
       await pause(claim.signal, Math.ceil(closedForMs));
     }
-  }
+  };
 
-  dismiss(failure: () => unknown): void {
+  readonly dismiss = (failure: () => unknown): void => {
     for (const queued of this.#scheduler.clear()) queued.fail(failure(), this.#scheduler.state);
+    this.#pump();
+  };
+
+  readonly close = (): void => {
+    this.#isShutDown = true;
+    this.dismiss(() => new GatewayError('shutting-down', { retryAfterMs: 1000 }));
+    clearTimeout(this.#timer);
+  };
+
+  /** The claim of a queued request has ended. */
+  leave(queued: QueuedRequest, reason: Error): void {
+    this.#scheduler.leave(queued);
+    queued.fail(reason, this.#scheduler.state);
     this.#pump();
   }
 
-  close(): void {
-    this.#isShutDown = true;
-    this.dismiss(() => new GatewayError('shutting-down', { retryAfterMs: 1000 }));
-    this.#wake.stop();
+  /** The flow or deadline of a queued request has changed. */
+  move(queued: QueuedRequest): void {
+    this.#scheduler.moved(queued);
+    this.#pump();
   }
 
-  #send(next: Next, request: UpstreamRequest, trace: Trace, permit: Permit): Eventually<Answer> {
+  /** The deadline of a queued request has come. */
+  expire(queued: QueuedRequest): void {
+    if (!this.#scheduler.leave(queued)) return;
+    this.#reject({ request: queued, rejection: this.#scheduler.expired(queued, performance.now()) });
+    this.#pump();
+  }
+
+  #send(
+    next: Handler<UpstreamRequest, Answer>,
+    request: UpstreamRequest,
+    trace: Trace,
+    permit: Permit,
+  ): Eventually<Answer> {
     trace.gate = permit.state;
+    const onAnswer = (answer: Answer): Answer => {
+      this.#settle(permit, outcomeOf(answer));
+      return answer;
+    };
     const onFailure = (error: unknown): never => {
       this.#settle(permit, { kind: 'failed' });
       throw error;
@@ -162,45 +172,13 @@ class PacingGate {
     } catch (error) {
       return onFailure(error);
     }
-    const onAnswer = (received: Answer): Answer => {
-      this.#settle(permit, outcomeOf(received));
-      return received;
-    };
     return andThen(answer, onAnswer, onFailure);
   }
 
-  #queue(next: Next, request: UpstreamRequest, trace: Trace): Promise<Answer> {
-    const scheduler = this.#scheduler;
-    const queued: QueuedRequest = new QueuedRequest(request.claim, trace, {
-      send: (permit) => this.#send(next, request, trace, permit),
-      onEnd: (reason) => {
-        scheduler.leave(queued);
-        queued.fail(reason, scheduler.state);
-        this.#pump();
-      },
-      onMove: () => {
-        scheduler.moved(queued);
-        this.#pump();
-      },
-      onDeadline: () => {
-        if (!scheduler.leave(queued)) return;
-        this.#reject({ request: queued, rejection: scheduler.expired(queued, performance.now()) });
-        this.#pump();
-      },
-    });
-    const { rejection, displaced } = scheduler.enter(queued, performance.now());
-    if (displaced !== undefined) this.#reject(displaced);
-    if (rejection !== undefined) this.#reject({ request: queued, rejection });
-    this.#pump();
-    return queued.answer;
-  }
-
   #settle(permit: Permit, outcome: Outcome): void {
-    for (const one of this.#scheduler.settled(permit, outcome, performance.now())) this.#reject(one);
-    if (this.#shownState === 'open' && this.#scheduler.state === 'open' && this.#scheduler.waiting === 0)
-      return;
-    this.#showChange();
-    this.#pump();
+    const scheduler = this.#scheduler;
+    for (const rejected of scheduler.settled(permit, outcome, performance.now())) this.#reject(rejected);
+    if (scheduler.waiting > 0 || scheduler.state !== 'open' || this.#shownState !== 'open') this.#pump();
   }
 
   #reject({ request, rejection }: Rejected<QueuedRequest>): void {
@@ -218,11 +196,24 @@ class PacingGate {
     try {
       let next = this.#scheduler.next(nowMs);
       for (; next.kind === 'go'; next = this.#scheduler.next(nowMs)) next.request.go(next.permit);
-      this.#wake.at(next.untilMs);
+      if (next.untilMs !== undefined) this.#wakeAt(next.untilMs);
     } finally {
       this.#isPumping = false;
     }
     this.#showChange();
+  }
+
+  #wakeAt(wakeMs: number): void {
+    if (wakeMs >= this.#wakeMs) return;
+    clearTimeout(this.#timer);
+    this.#wakeMs = wakeMs;
+    const wake = (): void => {
+      this.#wakeMs = Number.POSITIVE_INFINITY;
+      this.#pump();
+    };
+    // Rounded up: a timer that fires a fraction early would find nothing to do and spin.
+    this.#timer = setTimeout(wake, Math.max(1, Math.ceil(wakeMs - performance.now())));
+    this.#timer.unref();
   }
 
   #showChange(): void {
@@ -240,70 +231,29 @@ class PacingGate {
   }
 }
 
-/** One timer that fires at the earliest time it was asked for. */
-class WakeTimer {
-  readonly #act: () => void;
-  #timer: NodeJS.Timeout | undefined;
-  #untilMs = Number.POSITIVE_INFINITY;
-
-  constructor(act: () => void) {
-    this.#act = act;
-  }
-
-  at(untilMs: number | undefined): void {
-    if (untilMs === undefined || untilMs >= this.#untilMs) return;
-    this.stop();
-    this.#untilMs = untilMs;
-    const fire = (): void => {
-      this.#untilMs = Number.POSITIVE_INFINITY;
-      this.#act();
-    };
-    // Rounded up: a timer that fires a fraction early would find nothing to do and spin.
-    this.#timer = setTimeout(fire, Math.max(1, Math.ceil(untilMs - performance.now())));
-    this.#timer.unref();
-  }
-
-  stop(): void {
-    clearTimeout(this.#timer);
-  }
-}
-
-/** What becomes of a queued request. */
-interface QueuedEvents {
-  send(permit: Permit): Eventually<Answer>;
-  /** Its claim has ended. */
-  onEnd(reason: Error): void;
-  /** Its flow or deadline has changed. */
-  onMove(): void;
-  onDeadline(): void;
-}
-
-/** `setTimeout` holds no more. */
-const longestTimerMs = 2 ** 31 - 1;
-
 /** A request that waits for its turn: its promise, its deadline, its leaving. */
 class QueuedRequest implements Queued, ClaimWatcher {
   readonly arrivedMs: number;
-  readonly answer: Promise<Answer>;
+  readonly #gate: PacingGate;
   readonly #claim: Claim;
   readonly #trace: Trace;
-  readonly #events: QueuedEvents;
-  readonly #resolve: (answer: Eventually<Answer>) => void;
-  readonly #reject: (failure: unknown) => void;
+  readonly #send: (permit: Permit) => Eventually<Answer>;
+  readonly #outcome = Promise.withResolvers<Answer>();
   readonly #enteredMs = performance.now();
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(claim: Claim, trace: Trace, events: QueuedEvents) {
-    const { promise, resolve, reject } = Promise.withResolvers<Answer>();
-    this.answer = promise;
-    this.#resolve = resolve;
-    this.#reject = reject;
+  constructor(gate: PacingGate, claim: Claim, trace: Trace, send: (permit: Permit) => Eventually<Answer>) {
+    this.arrivedMs = trace.startedMs;
+    this.#gate = gate;
     this.#claim = claim;
     this.#trace = trace;
-    this.#events = events;
-    this.arrivedMs = trace.startedMs;
+    this.#send = send;
     claim.watch(this);
     this.#armDeadline();
+  }
+
+  get answer(): Promise<Answer> {
+    return this.#outcome.promise;
   }
 
   get turn(): Turn {
@@ -317,9 +267,9 @@ class QueuedRequest implements Queued, ClaimWatcher {
   go(permit: Permit): void {
     this.#stopWaiting();
     try {
-      this.#resolve(this.#events.send(permit));
+      this.#outcome.resolve(this.#send(permit));
     } catch (error) {
-      this.#reject(error);
+      this.#outcome.reject(error);
     }
   }
 
@@ -327,30 +277,25 @@ class QueuedRequest implements Queued, ClaimWatcher {
   fail(failure: unknown, state: GateState): void {
     this.#stopWaiting();
     this.#trace.gate = state;
-    this.#reject(failure);
+    this.#outcome.reject(failure);
   }
 
   onEnd(reason: Error): void {
-    this.#events.onEnd(reason);
+    this.#gate.leave(this, reason);
   }
 
   onChange(): void {
     this.#armDeadline();
-    this.#events.onMove();
+    this.#gate.move(this);
   }
 
   #armDeadline(): void {
     clearTimeout(this.#timer);
-    const leftMs = this.#leftMs();
-    this.#timer = setTimeout(
-      () => (this.#leftMs() > 0 ? this.#armDeadline() : this.#events.onDeadline()),
-      Math.min(Math.max(leftMs, 0), longestTimerMs),
-    );
+    const leftMs = (): number => Math.ceil(this.deadlineMs - tuning.lastWordMs - performance.now());
+    const onTime = (): void => (leftMs() > 0 ? this.#armDeadline() : this.#gate.expire(this));
+    // A timer holds no more than 31 bits.
+    this.#timer = setTimeout(onTime, Math.min(Math.max(leftMs(), 0), 2 ** 31 - 1));
     this.#timer.unref();
-  }
-
-  #leftMs(): number {
-    return Math.ceil(this.#claim.deadlineMs - tuning.lastWordMs - performance.now());
   }
 
   #stopWaiting(): void {
@@ -361,20 +306,19 @@ class QueuedRequest implements Queued, ClaimWatcher {
 }
 
 /** @throws the signal's reason when it aborts */
-function pause(signal: AbortSignal, ms: number): Promise<void> {
+async function pause(signal: AbortSignal, ms: number): Promise<void> {
+  signal.throwIfAborted();
   const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const onAbort = (): void => {
-    clearTimeout(timer);
-    reject(signal.reason);
-  };
-  const timer = setTimeout(() => {
-    signal.removeEventListener('abort', onAbort);
-    resolve();
-  }, ms);
+  const onAbort = (): void => reject(signal.reason);
+  const timer = setTimeout(resolve, ms);
   timer.unref();
-  if (signal.aborted) onAbort();
-  else signal.addEventListener('abort', onAbort, { once: true });
-  return promise;
+  signal.addEventListener('abort', onAbort);
+  try {
+    await promise;
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener('abort', onAbort);
+  }
 }
 
 const healthy: Outcome = { kind: 'answered', isHealthy: true };
@@ -386,11 +330,12 @@ function outcomeOf({ status, headers, receivedAt }: Answer): Outcome {
 }
 
 function failureOf({ code, retryAfterMs }: Rejection): GatewayError {
-  return code === 'overloaded'
-    ? new GatewayError(code, { retryAfterMs, reason: 'too many requests wait at the gate' })
-    : new GatewayError(code, {
-        retryAfterMs,
-        receivedStatus: 429,
-        reason: 'the turn comes after the deadline',
-      });
+  if (code === 'overloaded') {
+    return new GatewayError(code, { retryAfterMs, reason: 'too many requests wait at the gate' });
+  }
+  return new GatewayError(code, {
+    retryAfterMs,
+    receivedStatus: 429,
+    reason: 'the turn comes after the deadline',
+  });
 }
