@@ -5,12 +5,17 @@
  *   node bench/storm.ts [--seconds 60] [--scenario '50/s'] [--all] [--latency 5] [--json] [--alone]
  *
  * `--alone` leaves out the side on which each retries for itself: two sides of 2000/s are more than two cores can do.
+ * A run of a minute or longer, of both sides, writes docs/storm.md.
  */
+import { writeFile } from 'node:fs/promises';
+import { cpus } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { standInKey } from '../src/stand-in/stand-in.ts';
 import { runCallers, type Side, type StartSide } from './storm/callers.ts';
 import { startDirectSide } from './storm/direct-side.ts';
+import { documentOf } from './storm/document.ts';
 import { figuresOf } from './storm/figures.ts';
 import { startGatewaySide } from './storm/gateway-side.ts';
 import { type Scenario, scenarios, usual } from './storm/scenarios.ts';
@@ -84,6 +89,7 @@ async function run(scenario: Scenario, roundTripsMs: readonly number[]): Promise
 }
 
 const roundTripsMs = await Promise.all(starts.map((start) => measureRoundTrip(start, latencyMs, deadlineMs)));
+const results: { scenario: string; sides: readonly SideResult[] }[] = [];
 for (const name of names) {
   const scenario = scenarios.find((one) => one.name === name);
   if (scenario === undefined) {
@@ -93,9 +99,15 @@ for (const name of names) {
     process.exit(2);
   }
   const sides = await run(scenario, roundTripsMs);
+  results.push({ scenario: name, sides });
   const text = values.json
     ? JSON.stringify({ scenario: name, seconds, roundTripsMs, sides })
     : tableOf(name, sides);
   process.stdout.write(`${text}\n`);
+}
+if (seconds >= 60 && !values.alone && !values.json) {
+  const machine = `${cpus().length} × ${cpus()[0]?.model.trim() ?? 'unknown'}, Node ${process.versions.node}`;
+  const path = join(import.meta.dirname, '..', 'docs', 'storm.md');
+  await writeFile(path, documentOf(results, seconds, machine));
 }
 process.exit(0);

@@ -101,7 +101,7 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
       baseMs: config.RETRY_BASE,
       capMs: config.RETRY_CAP,
       maxInFlight: config.UPSTREAM_CONNECTIONS,
-      onChange: (state) => log.events.info(state, 'the gate changed'),
+      onChange: (state) => log.events.info(state, 'gate state changed'),
     },
     credential: { keyring },
     transport: transportOptions(config),

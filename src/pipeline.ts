@@ -5,11 +5,11 @@
 
 import { type CacheOptions, shareAnswers } from './cache/cache.ts';
 import type { Answer, UpstreamRequest } from './exchange.ts';
+import { type GateOptions, paceAttempts } from './gate/gate.ts';
 import { compose, type Handler } from './layer.ts';
 import { type AttemptTally, tallyAttempts } from './upstream/attempt-tally.ts';
 import { type BreakCircuitOptions, breakCircuit } from './upstream/circuit.ts';
 import { attachKey, type CredentialOptions } from './upstream/credential.ts';
-import { type GateOptions, paceAttempts } from './upstream/gate.ts';
 import { type RetryOptions, retryFailures } from './upstream/retry.ts';
 import { sendUpstream, type TransportOptions } from './upstream/transport.ts';
 

@@ -1,5 +1,5 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { dirname, join, normalize, relative } from 'node:path';
+import { dirname, join, normalize } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { settings } from '../src/config.ts';
 import { problems } from '../src/errors.ts';
@@ -80,7 +80,7 @@ describe('ARCHITECTURE.md is true', () => {
     const acting = sources
       .filter(({ path }) => path.startsWith('admin/'))
       .flatMap(({ text }) => [
-        ...codeOf(text).matchAll(/^import (?!type\b).*'\.\.\/(?:cache|upstream|key|callers)\/.*$/gm),
+        ...codeOf(text).matchAll(/^import (?!type\b).*'\.\.\/(?:cache|gate|upstream|key|callers)\/.*$/gm),
       ]);
     expect(acting.map(([line]) => line)).toEqual([]);
   });
@@ -101,7 +101,7 @@ describe('ARCHITECTURE.md is true', () => {
   it('every file it names exists', () => {
     const named = [
       ...architecture.matchAll(
-        /`((?:src\/|admin\/|edge\/|cache\/|upstream\/|callers\/|key\/|test\/|stand-in\/|commands\/)[\w./-]+\.ts)`/g,
+        /`((?:src\/|admin\/|edge\/|cache\/|gate\/|upstream\/|callers\/|key\/|test\/|stand-in\/|commands\/)[\w./-]+\.ts)`/g,
       ),
     ].map(([, path = '']) => path);
     const exists = (path: string): boolean =>
@@ -204,10 +204,13 @@ describe('the documents are true', () => {
   });
 
   it('links of the documents lead somewhere', () => {
-    for (const name of ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'CHANGELOG.md']) {
+    const pages = readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
+      .filter((path) => path.endsWith('.md'))
+      .map((path) => join('docs', path));
+    for (const name of ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'CHANGELOG.md', ...pages]) {
       const links = [...read(name).matchAll(/\]\((?!https?:|#)([^)#]+)/g)].map(([, target = '']) => target);
       for (const target of links)
-        expect(() => read(relative(root, join(root, target))), `${name}: ${target}`).not.toThrow();
+        expect(() => read(join(dirname(name), target)), `${name}: ${target}`).not.toThrow();
     }
   });
 

@@ -44,7 +44,7 @@ export async function startGatewaySide(
 
 /** What the gate did, from its lines in the log. */
 function summaryOf(lines: readonly LogLine[]): string {
-  const changes = lines.filter(({ msg }) => msg === 'the gate changed');
+  const changes = lines.filter(({ msg }) => msg === 'gate state changed');
   const closings = changes.filter(({ to }) => to === 'closed');
   const learned = changes.findLast(({ perSecond }) => typeof perSecond === 'number')?.['perSecond'];
   const rate = typeof learned === 'number' ? `; learned pace at the end ${learned.toFixed(1)}/s` : '';

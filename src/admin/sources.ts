@@ -1,10 +1,10 @@
 /** What the admin listener shows, as functions that read it. It holds no state, and changes only what `purge` removes. */
 import type { CacheSnapshot } from '../cache/cache.ts';
 import type { CallersSnapshot } from '../callers/callers-snapshot.ts';
+import type { GateSnapshot } from '../gate/types.ts';
 import type { KeyHealth } from '../key/key-event.ts';
 import type { AttemptSnapshot } from '../upstream/attempt-tally.ts';
 import type { CircuitSnapshot } from '../upstream/circuit.ts';
-import type { GateSnapshot } from '../upstream/turnstile.ts';
 import type { RequestSnapshot } from './request-counts.ts';
 
 export interface AdminSources {

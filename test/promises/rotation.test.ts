@@ -171,7 +171,7 @@ describe('a key is replaced without one failed request', () => {
     // Before the answer that asks to wait: what is counted from here is never too little on a slow machine.
     const askedMs = performance.now();
     release();
-    await expect.poll(() => pair.logText(), soon).toContain('the gate changed');
+    await expect.poll(() => pair.logText(), soon).toContain('gate state changed');
     mount.swap(keyOf(2));
     expect([(await refused).status, (await other).status]).toEqual([200, 200]);
     const again = standIn.requests.filter(({ key }) => key === keyOf(2)).map(({ at }) => at - askedMs);

@@ -1,13 +1,18 @@
 /**
  * The gate's rules against a simulated upstream on a virtual clock: no timer, no promise, no chance but the seed.
  */
-import { decideTurns } from '../../src/upstream/gate-policy.ts';
-import type { Attempt, Refusal, TurnstileOptions } from '../../src/upstream/turnstile.ts';
+import { Scheduler } from '../../src/gate/scheduler.ts';
+import type { Permit, Rejected, Rejection, SchedulerOptions } from '../../src/gate/types.ts';
+import { type SimulatedLimit, SimulatedUpstream } from './simulated-upstream.ts';
+import { Stalls, seeded, VirtualClock } from './virtual-clock.ts';
 
 export interface SimulatedCaller {
   readonly name: string;
+  /** So many loops, each of which asks again when it has its answer and has thought. */
   readonly loops: number;
   readonly thinkMs: number;
+  /** Open arrivals instead: so many a second, whatever becomes of those before. */
+  readonly perSecond?: number;
   readonly weight?: number;
   /** Comes back after so long whatever it was told, ms. */
   readonly comesBackMs?: number;
@@ -15,26 +20,20 @@ export interface SimulatedCaller {
   readonly givesUp?: boolean;
 }
 
-export interface Scenario {
-  readonly seconds: number;
-  /** Attempts per second that the upstream allows, by the second of the run. */
-  readonly limit: (second: number) => number;
-  readonly burst: number;
-  /** The upstream is no bucket: it allows `limit` times this in each window of so many seconds. */
-  readonly windowSeconds?: number;
-  /** With a window, every 429 asks for the rest of it, in whole seconds. */
-  readonly statesWindow?: boolean;
-  /** What every 429 asks for, ms. */
-  readonly retryAfterMs?: number | undefined;
+export interface Scenario extends SimulatedLimit {
   readonly latencyMs?: number;
   /** The first attempts take up to so much longer to get there: connections are made, code is compiled. */
   readonly slowStartMs?: number;
   /** What one attempt costs the processor of this side, ms: it can send no more than one in so long. */
   readonly costMs?: number;
+  /** The gate's and the upstream's processes stall for up to so long, four times a second on average. */
+  readonly stallMs?: number;
+  /** So many gates that know nothing of each other; requests come to them in turn. */
+  readonly gates?: number;
   readonly callers: readonly SimulatedCaller[];
   readonly seed?: number;
   readonly deadlineMs?: number;
-  readonly options?: Partial<TurnstileOptions>;
+  readonly options?: Partial<SchedulerOptions>;
 }
 
 export interface CallerFigures {
@@ -49,6 +48,8 @@ export interface CallerFigures {
 export interface Figures {
   /** Accepted by the upstream, as a share of what the limit and the demand made possible. */
   readonly goodput: number;
+  /** Accepted in each second. */
+  readonly perSecond: readonly number[];
   /** 429s as a share of all attempts. */
   readonly wasted: number;
   readonly attempts: number;
@@ -63,335 +64,337 @@ export interface Figures {
   readonly told: readonly number[];
   /** Whether one who comes alone a minute, ten minutes and an hour later is sent up, each at a gate left as it was. */
   readonly isLoneServed: boolean;
-  /** How often the gate has closed. */
+  /** How often a gate has closed. */
   readonly closings: number;
   readonly callers: ReadonlyMap<string, CallerFigures>;
   readonly log: string[];
 }
 
-interface Ticket {
-  turn: { name: string; weight: number; background: boolean };
-  deadlineMs: number;
-  arrivedMs: number;
+interface Request {
+  readonly turn: { name: string; weight: number; background: boolean };
+  readonly deadlineMs: number;
+  readonly arrivedMs: number;
   refusedTimes: number;
   /** It comes back as it was told. */
-  isReturn: boolean;
-  caller: SimulatedCaller;
+  readonly isReturn: boolean;
+  readonly caller: SimulatedCaller;
 }
 
-/** mulberry32 */
-export function seeded(seed: number): () => number {
-  let a = seed;
-  return () => {
-    a = (a + 0x6d2b79f5) | 0;
-    let t = Math.imul(a ^ (a >>> 15), 1 | a);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-  };
-}
+const defaults: Omit<SchedulerOptions, 'random'> = {
+  maxClosedMs: 300_000,
+  baseMs: 500,
+  capMs: 8000,
+  initialWindow: 10,
+  maxInFlight: 64,
+  maxWaiting: 10_000,
+  maxWaitingPerCaller: 1000,
+};
 
 export function simulate(scenario: Scenario): Figures {
-  const random = seeded(scenario.seed ?? 1);
-  const endMs = scenario.seconds * 1000;
-  const latencyMs = scenario.latencyMs ?? 10;
-  const patienceMs = scenario.deadlineMs ?? 25_000;
-  const gate = decideTurns<Ticket>({
-    maxClosedMs: 300_000,
-    baseMs: 500,
-    capMs: 8000,
-    initialWindow: 10,
-    maxInFlight: 64,
-    maxWaiting: 10_000,
-    maxWaitingPerCaller: 1000,
-    random,
-    ...scenario.options,
-  });
+  return new Simulation(scenario).run();
+}
 
-  // Events: a binary heap would be faster; buckets per ms are simple and fast enough.
-  const agenda = new Map<number, (() => void)[]>();
-  const times: number[] = [];
-  let now = 0;
-  const push = (t: number): void => {
-    let i = times.length;
-    times.push(t);
-    while (i > 0) {
-      const p = (i - 1) >> 1;
-      if ((times[p] as number) <= t) break;
-      times[i] = times[p] as number;
-      i = p;
-    }
-    times[i] = t;
-  };
-  const pop = (): number => {
-    const top = times[0] as number;
-    const last = times.pop() as number;
-    if (times.length > 0) {
-      let i = 0;
-      for (;;) {
-        let c = 2 * i + 1;
-        if (c >= times.length) break;
-        if (c + 1 < times.length && (times[c + 1] as number) < (times[c] as number)) c++;
-        if ((times[c] as number) >= last) break;
-        times[i] = times[c] as number;
-        i = c;
-      }
-      times[i] = last;
-    }
-    return top;
-  };
-  const at = (time: number, act: () => void): void => {
-    // Timers of a real process have a resolution of 1 ms and fire late.
-    const t = Math.max(Math.ceil(time * 10) / 10, now);
-    const list = agenda.get(t);
-    if (list) list.push(act);
-    else {
-      agenda.set(t, [act]);
-      push(t);
-    }
-  };
+class Simulation {
+  readonly #scenario: Scenario;
+  readonly #random: () => number;
+  readonly #clock = new VirtualClock();
+  readonly #upstream: SimulatedUpstream;
+  readonly #upstreamStalls: Stalls;
+  readonly #gates: SimulatedGate[];
+  readonly #latencyMs: number;
+  readonly #endMs: number;
+  readonly #done: Map<string, number[]>;
+  readonly #away = new Map<string, number>();
+  readonly #perSecond: number[];
+  readonly #counts = { attempts: 0, refusals: 0, turnedAway: 0, earlySends: 0, refusedAgain: 0 };
+  readonly #waitedInVain: number[] = [];
+  readonly #told: number[] = [];
+  readonly #log: string[] = [];
+  #arrivals = 0;
 
-  // The upstream: a token bucket, or one that is filled all at once.
-  const windowMs = (scenario.windowSeconds ?? 0) * 1000;
-  let tokens = windowMs > 0 ? 0 : scenario.burst;
-  let filledMs = 0;
-  let possible = tokens;
-  let windowEndMs = 0;
-  const fillWindow = (): void => {
-    if (now < windowEndMs) return;
-    const passed = Math.floor((now - windowEndMs) / windowMs) + 1;
-    windowEndMs += passed * windowMs;
-    tokens = scenario.limit(0) * (scenario.windowSeconds as number);
-    possible = tokens * (Math.min(windowEndMs, endMs) / windowMs);
-  };
-  const statedMs = (): number | undefined => {
-    if (windowMs === 0) return scenario.retryAfterMs;
-    return scenario.statesWindow ? Math.ceil((windowEndMs - now) / 1000) * 1000 : undefined;
-  };
-  const fill = (): void => {
-    if (windowMs > 0) {
-      fillWindow();
-      return;
-    }
-    while (filledMs < now) {
-      const second = Math.floor(filledMs / 1000);
-      const until = Math.min(now, (second + 1) * 1000);
-      const gain = ((until - filledMs) * scenario.limit(second)) / 1000;
-      tokens = Math.min(scenario.burst, tokens + gain);
-      if (filledMs < endMs) possible += gain;
-      filledMs = until;
-    }
-  };
-  let closedForAllUntil = 0;
-  let earlySends = 0;
-  let accepted = 0;
-  let attempts = 0;
-  let refusals = 0;
-  let turnedAway = 0;
-  const waitedInVain: number[] = [];
-  let refusedAgain = 0;
-  const told: number[] = [];
-  let closings = 0;
-  const log: string[] = [];
-  const done = new Map<string, number[]>(scenario.callers.map((c) => [c.name, []]));
-  const away = new Map<string, number>();
-
-  let wakeAt = Number.POSITIVE_INFINITY;
-  const pump = (): void => {
-    for (;;) {
-      const next = gate.next(now);
-      if (next.kind === 'wait') {
-        const until =
-          next.untilMs === undefined ? Number.POSITIVE_INFINITY : Math.max(Math.ceil(next.untilMs), now + 1);
-        if (until < wakeAt) {
-          wakeAt = until;
-          at(until, () => {
-            wakeAt = Number.POSITIVE_INFINITY;
-            pump();
-          });
-        }
-        return;
-      }
-      send(next.attempt, next.ticket);
-    }
-  };
-  let busyUntilMs = 0;
-  /** Until the processor has done its part. */
-  const work = (): number => {
-    busyUntilMs = Math.max(busyUntilMs, now) + (scenario.costMs ?? 0) / 2;
-    return busyUntilMs - now;
-  };
-  const turnAway = (gone: readonly { ticket: Ticket; refusal: Refusal }[]): void => {
-    for (const { ticket, refusal } of gone) finish(ticket, false, refusal);
-  };
-  const under = new Set<Attempt>();
-  const send = (attempt: Attempt, ticket: Ticket): void => {
-    attempts++;
-    under.add(attempt);
-    if (now < closedForAllUntil) earlySends++;
-    const late = now < 300 && scenario.slowStartMs !== undefined ? scenario.slowStartMs * random() : 0;
-    const there = latencyMs * (0.4 + 0.2 * random()) + late + work();
-    at(now + there, () => {
-      fill();
-      const ok = tokens >= 1;
-      if (ok) {
-        tokens -= 1;
-        if (now <= endMs) accepted++;
-      } else refusals++;
-      const waitMs = ok ? undefined : statedMs();
-      const onAnswer = (): void => {
-        under.delete(attempt);
-        if (ok) {
-          turnAway(gate.settled(attempt, { kind: 'answered', isHealthy: true }, now));
-          finish(ticket, true);
-        } else {
-          if (waitMs !== undefined) closedForAllUntil = Math.max(closedForAllUntil, now + waitMs);
-          log.push(
-            `${(now / 1000).toFixed(2)} refused ${ticket.turn.name} as ${attempt.state} at ${gate.snapshot(now).perSecond?.toFixed(1)}`,
-          );
-          const wasClosed = gate.snapshot(now).state === 'closed';
-          const late = gate.settled(attempt, { kind: 'refused', waitMs }, now);
-          if (!wasClosed && gate.snapshot(now).state === 'closed') closings++;
-          log[log.length - 1] += ` -> ${gate.snapshot(now).perSecond?.toFixed(1)}`;
-          const backoff = 500 * 2 ** Math.min(ticket.refusedTimes++, 4);
-          const own = Math.max(waitMs ?? 0, backoff) + random() * backoff * 0.25;
-          if (ticket.refusedTimes > 4)
-            finish(ticket, false, { code: 'upstream-rate-limited', retryAfterMs: own });
-          else at(now + own, () => enter(ticket));
-          turnAway(late);
-        }
-        pump();
-      };
-      at(now + latencyMs * (0.4 + 0.2 * random()), () => at(now + work(), onAnswer));
+  constructor(scenario: Scenario) {
+    this.#scenario = scenario;
+    this.#random = seeded(scenario.seed ?? 1);
+    this.#endMs = scenario.seconds * 1000;
+    this.#latencyMs = scenario.latencyMs ?? 10;
+    this.#upstream = new SimulatedUpstream(scenario, this.#random);
+    const stalls = () => new Stalls(this.#random, 250, scenario.stallMs ?? 0);
+    this.#upstreamStalls = stalls();
+    this.#done = new Map(scenario.callers.map(({ name }) => [name, []]));
+    this.#perSecond = Array(scenario.seconds).fill(0);
+    const send = (gate: SimulatedGate, permit: Permit, request: Request) => this.#send(gate, permit, request);
+    const fail = (request: Request, rejection: Rejection) => this.#finish(request, rejection);
+    this.#gates = Array.from({ length: scenario.gates ?? 1 }, () => {
+      const options = { ...defaults, random: this.#random, ...scenario.options };
+      return new SimulatedGate(options, this.#clock, stalls(), send, fail);
     });
-  };
-  const enter = (ticket: Ticket): void => {
-    const admitted = gate.admit(ticket.turn, now);
-    if (admitted !== undefined) {
-      send(admitted, ticket);
-      return;
+  }
+
+  run(): Figures {
+    for (const caller of this.#scenario.callers) {
+      if (caller.perSecond !== undefined) this.#arriveOpenly(caller, 1000 / caller.perSecond);
+      for (let loop = 0; loop < caller.loops; loop++) {
+        this.#clock.at(this.#random() * 5, () => this.#arrive(caller));
+      }
     }
-    const { refusal, displaced } = gate.enter(ticket, now);
-    if (displaced) finish(displaced.ticket, false, displaced.refusal);
-    if (refusal) finish(ticket, false, refusal);
-    else {
-      const deadline = ticket.deadlineMs;
-      at(deadline, () => {
-        if (gate.leave(ticket)) finish(ticket, false, gate.expired(ticket, now));
-      });
-    }
-    pump();
-  };
-  const finish = (ticket: Ticket, ok: boolean, refusal?: Refusal): void => {
-    const { caller } = ticket;
-    if (ok) {
-      if (now <= endMs) done.get(caller.name)?.push(now - ticket.arrivedMs);
-      if (now < endMs) at(now + caller.thinkMs, () => arrive(caller));
-    } else {
-      turnedAway++;
-      if (refusal !== undefined) told.push(refusal.retryAfterMs);
-      log.push(
-        `${(now / 1000).toFixed(2)} turned away ${caller.name}, arrived ${(ticket.arrivedMs / 1000).toFixed(2)}, refused ${ticket.refusedTimes}`,
-      );
-      away.set(caller.name, (away.get(caller.name) ?? 0) + 1);
-      waitedInVain.push(now - ticket.arrivedMs);
-      if (ticket.isReturn) refusedAgain++;
-      // As the header has it: in whole seconds.
-      const toldMs = Math.ceil((refusal?.retryAfterMs ?? 1000) / 1000) * 1000;
-      const againMs = caller.comesBackMs ?? toldMs;
-      if (now < endMs && caller.givesUp !== true) at(now + againMs, () => arrive(caller, true));
-    }
-  };
-  const arrive = (caller: SimulatedCaller, isReturn = false): void => {
-    enter({
+    this.#clock.runUntil(this.#endMs);
+    this.#upstream.fill(this.#endMs);
+    const accepted = this.#perSecond.reduce((sum, count) => sum + count, 0);
+    const demand = this.#scenario.callers.reduce((sum, caller) => sum + this.#demandOf(caller), 0);
+    return {
+      ...this.#counts,
+      goodput: accepted / Math.min(this.#upstream.possible, demand * this.#scenario.seconds),
+      perSecond: this.#perSecond,
+      wasted: this.#counts.refusals / this.#counts.attempts,
+      waitedInVain: this.#waitedInVain,
+      told: this.#told,
+      isLoneServed: this.#gates.every((gate) => gate.isLoneServed(this.#endMs, this.#latencyMs)),
+      closings: this.#gates.reduce((sum, { closings }) => sum + closings, 0),
+      callers: this.#callerFigures(),
+      log: this.#log,
+    };
+  }
+
+  #arriveOpenly(caller: SimulatedCaller, meanMs: number): void {
+    const next = (): void => {
+      this.#arrive(caller);
+      this.#clock.at(this.#clock.nowMs - Math.log(1 - this.#random()) * meanMs, next);
+    };
+    this.#clock.at(this.#random() * meanMs, next);
+  }
+
+  #arrive(caller: SimulatedCaller, isReturn = false): void {
+    const { nowMs } = this.#clock;
+    this.#enter({
       turn: { name: caller.name, weight: caller.weight ?? 1, background: false },
-      arrivedMs: now,
-      deadlineMs: now + patienceMs,
+      arrivedMs: nowMs,
+      deadlineMs: nowMs + (this.#scenario.deadlineMs ?? 25_000),
       refusedTimes: 0,
       isReturn,
       caller,
     });
-  };
-  for (const caller of scenario.callers) {
-    for (let loop = 0; loop < caller.loops; loop++) at(random() * 5, () => arrive(caller));
   }
-  while (times.length > 0) {
-    const t = pop();
-    if (t > endMs) break;
-    now = t;
-    const list = agenda.get(t) ?? [];
-    // Acts may add to the list while it runs.
-    for (let i = 0; i < list.length; i++) (list[i] as () => void)();
-    agenda.delete(t);
-  }
-  now = endMs;
-  fill();
 
-  gate.clear();
-  for (const attempt of under) gate.settled(attempt, { kind: 'answered', isHealthy: true }, now);
-  const isServedAlone = (afterMs: number): boolean => {
-    const atMs = endMs + afterMs;
-    const turn = { name: 'lone', weight: 1, background: false };
-    let attempt = gate.admit(turn, atMs);
-    if (attempt === undefined) {
-      const [caller] = scenario.callers as [SimulatedCaller];
-      const lone = {
-        turn,
-        arrivedMs: atMs,
-        deadlineMs: atMs + patienceMs,
-        refusedTimes: 0,
-        isReturn: false,
-        caller,
-      };
-      if (gate.enter(lone, atMs).refusal !== undefined) return false;
-      let next = gate.next(atMs);
-      if (next.kind === 'wait') next = gate.next(next.untilMs ?? Number.NaN);
-      if (next.kind === 'wait') return false;
-      attempt = next.attempt;
+  #enter(request: Request): void {
+    const gate = this.#gates[this.#arrivals++ % this.#gates.length] as SimulatedGate;
+    gate.enter(request);
+  }
+
+  #send(gate: SimulatedGate, permit: Permit, request: Request): void {
+    const clock = this.#clock;
+    const { slowStartMs } = this.#scenario;
+    this.#counts.attempts++;
+    if (clock.nowMs < this.#upstream.statedUntilMs && this.#gates.length === 1) this.#counts.earlySends++;
+    const lateMs = clock.nowMs < 300 && slowStartMs !== undefined ? slowStartMs * this.#random() : 0;
+    const workedMs = gate.work(this.#scenario.costMs ?? 0);
+    clock.at(this.#upstreamStalls.after(clock.nowMs + this.#oneWayMs() + lateMs + workedMs), () => {
+      const isAccepted = this.#upstream.accepts(clock.nowMs);
+      const waitMs = isAccepted ? undefined : this.#upstream.statedMs(clock.nowMs);
+      const second = Math.floor(clock.nowMs / 1000);
+      if (isAccepted && second < this.#perSecond.length) (this.#perSecond[second] as number)++;
+      clock.at(gate.stalls.after(clock.nowMs + this.#oneWayMs()), () => {
+        clock.at(clock.nowMs + gate.work(this.#scenario.costMs ?? 0), () => {
+          if (isAccepted) this.#accepted(gate, permit, request);
+          else this.#refused(gate, permit, request, waitMs);
+          gate.pump();
+        });
+      });
+    });
+  }
+
+  #accepted(gate: SimulatedGate, permit: Permit, request: Request): void {
+    gate.settled(permit, { kind: 'answered', isHealthy: true });
+    this.#finish(request, undefined);
+  }
+
+  /** A 429 waits its backoff in the retry layer and comes back with its old time of arrival. */
+  #refused(gate: SimulatedGate, permit: Permit, request: Request, waitMs: number | undefined): void {
+    const { nowMs } = this.#clock;
+    this.#counts.refusals++;
+    if (waitMs !== undefined) {
+      this.#upstream.statedUntilMs = Math.max(this.#upstream.statedUntilMs, nowMs + waitMs);
     }
-    gate.settled(attempt, { kind: 'answered', isHealthy: true }, atMs + latencyMs);
-    return attempt.sentMs < atMs + patienceMs;
-  };
-  const isLoneServed = [60_000, 600_000, 3_600_000].every(isServedAlone);
+    const before = gate.perSecond(nowMs);
+    gate.settled(permit, { kind: 'throttled', waitMs });
+    this.#note(`429 ${request.turn.name} as ${permit.state}${permit.isSpare ? ' spare' : ''} at ${before}`);
+    const backoffMs = 500 * 2 ** Math.min(request.refusedTimes++, 4);
+    const ownMs = Math.max(waitMs ?? 0, backoffMs) + this.#random() * backoffMs * 0.25;
+    if (request.refusedTimes > 4) {
+      this.#finish(request, { code: 'upstream-rate-limited', retryAfterMs: ownMs });
+    } else this.#clock.at(nowMs + ownMs, () => this.#enter(request));
+  }
 
-  const demandOf = (c: SimulatedCaller): number => (c.loops * endMs) / (c.thinkMs + latencyMs);
-  const shares = scenario.callers.map(() => 0);
-  for (let second = 0; second < scenario.seconds; second++) {
-    const asks = scenario.callers.map((c) => ({
-      demand: demandOf(c) / scenario.seconds,
-      weight: c.weight ?? 1,
-    }));
-    const capacity = scenario.limit(second) + (second === 0 ? scenario.burst : 0);
-    maxMin(capacity, asks).forEach((share, i) => {
-      shares[i] = (shares[i] as number) + share;
+  #finish(request: Request, rejection: Rejection | undefined): void {
+    const { nowMs } = this.#clock;
+    const { caller, arrivedMs } = request;
+    const mayComeBack = nowMs < this.#endMs && caller.perSecond === undefined;
+    if (rejection === undefined) {
+      if (nowMs <= this.#endMs) this.#done.get(caller.name)?.push(nowMs - arrivedMs);
+      if (mayComeBack) this.#clock.at(nowMs + caller.thinkMs, () => this.#arrive(caller));
+      return;
+    }
+    this.#counts.turnedAway++;
+    if (request.isReturn) this.#counts.refusedAgain++;
+    this.#told.push(rejection.retryAfterMs);
+    this.#waitedInVain.push(nowMs - arrivedMs);
+    this.#away.set(caller.name, (this.#away.get(caller.name) ?? 0) + 1);
+    this.#note(
+      `${rejection.code} ${caller.name}, refused ${request.refusedTimes}, told ${rejection.retryAfterMs}`,
+    );
+    if (!mayComeBack || caller.givesUp === true) return;
+    // As the header has it: in whole seconds.
+    const againMs = caller.comesBackMs ?? Math.ceil(rejection.retryAfterMs / 1000) * 1000;
+    this.#clock.at(nowMs + againMs, () => this.#arrive(caller, true));
+  }
+
+  #oneWayMs(): number {
+    return this.#latencyMs * (0.4 + 0.2 * this.#random());
+  }
+
+  #note(text: string): void {
+    this.#log.push(`${(this.#clock.nowMs / 1000).toFixed(2)} ${text}`);
+  }
+
+  /** Requests per second of a caller that nothing hinders. */
+  #demandOf({ loops, thinkMs, perSecond }: SimulatedCaller): number {
+    return perSecond ?? (loops * 1000) / (thinkMs + this.#latencyMs);
+  }
+
+  #callerFigures(): Map<string, CallerFigures> {
+    const { callers, limit, burst, seconds } = this.#scenario;
+    const entitled = callers.map(() => 0);
+    const asks = callers.map((c) => ({ demand: this.#demandOf(c), weight: c.weight ?? 1 }));
+    for (let second = 0; second < seconds; second++) {
+      const capacity = limit(second) + (second === 0 ? burst : 0);
+      maxMin(capacity, asks).forEach((share, i) => {
+        entitled[i] = (entitled[i] as number) + share;
+      });
+    }
+    return new Map(
+      callers.map(({ name }, i) => {
+        const times = (this.#done.get(name) ?? []).sort((a, b) => a - b);
+        const p50 = quantile(times, 0.5);
+        const refused = this.#away.get(name) ?? 0;
+        return [
+          name,
+          { done: times.length, refused, entitled: entitled[i] as number, p50, p99: quantile(times, 0.99) },
+        ];
+      }),
+    );
+  }
+}
+
+type Send = (gate: SimulatedGate, permit: Permit, request: Request) => void;
+
+/** A scheduler on the virtual clock: what `gate.ts` is in the gateway. */
+class SimulatedGate {
+  closings = 0;
+  readonly stalls: Stalls;
+  readonly #scheduler: Scheduler<Request>;
+  readonly #clock: VirtualClock;
+  readonly #send: Send;
+  readonly #fail: (request: Request, rejection: Rejection) => void;
+  readonly #under = new Set<Permit>();
+  #wakeMs = Number.POSITIVE_INFINITY;
+  #busyUntilMs = 0;
+
+  constructor(
+    options: SchedulerOptions,
+    clock: VirtualClock,
+    stalls: Stalls,
+    send: Send,
+    fail: (request: Request, rejection: Rejection) => void,
+  ) {
+    this.#scheduler = new Scheduler<Request>(options);
+    this.#clock = clock;
+    this.stalls = stalls;
+    this.#send = send;
+    this.#fail = fail;
+  }
+
+  enter(request: Request): void {
+    const { nowMs } = this.#clock;
+    const permit = this.#scheduler.admit(request.turn, nowMs);
+    if (permit !== undefined) {
+      this.#go(permit, request);
+      return;
+    }
+    const { rejection, displaced } = this.#scheduler.enter(request, nowMs);
+    if (displaced !== undefined) this.#fail(displaced.request, displaced.rejection);
+    if (rejection !== undefined) this.#fail(request, rejection);
+    else {
+      this.#clock.at(request.deadlineMs, () => {
+        if (!this.#scheduler.leave(request)) return;
+        this.#fail(request, this.#scheduler.expired(request, this.#clock.nowMs));
+      });
+    }
+    this.pump();
+  }
+
+  pump(): void {
+    const { nowMs } = this.#clock;
+    let next = this.#scheduler.next(nowMs);
+    for (; next.kind === 'go'; next = this.#scheduler.next(nowMs)) this.#go(next.permit, next.request);
+    // Timers of a real process have a resolution of 1 ms and fire late.
+    const untilMs = Math.max(Math.ceil(next.untilMs ?? Number.POSITIVE_INFINITY), nowMs + 1);
+    if (untilMs >= this.#wakeMs) return;
+    this.#wakeMs = untilMs;
+    this.#clock.at(this.stalls.after(untilMs), () => {
+      this.#wakeMs = Number.POSITIVE_INFINITY;
+      this.pump();
     });
   }
-  const demand = scenario.callers.reduce((sum, c) => sum + demandOf(c), 0);
-  const callers = new Map<string, CallerFigures>();
-  scenario.callers.forEach((c, i) => {
-    const times = (done.get(c.name) ?? []).sort((a, b) => a - b);
-    callers.set(c.name, {
-      done: times.length,
-      refused: away.get(c.name) ?? 0,
-      entitled: shares[i] as number,
-      p50: quantile(times, 0.5),
-      p99: quantile(times, 0.99),
-    });
-  });
-  return {
-    goodput: accepted / Math.min(possible, demand),
-    wasted: refusals / attempts,
-    attempts,
-    refusals,
-    turnedAway,
-    earlySends,
-    waitedInVain,
-    refusedAgain,
-    told,
-    isLoneServed,
-    closings,
-    callers,
-    log,
-  };
+
+  settled(permit: Permit, outcome: Parameters<Scheduler<Request>['settled']>[1]): void {
+    this.#under.delete(permit);
+    const before: string = this.#scheduler.state;
+    const rejected: readonly Rejected<Request>[] = this.#scheduler.settled(
+      permit,
+      outcome,
+      this.#clock.nowMs,
+    );
+    if (before !== 'closed' && this.#scheduler.state === 'closed') this.closings++;
+    for (const { request, rejection } of rejected) this.#fail(request, rejection);
+  }
+
+  /** Until the processor has done its part of an attempt. */
+  work(costMs: number): number {
+    this.#busyUntilMs = Math.max(this.#busyUntilMs, this.#clock.nowMs) + costMs / 2;
+    return this.#busyUntilMs - this.#clock.nowMs;
+  }
+
+  perSecond(nowMs: number): string {
+    return this.#scheduler.snapshot(nowMs).perSecond?.toFixed(1) ?? 'none';
+  }
+
+  isLoneServed(endMs: number, latencyMs: number): boolean {
+    const scheduler = this.#scheduler;
+    scheduler.clear();
+    for (const permit of this.#under) scheduler.settled(permit, { kind: 'answered', isHealthy: true }, endMs);
+    const isServed = (afterMs: number): boolean => {
+      const atMs = endMs + afterMs;
+      const turn = { name: 'lone', weight: 1, background: false };
+      let permit = scheduler.admit(turn, atMs);
+      if (permit === undefined) {
+        const caller = { name: 'lone', loops: 1, thinkMs: 0 };
+        const deadlineMs = atMs + 25_000;
+        const lone = { turn, arrivedMs: atMs, deadlineMs, refusedTimes: 0, isReturn: false, caller };
+        if (scheduler.enter(lone, atMs).rejection !== undefined) return false;
+        let next = scheduler.next(atMs);
+        if (next.kind === 'wait') next = scheduler.next(next.untilMs ?? Number.NaN);
+        if (next.kind === 'wait') return false;
+        permit = next.permit;
+      }
+      scheduler.settled(permit, { kind: 'answered', isHealthy: true }, atMs + latencyMs);
+      return permit.sentMs < atMs + 25_000;
+    };
+    return [60_000, 600_000, 3_600_000].every(isServed);
+  }
+
+  #go(permit: Permit, request: Request): void {
+    this.#under.add(permit);
+    this.#send(this, permit, request);
+  }
 }
 
 /** Fills everybody up to the same level per weight, and nobody beyond what it asks for. */

@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer } from '../../src/exchange.ts';
+import { paceAttempts } from '../../src/gate/gate.ts';
 import { breakCircuit, type CircuitChange } from '../../src/upstream/circuit.ts';
 import { after, closedCircuit } from '../../src/upstream/circuit-policy.ts';
-import { paceAttempts } from '../../src/upstream/gate.ts';
-import { seeded } from '../support/gate-simulation.ts';
 import { answerOf, claimFor, newTrace, requestWith } from '../support/requests.ts';
+import { seeded } from '../support/virtual-clock.ts';
 
 type Step = number | GatewayError | Error;
 

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Turn } from '../../src/claim.ts';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer, HeaderFields } from '../../src/exchange.ts';
-import { type Gate, type GateChange, type GateOptions, paceAttempts } from '../../src/upstream/gate.ts';
+import { type Gate, type GateChange, type GateOptions, paceAttempts } from '../../src/gate/gate.ts';
 import { retryFailures } from '../../src/upstream/retry.ts';
 import { answerOf, claimFor, type LiveClaim, newTrace, requestWith } from '../support/requests.ts';
 
@@ -206,7 +206,9 @@ describe('a closed gate that nobody comes to', () => {
     }
     sent[31]?.answer(429);
     await flush();
-    expect(gate.snapshot()).toMatchObject({ state: 'closed', refusals: 2, perSecond: 30 });
+    expect(gate.snapshot()).toMatchObject({ state: 'closed', refusals: 2 });
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(gate.snapshot()).toMatchObject({ state: 'probing', perSecond: 30 });
   });
 
   it('is not let go while a word of the upstream stands, beyond what holds everybody', async () => {

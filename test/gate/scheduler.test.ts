@@ -1,0 +1,213 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { fifty } from '../../bench/gate-lab/scenarios.ts';
+import { Scheduler } from '../../src/gate/scheduler.ts';
+import type { Permit, Queued, Rejected, Rejection, SchedulerOptions } from '../../src/gate/types.ts';
+import { type Figures, type Scenario, simulate } from '../support/gate-simulation.ts';
+
+const options: SchedulerOptions = {
+  maxClosedMs: 300_000,
+  baseMs: 500,
+  capMs: 8000,
+  initialWindow: 10,
+  maxInFlight: 64,
+  maxWaiting: 40,
+  maxWaitingPerCaller: 15,
+  random: () => 0.5,
+};
+
+type Step =
+  | { kind: 'ask'; caller: number; patienceMs: number; background: boolean }
+  | { kind: 'pass'; ms: number }
+  | { kind: 'answer'; which: number; status: 'ok' | 'broken' | 'lost' }
+  | { kind: 'refuse'; which: number; waitMs: number | undefined }
+  | { kind: 'leave'; which: number }
+  | { kind: 'move'; which: number };
+
+const step: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      kind: fc.constant('ask' as const),
+      caller: fc.nat(4),
+      patienceMs: fc.integer({ min: 1, max: 60_000 }),
+      background: fc.boolean(),
+    }),
+  },
+  { weight: 4, arbitrary: fc.record({ kind: fc.constant('pass' as const), ms: fc.nat(3000) }) },
+  {
+    weight: 5,
+    arbitrary: fc.record({
+      kind: fc.constant('answer' as const),
+      which: fc.nat(99),
+      status: fc.constantFrom('ok' as const, 'ok' as const, 'broken' as const, 'lost' as const),
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant('refuse' as const),
+      which: fc.nat(99),
+      waitMs: fc.option(fc.integer({ min: 0, max: 20_000 }), { nil: undefined }),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('leave' as const), which: fc.nat(99) }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('move' as const), which: fc.nat(99) }) },
+);
+
+interface Changing extends Queued {
+  turn: { name: string; weight: number; background: boolean };
+}
+
+describe('the scheduler under any history', () => {
+  it('sends nothing before the time the upstream stated, loses no request, doubles none, and ends by serving all', () => {
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 300 }), (steps) => {
+        const gate = new Scheduler<Changing>(options);
+        const waiting = new Set<Changing>();
+        const under = new Set<Permit>();
+        let now = 0;
+        let statedUntilMs = 0;
+        const pump = (): number | undefined => {
+          for (;;) {
+            const next = gate.next(now);
+            if (next.kind === 'wait') return next.untilMs;
+            expect(now).toBeGreaterThanOrEqual(statedUntilMs);
+            expect(waiting.delete(next.request)).toBe(true);
+            under.add(next.permit);
+            expect(under.size).toBeLessThanOrEqual(options.maxInFlight);
+            expect([...under].filter(({ state }) => state === 'probe').length).toBeLessThanOrEqual(1);
+          }
+        };
+        /** Not NaN either. */
+        const expectSensible = ({ retryAfterMs }: Rejection): void => {
+          expect(retryAfterMs).toBeGreaterThanOrEqual(1000);
+          expect(retryAfterMs).toBeLessThanOrEqual(600_000);
+        };
+        const gone = (tickets: readonly Rejected<Changing>[]): void => {
+          for (const { request, rejection } of tickets) {
+            expect(waiting.delete(request)).toBe(true);
+            expectSensible(rejection);
+          }
+        };
+        const pickOf = <T>(set: Set<T>, which: number): T | undefined =>
+          [...set][which % Math.max(set.size, 1)];
+        for (const one of steps) {
+          if (one.kind === 'pass') now += one.ms;
+          else if (one.kind === 'ask') {
+            const ticket: Changing = {
+              turn: { name: `c${one.caller}`, weight: 1 + one.caller, background: one.background },
+              arrivedMs: now,
+              deadlineMs: now + one.patienceMs,
+            };
+            const { rejection, displaced } = gate.enter(ticket, now);
+            if (rejection === undefined) waiting.add(ticket);
+            else expectSensible(rejection);
+            if (displaced !== undefined) gone([displaced]);
+          } else if (one.kind === 'leave' || one.kind === 'move') {
+            const ticket = pickOf(waiting, one.which);
+            if (ticket === undefined) continue;
+            if (one.kind === 'leave') {
+              expect(gate.leave(ticket)).toBe(true);
+              waiting.delete(ticket);
+            } else {
+              ticket.turn = { ...ticket.turn, name: `c${one.which % 5}`, background: false };
+              gate.moved(ticket);
+            }
+          } else {
+            const attempt = pickOf(under, one.which);
+            if (attempt === undefined) continue;
+            under.delete(attempt);
+            if (one.kind === 'refuse') {
+              if (one.waitMs !== undefined) statedUntilMs = Math.max(statedUntilMs, now + one.waitMs);
+              gone(gate.settled(attempt, { kind: 'throttled', waitMs: one.waitMs }, now));
+            } else if (one.status === 'lost') gone(gate.settled(attempt, { kind: 'failed' }, now));
+            else gone(gate.settled(attempt, { kind: 'answered', isHealthy: one.status === 'ok' }, now));
+          }
+          pump();
+          const { waiting: line, inFlight } = gate.snapshot(now);
+          expect(line).toBe(waiting.size);
+          expect(inFlight).toBe(under.size);
+          expect(line).toBeLessThanOrEqual(options.maxWaiting);
+        }
+        // From now on the upstream accepts everything: each request gets a turn, or is told that its deadline has passed.
+        for (let round = 0; waiting.size > 0 || under.size > 0; round++) {
+          expect(round).toBeLessThan(5000);
+          for (const permit of under) {
+            gone(gate.settled(permit, { kind: 'answered', isHealthy: true }, now));
+          }
+          under.clear();
+          const untilMs = pump();
+          if (under.size > 0) now += 5;
+          else if (waiting.size > 0) {
+            expect(untilMs).toBeGreaterThan(now);
+            now = untilMs as number;
+          }
+        }
+        // An hour later nothing of it is left.
+        now += 3_600_000;
+        expect(gate.snapshot(now)).toMatchObject({ state: 'open', closedForMs: 0, statedWaitMs: 0 });
+        expect(gate.admit({ name: 'lone', weight: 1, background: false }, now)).toBeDefined();
+      }),
+      { numRuns: 2000, seed: 4 },
+    );
+  });
+});
+
+const median = (values: readonly number[]): number =>
+  values.toSorted((a, b) => a - b)[values.length >> 1] as number;
+const runs = (scenario: Scenario): Figures[] => [1, 2, 3].map((seed) => simulate({ ...scenario, seed }));
+const shares = ({ callers }: Figures): number[] =>
+  [...callers.values()].map(({ done, entitled }) => done / entitled);
+const noLimit = { limit: () => 1e6, burst: 1e6 };
+
+// The laboratory (`npm run lab:gate`) measures the same for longer, and more; its floors are the promise.
+describe('half a simulated minute', () => {
+  const half: Scenario = { ...fifty, seconds: 30 };
+  const stated: Scenario = { ...half, retryAfterMs: 1000 };
+
+  it.each<[string, Scenario, { goodput: number; wasted?: number; share?: number }]>([
+    ['50/s', half, { goodput: 0.96, wasted: 0.015, share: 0.85 }],
+    ['50/s with a stated wait', stated, { goodput: 0.86, wasted: 0.012, share: 0.75 }],
+    [
+      '50/s that falls to 20/s',
+      { ...half, limit: (s) => (s < 15 ? 50 : 20) },
+      { goodput: 0.93, wasted: 0.03 },
+    ],
+    ['2/s', { ...half, limit: () => 2 }, { goodput: 0.9, wasted: 0.3 }],
+    ['50/s that takes no two requests at once', { ...half, burst: 1 }, { goodput: 0.65 }],
+    ['10/s with a burst of 100', { ...half, limit: () => 10, burst: 100 }, { goodput: 0.95, wasted: 0.13 }],
+    ['300 ms away', { ...half, latencyMs: 300 }, { goodput: 0.8 }],
+    ['three gates that know nothing of each other', { ...half, gates: 3, latencyMs: 30 }, { goodput: 0.75 }],
+    ['no limit', { ...half, ...noLimit }, { goodput: 0.95, wasted: 0 }],
+    ['strays without a limit', { ...half, ...noLimit, straySeconds: 5 }, { goodput: 0.8 }],
+  ])('at a limit of %s leaves little unused and wastes little', (_, scenario, bounds) => {
+    const all = runs(scenario);
+    expect(median(all.map(({ goodput }) => goodput))).toBeGreaterThanOrEqual(bounds.goodput);
+    expect(median(all.map(({ wasted }) => wasted))).toBeLessThanOrEqual(bounds.wasted ?? 1);
+    expect(median(all.map((run) => Math.min(...shares(run))))).toBeGreaterThanOrEqual(bounds.share ?? 0);
+    for (const { earlySends, isLoneServed } of all) {
+      expect(earlySends).toBe(0);
+      expect(isLoneServed).toBe(true);
+    }
+  });
+
+  it('of more demand than fits tells requests when to come again, at most as late as the line is long', () => {
+    const callers = [
+      { name: 'greedy', loops: 400, thinkMs: 0 },
+      { name: 'polite', loops: 1, thinkMs: 200 },
+    ];
+    const figures = simulate({ ...half, limit: () => 10, callers });
+    expect(figures.turnedAway).toBeGreaterThan(0);
+    for (const toldMs of figures.told) expect(toldMs).toBeLessThanOrEqual(60_000);
+    expect(figures.callers.get('polite')?.refused).toBe(0);
+  });
+
+  it('of a flood by one caller costs the others nothing', () => {
+    const [, ...others] = fifty.callers;
+    const flood = { name: 'flood', loops: 800, thinkMs: 0, comesBackMs: 100 };
+    const figures = simulate({ ...half, callers: [flood, ...others] });
+    const light = [...figures.callers.values()].slice(1);
+    for (const { done, entitled } of light) expect(done / entitled).toBeGreaterThanOrEqual(0.8);
+  });
+});

@@ -1,0 +1,79 @@
+/** An upstream with a hidden limit: a token bucket or fixed windows, with strays and noise. */
+export interface SimulatedLimit {
+  readonly seconds: number;
+  /** Attempts per second that the upstream allows, by the second of the run. */
+  readonly limit: (second: number) => number;
+  readonly burst: number;
+  /** The upstream is no bucket: it allows `limit` times this in each window of so many seconds. */
+  readonly windowSeconds?: number;
+  /** With a window, every 429 states the rest of it, in whole seconds. */
+  readonly statesWindow?: boolean;
+  /** What every 429 states, ms. */
+  readonly retryAfterMs?: number | undefined;
+  /** One attempt in so many seconds is answered with 429 whatever the rate. */
+  readonly straySeconds?: number;
+  /** This share of the attempts is answered with 429 whatever the rate. */
+  readonly noise?: number;
+}
+
+export class SimulatedUpstream {
+  /** Attempts that it could have accepted so far. */
+  possible: number;
+  /** A time that it has stated: what is sent before is early. */
+  statedUntilMs = 0;
+  readonly #limit: SimulatedLimit;
+  readonly #random: () => number;
+  #tokens: number;
+  #filledMs = 0;
+  #windowEndMs = 0;
+  #nextStrayMs: number;
+
+  constructor(limit: SimulatedLimit, random: () => number) {
+    this.#limit = limit;
+    this.#random = random;
+    this.#tokens = limit.windowSeconds === undefined ? limit.burst : 0;
+    this.possible = this.#tokens;
+    this.#nextStrayMs = (limit.straySeconds ?? Number.POSITIVE_INFINITY) * 1000;
+  }
+
+  /** Whether one attempt is accepted that arrives now. */
+  accepts(nowMs: number): boolean {
+    this.fill(nowMs);
+    if (nowMs >= this.#nextStrayMs) {
+      this.#nextStrayMs += (this.#limit.straySeconds as number) * 1000;
+      return false;
+    }
+    if (this.#limit.noise !== undefined && this.#random() < this.#limit.noise) return false;
+    if (this.#tokens < 1) return false;
+    this.#tokens -= 1;
+    return true;
+  }
+
+  /** The wait that a 429 states now, ms. */
+  statedMs(nowMs: number): number | undefined {
+    const { windowSeconds, statesWindow, retryAfterMs } = this.#limit;
+    if (windowSeconds === undefined) return retryAfterMs;
+    return statesWindow ? Math.ceil((this.#windowEndMs - nowMs) / 1000) * 1000 : undefined;
+  }
+
+  fill(nowMs: number): void {
+    const { limit, burst, seconds, windowSeconds } = this.#limit;
+    const endMs = seconds * 1000;
+    if (windowSeconds !== undefined) {
+      if (nowMs < this.#windowEndMs) return;
+      const windowMs = windowSeconds * 1000;
+      this.#windowEndMs += (Math.floor((nowMs - this.#windowEndMs) / windowMs) + 1) * windowMs;
+      this.#tokens = limit(0) * windowSeconds;
+      this.possible = this.#tokens * (Math.min(this.#windowEndMs, endMs) / windowMs);
+      return;
+    }
+    while (this.#filledMs < nowMs) {
+      const second = Math.floor(this.#filledMs / 1000);
+      const until = Math.min(nowMs, (second + 1) * 1000);
+      const gain = ((until - this.#filledMs) * limit(second)) / 1000;
+      this.#tokens = Math.min(burst, this.#tokens + gain);
+      if (this.#filledMs < endMs) this.possible += gain;
+      this.#filledMs = until;
+    }
+  }
+}
