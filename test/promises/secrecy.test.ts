@@ -71,13 +71,15 @@ describe('the key is in no problem', () => {
   const none = () => {};
   const mute = { CACHE_TTL: '0s' };
 
-  /** How each code comes about, with the key wherever whoever causes it can put it. */
+  const keyInField = `User-Agent: ${standInKey}`;
+
+  /** How each code comes about, with the key wherever the request that causes it can have it. */
   const causes: Record<Exclude<ProblemCode, 'internal-error'>, (drive: Drive) => Promise<string>> = {
     'caller-unauthenticated': async ({ start }) =>
       rawReply(await start({ CALLERS_FILE: writeCallers([]) }), accounts, `X-API-Key: ${standInKey}`),
     'caller-forbidden': async ({ start }) => {
       const callers = writeCallers([{ name: 'everyone', anonymous: true, operations: ['list-api-keys'] }]);
-      return rawReply(await start({ CALLERS_FILE: callers }), `${accounts}?${standInKey}`);
+      return rawReply(await start({ CALLERS_FILE: callers }), accounts, keyInField);
     },
     'origin-not-allowed': async ({ start }) =>
       rawReply(await start(), accounts, `Origin: https://${standInKey}`, 'Sec-Fetch-Site: cross-site'),
@@ -93,20 +95,30 @@ describe('the key is in no problem', () => {
       const { exchange } = await start();
       return exchange(`GET /livezz HTTP/1.1\r\nHost: ${standInKey}.example\r\nConnection: close\r\n\r\n`);
     },
-    'invalid-request': async ({ start }) => rawReply(await start(), `${accounts}?api_key=${standInKey}`),
+    'invalid-request': async ({ start }) => {
+      const pair = await start();
+      const targets = [
+        `${accounts}?api_key=${standInKey}`,
+        `${accounts}?${standInKey}`,
+        `/api/${standInKey}/`,
+      ];
+      const replies = [];
+      for (const target of targets) replies.push(await rawReply(pair, target));
+      return replies.join('\n');
+    },
     'uri-too-long': async ({ start }) =>
       rawReply(await start(), `${accounts}?${`${standInKey}&`.repeat(300)}`),
-    'unknown-operation': async ({ start }) => rawReply(await start(), `/api/${standInKey}/`),
+    'unknown-operation': async ({ start }) => rawReply(await start(), '/api/nothing/', keyInField),
     'method-not-allowed': async ({ start }) => {
       const { exchange } = await start();
       return exchange(
-        `DELETE ${accounts}?${standInKey} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`,
+        `DELETE ${accounts} HTTP/1.1\r\nHost: localhost\r\n${keyInField}\r\nConnection: close\r\n\r\n`,
       );
     },
     'upstream-rate-limited': async ({ start, expect }) => {
       const pair = await start({ REQUEST_TIMEOUT: '1s' });
       pair.standIn.behave({ status: 429, headers: { 'retry-after': '60' }, echo: { in: 'body' } });
-      const replies = [await rawReply(pair, accounts), await rawReply(pair, `${accounts}?${standInKey}`)];
+      const replies = [await rawReply(pair, accounts), await rawReply(pair, `${accounts}?other`, keyInField)];
       // It holds back everybody, whatever else was in it.
       expect(pair.standIn.requests).toHaveLength(1);
       return replies.join('\n');
@@ -146,7 +158,7 @@ describe('the key is in no problem', () => {
         pair.ask(`${accounts}?${number}`, { signal: leaver.signal }).catch(none),
       );
       await expect.poll(() => pair.gateway.waiting, { timeout: 10_000 }).toBeGreaterThanOrEqual(1_010);
-      const reply = await rawReply(pair, `${accounts}?${standInKey}`);
+      const reply = await rawReply(pair, `${accounts}?other`, keyInField);
       leaver.abort();
       await Promise.all(waiting);
       return reply;
@@ -154,7 +166,7 @@ describe('the key is in no problem', () => {
     'shutting-down': async ({ start }) => {
       const pair = await start({ SHUTDOWN_GRACE: '300ms' });
       pair.standIn.behave({ stallAt: 'before-headers' });
-      const reply = rawReply(pair, `${accounts}?${standInKey}`);
+      const reply = rawReply(pair, accounts, keyInField);
       await pair.standIn.received(1);
       const admin = await adminOutput(pair, standInKey);
       await pair.gateway.drain();
