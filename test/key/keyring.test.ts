@@ -418,6 +418,22 @@ describe('a refused key', () => {
     keyring.close();
   });
 
+  it.each([
+    ['is rejected where both reads of the specification are refused', 401, 'rejected'],
+    ['stays in use where only the read that lists the keys is refused', 403, 'healthy'],
+  ] as const)('%s', async (_, toAccounts, standing) => {
+    const { keyring } = await keyringOf(new FakeStore(key1));
+    keyring.probeWith((_key, { path }) =>
+      Promise.resolve(path === '/analytics/accounts/' ? toAccounts : 401),
+    );
+    const old = keyring.current;
+    if (old === undefined) throw new Error('no key');
+    keyring.refused(old, { ...readOf('list-api-keys'), path: '/users/api-keys/' });
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(keyring.standingOf(old)).toBe(standing);
+    keyring.close();
+  });
+
   it('is rejected, or gives way, also when the upstream takes longer than two seconds to refuse a probe', async () => {
     for (const previous of [undefined, key2]) {
       const store = new FakeStore(key1);
