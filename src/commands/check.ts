@@ -188,8 +188,8 @@ function shortcoming(
 }
 
 /** After a 401 the keyring probes the key; where it still is in use and good, the 401 was about the read alone. */
-function isRefused({ current, standingOf }: Keyring): boolean {
-  return current === undefined || standingOf(current) !== 'good';
+function isRefused(keyring: Keyring): boolean {
+  return keyring.current === undefined || keyring.standingOf(keyring.current) !== 'healthy';
 }
 
 async function examinePrevious(

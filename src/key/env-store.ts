@@ -1,10 +1,7 @@
 /** `env:NAME`: the key in the environment. It cannot change while the process runs. */
-import { type KeyStore, KeyStoreError } from './store.ts';
+import { type Environment, type KeyStore, KeyStoreError } from './store.ts';
 
-export function readEnvironment(
-  name: string,
-  environment: Readonly<Record<string, string | undefined>>,
-): KeyStore {
+export function readEnvironment(name: string, environment: Environment): KeyStore {
   // Somebody may have put the key itself where its place is to be named.
   const isVariable = environment[name] !== undefined || /^[A-Z_][A-Z0-9_]*$/.test(name);
   const describe = `env:${isVariable ? name : '(not a variable)'}`;

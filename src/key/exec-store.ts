@@ -4,9 +4,8 @@
  */
 import { spawn } from 'node:child_process';
 import type { Readable } from 'node:stream';
-import type { Environment } from './open-store.ts';
 import { storeCommandMark } from './process-guard.ts';
-import { describeFailure, KeyStoreError } from './store.ts';
+import { describeFailure, type Environment, KeyStoreError } from './store.ts';
 import type { OpenedStore } from './when-used.ts';
 
 const timeoutMs = 10_000;

@@ -1,11 +1,11 @@
 /**
- * Keeps asking a store for the key: at the start with backoff, then whenever it may have changed. Passes good
+ * Polls a store for the key: at the start with backoff, then whenever it may have changed. Passes good
  * values on; a bad one never replaces anything, it is only told about.
  */
 import { parseKey } from './parse-key.ts';
 import { describeFailure, type KeyStore, KeyStoreError } from './store.ts';
 
-/** No read may keep everybody waiting for ever; the stores' own limits are below this. */
+/** No read may take for ever; the stores' own limits are below this. */
 const loadTimeoutMs = 15_000;
 const firstRetryMs = 250;
 const maxRetryMs = 4_000;
@@ -28,7 +28,7 @@ export interface KeySource {
   close(): void;
 }
 
-export function keepAsking(options: KeySourceOptions): KeySource {
+export function pollStore(options: KeySourceOptions): KeySource {
   const { store } = options;
   let reading: Promise<void> | undefined;
   let staleRead = false;

@@ -1,13 +1,17 @@
 /** The times of a key's life. Pure: no `this`, no I/O, no clock. */
 
-/** A swap can land just after the refusal it causes: how long those concerned wait for it. */
+/** A swap can land just after the refusal it causes: how long requests wait for it. */
 export const swapWaitMs = 2_000;
 /** How long a store is waited for before the upstream is asked; a command that fetches from afar takes longer. */
 export const headStartMs = 250;
 /** How long a key that was replaced is still searched for in answers and log lines. */
 export const retiredKeyMs = 10 * 60_000;
 /** How long an operation whose 401 was not about the key is not held against the key again. */
-export const exonerationMs = 60_000;
+export const exemptionMs = 60_000;
+/** How long one probe is waited for before the next read is asked as well; three of them fit into the wait for a swap. */
+export const probeWaitMs = 550;
+/** After this long a probe has no answer. */
+export const probeLimitMs = 15_000;
 
 /** How long to wait before the next probe of a rejected key, after so many. */
 export function probeDelayMs(probesDone: number): number {

@@ -2,16 +2,18 @@
  * The key's life in the process: which value is in use, and what comes next.
  *
  * Every different value is a generation; one that comes back after another is a new one. A request keeps the key
- * it took. What the upstream thinks of the key is in `key-doubt.ts`; how the store is asked, in `key-source.ts`.
+ * it took. What the upstream thinks of the key is in `key-health.ts`; how the store is asked, in `key-source.ts`.
  */
+import type { KeyRead } from './accepted-reads.ts';
 import { Key } from './key.ts';
-import { judgeKeys, type KeyProbe, type Patience } from './key-doubt.ts';
 import type { KeyEvent, KeyHealth, TellKeyEvent } from './key-event.ts';
-import { keepAsking, loadKeyValue, loadPreviousValue } from './key-source.ts';
+import { KeyMonitor, type KeyProbe } from './key-health.ts';
+import { loadKeyValue, loadPreviousValue, pollStore } from './key-source.ts';
 import { retiredKeyMs } from './keyring-policy.ts';
-import { type Environment, openStore } from './open-store.ts';
+import { openStore } from './open-store.ts';
 import { Scrubber } from './scrub.ts';
-import { describeFailure, type KeyStore } from './store.ts';
+import { describeFailure, type Environment, type KeyStore } from './store.ts';
+import type { WaitOptions } from './wait.ts';
 
 export interface KeyringOptions {
   /** `env:NAME`, `file:/path`, … */
@@ -31,35 +33,6 @@ export interface KeyringOptions {
   readonly open?: (from: string, environment: Environment, setting: string) => KeyStore;
 }
 
-export interface Keyring {
-  /** The key to send with; `undefined` until the first one is there. */
-  readonly current: Key | undefined;
-  /** `true` with the first key, `false` when it did not come in time. Never rejects. */
-  readonly ready: Promise<boolean>;
-  /** The generation in use: part of every cache key. */
-  generation(): number | undefined;
-  /** `good`: send. `doubted`: ask `replace` first. `rejected`: send nothing. */
-  standingOf(key: Key): 'good' | 'doubted' | 'rejected';
-  /** The upstream answered 401 to this key: begins to doubt it, if it is in use. */
-  refused(key: Key, operation: string): void;
-  /**
-   * Waits for what to send with instead of a doubted key. `undefined`: nothing. The same key: it is good, and what
-   * was refused was the operation. Rejects when the signal aborts.
-   */
-  replace(key: Key, patience: Patience): Promise<Key | undefined>;
-  /** The upstream answered something else than 401 to a request sent at this time (`performance.now()`). */
-  accepted(key: Key, status: number, sentMs: number): void;
-  /** Says how to probe; until then a rejected key waits for a new one. */
-  probeWith(probe: KeyProbe): void;
-  /** Reads the store again at once (SIGHUP). Never rejects. */
-  reload(): Promise<void>;
-  /** Tells that an answer held the key. */
-  leaked(key: Key, operation: string): void;
-  health(): KeyHealth;
-  readonly scrub: Scrubber;
-  close(): void;
-}
-
 /**
  * Opens the stores and loads the first key.
  *
@@ -67,224 +40,271 @@ export interface Keyring {
  * store (`env:`, `file:`) has no good key. Other stores are asked again in the background; `ready` says how that went.
  */
 export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
-  const open = options.open ?? openStore;
-  const store = open(options.from, options.environment, 'UPSTREAM_API_KEY_FROM');
+  const { from, previousFrom, environment, open = openStore } = options;
+  const store = open(from, environment, 'UPSTREAM_API_KEY_FROM');
   const previousStore =
-    options.previousFrom === undefined
+    previousFrom === undefined
       ? undefined
-      : open(options.previousFrom, options.environment, 'UPSTREAM_API_KEY_PREVIOUS_FROM');
+      : open(previousFrom, environment, 'UPSTREAM_API_KEY_PREVIOUS_FROM');
   // A library that is not installed will not appear by waiting.
   await Promise.all([store.prepare?.(), previousStore?.prepare?.()]);
-  const startTimeoutMs = options.startTimeoutMs ?? 30_000;
-  const scrub = new Scrubber();
+  const keyring = new Keyring(options, store, previousStore);
+  await keyring.start();
+  return keyring;
+}
 
-  let generations = 0;
+export class Keyring {
+  readonly scrub = new Scrubber();
+  /** `true` with the first key, `false` when it did not come in time. Never rejects. */
+  readonly ready: Promise<boolean>;
+  readonly #announceReady: (loaded: boolean) => void;
+  readonly #options: KeyringOptions;
+  readonly #store: KeyStore;
+  readonly #previousStore: KeyStore | undefined;
+  readonly #source: ReturnType<typeof pollStore>;
+  readonly #monitor: KeyMonitor;
+  #generations = 0;
   /** The newest good value of the store. */
-  let offered: Key | undefined;
+  #offered: Key | undefined;
   /** The key in use: the offered one, or the one fallen back to. */
-  let current: Key | undefined;
-  let loadedAt: number | undefined;
-  let reloadFailures = 0;
-  let reloadFailure: string | undefined;
-  let closed = false;
+  #current: Key | undefined;
+  #loadedAt: number | undefined;
+  #reloadFailures = 0;
+  #reloadFailure: string | undefined;
   /** Ends reads that are under way: a command that hangs would keep the process from ending. */
-  const closing = new AbortController();
+  readonly #closing = new AbortController();
   /** Where each key came from. */
-  const sources = new WeakMap<Key, string>();
-  const retiring = new Set<NodeJS.Timeout>();
-  let announceReady: (loaded: boolean) => void = () => {};
-  const ready = new Promise<boolean>((resolve) => {
-    announceReady = resolve;
+  readonly #sources = new WeakMap<Key, string>();
+  readonly #retiring = new Set<NodeJS.Timeout>();
+
+  /** For `openKeyring`, which starts it. */
+  constructor(options: KeyringOptions, store: KeyStore, previousStore: KeyStore | undefined) {
+    this.#options = options;
+    this.#store = store;
+    this.#previousStore = previousStore;
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    this.ready = promise;
+    this.#announceReady = resolve;
+    this.#source = pollStore({
+      store,
+      refreshMs: options.refreshMs,
+      onValue: (value) => this.#onValue(value),
+      onFailure: (reason) => this.#onFailure(reason),
+    });
+    this.#monitor = new KeyMonitor({
+      current: () => this.#current,
+      reload: () => this.reload(),
+      other: (key) => this.#findOther(key),
+      adopt: (key) => this.#adopt(key),
+      dismiss: (key) => this.#retire(key),
+      tell: this.#tell,
+    });
+  }
+
+  /** The key to send with; `undefined` until the first one is there. */
+  get current(): Key | undefined {
+    return this.#current;
+  }
+
+  /** The generation in use: part of every cache key. */
+  readonly generation = (): number | undefined => this.#current?.generation;
+
+  /** `healthy`: send. `suspect`: ask `replace` first. `rejected`: send nothing. */
+  standingOf(key: Key): 'healthy' | 'suspect' | 'rejected' {
+    return this.#monitor.standingOf(key);
+  }
+
+  /** The upstream answered 401 to this read with this key: makes it suspect, if it is in use. */
+  refused(key: Key, read: KeyRead): void {
+    this.#monitor.refused(key, read);
+  }
+
+  /**
+   * Waits for what to send with instead of a suspect key. `undefined`: nothing. The same key: what was refused was the
+   * operation, as far as is known. Rejects when the signal aborts.
+   */
+  replace(key: Key, wait: WaitOptions): Promise<Key | undefined> {
+    return this.#monitor.replace(key, wait);
+  }
+
+  /** The upstream answered something else than 401 to a read sent at this time (`performance.now()`). */
+  accepted(key: Key, status: number, sentMs: number, read: KeyRead): void {
+    this.#monitor.accepted(key, status, sentMs, read);
+  }
+
+  /** Says how to probe; until then nothing but a new key ends a rejection. */
+  probeWith(probe: KeyProbe): void {
+    this.#monitor.probeWith(probe);
+  }
+
+  /** Reads the store again at once (SIGHUP). Never rejects. */
+  reload(): Promise<void> {
+    return this.#source.reload();
+  }
+
+  /** Tells that an answer held the key. */
+  leaked(key: Key, operation: string): void {
+    const message = `An answer of the upstream to ${operation} held the key; it was not passed on`;
+    this.#tell('leak', 'error', message, key);
+  }
+
+  readonly health = (): KeyHealth => ({
+    source: (this.#current && this.#sources.get(this.#current)) ?? this.#store.describe,
+    fingerprint: this.#current?.fingerprint,
+    generation: this.#current?.generation,
+    loadedAt: this.#loadedAt,
+    ageMs: this.#loadedAt === undefined ? undefined : Date.now() - this.#loadedAt,
+    lastAcceptedAt: this.#monitor.lastAcceptedAt,
+    lastRejectedAt: this.#monitor.lastRejectedAt,
+    rejected: this.#monitor.isRejected,
+    reloadFailures: this.#reloadFailures,
+    reloadFailure: this.#reloadFailure,
   });
 
-  const tell: TellKeyEvent = (kind, level, message, key, reason) =>
-    options.onEvent({
+  /** Loads the first key, and begins to follow the store. For `openKeyring`. @throws KeyStoreError of a local store */
+  async start(): Promise<void> {
+    if (this.#store.local) {
+      // Read here and not through the source, so that the failure is ours to throw.
+      this.#onValue(await loadKeyValue(this.#store));
+      this.#source.start();
+      return;
+    }
+    const timer = setTimeout(() => this.#giveUp(), this.#options.startTimeoutMs ?? 30_000);
+    timer.unref();
+    void this.ready.then(() => clearTimeout(timer));
+    void this.reload().then(() => {
+      if (!this.#options.once) this.#source.start();
+      else this.#giveUp();
+    });
+  }
+
+  close(): void {
+    this.#closing.abort();
+    this.#source.close();
+    this.#monitor.close();
+    for (const timer of this.#retiring) clearTimeout(timer);
+    this.#announceReady(false);
+  }
+
+  readonly #tell: TellKeyEvent = (kind, level, message, key, reason) =>
+    this.#options.onEvent({
       kind,
       level,
       message,
-      source: (reason === undefined && key && sources.get(key)) || store.describe,
+      source: (reason === undefined && key && this.#sources.get(key)) || this.#store.describe,
       ...(key === undefined ? {} : { fingerprint: key.fingerprint, generation: key.generation }),
       ...(reason === undefined ? {} : { reason }),
     });
 
-  const learn = (value: string, from = store.describe): Key => {
-    const key = new Key(value, ++generations);
-    sources.set(key, from);
-    scrub.know(key);
+  #learn(value: string, from: string): Key {
+    const key = new Key(value, ++this.#generations);
+    this.#sources.set(key, from);
+    this.scrub.know(key);
     return key;
-  };
+  }
 
   /** A key that was in use is still searched for a while: answers fetched with it are under way. */
-  const retire = (key: Key) => {
+  #retire(key: Key): void {
     const timer = setTimeout(() => {
-      retiring.delete(timer);
+      this.#retiring.delete(timer);
       // Fallen back from, it is still what the store offers.
-      if (key !== offered) scrub.forget(key);
+      if (key !== this.#offered) this.scrub.forget(key);
     }, retiredKeyMs);
     timer.unref();
-    retiring.add(timer);
-  };
+    this.#retiring.add(timer);
+  }
 
-  const use = (key: Key) => {
-    if (current !== undefined && current !== key) retire(current);
-    current = key;
-    loadedAt = Date.now();
-    doubts.end();
-  };
+  #use(key: Key): void {
+    if (this.#current !== undefined && this.#current !== key) this.#retire(this.#current);
+    this.#current = key;
+    this.#loadedAt = Date.now();
+    this.#monitor.reset();
+  }
 
-  const onValue = (value: string) => {
-    if (reloadFailure !== undefined) {
-      reloadFailure = undefined;
-      if (current !== undefined) {
-        tell('reload-recovered', 'info', 'The secret store can be read again', current);
+  #onValue(value: string): void {
+    const before = this.#current;
+    if (this.#reloadFailure !== undefined) {
+      this.#reloadFailure = undefined;
+      if (before !== undefined) {
+        this.#tell('reload-recovered', 'info', 'The secret store can be read again', before);
       }
     }
-    if (offered?.hasValue(value)) return;
-    const before = current;
+    if (this.#offered?.hasValue(value)) return;
+    if (this.#offered !== undefined && this.#offered !== before) this.#retire(this.#offered);
     if (before?.hasValue(value)) {
       // The store went back to the value that is in use as the fallback.
-      if (offered !== undefined) retire(offered);
-      offered = before;
-      sources.set(before, store.describe);
+      this.#offered = before;
+      this.#sources.set(before, this.#store.describe);
       return;
     }
-    if (offered !== undefined && offered !== before) retire(offered);
-    offered = learn(value);
-    use(offered);
+    this.#offered = this.#learn(value, this.#store.describe);
+    this.#use(this.#offered);
     if (before === undefined) {
-      tell('loaded', 'info', 'The upstream key is loaded', offered);
-      announceReady(true);
+      this.#tell('loaded', 'info', 'The upstream key is loaded', this.#offered);
+      this.#announceReady(true);
     } else {
-      tell('rotated', 'info', `The upstream key was rotated; it replaces ${before}`, offered);
+      this.#tell('rotated', 'info', `The upstream key was rotated; it replaces ${before}`, this.#offered);
     }
-  };
+  }
 
-  const onFailure = (reason: string) => {
-    reloadFailures++;
-    if (reason === reloadFailure) return;
-    reloadFailure = reason;
-    if (current !== undefined) {
-      tell(
-        'reload-failed',
-        'error',
-        'The secret store gave no good key; the last good one stays',
-        current,
-        reason,
-      );
-    } else if (!store.local) {
-      tell('waiting', 'warn', 'The secret store gives no key yet; trying again', undefined, reason);
+  #onFailure(reason: string): void {
+    this.#reloadFailures++;
+    if (reason === this.#reloadFailure) return;
+    this.#reloadFailure = reason;
+    if (this.#current !== undefined) {
+      const message = 'The secret store gave no good key; the last good one stays';
+      this.#tell('reload-failed', 'error', message, this.#current, reason);
+    } else if (!this.#store.local) {
+      this.#tell('waiting', 'warn', 'The secret store gives no key yet; trying again', undefined, reason);
     }
-  };
+  }
 
-  const source = keepAsking({ store, refreshMs: options.refreshMs, onValue, onFailure });
+  #giveUp(): void {
+    if (this.#current !== undefined || this.#closing.signal.aborted) return;
+    this.#source.close();
+    this.#tell('gave-up', 'error', 'The secret store gave no key in time', undefined, this.#reloadFailure);
+    this.#announceReady(false);
+  }
 
   /** A value that differs from the refused one: what the store offers, or what was in use before. */
-  const other = async (key: Key): Promise<(() => Key) | undefined> => {
-    const tries: Array<readonly [string, () => Promise<string | undefined>]> = [];
-    tries.push([`${store.describe} (previous)`, () => loadPreviousValue(store, closing.signal)]);
+  async #findOther(key: Key): Promise<(() => Key) | undefined> {
+    const { signal } = this.#closing;
+    const store = this.#store;
+    const previousStore = this.#previousStore;
+    const tries: Array<readonly [from: string, load: () => Promise<string | undefined>]> = [
+      [`${store.describe} (previous)`, () => loadPreviousValue(store, signal)],
+    ];
     if (previousStore !== undefined) {
-      tries.push([previousStore.describe, () => loadKeyValue(previousStore, closing.signal)]);
+      tries.push([previousStore.describe, () => loadKeyValue(previousStore, signal)]);
     }
     // Fallen back before, and now the fallback is refused: what the store offers may be good by now.
-    if (offered !== undefined && offered !== key) {
-      tries.unshift([store.describe, () => loadKeyValue(store, closing.signal)]);
+    if (this.#offered !== undefined && this.#offered !== key) {
+      tries.unshift([store.describe, () => loadKeyValue(store, signal)]);
     }
     for (const [from, load] of tries) {
       try {
         const value = await load();
-        if (value !== undefined && !key.hasValue(value)) return () => learn(value, from);
+        if (value !== undefined && !key.hasValue(value)) return () => this.#learn(value, from);
       } catch (error) {
-        tell('previous-failed', 'warn', 'The previous key cannot be read', key, describeFailure(error));
+        const reason = describeFailure(error);
+        this.#tell('previous-failed', 'warn', 'The previous key cannot be read', key, reason);
       }
     }
     return undefined;
-  };
-
-  const adopt = (key: Key) => {
-    const isNewest = sources.get(key) === store.describe;
-    if (isNewest) {
-      if (offered !== undefined) retire(offered);
-      offered = key;
-    }
-    use(key);
-    if (isNewest) {
-      tell('went-back', 'info', "The upstream takes the store's newest key again; using that", key);
-    } else {
-      tell('fell-back', 'warn', 'The upstream refuses the newest key and takes another; using that', key);
-    }
-  };
-
-  const doubts = judgeKeys({
-    current: () => current,
-    reload: source.reload,
-    other,
-    adopt,
-    dismiss: retire,
-    tell,
-  });
-
-  const loadFirst = async (): Promise<void> => {
-    await source.reload();
-    if (!options.once) source.start();
-    else if (current === undefined) giveUp();
-  };
-  const giveUp = () => {
-    if (current !== undefined || closed) return;
-    source.close();
-    tell('gave-up', 'error', 'The secret store gave no key in time', undefined, reloadFailure);
-    announceReady(false);
-  };
-
-  if (store.local) {
-    // Read here and not through the source, so that the failure is ours to throw.
-    onValue(await loadKeyValue(store));
-    source.start();
-  } else {
-    void loadFirst();
-    const patience = setTimeout(giveUp, startTimeoutMs);
-    patience.unref();
-    void ready.then(() => clearTimeout(patience));
   }
 
-  return {
-    get current() {
-      return current;
-    },
-    ready,
-    generation: () => current?.generation,
-    standingOf: doubts.standingOf,
-    refused: doubts.refused,
-    replace: doubts.replace,
-    accepted: doubts.accepted,
-    probeWith: doubts.probeWith,
-    reload: source.reload,
-    leaked: (key, operation) =>
-      tell(
-        'leak',
-        'error',
-        `An answer of the upstream to ${operation} held the key; it was not passed on`,
-        key,
-      ),
-    health: () => ({
-      source: (current && sources.get(current)) ?? store.describe,
-      fingerprint: current?.fingerprint,
-      generation: current?.generation,
-      loadedAt,
-      ageMs: loadedAt === undefined ? undefined : Date.now() - loadedAt,
-      lastAcceptedAt: doubts.lastAcceptedAt,
-      lastRejectedAt: doubts.lastRejectedAt,
-      rejected: doubts.rejected,
-      reloadFailures,
-      reloadFailure,
-    }),
-    scrub,
-    close: () => {
-      closed = true;
-      closing.abort();
-      source.close();
-      doubts.close();
-      for (const timer of retiring) clearTimeout(timer);
-      announceReady(false);
-    },
-  };
+  #adopt(key: Key): void {
+    const isNewest = this.#sources.get(key) === this.#store.describe;
+    if (isNewest) {
+      if (this.#offered !== undefined) this.#retire(this.#offered);
+      this.#offered = key;
+    }
+    this.#use(key);
+    if (isNewest) {
+      this.#tell('went-back', 'info', "The upstream takes the store's newest key again; using that", key);
+    } else {
+      const message = 'The upstream refuses the newest key and takes another; using that';
+      this.#tell('fell-back', 'warn', message, key);
+    }
+  }
 }

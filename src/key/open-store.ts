@@ -6,12 +6,9 @@ import { readEnvironment } from './env-store.ts';
 import { readKeyFile } from './file-store.ts';
 import { minKeyCharacters } from './parse-key.ts';
 import { importModule, type LoadModule } from './sdk.ts';
-import { type KeyStore, KeyStoreError } from './store.ts';
+import { type Environment, type KeyStore, KeyStoreError } from './store.ts';
 import { parseVaultSettings } from './vault-settings.ts';
 import { whenUsed } from './when-used.ts';
-
-/** The process's environment, as it was at the start. */
-export type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
  * Opens a store without asking it for anything yet.
@@ -44,57 +41,65 @@ export function openStore(
         );
       }
       return readKeyFile(rest);
-    case 'exec': {
-      const command = splitWords(rest);
-      if ('reason' in command) throw new KeyStoreError(`${setting}: the command ${command.reason}`);
-      // The arguments stay unsaid: somebody may have put a token there.
-      const [program = ''] = command.words;
-      const looksLikeKey =
-        command.words.length === 1 && mayBeKey(program) && !isProgram(program, environment);
-      const describe = `exec:${looksLikeKey ? '(not a program)' : program}`;
-      return whenUsed(describe, async () =>
-        (await import('./exec-store.ts')).runCommand(command.words, environment, describe),
-      );
-    }
+    case 'exec':
+      return openCommand(rest, environment, setting);
     case 'vault': {
       const settings = parseVaultSettings(rest, environment);
       if ('reason' in settings) throw new KeyStoreError(`${setting}: ${settings.reason}`);
       const describe = `vault:${rest}`;
       return whenUsed(describe, async () => (await import('./vault-store.ts')).readVault(settings, describe));
     }
-    case 'aws-sm': {
-      const [, secret, field] = /^([\w/+=.@:-]+)(?:#(.+))?$/.exec(rest) ?? [];
-      if (secret === undefined) {
-        throw new KeyStoreError(
-          `${setting}: "aws-sm:" is followed by a secret's name or ARN, and #field if it is JSON`,
-        );
-      }
-      const describe = `aws-sm:${rest}`;
-      return whenUsed(describe, async () =>
-        (await import('./aws-store.ts')).readAws(secret, field, describe, loadModule),
-      );
-    }
-    case 'gcp-sm': {
-      const [, secret, version = 'latest', field] =
-        /^(projects\/[\w:.-]+(?:\/locations\/[\w-]+)?\/secrets\/[\w-]+)(?:\/versions\/(\w+))?(?:#(.+))?$/.exec(
-          rest,
-        ) ?? [];
-      if (secret === undefined) {
-        throw new KeyStoreError(
-          `${setting}: "gcp-sm:" is followed by projects/<project>/secrets/<name>, and /versions/<number> if not the latest`,
-        );
-      }
-      const describe = `gcp-sm:${rest}`;
-      return whenUsed(describe, async () =>
-        (await import('./gcp-store.ts')).readGcp(secret, version, field, describe, loadModule),
-      );
-    }
+    case 'aws-sm':
+      return openAws(rest, setting, loadModule);
+    case 'gcp-sm':
+      return openGcp(rest, setting, loadModule);
     default:
-      // The value is not repeated: somebody may have put the key itself here.
+      // The value is not repeated: it may be the key itself.
       throw new KeyStoreError(
         `${setting}: names no store; it begins with env:, file:, exec:, vault:, aws-sm: or gcp-sm:`,
       );
   }
+}
+
+function openCommand(text: string, environment: Environment, setting: string): KeyStore {
+  const command = splitWords(text);
+  if ('reason' in command) throw new KeyStoreError(`${setting}: the command ${command.reason}`);
+  // The arguments stay unsaid: one may be a token.
+  const [program = ''] = command.words;
+  const looksLikeKey = command.words.length === 1 && mayBeKey(program) && !isProgram(program, environment);
+  const describe = `exec:${looksLikeKey ? '(not a program)' : program}`;
+  return whenUsed(describe, async () =>
+    (await import('./exec-store.ts')).runCommand(command.words, environment, describe),
+  );
+}
+
+function openAws(text: string, setting: string, loadModule: LoadModule): KeyStore {
+  const [, secret, field] = /^([\w/+=.@:-]+)(?:#(.+))?$/.exec(text) ?? [];
+  if (secret === undefined) {
+    throw new KeyStoreError(
+      `${setting}: "aws-sm:" is followed by a secret's name or ARN, and #field if it is JSON`,
+    );
+  }
+  const describe = `aws-sm:${text}`;
+  return whenUsed(describe, async () =>
+    (await import('./aws-store.ts')).readAws(secret, field, describe, loadModule),
+  );
+}
+
+function openGcp(text: string, setting: string, loadModule: LoadModule): KeyStore {
+  const [, secret, version = 'latest', field] =
+    /^(projects\/[\w:.-]+(?:\/locations\/[\w-]+)?\/secrets\/[\w-]+)(?:\/versions\/(\w+))?(?:#(.+))?$/.exec(
+      text,
+    ) ?? [];
+  if (secret === undefined) {
+    throw new KeyStoreError(
+      `${setting}: "gcp-sm:" is followed by projects/<project>/secrets/<name>, and /versions/<number> if not the latest`,
+    );
+  }
+  const describe = `gcp-sm:${text}`;
+  return whenUsed(describe, async () =>
+    (await import('./gcp-store.ts')).readGcp(secret, version, field, describe, loadModule),
+  );
 }
 
 /** Somebody may have put the key itself where its store is to be named: long, of one piece, with digits in it. */

@@ -1,5 +1,8 @@
 /** What a place that keeps the key must be able to do, and how it says that it cannot. */
 
+/** The process's environment, as it was at the start. */
+export type Environment = Readonly<Record<string, string | undefined>>;
+
 export interface KeyStore {
   /** Names the place, as `file:/run/secrets/key`; never a value, of `exec:` only the program's name. */
   readonly describe: string;

@@ -1,4 +1,26 @@
-/** Waiting for something no longer than somebody is willing to. */
+/** Waiting for something, but not for ever. */
+
+/** How long a request may wait; read live, for it may be extended. A claim of the outbound layers is one. */
+export interface WaitOptions {
+  readonly signal: AbortSignal;
+  /** On the monotonic clock (`performance.now()`), in ms. */
+  readonly deadlineMs: number;
+}
+
+/** Resolves after so many ms, when the signal aborts, or with the promise: whichever is first. */
+export function pause(ms: number, signal: AbortSignal, until?: Promise<unknown>): Promise<void> {
+  return new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', end);
+      resolve();
+    };
+    const timer = setTimeout(end, ms);
+    signal.addEventListener('abort', end);
+    if (signal.aborted) end();
+    void until?.then(end, end);
+  });
+}
 
 /**
  * Resolves when the promise does or the deadline has passed, whichever is first. The deadline is read again
@@ -6,11 +28,8 @@
  *
  * @throws the signal's reason when it aborts
  */
-export function settledBy(
-  promise: Promise<unknown>,
-  patience: { readonly signal: AbortSignal; readonly deadlineMs: number },
-): Promise<void> {
-  const { signal } = patience;
+export function settledBy(promise: Promise<unknown>, wait: WaitOptions): Promise<void> {
+  const { signal } = wait;
   return new Promise((resolve, reject) => {
     let timer: NodeJS.Timeout | undefined;
     const end = () => {
@@ -26,7 +45,7 @@ export function settledBy(
       reject(signal.reason);
     };
     const onTimer = () => {
-      const leftMs = patience.deadlineMs - performance.now();
+      const leftMs = wait.deadlineMs - performance.now();
       if (leftMs <= 0) done();
       else timer = setTimeout(onTimer, Math.min(leftMs, 2 ** 31 - 1));
     };

@@ -15,6 +15,7 @@ import { type Claim, FixedClaim, type Turn } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
 import type { Answer, HeaderFields, SignedRequest, UpstreamRequest } from '../exchange.ts';
 import { exposeKey, type Key } from '../key/key.ts';
+import type { KeyProbe } from '../key/key-health.ts';
 import type { Keyring } from '../key/keyring.ts';
 import { andThen, type Eventually, type Handler } from '../layer.ts';
 import { Trace } from '../trace.ts';
@@ -31,8 +32,6 @@ export interface CredentialOptions {
   readonly keyring: CredentialKeys;
   /** Waits until something may go up that has had its turn already, as the gate above says. */
   readonly outwait?: (claim: Claim) => Promise<void>;
-  /** The read that tells whether a key is good: the specification's first endpoint. */
-  readonly probePath?: string;
   /** How long a probe may take, in ms. */
   readonly probeTimeoutMs?: number;
 }
@@ -53,7 +52,7 @@ const missingRetryMs = 1_000;
 export function attachKey(
   options: CredentialOptions,
 ): (send: Handler<SignedRequest, Answer>) => Handler<UpstreamRequest, Answer> {
-  const { keyring, outwait, probePath = '/users/api-keys/', probeTimeoutMs = 10_000 } = options;
+  const { keyring, outwait, probeTimeoutMs = 10_000 } = options;
 
   return (send) => {
     const sendWith = (
@@ -66,19 +65,11 @@ export function attachKey(
       const signed = { ...request, key: exposeKey(key), generation: key.generation };
       return andThen(send(signed, trace), (answer) => {
         if (answer.status === 401) {
-          keyring.refused(key, request.operation);
+          keyring.refused(key, request);
           return sendReplaced(key, request, trace, sends, true);
         }
-        keyring.accepted(key, answer.status, answer.sentMs);
-        const leaked = keyring.scrub.leakIn(answer);
-        if (leaked === undefined) return answer;
-        keyring.leaked(leaked, request.operation);
-        // It must close the gate as any other, or callers would go on asking an upstream that wants rest.
-        if (answer.status === 429) return withoutKey(answer);
-        throw new GatewayError('upstream-invalid-response', {
-          reason: 'the answer contains the key',
-          receivedStatus: answer.status,
-        });
+        keyring.accepted(key, answer.status, answer.sentMs, request);
+        return searched(keyring, answer, request.operation);
       });
     };
 
@@ -91,7 +82,8 @@ export function attachKey(
     ): Promise<Answer> => {
       const key = sends < maxSends ? await keyring.replace(refused, request.claim) : undefined;
       if (key === undefined) throw rejected('the store has no other');
-      if (key === refused && wasSent) throw rejected('takes it elsewhere: it is about this operation');
+      if (key === refused && wasSent)
+        throw rejected('nothing says that it is about more than this operation');
       // Somebody else may have been told to wait while this one waited for its key.
       await outwait?.(request.claim);
       // The validators belong to an answer that the other key fetched.
@@ -99,19 +91,7 @@ export function attachKey(
       return sendWith(key, key === refused ? request : plain, trace, sends + 1);
     };
 
-    keyring.probeWith(async (key) => {
-      const claim = new FixedClaim(performance.now() + probeTimeoutMs, probeTurn);
-      const timer = setTimeout(() => claim.end(new GatewayError('upstream-timeout')), probeTimeoutMs);
-      timer.unref();
-      try {
-        const request = plainRead('key-probe', probePath, claim);
-        await outwait?.(request.claim);
-        const signed = { ...request, key: exposeKey(key), generation: key.generation };
-        return (await send(signed, new Trace(performance.now()))).status;
-      } finally {
-        clearTimeout(timer);
-      }
-    });
+    keyring.probeWith(probeThrough(send, outwait, probeTimeoutMs));
 
     return function credential(request, trace) {
       const key = keyring.current;
@@ -122,15 +102,49 @@ export function attachKey(
         });
       }
       switch (keyring.standingOf(key)) {
-        case 'good':
+        case 'healthy':
           return sendWith(key, request, trace, 1);
-        case 'doubted':
-          // Somebody's 401 is being looked into: sending the same key would be refused as well.
+        case 'suspect':
+          // A 401 is being looked into: sending the same key would be refused as well.
           return sendReplaced(key, request, trace, 1, false);
         case 'rejected':
           throw rejected('the store has no other');
       }
     };
+  };
+}
+
+/** The answer, once it was searched for the key. @throws GatewayError where it holds it */
+function searched(keyring: CredentialKeys, answer: Answer, operation: string): Answer {
+  const leaked = keyring.scrub.leakIn(answer);
+  if (leaked === undefined) return answer;
+  keyring.leaked(leaked, operation);
+  // It must close the gate as any other, or callers would go on asking an upstream that wants rest.
+  if (answer.status === 429) return withoutKey(answer);
+  throw new GatewayError('upstream-invalid-response', {
+    reason: 'the answer contains the key',
+    receivedStatus: answer.status,
+  });
+}
+
+/** Asks a read once with a key, when the gate lets it, and says what came of it. */
+function probeThrough(
+  send: Handler<SignedRequest, Answer>,
+  outwait: CredentialOptions['outwait'],
+  timeoutMs: number,
+): KeyProbe {
+  return async (key, read) => {
+    const claim = new FixedClaim(performance.now() + timeoutMs, probeTurn);
+    const timer = setTimeout(() => claim.end(new GatewayError('upstream-timeout')), timeoutMs);
+    timer.unref();
+    try {
+      await outwait?.(claim);
+      const request = { ...plainRead('key-probe', read.path, claim), query: read.query };
+      const signed = { ...request, key: exposeKey(key), generation: key.generation };
+      return (await send(signed, new Trace(performance.now()))).status;
+    } finally {
+      clearTimeout(timer);
+    }
   };
 }
 

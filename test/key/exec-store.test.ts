@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { splitWords } from '../../src/key/command-line.ts';
 import { openKeyring } from '../../src/key/keyring.ts';
 import { openStore } from '../../src/key/open-store.ts';
+import { readOf } from '../support/fake-store.ts';
 
 const never = new AbortController().signal;
 const path = process.env['PATH'] ?? '';
@@ -256,7 +257,7 @@ describe('a keyring over a command', () => {
     const old = keyring.current;
     if (old === undefined) throw new Error('no key');
     await writeFile(value, 'second-key-0123456789\n');
-    keyring.refused(old, 'list-accounts');
+    keyring.refused(old, readOf('list-accounts'));
     const signal = new AbortController().signal;
     const key = await keyring.replace(old, { signal, deadlineMs: performance.now() + 20_000 });
     expect(key?.hasValue('second-key-0123456789')).toBe(true);

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { openKeyring } from '../../src/key/keyring.ts';
 import { KeyStoreError } from '../../src/key/store.ts';
-import { down, FakeStore, key1, key2, key3, keyringOf, unwatched } from '../support/fake-store.ts';
+import { down, FakeStore, key1, key2, key3, keyringOf, readOf, unwatched } from '../support/fake-store.ts';
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -11,7 +11,7 @@ afterEach(() => {
 });
 
 const kinds = (events: ReadonlyArray<{ kind: string }>) => events.map((event) => event.kind);
-const patience = (ms: number) => ({
+const within = (ms: number) => ({
   signal: new AbortController().signal,
   deadlineMs: performance.now() + ms,
 });
@@ -182,8 +182,8 @@ describe('a refused key', () => {
     const loads = store.loads;
     store.value = key2;
     const replaced = Array.from({ length: 20 }, () => {
-      keyring.refused(old, 'list-accounts');
-      return keyring.replace(old, patience(25_000));
+      keyring.refused(old, readOf('list-accounts'));
+      return keyring.replace(old, within(25_000));
     });
     await vi.advanceTimersByTimeAsync(0);
     for (const key of await Promise.all(replaced)) expect(key?.hasValue(key2)).toBe(true);
@@ -200,10 +200,10 @@ describe('a refused key', () => {
     });
     const old = keyring.current;
     if (old === undefined) throw new Error('no key');
-    keyring.refused(old, 'list-accounts');
-    const replaced = keyring.replace(old, patience(25_000));
+    keyring.refused(old, readOf('list-accounts'));
+    const replaced = keyring.replace(old, within(25_000));
     await vi.advanceTimersByTimeAsync(1_900);
-    expect(keyring.standingOf(old)).toBe('doubted');
+    expect(keyring.standingOf(old)).toBe('suspect');
     const rejectedMs = performance.now() + 100;
     await vi.advanceTimersByTimeAsync(100);
     await expect(replaced).resolves.toBeUndefined();
@@ -222,11 +222,11 @@ describe('a refused key', () => {
     const { keyring } = await keyringOf(new FakeStore(key1));
     const old = keyring.current;
     if (old === undefined) throw new Error('no key');
-    keyring.refused(old, 'list-accounts');
-    const replaced = keyring.replace(old, patience(300));
+    keyring.refused(old, readOf('list-accounts'));
+    const replaced = keyring.replace(old, within(300));
     await vi.advanceTimersByTimeAsync(300);
     await expect(replaced).resolves.toBeUndefined();
-    expect(keyring.standingOf(old)).toBe('doubted');
+    expect(keyring.standingOf(old)).toBe('suspect');
     keyring.close();
   });
 
@@ -234,7 +234,7 @@ describe('a refused key', () => {
     const { keyring } = await keyringOf(new FakeStore(key1));
     const old = keyring.current;
     if (old === undefined) throw new Error('no key');
-    keyring.refused(old, 'list-accounts');
+    keyring.refused(old, readOf('list-accounts'));
     const late = new AbortController();
     setTimeout(() => late.abort('too late'), 300);
     const replaced = keyring.replace(old, { signal: late.signal, deadlineMs: performance.now() + 300 });
@@ -251,30 +251,30 @@ describe('a refused key', () => {
     keyring.probeWith(() => Promise.resolve(200));
     const old = keyring.current;
     if (old === undefined) throw new Error('no key');
-    keyring.refused(old, '/odd/');
-    keyring.refused(old, '/other-odd/');
-    expect(keyring.standingOf(old)).toBe('doubted');
-    const replaced = keyring.replace(old, patience(25_000));
+    keyring.refused(old, readOf('/odd/'));
+    keyring.refused(old, readOf('/other-odd/'));
+    expect(keyring.standingOf(old)).toBe('suspect');
+    const replaced = keyring.replace(old, within(25_000));
     await vi.advanceTimersByTimeAsync(0);
-    expect(keyring.standingOf(old)).toBe('good');
+    expect(keyring.standingOf(old)).toBe('healthy');
     await expect(replaced).resolves.toBe(old);
     expect(events.slice(1)).toMatchObject([
       { kind: 'operation-refused', level: 'warn', message: expect.stringContaining('/odd/, /other-odd/') },
     ]);
     for (const operation of ['/odd/', '/other-odd/']) {
-      keyring.refused(old, operation);
-      expect(keyring.standingOf(old)).toBe('good');
+      keyring.refused(old, readOf(operation));
+      expect(keyring.standingOf(old)).toBe('healthy');
     }
-    await expect(keyring.replace(old, patience(25_000))).resolves.toBe(old);
+    await expect(keyring.replace(old, within(25_000))).resolves.toBe(old);
     await vi.advanceTimersByTimeAsync(59_000);
-    keyring.refused(old, '/odd/');
-    expect(keyring.standingOf(old)).toBe('good');
+    keyring.refused(old, readOf('/odd/'));
+    expect(keyring.standingOf(old)).toBe('healthy');
     await vi.advanceTimersByTimeAsync(1_000);
-    keyring.refused(old, '/odd/');
-    expect(keyring.standingOf(old)).toBe('doubted');
+    keyring.refused(old, readOf('/odd/'));
+    expect(keyring.standingOf(old)).toBe('suspect');
     await vi.advanceTimersByTimeAsync(0);
-    keyring.refused(old, 'list-accounts');
-    expect(keyring.standingOf(old)).toBe('doubted');
+    keyring.refused(old, readOf('list-accounts'));
+    expect(keyring.standingOf(old)).toBe('suspect');
     keyring.close();
   });
 
@@ -284,47 +284,189 @@ describe('a refused key', () => {
     keyring.probeWith(() => Promise.resolve(status));
     const old = keyring.current;
     if (old === undefined) throw new Error('no key');
-    keyring.refused(old, 'list-accounts');
+    keyring.refused(old, readOf('list-accounts'));
     await vi.advanceTimersByTimeAsync(2_000);
     expect(keyring.standingOf(old)).toBe('rejected');
     status = 200;
     await vi.advanceTimersByTimeAsync(1_000);
-    expect(keyring.standingOf(old)).toBe('good');
+    expect(keyring.standingOf(old)).toBe('healthy');
     expect(kinds(events)).toEqual(['loaded', 'rejected', 'accepted-again']);
-    keyring.refused(old, 'list-accounts');
-    expect(keyring.standingOf(old)).toBe('doubted');
+    keyring.refused(old, readOf('list-accounts'));
+    expect(keyring.standingOf(old)).toBe('suspect');
     keyring.close();
   });
 
-  it('stays doubted when a request sent before the refusal is answered late', async () => {
+  it('stays suspect when a request sent before the refusal is answered late', async () => {
     const { keyring } = await keyringOf(new FakeStore(key1));
     const old = keyring.current;
     if (old === undefined) throw new Error('no key');
     const sentMs = performance.now();
     await vi.advanceTimersByTimeAsync(10);
-    keyring.refused(old, 'list-accounts');
+    keyring.refused(old, readOf('list-accounts'));
     await vi.advanceTimersByTimeAsync(10);
-    keyring.accepted(old, 200, sentMs);
-    expect(keyring.standingOf(old)).toBe('doubted');
-    keyring.accepted(old, 200, performance.now());
-    expect(keyring.standingOf(old)).toBe('good');
+    keyring.accepted(old, 200, sentMs, readOf('list-accounts'));
+    expect(keyring.standingOf(old)).toBe('suspect');
+    keyring.accepted(old, 200, performance.now(), readOf('list-accounts'));
+    expect(keyring.standingOf(old)).toBe('healthy');
+    keyring.close();
+  });
+
+  const provesNothing: readonly [name: string, probe: () => Promise<number | undefined>][] = [
+    ['hang', () => new Promise<number>(() => {})],
+    ['are answered with a fault', () => Promise.resolve(503)],
+    ['are answered with 404', () => Promise.resolve(404)],
+    ['are answered with 429', () => Promise.resolve(429)],
+    ['are not answered', () => Promise.reject(new Error('unreachable'))],
+  ];
+
+  it.each(provesNothing)('stays in use, and nothing falls back, while probes %s', async (_, probe) => {
+    const store = new FakeStore(key1);
+    store.previous = key2;
+    const { keyring, events } = await keyringOf(store);
+    keyring.probeWith(probe);
+    const old = keyring.current;
+    if (old === undefined) throw new Error('no key');
+    keyring.refused(old, readOf('odd'));
+    expect(keyring.standingOf(old)).toBe('suspect');
+    const replaced = keyring.replace(old, within(25_000));
+    await vi.advanceTimersByTimeAsync(2_000);
+    // The one that was refused waited for a swap; others go up.
+    await expect(replaced).resolves.toBe(old);
+    expect(keyring.standingOf(old)).toBe('healthy');
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(keyring.standingOf(old)).toBe('healthy');
+    expect(keyring.current).toBe(old);
+    expect(kinds(events)).toEqual(['loaded', 'operation-refused']);
+    keyring.close();
+  });
+
+  it.each(provesNothing)(
+    'is rejected while probes %s once reads of two operations were refused and none is accepted',
+    async (_, probe) => {
+      const { keyring, events } = await keyringOf(new FakeStore(key1));
+      keyring.probeWith(probe);
+      const old = keyring.current;
+      if (old === undefined) throw new Error('no key');
+      keyring.refused(old, readOf('one'));
+      await vi.advanceTimersByTimeAsync(1_900);
+      keyring.refused(old, readOf('other'));
+      await vi.advanceTimersByTimeAsync(100);
+      expect(keyring.standingOf(old)).toBe('rejected');
+      expect(kinds(events)).toEqual(['loaded', 'rejected']);
+      keyring.close();
+    },
+  );
+
+  it('stays in use when two operations are refused, a third was accepted before, and probes prove nothing', async () => {
+    const { keyring } = await keyringOf(new FakeStore(key1));
+    keyring.probeWith(() => Promise.resolve(500));
+    const old = keyring.current;
+    if (old === undefined) throw new Error('no key');
+    keyring.accepted(old, 200, performance.now(), readOf('third'));
+    keyring.refused(old, readOf('one'));
+    keyring.refused(old, readOf('other'));
+    await vi.advanceTimersByTimeAsync(1_900);
+    expect(keyring.standingOf(old)).toBe('healthy');
+    // The third is refused as well: nothing is left that speaks for the key.
+    keyring.refused(old, readOf('third'));
+    expect(keyring.standingOf(old)).toBe('suspect');
+    await vi.advanceTimersByTimeAsync(100);
+    expect(keyring.standingOf(old)).toBe('rejected');
+    keyring.close();
+  });
+
+  it('gives way to the previous one, and is not rejected, where the only operation is refused twice', async () => {
+    const store = new FakeStore(key1);
+    store.previous = key2;
+    const { keyring, events } = await keyringOf(store);
+    keyring.probeWith((_key, { operation }) => Promise.resolve(operation === 'only' ? 401 : 500));
+    const old = keyring.current;
+    if (old === undefined) throw new Error('no key');
+    keyring.refused(old, readOf('only'));
+    await vi.advanceTimersByTimeAsync(2_000);
+    const previous = await keyring.replace(old, within(25_000));
+    if (previous === undefined) throw new Error('nothing to fall back to');
+    expect(previous.hasValue(key2)).toBe(true);
+    // That one is refused as well: it says nothing about other operations.
+    keyring.refused(previous, readOf('only'));
+    expect(keyring.standingOf(old)).toBe('healthy');
+    expect(keyring.current).toBe(old);
+    expect(kinds(events)).toEqual(['loaded', 'operation-refused']);
+    keyring.close();
+  });
+
+  it('is probed with the read that was accepted last, then with the specification’s, then with the refused one', async () => {
+    const { keyring } = await keyringOf(new FakeStore(key1));
+    const asked: string[] = [];
+    keyring.probeWith((_key, { path, query }) => {
+      asked.push(path + query);
+      return Promise.resolve(500);
+    });
+    const old = keyring.current;
+    if (old === undefined) throw new Error('no key');
+    for (const [atMs, read] of [
+      [1, { ...readOf('a'), query: '?first' }],
+      [3, { ...readOf('b'), query: '?last' }],
+      [2, { ...readOf('c'), query: '?second' }],
+    ] as const) {
+      keyring.accepted(old, 200, atMs, read);
+    }
+    keyring.refused(old, { ...readOf('a'), query: '?refused' });
+    await vi.advanceTimersByTimeAsync(500);
+    // Of the refused operation the read that was accepted before.
+    expect(asked).toEqual(['/b/?last', '/users/api-keys/', '/a/?first']);
     keyring.close();
   });
 
   it.each([
-    ['hangs', () => new Promise<number>(() => {})],
-    ['is answered with a fault', () => Promise.resolve(503)],
-    ['is not answered', () => Promise.reject(new Error('unreachable'))],
-  ])('is rejected after 2 s when the probe %s', async (_, probe) => {
+    ['is rejected where both reads of the specification are refused', 401, 'rejected'],
+    ['stays in use where only the read that lists the keys is refused', 403, 'healthy'],
+  ] as const)('%s', async (_, toAccounts, standing) => {
     const { keyring } = await keyringOf(new FakeStore(key1));
-    keyring.probeWith(probe);
+    keyring.probeWith((_key, { path }) =>
+      Promise.resolve(path === '/analytics/accounts/' ? toAccounts : 401),
+    );
     const old = keyring.current;
     if (old === undefined) throw new Error('no key');
-    keyring.refused(old, 'list-accounts');
-    await vi.advanceTimersByTimeAsync(1_990);
-    expect(keyring.standingOf(old)).toBe('doubted');
-    await vi.advanceTimersByTimeAsync(10);
+    keyring.refused(old, { ...readOf('list-api-keys'), path: '/users/api-keys/' });
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(keyring.standingOf(old)).toBe(standing);
+    keyring.close();
+  });
+
+  it('is rejected, or gives way, also when the upstream takes longer than two seconds to refuse a probe', async () => {
+    for (const previous of [undefined, key2]) {
+      const store = new FakeStore(key1);
+      store.previous = previous;
+      const { keyring } = await keyringOf(store);
+      keyring.probeWith(() => new Promise((resolve) => setTimeout(() => resolve(401), 5_000)));
+      const old = keyring.current;
+      if (old === undefined) throw new Error('no key');
+      keyring.refused(old, readOf('list-accounts'));
+      await vi.advanceTimersByTimeAsync(4_900);
+      expect(keyring.standingOf(old)).toBe('healthy');
+      await vi.advanceTimersByTimeAsync(1_000);
+      expect(keyring.standingOf(old)).toBe(previous === undefined ? 'rejected' : 'suspect');
+      const other = await keyring.replace(old, within(25_000));
+      expect(other?.hasValue(key2)).toBe(previous === undefined ? undefined : true);
+      keyring.close();
+    }
+  });
+
+  it('that was rejected has a way out though the specification’s read never works', async () => {
+    const { keyring, events } = await keyringOf(new FakeStore(key1));
+    let accepted = false;
+    keyring.probeWith((_key, { operation }) => Promise.resolve(accepted && operation === 'b' ? 200 : 401));
+    const old = keyring.current;
+    if (old === undefined) throw new Error('no key');
+    keyring.accepted(old, 200, performance.now(), readOf('b'));
+    keyring.refused(old, readOf('a'));
+    await vi.advanceTimersByTimeAsync(10_000);
     expect(keyring.standingOf(old)).toBe('rejected');
+    accepted = true;
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(keyring.standingOf(old)).toBe('healthy');
+    expect(kinds(events)).toEqual(['loaded', 'rejected', 'accepted-again']);
     keyring.close();
   });
 
@@ -344,8 +486,8 @@ describe('a refused key', () => {
       give = resolve;
     });
     const loads = store.loads;
-    keyring.refused(old, 'list-accounts');
-    const replaced = keyring.replace(old, patience(25_000));
+    keyring.refused(old, readOf('list-accounts'));
+    const replaced = keyring.replace(old, within(25_000));
     await vi.advanceTimersByTimeAsync(2_000);
     await expect(replaced).resolves.toBeUndefined();
     expect(keyring.standingOf(old)).toBe('rejected');
@@ -371,17 +513,17 @@ describe('a refused key', () => {
     keyring.probeWith(() => Promise.resolve(401));
     const newest = keyring.current;
     if (newest === undefined) throw new Error('no key');
-    keyring.refused(newest, 'list-accounts');
-    const replaced = keyring.replace(newest, patience(25_000));
+    keyring.refused(newest, readOf('list-accounts'));
+    const replaced = keyring.replace(newest, within(25_000));
     await vi.advanceTimersByTimeAsync(2_000);
     await expect(replaced).resolves.toBeUndefined();
     expect(keyring.standingOf(newest)).toBe('rejected');
     give(key1);
     await vi.advanceTimersByTimeAsync(0);
-    expect(keyring.standingOf(newest)).toBe('doubted');
-    const previous = await keyring.replace(newest, patience(25_000));
+    expect(keyring.standingOf(newest)).toBe('suspect');
+    const previous = await keyring.replace(newest, within(25_000));
     if (previous === undefined) throw new Error('nothing to fall back to');
-    keyring.accepted(previous, 200, performance.now());
+    keyring.accepted(previous, 200, performance.now(), readOf('list-accounts'));
     expect(keyring.current?.hasValue(key1)).toBe(true);
     expect(kinds(events)).toEqual(['loaded', 'rejected', 'fell-back']);
     keyring.close();
@@ -393,14 +535,14 @@ describe('a refused key', () => {
     const { keyring, events } = await keyringOf(store);
     const newest = keyring.current;
     if (newest === undefined) throw new Error('no key');
-    keyring.refused(newest, 'list-accounts');
-    const replaced = keyring.replace(newest, patience(25_000));
+    keyring.refused(newest, readOf('list-accounts'));
+    const replaced = keyring.replace(newest, within(25_000));
     await vi.advanceTimersByTimeAsync(2_000);
     const previous = await replaced;
     if (previous === undefined) throw new Error('nothing to fall back to');
     expect(previous.hasValue(key1)).toBe(true);
     expect(keyring.current).toBe(newest);
-    keyring.accepted(previous, 200, performance.now());
+    keyring.accepted(previous, 200, performance.now(), readOf('list-accounts'));
     expect(keyring.current).toBe(previous);
     expect(kinds(events)).toEqual(['loaded', 'fell-back']);
     // The store still offers the refused value: that is no change.
@@ -422,12 +564,12 @@ describe('a refused key', () => {
     const used = keyring.current;
     if (used === undefined) throw new Error('no key');
     expect(keyring.health().source).toBe('fake:store');
-    keyring.refused(used, 'list-accounts');
-    const replaced = keyring.replace(used, patience(25_000));
+    keyring.refused(used, readOf('list-accounts'));
+    const replaced = keyring.replace(used, within(25_000));
     await vi.advanceTimersByTimeAsync(2_000);
     const previous = await replaced;
     if (previous === undefined) throw new Error('nothing to fall back to');
-    keyring.accepted(previous, 200, performance.now());
+    keyring.accepted(previous, 200, performance.now(), readOf('list-accounts'));
     expect(events.at(-1)).toMatchObject({ kind: 'fell-back', source: 'old:place' });
     expect(keyring.health().source).toBe('old:place');
     // A failure is that of the store that was asked.
@@ -448,12 +590,12 @@ describe('a refused key', () => {
     const tryOther = async () => {
       const used = keyring.current;
       if (used === undefined) throw new Error('no key');
-      keyring.refused(used, 'list-accounts');
-      const replaced = keyring.replace(used, patience(25_000));
+      keyring.refused(used, readOf('list-accounts'));
+      const replaced = keyring.replace(used, within(25_000));
       await vi.advanceTimersByTimeAsync(2_000);
       const other = await replaced;
       if (other === undefined) throw new Error('nothing to try');
-      keyring.accepted(other, 200, performance.now());
+      keyring.accepted(other, 200, performance.now(), readOf('list-accounts'));
       return other;
     };
     expect((await tryOther()).hasValue(key1)).toBe(true);
@@ -478,14 +620,14 @@ describe('a refused key', () => {
     const { keyring } = await keyringOf(store);
     const newest = keyring.current;
     if (newest === undefined) throw new Error('no key');
-    keyring.refused(newest, 'list-accounts');
-    const replaced = keyring.replace(newest, patience(25_000));
+    keyring.refused(newest, readOf('list-accounts'));
+    const replaced = keyring.replace(newest, within(25_000));
     await vi.advanceTimersByTimeAsync(2_000);
     const previous = await replaced;
     if (previous === undefined) throw new Error('nothing to fall back to');
-    keyring.refused(previous, 'list-accounts');
+    keyring.refused(previous, readOf('list-accounts'));
     expect(keyring.standingOf(newest)).toBe('rejected');
-    await expect(keyring.replace(previous, patience(25_000))).resolves.toBeUndefined();
+    await expect(keyring.replace(previous, within(25_000))).resolves.toBeUndefined();
     keyring.close();
   });
 
@@ -496,8 +638,8 @@ describe('a refused key', () => {
     if (old === undefined) throw new Error('no key');
     store.swap(key2);
     await vi.advanceTimersByTimeAsync(0);
-    keyring.refused(old, 'list-accounts');
-    const key = await keyring.replace(old, patience(25_000));
+    keyring.refused(old, readOf('list-accounts'));
+    const key = await keyring.replace(old, within(25_000));
     expect(key?.hasValue(key2)).toBe(true);
     expect(keyring.health().rejected).toBe(false);
     keyring.close();

@@ -55,10 +55,10 @@ it('a key that was replaced is nowhere in memory once it is no longer searched f
   for (let number = 0; number < 20; number++) expect(await read(`early=${number}`)).toBe(200);
   expect(formsIn(await snapshot(1), oldKey)).toContain('raw');
 
-  // Refused, so that the doubt, too, has held it.
+  // Refused, so that the suspicion, too, has held it.
   standIn.keys.clear();
   standIn.keys.add(newKey);
-  const waiting = [1, 2, 3].map((number) => read(`doubted=${number}`));
+  const waiting = [1, 2, 3].map((number) => read(`suspect=${number}`));
   await expect.poll(() => standIn.counts.byStatus[401] ?? 0, { timeout: 20_000 }).toBeGreaterThan(0);
   mount.swap(newKey);
   expect(await Promise.all(waiting)).toEqual([200, 200, 200]);

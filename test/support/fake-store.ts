@@ -1,3 +1,4 @@
+import type { KeyRead } from '../../src/key/accepted-reads.ts';
 import type { KeyEvent } from '../../src/key/key-event.ts';
 import { type Keyring, type KeyringOptions, openKeyring } from '../../src/key/keyring.ts';
 import { type KeyStore, KeyStoreError } from '../../src/key/store.ts';
@@ -48,8 +49,12 @@ export function unwatched(store: FakeStore): KeyStore {
   return { describe: store.describe, local: store.local, load: () => store.load() };
 }
 
+/** A read of an operation, for what is told of it. */
+export const readOf = (operation: string): KeyRead => ({ operation, path: `/${operation}/`, query: '' });
+
 export const down = new KeyStoreError('fake:store: refused the connection');
 
+/** A keyring over a store, before an upstream that refuses whatever probes ask. */
 export async function keyringOf(
   store: KeyStore,
   options: Partial<KeyringOptions> = {},
@@ -63,5 +68,6 @@ export async function keyringOf(
     open: () => store,
     ...options,
   });
+  keyring.probeWith(() => Promise.resolve(401));
   return { keyring, events };
 }

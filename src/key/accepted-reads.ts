@@ -1,0 +1,51 @@
+/** What the upstream accepted a key for: the reads that tell best whether it still does. Pure: no I/O, no clock. */
+
+/** A read that can be asked again, to see whether the key is accepted. */
+export interface KeyRead {
+  readonly operation: string;
+  readonly path: string;
+  readonly query: string;
+}
+
+interface AcceptedRead {
+  readonly operation: string;
+  path: string;
+  query: string;
+  /** On the monotonic clock (`performance.now()`). */
+  sentMs: number;
+}
+
+/** The last accepted read of each operation. Changed in place, for it is told of every answer. */
+export class AcceptedReads {
+  #reads: AcceptedRead[] = [];
+
+  get isEmpty(): boolean {
+    return this.#reads.length === 0;
+  }
+
+  /** Of all operations the last. */
+  get latest(): KeyRead | undefined {
+    return this.#reads.toSorted((one, other) => other.sentMs - one.sentMs)[0];
+  }
+
+  remember({ operation, path, query }: KeyRead, sentMs: number): void {
+    const known = this.#reads.find((one) => one.operation === operation);
+    if (known === undefined) this.#reads.push({ operation, path, query, sentMs });
+    else {
+      known.path = path;
+      known.query = query;
+      known.sentMs = sentMs;
+    }
+  }
+
+  /** Forgets the operation, for it was refused. @returns what was accepted of it */
+  take(operation: string): KeyRead | undefined {
+    const known = this.#reads.find((one) => one.operation === operation);
+    this.#reads = this.#reads.filter((one) => one !== known);
+    return known;
+  }
+
+  clear(): void {
+    this.#reads = [];
+  }
+}

@@ -1,0 +1,381 @@
+/**
+ * What the upstream thinks of the key in use. One 401 makes it *suspect*; in this order, for the least harm:
+ *
+ * 1. the store is read again: a new generation ends the suspicion, and in most rotations nothing else was sent;
+ * 2. probes with the same key: the read that was accepted last, then the specification's. An answer says that the 401
+ *    was about one operation, a second 401 that it is the key;
+ * 3. requests wait for a swap until two seconds after the refusal; once all probes have proved nothing, new ones go up;
+ * 4. only after that second 401 the previous key, where there is one, is tried once;
+ * 5. only after one that is about another operation than the first the key is *rejected*: nothing but probes is sent,
+ *    until one is answered, the store has another key, or the previous one comes late.
+ *
+ * Nothing waits for a store or a probe that hangs.
+ */
+import { AcceptedReads, type KeyRead } from './accepted-reads.ts';
+import type { Key } from './key.ts';
+import type { TellKeyEvent } from './key-event.ts';
+import {
+  exemptionMs,
+  headStartMs,
+  isAcceptance,
+  probeDelayMs,
+  probeLimitMs,
+  probeWaitMs,
+  swapWaitMs,
+} from './keyring-policy.ts';
+import { pause, settledBy, type WaitOptions } from './wait.ts';
+
+/** What the upstream says to a read with this key: a status, or `undefined` where it gave none. */
+export type KeyProbe = (key: Key, read: KeyRead) => Promise<number | undefined>;
+
+export interface KeyHealthParts {
+  /** The key in use. */
+  current(): Key | undefined;
+  /** Reads the store again; a new value ends the suspicion. */
+  reload(): Promise<void>;
+  /** Finds a value that may be tried instead of this key, and how to make a key of it. Never rejects. */
+  other(key: Key): Promise<(() => Key) | undefined>;
+  /** Puts a key that was tried and accepted into use, and tells so. */
+  adopt(key: Key): void;
+  /** A key that will not be tried again. */
+  dismiss(key: Key): void;
+  readonly tell: TellKeyEvent;
+}
+
+/** "A 200 confirms a key", as the specification has it; where that was refused itself, the other read that it has. */
+const specifiedReads: readonly KeyRead[] = [
+  { operation: 'list-api-keys', path: '/users/api-keys/', query: '' },
+  { operation: 'list-accounts', path: '/analytics/accounts/', query: '' },
+];
+/** Enough for the outcome to reach the caller before its own timer does. */
+const answerBeforeMs = 50;
+
+/** What is known since a refusal. */
+interface Suspicion {
+  readonly key: Key;
+  readonly sinceMs: number;
+  /** What was refused: of each operation a read that was accepted before, where there was one. */
+  readonly refused: Map<string, KeyRead>;
+  /** Among them one that was accepted before. */
+  earlier: KeyRead | undefined;
+  /** A refused read of another operation than the first one: it is the key. */
+  proof: KeyRead | undefined;
+  /** An operation that was refused was refused once more. */
+  isRepeated: boolean;
+  /** All probes have said what they could. */
+  isAsked: boolean;
+  /** The wait for a swap is over. */
+  isDue: boolean;
+  /** How to make another key, which was not tried yet. */
+  other: (() => Key) | undefined;
+  /** The other key, being tried: adopted when the upstream accepts it. */
+  candidate: Key | undefined;
+  probes: number;
+  timer: NodeJS.Timeout | undefined;
+  /** Aborts when the suspicion ends, whichever way. */
+  readonly over: AbortController;
+}
+
+type State =
+  | { readonly kind: 'healthy' }
+  | { readonly kind: 'suspect'; readonly suspicion: Suspicion; readonly settled: Promise<void> }
+  | { readonly kind: 'rejected'; readonly suspicion: Suspicion };
+
+export class KeyMonitor {
+  readonly #parts: KeyHealthParts;
+  #state: State = { kind: 'healthy' };
+  #probe: KeyProbe | undefined;
+  /** With the key in use, and not refused since. */
+  readonly #accepted = new AcceptedReads();
+  /** Operations whose 401 was not about the key: until when that is believed. */
+  readonly #exempt = new Map<string, number>();
+  #nextLookMs = 0;
+  #isClosed = false;
+  /** Wall clock, in ms since 1970. */
+  lastAcceptedAt: number | undefined;
+  lastRejectedAt: number | undefined;
+
+  constructor(parts: KeyHealthParts) {
+    this.#parts = parts;
+  }
+
+  get isRejected(): boolean {
+    return this.#state.kind === 'rejected';
+  }
+
+  /** `healthy`: send with it. `suspect`: ask `replace` first. `rejected`: send nothing. */
+  standingOf(key: Key): State['kind'] {
+    const state = this.#state;
+    if (state.kind === 'healthy' || state.suspicion.key !== key) return 'healthy';
+    return this.#isOpen(state.suspicion) ? 'healthy' : state.kind;
+  }
+
+  /** Says how to probe; a key that is rejected already is probed at once. */
+  probeWith(probe: KeyProbe): void {
+    this.#probe = probe;
+    if (this.#state.kind === 'rejected') this.#probeIn(this.#state.suspicion, 0);
+  }
+
+  /** The upstream answered something else than 401 to a read sent at this time (`performance.now()`). */
+  accepted(key: Key, status: number, sentMs: number, read: KeyRead): void {
+    if (!isAcceptance(status)) return;
+    this.lastAcceptedAt = Date.now();
+    if (this.#state.kind !== 'healthy') {
+      const { suspicion } = this.#state;
+      if (key === suspicion.candidate) {
+        suspicion.candidate = undefined;
+        this.#parts.adopt(key);
+      } else if (key === suspicion.key && sentMs > suspicion.sinceMs) this.#markHealthy(suspicion);
+    }
+    // One that was sent before the refusal proves nothing against it.
+    if (this.#state.kind === 'healthy' && key === this.#parts.current())
+      this.#accepted.remember(read, sentMs);
+  }
+
+  /** The upstream answered 401 to this read: makes the key suspect, if it is in use. */
+  refused(key: Key, read: KeyRead): void {
+    this.lastRejectedAt = Date.now();
+    if (this.#state.kind !== 'healthy') {
+      const { suspicion } = this.#state;
+      if (key === suspicion.candidate) this.#refuseCandidate(suspicion);
+      else if (key === suspicion.key) this.#addRefusal(suspicion, read);
+    } else if (key === this.#parts.current() && !this.#isClosed) {
+      if (this.#isExempt(read.operation)) this.#lookAtStore();
+      else this.#suspect(key, read);
+    }
+  }
+
+  /**
+   * Waits for what to send with instead of a suspect key. `undefined`: nothing. The same key: nothing more is known
+   * against it than that what was refused was.
+   *
+   * @throws the signal's reason when it aborts
+   */
+  async replace(key: Key, wait: WaitOptions): Promise<Key | undefined> {
+    if (this.#state.kind === 'suspect') {
+      await settledBy(this.#state.settled, {
+        signal: wait.signal,
+        // A little before the deadline, so that the 401 is what is told and not the end of the wait.
+        get deadlineMs() {
+          return wait.deadlineMs - answerBeforeMs;
+        },
+      });
+    }
+    const state = this.#state;
+    if (state.kind === 'healthy') return this.#parts.current();
+    const { candidate } = state.suspicion;
+    if (candidate !== undefined) return candidate === key ? undefined : candidate;
+    return this.#isOpen(state.suspicion) ? state.suspicion.key : undefined;
+  }
+
+  /** Another key is in use: nothing is held against it, and nothing was accepted with it. */
+  reset(): void {
+    this.#exempt.clear();
+    this.#accepted.clear();
+    this.#leave();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#leave();
+  }
+
+  #suspect(key: Key, read: KeyRead): void {
+    const suspicion: Suspicion = {
+      key,
+      sinceMs: performance.now(),
+      refused: new Map(),
+      earlier: undefined,
+      proof: undefined,
+      isRepeated: false,
+      isAsked: false,
+      isDue: false,
+      other: undefined,
+      candidate: undefined,
+      probes: 0,
+      timer: undefined,
+      over: new AbortController(),
+    };
+    this.#addRefusal(suspicion, read);
+    this.#state = { kind: 'suspect', suspicion, settled: this.#settle(suspicion) };
+  }
+
+  async #settle(it: Suspicion): Promise<void> {
+    const until = (ms: number) => pause(it.sinceMs + ms - performance.now(), it.over.signal);
+    await pause(headStartMs, it.over.signal, this.#parts.reload());
+    if (it.over.signal.aborted) return;
+    void this.#investigate(it);
+    await until(swapWaitMs / 2);
+    if (it.over.signal.aborted) return;
+    // A watch ends the suspicion; a store without one is asked again half-way and near the end.
+    void this.#parts.reload();
+    void this.#parts.other(it.key).then((other) => {
+      it.other = other;
+      this.#decide(it);
+    });
+    await until(swapWaitMs - headStartMs);
+    if (it.over.signal.aborted) return;
+    void this.#parts.reload();
+    await until(swapWaitMs);
+    it.isDue = true;
+    this.#decide(it);
+  }
+
+  /** Probes with one read after the other, until one of them proves something. */
+  async #investigate(it: Suspicion): Promise<void> {
+    const answers: Promise<void>[] = [];
+    for (const read of this.#readsToAsk(it)) {
+      const answer = this.#ask(it, read);
+      answers.push(answer);
+      await pause(probeWaitMs, it.over.signal, answer);
+      // What was refused is refused again: most likely it is the key, and a swap gets time before more is asked.
+      if (it.isRepeated) await pause(probeWaitMs, it.over.signal);
+      if (it.over.signal.aborted || it.proof !== undefined) return;
+    }
+    await Promise.all(answers);
+    it.isAsked = true;
+    this.#decide(it);
+  }
+
+  /** The more a read can tell, the earlier it stands: what was accepted last says most. */
+  #readsToAsk(it: Suspicion): readonly KeyRead[] {
+    if (this.#probe === undefined) return [];
+    const first = it.proof ?? this.#accepted.latest ?? it.earlier;
+    const specified = specifiedReads.filter(({ operation }) => !it.refused.has(operation)).slice(0, 1);
+    const reads = [...(first === undefined ? [] : [first]), ...specified, ...it.refused.values()];
+    return reads.filter(
+      ({ path, query }, at) => reads.findIndex((read) => read.path === path && read.query === query) === at,
+    );
+  }
+
+  async #ask(it: Suspicion, read: KeyRead): Promise<void> {
+    const asked = this.#probe?.(it.key, read).catch(() => undefined);
+    const status = await Promise.race([asked, pause(probeLimitMs, it.over.signal)]);
+    if (it.over.signal.aborted) return;
+    if (status === 401) {
+      this.lastRejectedAt = Date.now();
+      if (it.refused.has(read.operation)) it.isRepeated = true;
+      else it.proof ??= read;
+      this.#decide(it);
+    } else if (typeof status === 'number' && isAcceptance(status)) {
+      this.lastAcceptedAt = Date.now();
+      this.#markHealthy(it);
+    }
+  }
+
+  #addRefusal(it: Suspicion, read: KeyRead): void {
+    const { operation, path, query } = read;
+    if (it.refused.has(operation)) {
+      it.isRepeated ||= this.#isOpen(it);
+      return;
+    }
+    const accepted = this.#accepted.take(operation);
+    it.earlier ??= accepted;
+    it.refused.set(operation, accepted ?? { operation, path, query });
+    this.#decide(it);
+  }
+
+  /** Whether two operations were refused, and none is left that the key was accepted for. */
+  #isProven({ proof, isAsked, isDue, refused }: Suspicion): boolean {
+    if (proof !== undefined) return true;
+    return (isAsked || isDue) && refused.size > 1 && this.#accepted.isEmpty;
+  }
+
+  /** Whether requests may go up with the key: nothing was proved, and no more is waited for. */
+  #isOpen(it: Suspicion): boolean {
+    return (it.isAsked || it.isDue) && it.candidate === undefined && !this.#isProven(it);
+  }
+
+  /** What follows from what is known, once the wait for a swap is over. */
+  #decide(it: Suspicion): void {
+    if (!it.isDue || it.over.signal.aborted || it.candidate !== undefined) return;
+    const isProven = this.#isProven(it);
+    const isRepeated = it.isAsked && it.isRepeated && this.#accepted.isEmpty;
+    if ((isProven || isRepeated) && it.other !== undefined) this.#tryOther(it, it.other);
+    else if (isProven) this.#reject(it);
+    else if (it.isAsked) this.#leaveUnproven(it);
+  }
+
+  #tryOther(it: Suspicion, other: () => Key): void {
+    clearTimeout(it.timer);
+    it.other = undefined;
+    it.candidate = other();
+    this.#state = { kind: 'suspect', suspicion: it, settled: Promise.resolve() };
+  }
+
+  #refuseCandidate(it: Suspicion): void {
+    if (it.candidate !== undefined) this.#parts.dismiss(it.candidate);
+    it.candidate = undefined;
+    this.#decide(it);
+  }
+
+  #reject(it: Suspicion): void {
+    if (this.#state.kind === 'rejected') return;
+    this.#state = { kind: 'rejected', suspicion: it };
+    const message = 'The upstream refuses the key; nothing but probes is sent with it';
+    this.#parts.tell('rejected', 'error', message, it.key);
+    it.probes = 1;
+    this.#probeIn(it, probeDelayMs(it.probes));
+  }
+
+  #probeIn(it: Suspicion, delayMs: number): void {
+    if (this.#probe === undefined) return;
+    clearTimeout(it.timer);
+    it.timer = setTimeout(() => void this.#probeAgain(it), delayMs);
+    it.timer.unref();
+  }
+
+  /** One probe of a rejected key. Each asks another read than the one before: one that never works must not keep it so. */
+  async #probeAgain(it: Suspicion): Promise<void> {
+    await pause(headStartMs, it.over.signal, this.#parts.reload());
+    const reads = this.#readsToAsk(it);
+    const read = reads[it.probes % reads.length];
+    if (it.over.signal.aborted || this.#state.kind !== 'rejected' || read === undefined) return;
+    await this.#ask(it, read);
+    it.probes++;
+    if (!it.over.signal.aborted && this.#state.kind === 'rejected')
+      this.#probeIn(it, probeDelayMs(it.probes));
+  }
+
+  /** The key is good. Where it was all along, the 401 was about the operation, which must not hold up others again. */
+  #markHealthy(it: Suspicion): void {
+    const wasRejected = this.#state.kind === 'rejected';
+    this.#leave();
+    if (wasRejected) this.#parts.tell('accepted-again', 'info', 'The upstream takes the key again', it.key);
+    else if (it.proof === undefined) this.#exemptRefused(it, 'with a key that it takes elsewhere');
+  }
+
+  /** There was no second 401 that says more than the first: the key stays, and so do the others' reads. */
+  #leaveUnproven(it: Suspicion): void {
+    this.#leave();
+    this.#exemptRefused(it, 'and nothing confirms that it refuses the key');
+  }
+
+  #exemptRefused({ key, refused }: Suspicion, finding: string): void {
+    const untilMs = performance.now() + exemptionMs;
+    for (const operation of refused.keys()) this.#exempt.set(operation, untilMs);
+    const operations = [...refused.keys()].join(', ');
+    const message = `The upstream refuses ${operations} ${finding}; the key stays in use`;
+    this.#parts.tell('operation-refused', 'warn', message, key);
+  }
+
+  #leave(): void {
+    if (this.#state.kind === 'healthy') return;
+    const { suspicion } = this.#state;
+    this.#state = { kind: 'healthy' };
+    clearTimeout(suspicion.timer);
+    if (suspicion.candidate !== undefined) this.#parts.dismiss(suspicion.candidate);
+    suspicion.over.abort();
+  }
+
+  #isExempt(operation: string): boolean {
+    return (this.#exempt.get(operation) ?? 0) > performance.now();
+  }
+
+  /** An exempt operation's 401 is still worth a look at the store, but not one for each of many. */
+  #lookAtStore(): void {
+    const nowMs = performance.now();
+    if (nowMs >= this.#nextLookMs) void this.#parts.reload();
+    this.#nextLookMs = Math.max(this.#nextLookMs, nowMs + swapWaitMs);
+  }
+}
