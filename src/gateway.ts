@@ -201,6 +201,7 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
         cache: pipeline.cache.snapshot,
         attempts: pipeline.attempts.snapshot,
         callers: (most) => authenticator.snapshot(most),
+        log: log.losses,
         waiting: () => claims.waiting,
         connections: () =>
           new Promise((resolve) => server.getConnections((_error, connections) => resolve(connections ?? 0))),

@@ -11,12 +11,13 @@ export const consolePage = `<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
 <title>Analytics gateway</title>
-<link rel="icon" href="data:,">
+<link rel="icon" id="icon" href="data:,">
 <style>${consoleStyle}</style>
 <header>
 <h1>Workspace Analytics Gateway</h1>
 <p id="about"></p>
 <p id="state" role="status">Asking…</p>
+<ul id="reasons"></ul>
 </header>
 <main>
 <section aria-labelledby="h-key"><h2 id="h-key">Key</h2><p class="says" id="key-says"></p><dl id="key"></dl></section>

@@ -18,10 +18,19 @@ const table = (id, rows, none, ...numbers) => $(id).replaceChildren(...(rows.len
   return row;
 }));
 const fromMemory = ['hit', 'negative', 'max-stale', 'stale-while-revalidate'];
+const verdicts = { ok: ['All is well', 'good'], degraded: ['Degraded', 'busy'], failing: ['Failing', 'bad'] };
+const verdict = (text, mood) => {
+  say('state', text, mood);
+  document.title = (mood === 'good' ? '' : text + ' – ') + 'Analytics gateway';
+  const colour = { good: '15703f', busy: 'b07400', bad: 'b3261e' }[mood];
+  const icon = 'data:image/svg+xml,%3Csvg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"%3E%3Ccircle cx="8" cy="8" r="7" fill="%23' + colour + '"/%3E%3C/svg%3E';
+  if ($('icon').href !== icon) $('icon').href = icon;
+};
 const history = [];
 let last, lostAt;
 
-function gateText(gate) {
+function gateText(gate, isDown) {
+  if (isDown && gate.state !== 'closed') return ['Nothing but probes goes up.', 'bad'];
   const rate = gate.attemptsPerSecond === null ? '' : ', about ' + number(gate.attemptsPerSecond, 1) + ' a second';
   return {
     open: ['Open: requests are sent as they come' + rate + '.', 'good'],
@@ -50,13 +59,15 @@ function show(status) {
   const { key, gate, circuit, cache, requests, callers, upstream } = status;
   const at = Date.parse(status.at);
   const ago = (time) => time === null ? 'never' : span((at - Date.parse(time)) / 1000) + ' ago';
-  if (status.ready) say('state', 'Ready', 'good'); else say('state', 'Not ready: ' + status.notReady, 'bad');
+  const words = verdicts[status.health];
+  verdict(words[0] + (status.health === 'ok' ? '' : ' for ' + span((at - Date.parse(status.since)) / 1000)), words[1]);
+  $('reasons').replaceChildren(...status.reasons.map((one) => { const item = make('li', one.detail + ' '); item.append(make('em', one.todo)); return item; }));
   set($('about'), 'Version ' + status.version + ', up for ' + span(status.uptimeSeconds) + ', ' + bytes(status.process.residentBytes) + ' resident');
 
   say('key-says', ...keyText(key));
   list('key', [['Source', key.source], ['Fingerprint', key.fingerprint || 'none'], ['Generation', String(key.generation ?? 'none')], ['In use for', span(key.ageSeconds)], ['Last accepted', ago(key.lastAcceptedAt)], ['Last rejected', ago(key.lastRejectedAt)], ['Failed reads', number(key.reloadFailures)]]);
 
-  say('gate-says', ...gateText(gate));
+  say('gate-says', ...gateText(gate, circuit.state === 'open' || key.rejected));
   say('circuit-says', ...circuitText(circuit, upstream.attempts));
   list('gate', [['Attempts', number(upstream.attempts)], ['Retries', number(upstream.retries)], ['Answered with 429', number(gate.refusals)], ['In flight', number(upstream.inFlight)], ['Waiting', number(gate.waiting)]]);
 
@@ -97,7 +108,7 @@ async function ask() {
   } catch {
     lostAt ??= new Date();
     last = undefined;
-    say('state', 'The gateway cannot be reached since ' + lostAt.toLocaleTimeString() + '. Below is its last state.', 'bad');
+    verdict('The gateway cannot be reached since ' + lostAt.toLocaleTimeString() + '. Below is its last state.', 'bad');
   }
 }
 

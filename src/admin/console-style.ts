@@ -11,6 +11,7 @@ p{margin:0}
 header p,footer p{color:var(--soft)}
 #state{width:100%;margin:.75rem 0 0;padding:.6rem .9rem;border-radius:.5rem;background:var(--card);border:1px solid var(--line);border-left:.4rem solid var(--soft);color:var(--ink);font-weight:600}
 #state.good{border-left-color:var(--good)}#state.bad{border-left-color:var(--bad)}#state.busy{border-left-color:var(--busy)}
+#reasons{width:100%;margin:0;padding-left:1.2rem}#reasons:empty{display:none}#reasons em{color:var(--soft);font-style:normal}
 main{display:grid;gap:1rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,20rem),1fr));padding-top:0}
 section{background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:1rem;min-width:0}
 section.wide{grid-column:1/-1}

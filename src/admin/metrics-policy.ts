@@ -1,4 +1,5 @@
 /** All metrics of a snapshot: names, types, meanings, samples. Pure: no `this`, no I/O, no clock. */
+import { type HealthCode, healthCodes, healthStates, type Verdict } from './health-policy.ts';
 import { counter, gauge, type Metric, sample, seconds } from './metric-policy.ts';
 import { callerMetrics, requestMetrics } from './request-metrics-policy.ts';
 import type { AdminSnapshot } from './sources.ts';
@@ -13,9 +14,10 @@ import {
 const prefix = 'analytics_gateway_';
 
 /** Every metric of the gateway and of its process. */
-export function metricsOf(snapshot: AdminSnapshot): readonly Metric[] {
+export function metricsOf(snapshot: AdminSnapshot, verdict: Verdict): readonly Metric[] {
   const own = [
     ...gatewayMetrics(snapshot),
+    ...healthMetrics(verdict),
     ...requestMetrics(snapshot),
     ...callerMetrics(snapshot),
     ...cacheMetrics(snapshot),
@@ -36,6 +38,22 @@ function gatewayMetrics(snapshot: AdminSnapshot): Metric[] {
     gauge('uptime_seconds', 'Time since the start.', seconds(at - startedAt)),
     gauge('connections', 'Open connections of callers.', connections),
     gauge('requests_waiting', 'Requests that wait for the upstream.', waiting),
+  ];
+}
+
+function healthMetrics({ health, reasons }: Verdict): Metric[] {
+  const present = new Set(reasons.map(({ code }) => code));
+  return [
+    gauge(
+      'health',
+      '1 for the verdict on the gateway: ok, degraded or failing.',
+      healthStates.map((state) => sample(Number(state === health), { state })),
+    ),
+    gauge(
+      'health_reason',
+      '1 for each reason why the verdict is not ok. "/status" says what to do.',
+      (Object.keys(healthCodes) as HealthCode[]).map((code) => sample(Number(present.has(code)), { code })),
+    ),
   ];
 }
 

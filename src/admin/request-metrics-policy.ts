@@ -102,8 +102,13 @@ export function callerMetrics({ requests, callers, gate }: AdminSnapshot): Metri
     ),
     gauge(
       'gate_caller_waiting',
-      'Requests of a caller that wait at the gate.',
+      'Requests of a caller that wait at the gate, without background refreshes.',
       queues.map(({ name, length }) => sample(length, { caller: name })),
+    ),
+    gauge(
+      'gate_caller_refreshes_waiting',
+      'Background refreshes that wait at the gate, by the caller that found the answer stale.',
+      queues.map(({ name, refreshes }) => sample(refreshes, { caller: name })),
     ),
     gauge(
       'gate_caller_oldest_wait_seconds',
@@ -115,7 +120,9 @@ export function callerMetrics({ requests, callers, gate }: AdminSnapshot): Metri
 
 /** The longest queues at the gate; those beyond the bound are one. */
 function boundedQueues(callers: AdminSnapshot['gate']['callers']): AdminSnapshot['gate']['callers'] {
-  const ranked = callers.toSorted((one, other) => other.length - one.length);
+  const ranked = callers.toSorted(
+    (one, other) => other.length - one.length || other.refreshes - one.refreshes,
+  );
   const rest = ranked.slice(maxCallers);
   if (rest.length === 0) return ranked;
   return [
@@ -124,6 +131,7 @@ function boundedQueues(callers: AdminSnapshot['gate']['callers']): AdminSnapshot
       name: otherCallers,
       length: rest.reduce((sum, { length }) => sum + length, 0),
       oldestWaitMs: Math.max(...rest.map(({ oldestWaitMs }) => oldestWaitMs)),
+      refreshes: rest.reduce((sum, { refreshes }) => sum + refreshes, 0),
     },
   ];
 }

@@ -15,6 +15,7 @@ import { documentFields, problemFields } from '../edge/reply-fields.ts';
 import { newRequestId } from '../edge/request-id.ts';
 import { GatewayError, problems } from '../errors.ts';
 import { type AdminHosts, isAdminHost, isOthersPage } from './access-policy.ts';
+import { HealthWatch } from './health-watch.ts';
 import { maxCallers } from './request-counts.ts';
 import { takeSnapshot } from './snapshot.ts';
 import type { AdminSources } from './sources.ts';
@@ -48,12 +49,13 @@ type Handler = (context: Context<AdminEnv>) => Response | Promise<Response>;
 /** The first to see a request is the last to see its reply. */
 export function createAdminApp(options: AdminAppOptions): AdminApp {
   const { sources } = options;
+  const health = new HealthWatch();
   const app: AdminApp = new Hono({ getPath: (_request, context) => pathOf(context?.env as HttpBindings) });
   app.use(redactReplies(options), identifyRequest, guardAccess(options.hosts));
 
   route(app, 'GET', '/', showConsole);
-  route(app, 'GET', '/status', (context) => showStatus(context, sources));
-  route(app, 'GET', '/metrics', (context) => showMetrics(context, sources));
+  route(app, 'GET', '/status', (context) => showStatus(context, sources, health));
+  route(app, 'GET', '/metrics', (context) => showMetrics(context, sources, health));
   route(app, 'POST', '/cache/purge', (context) => purge(context, options));
   route(app, 'GET', '/livez', (context) => probe(context, undefined));
   route(app, 'GET', '/readyz', (context) => probe(context, sources.notReady()));
@@ -161,17 +163,27 @@ const showConsole: Handler = async (context) => {
   return context.body(consolePage, 200, consoleFields);
 };
 
-async function showStatus(context: Context<AdminEnv>, sources: AdminSources): Promise<Response> {
+async function showStatus(
+  context: Context<AdminEnv>,
+  sources: AdminSources,
+  health: HealthWatch,
+): Promise<Response> {
   const { statusOf } = await import('./status-policy.ts');
-  return json(context, statusOf(await takeSnapshot(sources, maxCallers), sources));
+  const snapshot = await takeSnapshot(sources, maxCallers);
+  return json(context, statusOf(snapshot, health.judge(snapshot), sources));
 }
 
-async function showMetrics(context: Context<AdminEnv>, sources: AdminSources): Promise<Response> {
+async function showMetrics(
+  context: Context<AdminEnv>,
+  sources: AdminSources,
+  health: HealthWatch,
+): Promise<Response> {
   const [{ metricsOf }, { exposition, expositionType }] = await Promise.all([
     import('./metrics-policy.ts'),
     import('./exposition-policy.ts'),
   ]);
-  const text = exposition(metricsOf(await takeSnapshot(sources, 0)));
+  const snapshot = await takeSnapshot(sources, 0);
+  const text = exposition(metricsOf(snapshot, health.judge(snapshot)));
   return context.body(text, 200, { ...documentFields, 'content-type': expositionType });
 }
 

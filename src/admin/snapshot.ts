@@ -22,6 +22,8 @@ export async function takeSnapshot(sources: AdminSources, describedCallers: numb
     cache: sources.cache(),
     attempts: sources.attempts(),
     callers: sources.callers(describedCallers),
+    log: sources.log(),
+    sharedStore: sources.sharedStore?.(),
     waiting: sources.waiting(),
     connections,
     cpuSeconds: (user + system) / 1e6,

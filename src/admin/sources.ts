@@ -25,12 +25,27 @@ export interface AdminSources {
   attempts(): AttemptSnapshot;
   /** @param most how many of them to describe */
   callers(most: number): CallersSnapshot;
+  log(): LogLosses;
+  /** The store that several gateways share; left out where there is none. */
+  sharedStore?(): SharedStoreState;
   /** Requests that wait for the upstream. */
   waiting(): number;
   /** Open connections of callers. */
   connections(): Promise<number>;
   /** Removes stored answers, all or those of one operation. Returns how many reads were stored. */
   purge(operation: string | undefined): number;
+}
+
+/** Log lines that could not be written, since the start. */
+export interface LogLosses {
+  readonly lostLines: number;
+  /** Wall clock, ms; `undefined` where no line was lost. */
+  readonly lastLostAt: number | undefined;
+}
+
+export interface SharedStoreState {
+  /** For how long it cannot be reached; `undefined` while it can. */
+  readonly awayForMs: number | undefined;
 }
 
 /** The state of the gateway and of its process at one moment. */
@@ -48,6 +63,8 @@ export interface AdminSnapshot {
   readonly cache: CacheSnapshot;
   readonly attempts: AttemptSnapshot;
   readonly callers: CallersSnapshot;
+  readonly log: LogLosses;
+  readonly sharedStore: SharedStoreState | undefined;
   readonly waiting: number;
   readonly connections: number;
   readonly cpuSeconds: number;

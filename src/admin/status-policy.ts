@@ -1,4 +1,5 @@
 /** `/status`: a snapshot for people and scripts. Its names are a contract. Pure: no `this`, no I/O, no clock. */
+import type { DatedVerdict } from './health-watch.ts';
 import { maxCallers, otherCallers } from './request-counts.ts';
 import type { AdminSnapshot, AdminSources } from './sources.ts';
 
@@ -7,6 +8,7 @@ type Members = Record<string, unknown>;
 /** Members that do not apply are null, so that every member is always there. */
 export function statusOf(
   snapshot: AdminSnapshot,
+  { health, since, reasons }: DatedVerdict,
   { operations, changedSettings }: Pick<AdminSources, 'operations' | 'changedSettings'>,
 ): Members {
   return {
@@ -15,6 +17,9 @@ export function statusOf(
     at: time(snapshot.at),
     startedAt: time(snapshot.startedAt),
     uptimeSeconds: seconds(snapshot.at - snapshot.startedAt),
+    health,
+    since: time(since),
+    reasons,
     ready: snapshot.notReady === undefined,
     notReady: snapshot.notReady ?? null,
     key: keyStatus(snapshot),
@@ -24,6 +29,7 @@ export function statusOf(
     circuit: circuitStatus(snapshot),
     cache: cacheStatus(snapshot),
     callers: callerStatus(snapshot),
+    log: { lostLines: snapshot.log.lostLines, lastLostAt: time(snapshot.log.lastLostAt) },
     process: processStatus(snapshot),
     operations,
     settings: changedSettings,
@@ -41,6 +47,7 @@ function keyStatus({ key }: AdminSnapshot): Members {
     lastAcceptedAt: time(key.lastAcceptedAt),
     lastRejectedAt: time(key.lastRejectedAt),
     rejected: key.rejected,
+    fallenBack: key.fallenBack,
     reloadFailures: key.reloadFailures,
     reloadFailure: key.reloadFailure ?? null,
   };
@@ -89,10 +96,11 @@ function gateStatus({ gate }: AdminSnapshot): Members {
     waiting: gate.waiting,
     attempts: gate.attempts,
     refusals: gate.refusals,
-    callers: gate.callers.slice(0, maxCallers).map(({ name, length, oldestWaitMs }) => ({
+    callers: gate.callers.slice(0, maxCallers).map(({ name, length, oldestWaitMs, refreshes }) => ({
       name,
       waiting: length,
       oldestWaitSeconds: seconds(oldestWaitMs),
+      refreshes,
     })),
   };
 }

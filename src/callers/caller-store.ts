@@ -41,6 +41,8 @@ export class CallerStore {
   #version: CallersVersion;
   #loadedAt = Date.now();
   #problems: readonly string[] = [];
+  /** Why the file cannot be read, while it cannot. */
+  #unreadable: string | undefined;
 
   /**
    * @param onVersion another version is in force
@@ -58,6 +60,7 @@ export class CallerStore {
       onText: (next, isSecondLook) => this.#take(next, isSecondLook),
       onTrouble: (cause) => {
         const { onEvent } = options;
+        this.#unreadable = cause === undefined ? undefined : unreadable(cause);
         onEvent(cause === undefined ? { kind: 'file-readable-again' } : { kind: 'file-unreadable', cause });
       },
     });
@@ -72,9 +75,9 @@ export class CallerStore {
     return this.#loadedAt;
   }
 
-  /** What is wrong with the newest version of the file, where that was refused. */
+  /** What keeps the newest version of the file from being in force. */
   get problems(): readonly string[] {
-    return this.#problems;
+    return this.#unreadable === undefined ? this.#problems : [this.#unreadable, ...this.#problems];
   }
 
   /** Reads the file again at once, changed or not: what is beside it, as Fly's key, may have changed. */
@@ -125,11 +128,15 @@ function readAtStart(options: Omit<CallerStoreOptions, 'onEvent'>): {
   try {
     text = readFileSync(file, 'utf8');
   } catch (cause) {
-    throw new CallersFileError([`the callers file can't be read (${errorCode(cause) ?? 'unknown error'})`]);
+    throw new CallersFileError([unreadable(cause)]);
   }
   const prepared = prepareVersion(text, options);
   if ('problems' in prepared) throw new CallersFileError(prepared.problems);
   return { version: prepared.version, text };
+}
+
+function unreadable(cause: unknown): string {
+  return `the callers file can't be read (${errorCode(cause) ?? 'unknown error'})`;
 }
 
 function prepareVersion(

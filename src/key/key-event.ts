@@ -48,6 +48,8 @@ export interface KeyHealth {
   readonly lastRejectedAt: number | undefined;
   /** The upstream refuses the key and nothing but probes is sent with it. */
   readonly rejected: boolean;
+  /** The upstream refuses the newest key of the store, and another one is in use. */
+  readonly fallenBack: boolean;
   /** Reads of the store that failed, since the start. */
   readonly reloadFailures: number;
   /** Why the last read failed, while it fails. */

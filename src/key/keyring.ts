@@ -157,6 +157,7 @@ export class Keyring {
     lastAcceptedAt: this.#monitor.lastAcceptedAt,
     lastRejectedAt: this.#monitor.lastRejectedAt,
     rejected: this.#monitor.isRejected,
+    fallenBack: this.#current !== this.#offered,
     reloadFailures: this.#reloadFailures,
     reloadFailure: this.#reloadFailure,
   });

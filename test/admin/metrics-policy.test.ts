@@ -1,19 +1,21 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { exposition } from '../../src/admin/exposition-policy.ts';
+import { judgeHealth } from '../../src/admin/health-policy.ts';
 import { metricsOf } from '../../src/admin/metrics-policy.ts';
 import { maxCallers, otherCallers } from '../../src/admin/request-counts.ts';
 import type { AdminSnapshot } from '../../src/admin/sources.ts';
 import { parseExposition } from '../support/exposition-parser.ts';
 import { fullSnapshot } from '../support/snapshot.ts';
 
+const allMetrics = (snapshot: AdminSnapshot) => metricsOf(snapshot, judgeHealth(snapshot));
 const scrape = (changes: Partial<AdminSnapshot> = {}) =>
-  parseExposition(exposition(metricsOf(fullSnapshot(changes))));
+  parseExposition(exposition(allMetrics(fullSnapshot(changes))));
 const own = (name: string): string => `analytics_gateway_${name}`;
 
 describe('the metrics', () => {
   it('can all be read by a strict parser', () => {
-    expect(scrape().types.size).toBe(metricsOf(fullSnapshot()).length);
+    expect(scrape().types.size).toBe(allMetrics(fullSnapshot()).length);
   });
 
   it('have the values of the snapshot, in base units', () => {
@@ -37,6 +39,11 @@ describe('the metrics', () => {
     expect(value(own('gate_learned_attempts_per_second'))).toBe(12.5);
     expect(value(own('gate_caller_waiting'), { caller: 'script' })).toBe(5);
     expect(value(own('gate_caller_oldest_wait_seconds'), { caller: 'script' })).toBe(1.5);
+    expect(value(own('gate_caller_refreshes_waiting'), { caller: 'page' })).toBe(3);
+    expect(value(own('health'), { state: 'failing' })).toBe(1);
+    expect(value(own('health'), { state: 'ok' })).toBe(0);
+    expect(value(own('health_reason'), { code: 'circuit-open' })).toBe(1);
+    expect(value(own('health_reason'), { code: 'key-refused' })).toBe(0);
     expect(value(own('caller_requests_total'), { caller: 'script', status: '4xx' })).toBe(2);
     expect(value(own('caller_refusals_total'), { caller: 'script', code: 'caller-rate-limited' })).toBe(1);
     expect(value(own('caller_wait_seconds_total'), { caller: 'script' })).toBe(0.005);
@@ -82,11 +89,13 @@ describe('the metrics', () => {
       name: `c${number}`,
       length: number < 50 ? 1 : 2,
       oldestWaitMs: number,
+      refreshes: number < 50 ? 3 : 0,
     }));
     const { series, value } = scrape({ gate: { ...fullSnapshot().gate, callers } });
     expect(series.filter(({ name }) => name === own('gate_caller_waiting'))).toHaveLength(maxCallers + 1);
     expect(value(own('gate_caller_waiting'), { caller: otherCallers })).toBe(50);
     expect(value(own('gate_caller_oldest_wait_seconds'), { caller: otherCallers })).toBe(0.049);
+    expect(value(own('gate_caller_refreshes_waiting'), { caller: otherCallers })).toBe(150);
   });
 
   it('are the ones that README lists, with their types and labels', () => {
@@ -99,7 +108,7 @@ describe('the metrics', () => {
       type,
       [...labels.matchAll(/`(\w+)`/g)].map(([, label]) => label).join(),
     ]);
-    const true_ = metricsOf(fullSnapshot()).map(({ name, type, samples }) => {
+    const true_ = allMetrics(fullSnapshot()).map(({ name, type, samples }) => {
       const labels = new Set(samples.flatMap(({ labels = {} }) => Object.keys(labels)));
       labels.delete('le');
       return [name, type, [...labels].join()];

@@ -33,7 +33,7 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
     for (let more = 0; more < 3; more++) await pair.ask(accounts, { headers: bearer(script.token) });
     const { page, complaints } = await openConsole(`${pair.gateway.adminUrl}/`);
 
-    await expect.poll(() => says(page, 'state')).toBe('Ready');
+    await expect.poll(() => says(page, 'state')).toBe('All is well');
     expect(await says(page, 'key-says')).toBe('The upstream accepts it.');
     expect(await says(page, 'gate-says')).toMatch(/^Open/);
     expect(await says(page, 'cache')).toMatch(/Answered from memory\s+66\.7 %/);

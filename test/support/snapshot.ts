@@ -26,6 +26,18 @@ export const line: AccessLine = {
   totalMs: 0.2,
 };
 
+/** The snapshot of a gateway that has nothing to complain of. @param more members that differ */
+export function calmSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
+  const full = fullSnapshot();
+  return {
+    ...full,
+    key: { ...full.key, reloadFailure: undefined },
+    gate: { ...full.gate, state: 'open', callers: [], waiting: 0, closedForMs: 0, statedWaitMs: 0 },
+    circuit: { state: 'closed', failuresInARow: 0, probeInMs: 0, operations: [] },
+    ...more,
+  };
+}
+
 /** @param more members that differ */
 export function fullSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
   const counts = countRequests();
@@ -52,6 +64,7 @@ export function fullSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
       lastAcceptedAt: at - 1_000,
       lastRejectedAt: at - 40_000,
       rejected: false,
+      fallenBack: false,
       reloadFailures: 2,
       reloadFailure: 'file:/run/secrets/key: does not exist',
     },
@@ -62,8 +75,8 @@ export function fullSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
       inFlight: 1,
       waiting: 7,
       callers: [
-        { name: 'script', length: 5, oldestWaitMs: 1_500 },
-        { name: 'page', length: 2, oldestWaitMs: 100 },
+        { name: 'script', length: 5, oldestWaitMs: 1_500, refreshes: 0 },
+        { name: 'page', length: 2, oldestWaitMs: 100, refreshes: 3 },
       ],
       closedForMs: 2_000,
       statedWaitMs: 1_500,
@@ -92,6 +105,10 @@ export function fullSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
       count: 1,
       loadedAt: at - 60_000,
       problems: [],
+      expiries: [
+        { caller: 'script', expiresAt: Date.parse('2027-01-01T00:00:00Z'), isLast: false },
+        { caller: 'script', expiresAt: Date.parse('2027-02-01T00:00:00Z'), isLast: true },
+      ],
       callers: [
         {
           name: 'script',
@@ -105,6 +122,8 @@ export function fullSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
         },
       ],
     },
+    log: { lostLines: 0, lastLostAt: undefined },
+    sharedStore: undefined,
     waiting: 7,
     connections: 2,
     cpuSeconds: 1.5,
