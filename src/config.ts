@@ -19,6 +19,7 @@ import {
   origin,
   type Reader,
   readPattern,
+  secretPlace,
   size,
   text,
 } from './config-values.ts';
@@ -75,6 +76,11 @@ export const settings = {
     duration(1_000),
     'How often a store that cannot be watched is asked again.',
   ),
+  UPSTREAM_API_KEY_CHECK: defaulted(
+    'on',
+    oneOf('on', 'off'),
+    'One read of /users/api-keys/ after the start, so that the log says at once whether the upstream accepts the key; off leaves it out.',
+  ),
   UPSTREAM_READS: defaulted(
     '',
     listOrNothing(readPattern),
@@ -108,9 +114,13 @@ export const settings = {
   ADMIN_HOST: defaulted(
     '127.0.0.1',
     listenHost,
-    'Address of the admin listener (metrics, status, console, purge), or unix:/path.sock. It asks nobody who they are.',
+    'Address of the admin listener (metrics, status, console, purge), or unix:/path.sock. Reading asks for no credential.',
   ),
   ADMIN_PORT: defaulted('9091', portOrOff, 'Port of the admin listener; 0 takes a free one, off for none.'),
+  ADMIN_TOKEN_FROM: optional(
+    secretPlace,
+    'Where the token of POST /cache/purge is kept, env:NAME or file:/path; at least 16 visible ASCII characters. It is asked for where the admin listener is not on loopback or a Unix socket; without it nothing can be purged there.',
+  ),
   CALLERS_FILE: optional(
     text,
     'Callers, their token hashes and grants. Without it only an anonymous caller exists, and the gateway starts on loopback or a Unix socket only.',
@@ -269,8 +279,8 @@ const ownPrefixes =
 /** Names that look like a slip of the pen: ours by prefix, unknown, one or two letters from a known one. */
 function misspelled(environment: Readonly<Record<string, string | undefined>>): string[] {
   const referred = new Set(
-    [environment['UPSTREAM_API_KEY_FROM'], environment['UPSTREAM_API_KEY_PREVIOUS_FROM']].map((from) =>
-      from?.trim().replace(/^env:/, ''),
+    ['UPSTREAM_API_KEY_FROM', 'UPSTREAM_API_KEY_PREVIOUS_FROM', 'ADMIN_TOKEN_FROM'].map((name) =>
+      environment[name]?.trim().replace(/^env:/, ''),
     ),
   );
   return Object.keys(environment)

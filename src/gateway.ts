@@ -16,11 +16,14 @@ import { closeServer, createPublicServer, ListenError, listen } from './edge/ser
 import { GatewayError } from './errors.ts';
 import type { KeyEvent } from './key/key-event.ts';
 import { openKeyring } from './key/keyring.ts';
+import { secretReader } from './key/read-secret.ts';
 import { logCallers } from './log/callers-lines.ts';
 import type { LogDestination } from './log/destination.ts';
+import { logKeyCheck } from './log/key-check-line.ts';
 import { createLogger, type GatewayLogger } from './log/logger.ts';
 import { configuredOperations, specifiedOperations } from './operations.ts';
 import { createPipeline } from './pipeline.ts';
+import { checkKey } from './upstream/key-check.ts';
 import type { TransportOptions } from './upstream/transport.ts';
 import { version } from './version.ts';
 
@@ -185,6 +188,10 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
   );
 
   async function openAdminListener(port: number): Promise<Admin> {
+    const { ADMIN_TOKEN_FROM: tokenFrom } = config;
+    const readToken = tokenFrom && secretReader(tokenFrom, environment, 'ADMIN_TOKEN_FROM');
+    // Read once now, so that a wrong setting is told of at the start.
+    if (readToken) await readToken();
     // Whoever switches it off does not pay for it.
     const { openAdmin } = await import('./admin/listener.ts');
     return openAdmin({
@@ -212,6 +219,7 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
         isLocal: isLocalHost(config.ADMIN_HOST),
         allowed: config.ALLOWED_HOSTS,
       },
+      readToken: readToken || undefined,
       port,
       redact: (text) => keyring.scrub.redact(text),
       onPurge: (purged) => log.events.info(purged, 'stored answers were purged by hand'),
@@ -252,9 +260,15 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
   }
   if (admin !== undefined) log.events.info({ adminUrl: admin.url }, 'the admin listener is open');
   log.events.info({ url, version }, 'listening');
+  const keyCheck =
+    config.UPSTREAM_API_KEY_CHECK === 'on'
+      ? checkKey(pipeline.send, keyring.ready, config.REQUEST_TIMEOUT)
+      : undefined;
+  if (keyCheck !== undefined) void logKeyCheck(log.events, keyCheck.outcome, keyring.firstRefusal);
 
   async function stop(): Promise<void> {
     log.events.info({ waiting: claims.waiting }, 'stopping');
+    keyCheck?.end();
     await new Promise((resolve) => setTimeout(resolve, config.SHUTDOWN_DELAY));
     const graceMs = config.SHUTDOWN_GRACE - config.SHUTDOWN_DELAY;
     await closeServer(server, graceMs, () => claims.abandonAll(new GatewayError('shutting-down')));

@@ -123,6 +123,8 @@ describe('settings that are wrong', () => {
         PATHS: 'x',
         UPSTREAM_API_KEZ: 'x',
         UPSTREAM_API_KEY_FROM: 'env:UPSTREAM_API_KEZ',
+        ADMIN_PORTS: 'x',
+        ADMIN_TOKEN_FROM: 'env:ADMIN_PORTS',
         CACHE_DIRECTORY: '/var/cache',
       }),
     ).toEqual([]);

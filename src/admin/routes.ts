@@ -4,6 +4,7 @@
  * It decides on the bytes as they came (`incoming`) and never on the URL that was made of them. Nothing here grows
  * with what is stored, except a purge. What only one route needs is loaded at its first request.
  */
+import { hash, timingSafeEqual } from 'node:crypto';
 import type { HttpBindings } from '@hono/node-server';
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
@@ -19,10 +20,13 @@ import { HealthWatch } from './health-watch.ts';
 import { maxCallers } from './request-counts.ts';
 import { takeSnapshot } from './snapshot.ts';
 import type { AdminSources } from './sources.ts';
+import type { PurgeNeeds } from './status-policy.ts';
 
 export interface AdminAppOptions {
   readonly sources: AdminSources;
   readonly hosts: AdminHosts;
+  /** Reads the token of ADMIN_TOKEN_FROM; `undefined` where that is not set. */
+  readonly readToken: (() => Promise<string>) | undefined;
   /** Replaces every form of the upstream key in a text: the last step before a reply leaves. */
   readonly redact: (text: string) => string;
   /** Whether each reply is to end its connection. */
@@ -54,9 +58,10 @@ export function createAdminApp(options: AdminAppOptions): AdminApp {
   app.use(redactReplies(options), identifyRequest, guardAccess(options.hosts));
 
   route(app, 'GET', '/', showConsole);
-  route(app, 'GET', '/status', (context) => showStatus(context, sources, health));
+  route(app, 'GET', '/status', (context) => showStatus(context, options, health));
   route(app, 'GET', '/metrics', (context) => showMetrics(context, sources, health));
-  route(app, 'POST', '/cache/purge', (context) => purge(context, options));
+  const guardChange = guardChanges(options);
+  route(app, 'POST', '/cache/purge', (context) => purge(context, options), guardChange);
   route(app, 'GET', '/livez', (context) => probe(context, undefined));
   route(app, 'GET', '/readyz', (context) => probe(context, sources.notReady()));
   route(app, 'GET', '/problems/:code', showProblem);
@@ -70,9 +75,15 @@ export function createAdminApp(options: AdminAppOptions): AdminApp {
 }
 
 /** Registers a route that takes one method (and HEAD where that is GET) and no body. */
-function route(app: AdminApp, method: 'GET' | 'POST', path: string, handler: Handler): void {
+function route(
+  app: AdminApp,
+  method: 'GET' | 'POST',
+  path: string,
+  handler: Handler,
+  ...guards: MiddlewareHandler<AdminEnv>[]
+): void {
   const allow = method === 'GET' ? 'GET, HEAD' : method;
-  app.on(method, path, refuseBody, handler);
+  app.on(method, [path], ...guards, refuseBody, handler);
   app.all(path, () => {
     throw new GatewayError('method-not-allowed', { headers: { allow }, detail: `Use ${allow}.` });
   });
@@ -132,6 +143,39 @@ function guardAccess(hosts: AdminHosts): MiddlewareHandler<AdminEnv> {
   };
 }
 
+/**
+ * What changes something needs the token of ADMIN_TOKEN_FROM, wherever other machines can reach the listener.
+ *
+ * @throws GatewayError 403 where no token is set, 401 where the request does not have it
+ */
+function guardChanges({ hosts, readToken }: AdminAppOptions): MiddlewareHandler<AdminEnv> {
+  return async function guardChange({ env: { incoming } }, next) {
+    if (hosts.isLocal) return next();
+    if (readToken === undefined) {
+      throw new GatewayError('caller-forbidden', {
+        reason: 'a change was asked for, and ADMIN_TOKEN_FROM is not set',
+        detail:
+          'Other machines can reach the admin listener, and ADMIN_TOKEN_FROM is not set: nothing can be changed here.',
+      });
+    }
+    const [, sent] = /^Bearer +(\S+)$/i.exec(incoming.headers.authorization ?? '') ?? [];
+    if (sent === undefined || !isSameSecret(sent, await readToken())) {
+      throw new GatewayError('caller-unauthenticated', {
+        reason: `a change was asked for ${sent === undefined ? 'without the token' : 'with a wrong token'}`,
+        detail:
+          'A change needs the token of ADMIN_TOKEN_FROM: send it as "Authorization: Bearer <token>", once.',
+        headers: { 'www-authenticate': 'Bearer realm="admin"' },
+      });
+    }
+    await next();
+  };
+}
+
+/** Takes the same time whatever the two have in common. */
+function isSameSecret(one: string, other: string): boolean {
+  return timingSafeEqual(hash('sha256', one, 'buffer'), hash('sha256', other, 'buffer'));
+}
+
 const refuseBody: MiddlewareHandler<AdminEnv> = async ({ env }, next) => {
   if (announcesBody(env.incoming.headers)) {
     throw new GatewayError('invalid-request', {
@@ -165,12 +209,22 @@ const showConsole: Handler = async (context) => {
 
 async function showStatus(
   context: Context<AdminEnv>,
-  sources: AdminSources,
+  options: AdminAppOptions,
   health: HealthWatch,
 ): Promise<Response> {
+  const { sources } = options;
   const { statusOf } = await import('./status-policy.ts');
   const snapshot = await takeSnapshot(sources, maxCallers);
-  return json(context, statusOf(snapshot, health.judge(snapshot), sources));
+  return json(
+    context,
+    statusOf(snapshot, health.judge(snapshot), { ...sources, purgeNeeds: purgeNeeds(options) }),
+  );
+}
+
+/** Whether anyone may purge who can reach the listener, or only with the token, or nobody. */
+function purgeNeeds({ hosts, readToken }: AdminAppOptions): PurgeNeeds {
+  if (hosts.isLocal) return 'nothing';
+  return readToken === undefined ? 'setting' : 'token';
 }
 
 async function showMetrics(

@@ -5,11 +5,18 @@ import type { AdminSnapshot, AdminSources } from './sources.ts';
 
 type Members = Record<string, unknown>;
 
+/** What a purge asks for: nothing, the token of ADMIN_TOKEN_FROM, or that this setting is set at all. */
+export type PurgeNeeds = 'nothing' | 'token' | 'setting';
+
+export interface StatusFacts extends Pick<AdminSources, 'operations' | 'changedSettings'> {
+  readonly purgeNeeds: PurgeNeeds;
+}
+
 /** Members that do not apply are null, so that every member is always there. */
 export function statusOf(
   snapshot: AdminSnapshot,
   { health, since, reasons }: DatedVerdict,
-  { operations, changedSettings }: Pick<AdminSources, 'operations' | 'changedSettings'>,
+  { operations, changedSettings, purgeNeeds }: StatusFacts,
 ): Members {
   return {
     version: snapshot.version,
@@ -33,6 +40,7 @@ export function statusOf(
     process: processStatus(snapshot),
     operations,
     settings: changedSettings,
+    purgeNeeds,
   };
 }
 

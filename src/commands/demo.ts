@@ -57,6 +57,7 @@ function startOn(port: string, standIn: StandIn): Promise<Gateway> {
   const environment = {
     UPSTREAM_BASE_URL: standIn.url,
     UPSTREAM_API_KEY: standInKey,
+    UPSTREAM_API_KEY_CHECK: 'off',
     PORT: port,
     ADMIN_PORT: '0',
     LOG_LEVEL: process.env['LOG_LEVEL'] ?? 'silent',

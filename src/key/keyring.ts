@@ -57,7 +57,10 @@ export class Keyring {
   readonly scrub = new Scrubber();
   /** `true` with the first key, `false` when it did not come in time. Never rejects. */
   readonly ready: Promise<boolean>;
+  /** Resolves with the first 401 of the upstream to any key, long before a rejection is proved. Never rejects. */
+  readonly firstRefusal: Promise<void>;
   readonly #announceReady: (loaded: boolean) => void;
+  readonly #announceRefusal: () => void;
   readonly #options: KeyringOptions;
   readonly #store: KeyStore;
   readonly #previousStore: KeyStore | undefined;
@@ -85,6 +88,9 @@ export class Keyring {
     const { promise, resolve } = Promise.withResolvers<boolean>();
     this.ready = promise;
     this.#announceReady = resolve;
+    const refusal = Promise.withResolvers<void>();
+    this.firstRefusal = refusal.promise;
+    this.#announceRefusal = refusal.resolve;
     this.#source = pollStore({
       store,
       refreshMs: options.refreshMs,
@@ -117,6 +123,7 @@ export class Keyring {
   /** The upstream answered 401 to this read with this key: makes it suspect, if it is in use. */
   refused(key: Key, read: KeyRead): void {
     this.#monitor.refused(key, read);
+    this.#announceRefusal();
   }
 
   /**

@@ -4,7 +4,7 @@ import { judgeHealth } from '../../src/admin/health-policy.ts';
 import { statusOf } from '../../src/admin/status-policy.ts';
 import { fullSnapshot } from '../support/snapshot.ts';
 
-const about = { operations: ['list-accounts', 'list-api-keys'], changedSettings: ['PORT', 'CACHE_TTL'] };
+const about = { operations: ['list-accounts', 'list-api-keys'], changedSettings: ['PORT', 'CACHE_TTL'], purgeNeeds: 'token' as const };
 const status = (snapshot = fullSnapshot()) =>
   JSON.parse(
     JSON.stringify(statusOf(snapshot, { ...judgeHealth(snapshot), since: snapshot.startedAt }, about)),
