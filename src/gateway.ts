@@ -299,8 +299,14 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
   };
 }
 
+/** The settings that say who may call. */
+type CallersConfig = Pick<
+  Config,
+  'CALLERS_FILE' | 'HOST' | 'UPSTREAM_READS' | 'FORWARD_REQUEST_HEADERS' | 'CALLER_FAILURES_PER_MINUTE'
+>;
+
 /** Who may call with these settings. */
-export function authenticatorOptions(config: Config): Omit<AuthenticatorOptions, 'onEvent'> {
+export function authenticatorOptions(config: CallersConfig): Omit<AuthenticatorOptions, 'onEvent'> {
   const operations = [...specifiedOperations, ...configuredOperations(config.UPSTREAM_READS)];
   return {
     file: config.CALLERS_FILE,

@@ -8,9 +8,9 @@ import { anonymousTable, type CallerTable, makeCallerTable } from './caller-tabl
 import type { CallersEvent } from './callers-event.ts';
 import { CallersFileError } from './callers-file.ts';
 import { type CallersFileRules, readCallersFile } from './callers-file-policy.ts';
-import { errorCode } from './file-edit.ts';
 import { flyKeyFile, readFlyKey } from './fly.ts';
 import { FollowedFile } from './followed-file.ts';
+import { describeUnreadable } from './unreadable-file.ts';
 
 export interface CallerStoreOptions extends CallersFileRules {
   /** CALLERS_FILE; left out, only an anonymous caller exists. */
@@ -60,7 +60,7 @@ export class CallerStore {
       onText: (next, isSecondLook) => this.#take(next, isSecondLook),
       onTrouble: (cause) => {
         const { onEvent } = options;
-        this.#unreadable = cause === undefined ? undefined : unreadable(cause);
+        this.#unreadable = cause === undefined ? undefined : describeUnreadable(options.file ?? '', cause);
         onEvent(cause === undefined ? { kind: 'file-readable-again' } : { kind: 'file-unreadable', cause });
       },
     });
@@ -128,15 +128,11 @@ function readAtStart(options: Omit<CallerStoreOptions, 'onEvent'>): {
   try {
     text = readFileSync(file, 'utf8');
   } catch (cause) {
-    throw new CallersFileError([unreadable(cause)]);
+    throw new CallersFileError([describeUnreadable(file, cause)]);
   }
   const prepared = prepareVersion(text, options);
   if ('problems' in prepared) throw new CallersFileError(prepared.problems);
   return { version: prepared.version, text };
-}
-
-function unreadable(cause: unknown): string {
-  return `the callers file can't be read (${errorCode(cause) ?? 'unknown error'})`;
 }
 
 function prepareVersion(

@@ -155,14 +155,15 @@ export interface ListenSettings {
 
 function whyNotListening(
   code: string | undefined,
-  isSocketFile: boolean,
+  path: string | undefined,
+  address: string,
   { host, port }: ListenSettings,
 ): ListenError {
   if (code === 'EADDRINUSE') {
-    const instead = isSocketFile ? `choose another path in ${host}` : `choose another ${port}`;
-    return new ListenError(`the address is in use: ${instead}, or stop what listens there`, false);
+    const instead = path !== undefined ? `choose another path in ${host}` : `choose another ${port}`;
+    return new ListenError(`${address} is in use: ${instead}, or stop what listens there`, false);
   }
-  if (isSocketFile) {
+  if (path !== undefined) {
     return new ListenError(
       `${host} names a socket in a folder that does not exist or may not be written to`,
       true,
@@ -189,7 +190,9 @@ export async function listen(
   if (path !== undefined) await removeStaleSocket(path);
   await new Promise<void>((resolve, reject) => {
     const fail = ({ code }: NodeJS.ErrnoException): void =>
-      reject(whyNotListening(code, path !== undefined, settings));
+      reject(
+        whyNotListening(code, path, path ?? `${host.includes(':') ? `[${host}]` : host}:${port}`, settings),
+      );
     server.once('error', fail);
     // A socket file is how a sidecar says who may call: its owner and group, from the moment it is there. It is
     // made within the call, so nothing else is made with this mask.

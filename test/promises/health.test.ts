@@ -82,7 +82,7 @@ describe('the verdict of /status', () => {
     rmSync(pair.file);
     await expect
       .poll(async () => (await healthOf(pair)).reasons[0]?.detail)
-      .toMatch(/the callers file can't be read \(ENOENT\)/);
+      .toMatch(/the callers file \S+ can't be read \(ENOENT\)/);
     writeFileSync(pair.file, textOf([script.entry]));
     await expect.poll(() => codesOf(pair), { timeout: 5_000 }).toEqual([]);
   });
