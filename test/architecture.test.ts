@@ -60,6 +60,7 @@ describe('ARCHITECTURE.md is true', () => {
     'spelling-policy',
     'payload',
     'connection-fields',
+    'durations',
   ];
 
   it('every file belongs to a room of the table, and every room exists', () => {

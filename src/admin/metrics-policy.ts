@@ -1,6 +1,7 @@
 /** All metrics of a snapshot: names, types, meanings, samples. Pure: no `this`, no I/O, no clock. */
 import { type HealthCode, healthCodes, healthStates, type Verdict } from './health-policy.ts';
-import { counter, gauge, type Metric, sample, seconds } from './metric-policy.ts';
+import { gauge, type Metric, sample, seconds } from './metric-policy.ts';
+import { processMetrics } from './process-metrics-policy.ts';
 import { callerMetrics, requestMetrics } from './request-metrics-policy.ts';
 import type { AdminSnapshot } from './sources.ts';
 import {
@@ -53,29 +54,6 @@ function healthMetrics({ health, reasons }: Verdict): Metric[] {
       'health_reason',
       '1 for each reason why the verdict is not ok. "/status" says what to do.',
       (Object.keys(healthCodes) as HealthCode[]).map((code) => sample(Number(present.has(code)), { code })),
-    ),
-  ];
-}
-
-function processMetrics(snapshot: AdminSnapshot): Metric[] {
-  return [
-    counter('process_cpu_seconds_total', 'User and system CPU time.', snapshot.cpuSeconds),
-    gauge('process_resident_memory_bytes', 'Resident memory.', snapshot.residentBytes),
-    gauge('process_start_time_seconds', 'When the gateway started.', seconds(snapshot.startedAt)),
-    counter(
-      'nodejs_eventloop_busy_seconds_total',
-      'Time that the event loop was busy. Its rate is the utilisation of the event loop.',
-      snapshot.loopBusySeconds,
-    ),
-    counter(
-      'nodejs_eventloop_idle_seconds_total',
-      'Time that the event loop was idle.',
-      snapshot.loopIdleSeconds,
-    ),
-    gauge(
-      'nodejs_eventloop_lag_seconds',
-      'Delay of the event loop, measured once for each scrape.',
-      snapshot.loopLagSeconds,
     ),
   ];
 }

@@ -2,8 +2,9 @@
  * Counts requests: one increment for each access line. Every cache hit passes here, so a cell is found by comparing the
  * members of the line, and nothing is allocated: no label, no key, no object.
  */
+
+import { Durations, type DurationsSnapshot } from '../durations.ts';
 import type { AccessLine } from '../edge/access-log.ts';
-import { Durations, type DurationsSnapshot } from './durations.ts';
 
 export interface RequestCount {
   /** `undefined` for a request that was refused before its operation was known. */

@@ -48,6 +48,27 @@ export interface SharedStoreState {
   readonly awayForMs: number | undefined;
 }
 
+/** What other programs on Node show of their process too. */
+export interface ProcessFacts {
+  readonly cpuUserSeconds: number;
+  readonly cpuSystemSeconds: number;
+  /** `undefined` where the system does not show them. */
+  readonly virtualBytes: number | undefined;
+  readonly openDescriptors: number | undefined;
+  readonly maxDescriptors: number | undefined;
+  readonly heapTotalBytes: number;
+  readonly heapUsedBytes: number;
+  readonly externalBytes: number;
+  readonly heapSpaces: readonly {
+    readonly space: string;
+    readonly totalBytes: number;
+    readonly usedBytes: number;
+    readonly availableBytes: number;
+  }[];
+  /** What keeps the event loop alive, by kind. */
+  readonly activeResources: ReadonlyMap<string, number>;
+}
+
 /** The state of the gateway and of its process at one moment. */
 export interface AdminSnapshot {
   readonly version: string;
@@ -69,6 +90,7 @@ export interface AdminSnapshot {
   readonly connections: number;
   readonly cpuSeconds: number;
   readonly residentBytes: number;
+  readonly process: ProcessFacts;
   /** How long the event loop was busy and idle since the start, in seconds. */
   readonly loopBusySeconds: number;
   readonly loopIdleSeconds: number;

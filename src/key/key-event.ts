@@ -50,6 +50,8 @@ export interface KeyHealth {
   readonly rejected: boolean;
   /** The upstream refuses the newest key of the store, and another one is in use. */
   readonly fallenBack: boolean;
+  /** Until the last replaced value is searched for no more, in ms; `undefined` where there is none. */
+  readonly previousForgottenInMs: number | undefined;
   /** Reads of the store that failed, since the start. */
   readonly reloadFailures: number;
   /** Why the last read failed, while it fails. */

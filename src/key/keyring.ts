@@ -79,6 +79,8 @@ export class Keyring {
   /** Where each key came from. */
   readonly #sources = new WeakMap<Key, string>();
   readonly #retiring = new Set<NodeJS.Timeout>();
+  /** When the last of them is due, on the monotonic clock. */
+  #forgottenAtMs = 0;
 
   /** For `openKeyring`, which starts it. */
   constructor(options: KeyringOptions, store: KeyStore, previousStore: KeyStore | undefined) {
@@ -165,6 +167,7 @@ export class Keyring {
     lastRejectedAt: this.#monitor.lastRejectedAt,
     rejected: this.#monitor.isRejected,
     fallenBack: this.#current !== this.#offered,
+    previousForgottenInMs: this.#retiring.size === 0 ? undefined : this.#forgottenAtMs - performance.now(),
     reloadFailures: this.#reloadFailures,
     reloadFailure: this.#reloadFailure,
   });
@@ -219,6 +222,7 @@ export class Keyring {
       if (key !== this.#offered) this.scrub.forget(key);
     }, retiredKeyMs);
     timer.unref();
+    this.#forgottenAtMs = performance.now() + retiredKeyMs;
     this.#retiring.add(timer);
   }
 

@@ -54,6 +54,17 @@ describe('the metrics', () => {
     expect(value(own('upstream_attempt_seconds_total'), { operation: 'list-accounts' })).toBe(0.96);
     expect(value(own('unparsed_requests_total'), { code: 'HPE_INVALID_METHOD' })).toBe(1);
     expect(value('process_resident_memory_bytes')).toBe(90_000_000);
+    expect(value('process_cpu_user_seconds_total')).toBe(1.25);
+    expect(value('nodejs_heap_space_size_used_bytes', { space: 'new' })).toBe(400_000);
+    expect(value('nodejs_version_info', { version: 'v26.0.0', major: '26', minor: '0', patch: '0' })).toBe(1);
+    const attempts = own('upstream_attempt_duration_seconds');
+    expect(value(`${attempts}_bucket`, { operation: 'list-accounts', le: '0.01' })).toBe(0);
+    expect(value(`${attempts}_bucket`, { operation: 'list-accounts', le: '0.025' })).toBe(33);
+    expect(value(`${attempts}_count`, { operation: 'list-accounts' })).toBe(33);
+    expect(value(own('upstream_background_attempts_total'))).toBe(2);
+    expect(value(own('key_previous_expiry_seconds'))).toBe(540);
+    const left = (Date.parse('2027-01-01T00:00:00Z') - Date.parse('2026-11-01T12:00:00Z')) / 1_000;
+    expect(value(own('caller_token_expiry_seconds'), { caller: 'script' })).toBe(left);
   });
 
   it('leave out a value that is not known', () => {

@@ -4,7 +4,11 @@ import { judgeHealth } from '../../src/admin/health-policy.ts';
 import { statusOf } from '../../src/admin/status-policy.ts';
 import { fullSnapshot } from '../support/snapshot.ts';
 
-const about = { operations: ['list-accounts', 'list-api-keys'], changedSettings: ['PORT', 'CACHE_TTL'], purgeNeeds: 'token' as const };
+const about = {
+  operations: ['list-accounts', 'list-api-keys'],
+  changedSettings: ['PORT', 'CACHE_TTL'],
+  purgeNeeds: 'token' as const,
+};
 const status = (snapshot = fullSnapshot()) =>
   JSON.parse(
     JSON.stringify(statusOf(snapshot, { ...judgeHealth(snapshot), since: snapshot.startedAt }, about)),
@@ -87,6 +91,7 @@ describe('the status', () => {
           lastRejectedAt: undefined,
           rejected: false,
           fallenBack: false,
+          previousForgottenInMs: undefined,
           reloadFailures: 0,
           reloadFailure: undefined,
         },

@@ -1,7 +1,11 @@
 /** The snapshot of a gateway in which every metric has a sample. */
 import { countRequests } from '../../src/admin/request-counts.ts';
 import type { AdminSnapshot } from '../../src/admin/sources.ts';
+import { Durations } from '../../src/durations.ts';
 import type { AccessLine } from '../../src/edge/access-log.ts';
+
+const attemptDurations = new Durations();
+for (let attempt = 0; attempt < 33; attempt++) attemptDurations.observe(20);
 
 const at = Date.parse('2026-11-01T12:00:00Z');
 
@@ -65,6 +69,7 @@ export function fullSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
       lastRejectedAt: at - 40_000,
       rejected: false,
       fallenBack: false,
+      previousForgottenInMs: 540_000,
       reloadFailures: 2,
       reloadFailure: 'file:/run/secrets/key: does not exist',
     },
@@ -96,10 +101,12 @@ export function fullSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
     attempts: {
       inFlight: 1,
       further: 4,
+      background: 2,
       ended: [
         { operation: 'list-accounts', outcome: '200', count: 30, ms: 900 },
         { operation: 'list-accounts', outcome: '429', count: 3, ms: 60 },
       ],
+      durations: [{ operation: 'list-accounts', ...attemptDurations.snapshot() }],
     },
     callers: {
       count: 1,
@@ -128,6 +135,18 @@ export function fullSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
     connections: 2,
     cpuSeconds: 1.5,
     residentBytes: 90_000_000,
+    process: {
+      cpuUserSeconds: 1.25,
+      cpuSystemSeconds: 0.25,
+      virtualBytes: 900_000_000,
+      openDescriptors: 25,
+      maxDescriptors: 1_024,
+      heapTotalBytes: 20_000_000,
+      heapUsedBytes: 15_000_000,
+      externalBytes: 3_000_000,
+      heapSpaces: [{ space: 'new', totalBytes: 1_000_000, usedBytes: 400_000, availableBytes: 600_000 }],
+      activeResources: new Map([['TCPServerWrap', 2]]),
+    },
     loopBusySeconds: 1,
     loopIdleSeconds: 59,
     loopLagSeconds: 0.000_05,
