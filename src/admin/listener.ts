@@ -28,17 +28,22 @@ const graceMs = 500;
 export async function openAdmin(options: AdminOptions): Promise<Admin> {
   const { hosts, onTrouble } = options;
   let closing = false;
-  const app = createAdminApp({ ...options, isClosing: () => closing });
+  const part = createAdminApp({ ...options, isClosing: () => closing });
   const server = createPublicServer(
-    listenerOf(app),
+    listenerOf(part.app),
     { headersTimeoutMs, maxConnections, stillMs },
     { onRefused: (_status, code) => options.onRefused(code, 'no request'), onTrouble },
   );
-  const url = await listen(server, hosts.listensOn, options.port, { host: 'ADMIN_HOST', port: 'ADMIN_PORT' });
+  const names = { host: 'ADMIN_HOST', port: 'ADMIN_PORT' };
+  const url = await listen(server, hosts.listensOn, options.port, names).catch((error: unknown) => {
+    part.close();
+    throw error;
+  });
   return {
     url,
     close() {
       closing = true;
+      part.close();
       return closeServer(server, graceMs, () => {});
     },
   };

@@ -17,6 +17,8 @@ import { newRequestId } from '../edge/request-id.ts';
 import { GatewayError, problems } from '../errors.ts';
 import { type AdminHosts, isAdminHost, isOthersPage } from './access-policy.ts';
 import { HealthWatch } from './health-watch.ts';
+import { History } from './history.ts';
+import { LiveEvents } from './live-events.ts';
 import { maxCallers } from './request-counts.ts';
 import { takeSnapshot } from './snapshot.ts';
 import type { AdminSources } from './sources.ts';
@@ -50,15 +52,36 @@ type AdminEnv = { Bindings: HttpBindings; Variables: { requestId: string } };
 export type AdminApp = Hono<AdminEnv>;
 type Handler = (context: Context<AdminEnv>) => Response | Promise<Response>;
 
+export interface AdminPart {
+  readonly app: AdminApp;
+  /** Ends what goes on between requests, and the replies that have no end of their own. */
+  close(): void;
+}
+
 /** The first to see a request is the last to see its reply. */
-export function createAdminApp(options: AdminAppOptions): AdminApp {
+export function createAdminApp(options: AdminAppOptions): AdminPart {
   const { sources } = options;
   const health = new HealthWatch();
+  const live: LiveEvents = new LiveEvents({
+    ...options,
+    status: async () => JSON.stringify(await readStatus(options, health)),
+    history: () => JSON.stringify(history.points),
+  });
+  const history: History = new History({
+    ...options,
+    async look() {
+      const snapshot = await takeSnapshot(sources, 0);
+      health.judge(snapshot);
+      return snapshot;
+    },
+    onPoint: (point) => live.tell('point', JSON.stringify(point)),
+  });
   const app: AdminApp = new Hono({ getPath: (_request, context) => pathOf(context?.env as HttpBindings) });
   app.use(redactReplies(options), identifyRequest, guardAccess(options.hosts));
 
   route(app, 'GET', '/', showConsole);
   route(app, 'GET', '/status', (context) => showStatus(context, options, health));
+  route(app, 'GET', '/events', (context) => showEvents(context, live));
   route(app, 'GET', '/metrics', (context) => showMetrics(context, sources, health));
   const guardChange = guardChanges(options);
   route(app, 'POST', '/cache/purge', (context) => purge(context, options), guardChange);
@@ -71,7 +94,13 @@ export function createAdminApp(options: AdminAppOptions): AdminApp {
     throw new GatewayError('unknown-operation', { detail: `The admin listener has ${paths.join(', ')}.` });
   });
   app.onError((error, context) => renderProblem(error, context, options));
-  return app;
+  return {
+    app,
+    close() {
+      history.close();
+      live.close();
+    },
+  };
 }
 
 /** Registers a route that takes one method (and HEAD where that is GET) and no body. */
@@ -94,6 +123,8 @@ function redactReplies({ redact, isClosing }: AdminAppOptions): MiddlewareHandle
   return async function redactReply(context, next) {
     await next();
     const { status, headers } = context.res;
+    // It has no end; each of its events is searched by itself.
+    if (headers.get('content-type') === eventStream) return;
     const text = Buffer.from(await context.res.arrayBuffer()).toString('latin1');
     const body = Buffer.from(redact(text), 'latin1');
     headers.set('content-length', String(body.length));
@@ -207,18 +238,28 @@ const showConsole: Handler = async (context) => {
   return context.body(consolePage, 200, consoleFields);
 };
 
+const eventStream = 'text/event-stream';
+
+function showEvents(context: Context<AdminEnv>, live: LiveEvents): Response {
+  const fields = { ...documentFields, 'content-type': eventStream };
+  if (context.env.incoming.method === 'HEAD') return context.body(null, 200, fields);
+  return context.body(live.open(), 200, fields);
+}
+
 async function showStatus(
   context: Context<AdminEnv>,
   options: AdminAppOptions,
   health: HealthWatch,
 ): Promise<Response> {
+  return json(context, await readStatus(options, health));
+}
+
+async function readStatus(options: AdminAppOptions, health: HealthWatch): Promise<Record<string, unknown>> {
   const { sources } = options;
   const { statusOf } = await import('./status-policy.ts');
   const snapshot = await takeSnapshot(sources, maxCallers);
-  return json(
-    context,
-    statusOf(snapshot, health.judge(snapshot), { ...sources, purgeNeeds: purgeNeeds(options) }),
-  );
+  const facts = { ...sources, purgeNeeds: purgeNeeds(options) };
+  return statusOf(snapshot, health.judge(snapshot), facts);
 }
 
 /** Whether anyone may purge who can reach the listener, or only with the token, or nobody. */

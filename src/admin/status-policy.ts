@@ -76,6 +76,13 @@ function requestStatus({ requests, waiting, connections }: AdminSnapshot): Membe
       count,
     })),
     problems: Object.fromEntries(requests.problems),
+    recentProblems: requests.recentProblems.map((one) => ({
+      at: time(one.at),
+      caller: one.caller ?? null,
+      operation: one.operation ?? null,
+      code: one.code,
+      requestId: one.requestId ?? null,
+    })),
   };
 }
 
