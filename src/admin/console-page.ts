@@ -23,7 +23,7 @@ const table = (id: string, heading: string, columns: readonly string[]): string 
       const [name, kind] = column.split('#');
       return `<th role="columnheader" scope="col"${kind === undefined ? '' : ' class="number"'}>${name}</th>`;
     })
-    .join('')}</tr></thead><tbody role="rowgroup" id="${id}"></tbody></table>`;
+    .join('')}</tr></thead><tbody role="rowgroup" id="${id}"></tbody></table><p class="soft"></p>`;
 
 export const consolePage = `<!doctype html>
 <html lang="en">

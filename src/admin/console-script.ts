@@ -16,7 +16,9 @@ const breakable = (node, text) => { const parts = text.split(/(?<=[/,])/); node.
 const list = (id, pairs) => $(id).replaceChildren(...pairs.flatMap(([name, value]) => [make('dt', name), breakable(make('dd'), value)]));
 const table = (id, rows, none) => {
   const labels = [...$(id).parentNode.querySelectorAll('thead th')].map((one) => [one.textContent, one.className]);
-  $(id).replaceChildren(...(rows.length > 0 ? rows : [[none]]).map((cells) => {
+  $(id).parentNode.hidden = rows.length === 0;
+  set($(id).parentNode.nextElementSibling, rows.length === 0 ? none : '');
+  $(id).replaceChildren(...rows.map((cells) => {
     const row = document.createElement('tr');
     row.setAttribute('role', 'row');
     row.append(...cells.map((cell, at) => {
@@ -54,19 +56,21 @@ function gateText(gate, isDown) {
   }[gate.state] ?? ['Switched off: each request waits by itself.'];
 }
 
-function keyText(key) {
+function keyText(key, isDown) {
   if (!key.loaded) return ['No key is loaded yet' + (key.reloadFailure ? ': ' + key.reloadFailure : '') + '.', 'bad'];
   if (key.rejected) return ['The upstream refuses it: put a new key into the secret store.', 'bad'];
   if (key.fallenBack) return ['The upstream refuses the newest key; this is the previous one.', 'busy'];
   if (key.reloadFailure) return ['The store gave no valid key; the last one stays. ' + key.reloadFailure, 'busy'];
+  if (isDown && key.lastAcceptedAt) return ['The upstream accepted it before it went down.'];
   return [key.lastAcceptedAt ? 'The upstream accepts it.' : 'Loaded, not used yet.', 'good'];
 }
 
-function circuitText({ state, probeInSeconds, failuresInARow, operations }, attempts) {
+function circuitText({ state, probeInSeconds, failuresInARow, operations }, attempts, isRefused) {
   const down = operations.filter((one) => one.state === 'open').map((one) => one.operation);
-  if (state === 'open') return ['It is down. Next probe in ' + span(probeInSeconds) + '.', 'bad'];
+  if (state === 'open') return ['It is down. Next probe ' + (probeInSeconds > 0 ? 'in ' + span(probeInSeconds) : 'now') + '.', 'bad'];
   if (down[0]) return ['It fails for ' + down.join(', ') + '.', 'bad'];
   if (failuresInARow > 0) return ['It has failed ' + failuresInARow + ' times in a row.', 'busy'];
+  if (isRefused) return ['It answers, and refuses the key.', 'busy'];
   return attempts ? ['It answers.', 'good'] : ['Not asked yet.'];
 }
 
@@ -92,7 +96,7 @@ function showRequests({ requests }) {
     groups.set(key, { cells, count: count + (groups.get(key)?.count ?? 0) });
   }
   table('requests', [...groups.values()].sort((one, other) => other.count - one.count).map(({ cells, count }) => [...cells, number(count)]), 'No request yet.');
-  table('problems', requests.recentProblems.map((one) => [new Date(one.at).toLocaleTimeString(), one.caller ?? '(unknown)', one.operation ?? '(none)', one.code, one.requestId ?? 'the caller\\u2019s own']), 'No problem yet.');
+  table('problems', requests.recentProblems.slice(0, 10).map((one) => [new Date(one.at).toLocaleTimeString(), one.caller ?? '(unknown)', one.operation ?? '(none)', one.code, one.requestId ?? 'the caller\\u2019s own']), 'No problem yet.');
 }
 
 function showPurge({ operations, purgeNeeds }) {
@@ -109,10 +113,10 @@ function show(status) {
   const ago = (time) => time === null ? 'never' : span((at - Date.parse(time)) / 1000) + ' ago';
   verdict(...verdicts[status.health], 'for ' + span((at - Date.parse(status.since)) / 1000), status.reasons);
   set($('about'), 'Version ' + status.version + ', up for ' + span(status.uptimeSeconds) + ', ' + bytes(status.process.residentBytes) + ' resident, ' + number(requests.inFlight) + ' requests in flight');
-  say('key-says', ...keyText(key));
+  say('key-says', ...keyText(key, circuit.state === 'open'));
   list('key', [['Source', key.source], ['Fingerprint', key.fingerprint || 'none'], ['Generation', String(key.generation ?? 'none')], ['In use for', span(key.ageSeconds)], ['Last accepted', ago(key.lastAcceptedAt)], ['Last rejected', ago(key.lastRejectedAt)], ['Failed reads', number(key.reloadFailures)]]);
   say('gate-says', ...gateText(gate, circuit.state === 'open' || key.rejected));
-  say('circuit-says', ...circuitText(circuit, upstream.attempts));
+  say('circuit-says', ...circuitText(circuit, upstream.attempts, key.rejected));
   list('gate', [['Attempts', number(upstream.attempts)], ['Retries', number(upstream.retries)], ['Answered with 429', number(gate.refusals)], ['In flight', number(upstream.inFlight)], ['Requests waiting', number(gate.callers.reduce((sum, one) => sum + one.waiting, 0))], ['Refreshes waiting', number(gate.callers.reduce((sum, one) => sum + one.refreshes, 0))]]);
   const total = (test) => requests.counts.reduce((sum, one) => test(one) ? sum + one.count : sum, 0);
   const asked = total((one) => one.cache !== null), hits = total((one) => fromMemory.includes(one.cache));

@@ -22,7 +22,7 @@ section{background:var(--card);border:1px solid var(--line);border-radius:.5rem;
 section.wide{grid-column:1/-1}
 .charts{display:grid;gap:1rem 1.5rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr))}
 figure{margin:0;min-width:0}
-.chart{height:180px;position:relative;overflow:hidden}
+.chart{height:170px;position:relative;overflow:hidden}
 .key{display:flex;flex-wrap:wrap;gap:.1rem 1rem;font-size:.85rem;color:var(--soft);font-variant-numeric:tabular-nums}
 .key i{display:inline-block;width:.9em;height:.25em;border-radius:.1em;margin-right:.4em;vertical-align:middle}
 .c1{background:var(--link)}.c2{background:var(--good)}.c3{background:var(--bad)}.c4{background:var(--four)}.c5{background:var(--busy)}
@@ -33,7 +33,7 @@ dl{display:grid;grid-template-columns:auto 1fr;gap:.15rem 1rem;margin:0}
 dt{color:var(--soft)}
 dd{margin:0;text-align:right;overflow-wrap:break-word;min-width:0;font-variant-numeric:tabular-nums}
 table{width:100%;border-collapse:collapse;font-variant-numeric:tabular-nums}
-th,td{padding:.3rem 0 .3rem 1rem;text-align:left;font-weight:400;border-top:1px solid var(--line);overflow-wrap:break-word;vertical-align:top}
+th,td{padding:.3rem 0 .3rem 1.5rem;text-align:left;font-weight:400;border-top:1px solid var(--line);overflow-wrap:break-word;vertical-align:top}
 th:first-child{padding-left:0}
 thead th{border-top:0;color:var(--soft)}
 .number{text-align:right}
@@ -51,6 +51,7 @@ a{color:var(--link)}
 header,main,footer{padding:.75rem}
 table,tbody,tr{display:block}
 thead{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
+table[hidden]{display:none}
 tbody tr{border:1px solid var(--line);border-radius:.5rem;padding:.5rem .75rem;margin-bottom:.6rem}
 tbody th,tbody td{display:flex;justify-content:space-between;gap:1rem;border:0;padding:.1rem 0;text-align:right;overflow-wrap:anywhere}
 tbody th{font-weight:600;text-align:left}

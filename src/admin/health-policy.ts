@@ -101,7 +101,7 @@ function keyRefused({ key }: AdminSnapshot): Says | undefined {
 function circuitOpen({ circuit }: AdminSnapshot): Says | undefined {
   if (circuit.state !== 'open') return undefined;
   return {
-    detail: `The upstream is down: it failed ${times(circuit.failuresInARow)} in a row. The next probe is due in ${span(circuit.probeInMs)}.`,
+    detail: `The upstream is down: it failed ${times(circuit.failuresInARow)} in a row. The next probe is due ${circuit.probeInMs > 0 ? `in ${span(circuit.probeInMs)}` : 'now'}.`,
     todo: 'Run "analytics-gateway check" to see how it fails, and tell those who run the upstream.',
   };
 }

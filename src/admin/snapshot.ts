@@ -1,4 +1,4 @@
-/** Reads everything that is shown at one moment, on request: between scrapes nothing is measured and no timer runs. */
+/** Reads everything that is shown at one moment: for each request, and every five seconds for the history. */
 import { performance } from 'node:perf_hooks';
 import { readProcess } from './process-facts.ts';
 import type { AdminSnapshot, AdminSources } from './sources.ts';

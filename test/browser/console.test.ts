@@ -209,7 +209,7 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
     await page.locator('#search').fill('CALLER-1');
     await expect.poll(() => page.locator('#callers tr').count()).toBe(11);
     await page.locator('#search').fill('nothing');
-    expect(await says(page, 'callers')).toBe('No caller has this in its name.');
+    await expect.poll(() => page.getByText('No caller has this in its name.').isVisible()).toBe(true);
     const few = await startWith(many.slice(0, 19), { ADMIN_PORT: '0' });
     const { page: other } = await openConsole(`${few.gateway.adminUrl}/`, { viewport: desktop });
     await expect.poll(() => other.locator('#callers tr').count()).toBe(19);
