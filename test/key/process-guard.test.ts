@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { refusedNodeOptions } from '../../src/key/process-guard.ts';
-import { imageFlags } from '../support/image.ts';
+import { imageFlags } from '../support/image-flags.ts';
 
 describe('flags of the runtime', () => {
   it.each([

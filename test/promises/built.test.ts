@@ -4,7 +4,8 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { version } from '../../src/version.ts';
 import { accounts } from '../support/gateway.ts';
-import { buildProgram, imageFlags } from '../support/image.ts';
+import { buildProgram } from '../support/image.ts';
+import { imageFlags } from '../support/image-flags.ts';
 import { run, serve, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));

@@ -7,7 +7,7 @@ import { startGateway } from '../../src/gateway.ts';
 import { KeyStoreError } from '../../src/key/store.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { accounts } from '../support/gateway.ts';
-import { imageFlags } from '../support/image.ts';
+import { imageFlags } from '../support/image-flags.ts';
 import { run, serve, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
 
 const secret = 'hunter2-hunter2-hunter2';
