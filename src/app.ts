@@ -13,6 +13,7 @@ import {
   respondThrough,
 } from './edge/adapter.ts';
 import { authenticate } from './edge/authenticate.ts';
+import { type BufferedResponsesOptions, limitBufferedResponses } from './edge/buffered-responses.ts';
 import { serveDocument } from './edge/documents.ts';
 import { type ForwardOptions, forward } from './edge/forward.ts';
 import { guardHost, type HostOptions } from './edge/host.ts';
@@ -22,7 +23,6 @@ import { guardOrigin, type OriginOptions, tellReaders } from './edge/origin.ts';
 import { answerProbe } from './edge/probe.ts';
 import { renderProblems } from './edge/problems.ts';
 import { identifyRequest } from './edge/request-id.ts';
-import { boundUnsent, type UnsentOptions } from './edge/unsent.ts';
 import { compose } from './layer.ts';
 import { matchOperations, type Operation } from './operations.ts';
 
@@ -31,7 +31,7 @@ export interface AppOptions {
   readonly authenticator: Pick<Authenticator, 'authenticate' | 'credentialOf'>;
   readonly limits: CallerLimits;
   readonly host: HostOptions;
-  readonly unsent: UnsentOptions;
+  readonly bufferedResponses: BufferedResponsesOptions;
   readonly origin: OriginOptions;
   readonly forward: ForwardOptions;
   /** Whether a text holds the upstream key. */
@@ -55,7 +55,7 @@ export function createApp(options: AppOptions): RequestListener {
     identifyRequest(options.isSecret),
     logAccess(options.writeAccess, options.beginAccess),
     renderProblems(),
-    boundUnsent(options.unsent),
+    limitBufferedResponses(options.bufferedResponses),
     tellReaders(options.origin.cors),
     guardHost(options.host),
     guardOrigin(options.origin),

@@ -48,8 +48,8 @@ export interface Gateway {
   drain(): Promise<void>;
 }
 
-/** Replies that callers have not read yet, all together: as much as the answers in flight upstream. */
-const maxUnsentBytes = 64 * 2 ** 20;
+/** Unread replies of all callers together: as much as the answers in flight upstream. */
+const maxBufferedBytes = 64 * 2 ** 20;
 
 /**
  * Opens the stores, composes the layers and listens.
@@ -131,9 +131,10 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
       allowed: config.ALLOWED_HOSTS === undefined ? undefined : new Set(config.ALLOWED_HOSTS),
       admitsAnonymous,
     },
-    unsent: {
-      maxBytes: Math.max(maxUnsentBytes, config.UPSTREAM_MAX_BODY),
+    bufferedResponses: {
+      maxBytes: Math.max(maxBufferedBytes, config.UPSTREAM_MAX_BODY),
       withinMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
+      onUnread: (unread) => log.events.warn(unread, 'a reply was not read; its connection was ended'),
     },
     origin: { cors, admitsAnonymous },
     forward: {

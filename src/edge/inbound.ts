@@ -1,5 +1,6 @@
 /** A request as the edge sees it: the raw bytes of Node's parser, nothing normalised, and what the layers found. */
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import type { Caller } from '../callers/caller.ts';
 import type { OperationMatch } from '../operations.ts';
 import type { Payload } from '../payload.ts';
@@ -34,6 +35,7 @@ export class InboundRequest {
   /** Set by the layer `selectOperation`. */
   match: OperationMatch | undefined = undefined;
   readonly #outgoing: ServerResponse;
+  readonly #socket: Socket;
 
   constructor(incoming: IncomingMessage, outgoing: ServerResponse) {
     this.method = incoming.method ?? '';
@@ -45,6 +47,7 @@ export class InboundRequest {
     this.rawHeaders = incoming.rawHeaders;
     this.remoteAddress = incoming.socket.remoteAddress;
     this.#outgoing = outgoing;
+    this.#socket = incoming.socket;
   }
 
   /** Gives the reply a field, whatever it will be; of the same name, what is told last holds. */
@@ -67,8 +70,14 @@ export class InboundRequest {
   }
 
   /** Ends the connection, whatever of the reply has left. */
-  cut(): void {
-    this.#outgoing.destroy();
+  destroy(): void {
+    // Not the response: one that is queued has no connection yet, and would end alone.
+    this.#socket.destroy();
+  }
+
+  /** Whether the reply waits behind an earlier one of its connection (pipelining). */
+  get isQueued(): boolean {
+    return this.#outgoing.socket === null;
   }
 
   /** Calls back when the connection ends: before the reply was made, the caller has gone away. */
