@@ -1,9 +1,16 @@
 /** The HTTP server with the limits Node leaves open by default, and the way it ends. */
 import { lstatSync, unlinkSync } from 'node:fs';
-import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+} from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { announcesBody } from './message-body.ts';
+import { countBegun, holdPaused, type ParserError } from './pipelining.ts';
 
 export interface ServerLimits {
   /** How long a caller may take to send its request, head and body. */
@@ -34,6 +41,7 @@ export function createPublicServer(
   const ending = new WeakSet<Duplex>();
   const listener: RequestListener = (incoming, outgoing) => {
     const { socket } = incoming;
+    countBegun(incoming, outgoing);
     // What follows a body nobody wanted may be part of it for someone in between (RFC 9112 section 9.6): not ours.
     if (ending.has(socket)) return;
     const refusal = refusalOf(incoming);
@@ -72,7 +80,8 @@ export function createPublicServer(
   // Nobody is told to go on and send a body: reads have none.
   server.on('checkContinue', listener);
   server.on('checkExpectation', listener);
-  server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+  server.on('clientError', (error: ParserError, socket) => {
+    if (holdPaused(error, socket)) return;
     // A connection that broke off asked for nothing: load balancers and browsers do it all day.
     if (error.code === 'ECONNRESET' || error.code === 'EPIPE') {
       socket.destroy();
@@ -80,7 +89,9 @@ export function createPublicServer(
     }
     const status = statusOfRefusal(error.code);
     // A foul body belongs to a request that has its own answer, and its own line.
-    if (!ending.has(socket)) events.onRefused(status, error.code ?? 'unknown');
+    if (ending.has(socket)) return;
+    ending.add(socket);
+    events.onRefused(status, error.code ?? 'unknown');
     refuseBarely(socket, status);
   });
   server.on('drop', () => events.onRefused(0, 'MAX_CONNECTIONS'));
@@ -122,17 +133,18 @@ const reasons: Readonly<Record<number, string>> = {
   431: 'Request Header Fields Too Large',
 };
 
+/** Answers what is no request and ends its connection, once the replies to earlier requests of it have left. */
 function refuseBarely(socket: Duplex, status: number): void {
-  // An answer may be half sent; then the connection just ends.
-  const { _httpMessage: message } = socket as Socket & { _httpMessage?: { headersSent: boolean } };
-  if (socket.writable && message?.headersSent !== true) {
-    socket.end(
-      `HTTP/1.1 ${status} ${reasons[status]}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`,
-      () => socket.destroy(),
-    );
-  } else {
-    socket.destroy();
+  const { _httpMessage: earlier } = socket as Socket & { _httpMessage?: ServerResponse | null };
+  if (earlier !== undefined && earlier !== null && !earlier.destroyed) {
+    earlier.once('close', () => refuseBarely(socket, status));
+    return;
   }
+  // One of the replies may have ended the connection.
+  if (!socket.writable) return;
+  socket.end(`HTTP/1.1 ${status} ${reasons[status]}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`, () =>
+    socket.destroy(),
+  );
 }
 
 /** Why the gateway cannot listen, in plain words that name the setting and not its value. */
