@@ -90,7 +90,7 @@ export function createApp(options: AppOptions): RequestListener {
     return new Response(null, { status: 500 });
   });
   const answerOther = listenThrough(app, (exchange) => {
-    // Probes are answered whatever the `Host`, also one that no URL can be made of.
+    // Probes are answered whatever the `Host`, also a name that no URL can be made of, as 1.2.3.4.5.
     const { method } = exchange.incoming;
     const probe =
       method === 'GET' || method === 'HEAD' ? probes.get(rawPath(exchange.incoming.url)) : undefined;
@@ -104,7 +104,7 @@ export function createApp(options: AppOptions): RequestListener {
   };
 }
 
-/** A target that is no path (absolute, `*`) could mean anything, so whoever sends one is asked who it is. */
+/** `*` (OPTIONS alone has it) means operations too, so its caller has to authenticate. */
 function isForOperation(path: string): boolean {
-  return path === '/api' || path.startsWith('/api/') || !path.startsWith('/');
+  return path === '/api' || path.startsWith('/api/') || path === '*';
 }

@@ -8,7 +8,6 @@ import type { HttpBindings } from '@hono/node-server';
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
 import { problemDocument } from '../edge/documents.ts';
-import { soleHost } from '../edge/host-policy.ts';
 import { announcesBody } from '../edge/message-body.ts';
 import { problemText } from '../edge/problems.ts';
 import { documentFields, problemFields } from '../edge/reply-fields.ts';
@@ -101,8 +100,8 @@ const identifyRequest: MiddlewareHandler<AdminEnv> = async (context, next) => {
 
 function guardAccess(hosts: AdminHosts): MiddlewareHandler<AdminEnv> {
   return async function guard({ env: { incoming }, req }, next) {
-    const { headers, rawHeaders } = incoming;
-    const host = soleHost(rawHeaders);
+    const { headers } = incoming;
+    const { host } = headers;
     if (!isAdminHost(host, hosts)) {
       throw new GatewayError('host-not-allowed', {
         reason: 'a Host that the admin listener does not answer for',

@@ -18,7 +18,7 @@ export interface Reply {
 
 export class InboundRequest {
   readonly method: string;
-  /** The request target as it stands in the request line. */
+  /** The request target in origin form, as it stands in the request line. */
   readonly target: string;
   /** The target up to its query. */
   readonly path: string;

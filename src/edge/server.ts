@@ -11,6 +11,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { announcesBody } from './message-body.ts';
 import { countBegun, holdPaused, type ParserError } from './pipelining.ts';
+import { type HeadRefusal, headRefusal, requestTarget } from './request-head-policy.ts';
 
 export interface ServerLimits {
   /** How long a caller may take to send its request, head and body. */
@@ -39,18 +40,20 @@ export function createPublicServer(
 ): Server {
   /** Connections whose last request has come. */
   const ending = new WeakSet<Duplex>();
+  let goodHost: string | undefined;
   const listener: RequestListener = (incoming, outgoing) => {
     const { socket } = incoming;
     countBegun(incoming, outgoing);
     // What follows a body nobody wanted may be part of it for someone in between (RFC 9112 section 9.6): not ours.
     if (ending.has(socket)) return;
-    const refusal = refusalOf(incoming);
+    const refusal = headRefusal(incoming, goodHost) ?? settleTarget(incoming);
     if (refusal !== undefined) {
       ending.add(socket);
       events.onRefused(refusal.status, refusal.code);
       outgoing.writeHead(refusal.status, { connection: 'close', 'content-length': '0' }).end();
       return;
     }
+    goodHost = incoming.headers.host;
     if (announcesBody(incoming.headers)) {
       ending.add(socket);
       outgoing.shouldKeepAlive = false;
@@ -105,11 +108,17 @@ export function createPublicServer(
   return server;
 }
 
-/** What Node's parser lets through though it is no HTTP/1 request. */
-function refusalOf({ httpVersion, headers }: IncomingMessage): { status: number; code: string } | undefined {
-  // RFC 9112 section 3.2: a request of HTTP/1.1 says which host it means.
-  if (httpVersion === '1.1') return headers.host === undefined ? { status: 400, code: 'NO_HOST' } : undefined;
-  return httpVersion === '1.0' ? undefined : { status: 505, code: 'HTTP_VERSION' };
+const badTarget: HeadRefusal = { status: 400, code: 'TARGET' };
+
+/** Leaves a target in origin form, and the authority that it is for in `Host` (RFC 9112 section 3.2.2). */
+function settleTarget(incoming: IncomingMessage): HeadRefusal | undefined {
+  const { method = '', url = '' } = incoming;
+  if (url.startsWith('/')) return undefined;
+  const settled = requestTarget(method, url);
+  if (settled === undefined) return badTarget;
+  incoming.url = settled.target;
+  if (settled.authority !== undefined) incoming.headers.host = settled.authority;
+  return undefined;
 }
 
 /** What Node itself would answer to what its parser refuses. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { isLoopbackHost } from '../../src/address-policy.ts';
-import { hostName, isHostAllowed, listedHostName, soleHost } from '../../src/edge/host-policy.ts';
+import { hostName, isHostAllowed, listedHostName } from '../../src/edge/host-policy.ts';
 
 describe('the name in a Host field (RFC 9110 section 7.2)', () => {
   it.each([
@@ -95,11 +95,5 @@ describe('which hosts are answered', () => {
     expect(isHostAllowed('anything.at.all:80', undefined, false)).toBe(true);
     expect(isHostAllowed('no name at all', undefined, false)).toBe(false);
     expect(isHostAllowed(undefined, undefined, false)).toBe(false);
-  });
-
-  it('are none where Host is sent twice (RFC 9112 section 3.2)', () => {
-    expect(soleHost(['Host', 'localhost', 'Accept', '*/*'])).toBe('localhost');
-    expect(soleHost(['Host', 'localhost', 'host', 'localhost'])).toBeUndefined();
-    expect(soleHost(['Accept', '*/*'])).toBeUndefined();
   });
 });
