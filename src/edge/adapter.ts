@@ -5,7 +5,8 @@ import type { Hono } from 'hono';
 import { andThen, type Eventually, type Handler } from '../layer.ts';
 import { bufferOf } from '../payload.ts';
 import { Trace } from '../trace.ts';
-import { listOf, PreparedFields, takesText, writePrepared } from './head.ts';
+import { awaitReply } from './half-close.ts';
+import { listOf, PreparedFields, takesText, writeFields, writePrepared } from './head.ts';
 import { type Fields, InboundRequest, type Reply } from './inbound.ts';
 
 export type Bindings = { Bindings: HttpBindings };
@@ -33,8 +34,12 @@ export function answerThrough(
 ): (incoming: IncomingMessage, outgoing: ServerResponse) => void {
   const fail = (outgoing: ServerResponse, error: unknown): void => {
     onFault(error);
-    if (outgoing.headersSent) outgoing.destroy();
-    else outgoing.writeHead(500, { 'content-length': '0' }).end();
+    if (outgoing.headersSent) {
+      outgoing.destroy();
+    } else {
+      writeFields(outgoing, 500, ['content-length', '0']);
+      outgoing.end();
+    }
   };
   const write = (request: InboundRequest, outgoing: ServerResponse, reply: Reply): void => {
     // Who has gone is told nothing.
@@ -45,7 +50,7 @@ export function answerThrough(
       if (fields instanceof PreparedFields && body !== null && isOrdinary(request, outgoing) && !ends) {
         writePrepared(outgoing, status, fields, request.told);
       } else {
-        outgoing.writeHead(status, fieldsOf(request, reply, ends));
+        writeFields(outgoing, status, fieldsOf(request, reply, ends));
       }
       outgoing.end(body, 'latin1');
     } catch (error) {
@@ -65,6 +70,7 @@ export function answerThrough(
       write(request, outgoing, reply);
       return;
     }
+    awaitReply(outgoing);
     reply.then(
       (late) => write(request, outgoing, late),
       (error: unknown) => fail(outgoing, error),

@@ -9,7 +9,7 @@ import type { Claims } from './claim.ts';
 import { isNotModified } from './conditional-policy.ts';
 import { type ContentCoding as Coding, chooseCoding } from './encoding-policy.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
-import type { PreparedReply } from './reply-fields.ts';
+import { hasNoContent, type PreparedReply } from './reply-fields.ts';
 import { traceParentOf, traceStateOf } from './trace-context-policy.ts';
 
 export interface ForwardOptions {
@@ -119,8 +119,7 @@ function replyWith(
   return {
     status: answer.status,
     fields: prepared.fields(coding),
-    // A 204 has no content, and says nothing about its length (RFC 9110 section 8.6).
-    body: request.method === 'HEAD' || answer.status === 204 ? null : body,
+    body: request.method === 'HEAD' || hasNoContent(answer.status) ? null : body,
   };
 }
 

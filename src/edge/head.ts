@@ -8,6 +8,7 @@
  */
 import { type IncomingMessage, ServerResponse, STATUS_CODES } from 'node:http';
 import { httpDate } from '../http-date.ts';
+import { bytesBegun } from './half-close.ts';
 import type { Fields } from './inbound.ts';
 import { keepAliveMs } from './server.ts';
 
@@ -76,6 +77,20 @@ export function writePrepared(
   const lines = `${fields.text}${fields.common}${linesOf(told, fields.varies ? 'vary' : '')}`;
   const date = fields.dated ? '' : `Date: ${httpDate(Date.now())}\r\n`;
   (outgoing as WithHead)._header = lines + date + persistence;
+  leaveOutBegun(outgoing);
+}
+
+/** Gives Node the head of any other reply. */
+export function writeFields(outgoing: ServerResponse, status: number, fields: Fields): void {
+  outgoing.writeHead(status, fields as string[]);
+  leaveOutBegun(outgoing);
+}
+
+/** The start of the status line may have left already. */
+function leaveOutBegun(outgoing: ServerResponse): void {
+  const begun = bytesBegun(outgoing);
+  const held = outgoing as WithHead;
+  if (begun > 0 && held._header !== null) held._header = held._header.slice(begun);
 }
 
 /**

@@ -170,19 +170,26 @@ class ReplyOfAnswer implements PreparedReply {
     const fields: string[] = ['date', this.date];
     for (const name of this.#terms.names) {
       const value = joined(this.#headers, name);
-      if (value !== undefined && (hasBody || !describing.has(name))) fields.push(name, value);
+      const describes = !hasBody || status === 205 ? describing.has(name) : false;
+      if (value !== undefined && !describes) fields.push(name, value);
     }
     const tag = this.etag(coding);
     if (tag !== undefined) fields.push('etag', tag);
     const vary = varyOf(joined(this.#headers, 'vary'), encoded !== undefined, this.#terms);
     if (vary !== '') fields.push('vary', vary);
-    // A 204 has no content and says nothing about its length (RFC 9110 section 8.6).
+    // A 204 says nothing about its length (RFC 9110 section 8.6), a 205 says that it has none (section 15.3.6).
     if (!hasBody || status === 204) return fields;
+    if (status === 205) return [...fields, 'content-length', '0'];
     if (coding !== 'identity') fields.push('content-encoding', coding);
     const sent = coding === 'identity' ? body : (encoded?.[coding] ?? body);
     fields.push('content-length', String(sent.length));
     return fields;
   }
+}
+
+/** Whether a status means that no content follows, whatever the upstream sent with it. */
+export function hasNoContent(status: number): boolean {
+  return status === 204 || status === 205;
 }
 
 /** Describe the body, and are left out of a reply without one. */

@@ -9,6 +9,7 @@ import {
 } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { probeCaller } from './half-close.ts';
 import { announcesBody } from './message-body.ts';
 import { countBegun, holdPaused, type ParserError } from './pipelining.ts';
 import { type HeadRefusal, headRefusal, requestTarget } from './request-head-policy.ts';
@@ -76,6 +77,9 @@ export function createPublicServer(
     listener,
   );
   server.maxConnections = limits.maxConnections;
+  // A caller that has ended its sending side may still read (RFC 9112 section 9.6 has it so for both sides).
+  (server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
+  server.on('connection', (socket) => socket.on('end', () => probeCaller(socket)));
   // A caller that does not read its answer would hold it in memory for ever.
   server.timeout = limits.stillMs;
   // 0 lifts Node's limit, which drops fields silently; `selectOperation` counts and refuses (CVE-2026-58044).
