@@ -3,7 +3,7 @@ import type { RequestListener } from 'node:http';
 import { Hono } from 'hono';
 import type { Authenticator } from './callers/authenticator.ts';
 import type { CallerLimits } from './callers/limit.ts';
-import { type AccessLine, logAccess } from './edge/access-log.ts';
+import { type AccessLogOptions, logAccess } from './edge/access-log.ts';
 import {
   type Answering,
   answerThrough,
@@ -34,13 +34,9 @@ export interface AppOptions {
   readonly bufferedResponses: BufferedResponsesOptions;
   readonly origin: OriginOptions;
   readonly forward: ForwardOptions;
+  readonly accessLog: AccessLogOptions;
   /** Whether a text holds the upstream key. */
   readonly holdsKey: (text: string) => boolean;
-  /** Whether a text may not be repeated in the log: it holds the upstream key, or that is not known yet. */
-  readonly isSecret: (text: string) => boolean;
-  readonly writeAccess: (line: AccessLine) => void;
-  /** A request has come that will have its line. */
-  readonly beginAccess: () => void;
   /** Something failed that the layers did not render. */
   readonly onFault: (error: unknown) => void;
   /** Why the gateway is not ready, or `undefined` when it is. */
@@ -52,8 +48,8 @@ export interface AppOptions {
 export function createApp(options: AppOptions): RequestListener {
   /** What every request passes, but for probes. */
   const everyone = [
-    identifyRequest(options.isSecret),
-    logAccess(options.writeAccess, options.beginAccess),
+    identifyRequest(options.accessLog.isSecret),
+    logAccess(options.accessLog),
     renderProblems(),
     limitBufferedResponses(options.bufferedResponses),
     tellReaders(options.origin.cors),

@@ -123,6 +123,11 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
     return keyring.current === undefined ? 'no key is loaded yet' : undefined;
   }
 
+  /** While no key is known, anything could be one. */
+  function isSecret(text: string): boolean {
+    return keyring.current === undefined || holdsKey(text);
+  }
+
   const listener = createApp({
     operations,
     authenticator,
@@ -149,14 +154,15 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
       forwardHeaders: config.FORWARD_REQUEST_HEADERS,
     },
     holdsKey,
-    // While no key is known, anything could be one.
-    isSecret: (text) => keyring.current === undefined || holdsKey(text),
-    // One line, one increment: what is counted is the line.
-    writeAccess(line) {
-      counts.count(line);
-      log.access(line);
+    accessLog: {
+      // One line, one increment: what is counted is the line.
+      write(line) {
+        counts.count(line);
+        log.access(line);
+      },
+      begin: counts.begin,
+      isSecret,
     },
-    beginAccess: counts.begin,
     onFault: (error) => log.events.error({ err: error }, 'a request could not be answered'),
     notReady,
     isDraining: () => draining !== undefined,
@@ -175,11 +181,12 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
       headersTimeoutMs: config.HEADERS_TIMEOUT,
       maxConnections,
       stillMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
+      isSecret,
     },
     {
-      onRefused(status, code) {
-        counts.refuse(code);
-        log.events.info({ status, code }, 'refused before there was a request');
+      onRefused(refusal) {
+        counts.refuse(refusal.code);
+        log.events.info(refusal, 'refused before there was a request');
       },
       onTrouble: (error) => log.events.error({ err: error }, 'the listener is in trouble'),
     },
@@ -214,8 +221,9 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
       },
       port,
       redact: (text) => keyring.scrub.redact(text),
+      isSecret,
       onPurge: (purged) => log.events.info(purged, 'stored answers were purged by hand'),
-      onRefused: (code, reason) => log.events.info({ code, reason }, 'the admin listener refused a request'),
+      onRefused: (refusal) => log.events.info(refusal, 'the admin listener refused a request'),
       onTrouble: (error) => log.events.error({ err: error }, 'the admin listener is in trouble'),
     });
   }

@@ -31,8 +31,8 @@ export async function openAdmin(options: AdminOptions): Promise<Admin> {
   const app = createAdminApp({ ...options, isClosing: () => closing });
   const server = createPublicServer(
     listenerOf(app),
-    { headersTimeoutMs, maxConnections, stillMs },
-    { onRefused: (_status, code) => options.onRefused(code, 'no request'), onTrouble },
+    { headersTimeoutMs, maxConnections, stillMs, isSecret: options.isSecret },
+    { onRefused: (refusal) => options.onRefused({ reason: 'no request', ...refusal }), onTrouble },
   );
   const url = await listen(server, hosts.listensOn, options.port, { host: 'ADMIN_HOST', port: 'ADMIN_PORT' });
   return {

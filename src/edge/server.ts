@@ -12,6 +12,7 @@ import type { Duplex } from 'node:stream';
 import { probeCaller } from './half-close.ts';
 import { announcesBody } from './message-body.ts';
 import { countBegun, holdPaused, type ParserError } from './pipelining.ts';
+import { pathOf, type RefusalFacts, readRefusedHead, refusalFacts } from './refusal-facts.ts';
 import { type HeadRefusal, headRefusal, requestTarget } from './request-head-policy.ts';
 
 export interface ServerLimits {
@@ -20,11 +21,22 @@ export interface ServerLimits {
   readonly maxConnections: number;
   /** How long nothing may move on a connection; longer than a request may wait for its answer. */
   readonly stillMs: number;
+  /** Whether a text holds the upstream key: such a text is not logged. */
+  readonly isSecret: (text: string) => boolean;
+}
+
+/** What the parser or a limit refused before there was a request. */
+export interface UnparsedRefusal extends RefusalFacts {
+  /** 0 where nothing was answered. */
+  readonly status: number;
+  /** The parser's, or ours. */
+  readonly code: string;
+  /** Why, where the code does not say it. */
+  readonly reason?: string;
 }
 
 export interface ServerEvents {
-  /** What the parser or a limit refused before there was a request. */
-  onRefused(status: number, code: string): void;
+  onRefused(refusal: UnparsedRefusal): void;
   /** The listener itself is in trouble, as when descriptors are exhausted; it goes on listening. */
   onTrouble(error: Error): void;
 }
@@ -39,6 +51,7 @@ export function createPublicServer(
   limits: ServerLimits,
   events: ServerEvents,
 ): Server {
+  const { isSecret } = limits;
   /** Connections whose last request has come. */
   const ending = new WeakSet<Duplex>();
   let goodHost: string | undefined;
@@ -50,7 +63,7 @@ export function createPublicServer(
     const refusal = headRefusal(incoming, goodHost) ?? settleTarget(incoming);
     if (refusal !== undefined) {
       ending.add(socket);
-      events.onRefused(refusal.status, refusal.code);
+      events.onRefused({ ...refusal, ...factsOfHead(incoming, isSecret) });
       outgoing.writeHead(refusal.status, { connection: 'close', 'content-length': '0' }).end();
       return;
     }
@@ -98,13 +111,20 @@ export function createPublicServer(
     // A foul body belongs to a request that has its own answer, and its own line.
     if (ending.has(socket)) return;
     ending.add(socket);
-    events.onRefused(status, error.code ?? 'unknown');
+    events.onRefused(describeRefused(status, error, socket as Socket, isSecret));
     refuseBarely(socket, status);
   });
-  server.on('drop', () => events.onRefused(0, 'MAX_CONNECTIONS'));
+  server.on('drop', (dropped) => {
+    const peer = dropped?.remoteAddress;
+    events.onRefused({
+      status: 0,
+      code: 'MAX_CONNECTIONS',
+      ...refusalFacts({ peer }, { isSecret, rawHeaders: [] }),
+    });
+  });
   // No tunnels: neither CONNECT nor any upgrade.
-  server.on('connect', (_request, socket: Duplex) => {
-    events.onRefused(400, 'CONNECT');
+  server.on('connect', (incoming, socket: Duplex) => {
+    events.onRefused({ status: 400, code: 'CONNECT', ...factsOfHead(incoming, isSecret) });
     refuseBarely(socket, 400);
   });
   // What keeps it from listening at all is told by `listen`.
@@ -123,6 +143,34 @@ function settleTarget(incoming: IncomingMessage): HeadRefusal | undefined {
   incoming.url = settled.target;
   if (settled.authority !== undefined) incoming.headers.host = settled.authority;
   return undefined;
+}
+
+function factsOfHead(
+  { socket, url = '', rawHeaders, headers: { host } }: IncomingMessage,
+  isSecret: (text: string) => boolean,
+): RefusalFacts {
+  return refusalFacts({ peer: socket.remoteAddress, path: pathOf(url), host }, { isSecret, rawHeaders });
+}
+
+/** How every TLS connection begins: a record of a handshake (RFC 8446 section 5.1). */
+function isTlsHandshake(packet: Buffer | undefined): boolean {
+  return packet?.[0] === 0x16 && packet[1] === 0x03;
+}
+
+/** What can be said of bytes that the parser refused. */
+function describeRefused(
+  status: number,
+  { code = 'unknown', rawPacket, bytesParsed = 0 }: ParserError,
+  { remoteAddress: peer }: Socket,
+  isSecret: (text: string) => boolean,
+): UnparsedRefusal {
+  if (isTlsHandshake(rawPacket)) {
+    const reason = 'a TLS handshake: this port speaks plain HTTP';
+    return { status, code: 'TLS_HANDSHAKE', reason, ...refusalFacts({ peer }, { isSecret, rawHeaders: [] }) };
+  }
+  const { path, rawHeaders } =
+    rawPacket === undefined ? { path: undefined, rawHeaders: [] } : readRefusedHead(rawPacket, bytesParsed);
+  return { status, code, ...refusalFacts({ peer, path }, { isSecret, rawHeaders }) };
 }
 
 /** What Node itself would answer to what its parser refuses. */

@@ -37,7 +37,7 @@ const answer = answerThrough(
 );
 const server = createPublicServer(
   answer,
-  { headersTimeoutMs: 5_000, maxConnections: 10, stillMs: 5_000 },
+  { headersTimeoutMs: 5_000, maxConnections: 10, stillMs: 5_000, isSecret: () => false },
   { onRefused: () => {}, onTrouble: () => {} },
 );
 let draining = false;

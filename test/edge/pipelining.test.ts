@@ -9,8 +9,8 @@ async function serve(answer: RequestListener) {
   const refused: (readonly [number, string])[] = [];
   const server = createPublicServer(
     answer,
-    { headersTimeoutMs: 60_000, maxConnections: 10, stillMs: 60_000 },
-    { onRefused: (status, code) => refused.push([status, code]), onTrouble: () => {} },
+    { headersTimeoutMs: 60_000, maxConnections: 10, stillMs: 60_000, isSecret: () => false },
+    { onRefused: ({ status, code }) => refused.push([status, code]), onTrouble: () => {} },
   );
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   onTestFinished(async () => {
