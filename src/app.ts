@@ -19,7 +19,7 @@ import { type ForwardOptions, forward } from './edge/forward.ts';
 import { guardHost, type HostOptions } from './edge/host.ts';
 import { limitCaller } from './edge/limit.ts';
 import { selectOperation } from './edge/operation.ts';
-import { guardOrigin, type OriginOptions, tellReaders } from './edge/origin.ts';
+import { corsHeaders, guardOrigin, type OriginOptions } from './edge/origin.ts';
 import { answerProbe } from './edge/probe.ts';
 import { renderProblems } from './edge/problems.ts';
 import { identifyRequest } from './edge/request-id.ts';
@@ -52,7 +52,7 @@ export function createApp(options: AppOptions): RequestListener {
     logAccess(options.accessLog),
     renderProblems(),
     limitBufferedResponses(options.bufferedResponses),
-    tellReaders(options.origin.cors),
+    corsHeaders(options.origin.cors),
     guardHost(options.host),
     guardOrigin(options.origin),
   ];

@@ -22,7 +22,7 @@ class CallerClaim extends WatchedClaim implements Claim {
   /** Where it stands among the armed ones; -1 while nothing waits. */
   #place = -1;
   #timer: NodeJS.Timeout | undefined;
-  readonly #onLeave = (): void => this.abandon(new CallerLeft());
+  readonly #onAbort = (): void => this.abandon(new CallerLeft());
 
   constructor(request: InboundRequest, deadlineMs: number, turn: Turn, armed: CallerClaim[]) {
     super();
@@ -50,7 +50,7 @@ class CallerClaim extends WatchedClaim implements Claim {
   release(): void {
     if (this.#place === -1) return;
     clearTimeout(this.#timer);
-    this.#request.offLeave(this.#onLeave);
+    this.#request.offAbort(this.#onAbort);
     // The last one takes its place: a set would be made anew every few requests, and its former selves keep what
     // they held alive until the next full collection.
     const last = this.#armed.pop();
@@ -64,7 +64,7 @@ class CallerClaim extends WatchedClaim implements Claim {
   #arm(): void {
     if (this.#place !== -1) return;
     this.#place = this.#armed.push(this) - 1;
-    this.#request.onLeave(this.#onLeave);
+    this.#request.onAbort(this.#onAbort);
     this.#timer = setTimeout(expire, this.deadlineMs - performance.now(), this);
   }
 }

@@ -15,11 +15,11 @@ export interface OriginOptions {
  * Says with every reply which page may read it. Listed before everything that may refuse (the host check too): a
  * page must be able to read problems, and a cache must not give one page what was said to another.
  */
-export function tellReaders(cors: CorsPolicy): Layer<InboundRequest, Reply> {
+export function corsHeaders(cors: CorsPolicy): Layer<InboundRequest, Reply> {
   return (next) =>
-    function tell(request, trace) {
+    function set(request, trace) {
       const fields = cors.fieldsFor(request.headers.origin);
-      for (const name in fields) request.tell(name, fields[name] as string);
+      for (const name in fields) request.setHeader(name, fields[name] as string);
       return next(request, trace);
     };
 }

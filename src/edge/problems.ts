@@ -30,9 +30,9 @@ function problemReply(thrown: unknown, request: InboundRequest, trace: Trace): R
   const { status } = problems[error.code];
   const retryAfter = retryAfterSeconds(error);
   const body = Buffer.from(problemText(error, trace.requestId));
-  if (retryAfter !== undefined) request.tell('retry-after', String(retryAfter));
+  if (retryAfter !== undefined) request.setHeader('retry-after', String(retryAfter));
   const proxyStatus = proxyStatusOf(error);
-  if (proxyStatus !== undefined) request.tell('proxy-status', proxyStatus);
+  if (proxyStatus !== undefined) request.setHeader('proxy-status', proxyStatus);
   return {
     status,
     fields: listed({

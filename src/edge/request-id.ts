@@ -25,7 +25,7 @@ export function identifyRequest(isSecret: (text: string) => boolean): Layer<Inbo
       const given = request.headers['x-request-id'];
       trace.requestId =
         typeof given === 'string' && fit.test(given) && !isSecret(given) ? given : newRequestId();
-      request.tell('x-request-id', trace.requestId);
+      request.setHeader('x-request-id', trace.requestId);
       return next(request, trace);
     };
 }
