@@ -11,8 +11,10 @@ import { type Config, changedSettings, isLocalHost, isLocalListener } from './co
 import { createClaims } from './edge/claim.ts';
 import { corsPolicy } from './edge/cors-policy.ts';
 import { connectionsWithin, readLimits } from './edge/descriptor-limit.ts';
+import { ListenError, listen } from './edge/listen.ts';
 import { prepareReplies } from './edge/reply-fields.ts';
-import { closeServer, createPublicServer, ListenError, listen } from './edge/server.ts';
+import { createHttpServer } from './edge/server.ts';
+import { closeServer } from './edge/shutdown.ts';
 import { GatewayError } from './errors.ts';
 import type { KeyEvent } from './key/key-event.ts';
 import { openKeyring } from './key/keyring.ts';
@@ -175,7 +177,7 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
       'the limit of open files allows fewer connections than MAX_CONNECTIONS',
     );
   }
-  const server = createPublicServer(
+  const server = createHttpServer(
     listener,
     {
       headersTimeoutMs: config.HEADERS_TIMEOUT,

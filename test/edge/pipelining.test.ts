@@ -2,12 +2,12 @@ import type { RequestListener, ServerResponse } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { maxBegun } from '../../src/edge/pipelining.ts';
-import { createPublicServer } from '../../src/edge/server.ts';
+import { createHttpServer } from '../../src/edge/server.ts';
 
 /** The server of both listeners, before a listener of the test's own. */
 async function serve(answer: RequestListener) {
   const refused: (readonly [number, string])[] = [];
-  const server = createPublicServer(
+  const server = createHttpServer(
     answer,
     { headersTimeoutMs: 60_000, maxConnections: 10, stillMs: 60_000, isSecret: () => false },
     { onRefused: ({ status, code }) => refused.push([status, code]), onTrouble: () => {} },

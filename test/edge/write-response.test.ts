@@ -3,7 +3,7 @@ import { type AddressInfo, connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { answerThrough } from '../../src/edge/adapter.ts';
 import type { Reply } from '../../src/edge/inbound.ts';
-import { createPublicServer } from '../../src/edge/server.ts';
+import { createHttpServer } from '../../src/edge/server.ts';
 import { linesOf, takesText } from '../../src/edge/write-response.ts';
 import { bufferOf, latin1Of, payloadOf, smallBytes } from '../../src/payload.ts';
 
@@ -35,7 +35,7 @@ const answer = answerThrough(
   },
   { endsConnection: () => draining, onFault: (error) => faults.push(error) },
 );
-const server = createPublicServer(
+const server = createHttpServer(
   answer,
   { headersTimeoutMs: 5_000, maxConnections: 10, stillMs: 5_000, isSecret: () => false },
   { onRefused: () => {}, onTrouble: () => {} },
