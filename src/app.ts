@@ -46,8 +46,8 @@ export interface AppOptions {
 }
 
 export function createApp(options: AppOptions): RequestListener {
-  /** What every request passes, but for probes. */
-  const everyone = [
+  /** The layers of every request except probes. */
+  const onEveryRequest = [
     identifyRequest(options.accessLog.isSecret),
     logAccess(options.accessLog),
     renderProblems(),
@@ -58,15 +58,15 @@ export function createApp(options: AppOptions): RequestListener {
   ];
   const operations = compose(
     [
-      ...everyone,
+      ...onEveryRequest,
       authenticate(options.authenticator),
       limitCaller(options.limits),
       selectOperation(matchOperations(options.operations), options),
     ],
     forward(options.forward),
   );
-  /** Documents for people, and the refusal of whatever is not there: nobody is asked who they are. */
-  const documents = compose(everyone, serveDocument);
+  /** Documents for people, and the refusal of unknown paths: without authentication. */
+  const documents = compose(onEveryRequest, serveDocument);
 
   const answering: Answering = { endsConnection: options.isDraining, onFault: options.onFault };
   const answerOperation = answerThrough(operations, answering);

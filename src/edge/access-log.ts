@@ -9,7 +9,7 @@ import { factsOfRequest, type RefusalFacts } from './refusal-facts.ts';
 export interface AccessLine {
   readonly requestId: string;
   readonly caller: string | undefined;
-  /** Who the issuer of a JWT says it is about. */
+  /** The `sub` of a JWT. */
   readonly subject: string | undefined;
   readonly by: string | undefined;
   readonly note: string | undefined;
@@ -18,10 +18,10 @@ export interface AccessLine {
   readonly status: number;
   /** The problem's code, where the caller got one. */
   readonly problem: string | undefined;
-  /** Why, richly: for us, not for the caller. */
+  /** Why it failed, in more detail than the caller gets. */
   readonly reason: string | undefined;
   readonly cause: string | undefined;
-  /** Of a request that was refused for what it is (4xx of ours). Its members stand in the line itself. */
+  /** Of a request that the gateway refused with a 4xx. The log writes its members into the line itself. */
   readonly refusal: RefusalFacts | undefined;
   readonly cache: string | undefined;
   readonly attempts: number;
@@ -36,7 +36,7 @@ export interface AccessLine {
 export interface AccessLogOptions {
   /** Takes the line; must not throw. */
   readonly write: (line: AccessLine) => void;
-  /** Told of each request before anything else is done for it: lines follow one for one. */
+  /** Called for each request before anything else is done for it; `write` is called once for each. */
   readonly begin: () => void;
   /** Whether a text holds the upstream key: such a text is not logged. */
   readonly isSecret: (text: string) => boolean;

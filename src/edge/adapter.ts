@@ -11,7 +11,7 @@ import { mergedFields, writeFault, writeResponse } from './write-response.ts';
 
 export type Bindings = { Bindings: HttpBindings };
 
-/** What is routed by: the path as it was sent, not what a URL parser made of it (THREATS L7). */
+/** The path to route by: as it was sent, not as a URL parser would rewrite it (THREATS L7). */
 export function rawPath(url = ''): string {
   const question = url.indexOf('?');
   return question === -1 ? url : url.slice(0, question);
@@ -90,8 +90,8 @@ function bodyOf({ body }: Reply): Uint8Array<ArrayBuffer> | null {
 /**
  * Node's listener for a Hono app.
  *
- * @param refuse answers what @hono/node-server cannot make a Fetch request of, as strange `Host` values. Everything
- *   gets a proper reply and its log line.
+ * @param refuse answers a request that @hono/node-server cannot make a Fetch request of, as with the host 1.2.3.4.5, so
+ *   that it gets a reply and a log line too
  */
 export function listenThrough(
   app: Hono<Bindings>,

@@ -27,7 +27,7 @@ export function bytesBegun(outgoing: ServerResponse): number {
   return awaited.get(outgoing) ?? 0;
 }
 
-/** Called when a caller has ended its sending side. */
+/** Call when a caller has ended its sending side. */
 export function probeCaller(socket: ReplyingSocket): void {
   const reply = socket._httpMessage;
   if (reply === undefined || reply === null || !awaited.has(reply)) return;

@@ -1,5 +1,5 @@
 /**
- * Which `Host` the gateway answers for. Where somebody may call without a credential, this is what stops a web
+ * Which `Host` the gateway answers for. Where an anonymous caller exists, this stops a web
  * page whose name was made to resolve to 127.0.0.1 (DNS rebinding): the browser still sends the page's own name.
  * Pure: no `this`, no I/O, no clock.
  */

@@ -12,7 +12,7 @@ export interface HostOptions {
 }
 
 export function guardHost({ allowed, admitsAnonymous }: HostOptions): Layer<InboundRequest, Reply> {
-  // Callers send the same few names again and again: the one that was answered last needs no second look.
+  // Callers repeat the same few names, so the last allowed one is not checked again.
   let answered: { readonly host: string; readonly anonymous: boolean } | undefined;
   return (next) =>
     function guard(request, trace) {
@@ -31,7 +31,6 @@ export function guardHost({ allowed, admitsAnonymous }: HostOptions): Layer<Inbo
     };
 }
 
-/** For the log, which never has the value itself. */
 function whyNot(host: string | undefined, allowed: ReadonlySet<string> | undefined): string {
   if (host === undefined) return 'no Host';
   return allowed === undefined ? 'a Host that is not this machine' : 'a Host that is not in ALLOWED_HOSTS';

@@ -84,7 +84,7 @@ export class InboundRequest {
     return this.#outgoing.socket === null;
   }
 
-  /** Calls back when the connection ends: before the reply was made, the caller has gone away. */
+  /** Calls back when the connection ends. If that is before the reply is made, the caller has left. */
   onAbort(listener: () => void): void {
     const outgoing = this.#outgoing;
     // It may have gone while the request was authenticated.
@@ -92,7 +92,7 @@ export class InboundRequest {
     else outgoing.on('close', listener);
   }
 
-  /** Calls back no more. */
+  /** Removes a listener of `onAbort`. */
   offAbort(listener: () => void): void {
     this.#outgoing.off('close', listener);
   }

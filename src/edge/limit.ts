@@ -1,4 +1,4 @@
-/** Keeps each caller within its own limit, and tells it how much is left. */
+/** Keeps each caller within its own limit, and says in `RateLimit` how much of it is left. */
 import { type CallerLimits, rateLimitFields } from '../callers/limit.ts';
 import { GatewayError } from '../errors.ts';
 import type { Layer } from '../layer.ts';

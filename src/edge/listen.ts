@@ -59,8 +59,8 @@ export async function listen(
     const fail = ({ code }: NodeJS.ErrnoException): void =>
       reject(whyNotListening(code, path !== undefined, settings));
     server.once('error', fail);
-    // A socket file is how a sidecar says who may call: its owner and group, from the moment it is there. It is
-    // made within the call, so nothing else is made with this mask.
+    // Only the owner and group of a socket file may call, from the moment it exists. `listen` makes the file within
+    // this call, so no other file gets this mask.
     const mask = path === undefined ? undefined : process.umask(0o117);
     server.listen(path === undefined ? { host, port } : { path }, () => {
       server.off('error', fail);

@@ -1,7 +1,7 @@
 /**
- * What the log says of a refused request, so that whoever runs the gateway finds who sent it and what for: the peer's
- * address, the path, and the host or origin where that was refused. These are a caller's own text, so they are cut
- * short and searched: a credential that was put in the wrong place is not written down.
+ * What the log says of a refused request, so that its sender can be found: the peer's address, the path, and the host or
+ * origin where that was refused. They are a caller's text, so they are shortened and searched: a credential that was put
+ * in the wrong place is not written down.
  */
 import { canonicalAddress } from '../address-policy.ts';
 import { holdsCredential } from '../callers/url-credential-policy.ts';

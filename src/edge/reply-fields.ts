@@ -80,7 +80,7 @@ export interface PreparedReply {
 export interface ReplyFieldOptions {
   /** Further fields to pass down, lower-case. */
   readonly forward: readonly string[];
-  /** What callers are told about keeping answers; `upstream` passes on what the upstream said. */
+  /** The `Cache-Control` of answers; `upstream` passes the upstream's caching fields on. */
   readonly cacheControl: 'private, no-cache' | 'upstream';
   /** Whether answers differ by `Origin`, as they do when any origin is allowed. */
   readonly variesByOrigin: boolean;

@@ -4,7 +4,7 @@ import type { Server } from 'node:http';
 /** How often connections that have become idle are closed. */
 const sweepMs = 100;
 
-/** In so many turns of the event loop, what has arrived is accepted, read and parsed. */
+/** After this many turns of the event loop, connections and requests that have arrived are accepted and parsed. */
 const settlingTurns = 3;
 
 /**

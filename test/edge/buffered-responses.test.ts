@@ -37,8 +37,8 @@ function limited(maxBytes: number) {
   };
 }
 
-describe('an unread reply', () => {
-  it('ends with its connection after its time, and then counts no more', () => {
+describe('unread replies', () => {
+  it('an unread reply ends with its connection after its time, and then counts no more', () => {
     const give = limited(250_000);
     const slow = requestOf('slow');
     void give(slow);
@@ -50,7 +50,7 @@ describe('an unread reply', () => {
     for (const name of ['a', 'b']) expect(give(requestOf(name))).toMatchObject({ status: 200 });
   });
 
-  it('is left alone once it was read', () => {
+  it('a reply that was read in time keeps its connection', () => {
     const good = requestOf('good');
     void limited(250_000)(good);
     good.done();
@@ -59,7 +59,7 @@ describe('an unread reply', () => {
     expect(unread).toEqual([]);
   });
 
-  it('makes room, the eldest first, where its caller holds the most', () => {
+  it('the eldest unread reply of the caller that holds the most makes room for a new reply', () => {
     const give = limited(450_000);
     const deaf = Array.from({ length: 3 }, () => requestOf('deaf'));
     for (const one of deaf) void give(one);
@@ -70,7 +70,7 @@ describe('an unread reply', () => {
     expect(deaf.map(({ request }) => request.destroy.mock.calls.length)).toEqual([1, 1, 0]);
   });
 
-  it('stays where it is its caller’s only one: then a further caller is told to come back', () => {
+  it('a caller’s only unread reply keeps its room, and a further caller gets overloaded', () => {
     const give = limited(250_000);
     const [one, two] = [requestOf('one'), requestOf('two')];
     void give(one);
@@ -81,7 +81,7 @@ describe('an unread reply', () => {
     expect(two.request.destroy).not.toHaveBeenCalled();
   });
 
-  it('is not counted where it is small, unless it waits behind an earlier one of its connection', () => {
+  it('a small reply counts only while it waits behind an earlier one of its connection', () => {
     const give = limited(250_000);
     for (const name of ['a', 'b']) void give(requestOf(name));
     expect(give(requestOf('c'), 60_000)).toMatchObject({ status: 200 });

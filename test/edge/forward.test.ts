@@ -38,8 +38,8 @@ function forwardTo(outbound: (request: UpstreamRequest) => Answer | Promise<Answ
 
 describe('a request that has been answered', () => {
   it.each<[string, (claim: UpstreamRequest['claim']) => Promise<Answer>]>([
-    ['well', async () => answerOf(200)],
-    ['by a failure', async () => Promise.reject(new Error('no'))],
+    ['with an answer', async () => answerOf(200)],
+    ['with a failure', async () => Promise.reject(new Error('no'))],
   ])('a request that has been answered %s waits for nothing more', async (_, answer) => {
     const { claims, handle } = forwardTo(({ claim }) => {
       // It waits, as anything does that goes up.

@@ -6,7 +6,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { listen } from '../../src/edge/listen.ts';
 
 describe('a socket file', () => {
-  it('belongs to its owner and group from the moment it is there', async () => {
+  it('a socket file belongs to its owner and group from the moment it exists', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'gateway-socket-'));
     const path = join(folder, 'socket');
     const server = createServer();

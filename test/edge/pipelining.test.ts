@@ -50,8 +50,8 @@ const requests = (count: number, from = 0) =>
 const bodiesOf = (came: string) => [...came.matchAll(/\r\n\r\n(\/\d+)/g)].map(([, url]) => url);
 const urls = (count: number) => Array.from({ length: count }, (_, at) => `/${at}`);
 
-describe('of requests that a caller sends in one go', () => {
-  it('no more than 16 are begun before the first reply has left, and each is answered in order', async () => {
+describe('pipelined requests', () => {
+  it('the server begins no more than 16 pipelined requests before the first reply has left, and answers all in order', async () => {
     const { port, begun } = await serveByHand();
     const { socket, came } = open(port);
     const count = 2_000;
@@ -67,7 +67,7 @@ describe('of requests that a caller sends in one go', () => {
     expect(bodiesOf(came())).toEqual(urls(count));
   }, 30_000);
 
-  it('each is answered in order, wherever the network cuts them', async () => {
+  it('pipelined requests are answered in order, wherever the network cuts them', async () => {
     const { port } = await serve((incoming, outgoing) => void setImmediate(() => outgoing.end(incoming.url)));
     const { socket, came, ended } = open(port);
     socket.setNoDelay(true);
@@ -80,7 +80,7 @@ describe('of requests that a caller sends in one go', () => {
     expect(bodiesOf(came())).toEqual(urls(301));
   });
 
-  it('those that came later are answered as well', async () => {
+  it('requests that arrive while 16 are under way are answered as well', async () => {
     const { port, begun } = await serveByHand();
     const { socket, came } = open(port);
     socket.write(requests(maxBegun));
@@ -95,7 +95,7 @@ describe('of requests that a caller sends in one go', () => {
   it.each([
     ['something that is no request', 'foul\r\n\r\n', 'HPE_INVALID_METHOD'],
     ['a tunnel', 'CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n', 'CONNECT'],
-  ])('%s is refused after the replies to those before it', async (_name, bytes, code) => {
+  ])('%s is refused after the replies to the requests before it', async (_name, bytes, code) => {
     for (const count of [1, 3, maxBegun - 1, maxBegun, maxBegun + 1]) {
       const { port, begun, refused } = await serveByHand();
       const { socket, came, ended } = open(port);
@@ -111,7 +111,7 @@ describe('of requests that a caller sends in one go', () => {
     }
   });
 
-  it('those behind a reply that ends the connection are dropped (RFC 9112 section 9.6)', async () => {
+  it('requests behind a reply that ends the connection are dropped (RFC 9112 section 9.6)', async () => {
     const { port, begun } = await serveByHand();
     const { socket, came, ended } = open(port);
     socket.write(requests(40));

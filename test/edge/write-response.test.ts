@@ -76,12 +76,15 @@ async function both(request: (path: string) => string, last = ''): Promise<strin
 }
 
 describe('a head that is written as text is, byte for byte, what Node writes', () => {
-  it.each(Object.keys(bodies))('with this body: %s', async (name) => {
-    const text = await both((way) => `GET /${way}/${encodeURI(name)} HTTP/1.1\r\nHost: a\r\n\r\n`, bye);
-    expect(text).toMatch(/^HTTP\/1\.1 200 OK\r\nvary: accept\r\ncontent-length: \d+\r\ncontent-type: /);
-    expect(text).toContain('\r\nx-request-id: r-1\r\nage: 7\r\nDate: now\r\nConnection: keep-alive\r\n');
-    expect(text).toContain(bodies[name as keyof typeof bodies].toString('latin1'));
-  });
+  it.each(Object.keys(bodies))(
+    'a head that is written as text is what Node writes with this body: %s',
+    async (name) => {
+      const text = await both((way) => `GET /${way}/${encodeURI(name)} HTTP/1.1\r\nHost: a\r\n\r\n`, bye);
+      expect(text).toMatch(/^HTTP\/1\.1 200 OK\r\nvary: accept\r\ncontent-length: \d+\r\ncontent-type: /);
+      expect(text).toContain('\r\nx-request-id: r-1\r\nage: 7\r\nDate: now\r\nConnection: keep-alive\r\n');
+      expect(text).toContain(bodies[name as keyof typeof bodies].toString('latin1'));
+    },
+  );
 
   it('with a Date of its own, once', async () => {
     const text = await both((way) => `GET /${way}/ascii HTTP/1.1\r\nHost: a\r\nX-Date: 1\r\n\r\n`, bye);
@@ -107,18 +110,21 @@ describe('a head that is written as text is, byte for byte, what Node writes', (
       '',
     ],
     ['pipelined requests', (way) => `GET /${way}/ascii HTTP/1.1\r\nHost: a\r\n\r\n`.repeat(3) + bye, ''],
-  ] as [string, (way: string) => string, string][])('for %s', async (_name, request, last) => {
-    expect(await both(request, last)).toContain('{"a":1}'.slice(0, _name === 'a HEAD' ? 0 : undefined));
-  });
+  ] as [string, (way: string) => string, string][])(
+    'a head that is written as text is what Node writes for %s',
+    async (_name, request, last) => {
+      expect(await both(request, last)).toContain('{"a":1}'.slice(0, _name === 'a HEAD' ? 0 : undefined));
+    },
+  );
 
-  it('while the gateway stops', async () => {
+  it('a head is what Node writes while the gateway stops', async () => {
     draining = true;
     const text = await both((way) => `GET /${way}/ascii HTTP/1.1\r\nHost: a\r\n\r\n`);
     draining = false;
     expect(text).toContain('\r\nconnection: close\r\n');
   });
 
-  it('on this Node at all', () => {
+  it('this Node takes a head as text', () => {
     expect(takesText).toBe(true);
     expect(faults).toEqual([]);
   });
@@ -126,13 +132,13 @@ describe('a head that is written as text is, byte for byte, what Node writes', (
 
 describe('a field value that could end its line', () => {
   it.each(['a\r\nSet-Cookie: b', 'a\nb', 'a\rb', 'a\0b', 'a\x7fb', 'aĀb'])(
-    'is refused, and is not in the message: %j',
+    'a field value that could end its line is refused, and is not in the message: %j',
     (value) => {
       const refusal = expect.objectContaining({ message: expect.not.stringContaining('b') });
       expect(() => linesOf(['x-one', 'fine', 'x-two', value])).toThrow(refusal);
     },
   );
-  it('is not sent where it comes late', async () => {
+  it('a field value that could end its line is not sent where a layer sets it', async () => {
     const late = createServer(
       answerThrough(
         (request) => {
@@ -157,7 +163,7 @@ describe('a field value that could end its line', () => {
 });
 
 describe('a payload', () => {
-  it.each(Object.entries(bodies))('keeps its bytes and its length: %s', (_name, body) => {
+  it.each(Object.entries(bodies))('a payload keeps its bytes and its length: %s', (_name, body) => {
     const payload = payloadOf(body);
     expect(payload).toHaveLength(body.length);
     expect(bufferOf(payload).equals(body)).toBe(true);

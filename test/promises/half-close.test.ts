@@ -25,7 +25,7 @@ function heldBack(): { until: Promise<void>; release: () => void } {
 }
 
 describe('a caller that ends its sending side after its request', () => {
-  it('gets its answer, from memory and from the upstream', async () => {
+  it('a caller that half-closes gets its answer, from memory and from the upstream', async () => {
     const pair = await startPair();
     const { until, release } = heldBack();
     pair.standIn.behave({ until, body: '{"late":true}' });
@@ -42,7 +42,7 @@ describe('a caller that ends its sending side after its request', () => {
     expect(pair.logLines().filter(({ status }) => status === 499)).toEqual([]);
   });
 
-  it('gets a problem as well, and each answer of several requests', async () => {
+  it('a caller that half-closes gets a problem as well, and each answer of several requests', async () => {
     const pair = await startPair({ RETRY_LIMIT: '0' });
     pair.standIn.behave(({ target }) => ({ latencyMs: 60, body: JSON.stringify(target) }));
     const came = await halfClose(pair.port, [1, 2, 3].map((at) => request(`${accounts}?n=${at}`)).join(''));
@@ -52,7 +52,7 @@ describe('a caller that ends its sending side after its request', () => {
     expect(await halfClose(pair.port, request(`${accounts}?n=4`))).toMatch(/^HTTP\/1\.1 502 Bad Gateway\r\n/);
   });
 
-  it('gets its answer from the admin listener', async () => {
+  it('a caller that half-closes gets its answer from the admin listener', async () => {
     const pair = await startPair({ ADMIN_PORT: '0' });
     const port = Number(new URL(pair.gateway.adminUrl ?? '').port);
     for (const path of ['/status', '/metrics', '/']) {
@@ -62,7 +62,7 @@ describe('a caller that ends its sending side after its request', () => {
 });
 
 describe('a caller that has gone', () => {
-  it('is noticed though its connection ended as that of one that still reads', async () => {
+  it('a caller that has gone is noticed though its connection ended as a half-close does', async () => {
     const pair = await startPair();
     const { until, release } = heldBack();
     onTestFinished(release);
@@ -76,7 +76,7 @@ describe('a caller that has gone', () => {
 });
 
 describe('a 205', () => {
-  it('has no content, whatever the upstream sent with it (RFC 9110 section 15.3.6)', async () => {
+  it('a 205 has no content, whatever the upstream sent with it (RFC 9110 section 15.3.6)', async () => {
     const pair = await startPair();
     pair.standIn.behave({ status: 205, body: '{"a":1}' });
     const came = await pair.ask(accounts);

@@ -120,14 +120,14 @@ describe('what RFC 9112 says of a request line, Host and transfer codings', () =
     ['an operation', accounts],
     ['a document', '/problems/overloaded'],
     ['a probe', '/livez'],
-  ])('holds for %s', async (_name, path) => {
+  ])('RFC 9112 holds for %s', async (_name, path) => {
     const { exchange } = await startPair();
     for (const { name, came, expected } of await statusesFor((bytes) => exchange(bytes, 5_000), path)) {
       expect([name, came]).toEqual([name, expected]);
     }
   });
 
-  it.each(['/status', '/livez'])('holds for %s of the admin listener', async (path) => {
+  it.each(['/status', '/livez'])('RFC 9112 holds for %s of the admin listener', async (path) => {
     const pair = await startPair({ ADMIN_PORT: '0' });
     const port = Number(new URL(pair.gateway.adminUrl ?? '').port);
     const all = await statusesFor((bytes) => pair.exchange(bytes, 5_000, port), path);
@@ -138,7 +138,7 @@ describe('what RFC 9112 says of a request line, Host and transfer codings', () =
     }
   });
 
-  it('is the same before anybody has authenticated, and a caller with a token may use the absolute form', async () => {
+  it('a caller with a token may use the absolute form, and a malformed request is refused before authentication', async () => {
     const { token, entry } = enrol('script');
     const { exchange } = await startWith([entry], { ALLOWED_HOSTS: 'gateway.internal' });
     const send = async (target: string, fields: string) =>
@@ -152,7 +152,7 @@ describe('what RFC 9112 says of a request line, Host and transfer codings', () =
     expect(await send(accounts, 'Host: a, b\r\n')).toEqual([400]);
   });
 
-  it('leaves a line in the log, with a code that says what was wrong', async () => {
+  it('a malformed request leaves a line in the log, with a code that says what was wrong', async () => {
     const { exchange, logLines } = await startPair();
     const all: readonly (readonly [start: string, fields: string, code: string])[] = [
       ['GET /livez HTTP/1.1', '', 'NO_HOST'],

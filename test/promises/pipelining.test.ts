@@ -3,7 +3,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { accounts, startPair } from '../support/gateway.ts';
 
 describe('a caller that sends 64 KiB of requests in one go', () => {
-  it('has 16 of them begun, and each of these has its line when the caller leaves', async () => {
+  it('a caller has 16 of its pipelined requests begun, and each of these has its line when the caller leaves', async () => {
     const pair = await startPair();
     let release = (): void => {};
     const released = new Promise<void>((resolve) => {
@@ -27,7 +27,7 @@ describe('a caller that sends 64 KiB of requests in one go', () => {
     expect(lines).toHaveLength(16);
   });
 
-  it('has each of them answered and logged, on both listeners', async () => {
+  it('each of a thousand pipelined requests is answered and logged, on both listeners', async () => {
     const pair = await startPair({ ADMIN_PORT: '0' });
     for (const [url, path] of [
       [pair.url, accounts],

@@ -10,7 +10,7 @@ const peer = '127.0.0.1';
 const long = `/api/${'x'.repeat(1_000)}`;
 
 describe('the line of a refused request has the peer’s address and the path', () => {
-  it('whatever it was refused for, and the host or origin where that was refused', async () => {
+  it('the line of a refused request has peer and path, and the host or origin where that was refused', async () => {
     const { token, entry } = enrol('script', { operations: ['list-accounts'] });
     const pair = await startWith([entry], {
       ALLOWED_HOSTS: 'localhost, 127.0.0.1',
@@ -43,7 +43,7 @@ describe('the line of a refused request has the peer’s address and the path', 
     ]);
   });
 
-  it('and no other line has them', async () => {
+  it('the line of a request that was not refused has no peer and no path', async () => {
     const pair = await startPair({ RETRY_LIMIT: '0' });
     await pair.ask(accounts);
     await pair.ask('/problems/overloaded');
@@ -58,7 +58,7 @@ describe('the line of a refused request has the peer’s address and the path', 
     }
   });
 
-  it('also before there was a request', async () => {
+  it('the line of bytes that are no request has peer and path as well', async () => {
     const pair = await startPair();
     const last = 'Host: localhost\r\nConnection: close\r\n\r\n';
     const refused: readonly (readonly [bytes: string | Buffer, line: object])[] = [
@@ -87,13 +87,13 @@ describe('the line of a refused request has the peer’s address and the path', 
     expect(lines.map((line) => 'path' in line)).toEqual(refused.map(([, line]) => 'path' in line));
   });
 
-  it('a slow sender’s too', async () => {
+  it('the line of a sender that was too slow has the peer', async () => {
     const pair = await startPair({ HEADERS_TIMEOUT: '1s' });
     await pair.exchange(`GET ${accounts} HTTP/1.1\r\nHost: localhost\r\nA`, 5_000);
     expect(pair.logLines()).toContainEqual(expect.objectContaining({ status: 408, peer }));
   });
 
-  it('on the admin listener', async () => {
+  it('lines of the admin listener have peer and path as well', async () => {
     const pair = await startPair({ ADMIN_PORT: '0' });
     await pair.askAdmin('/nothing?q=1');
     await pair.askAdmin('/status', { headers: { host: 'evil.example' } });
@@ -127,7 +127,7 @@ describe('a credential in the wrong place is not written down', () => {
   ] as const;
 
   it.each(credentials)(
-    '%s in a path, a Host or an Origin, as it is and encoded',
+    '%s in a path, a Host or an Origin is not written down, as it is and encoded',
     async (_name, credential) => {
       const { entry } = enrol('script');
       const pair = await startWith([entry], {
@@ -162,7 +162,7 @@ describe('a credential in the wrong place is not written down', () => {
 });
 
 describe('the line of a caller that is known by a JWT', () => {
-  it('has the subject that its issuer names, from memory as well', async () => {
+  it('the line of a JWT caller has its subject, from memory as well', async () => {
     const key = await makeSigningKey('one');
     const issuer = await startIssuer([key.jwk]);
     const jwt = { issuer: issuerName, audience, jwks: issuer.jwks, match: { email: '*@example.com' } };
