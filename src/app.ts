@@ -3,7 +3,7 @@ import type { RequestListener } from 'node:http';
 import { Hono } from 'hono';
 import type { Authenticator } from './callers/authenticator.ts';
 import type { CallerLimits } from './callers/limit.ts';
-import { type AccessLine, logAccess } from './edge/access-log.ts';
+import { type AccessLogOptions, logAccess } from './edge/access-log.ts';
 import {
   type Answering,
   answerThrough,
@@ -13,16 +13,16 @@ import {
   respondThrough,
 } from './edge/adapter.ts';
 import { authenticate } from './edge/authenticate.ts';
+import { type BufferedResponsesOptions, limitBufferedResponses } from './edge/buffered-responses.ts';
 import { serveDocument } from './edge/documents.ts';
 import { type ForwardOptions, forward } from './edge/forward.ts';
 import { guardHost, type HostOptions } from './edge/host.ts';
 import { limitCaller } from './edge/limit.ts';
 import { selectOperation } from './edge/operation.ts';
-import { guardOrigin, type OriginOptions, tellReaders } from './edge/origin.ts';
+import { corsHeaders, guardOrigin, type OriginOptions } from './edge/origin.ts';
 import { answerProbe } from './edge/probe.ts';
 import { renderProblems } from './edge/problems.ts';
 import { identifyRequest } from './edge/request-id.ts';
-import { boundUnsent, type UnsentOptions } from './edge/unsent.ts';
 import { compose } from './layer.ts';
 import { matchOperations, type Operation } from './operations.ts';
 
@@ -31,16 +31,12 @@ export interface AppOptions {
   readonly authenticator: Pick<Authenticator, 'authenticate' | 'credentialOf'>;
   readonly limits: CallerLimits;
   readonly host: HostOptions;
-  readonly unsent: UnsentOptions;
+  readonly bufferedResponses: BufferedResponsesOptions;
   readonly origin: OriginOptions;
   readonly forward: ForwardOptions;
+  readonly accessLog: AccessLogOptions;
   /** Whether a text holds the upstream key. */
   readonly holdsKey: (text: string) => boolean;
-  /** Whether a text may not be repeated in the log: it holds the upstream key, or that is not known yet. */
-  readonly isSecret: (text: string) => boolean;
-  readonly writeAccess: (line: AccessLine) => void;
-  /** A request has come that will have its line. */
-  readonly beginAccess: () => void;
   /** Something failed that the layers did not render. */
   readonly onFault: (error: unknown) => void;
   /** Why the gateway is not ready, or `undefined` when it is. */
@@ -50,27 +46,27 @@ export interface AppOptions {
 }
 
 export function createApp(options: AppOptions): RequestListener {
-  /** What every request passes, but for probes. */
-  const everyone = [
-    identifyRequest(options.isSecret),
-    logAccess(options.writeAccess, options.beginAccess),
+  /** The layers of every request except probes. */
+  const onEveryRequest = [
+    identifyRequest(options.accessLog.isSecret),
+    logAccess(options.accessLog),
     renderProblems(),
-    boundUnsent(options.unsent),
-    tellReaders(options.origin.cors),
+    limitBufferedResponses(options.bufferedResponses),
+    corsHeaders(options.origin.cors),
     guardHost(options.host),
     guardOrigin(options.origin),
   ];
   const operations = compose(
     [
-      ...everyone,
+      ...onEveryRequest,
       authenticate(options.authenticator),
       limitCaller(options.limits),
       selectOperation(matchOperations(options.operations), options),
     ],
     forward(options.forward),
   );
-  /** Documents for people, and the refusal of whatever is not there: nobody is asked who they are. */
-  const documents = compose(everyone, serveDocument);
+  /** Documents for people, and the refusal of unknown paths: without authentication. */
+  const documents = compose(onEveryRequest, serveDocument);
 
   const answering: Answering = { endsConnection: options.isDraining, onFault: options.onFault };
   const answerOperation = answerThrough(operations, answering);
@@ -90,7 +86,7 @@ export function createApp(options: AppOptions): RequestListener {
     return new Response(null, { status: 500 });
   });
   const answerOther = listenThrough(app, (exchange) => {
-    // Probes are answered whatever the `Host`, also one that no URL can be made of.
+    // Probes are answered whatever the `Host`, also a name that no URL can be made of, as 1.2.3.4.5.
     const { method } = exchange.incoming;
     const probe =
       method === 'GET' || method === 'HEAD' ? probes.get(rawPath(exchange.incoming.url)) : undefined;
@@ -104,7 +100,7 @@ export function createApp(options: AppOptions): RequestListener {
   };
 }
 
-/** A target that is no path (absolute, `*`) could mean anything, so whoever sends one is asked who it is. */
+/** `*` (OPTIONS alone has it) means operations too, so its caller has to authenticate. */
 function isForOperation(path: string): boolean {
-  return path === '/api' || path.startsWith('/api/') || !path.startsWith('/');
+  return path === '/api' || path.startsWith('/api/') || path === '*';
 }

@@ -11,8 +11,10 @@ import { type Config, changedSettings, isLocalHost, isLocalListener } from './co
 import { createClaims } from './edge/claim.ts';
 import { corsPolicy } from './edge/cors-policy.ts';
 import { connectionsWithin, readLimits } from './edge/descriptor-limit.ts';
+import { ListenError, listen } from './edge/listen.ts';
 import { prepareReplies } from './edge/reply-fields.ts';
-import { closeServer, createPublicServer, ListenError, listen } from './edge/server.ts';
+import { createHttpServer } from './edge/server.ts';
+import { closeServer } from './edge/shutdown.ts';
 import { GatewayError } from './errors.ts';
 import type { KeyEvent } from './key/key-event.ts';
 import { openKeyring } from './key/keyring.ts';
@@ -48,8 +50,8 @@ export interface Gateway {
   drain(): Promise<void>;
 }
 
-/** Replies that callers have not read yet, all together: as much as the answers in flight upstream. */
-const maxUnsentBytes = 64 * 2 ** 20;
+/** Unread replies of all callers together: as much as the answers in flight upstream. */
+const maxBufferedBytes = 64 * 2 ** 20;
 
 /**
  * Opens the stores, composes the layers and listens.
@@ -123,6 +125,11 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
     return keyring.current === undefined ? 'no key is loaded yet' : undefined;
   }
 
+  /** While no key is known, anything could be one. */
+  function isSecret(text: string): boolean {
+    return keyring.current === undefined || holdsKey(text);
+  }
+
   const listener = createApp({
     operations,
     authenticator,
@@ -131,9 +138,10 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
       allowed: config.ALLOWED_HOSTS === undefined ? undefined : new Set(config.ALLOWED_HOSTS),
       admitsAnonymous,
     },
-    unsent: {
-      maxBytes: Math.max(maxUnsentBytes, config.UPSTREAM_MAX_BODY),
+    bufferedResponses: {
+      maxBytes: Math.max(maxBufferedBytes, config.UPSTREAM_MAX_BODY),
       withinMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
+      onUnread: (unread) => log.events.warn(unread, 'a reply was not read; its connection was ended'),
     },
     origin: { cors, admitsAnonymous },
     forward: {
@@ -148,14 +156,15 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
       forwardHeaders: config.FORWARD_REQUEST_HEADERS,
     },
     holdsKey,
-    // While no key is known, anything could be one.
-    isSecret: (text) => keyring.current === undefined || holdsKey(text),
-    // One line, one increment: what is counted is the line.
-    writeAccess(line) {
-      counts.count(line);
-      log.access(line);
+    accessLog: {
+      // One line, one increment: what is counted is the line.
+      write(line) {
+        counts.count(line);
+        log.access(line);
+      },
+      begin: counts.begin,
+      isSecret,
     },
-    beginAccess: counts.begin,
     onFault: (error) => log.events.error({ err: error }, 'a request could not be answered'),
     notReady,
     isDraining: () => draining !== undefined,
@@ -168,17 +177,18 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
       'the limit of open files allows fewer connections than MAX_CONNECTIONS',
     );
   }
-  const server = createPublicServer(
+  const server = createHttpServer(
     listener,
     {
       headersTimeoutMs: config.HEADERS_TIMEOUT,
       maxConnections,
       stillMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
+      isSecret,
     },
     {
-      onRefused(status, code) {
-        counts.refuse(code);
-        log.events.info({ status, code }, 'refused before there was a request');
+      onRefused(refusal) {
+        counts.refuse(refusal.code);
+        log.events.info(refusal, 'refused before there was a request');
       },
       onTrouble: (error) => log.events.error({ err: error }, 'the listener is in trouble'),
     },
@@ -213,8 +223,9 @@ export async function startGateway({ config, environment, logTo }: GatewayOption
       },
       port,
       redact: (text) => keyring.scrub.redact(text),
+      isSecret,
       onPurge: (purged) => log.events.info(purged, 'stored answers were purged by hand'),
-      onRefused: (code, reason) => log.events.info({ code, reason }, 'the admin listener refused a request'),
+      onRefused: (refusal) => log.events.info(refusal, 'the admin listener refused a request'),
       onTrouble: (error) => log.events.error({ err: error }, 'the admin listener is in trouble'),
     });
   }

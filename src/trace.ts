@@ -28,6 +28,8 @@ export class Trace {
   readonly startedMs: number;
   /** The caller's name, once recognised. */
   caller: string | undefined = undefined;
+  /** Of a JWT: who its issuer says it is about. */
+  subject: string | undefined = undefined;
   /** How the caller was recognised: `token`, `jwt`, `fly`, `anonymous`. */
   recognisedBy: string | undefined = undefined;
   /** What whoever runs the gateway may want to know of the caller, as that an older token is still in use. */

@@ -122,9 +122,9 @@ describe('ARCHITECTURE.md is true', () => {
   function orderOf(text: string): string[] {
     const layersOf = (list: RegExp): string[] =>
       [...(list.exec(text)?.[1] ?? '').matchAll(/^ +(?:\.\.\.)?(\w+)/gm)].map(([, name = '']) => name);
-    const everyone = layersOf(/const everyone = \[\n([\s\S]*?)\n {2}\];/);
+    const onEveryRequest = layersOf(/const onEveryRequest = \[\n([\s\S]*?)\n {2}\];/);
     return layersOf(/const operations = compose\(\s*\[\n([\s\S]*?)\n {4}\]/).flatMap((name) =>
-      name === 'everyone' ? everyone : [name],
+      name === 'onEveryRequest' ? onEveryRequest : [name],
     );
   }
 });

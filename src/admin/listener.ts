@@ -4,7 +4,9 @@
  */
 import type { RequestListener } from 'node:http';
 import { getRequestListener, type HttpBindings } from '@hono/node-server';
-import { closeServer, createPublicServer, listen } from '../edge/server.ts';
+import { listen } from '../edge/listen.ts';
+import { createHttpServer } from '../edge/server.ts';
+import { closeServer } from '../edge/shutdown.ts';
 import { type AdminApp, type AdminAppOptions, createAdminApp } from './routes.ts';
 
 export interface AdminOptions extends Omit<AdminAppOptions, 'isClosing'> {
@@ -29,10 +31,10 @@ export async function openAdmin(options: AdminOptions): Promise<Admin> {
   const { hosts, onTrouble } = options;
   let closing = false;
   const app = createAdminApp({ ...options, isClosing: () => closing });
-  const server = createPublicServer(
+  const server = createHttpServer(
     listenerOf(app),
-    { headersTimeoutMs, maxConnections, stillMs },
-    { onRefused: (_status, code) => options.onRefused(code, 'no request'), onTrouble },
+    { headersTimeoutMs, maxConnections, stillMs, isSecret: options.isSecret },
+    { onRefused: (refusal) => options.onRefused({ reason: 'no request', ...refusal }), onTrouble },
   );
   const url = await listen(server, hosts.listensOn, options.port, { host: 'ADMIN_HOST', port: 'ADMIN_PORT' });
   return {

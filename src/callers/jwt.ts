@@ -75,8 +75,9 @@ export class JwtVerifier {
       } else if (matchesRule(result.claims, rule.match)) {
         const expiresAt = ((result.claims.exp ?? 0) + clockToleranceSeconds) * 1000;
         const keys = this.#keysAt(rule.jwks);
-        this.#remembered.set(`${header} ${digest}`, { authenticated, expiresAt, keys });
-        return authenticated;
+        const known = withSubject(authenticated, result.claims.sub);
+        this.#remembered.set(`${header} ${digest}`, { authenticated: known, expiresAt, keys });
+        return known;
       } else {
         refusal = { reason: 'a valid JWT that matches no caller', isOurs: false };
       }
@@ -134,4 +135,8 @@ export class JwtVerifier {
       return { refusal: { reason: `a JWT that is refused: ${why}`, isOurs } };
     }
   }
+}
+
+function withSubject(authenticated: Authenticated, subject: unknown): Authenticated {
+  return typeof subject === 'string' ? { ...authenticated, subject: subject.slice(0, 200) } : authenticated;
 }

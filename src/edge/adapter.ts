@@ -5,12 +5,13 @@ import type { Hono } from 'hono';
 import { andThen, type Eventually, type Handler } from '../layer.ts';
 import { bufferOf } from '../payload.ts';
 import { Trace } from '../trace.ts';
-import { listOf, PreparedFields, takesText, writePrepared } from './head.ts';
-import { type Fields, InboundRequest, type Reply } from './inbound.ts';
+import { awaitReply } from './half-close.ts';
+import { InboundRequest, type Reply } from './inbound.ts';
+import { mergedFields, writeFault, writeResponse } from './write-response.ts';
 
 export type Bindings = { Bindings: HttpBindings };
 
-/** What is routed by: the path as it was sent, not what a URL parser made of it (THREATS L7). */
+/** The path to route by: as it was sent, not as a URL parser would rewrite it (THREATS L7). */
 export function rawPath(url = ''): string {
   const question = url.indexOf('?');
   return question === -1 ? url : url.slice(0, question);
@@ -33,21 +34,13 @@ export function answerThrough(
 ): (incoming: IncomingMessage, outgoing: ServerResponse) => void {
   const fail = (outgoing: ServerResponse, error: unknown): void => {
     onFault(error);
-    if (outgoing.headersSent) outgoing.destroy();
-    else outgoing.writeHead(500, { 'content-length': '0' }).end();
+    writeFault(outgoing);
   };
   const write = (request: InboundRequest, outgoing: ServerResponse, reply: Reply): void => {
-    // Who has gone is told nothing.
+    // The caller has gone.
     if (outgoing.destroyed) return;
     try {
-      const { status, fields, body } = reply;
-      const ends = endsConnection();
-      if (fields instanceof PreparedFields && body !== null && isOrdinary(request, outgoing) && !ends) {
-        writePrepared(outgoing, status, fields, request.told);
-      } else {
-        outgoing.writeHead(status, fieldsOf(request, reply, ends));
-      }
-      outgoing.end(body, 'latin1');
+      writeResponse(outgoing, request, reply, endsConnection());
     } catch (error) {
       fail(outgoing, error);
     }
@@ -65,6 +58,7 @@ export function answerThrough(
       write(request, outgoing, reply);
       return;
     }
+    awaitReply(outgoing);
     reply.then(
       (late) => write(request, outgoing, late),
       (error: unknown) => fail(outgoing, error),
@@ -81,35 +75,11 @@ export function respondThrough(
   // The public listener speaks HTTP/1.1 alone, so these are Node's own classes.
   const request = new InboundRequest(incoming as IncomingMessage, outgoing as ServerResponse);
   return andThen(handler(request, new Trace(performance.now())), (reply) => {
-    const fields = fieldsOf(request, reply, endsConnection());
+    const fields = mergedFields(request, reply, endsConnection());
     const headers: Record<string, string> = {};
     for (let at = 0; at < fields.length; at += 2) headers[fields[at] ?? ''] = fields[at + 1] ?? '';
     return new Response(bodyOf(reply), { status: reply.status, headers });
   });
-}
-
-/** Whether Node would say of this connection what a prepared head says: that it goes on. */
-function isOrdinary({ headers }: InboundRequest, outgoing: ServerResponse): boolean {
-  return takesText && outgoing.shouldKeepAlive && headers.expect === undefined;
-}
-
-/** The fields of a reply and what was told on its way. */
-function fieldsOf({ told }: InboundRequest, { fields }: Reply, endsConnection: boolean): string[] {
-  const all = [...listOf(fields)];
-  const own = all.length;
-  for (let at = 0; at < told.length; at += 2) {
-    const name = told[at] as string;
-    // Fields of the reply itself win: its `Vary` knows more than the one that CORS adds to everything.
-    if (!hasField(all, own, name)) all.push(name, told[at + 1] as string);
-  }
-  if (endsConnection) all.push('connection', 'close');
-  return all;
-}
-
-/** @param length how much of the list counts */
-function hasField(fields: Fields, length: number, name: string): boolean {
-  for (let at = 0; at < length; at += 2) if (fields[at] === name) return true;
-  return false;
 }
 
 /** `Response` takes any buffer at run time; its type wants one that is not shared. */
@@ -120,8 +90,8 @@ function bodyOf({ body }: Reply): Uint8Array<ArrayBuffer> | null {
 /**
  * Node's listener for a Hono app.
  *
- * @param refuse answers what @hono/node-server cannot make a Fetch request of, as strange `Host` values. Everything
- *   gets a proper reply and its log line.
+ * @param refuse answers a request that @hono/node-server cannot make a Fetch request of, as with the host 1.2.3.4.5, so
+ *   that it gets a reply and a log line too
  */
 export function listenThrough(
   app: Hono<Bindings>,

@@ -9,7 +9,7 @@ import type { Claims } from './claim.ts';
 import { isNotModified } from './conditional-policy.ts';
 import { type ContentCoding as Coding, chooseCoding } from './encoding-policy.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
-import type { PreparedReply } from './reply-fields.ts';
+import { hasNoContent, type PreparedReply } from './reply-fields.ts';
 import { traceParentOf, traceStateOf } from './trace-context-policy.ts';
 
 export interface ForwardOptions {
@@ -110,17 +110,18 @@ function replyWith(
   isStored: boolean,
 ): Reply {
   const held = codings.find((coding) => hasAlready(answer, request, prepared, coding, isStored));
-  if (held !== undefined) return { status: 304, fields: prepared.notModified(held), body: null };
+  const { common } = prepared;
+  if (held !== undefined) return { status: 304, fields: prepared.notModified(held), common, body: null };
   if (answer.status >= 400) {
-    request.tell('proxy-status', `analytics-gateway; received-status=${answer.status}`);
+    request.setHeader('proxy-status', `analytics-gateway; received-status=${answer.status}`);
   }
   const coding = codingFor(answer, request);
   const body = coding === 'identity' ? answer.body : (answer.encoded?.[coding] ?? answer.body);
   return {
     status: answer.status,
     fields: prepared.fields(coding),
-    // A 204 has no content, and says nothing about its length (RFC 9110 section 8.6).
-    body: request.method === 'HEAD' || answer.status === 204 ? null : body,
+    common,
+    body: request.method === 'HEAD' || hasNoContent(answer.status) ? null : body,
   };
 }
 
@@ -159,8 +160,8 @@ const codings: readonly Coding[] = ['identity', 'br', 'gzip'];
 
 /** `Cache-Status` (RFC 9211) and `Age` of this reply, from what the cache wrote on the trace. */
 function describeCache(request: InboundRequest, trace: Trace): void {
-  if (trace.cache !== undefined) request.tell('cache-status', cacheStatus(trace.cache));
-  if (trace.ageSeconds !== undefined) request.tell('age', String(trace.ageSeconds));
+  if (trace.cache !== undefined) request.setHeader('cache-status', cacheStatus(trace.cache));
+  if (trace.ageSeconds !== undefined) request.setHeader('age', String(trace.ageSeconds));
 }
 
 function cacheStatus(cache: CacheFacts): string {

@@ -1,4 +1,4 @@
-/** Gives every request an id, taken over from the caller where it is fit for a log line. */
+/** Gives every request an id: the caller's own where it fits into a log line. */
 import { randomBytes } from 'node:crypto';
 import type { Layer } from '../layer.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
@@ -25,7 +25,7 @@ export function identifyRequest(isSecret: (text: string) => boolean): Layer<Inbo
       const given = request.headers['x-request-id'];
       trace.requestId =
         typeof given === 'string' && fit.test(given) && !isSecret(given) ? given : newRequestId();
-      request.tell('x-request-id', trace.requestId);
+      request.setHeader('x-request-id', trace.requestId);
       return next(request, trace);
     };
 }

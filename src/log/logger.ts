@@ -40,7 +40,7 @@ export function createLogger({ level, redact, destination: given }: LoggerOption
     {
       level,
       base: null,
-      formatters: { level: (label) => ({ level: label }) },
+      formatters: { level: (label) => ({ level: label }), log: (facts) => rounded(facts) as typeof facts },
       hooks: {
         // An object may throw when it is looked at, an error too: that must not become a fault of whatever logs it.
         logMethod(parts, write, levelNumber) {
@@ -62,8 +62,8 @@ export function createLogger({ level, redact, destination: given }: LoggerOption
   return {
     events,
     access(line) {
-      if (line.status >= 500) events.warn(line, 'request');
-      else if (line.reason !== undefined) events.info(line, 'request');
+      if (line.status >= 500) events.warn(flat(line), 'request');
+      else if (line.reason !== undefined) events.info(flat(line), 'request');
       // What pino does for the members of any object (serializers, redaction, cycles) is nothing to a line that is
       // flat and made by us, of facts that cannot hold the key.
       else if (isInfo)
@@ -78,4 +78,18 @@ export function createLogger({ level, redact, destination: given }: LoggerOption
       return destination.close();
     },
   };
+}
+
+/** A line with the facts of its refusal among its own members. */
+function flat({ refusal, ...line }: AccessLine): object {
+  return { ...line, ...refusal };
+}
+
+/** Facts with every figure rounded to a hundredth; what is no plain object or list stays as it is. */
+function rounded(facts: unknown): unknown {
+  if (typeof facts === 'number') return Number.isInteger(facts) ? facts : Math.round(facts * 100) / 100;
+  if (Array.isArray(facts)) return facts.map(rounded);
+  if (typeof facts !== 'object' || facts === null || Object.getPrototypeOf(facts) !== Object.prototype)
+    return facts;
+  return Object.fromEntries(Object.entries(facts).map(([name, value]) => [name, rounded(value)]));
 }

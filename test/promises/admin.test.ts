@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { readConfig } from '../../src/config.ts';
-import { ListenError } from '../../src/edge/server.ts';
+import { ListenError } from '../../src/edge/listen.ts';
 import { startGateway } from '../../src/gateway.ts';
 import { standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
 import { adminOutput } from '../support/admin-output.ts';

@@ -93,7 +93,7 @@ describe('the key is in no problem', () => {
     },
     'host-not-allowed': async ({ start }) => {
       const { exchange } = await start();
-      return exchange(`GET /livezz HTTP/1.1\r\nHost: ${standInKey}.example\r\nConnection: close\r\n\r\n`);
+      return exchange(`GET /${standInKey} HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n`);
     },
     'invalid-request': async ({ start }) => {
       const pair = await start();

@@ -8,6 +8,7 @@ const at = Date.parse('2026-11-01T12:00:00Z');
 export const line: AccessLine = {
   requestId: 'id',
   caller: 'script',
+  subject: undefined,
   by: 'token',
   note: undefined,
   method: 'GET',
@@ -16,6 +17,7 @@ export const line: AccessLine = {
   problem: undefined,
   reason: undefined,
   cause: undefined,
+  refusal: undefined,
   cache: 'hit',
   attempts: 0,
   upstreamStatus: undefined,

@@ -2,9 +2,9 @@ import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { answerThrough } from '../../src/edge/adapter.ts';
-import { linesOf, PreparedFields, takesText } from '../../src/edge/head.ts';
 import type { Reply } from '../../src/edge/inbound.ts';
-import { createPublicServer } from '../../src/edge/server.ts';
+import { createHttpServer } from '../../src/edge/server.ts';
+import { linesOf, takesText } from '../../src/edge/write-response.ts';
 import { bufferOf, latin1Of, payloadOf, smallBytes } from '../../src/payload.ts';
 
 const bodies = {
@@ -16,7 +16,7 @@ const bodies = {
   megabyte: Buffer.alloc(2 ** 20, 'é'),
 };
 
-/** Replies to `/with/<body>` with a prepared head and to `/without/<body>` with the same fields as a list. */
+/** Replies to `/with/<body>` as with an answer, whose head is written as text, and to `/without/<body>` with the same fields. */
 const answer = answerThrough(
   (request) => {
     const [, way, name = ''] = decodeURI(request.path).split('/');
@@ -26,18 +26,18 @@ const answer = answerThrough(
     const own = [...dated, 'vary', 'accept', 'content-length', String(body.length)];
     const common = ['content-type', 'application/json'];
     const fields = [...own, ...common];
-    request.tell('x-request-id', 'r-1');
-    request.tell('vary', 'origin');
-    request.tell('age', '7');
+    request.setHeader('x-request-id', 'r-1');
+    request.setHeader('vary', 'origin');
+    request.setHeader('age', '7');
     const reply: Reply = { status, fields, body: request.method === 'HEAD' ? null : payloadOf(body) };
     if (way === 'without') return reply;
-    return { ...reply, fields: new PreparedFields(status, own, linesOf(common), () => fields) };
+    return { ...reply, fields: own, common };
   },
   { endsConnection: () => draining, onFault: (error) => faults.push(error) },
 );
-const server = createPublicServer(
+const server = createHttpServer(
   answer,
-  { headersTimeoutMs: 5_000, maxConnections: 10, stillMs: 5_000 },
+  { headersTimeoutMs: 5_000, maxConnections: 10, stillMs: 5_000, isSecret: () => false },
   { onRefused: () => {}, onTrouble: () => {} },
 );
 let draining = false;
@@ -75,13 +75,16 @@ async function both(request: (path: string) => string, last = ''): Promise<strin
   return one ?? '';
 }
 
-describe('a head that was made ahead is, byte for byte, what Node writes', () => {
-  it.each(Object.keys(bodies))('with this body: %s', async (name) => {
-    const text = await both((way) => `GET /${way}/${encodeURI(name)} HTTP/1.1\r\nHost: a\r\n\r\n`, bye);
-    expect(text).toMatch(/^HTTP\/1\.1 200 OK\r\nvary: accept\r\ncontent-length: \d+\r\ncontent-type: /);
-    expect(text).toContain('\r\nx-request-id: r-1\r\nage: 7\r\nDate: now\r\nConnection: keep-alive\r\n');
-    expect(text).toContain(bodies[name as keyof typeof bodies].toString('latin1'));
-  });
+describe('a head that is written as text is, byte for byte, what Node writes', () => {
+  it.each(Object.keys(bodies))(
+    'a head that is written as text is what Node writes with this body: %s',
+    async (name) => {
+      const text = await both((way) => `GET /${way}/${encodeURI(name)} HTTP/1.1\r\nHost: a\r\n\r\n`, bye);
+      expect(text).toMatch(/^HTTP\/1\.1 200 OK\r\nvary: accept\r\ncontent-length: \d+\r\ncontent-type: /);
+      expect(text).toContain('\r\nx-request-id: r-1\r\nage: 7\r\nDate: now\r\nConnection: keep-alive\r\n');
+      expect(text).toContain(bodies[name as keyof typeof bodies].toString('latin1'));
+    },
+  );
 
   it('with a Date of its own, once', async () => {
     const text = await both((way) => `GET /${way}/ascii HTTP/1.1\r\nHost: a\r\nX-Date: 1\r\n\r\n`, bye);
@@ -102,23 +105,26 @@ describe('a head that was made ahead is, byte for byte, what Node writes', () =>
     ['HTTP/1.0', (way) => `GET /${way}/ascii HTTP/1.0\r\n\r\n`, ''],
     ['HTTP/1.0 that goes on', (way) => `GET /${way}/ascii HTTP/1.0\r\nConnection: keep-alive\r\n\r\n`, bye],
     [
-      'a caller that expects to be told to go on',
+      'a caller that expects a 100',
       (way) => `GET /${way}/ascii HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n`,
       '',
     ],
     ['pipelined requests', (way) => `GET /${way}/ascii HTTP/1.1\r\nHost: a\r\n\r\n`.repeat(3) + bye, ''],
-  ] as [string, (way: string) => string, string][])('for %s', async (_name, request, last) => {
-    expect(await both(request, last)).toContain('{"a":1}'.slice(0, _name === 'a HEAD' ? 0 : undefined));
-  });
+  ] as [string, (way: string) => string, string][])(
+    'a head that is written as text is what Node writes for %s',
+    async (_name, request, last) => {
+      expect(await both(request, last)).toContain('{"a":1}'.slice(0, _name === 'a HEAD' ? 0 : undefined));
+    },
+  );
 
-  it('while the gateway stops', async () => {
+  it('a head is what Node writes while the gateway stops', async () => {
     draining = true;
     const text = await both((way) => `GET /${way}/ascii HTTP/1.1\r\nHost: a\r\n\r\n`);
     draining = false;
     expect(text).toContain('\r\nconnection: close\r\n');
   });
 
-  it('on this Node at all', () => {
+  it('this Node takes a head as text', () => {
     expect(takesText).toBe(true);
     expect(faults).toEqual([]);
   });
@@ -126,20 +132,21 @@ describe('a head that was made ahead is, byte for byte, what Node writes', () =>
 
 describe('a field value that could end its line', () => {
   it.each(['a\r\nSet-Cookie: b', 'a\nb', 'a\rb', 'a\0b', 'a\x7fb', 'aĀb'])(
-    'is refused, and not told: %j',
+    'a field value that could end its line is refused, and is not in the message: %j',
     (value) => {
       const refusal = expect.objectContaining({ message: expect.not.stringContaining('b') });
       expect(() => linesOf(['x-one', 'fine', 'x-two', value])).toThrow(refusal);
     },
   );
-  it('is not sent where it comes late', async () => {
+  it('a field value that could end its line is not sent where a layer sets it', async () => {
     const late = createServer(
       answerThrough(
         (request) => {
-          request.tell('x-late', 'a\r\nx-other: b');
+          request.setHeader('x-late', 'a\r\nx-other: b');
           return {
             status: 200,
-            fields: new PreparedFields(200, ['content-length', '0'], '', () => []),
+            fields: ['content-length', '0'],
+            common: [],
             body: '',
           };
         },
@@ -156,7 +163,7 @@ describe('a field value that could end its line', () => {
 });
 
 describe('a payload', () => {
-  it.each(Object.entries(bodies))('keeps its bytes and its length: %s', (_name, body) => {
+  it.each(Object.entries(bodies))('a payload keeps its bytes and its length: %s', (_name, body) => {
     const payload = payloadOf(body);
     expect(payload).toHaveLength(body.length);
     expect(bufferOf(payload).equals(body)).toBe(true);

@@ -3,10 +3,10 @@ import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { listen } from '../../src/edge/server.ts';
+import { listen } from '../../src/edge/listen.ts';
 
 describe('a socket file', () => {
-  it('belongs to its owner and group from the moment it is there', async () => {
+  it('a socket file belongs to its owner and group from the moment it exists', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'gateway-socket-'));
     const path = join(folder, 'socket');
     const server = createServer();
