@@ -44,25 +44,7 @@ const defaults: QueueOptions = {
   random: Math.random,
 };
 
-export interface Gate {
-  /**
-   * An answer passes as it came, a 429 too: it closes the gate for all callers, and the layer above decides whether
-   * to come back. Throws `upstream-rate-limited` at once where the turn cannot come before the claim's deadline,
-   * `overloaded` where too many wait, and the claim's reason when it is aborted.
-   */
-  readonly layer: Layer<UpstreamRequest, Answer>;
-  /** Time may have changed the state since the last call; then `onChange` is called here. */
-  snapshot(): GateSnapshot;
-  /**
-   * Waits out a closed gate, for an attempt that has had its turn and goes up once more. Rejects with
-   * `upstream-rate-limited` where that is beyond the claim's deadline, and with the claim's reason when it ends.
-   */
-  outwait(claim: Claim): Promise<void>;
-  /** Rejects all requests that wait, each with a new failure; attempts in flight go on. */
-  dismiss(failure: () => unknown): void;
-  /** Dismisses with `shutting-down`. The layer refuses from then on. */
-  close(): void;
-}
+export type Gate = Pick<PacingGate, 'layer' | 'snapshot' | 'outwait' | 'dismiss' | 'close'>;
 
 const off: GateSnapshot = {
   ...{ state: 'off', perSecond: undefined, window: 0, inFlight: 0, waiting: 0, callers: [] },
@@ -74,7 +56,7 @@ export function paceAttempts(options: GateOptions): Gate {
   return { layer: (next) => next, snapshot: () => off, async outwait() {}, dismiss() {}, close() {} };
 }
 
-class PacingGate implements Gate {
+class PacingGate {
   readonly #scheduler: Scheduler<QueuedRequest>;
   readonly #onChange: GateOptions['onChange'];
   #shownState: GateState = 'open';
@@ -88,8 +70,14 @@ class PacingGate implements Gate {
     this.#scheduler = new Scheduler({ ...defaults, ...options });
   }
 
-  /** Where nothing is limited and nothing waits: no timer, and no promise where the answer is a value. */
-  readonly layer: Gate['layer'] = (next) => (request, trace) => {
+  /**
+   * An answer passes as it came, a 429 too: it closes the gate for all callers, and the layer above decides whether
+   * to come back. Throws `upstream-rate-limited` at once where the turn cannot come before the claim's deadline,
+   * `overloaded` where too many wait, and the claim's reason when it is aborted.
+   *
+   * Where nothing is limited and nothing waits, it adds no timer, and no promise to an answer that is a value.
+   */
+  readonly layer: Layer<UpstreamRequest, Answer> = (next) => (request, trace) => {
     const { claim } = request;
     if (this.#isShutDown) throw new GatewayError('shutting-down', { retryAfterMs: 1000 });
     if (claim.ended !== undefined) throw claim.ended;
@@ -103,12 +91,17 @@ class PacingGate implements Gate {
     return queued.answer;
   };
 
+  /** Time may have changed the state since the last call; then `onChange` is called here. */
   readonly snapshot = (): GateSnapshot => {
     const snapshot = this.#scheduler.snapshot(performance.now());
     this.#showChange();
     return snapshot;
   };
 
+  /**
+   * Waits out a closed gate, for an attempt that has had its turn and goes up once more. Rejects with
+   * `upstream-rate-limited` where that is beyond the claim's deadline, and with the claim's reason when it ends.
+   */
   readonly outwait = async (claim: Claim): Promise<void> => {
     for (;;) {
       const nowMs = performance.now();
@@ -120,11 +113,13 @@ class PacingGate implements Gate {
     }
   };
 
+  /** Rejects all requests that wait, each with a new failure; attempts in flight go on. */
   readonly dismiss = (failure: () => unknown): void => {
     for (const queued of this.#scheduler.clear()) queued.fail(failure(), this.#scheduler.state);
     this.#pump();
   };
 
+  /** Dismisses with `shutting-down`. The layer refuses from then on. */
   readonly close = (): void => {
     this.#isShutDown = true;
     this.dismiss(() => new GatewayError('shutting-down', { retryAfterMs: 1000 }));
