@@ -3,7 +3,7 @@ import { readCallersVersion } from '../callers/caller-store.ts';
 import { CallersFileError } from '../callers/callers-file.ts';
 import { guessableTokenProblems } from '../callers/weak-digest.ts';
 import { type Config, ConfigError } from '../config.ts';
-import { authenticatorOptions, transportOptions } from '../gateway.ts';
+import { authenticatorOptions, transportOptions } from '../gateway-options.ts';
 import { Key } from '../key/key.ts';
 import { loadKeyValue } from '../key/key-source.ts';
 import { openKeyring } from '../key/keyring.ts';
