@@ -21,6 +21,7 @@ import {
   probeDelayMs,
   probeLimitMs,
   probeWaitMs,
+  secondProbeMs,
   swapWaitMs,
 } from './keyring-policy.ts';
 import { pause, settledBy, type WaitOptions } from './wait.ts';
@@ -229,7 +230,7 @@ export class KeyMonitor {
       answers.push(answer);
       await pause(probeWaitMs, it.over.signal, answer);
       // What was refused is refused again: most likely it is the key, and a swap gets time before more is asked.
-      if (it.isRepeated) await pause(probeWaitMs, it.over.signal);
+      if (it.isRepeated) await pause(it.sinceMs + secondProbeMs - performance.now(), it.over.signal);
       if (it.over.signal.aborted || it.proof !== undefined) return;
     }
     await Promise.all(answers);

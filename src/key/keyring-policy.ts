@@ -10,6 +10,8 @@ export const retiredKeyMs = 10 * 60_000;
 export const exemptionMs = 60_000;
 /** How long one probe is waited for before the next read is asked as well; three of them fit into the wait for a swap. */
 export const probeWaitMs = 550;
+/** When, after a refusal, another read is asked where the first was refused again: late, for most swaps come before. */
+export const secondProbeMs = 1_200;
 /** After this long a probe has no answer. */
 export const probeLimitMs = 15_000;
 
