@@ -271,8 +271,11 @@ describe('the routes of the admin listener', () => {
 
   it('refuse a request of which no URL can be made, as they refuse others', async () => {
     const { askAdmin } = await startPair(withAdmin);
+    // Names that a `Host` may have, and no URL.
     for (const [path, host, status] of [
+      ['/none', 'localhost:99999', 404],
       ['/status', '1.2.3.4.5', 421],
+      ['/status', '999.999.999.999', 421],
       ['//evil.example/status', 'localhost', 404],
     ] as const) {
       for (const method of ['GET', 'TRACE']) {
@@ -282,6 +285,7 @@ describe('the routes of the admin listener', () => {
         expect(came.headers['x-request-id']).toBe(came.json()['requestId']);
       }
     }
+    expect((await askAdmin('/status', { headers: { host: 'localhost:99999' } })).status).toBe(200);
   });
 
   it.each(['a, b', 'user@localhost', '['])(
