@@ -1,0 +1,11 @@
+/** VitePress' own theme, and diagrams. */
+import type { Theme } from 'vitepress';
+import base from 'vitepress/theme-without-fonts';
+import { MermaidDiagram } from './mermaid-diagram.ts';
+
+export default {
+  extends: base,
+  enhanceApp({ app }) {
+    app.component('MermaidDiagram', MermaidDiagram);
+  },
+} satisfies Theme;
