@@ -56,6 +56,14 @@ describe('the documents', () => {
     expect(pages.filter((path) => !linked.includes(path))).toEqual([]);
   });
 
+  it('are all in the sidebar of the site', () => {
+    const site = readFileSync(join(root, 'docs/.vitepress/config.ts'), 'utf8');
+    const pages = documents
+      .map((path) => /^docs\/([\w-]+)\.md$/.exec(path)?.[1] ?? '')
+      .filter((name) => name !== '');
+    expect(pages.filter((name) => name !== 'README' && !site.includes(`'/docs/${name}'`))).toEqual([]);
+  });
+
   it('name only files that exist', () => {
     for (const path of documents) {
       const named = [
