@@ -5,7 +5,6 @@ import { describe, expect, it } from 'vitest';
 import { version } from '../src/version.ts';
 import { accounts, ask } from './support/gateway.ts';
 import {
-  linesOf,
   type Owner,
   run,
   serve,
@@ -84,7 +83,7 @@ describe.concurrent('the executable', () => {
     const unanswered = ask({ host: '127.0.0.1', port: Number(port) }, accounts, {}).catch(() => undefined);
     await until(() => standIn.requests.length > 0);
     gateway.signal('SIGINT');
-    await until(() => linesOf(gateway.stdout()).length > 2);
+    await until(() => gateway.stdout().includes('"msg":"stopping"'));
     gateway.signal('SIGINT');
     expect(await gateway.exited).toBe(130);
     await unanswered;
