@@ -106,14 +106,6 @@ describe('the documents', () => {
     }
   });
 
-  it('give systemd the flags of the image', () => {
-    const image = JSON.parse(
-      /^CMD (\[.*\])$/m.exec(readFileSync(join(root, 'Dockerfile'), 'utf8'))?.[1] ?? '[]',
-    ) as string[];
-    const unit = /^ExecStart=\S+ (.*) \S+main\.js serve$/m.exec(readDocument('docs/deploying.md'))?.[1] ?? '';
-    expect(unit.split(' ')).toEqual(image.filter((word) => word.startsWith('--')));
-  });
-
   it('have the version of the package', () => {
     expect(JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))).toMatchObject({ version });
     expect(readDocument('CHANGELOG.md')).toContain(`## ${version}`);
