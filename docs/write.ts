@@ -6,10 +6,10 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { nginxLine, performancePage, type Results } from '../bench/report.ts';
-import { metricFamilies } from '../src/admin/metrics-policy.ts';
+import { metricsOf } from '../src/admin/metrics-policy.ts';
 import { settings } from '../src/config.ts';
 import { problems } from '../src/errors.ts';
-import { fullFacts } from '../test/support/facts.ts';
+import { fullSnapshot } from '../test/support/snapshot.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
@@ -69,7 +69,7 @@ function problemsTable(): string {
 }
 
 function metricsTable(): string {
-  const rows = metricFamilies(fullFacts()).map(({ name, type, help, samples }) => {
+  const rows = metricsOf(fullSnapshot()).map(({ name, type, help, samples }) => {
     const labels = new Set(samples.flatMap(({ labels = {} }) => Object.keys(labels)));
     // A histogram's own: every reader of the format knows it.
     labels.delete('le');
