@@ -2,6 +2,7 @@
 import type { Theme } from 'vitepress';
 import base from 'vitepress/theme-without-fonts';
 import { MermaidDiagram } from './mermaid-diagram.ts';
+import './diagram.css';
 
 export default {
   extends: base,
