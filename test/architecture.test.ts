@@ -34,7 +34,10 @@ function rooms(): Map<string, Set<string>> {
   for (const row of rows) {
     const [, names = '', , may = ''] = row.split('|');
     for (const [, name = ''] of names.matchAll(/`([^`]+)`/g)) {
-      table.set(name.replace(/\/$|\.ts$/, ''), new Set(may.split(',').map((room) => room.trim())));
+      const room = name.replace(/\/$|\.ts$/, '');
+      // A room may have two rows, so that a row fits the width of the page.
+      const imported = may.split(',').map((one) => one.trim());
+      table.set(room, new Set([...(table.get(room) ?? []), ...imported]));
     }
   }
   return table;
