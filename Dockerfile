@@ -33,5 +33,5 @@ HEALTHCHECK --interval=10s --timeout=4s --start-period=5s CMD ["node", "/app/dis
 # Node is process 1 and gets the signals. No inspector on SIGUSR1, no environment in reports. No way to an object's
 # prototype by name: `delete`, for with `throw` Node's own parser throws at a field named __proto__, and the process ends.
 # Core dumps hold the key as well: run with --ulimit core=0. The last two flags bound how much
-# garbage V8 lets lie (README, "Caching").
+# garbage V8 lets lie (docs/caching.md, "Memory").
 CMD ["node", "--disable-sigusr1", "--report-exclude-env", "--disable-proto=delete", "--max-semi-space-size=8", "--heap-growing-percent=25", "dist/main.js", "serve"]

@@ -1,9 +1,6 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { settings } from '../src/config.ts';
-import { problems } from '../src/errors.ts';
-import { version } from '../src/version.ts';
 
 const root = join(import.meta.dirname, '..');
 const read = (path: string): string => readFileSync(join(root, path), 'utf8');
@@ -11,7 +8,6 @@ const sources = readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf
   .filter((path) => path.endsWith('.ts') && !path.endsWith('.d.ts'))
   .map((path) => ({ path: path.replaceAll('\\', '/'), text: read(join('src', path)) }));
 const architecture = read('ARCHITECTURE.md');
-const readme = read('README.md');
 
 /** Code without its comments, so that a rule may be explained where it holds. */
 const codeOf = (text: string): string =>
@@ -38,7 +34,10 @@ function rooms(): Map<string, Set<string>> {
   for (const row of rows) {
     const [, names = '', , may = ''] = row.split('|');
     for (const [, name = ''] of names.matchAll(/`([^`]+)`/g)) {
-      table.set(name.replace(/\/$|\.ts$/, ''), new Set(may.split(',').map((room) => room.trim())));
+      const room = name.replace(/\/$|\.ts$/, '');
+      // A room may have two rows, so that a row fits the width of the page.
+      const imported = may.split(',').map((one) => one.trim());
+      table.set(room, new Set([...(table.get(room) ?? []), ...imported]));
     }
   }
   return table;
@@ -181,41 +180,5 @@ describe('the rules that keep the key in are kept', () => {
         .filter(({ path, text }) => impure.test(codeOf(text).replace(allowed.get(path) ?? '', '')))
         .map(({ path }) => path),
     ).toEqual([]);
-  });
-});
-
-describe('the documents are true', () => {
-  it('README lists every setting with its default', () => {
-    for (const [name, setting] of Object.entries(settings)) {
-      const row = readme.split('\n').find((line) => line.startsWith(`| \`${name}\``));
-      expect(row, name).toBeDefined();
-      if (setting.default !== undefined && setting.default !== '')
-        expect(row, name).toContain(`\`${setting.default}\``);
-    }
-  });
-
-  it('README lists every problem with its status', () => {
-    for (const [code, { status }] of Object.entries(problems)) {
-      expect(
-        readme.split('\n').some((line) => line.startsWith(`| \`${code}\` | ${status} |`)),
-        code,
-      ).toBe(true);
-    }
-  });
-
-  it('links of the documents lead somewhere', () => {
-    const pages = readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
-      .filter((path) => path.endsWith('.md'))
-      .map((path) => join('docs', path));
-    for (const name of ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'CHANGELOG.md', ...pages]) {
-      const links = [...read(name).matchAll(/\]\((?!https?:|#)([^)#]+)/g)].map(([, target = '']) => target);
-      for (const target of links)
-        expect(() => read(join(dirname(name), target)), `${name}: ${target}`).not.toThrow();
-    }
-  });
-
-  it('the version is the package’s', () => {
-    expect(JSON.parse(read('package.json'))).toMatchObject({ version });
-    expect(read('CHANGELOG.md')).toContain(`## ${version}`);
   });
 });

@@ -115,7 +115,7 @@ function guardAccess(hosts: AdminHosts): MiddlewareHandler<AdminEnv> {
       throw new GatewayError('host-not-allowed', {
         reason: 'a Host that the admin listener does not answer for',
         detail:
-          'The admin listener answers for addresses and private names; README, "Watching it", has the rule.',
+          'The admin listener answers for addresses and private names; docs/operating.md, "Admin listener", has the rule.',
       });
     }
     const field = (name: string): string | undefined => headers[name]?.toString();

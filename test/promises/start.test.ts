@@ -163,8 +163,8 @@ describe('the flags of the image', () => {
     expect(filling.replaceAll(/\s*\\\n\s*/g, ' ')).toContain(`node ${flags} dist/main.js serve`);
   });
 
-  it('are those of the systemd unit in the README', () => {
-    expect(read('README.md')).toContain(
+  it('are those of the systemd unit in docs/deploying.md', () => {
+    expect(read('docs/deploying.md')).toContain(
       `ExecStart=/usr/bin/node ${flags} /opt/analytics-gateway/dist/main.js serve`,
     );
   });
