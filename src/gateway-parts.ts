@@ -31,6 +31,7 @@ import { logCallers } from './log/callers-lines.ts';
 import type { LogDestination } from './log/destination.ts';
 import { createLogger, type GatewayLogger } from './log/logger.ts';
 import { createPipeline, type Pipeline } from './pipeline.ts';
+import { addRoutes } from './routes.ts';
 import { version } from './version.ts';
 
 export interface GatewayOptions {
@@ -174,6 +175,7 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
       timeoutMs: config.REQUEST_TIMEOUT,
       forwardHeaders: config.FORWARD_REQUEST_HEADERS,
     },
+    addRoutes,
     holdsKey: (text) => holdsKey(parts, text),
     accessLog: {
       // One line, one increment: what is counted is the line.

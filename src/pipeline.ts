@@ -6,7 +6,7 @@
 import { type CacheOptions, shareAnswers } from './cache/cache.ts';
 import type { Answer, UpstreamRequest } from './exchange.ts';
 import { type GateOptions, paceAttempts } from './gate/gate.ts';
-import { compose, type Handler } from './layer.ts';
+import { compose, type Handler, type Layer } from './layer.ts';
 import { type AttemptTally, tallyAttempts } from './upstream/attempt-tally.ts';
 import { type BreakCircuitOptions, breakCircuit } from './upstream/circuit.ts';
 import { attachKey, type CredentialOptions } from './upstream/credential.ts';
@@ -32,6 +32,25 @@ export interface Pipeline {
   close(): Promise<void>;
 }
 
+interface OutboundParts {
+  readonly cache: { readonly layer: OutboundLayer };
+  readonly retry: OutboundLayer;
+  readonly circuit: { readonly layer: OutboundLayer };
+  readonly gate: { readonly layer: OutboundLayer };
+}
+
+type OutboundLayer = Layer<UpstreamRequest, Answer>;
+
+/** The first listed is the first to see the request; `credential` and `transport` come last. */
+export function outboundLayers({ cache, retry, circuit, gate }: OutboundParts) {
+  return {
+    cache: cache.layer, // fresh, stale, joined, miss
+    retry, // p-retry owns the loop
+    circuit: circuit.layer, // the upstream is down: say so at once
+    gate: gate.layer, // whose turn, and when
+  };
+}
+
 export function createPipeline(options: PipelineOptions): Pipeline {
   const cache = shareAnswers(options.cache);
   const gate = paceAttempts(options.gate);
@@ -39,15 +58,10 @@ export function createPipeline(options: PipelineOptions): Pipeline {
   const credential = attachKey({ outwait: gate.outwait, ...options.credential });
   const attempts = tallyAttempts();
   const transport = sendUpstream({ ...options.transport, tally: attempts });
-  const send = compose(
-    [
-      cache.layer, // fresh, stale, joined, miss
-      retryFailures({ ...options.retry, isGated: options.gate.maxClosedMs > 0 }), // p-retry owns the loop
-      circuit.layer, // the upstream is down: say so at once
-      gate.layer, // whose turn, and when
-    ],
-    credential(transport.handler), // the only holder of the key, and the only opener of connections
-  );
+  const retry = retryFailures({ ...options.retry, isGated: options.gate.maxClosedMs > 0 });
+  const layers = outboundLayers({ cache, retry, circuit, gate });
+  // The only holder of the key, and the only opener of connections.
+  const send = compose(Object.values(layers), credential(transport.handler));
   return {
     send,
     cache,

@@ -42,12 +42,12 @@ function residentMiB(pid: number): number | undefined {
 /** The lowest value of each ten seconds: a leak raises it, a burst of connections or garbage does not. */
 export function floorsOf(
   samples: readonly Sample[],
-  valueOf: (sample: Sample) => number,
+  valueAt: (sample: Sample) => number,
 ): readonly (readonly [minutes: number, lowest: number])[] {
   const lowest = new Map<number, number>();
   for (const sample of samples) {
     const window = Math.floor(sample.minutes / windowMinutes);
-    lowest.set(window, Math.min(lowest.get(window) ?? Number.POSITIVE_INFINITY, valueOf(sample)));
+    lowest.set(window, Math.min(lowest.get(window) ?? Number.POSITIVE_INFINITY, valueAt(sample)));
   }
   return [...lowest].map(([window, value]) => [window * windowMinutes, value]);
 }

@@ -1,18 +1,20 @@
-/** Between Node's server, Hono's routes and the inbound layers. */
+/** From a Hono route to the inbound layers, and from their reply to Node's response. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { getRequestListener, type HttpBindings, RequestError } from '@hono/node-server';
-import type { Hono } from 'hono';
-import { andThen, type Eventually, type Handler } from '../layer.ts';
-import { bufferOf } from '../payload.ts';
+import type { HttpBindings } from '@hono/node-server';
+import type { Context, MiddlewareHandler } from 'hono';
+import { compose, type Eventually, type Handler, type Layer } from '../layer.ts';
 import { Trace } from '../trace.ts';
 import { awaitReply } from './half-close.ts';
 import { InboundRequest, type Reply } from './inbound.ts';
-import { mergedFields, writeFault, writeResponse } from './write-response.ts';
+import { type Bindings, writtenByHandler } from './node-listener.ts';
+import { writeFault, writeResponse } from './write-response.ts';
 
-export type Bindings = { Bindings: HttpBindings };
+export type InboundHandler = Handler<InboundRequest, Reply>;
+export type InboundLayer = Layer<InboundRequest, Reply>;
 
 /** The path to route by: as it was sent, not as a URL parser would rewrite it (THREATS L7). */
-export function rawPath(url = ''): string {
+export function pathAsSent(_request: Request, context?: { env?: unknown }): string {
+  const { url = '' } = (context as { env: HttpBindings }).env.incoming;
   const question = url.indexOf('?');
   return question === -1 ? url : url.slice(0, question);
 }
@@ -66,49 +68,35 @@ export function answerThrough(
   };
 }
 
-/** The same for what Hono routes. */
-export function respondThrough(
-  handler: Handler<InboundRequest, Reply>,
-  { incoming, outgoing }: HttpBindings,
-  { endsConnection }: Answering,
-): Eventually<Response> {
-  // The public listener speaks HTTP/1.1 alone, so these are Node's own classes.
-  const request = new InboundRequest(incoming as IncomingMessage, outgoing as ServerResponse);
-  return andThen(handler(request, new Trace(performance.now())), (reply) => {
-    const fields = mergedFields(request, reply, endsConnection());
-    const headers: Record<string, string> = {};
-    for (let at = 0; at < fields.length; at += 2) headers[fields[at] ?? ''] = fields[at + 1] ?? '';
-    return new Response(bodyOf(reply), { status: reply.status, headers });
-  });
-}
-
-/** `Response` takes any buffer at run time; its type wants one that is not shared. */
-function bodyOf({ body }: Reply): Uint8Array<ArrayBuffer> | null {
-  return body === null ? null : (bufferOf(body) as Uint8Array<ArrayBuffer>);
-}
-
-/**
- * Node's listener for a Hono app.
- *
- * @param refuse answers a request that @hono/node-server cannot make a Fetch request of, as with the host 1.2.3.4.5, so
- *   that it gets a reply and a log line too
- */
-export function listenThrough(
-  app: Hono<Bindings>,
-  refuse: (exchange: HttpBindings) => Eventually<Response>,
-): (incoming: IncomingMessage, outgoing: ServerResponse) => void {
-  let current: HttpBindings | undefined;
-  const listener = getRequestListener(app.fetch, {
-    // Requests of HTTP/1.0 may come without `Host`; the host check decides about them.
-    hostname: 'localhost',
-    errorHandler: (error) =>
-      // A request that cannot be built is reported in the same turn, so `current` is the right one.
-      error instanceof RequestError && current !== undefined
-        ? refuse(current)
-        : new Response(null, { status: 500 }),
-  });
-  return (incoming, outgoing) => {
-    current = { incoming, outgoing };
-    void listener(incoming, outgoing);
+/** A Hono handler that runs the layers. */
+export function answerWith(
+  handler: InboundHandler,
+  answering: Answering,
+): (context: Context<Bindings>) => Response {
+  const answer = answerThrough(handler, answering);
+  return ({ env }) => {
+    // The listener speaks HTTP/1.1 alone, so these are Node's own classes.
+    answer(env.incoming as IncomingMessage, env.outgoing as ServerResponse);
+    return writtenByHandler;
   };
+}
+
+/** A Hono middleware that runs layers around routes of Hono's own kind, whose responses are read whole. */
+export function aroundRoutes(
+  layers: readonly InboundLayer[],
+  answering: Answering,
+): MiddlewareHandler<Bindings> {
+  return async function aroundRoute(context, next) {
+    const last: InboundHandler = async () => {
+      await next();
+      return replyOf(context.res);
+    };
+    return answerWith(compose(layers, last), answering)(context);
+  };
+}
+
+async function replyOf(response: Response): Promise<Reply> {
+  const body = Buffer.from(await response.arrayBuffer());
+  const fields = [...response.headers].flat();
+  return { status: response.status, fields: [...fields, 'content-length', String(body.length)], body };
 }
