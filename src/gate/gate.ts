@@ -44,7 +44,7 @@ const defaults: QueueOptions = {
   random: Math.random,
 };
 
-export type Gate = Pick<PacingGate, 'layer' | 'snapshot' | 'outwait' | 'dismiss' | 'close'>;
+export type Gate = Pick<PacingGate, 'layer' | 'snapshot' | 'outwait' | 'close'>;
 
 const off: GateSnapshot = {
   ...{ state: 'off', perSecond: undefined, window: 0, inFlight: 0, waiting: 0, callers: [] },
@@ -53,7 +53,7 @@ const off: GateSnapshot = {
 
 export function paceAttempts(options: GateOptions): Gate {
   if (options.maxClosedMs > 0) return new PacingGate(options);
-  return { layer: (next) => next, snapshot: () => off, async outwait() {}, dismiss() {}, close() {} };
+  return { layer: (next) => next, snapshot: () => off, async outwait() {}, close() {} };
 }
 
 class PacingGate {
@@ -79,7 +79,7 @@ class PacingGate {
    */
   readonly layer: Layer<UpstreamRequest, Answer> = (next) => (request, trace) => {
     const { claim } = request;
-    if (this.#isShutDown) throw new GatewayError('shutting-down', { retryAfterMs: 1000 });
+    if (this.#isShutDown) throw shuttingDown();
     if (claim.ended !== undefined) throw claim.ended;
     const permit = this.#scheduler.admit(claim.turn, performance.now());
     if (permit !== undefined) return this.#send(next, request, trace, permit);
@@ -113,16 +113,11 @@ class PacingGate {
     }
   };
 
-  /** Rejects all requests that wait, each with a new failure; attempts in flight go on. */
-  readonly dismiss = (failure: () => unknown): void => {
-    for (const queued of this.#scheduler.clear()) queued.fail(failure(), this.#scheduler.state);
-    this.#pump();
-  };
-
-  /** Dismisses with `shutting-down`. The layer refuses from then on. */
+  /** Rejects all requests that wait with `shutting-down`; attempts in flight go on. The layer refuses from then on. */
   readonly close = (): void => {
     this.#isShutDown = true;
-    this.dismiss(() => new GatewayError('shutting-down', { retryAfterMs: 1000 }));
+    const { state } = this.#scheduler;
+    for (const queued of this.#scheduler.clear()) queued.fail(shuttingDown(), state);
     clearTimeout(this.#timer);
   };
 
@@ -322,6 +317,10 @@ function outcomeOf({ status, headers, receivedAt }: Answer): Outcome {
   if (status < 429) return healthy;
   if (status === 429) return { kind: 'throttled', waitMs: statedWaitMs(headers, receivedAt) };
   return { kind: 'answered', isHealthy: status < 500 };
+}
+
+function shuttingDown(): GatewayError {
+  return new GatewayError('shutting-down', { retryAfterMs: 1000 });
 }
 
 function failureOf({ code, retryAfterMs }: Rejection): GatewayError {
