@@ -60,7 +60,8 @@ describe('ARCHITECTURE.md is true', () => {
     'percent-encoding',
     'spelling-policy',
     'payload',
-    'connection-fields',
+    'header-fields',
+    'deadline',
   ];
 
   it('every file belongs to a room of the table, and every room exists', () => {

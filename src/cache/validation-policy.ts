@@ -2,8 +2,9 @@
  * How a stored answer is asked about again, and what a 304 makes of it (RFC 9111 sections 3.2, 4.3).
  * Pure: no `this`, no I/O, no clock.
  */
-import { connectionOptions } from '../connection-fields.ts';
+
 import type { Answer, HeaderFields } from '../exchange.ts';
+import { connectionOptions } from '../header-fields.ts';
 
 const entityTag = /^(?:W\/)?"[\x21\x23-\x7e\x80-\xff]*"$/;
 

@@ -1,8 +1,8 @@
 /** The last inbound layer: makes an upstream request of the caller's, and a reply of the answer. */
 import type { Turn } from '../claim.ts';
-import { connectionOptions } from '../connection-fields.ts';
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
+import { connectionOptions } from '../header-fields.ts';
 import { andThen, type Handler } from '../layer.ts';
 import type { CacheFacts, Trace } from '../trace.ts';
 import type { Claims } from './claim.ts';

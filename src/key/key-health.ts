@@ -11,6 +11,7 @@
  *
  * Nothing waits for a store or a probe that hangs.
  */
+import { settledBy, type WaitOptions, waitAtMost } from '../deadline.ts';
 import { AcceptedReads, type KeyRead } from './accepted-reads.ts';
 import type { Key } from './key.ts';
 import type { TellKeyEvent } from './key-event.ts';
@@ -24,7 +25,6 @@ import {
   secondProbeMs,
   swapWaitMs,
 } from './keyring-policy.ts';
-import { pause, settledBy, type WaitOptions } from './wait.ts';
 
 /** What the upstream says to a read with this key: a status, or `undefined` where it gave none. */
 export type KeyProbe = (key: Key, read: KeyRead) => Promise<number | undefined>;
@@ -202,8 +202,8 @@ export class KeyMonitor {
   }
 
   async #settle(it: Suspicion): Promise<void> {
-    const until = (ms: number) => pause(it.sinceMs + ms - performance.now(), it.over.signal);
-    await pause(headStartMs, it.over.signal, this.#parts.reload());
+    const until = (ms: number) => waitAtMost(it.sinceMs + ms - performance.now(), it.over.signal);
+    await waitAtMost(headStartMs, it.over.signal, this.#parts.reload());
     if (it.over.signal.aborted) return;
     void this.#investigate(it);
     await until(swapWaitMs / 2);
@@ -228,9 +228,9 @@ export class KeyMonitor {
     for (const read of this.#readsToAsk(it)) {
       const answer = this.#ask(it, read);
       answers.push(answer);
-      await pause(probeWaitMs, it.over.signal, answer);
+      await waitAtMost(probeWaitMs, it.over.signal, answer);
       // What was refused is refused again: most likely it is the key, and a swap gets time before more is asked.
-      if (it.isRepeated) await pause(it.sinceMs + secondProbeMs - performance.now(), it.over.signal);
+      if (it.isRepeated) await waitAtMost(it.sinceMs + secondProbeMs - performance.now(), it.over.signal);
       if (it.over.signal.aborted || it.proof !== undefined) return;
     }
     await Promise.all(answers);
@@ -251,7 +251,7 @@ export class KeyMonitor {
 
   async #ask(it: Suspicion, read: KeyRead): Promise<void> {
     const asked = this.#probe?.(it.key, read).catch(() => undefined);
-    const status = await Promise.race([asked, pause(probeLimitMs, it.over.signal)]);
+    const status = await Promise.race([asked, waitAtMost(probeLimitMs, it.over.signal)]);
     if (it.over.signal.aborted) return;
     if (status === 401) {
       this.lastRejectedAt = Date.now();
@@ -328,7 +328,7 @@ export class KeyMonitor {
 
   /** One probe of a rejected key. Each asks another read than the one before: one that never works must not keep it so. */
   async #probeAgain(it: Suspicion): Promise<void> {
-    await pause(headStartMs, it.over.signal, this.#parts.reload());
+    await waitAtMost(headStartMs, it.over.signal, this.#parts.reload());
     const reads = this.#readsToAsk(it);
     const read = reads[it.probes % reads.length];
     if (it.over.signal.aborted || this.#state.kind !== 'rejected' || read === undefined) return;

@@ -2,6 +2,7 @@
  * Polls a store for the key: at the start with backoff, then whenever it may have changed. Passes good
  * values on; a bad one never replaces anything, it is only told about.
  */
+import { waitAtMost } from '../deadline.ts';
 import { parseKey } from './parse-key.ts';
 import { describeFailure, type KeyStore, KeyStoreError } from './store.ts';
 
@@ -126,24 +127,18 @@ async function bounded<T>(
   closing?: AbortSignal,
 ): Promise<T> {
   const limit = new AbortController();
-  const onClosing = () => limit.abort();
-  if (closing?.aborted) limit.abort();
-  closing?.addEventListener('abort', onClosing);
-  let timer: NodeJS.Timeout | undefined;
-  const tooLate = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => {
-      reject(new KeyStoreError(`${store.describe}: did not answer within ${loadTimeoutMs / 1000} s`));
-      limit.abort();
-    }, loadTimeoutMs);
-    timer.unref();
-  });
+  const signal = closing === undefined ? limit.signal : AbortSignal.any([closing, limit.signal]);
   try {
-    return await Promise.race([load(limit.signal), tooLate]);
+    const loaded = load(signal).then((value) => ({ value }));
+    const outcome = await Promise.race([loaded, waitAtMost(loadTimeoutMs, signal)]);
+    if (outcome === undefined) {
+      throw new KeyStoreError(`${store.describe}: did not answer within ${loadTimeoutMs / 1000} s`);
+    }
+    return outcome.value;
   } catch (error) {
     if (error instanceof KeyStoreError) throw error;
     throw new KeyStoreError(`${store.describe}: ${describeFailure(error)}`);
   } finally {
-    clearTimeout(timer);
-    closing?.removeEventListener('abort', onClosing);
+    limit.abort();
   }
 }

@@ -4,6 +4,7 @@
  * Every different value is a generation; one that comes back after another is a new one. A request keeps the key
  * it took. What the upstream thinks of the key is in `key-health.ts`; how the store is asked, in `key-source.ts`.
  */
+import type { WaitOptions } from '../deadline.ts';
 import type { KeyRead } from './accepted-reads.ts';
 import { Key } from './key.ts';
 import type { KeyEvent, KeyHealth, TellKeyEvent } from './key-event.ts';
@@ -13,7 +14,6 @@ import { retiredKeyMs } from './keyring-policy.ts';
 import { openStore } from './open-store.ts';
 import { Scrubber } from './scrub.ts';
 import { describeFailure, type Environment, type KeyStore } from './store.ts';
-import type { WaitOptions } from './wait.ts';
 
 export interface KeyringOptions {
   /** `env:NAME`, `file:/path`, … */

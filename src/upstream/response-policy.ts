@@ -3,14 +3,10 @@
  *
  * A 200 is a promise, so everything that could make it a lie is found before a byte of it is sent.
  */
-import type { HeaderFields } from '../exchange.ts';
-import { codingOf, mustStayCoded } from './coding-policy.ts';
 
-/** A field's value where there is exactly one line of it. */
-export function singleField(headers: HeaderFields, name: string): string | undefined {
-  const value = headers[name];
-  return typeof value === 'string' ? value : undefined;
-}
+import type { HeaderFields } from '../exchange.ts';
+import { singleField } from '../header-fields.ts';
+import { codingOf, mustStayCoded } from './coding-policy.ts';
 
 /** Prepares the check of media types against `UPSTREAM_MEDIA_TYPES`; ranges are lower-cased. */
 export function acceptMediaTypes(ranges: readonly string[]): (contentType: string | undefined) => boolean {
@@ -70,7 +66,7 @@ export function invalidHead(
     return { reason: 'a body over UPSTREAM_MAX_BODY', proxyError: 'http_response_body_size' };
   }
   const isSuccess = status < 300;
-  if (isSuccess && status !== 204 && !limits.isAcceptedType(singleField(headers, 'content-type'))) {
+  if (isSuccess && status !== 204 && !limits.isAcceptedType(singleField(headers['content-type']))) {
     return because('a success whose media type is not in UPSTREAM_MEDIA_TYPES');
   }
   return undefined;
