@@ -22,7 +22,7 @@ export interface Directives {
   readonly broken: boolean;
 }
 
-/** The largest number of seconds told apart; more counts as this much (RFC 9111 section 1.2.2). */
+/** The largest number of seconds that is distinguished; more counts as this much (RFC 9111 section 1.2.2). */
 export const maxDeltaSeconds = 2_147_483_648;
 
 const member =

@@ -63,7 +63,7 @@ const kept = new Set([
 /** The stored answer with the fields and the times of the 304 that confirmed it. */
 export function renewed(stored: Answer, notModified: Answer): Answer {
   const headers: Record<string, string | readonly string[]> = { ...stored.headers };
-  // These told of the former exchange. Left in, an answer confirmed just now would be as old as before.
+  // These described the former exchange. Left in, an answer confirmed just now would be as old as before.
   delete headers['age'];
   delete headers['date'];
   for (const [name, value] of Object.entries(notModified.headers)) {

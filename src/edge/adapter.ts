@@ -12,7 +12,7 @@ import { writeFault, writeResponse } from './write-response.ts';
 export type InboundHandler = Handler<InboundRequest, Reply>;
 export type InboundLayer = Layer<InboundRequest, Reply>;
 
-/** The path to route by: as it was sent, not as a URL parser would rewrite it (THREATS L7). */
+/** The path to route by: as it was sent, not as a URL parser would rewrite it. */
 export function pathAsSent(_request: Request, context?: { env?: unknown }): string {
   const { url = '' } = (context as { env: HttpBindings }).env.incoming;
   const question = url.indexOf('?');

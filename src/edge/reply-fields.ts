@@ -20,7 +20,7 @@ export const securityFields = {
   'cross-origin-resource-policy': 'same-origin',
 } as const;
 
-/** Of every reply (RFC 9110 section 7.6.3), the gateway's own included: a caller need not tell them apart. */
+/** Of every reply (RFC 9110 section 7.6.3), the gateway's own included: a caller need not distinguish them. */
 export const viaField = { via: '1.1 analytics-gateway' } as const;
 
 /** A record of fields as a list. */

@@ -14,7 +14,7 @@
 import { settledBy, type WaitOptions, waitAtMost } from '../deadline.ts';
 import { AcceptedReads, type KeyRead } from './accepted-reads.ts';
 import type { Key } from './key.ts';
-import type { TellKeyEvent } from './key-event.ts';
+import type { EmitKeyEvent } from './key-event.ts';
 import {
   exemptionMs,
   headStartMs,
@@ -36,11 +36,11 @@ export interface KeyHealthParts {
   reload(): Promise<void>;
   /** Finds a value that may be tried instead of this key, and how to make a key of it. Never rejects. */
   other(key: Key): Promise<(() => Key) | undefined>;
-  /** Puts a key that was tried and accepted into use, and tells so. */
+  /** Puts a key that was tried and accepted into use, and reports it. */
   adopt(key: Key): void;
   /** A key that will not be tried again. */
-  dismiss(key: Key): void;
-  readonly tell: TellKeyEvent;
+  retire(key: Key): void;
+  readonly emit: EmitKeyEvent;
 }
 
 /** "A 200 confirms a key", as the specification has it; where that was refused itself, the other read that it has. */
@@ -156,7 +156,7 @@ export class KeyMonitor {
     if (this.#state.kind === 'suspect') {
       await settledBy(this.#state.settled, {
         signal: wait.signal,
-        // A little before the deadline, so that the 401 is what is told and not the end of the wait.
+        // A little before the deadline, so that the caller gets the 401 and not the end of the wait.
         get deadlineMs() {
           return wait.deadlineMs - answerBeforeMs;
         },
@@ -238,7 +238,7 @@ export class KeyMonitor {
     this.#decide(it);
   }
 
-  /** The more a read can tell, the earlier it stands: what was accepted last says most. */
+  /** The read that says most about the key comes first: the one that was accepted last. */
   #readsToAsk(it: Suspicion): readonly KeyRead[] {
     if (this.#probe === undefined) return [];
     const first = it.proof ?? this.#accepted.latest ?? it.earlier;
@@ -305,7 +305,7 @@ export class KeyMonitor {
   }
 
   #refuseCandidate(it: Suspicion): void {
-    if (it.candidate !== undefined) this.#parts.dismiss(it.candidate);
+    if (it.candidate !== undefined) this.#parts.retire(it.candidate);
     it.candidate = undefined;
     this.#decide(it);
   }
@@ -314,7 +314,7 @@ export class KeyMonitor {
     if (this.#state.kind === 'rejected') return;
     this.#state = { kind: 'rejected', suspicion: it };
     const message = 'The upstream refuses the key; nothing but probes is sent with it';
-    this.#parts.tell('rejected', 'error', message, it.key);
+    this.#parts.emit('rejected', 'error', message, it.key);
     it.probes = 1;
     this.#probeIn(it, probeDelayMs(it.probes));
   }
@@ -342,7 +342,7 @@ export class KeyMonitor {
   #markHealthy(it: Suspicion): void {
     const wasRejected = this.#state.kind === 'rejected';
     this.#leave();
-    if (wasRejected) this.#parts.tell('accepted-again', 'info', 'The upstream takes the key again', it.key);
+    if (wasRejected) this.#parts.emit('accepted-again', 'info', 'The upstream takes the key again', it.key);
     else if (it.proof === undefined) this.#exemptRefused(it, 'with a key that it takes elsewhere');
   }
 
@@ -357,7 +357,7 @@ export class KeyMonitor {
     for (const operation of refused.keys()) this.#exempt.set(operation, untilMs);
     const operations = [...refused.keys()].join(', ');
     const message = `The upstream refuses ${operations} ${finding}; the key stays in use`;
-    this.#parts.tell('operation-refused', 'warn', message, key);
+    this.#parts.emit('operation-refused', 'warn', message, key);
   }
 
   #leave(): void {
@@ -365,7 +365,7 @@ export class KeyMonitor {
     const { suspicion } = this.#state;
     this.#state = { kind: 'healthy' };
     clearTimeout(suspicion.timer);
-    if (suspicion.candidate !== undefined) this.#parts.dismiss(suspicion.candidate);
+    if (suspicion.candidate !== undefined) this.#parts.retire(suspicion.candidate);
     suspicion.over.abort();
   }
 

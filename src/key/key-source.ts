@@ -1,6 +1,6 @@
 /**
  * Polls a store for the key: at the start with backoff, then whenever it may have changed. Passes good
- * values on; a bad one never replaces anything, it is only told about.
+ * values on; a bad value never replaces anything, it is only reported.
  */
 import { waitAtMost } from '../deadline.ts';
 import { parseKey } from './parse-key.ts';

@@ -116,7 +116,7 @@ export function openVaultSession(settings: VaultSettings, describe: string): Vau
     const nowMs = performance.now();
     if (login.method === 'token-file' || token === undefined) {
       token = await logIn(signal);
-      // A given token tells its lease only when it is renewed; one that cannot be is used as it is.
+      // The lease of a given token is known only when it is renewed; a token that cannot be renewed is used as it is.
       if (login.method === 'token') token = (await renew(token, signal)) ?? token;
     } else if (nowMs >= token.renewAtMs) {
       const renewed = token.renewable && nowMs < token.endsAtMs ? await renew(token, signal) : undefined;
@@ -129,7 +129,7 @@ export function openVaultSession(settings: VaultSettings, describe: string): Vau
     const used = await validToken(signal);
     const answer = await call('GET', path, used.value, signal);
     if (answer.status !== 403 || login.method === 'token' || login.method === 'token-file') return answer;
-    // The token was revoked, or Vault was rebuilt: one new login tells.
+    // The token was revoked, or Vault was rebuilt: one new login shows which.
     token = undefined;
     return call('GET', path, (await validToken(signal)).value, signal);
   };

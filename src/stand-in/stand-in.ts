@@ -1,5 +1,5 @@
 /**
- * An upstream that behaves as workspace-analytics-api.md says, and misbehaves when told to. The demo, the tests
+ * An upstream that behaves as workspace-analytics-api.md says, and misbehaves when asked to. The demo, the tests
  * and the benchmarks talk to it; nothing of the gateway does.
  */
 import { createServer, type RequestListener, type Server, type ServerResponse } from 'node:http';
@@ -52,7 +52,7 @@ export interface StandIn {
   readonly counts: Readonly<Counts>;
   /** The keys it accepts now. Adding and deleting is creating and revoking. */
   readonly keys: Set<string>;
-  /** Misbehaves from the next request on, for so many requests (default: until told otherwise); undefined: well again. */
+  /** Misbehaves from the next request on, for so many requests (default: until the next call); undefined: well again. */
   behave(next: Behaviour | undefined, times?: number): void;
   /** A full bucket of another size, or none. */
   setLimit(limit: RateLimit | undefined): void;
@@ -124,7 +124,7 @@ export async function startStandIn(options: StandInOptions = {}): Promise<StandI
     specified: PreparedAnswer,
     received: Received | undefined,
   ): void => {
-    // Whoever waited through the latency may have left.
+    // The caller may have left during the latency.
     if (response.destroyed) {
       counts.aborted++;
       return;
@@ -139,15 +139,15 @@ export async function startStandIn(options: StandInOptions = {}): Promise<StandI
     const { method = 'GET', url = '', socket } = request;
     const header = request.headers['x-api-key'];
     const key = typeof header === 'string' ? header : undefined;
-    const told = behaviour === undefined ? undefined : takeBehaviour();
+    const misbehaviour = behaviour === undefined ? undefined : takeBehaviour();
     const specified = answerTo(method, url, key, request.headers['if-none-match']);
 
     let received: Received | undefined;
-    if (recordRequests || told !== undefined) {
+    if (recordRequests || misbehaviour !== undefined) {
       received = new Received(method, url, request.rawHeaders, key, performance.now());
       if (recordRequests) remember(requests, received);
     }
-    if (received !== undefined && told !== undefined) {
+    if (received !== undefined && misbehaviour !== undefined) {
       const exchange: Exchange = {
         socket,
         request: received,
@@ -160,8 +160,8 @@ export async function startStandIn(options: StandInOptions = {}): Promise<StandI
         onStatus: (status) => count(status, received),
         onGone: () => counts.aborted++,
       };
-      misbehave(exchange, told).catch((error: unknown) => {
-        // A test's own function failed, or an impossible wish: say so, and let the test fail soon.
+      misbehave(exchange, misbehaviour).catch((error: unknown) => {
+        // A test's own function failed, or something impossible: say so, and let the test fail soon.
         process.emitWarning(error instanceof Error ? error : new Error(String(error)));
         socket.destroy();
       });
@@ -170,10 +170,10 @@ export async function startStandIn(options: StandInOptions = {}): Promise<StandI
     } else {
       answer(response, specified, received);
     }
-    if (waiting.length > 0) tellWaiting();
+    if (waiting.length > 0) resolveWaiting();
   };
 
-  const tellWaiting = (): void => {
+  const resolveWaiting = (): void => {
     const still = waiting.filter((one) => one.count > counts.total);
     for (const one of waiting) if (one.count <= counts.total) one.resolve();
     waiting = still;

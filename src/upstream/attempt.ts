@@ -1,5 +1,5 @@
 /**
- * One attempt: what undici tells of an exchange, made into an answer or a failure. The body is read whole, within its
+ * One attempt: what undici reports of an exchange, made into an answer or a failure. The body is read whole, within its
  * bounds, and checked before it is handed up.
  */
 

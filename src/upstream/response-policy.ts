@@ -73,8 +73,8 @@ export function invalidHead(
 }
 
 /**
- * Whether the body's end is only known by the end of the connection (RFC 9112 section 6.3, rule 8). Then a cut
- * looks like an end.
+ * Whether the body's end is only known by the end of the connection (RFC 9112 section 6.3, rule 8). Then a
+ * truncated body looks like a whole one.
  */
 export function endsWithConnection(status: number, headers: HeaderFields): boolean {
   return (
@@ -109,7 +109,7 @@ export function isJsonType(contentType: string | undefined): boolean {
 
 /**
  * Whether bytes begin like a JSON text, and every string and bracket in them is closed: a third of the cost of
- * parsing, and enough to find any cut. A `Content-Length` that is too small cuts an answer so that its framing
+ * parsing, and enough to find any truncation. A `Content-Length` that is too small truncates an answer so that its framing
  * still looks whole.
  */
 export function isClosedJson(body: Buffer): boolean {
