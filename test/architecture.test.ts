@@ -125,6 +125,46 @@ describe('ARCHITECTURE.md is true', () => {
   }
 });
 
+describe('the graph of imports, types included', () => {
+  const graph = new Map(sources.map(({ path, text }) => [path, importsOf(path, text)]));
+
+  it('no file of src/ imports itself, directly or through other files', () => {
+    expect(cyclesOf(graph)).toEqual([]);
+  });
+
+  it('no room of the table in ARCHITECTURE.md may import a room that may import it', () => {
+    const allowed = new Map(
+      [...rooms()].map(([room, may]) => [room, [...may].filter((name) => name !== '–')]),
+    );
+    expect(cyclesOf(allowed)).toEqual([]);
+  });
+
+  it('a cycle is found, and reported with every file on it', () => {
+    const looped = new Map([
+      ['a', ['b']],
+      ['b', ['c', 'd']],
+      ['c', ['b']],
+      ['d', ['d']],
+    ]);
+    expect(cyclesOf(looped)).toEqual(['b -> c -> b', 'd -> d']);
+  });
+
+  /** The cycles of a graph, each once, by a walk that looks at each edge once. */
+  function cyclesOf(edges: ReadonlyMap<string, readonly string[]>): string[] {
+    const cycles: string[] = [];
+    const done = new Set<string>();
+    const walk = (node: string, path: readonly string[]): void => {
+      const at = path.indexOf(node);
+      if (at !== -1) cycles.push([...path.slice(at), node].join(' -> '));
+      if (at !== -1 || done.has(node)) return;
+      for (const next of edges.get(node) ?? []) walk(next, [...path, node]);
+      done.add(node);
+    };
+    for (const node of edges.keys()) walk(node, []);
+    return cycles;
+  }
+});
+
 describe('the rules that keep the key in are kept', () => {
   const offenders = (pattern: RegExp, allowed: (path: string) => boolean = () => false): string[] =>
     sources.filter(({ path, text }) => !allowed(path) && pattern.test(codeOf(text))).map(({ path }) => path);
