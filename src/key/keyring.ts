@@ -9,7 +9,7 @@ import type { KeyRead } from './accepted-reads.ts';
 import { Key } from './key.ts';
 import type { EmitKeyEvent, KeyEvent, KeyHealth } from './key-event.ts';
 import { KeyMonitor, type KeyProbe } from './key-health.ts';
-import { loadKeyValue, loadPreviousValue, pollStore } from './key-source.ts';
+import { KeySource, loadKeyValue, loadPreviousValue } from './key-source.ts';
 import { retiredKeyMs } from './keyring-policy.ts';
 import { openStore } from './open-store.ts';
 import { Scrubber } from './scrub.ts';
@@ -61,7 +61,7 @@ export class Keyring {
   readonly #options: KeyringOptions;
   readonly #store: KeyStore;
   readonly #previousStore: KeyStore | undefined;
-  readonly #source: ReturnType<typeof pollStore>;
+  readonly #source: KeySource;
   readonly #monitor: KeyMonitor;
   #generations = 0;
   /** The newest good value of the store. */
@@ -85,7 +85,7 @@ export class Keyring {
     const { promise, resolve } = Promise.withResolvers<boolean>();
     this.ready = promise;
     this.#announceReady = resolve;
-    this.#source = pollStore({
+    this.#source = new KeySource({
       store,
       refreshMs: options.refreshMs,
       onValue: (value) => this.#onValue(value),
