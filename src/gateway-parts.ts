@@ -224,7 +224,7 @@ export function adminOptions(parts: Parts, life: LifeState, server: Server, port
     isSecret: (text) => isSecret(parts, text),
     onPurge: (purged) => log.events.info(purged, 'stored answers were purged by hand'),
     onRefused: (refusal) => log.events.info(refusal, 'the admin listener refused a request'),
-    onListenerError: (error) => log.events.error({ err: error }, 'the admin listener failed'),
+    onFault: (error) => log.events.error({ err: error }, 'the admin listener failed'),
   };
 }
 

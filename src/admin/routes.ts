@@ -31,7 +31,7 @@ export interface AdminAppOptions {
   readonly isSecret: (text: string) => boolean;
   onRefused(refusal: AdminRefusal): void;
   /** A route failed. */
-  onListenerError(error: unknown): void;
+  onFault(error: unknown): void;
 }
 
 /** A request that was refused, or what was none. */
@@ -151,7 +151,7 @@ const refuseBody: MiddlewareHandler<AdminEnv> = async ({ env }, next) => {
 function renderProblem(
   thrown: Error,
   context: Context<AdminEnv>,
-  { isSecret, onRefused, onListenerError }: AdminAppOptions,
+  { isSecret, onRefused, onFault }: AdminAppOptions,
 ): Response {
   if (thrown instanceof GatewayError) {
     const { code, message: reason } = thrown;
@@ -159,7 +159,7 @@ function renderProblem(
     const request = { remoteAddress: socket.remoteAddress, path: pathOf(context.env), headers, rawHeaders };
     onRefused({ code, reason, ...fieldsOfRefusedRequest(thrown, request, isSecret) });
   } else {
-    onListenerError(thrown);
+    onFault(thrown);
   }
   const error =
     thrown instanceof GatewayError ? thrown : new GatewayError('internal-error', { cause: thrown });
