@@ -17,6 +17,7 @@ import { corsHeaders, guardOrigin, type OriginOptions } from './edge/origin.ts';
 import { answerProbe } from './edge/probe.ts';
 import { renderProblems } from './edge/problems.ts';
 import { identifyRequest } from './edge/request-id.ts';
+import { GatewayError } from './errors.ts';
 import { compose } from './layer.ts';
 import { matchOperations, type Operation } from './operations.ts';
 import type { AddRoutes } from './routes.ts';
@@ -90,9 +91,14 @@ export function createApp(options: AppOptions): RequestListener {
     forCallers: aroundRoutes(callers, answering),
   });
 
-  app.notFound(answerWith(compose(everyRequest, refuseUnknown), answering));
-  app.onError((error) => {
-    options.onFault(error);
+  const refuse = answerWith(compose(everyRequest, refuseUnknown), answering);
+  // Behind a check the layers run already.
+  app.notFound((context) => (context.get('isChecked') ? refuseUnknown() : refuse(context)));
+  app.onError((error, context) => {
+    if ('getResponse' in error) return error.getResponse();
+    // A problem that a checked route threw is rendered by the layers around it.
+    const isProblem = error instanceof GatewayError && context.get('isChecked') === true;
+    if (!isProblem) options.onFault(error);
     return new Response(null, { status: 500 });
   });
   return listenThrough(app, options.onFault);

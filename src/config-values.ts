@@ -3,6 +3,7 @@
  * `ConfigValueError` that says what is expected and never repeats the text: it might be a secret in the wrong
  * place.
  */
+import { maxTimerMs } from './deadline.ts';
 import { originProblem } from './edge/cors-policy.ts';
 import { listedHostName } from './edge/host-policy.ts';
 
@@ -16,7 +17,7 @@ export type Reader<T> = (text: string) => T;
 const durationUnits: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
 
 /** `250ms`, `15s`, `5m`, `1h` to ms. Timers hold at most 2^31 − 1 ms, so nothing longer is accepted. */
-export function duration(minMs = 0, maxMs = 2 ** 31 - 1): Reader<number> {
+export function duration(minMs = 0, maxMs = maxTimerMs): Reader<number> {
   return (text) => {
     const [, digits, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text) ?? [];
     const ms = Number(digits) * (durationUnits[unit ?? ''] ?? Number.NaN);

@@ -108,7 +108,7 @@ export const settings = {
   ADMIN_HOST: defaulted(
     '127.0.0.1',
     listenHost,
-    'Address of the admin listener (metrics, status, console, purge), or unix:/path.sock. It asks nobody who they are.',
+    'Address of the admin listener (metrics, status, console, purge), or unix:/path.sock. It authenticates no caller.',
   ),
   ADMIN_PORT: defaulted('9091', portOrOff, 'Port of the admin listener; 0 takes a free one, off for none.'),
   CALLERS_FILE: optional(
@@ -127,7 +127,7 @@ export const settings = {
   CALLER_CACHE_CONTROL: defaulted(
     'private, no-cache',
     oneOf('private, no-cache', 'upstream'),
-    'What callers are told about keeping answers; upstream passes the upstream’s caching headers on as they came.',
+    'What Cache-Control tells callers about keeping answers; upstream passes the upstream’s caching headers on as they came.',
   ),
   CORS_ORIGINS: defaulted(
     '',
@@ -161,7 +161,7 @@ export const settings = {
   GATE_MAX_CLOSED: defaulted(
     '5m',
     duration(),
-    'The longest one 429 may hold everybody; 0s switches the gate off and each request waits for itself.',
+    'The longest time that one 429 may hold all requests; 0s switches the gate off and each request waits for itself.',
   ),
   FORWARD_REQUEST_HEADERS: defaulted(
     '',

@@ -77,7 +77,7 @@ export async function openParts({ config, environment, logTo }: GatewayOptions):
     previousFrom: config.UPSTREAM_API_KEY_PREVIOUS_FROM,
     environment,
     refreshMs: config.UPSTREAM_API_KEY_REFRESH,
-    onEvent: ({ level, message, ...facts }: KeyEvent) => log.events[level](facts, message),
+    onEvent: ({ level, message, ...fields }: KeyEvent) => log.events[level](fields, message),
   });
   redact = (text) => keyring.scrub.redact(text);
   const authenticator = new Authenticator({
@@ -143,7 +143,7 @@ export function createCallersServer(parts: Parts, life: LifeState): Server {
         counts.refuse(refusal.code);
         log.events.info(refusal, 'refused before there was a request');
       },
-      onTrouble: (error) => log.events.error({ err: error }, 'the listener is in trouble'),
+      onListenerError: (error) => log.events.error({ err: error }, 'the listener failed'),
     },
   );
 }
@@ -224,7 +224,7 @@ export function adminOptions(parts: Parts, life: LifeState, server: Server, port
     isSecret: (text) => isSecret(parts, text),
     onPurge: (purged) => log.events.info(purged, 'stored answers were purged by hand'),
     onRefused: (refusal) => log.events.info(refusal, 'the admin listener refused a request'),
-    onTrouble: (error) => log.events.error({ err: error }, 'the admin listener is in trouble'),
+    onFault: (error) => log.events.error({ err: error }, 'the admin listener failed'),
   };
 }
 

@@ -1,5 +1,6 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
+import { parseAst } from 'rolldown/parseAst';
 import { describe, expect, it } from 'vitest';
 import { type AppOptions, layersOfOperations } from '../src/app.ts';
 import { outboundLayers } from '../src/pipeline.ts';
@@ -60,7 +61,8 @@ describe('ARCHITECTURE.md is true', () => {
     'percent-encoding',
     'spelling-policy',
     'payload',
-    'connection-fields',
+    'header-fields',
+    'deadline',
   ];
 
   it('every file belongs to a room of the table, and every room exists', () => {
@@ -121,6 +123,84 @@ describe('ARCHITECTURE.md is true', () => {
         .split('\n\n')[1]
         ?.matchAll(/^\d+\. `(\w+)`/gm) ?? []),
     ].map(([, name = '']) => name);
+  }
+});
+
+describe('the graph of imports, types included', () => {
+  const graph = new Map(sources.map(({ path, text }) => [path, importsOf(path, text)]));
+
+  it('no file of src/ imports itself, directly or through other files', () => {
+    expect(cyclesOf(graph)).toEqual([]);
+  });
+
+  it('no room of the table in ARCHITECTURE.md may import a room that may import it', () => {
+    const allowed = new Map(
+      [...rooms()].map(([room, may]) => [room, [...may].filter((name) => name !== '–')]),
+    );
+    expect(cyclesOf(allowed)).toEqual([]);
+  });
+
+  it('a cycle is found, and reported with every file on it', () => {
+    const looped = new Map([
+      ['a', ['b']],
+      ['b', ['c', 'd']],
+      ['c', ['b']],
+      ['d', ['d']],
+    ]);
+    expect(cyclesOf(looped)).toEqual(['b -> c -> b', 'd -> d']);
+  });
+
+  /** The cycles of a graph, each once, by a walk that looks at each edge once. */
+  function cyclesOf(edges: ReadonlyMap<string, readonly string[]>): string[] {
+    const cycles: string[] = [];
+    const done = new Set<string>();
+    const walk = (node: string, path: readonly string[]): void => {
+      const at = path.indexOf(node);
+      if (at !== -1) cycles.push([...path.slice(at), node].join(' -> '));
+      if (at !== -1 || done.has(node)) return;
+      for (const next of edges.get(node) ?? []) walk(next, [...path, node]);
+      done.add(node);
+    };
+    for (const node of edges.keys()) walk(node, []);
+    return cycles;
+  }
+});
+
+describe('the size of functions', () => {
+  // Their length is a rule of Biome.
+  it('no function of src/ has more than five variables that change', () => {
+    const large = sources.flatMap(({ path, text }) =>
+      variablesOf(parseAst(text, { lang: 'ts' })).map(({ at, count }) => ({ at: `${path}:${at}`, count })),
+    );
+    expect(large.filter(({ count }) => count > 5)).toEqual([]);
+  });
+
+  it('variables that change are counted for the function that declares them', () => {
+    const text = 'function outer() { let a, b; const inner = () => { let c; }; for (let d of []) {} }';
+    expect(variablesOf(parseAst(text, { lang: 'ts' }))).toEqual([
+      { at: 0, count: 3 },
+      { at: 43, count: 1 },
+    ]);
+  });
+
+  /** How many variables each function declares with `let`, by the position of the function. */
+  function variablesOf(program: unknown): { at: number; count: number }[] {
+    const functions: { at: number; count: number }[] = [];
+    const visit = (value: unknown, owner: { count: number }): void => {
+      if (Array.isArray(value)) for (const member of value) visit(member, owner);
+      if (typeof value !== 'object' || value === null || !('type' in value)) return;
+      const node = value as { type: string; start: number; kind?: string; declarations?: unknown[] };
+      let inside = owner;
+      if (/Function/.test(node.type)) {
+        const found = { at: node.start, count: 0 };
+        functions.push(found);
+        inside = found;
+      }
+      if (node.kind === 'let') inside.count += node.declarations?.length ?? 0;
+      for (const member of Object.values(node)) visit(member, inside);
+    };
+    visit(program, { count: 0 });
+    return functions;
   }
 });
 

@@ -27,13 +27,16 @@ const graceMs = 500;
 
 /** @throws ListenError naming ADMIN_HOST or ADMIN_PORT */
 export async function openAdmin(options: AdminOptions): Promise<Admin> {
-  const { hosts, onTrouble } = options;
+  const { hosts, onFault } = options;
   let closing = false;
   const app = createAdminApp({ ...options, isClosing: () => closing });
   const server = createHttpServer(
-    listenThrough(app, onTrouble),
+    listenThrough(app, onFault),
     { headersTimeoutMs, maxConnections, stillMs, isSecret: options.isSecret },
-    { onRefused: (refusal) => options.onRefused({ reason: 'no request', ...refusal }), onTrouble },
+    {
+      onRefused: (refusal) => options.onRefused({ reason: 'no request', ...refusal }),
+      onListenerError: onFault,
+    },
   );
   const url = await listen(server, hosts.listensOn, options.port, { host: 'ADMIN_HOST', port: 'ADMIN_PORT' });
   return {

@@ -10,7 +10,7 @@ import type { ContentfulStatusCode } from 'hono/utils/http-status';
 import { problemDocument } from '../edge/documents.ts';
 import { announcesBody } from '../edge/message-body.ts';
 import { problemText } from '../edge/problems.ts';
-import { factsOfRequest, type RefusalFacts } from '../edge/refusal-facts.ts';
+import { fieldsOfRefusedRequest, type RefusalFields } from '../edge/refusal-fields.ts';
 import { documentFields, problemFields } from '../edge/reply-fields.ts';
 import { newRequestId } from '../edge/request-id.ts';
 import { GatewayError, problems } from '../errors.ts';
@@ -31,11 +31,11 @@ export interface AdminAppOptions {
   readonly isSecret: (text: string) => boolean;
   onRefused(refusal: AdminRefusal): void;
   /** A route failed. */
-  onTrouble(error: unknown): void;
+  onFault(error: unknown): void;
 }
 
 /** A request that was refused, or what was none. */
-export interface AdminRefusal extends RefusalFacts {
+export interface AdminRefusal extends RefusalFields {
   /** The problem's, or the parser's. */
   readonly code: string;
   readonly reason: string;
@@ -151,15 +151,15 @@ const refuseBody: MiddlewareHandler<AdminEnv> = async ({ env }, next) => {
 function renderProblem(
   thrown: Error,
   context: Context<AdminEnv>,
-  { isSecret, onRefused, onTrouble }: AdminAppOptions,
+  { isSecret, onRefused, onFault }: AdminAppOptions,
 ): Response {
   if (thrown instanceof GatewayError) {
     const { code, message: reason } = thrown;
     const { socket, headers, rawHeaders } = context.env.incoming;
     const request = { remoteAddress: socket.remoteAddress, path: pathOf(context.env), headers, rawHeaders };
-    onRefused({ code, reason, ...factsOfRequest(thrown, request, isSecret) });
+    onRefused({ code, reason, ...fieldsOfRefusedRequest(thrown, request, isSecret) });
   } else {
-    onTrouble(thrown);
+    onFault(thrown);
   }
   const error =
     thrown instanceof GatewayError ? thrown : new GatewayError('internal-error', { cause: thrown });

@@ -1,12 +1,12 @@
 /** Makes the response to a request that was not served from the store, from the outcome of its exchange. */
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
-import type { CacheFacts, Trace } from '../trace.ts';
+import type { CacheOutcome, Trace } from '../trace.ts';
 import { isServerFailure, isServerFailureCode, type RequestDirectives } from './cache-policy.ts';
 import { type Forward, serveStored, wholeSeconds } from './serve-stored.ts';
 import type { Outcome, ResponseAdmission } from './store-response.ts';
 
-export type Forwarded = NonNullable<CacheFacts['forwarded']>;
+export type Forwarded = NonNullable<CacheOutcome['forwarded']>;
 
 /** A request that is not served from the store, and why. */
 export interface Miss {

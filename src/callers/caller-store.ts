@@ -56,7 +56,7 @@ export class CallerStore {
       file: options.file,
       text,
       onText: (next, isSecondLook) => this.#take(next, isSecondLook),
-      onTrouble: (cause) => {
+      onFailureChange: (cause) => {
         const { onEvent } = options;
         onEvent(cause === undefined ? { kind: 'file-readable-again' } : { kind: 'file-unreadable', cause });
       },

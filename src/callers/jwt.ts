@@ -20,7 +20,7 @@ export interface JwtRefusal {
 
 export interface JwtOptions {
   readonly rules: JwtRules;
-  onTrouble(address: string, error: unknown): void;
+  onFailureChange(address: string, error: unknown): void;
 }
 
 interface Remembered {
@@ -36,7 +36,7 @@ const maxRemembered = 10_000;
 type Verified = { readonly claims: JWTPayload } | { readonly refusal: JwtRefusal };
 
 export class JwtVerifier {
-  readonly #options: Pick<JwtOptions, 'onTrouble'>;
+  readonly #options: Pick<JwtOptions, 'onFailureChange'>;
   readonly #remembered = new LRUCache<string, Remembered>({ max: maxRemembered });
   readonly #keySets = new Map<string, KeySet>();
   #rules: JwtRules;
@@ -103,7 +103,7 @@ export class JwtVerifier {
       keys = new KeySet({
         address,
         onChange: () => this.#forget(),
-        onTrouble: (error) => this.#options.onTrouble(address, error),
+        onFailureChange: (error) => this.#options.onFailureChange(address, error),
       });
       this.#keySets.set(address, keys);
     }

@@ -1,8 +1,9 @@
 /** What a gateway with the settings of this process's environment would check a callers file against. */
 import type { CallersFileRules } from '../callers/callers-file-policy.ts';
 import { isLocalListener, readConfig } from '../config.ts';
+import type { Environment } from '../key/store.ts';
 import { configuredOperations, specifiedOperations } from '../operations.ts';
-import { type Environment, loadEnvironment } from './environment.ts';
+import { loadEnvironment } from './environment.ts';
 
 /** The settings that the rules depend on. */
 export const settingsOfRules = ['HOST', 'UPSTREAM_READS', 'FORWARD_REQUEST_HEADERS'] as const;

@@ -4,6 +4,7 @@
  */
 
 import { FixedClaim } from '../claim.ts';
+import { waitAtMost } from '../deadline.ts';
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
 import type { Keyring } from '../key/keyring.ts';
@@ -206,20 +207,16 @@ async function examinePrevious(
   }
 }
 
-/** `undefined` when it takes longer. The timer keeps the process alive, which the stores' own do not. */
+/** `undefined` when it takes longer. */
 async function within<T>(
   timeoutMs: number,
   read: (signal: AbortSignal) => Promise<T>,
 ): Promise<T | undefined> {
   const limit = new AbortController();
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<undefined>((resolve) => {
-    timer = setTimeout(() => resolve(undefined), timeoutMs);
-  });
   try {
+    const late = waitAtMost(timeoutMs, limit.signal).then(() => undefined);
     return await Promise.race([read(limit.signal), late]);
   } finally {
-    clearTimeout(timer);
     limit.abort();
   }
 }

@@ -8,10 +8,11 @@ import { Key } from '../key/key.ts';
 import { loadKeyValue } from '../key/key-source.ts';
 import { openKeyring } from '../key/keyring.ts';
 import { openStore } from '../key/open-store.ts';
+import type { Environment } from '../key/store.ts';
 import { attachKey } from '../upstream/credential.ts';
 import { sendUpstream } from '../upstream/transport.ts';
 import { type CheckParts, check } from './check.ts';
-import { type Environment, loadConfig } from './environment.ts';
+import { loadConfig } from './environment.ts';
 import { guardProcess } from './guard.ts';
 import { reportRefusal } from './start-failure.ts';
 

@@ -1,9 +1,9 @@
 /** One line per request, written when its reply is known: facts only, never a credential or a query's value. */
 import { GatewayError } from '../errors.ts';
 import { andThen, type Layer } from '../layer.ts';
-import type { CacheFacts, Trace } from '../trace.ts';
+import type { CacheOutcome, Trace } from '../trace.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
-import { factsOfRequest, type RefusalFacts } from './refusal-facts.ts';
+import { fieldsOfRefusedRequest, type RefusalFields } from './refusal-fields.ts';
 
 /** A request's line. Members that do not apply are left out. */
 export interface AccessLine {
@@ -22,7 +22,7 @@ export interface AccessLine {
   readonly reason: string | undefined;
   readonly cause: string | undefined;
   /** Of a request that the gateway refused with a 4xx. The log writes its members into the line itself. */
-  readonly refusal: RefusalFacts | undefined;
+  readonly refusal: RefusalFields | undefined;
   readonly cache: string | undefined;
   readonly attempts: number;
   readonly upstreamStatus: number | undefined;
@@ -65,7 +65,7 @@ function lineOf(
     requestId: trace.requestId,
     caller: trace.caller,
     subject: trace.subject,
-    by: trace.recognisedBy,
+    by: trace.authenticatedBy,
     note: trace.note,
     method: request.method,
     operation: trace.operation,
@@ -75,7 +75,7 @@ function lineOf(
     cause: failure instanceof Error && failure.cause !== undefined ? describe(failure.cause) : undefined,
     refusal:
       failure instanceof GatewayError && failure.status < 500
-        ? factsOfRequest(failure, request, isSecret)
+        ? fieldsOfRefusedRequest(failure, request, isSecret)
         : undefined,
     cache: outcomeOf(trace.cache),
     attempts: trace.attempts,
@@ -89,7 +89,7 @@ function lineOf(
 }
 
 /** The cache's part in one word. */
-function outcomeOf(cache: CacheFacts | undefined): string | undefined {
+function outcomeOf(cache: CacheOutcome | undefined): string | undefined {
   if (cache === undefined) return undefined;
   if (cache.detail !== undefined) return cache.detail;
   if (cache.hit) return 'hit';

@@ -12,7 +12,7 @@ import { writeFault, writeResponse } from './write-response.ts';
 export type InboundHandler = Handler<InboundRequest, Reply>;
 export type InboundLayer = Layer<InboundRequest, Reply>;
 
-/** The path to route by: as it was sent, not as a URL parser would rewrite it (THREATS L7). */
+/** The path to route by: as it was sent, not as a URL parser would rewrite it. */
 export function pathAsSent(_request: Request, context?: { env?: unknown }): string {
   const { url = '' } = (context as { env: HttpBindings }).env.incoming;
   const question = url.indexOf('?');
@@ -29,11 +29,13 @@ export interface Answering {
 /**
  * Runs the layers for one exchange and writes their reply to Node's response. Operations come this way: a Fetch
  * response on the way out costs a fifth of a cache hit, and makes promises.
+ *
+ * @returns a promise where the reply is written later; it never rejects
  */
 export function answerThrough(
   handler: Handler<InboundRequest, Reply>,
   { endsConnection, onFault }: Answering,
-): (incoming: IncomingMessage, outgoing: ServerResponse) => void {
+): (incoming: IncomingMessage, outgoing: ServerResponse) => Eventually<void> {
   const fail = (outgoing: ServerResponse, error: unknown): void => {
     onFault(error);
     writeFault(outgoing);
@@ -61,7 +63,7 @@ export function answerThrough(
       return;
     }
     awaitReply(outgoing);
-    reply.then(
+    return reply.then(
       (late) => write(request, outgoing, late),
       (error: unknown) => fail(outgoing, error),
     );
@@ -76,7 +78,7 @@ export function answerWith(
   const answer = answerThrough(handler, answering);
   return ({ env }) => {
     // The listener speaks HTTP/1.1 alone, so these are Node's own classes.
-    answer(env.incoming as IncomingMessage, env.outgoing as ServerResponse);
+    void answer(env.incoming as IncomingMessage, env.outgoing as ServerResponse);
     return writtenByHandler;
   };
 }
@@ -87,16 +89,38 @@ export function aroundRoutes(
   answering: Answering,
 ): MiddlewareHandler<Bindings> {
   return async function aroundRoute(context, next) {
-    const last: InboundHandler = async () => {
+    const { env } = context;
+    if (context.get('isChecked')) throw new Error('a route takes one check: `checked` or `forCallers`');
+    context.set('isChecked', true);
+    const last: InboundHandler = async (request) => {
+      context.set('caller', request.caller?.name);
       await next();
+      // Hono has made a response of it already, without a body.
+      if (isFault(context.error)) throw context.error;
       return replyOf(context.res);
     };
-    return answerWith(compose(layers, last), answering)(context);
+    const answer = answerThrough(compose(layers, last), answering);
+    // Hono takes the first response it gets, so this waits until the route's own is written.
+    await answer(env.incoming as IncomingMessage, env.outgoing as ServerResponse);
+    // Hono would add the fields of a response that is there to the new one.
+    context.res = undefined;
+    context.res = writtenByHandler;
   };
 }
 
+/** Whether what a route threw has no response of its own, as Hono's HTTPException has one. */
+function isFault(error: Error | undefined): error is Error {
+  return error !== undefined && !('getResponse' in error);
+}
+
+/** What belongs to the message as it is sent to the caller. */
+const framing = new Set(['connection', 'content-length', 'keep-alive', 'transfer-encoding']);
+
 async function replyOf(response: Response): Promise<Reply> {
+  const { status } = response;
+  const fields = [...response.headers].filter(([name]) => !framing.has(name)).flat();
+  // RFC 9110 section 8.6: no length with a 204; a 304 has no body of its own.
+  if (status === 204 || status === 304) return { status, fields, body: null };
   const body = Buffer.from(await response.arrayBuffer());
-  const fields = [...response.headers].flat();
-  return { status: response.status, fields: [...fields, 'content-length', String(body.length)], body };
+  return { status, fields: [...fields, 'content-length', String(body.length)], body };
 }

@@ -13,7 +13,7 @@ export function authenticate(
       return andThen(authenticator.authenticate(request), ({ caller, by, subject, note }: Authenticated) => {
         request.caller = caller;
         trace.caller = caller.name;
-        trace.recognisedBy = by;
+        trace.authenticatedBy = by;
         trace.subject = subject;
         trace.note = note;
         return next(request, trace);

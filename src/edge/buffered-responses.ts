@@ -25,7 +25,7 @@ export interface UnreadReply {
 }
 
 /** What the operating system takes at once. */
-const smallBytes = 64 * 1_024;
+const socketBufferBytes = 64 * 1_024;
 
 interface Buffered {
   readonly requestId: string;
@@ -117,7 +117,7 @@ export function limitBufferedResponses(options: BufferedResponsesOptions): Layer
     function limit(request, trace) {
       return andThen(next(request, trace), (reply) => {
         const bytes = reply.body === null ? 0 : reply.body.length;
-        if (bytes >= smallBytes || request.isQueued) buffered.add(request, trace.requestId, bytes);
+        if (bytes >= socketBufferBytes || request.isQueued) buffered.add(request, trace.requestId, bytes);
         return reply;
       });
     };

@@ -1,10 +1,10 @@
 /** The last inbound layer: makes an upstream request of the caller's, and a reply of the answer. */
 import type { Turn } from '../claim.ts';
-import { connectionOptions } from '../connection-fields.ts';
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
+import { connectionOptions } from '../header-fields.ts';
 import { andThen, type Handler } from '../layer.ts';
-import type { CacheFacts, Trace } from '../trace.ts';
+import type { CacheOutcome, Trace } from '../trace.ts';
 import type { Claims } from './claim.ts';
 import { isNotModified } from './conditional-policy.ts';
 import { type ContentCoding as Coding, chooseCoding } from './encoding-policy.ts';
@@ -164,7 +164,7 @@ function describeCache(request: InboundRequest, trace: Trace): void {
   if (trace.ageSeconds !== undefined) request.setHeader('age', String(trace.ageSeconds));
 }
 
-function cacheStatus(cache: CacheFacts): string {
+function cacheStatus(cache: CacheOutcome): string {
   let status = cache.hit ? 'analytics-gateway; hit' : `analytics-gateway; fwd=${cache.forwarded ?? 'miss'}`;
   if (cache.forwardStatus !== undefined) status += `; fwd-status=${cache.forwardStatus}`;
   if (cache.ttlSeconds !== undefined) status += `; ttl=${cache.ttlSeconds}`;

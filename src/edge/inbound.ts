@@ -1,7 +1,9 @@
 /** A request as the edge sees it: the raw bytes of Node's parser, nothing normalised, and what the layers found. */
+
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Caller } from '../callers/caller.ts';
+import { fieldValue } from '../header-fields.ts';
 import type { OperationMatch } from '../operations.ts';
 import type { Payload } from '../payload.ts';
 
@@ -64,8 +66,7 @@ export class InboundRequest {
 
   /** A field's value; the lines of a repeated one joined by commas, as Node does for all but singular fields. */
   field(name: string): string | undefined {
-    const value = this.headers[name];
-    return typeof value === 'object' ? value.join(', ') : value;
+    return fieldValue(this.headers[name]);
   }
 
   /** Calls back once when the reply has left, or its connection has ended before that. */

@@ -8,7 +8,15 @@ import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Env, Hono } from 'hono';
 import { writeFault } from './write-response.ts';
 
-export type Bindings = { Bindings: HttpBindings };
+export type Bindings = {
+  Bindings: HttpBindings;
+  Variables: {
+    /** The gateway's own layers run around the route. */
+    isChecked?: boolean;
+    /** The name of the caller, behind a check of callers. */
+    caller?: string | undefined;
+  };
+};
 
 /** What a handler returns that writes to Node's response by itself, now or later. */
 export const writtenByHandler = RESPONSE_ALREADY_SENT;

@@ -5,8 +5,9 @@
  *
  * The fields that are the same for every reply with an answer are prepared once and kept with the answer.
  */
-import { connectionOptions } from '../connection-fields.ts';
+
 import type { Answer, HeaderFields } from '../exchange.ts';
+import { connectionOptions, fieldValue, singleField } from '../header-fields.ts';
 import { dateOfAnswer, httpDate } from '../http-date.ts';
 import type { ContentCoding as Coding } from './encoding-policy.ts';
 import { codedEntityTag, entityTagOf } from './entity-tag.ts';
@@ -19,7 +20,7 @@ export const securityFields = {
   'cross-origin-resource-policy': 'same-origin',
 } as const;
 
-/** Of every reply (RFC 9110 section 7.6.3), the gateway's own included: a caller need not tell them apart. */
+/** Of every reply (RFC 9110 section 7.6.3), the gateway's own included: a caller need not distinguish them. */
 export const viaField = { via: '1.1 analytics-gateway' } as const;
 
 /** A record of fields as a list. */
@@ -194,9 +195,7 @@ const describing: ReadonlySet<string> = new Set(['content-type', 'content-langua
 
 /** A field's value on one line: all members of a repeated list field, nothing of a repeated singular field. */
 function joined(headers: HeaderFields, name: string): string | undefined {
-  const value = headers[name];
-  if (value === undefined || typeof value === 'string') return value;
-  return singular.has(name) ? undefined : value.join(', ');
+  return singular.has(name) ? singleField(headers[name]) : fieldValue(headers[name]);
 }
 
 const singular = new Set(['content-type', 'etag', 'last-modified', 'retry-after', 'expires']);

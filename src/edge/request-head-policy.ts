@@ -53,7 +53,7 @@ function hostProblem(
   return host === goodHost || hostName(host) !== undefined ? undefined : 'HOST_MALFORMED';
 }
 
-/** RFC 9112 section 6.3: where a body ends can only be told if its last coding is `chunked`. */
+/** RFC 9112 section 6.3: where a body ends is only known if its last coding is `chunked`. */
 function codingProblem(transferEncoding: string | undefined): string | undefined {
   if (transferEncoding === undefined) return undefined;
   const last = transferEncoding.slice(transferEncoding.lastIndexOf(',') + 1).trim();

@@ -11,7 +11,7 @@ import type { Duplex } from 'node:stream';
 import { probeCaller } from './half-close.ts';
 import { announcesBody } from './message-body.ts';
 import { countBegun, holdPaused, type ParserError } from './pipelining.ts';
-import { pathOf, type RefusalFacts, readRefusedHead, refusalFacts } from './refusal-facts.ts';
+import { pathOf, type RefusalFields, readRefusedHead, refusalFields } from './refusal-fields.ts';
 import { type HeadRefusal, headRefusal, requestTarget } from './request-head-policy.ts';
 
 export interface ServerLimits {
@@ -25,7 +25,7 @@ export interface ServerLimits {
 }
 
 /** What the parser or a limit refused before there was a request. */
-export interface UnparsedRefusal extends RefusalFacts {
+export interface UnparsedRefusal extends RefusalFields {
   /** 0 where nothing was answered. */
   readonly status: number;
   /** The parser's, or ours. */
@@ -37,12 +37,12 @@ export interface UnparsedRefusal extends RefusalFacts {
 export interface ServerEvents {
   onRefused(refusal: UnparsedRefusal): void;
   /** The listener itself is in trouble, as when descriptors are exhausted; it goes on listening. */
-  onTrouble(error: Error): void;
+  onListenerError(error: Error): void;
 }
 
 /** Node's parser refuses larger heads with 431. */
 const maxHeaderBytes = 16 * 1_024;
-/** Longer than load balancers keep idle connections, so that it is they who close. */
+/** Longer than load balancers keep idle connections, so that load balancers close first. */
 export const keepAliveMs = 65_000;
 
 /**
@@ -79,7 +79,7 @@ export function createHttpServer(
   // A caller that has ended its sending side may still read.
   (server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
   server.on('connection', (socket) => socket.on('end', () => probeCaller(socket)));
-  // No caller is told to go on and send a body: reads have none.
+  // No caller is asked to go on and send a body: reads have none.
   server.on('checkContinue', listener);
   server.on('checkExpectation', listener);
   server.on('clientError', (error: ParserError, socket) => intake.refuseUnparsed(error, socket as Socket));
@@ -87,7 +87,7 @@ export function createHttpServer(
   // No tunnels: neither CONNECT nor any upgrade.
   server.on('connect', (incoming, socket) => intake.refuseTunnel(incoming, socket));
   // `listen` reports what keeps it from listening at all.
-  server.once('listening', () => server.on('error', (error) => events.onTrouble(error)));
+  server.once('listening', () => server.on('error', (error) => events.onListenerError(error)));
   return server;
 }
 
@@ -115,7 +115,7 @@ class Intake {
     const refusal = headRefusal(incoming, this.#goodHost) ?? settleTarget(incoming);
     if (refusal !== undefined) {
       this.#ending.add(socket);
-      this.#events.onRefused({ ...refusal, ...this.#factsOf(incoming) });
+      this.#events.onRefused({ ...refusal, ...this.#refusalFieldsOf(incoming) });
       outgoing.writeHead(refusal.status, { connection: 'close', 'content-length': '0' }).end();
       return;
     }
@@ -143,18 +143,18 @@ class Intake {
   }
 
   refuseTunnel(incoming: IncomingMessage, socket: Duplex): void {
-    this.#events.onRefused({ status: 400, code: 'CONNECT', ...this.#factsOf(incoming) });
+    this.#events.onRefused({ status: 400, code: 'CONNECT', ...this.#refusalFieldsOf(incoming) });
     refuseBarely(socket, 400);
   }
 
   refuseConnection(peer: string | undefined): void {
-    const facts = refusalFacts({ peer }, { isSecret: this.#isSecret, rawHeaders: [] });
-    this.#events.onRefused({ status: 0, code: 'MAX_CONNECTIONS', ...facts });
+    const fields = refusalFields({ peer }, { isSecret: this.#isSecret, rawHeaders: [] });
+    this.#events.onRefused({ status: 0, code: 'MAX_CONNECTIONS', ...fields });
   }
 
-  #factsOf({ socket, url = '', rawHeaders, headers: { host } }: IncomingMessage): RefusalFacts {
+  #refusalFieldsOf({ socket, url = '', rawHeaders, headers: { host } }: IncomingMessage): RefusalFields {
     const texts = { peer: socket.remoteAddress, path: pathOf(url), host };
-    return refusalFacts(texts, { isSecret: this.#isSecret, rawHeaders });
+    return refusalFields(texts, { isSecret: this.#isSecret, rawHeaders });
   }
 }
 
@@ -185,11 +185,16 @@ function describeUnparsed(
 ): UnparsedRefusal {
   if (isTlsHandshake(rawPacket)) {
     const reason = 'a TLS handshake: this port speaks plain HTTP';
-    return { status, code: 'TLS_HANDSHAKE', reason, ...refusalFacts({ peer }, { isSecret, rawHeaders: [] }) };
+    return {
+      status,
+      code: 'TLS_HANDSHAKE',
+      reason,
+      ...refusalFields({ peer }, { isSecret, rawHeaders: [] }),
+    };
   }
   const { path, rawHeaders } =
     rawPacket === undefined ? { path: undefined, rawHeaders: [] } : readRefusedHead(rawPacket, bytesParsed);
-  return { status, code, ...refusalFacts({ peer, path }, { isSecret, rawHeaders }) };
+  return { status, code, ...refusalFields({ peer, path }, { isSecret, rawHeaders }) };
 }
 
 /** What Node itself would answer to what its parser refuses. */

@@ -1,6 +1,6 @@
 /** The times of a key's life. Pure: no `this`, no I/O, no clock. */
 
-/** A swap can land just after the refusal it causes: how long requests wait for it. */
+/** A swap can come just after the refusal it causes: how long requests wait for it. */
 export const swapWaitMs = 2_000;
 /** How long a store is waited for before the upstream is asked; a command that fetches from afar takes longer. */
 export const headStartMs = 250;

@@ -10,7 +10,7 @@ async function serve(answer: RequestListener) {
   const server = createHttpServer(
     answer,
     { headersTimeoutMs: 60_000, maxConnections: 10, stillMs: 60_000, isSecret: () => false },
-    { onRefused: ({ status, code }) => refused.push([status, code]), onTrouble: () => {} },
+    { onRefused: ({ status, code }) => refused.push([status, code]), onListenerError: () => {} },
   );
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   onTestFinished(async () => {

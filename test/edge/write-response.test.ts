@@ -38,7 +38,7 @@ const answer = answerThrough(
 const server = createHttpServer(
   answer,
   { headersTimeoutMs: 5_000, maxConnections: 10, stillMs: 5_000, isSecret: () => false },
-  { onRefused: () => {}, onTrouble: () => {} },
+  { onRefused: () => {}, onListenerError: () => {} },
 );
 let draining = false;
 const faults: unknown[] = [];

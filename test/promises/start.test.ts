@@ -120,11 +120,11 @@ describe.concurrent('a key that cannot be one ends the start, with a reason and 
 });
 
 describe.concurrent('a start that cannot be', () => {
-  it('on a port that somebody has ends with 1', async (owner) => {
-    const somebody = createServer();
-    await new Promise<void>((resolve) => somebody.listen(0, '127.0.0.1', resolve));
-    owner.onTestFinished(() => void somebody.close());
-    const { port } = somebody.address() as { port: number };
+  it('on a port that other has ends with 1', async (owner) => {
+    const other = createServer();
+    await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+    owner.onTestFinished(() => void other.close());
+    const { port } = other.address() as { port: number };
     const { status, stderr } = await run(owner, [], {
       settings: { ...settingsFor(upstream), PORT: String(port) },
     });

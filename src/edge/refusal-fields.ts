@@ -7,7 +7,7 @@ import { canonicalAddress } from '../address-policy.ts';
 import { holdsCredential } from '../callers/url-credential-policy.ts';
 import type { GatewayError } from '../errors.ts';
 
-export interface RefusalFacts {
+export interface RefusalFields {
   /** The peer's address; left out on a Unix socket. */
   readonly peer?: string;
   /** Without its query, and its first 200 characters. */
@@ -31,7 +31,7 @@ export interface SearchOptions {
   readonly rawHeaders: readonly string[];
 }
 
-/** A request as `factsOfRequest` needs it. */
+/** A request as `fieldsOfRefusedRequest` needs it. */
 export interface RefusedRequest {
   readonly remoteAddress: string | undefined;
   readonly path: string;
@@ -49,31 +49,31 @@ const tokenShapes = /wag_[A-Za-z0-9_-]{16}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8
 const leastCharacters = 8;
 
 /** Gives what may be logged of a refused request. */
-export function refusalFacts({ peer, ...texts }: CallerText, options: SearchOptions): RefusalFacts {
+export function refusalFields({ peer, ...texts }: CallerText, options: SearchOptions): RefusalFields {
   const credentials = presentedCredentials(options.rawHeaders);
   const isCredential = (text: string): boolean =>
     options.isSecret(text) || tokenShapes.test(text) || credentials.some((value) => text.includes(value));
-  const facts: Record<string, string> = {};
-  if (peer !== undefined) facts['peer'] = canonicalAddress(peer);
+  const fields: Record<string, string> = {};
+  if (peer !== undefined) fields['peer'] = canonicalAddress(peer);
   for (const [name, text] of Object.entries(texts)) {
-    if (text !== undefined) facts[name] = loggable(text, isCredential);
+    if (text !== undefined) fields[name] = loggable(text, isCredential);
   }
-  return facts;
+  return fields;
 }
 
 /** The peer and path of a request that was refused with this problem, and its host or origin where that was refused. */
-export function factsOfRequest(
+export function fieldsOfRefusedRequest(
   { code }: GatewayError,
   { remoteAddress, path, headers, rawHeaders }: RefusedRequest,
   isSecret: (text: string) => boolean,
-): RefusalFacts {
+): RefusalFields {
   const texts = {
     peer: remoteAddress,
     path,
     host: code === 'host-not-allowed' ? headers.host : undefined,
     origin: code === 'origin-not-allowed' ? headers.origin : undefined,
   };
-  return refusalFacts(texts, { isSecret, rawHeaders });
+  return refusalFields(texts, { isSecret, rawHeaders });
 }
 
 /** Searched as a whole, or a credential that begins before the cut would be half written down. */

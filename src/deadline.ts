@@ -1,4 +1,7 @@
-/** Waiting for something, but not for ever. */
+/** Waiting with an end: a time, a deadline that may move, an abort. */
+
+/** Node's timers hold no longer delay; a greater one would fire at once. */
+export const maxTimerMs = 2 ** 31 - 1;
 
 /** How long a request may wait; read live, for it may be extended. A claim of the outbound layers is one. */
 export interface WaitOptions {
@@ -8,7 +11,7 @@ export interface WaitOptions {
 }
 
 /** Resolves after so many ms, when the signal aborts, or with the promise: whichever is first. */
-export function pause(ms: number, signal: AbortSignal, until?: Promise<unknown>): Promise<void> {
+export function waitAtMost(ms: number, signal: AbortSignal, until?: Promise<unknown>): Promise<void> {
   return new Promise((resolve) => {
     const end = () => {
       clearTimeout(timer);
@@ -47,7 +50,7 @@ export function settledBy(promise: Promise<unknown>, wait: WaitOptions): Promise
     const onTimer = () => {
       const leftMs = wait.deadlineMs - performance.now();
       if (leftMs <= 0) done();
-      else timer = setTimeout(onTimer, Math.min(leftMs, 2 ** 31 - 1));
+      else timer = setTimeout(onTimer, Math.min(leftMs, maxTimerMs));
     };
     if (signal.aborted) {
       onAbort();
