@@ -32,8 +32,8 @@ const under = (name: string): string[] => [
 
 /** What a hit may take, as a multiple of the bare handler's: names, tokens, rules, log and counts included. */
 const bound = 1.5;
-/** Until everything is compiled; what is compiled while it is counted would be counted as well. */
-const warmUpSeconds = 40;
+/** Requests until everything is compiled: what is compiled while it is counted would be counted as well. */
+const warmUpRequests = 40_000;
 const countedSeconds = 8;
 
 async function count(name: string, { program, url }: Contender, reads: Load['reads']): Promise<number> {
@@ -42,7 +42,7 @@ async function count(name: string, { program, url }: Contender, reads: Load['rea
   };
   const apply = async (seconds: number): Promise<number> =>
     (await applyLoad({ url, connections: 8, reads, tokens: [token], seconds }, folder)).requests;
-  await apply(warmUpSeconds);
+  for (let requests = 0; requests < warmUpRequests; ) requests += await apply(3);
   control('--instr=on');
   await apply(countedSeconds / 2);
   control('--zero');

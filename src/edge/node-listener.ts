@@ -33,8 +33,8 @@ export function listenThrough<E extends Env & Bindings>(
 
   return (incoming, outgoing) => {
     try {
-      const exchange: HttpBindings = { incoming, outgoing };
-      const response = app.fetch(new LazyRequest(exchange) as unknown as Request, exchange);
+      const request = new LazyRequest(incoming, outgoing) as unknown as Request;
+      const response = app.fetch(request, { incoming, outgoing });
       if (response === writtenByHandler) return;
       writeLater(response, incoming, outgoing).catch((error: unknown) => fail(outgoing, error));
     } catch (error) {
@@ -59,18 +59,20 @@ async function writeLater(
 
 /** The Fetch request of an exchange, made when a route reads more of it than its method. */
 class LazyRequest {
-  readonly method: string | undefined;
-  readonly exchange: HttpBindings;
-  made: Request | undefined = undefined;
+  readonly method: string;
+  readonly #incoming: IncomingMessage;
+  readonly #outgoing: ServerResponse;
+  #request: Request | undefined;
 
-  constructor(exchange: HttpBindings) {
-    this.method = exchange.incoming.method;
-    this.exchange = exchange;
+  constructor(incoming: IncomingMessage, outgoing: ServerResponse) {
+    this.method = incoming.method ?? 'GET';
+    this.#incoming = incoming;
+    this.#outgoing = outgoing;
   }
 
   get whole(): Request {
-    this.made ??= makeRequest(this.exchange);
-    return this.made;
+    this.#request ??= makeRequest(this.#incoming, this.#outgoing);
+    return this.#request;
   }
 }
 
@@ -90,7 +92,7 @@ for (const name of ['text', 'json', 'arrayBuffer', 'blob', 'formData', 'clone'] 
   });
 }
 
-function makeRequest({ incoming, outgoing }: HttpBindings): Request {
+function makeRequest(incoming: IncomingMessage, outgoing: ServerResponse): Request {
   const { method = 'GET', url = '/', headers, rawHeaders } = incoming;
   const address = URL.parse(`http://${headers.host ?? 'localhost'}${url}`) ?? new URL('http://localhost/');
   const fields: [string, string][] = [];

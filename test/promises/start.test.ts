@@ -160,7 +160,7 @@ describe('the flags of the image', () => {
 
   it('fill its compile cache too, which is one for each set of flags', () => {
     const filling = /^RUN UPSTREAM_BASE_URL=(?:.*\\\n)*.*$/m.exec(read('Dockerfile'))?.[0] ?? '';
-    expect(filling.replaceAll(/\s*\\\n\s*/g, ' ')).toContain(`node ${flags} dist/main.js serve`);
+    expect(filling.replaceAll(/\s*\\\n\s*/g, ' ')).toContain(`node ${flags} /app/dist/main.js serve`);
   });
 
   it('are those of the systemd unit in docs/deploying.md', () => {
