@@ -46,6 +46,14 @@ function circuitText({ state, probeInSeconds, failuresInARow, operations }, atte
   return attempts ? ['It answers.', 'good'] : ['Not asked yet.'];
 }
 
+function showFleet(store, at) {
+  $('fleet').hidden = store === null;
+  if (store === null) return;
+  say('fleet-says', ...(store.inUse ? ['They share ' + store.address + (store.reason ? ', which refuses some calls: ' + store.reason : '') + '.', store.reason ? 'busy' : 'good'] : ['This gateway goes on alone: the shared store ' + store.address + ' is away (' + store.reason + ').', 'bad']));
+  list('store', [['Found in the store', number(store.reads.found)], ['Joined another gateway', number(store.reads.joined)], ['Asked for all', number(store.reads.exchanges)], ['Round trip', store.latencySeconds === null ? 'not known' : number(store.latencySeconds * 1000, 2) + ' ms'], ['Failed calls', number(store.failures) + ' of ' + number(store.calls)]]);
+  table('gateways', store.gateways.map((one) => [one.id + (one.isThis ? ' (this one)' : ''), one.host, one.version, span((at - Date.parse(one.startedAt)) / 1000)]), 'None is known.');
+}
+
 function show(status) {
   const { key, gate, circuit, cache, requests, callers, upstream } = status;
   const at = Date.parse(status.at);
@@ -65,6 +73,7 @@ function show(status) {
   list('cache', [['Answered from memory', asked === 0 ? 'no request yet' : number(100 * hits / asked, 1) + ' %'], ['Stored reads', number(cache.entries)], ['Memory', bytes(cache.bytes) + ' of ' + bytes(cache.maxBytes)], ['Evicted', number(cache.evictions)]]);
   $('full').max = Math.max(1, cache.maxBytes); $('full').value = cache.bytes;
 
+  showFleet(status.sharedStore, at);
   const groups = new Map();
   for (const { operation, status: code, count } of requests.counts) {
     const name = operation + ' ' + code;

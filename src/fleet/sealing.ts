@@ -2,10 +2,10 @@
  * Sealing of what is kept in the shared store. Who reads the store learns nothing; who writes to it can put nothing
  * before a caller; two entries cannot be swapped, because the name is authenticated with the value.
  *
- * Both keys are derived from the upstream key by HKDF (RFC 5869), so that gateways with the same key understand each
- * other without another secret, and a rotation makes everything older unreadable.
+ * Both keys are derived from the upstream key, so that gateways with the same key understand each other without another
+ * secret, and a rotation makes everything older unreadable.
  */
-import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto';
+import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:crypto';
 
 /** Changes whenever the format does: older entries are then no entries. */
 const formatVersion = 1;
@@ -20,12 +20,10 @@ export interface Sealing {
   unseal(name: string, sealed: Uint8Array): Buffer | undefined;
 }
 
-/** @param secret the upstream key's value; it is not kept */
-export function createSealing(secret: string): Sealing {
-  const derive = (purpose: string): Buffer =>
-    Buffer.from(hkdfSync('sha256', secret, 'workspace-analytics-gateway', `shared store: ${purpose}`, 32));
-  const nameKey = derive('names');
-  const valueKey = derive('values');
+/** @param derive 32 secret bytes for a purpose */
+export function createSealing(derive: (purpose: string) => Buffer): Sealing {
+  const nameKey = derive('shared store: names');
+  const valueKey = derive('shared store: values');
   return {
     nameOf: (resource) => createHmac('sha256', nameKey).update(resource).digest('base64url'),
     seal(name, plain) {

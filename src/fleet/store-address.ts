@@ -21,7 +21,7 @@ export function parseStoreAddress(text: string): StoreAddress {
   if (text.startsWith('unix:')) {
     const path = text.slice('unix:'.length);
     if (!path.startsWith('/') || path.includes('\0'))
-      throw new TypeError('"unix:" is followed by an absolute path');
+      throw new TypeError('must have an absolute path after "unix:"');
     return { kind: 'unix', path };
   }
   const url = URL.parse(text);

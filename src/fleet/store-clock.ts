@@ -20,6 +20,13 @@ export class StoreClock {
     return this.#offsetMs === undefined ? undefined : storeMs - this.#offsetMs;
   }
 
+  /** Takes the words of a reply to `TIME`: seconds, and the microseconds of this second. */
+  sampleReply(sentMs: number, receivedMs: number, reply: readonly unknown[]): void {
+    const [seconds = Number.NaN, microseconds = Number.NaN] = reply.map(Number);
+    const storeMs = seconds * 1_000 + microseconds / 1_000;
+    if (Number.isFinite(storeMs)) this.sample(sentMs, receivedMs, storeMs);
+  }
+
   /**
    * Takes a reply of the store's `TIME`, which was read about half way through the round trip.
    *

@@ -2,7 +2,7 @@
  * The shared store: a Valkey or Redis server that several gateways use. Nothing needs it: each call has a time limit
  * and gives `undefined` where the store is away, and its user then does what a gateway alone would do.
  */
-import { createClient, ErrorReply } from '@redis/client';
+import { createClient, ErrorReply, RESP_TYPES } from '@redis/client';
 import {
   type Availability,
   available,
@@ -12,14 +12,18 @@ import {
   mayCall,
   succeeded,
 } from './availability-policy.ts';
+import type { Script } from './script.ts';
 import { describeAddress, type StoreAddress } from './store-address.ts';
 import { StoreClock } from './store-clock.ts';
 
 export interface SharedStoreOptions {
   readonly address: StoreAddress;
-  readonly password: string | undefined;
+  /** Asked for each connection, so that a changed password is followed; absent where the store wants none. */
+  readonly readPassword?: (() => Promise<string>) | undefined;
   /** Before every name and channel, so that several fleets can use one server. */
   readonly prefix: string;
+  /** The longest that anything waits for the store, in ms; 50 where left out. Longer for tests on a slow machine. */
+  readonly limitMs?: number | undefined;
   /** The store began to answer, or stopped. */
   readonly onChange: (change: StoreChange) => void;
 }
@@ -36,18 +40,21 @@ export interface StoreSnapshot {
   readonly reason: string | undefined;
   readonly calls: number;
   readonly failures: number;
+  /** What the store last refused although it is there (as `OOM` when it is full), within ten seconds. */
+  readonly refusal: string | undefined;
   /** The median of recent round trips, in ms; `undefined` before the first. */
   readonly latencyMs: number | undefined;
 }
 
 export type StoreClient = ReturnType<typeof connectTo>;
 
-/** The longest that anything waits for the store. */
-export const callLimitMs = 50;
+const usualLimitMs = 50;
 /** The oldest server that has what is used here. */
 const leastVersion = 7;
 const latenciesKept = 32;
 const longestReconnectMs = 500;
+const refusalShownMs = 10_000;
+const asBuffers = { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } };
 
 export class SharedStore {
   readonly clock = new StoreClock();
@@ -59,6 +66,7 @@ export class SharedStore {
   #calls = 0;
   #failures = 0;
   #isUsable = false;
+  #refusal: { readonly reason: string; readonly atMs: number } | undefined;
 
   constructor(options: SharedStoreOptions) {
     this.#options = options;
@@ -69,14 +77,19 @@ export class SharedStore {
     this.#client.connect().catch(() => undefined);
   }
 
-  /** Asks the store; `undefined` where it is away, fails, or takes longer than 50 ms. */
+  /** Whether a call made now would be sent. */
+  get inUse(): boolean {
+    return this.#isUsable && mayCall(this.#availability, performance.now());
+  }
+
+  /** Asks the store; `undefined` where it is away, fails, or takes longer than the limit. */
   async call<T>(command: (client: StoreClient) => Promise<T>): Promise<T | undefined> {
     const sentMs = performance.now();
     if (!this.#isUsable || !mayCall(this.#availability, sentMs)) return undefined;
     this.#availability = begun(this.#availability);
     this.#calls += 1;
     try {
-      const reply = await within(callLimitMs, command(this.#client));
+      const reply = await within(this.#options.limitMs ?? usualLimitMs, command(this.#client));
       this.#answered(performance.now() - sentMs);
       return reply;
     } catch (error) {
@@ -84,12 +97,35 @@ export class SharedStore {
       if (error instanceof ErrorReply) {
         // A refusal is an answer (full, another's data under our name): the store is there.
         this.#answered(performance.now() - sentMs);
+        this.#refusal = { reason: reasonOf(error), atMs: performance.now() };
         return undefined;
       }
       this.#availability = failed(this.#availability, performance.now());
       if (isAway(this.#availability)) this.#change({ state: 'away', reason: reasonOf(error) });
       return undefined;
     }
+  }
+
+  /**
+   * Runs a script in the store: what it does happens at one moment. Strings in the reply are buffers.
+   *
+   * @param keys the full names that it works on
+   */
+  run<T>(
+    script: Script,
+    keys: readonly string[],
+    values: readonly (string | Buffer)[],
+  ): Promise<T | undefined> {
+    const parts = [String(keys.length), ...keys, ...values];
+    return this.call(async (client) => {
+      try {
+        return await client.sendCommand<T>(['EVALSHA', script.digest, ...parts], asBuffers);
+      } catch (error) {
+        // A server that has restarted, or was flushed, does not know it any more.
+        if (!(error instanceof ErrorReply) || !error.message.startsWith('NOSCRIPT')) throw error;
+        return await client.sendCommand<T>(['EVAL', script.text, ...parts], asBuffers);
+      }
+    });
   }
 
   /** The full name of a record or channel. */
@@ -107,19 +143,19 @@ export class SharedStore {
   async readClock(): Promise<void> {
     const sentMs = performance.now();
     const reply = await this.call((client) => client.sendCommand<string[]>(['TIME']));
-    const [seconds, microseconds] = (reply ?? []).map(Number);
-    if (seconds === undefined || microseconds === undefined) return;
-    this.clock.sample(sentMs, performance.now(), seconds * 1_000 + microseconds / 1_000);
+    if (reply !== undefined) this.clock.sampleReply(sentMs, performance.now(), reply);
   }
 
   snapshot(): StoreSnapshot {
     const sorted = this.#latenciesMs.toSorted((a, b) => a - b);
+    const isRecent = (this.#refusal?.atMs ?? -Infinity) > performance.now() - refusalShownMs;
     return {
       address: describeAddress(this.#options.address),
       inUse: this.#state.state === 'in use',
       reason: this.#state.reason,
       calls: this.#calls,
       failures: this.#failures,
+      refusal: isRecent ? this.#refusal?.reason : undefined,
       latencyMs: sorted[sorted.length >> 1],
     };
   }
@@ -170,15 +206,19 @@ export class SharedStore {
   }
 }
 
-function connectTo({ address, password }: SharedStoreOptions) {
+function connectTo({ address, readPassword }: SharedStoreOptions) {
+  const username = address.kind === 'tcp' ? address.username : undefined;
+  const named = username === undefined ? {} : { username };
   return createClient({
-    ...(password === undefined ? {} : { password }),
-    ...(address.kind === 'tcp'
-      ? {
-          ...(address.username === undefined ? {} : { username: address.username }),
-          database: address.database,
-        }
-      : {}),
+    ...(readPassword === undefined
+      ? named
+      : {
+          credentialsProvider: {
+            type: 'async-credentials-provider' as const,
+            credentials: async () => ({ ...named, password: await readPassword() }),
+          },
+        }),
+    ...(address.kind === 'tcp' ? { database: address.database } : {}),
     socket: {
       ...(address.kind === 'unix'
         ? { path: address.path, tls: false as const }
@@ -197,7 +237,11 @@ function connectTo({ address, password }: SharedStoreOptions) {
 /** @throws Error when the time is over; the promise's own outcome is then of no interest */
 async function within<T>(limitMs: number, promise: Promise<T>): Promise<T> {
   const { promise: late, reject } = Promise.withResolvers<never>();
-  const timer = setTimeout(() => reject(new Error(`it did not answer within ${limitMs} ms`)), limitMs);
+  // After a stall of this process the reply may lie in the socket already: it is read before the limit is called over.
+  const timer = setTimeout(
+    () => setImmediate(() => reject(new Error(`it did not answer within ${limitMs} ms`))),
+    limitMs,
+  );
   try {
     return await Promise.race([promise, late]);
   } finally {

@@ -1,14 +1,21 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { createSealing } from '../../src/fleet/sealing.ts';
+import { createSealing, type Sealing } from '../../src/fleet/sealing.ts';
+import { deriveSecret } from '../../src/key/derive-secret.ts';
+import { Key } from '../../src/key/key.ts';
 
-const ours = createSealing('an-upstream-key-of-ours');
+function sealingOf(value: string, generation = 1): Sealing {
+  const key = new Key(value, generation);
+  return createSealing((purpose) => deriveSecret(key, purpose));
+}
+
+const ours = sealingOf('an-upstream-key-of-ours');
 const name = ours.nameOf('list-accounts?page=2');
 const plain = Buffer.from('{"accounts":[]}');
 
 describe('sealing of what lies in the shared store', () => {
   it('gives back the bytes that were sealed, to every gateway with the same key', () => {
-    const other = createSealing('an-upstream-key-of-ours');
+    const other = sealingOf('an-upstream-key-of-ours', 7);
     fc.assert(
       fc.property(fc.uint8Array(), fc.string(), (bytes, resource) => {
         const at = ours.nameOf(resource);
@@ -33,7 +40,7 @@ describe('sealing of what lies in the shared store', () => {
       expect(ours.unseal(name, sealed.subarray(0, length))).toBeUndefined();
     }
     expect(ours.unseal(ours.nameOf('other'), sealed)).toBeUndefined();
-    expect(createSealing('the-key-after-a-rotation').unseal(name, sealed)).toBeUndefined();
+    expect(sealingOf('the-key-after-a-rotation').unseal(name, sealed)).toBeUndefined();
   });
 
   it('shows neither names nor bytes, and the same bytes differently each time', () => {
@@ -41,6 +48,6 @@ describe('sealing of what lies in the shared store', () => {
     expect(name).not.toContain('accounts');
     expect(sealed.includes('accounts')).toBe(false);
     expect(ours.seal(name, plain).equals(sealed)).toBe(false);
-    expect(createSealing('another-key-of-another-team').nameOf('list-accounts?page=2')).not.toBe(name);
+    expect(sealingOf('another-key-of-another-team').nameOf('list-accounts?page=2')).not.toBe(name);
   });
 });

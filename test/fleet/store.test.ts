@@ -12,7 +12,7 @@ function open(server: RedisServer, password?: string): { store: SharedStore; cha
   const changes: StoreChange[] = [];
   const store = new SharedStore({
     address: parseStoreAddress(server.address),
-    password,
+    ...(password === undefined ? {} : { readPassword: () => Promise.resolve(password) }),
     prefix: 'test',
     onChange: (change) => changes.push(change),
   });
