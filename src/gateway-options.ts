@@ -70,7 +70,9 @@ export function transportOptions(config: Config): TransportOptions {
 export function fleetOptions(
   config: Config,
   environment: FleetOptions['environment'],
-): Pick<FleetOptions, 'address' | 'passwordFrom' | 'prefix' | 'environment' | 'scope' | 'version'> | undefined {
+):
+  | Pick<FleetOptions, 'address' | 'passwordFrom' | 'prefix' | 'environment' | 'scope' | 'version'>
+  | undefined {
   if (config.SHARED_STORE === undefined) return undefined;
   return {
     address: config.SHARED_STORE,

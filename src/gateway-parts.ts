@@ -31,8 +31,8 @@ import {
 import type { KeyEvent } from './key/key-event.ts';
 import { type Keyring, openKeyring } from './key/keyring.ts';
 import { logCallers } from './log/callers-lines.ts';
-import { logFleet } from './log/fleet-lines.ts';
 import type { LogDestination } from './log/destination.ts';
+import { logFleet } from './log/fleet-lines.ts';
 import { createLogger, type GatewayLogger } from './log/logger.ts';
 import { createPipeline, type Pipeline } from './pipeline.ts';
 import { addRoutes } from './routes.ts';

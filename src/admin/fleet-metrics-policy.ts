@@ -9,7 +9,7 @@ export function fleetMetrics({ fleet }: AdminSnapshot): Metric[] {
   return [
     gauge(
       'shared_store_in_use',
-      '1 while the shared store answers. 0: this gateway goes on alone.',
+      '1 while the shared store answers. 0: this gateway goes on alone. Absent without SHARED_STORE.',
       store.inUse,
     ),
     gauge('shared_store_gateways', 'Gateways that use the store, this one included.', members.length),
@@ -20,10 +20,14 @@ export function fleetMetrics({ fleet }: AdminSnapshot): Metric[] {
       store.failures,
     ),
     gauge('shared_store_latency_seconds', 'Median time of the last calls.', seconds(store.latencyMs)),
-    counter('shared_store_reads_total', 'Reads that went to the store, by what came of them.', [
-      sample(answers.found, { outcome: 'found' }),
-      sample(answers.joined, { outcome: 'joined' }),
-      sample(answers.exchanges, { outcome: 'asked' }),
-    ]),
+    counter(
+      'shared_store_reads_total',
+      'Reads that went to the store: found there, joined the exchange of another gateway, asked the upstream for all.',
+      [
+        sample(answers.found, { outcome: 'found' }),
+        sample(answers.joined, { outcome: 'joined' }),
+        sample(answers.exchanges, { outcome: 'asked' }),
+      ],
+    ),
   ];
 }

@@ -238,7 +238,7 @@ describe.skipIf(redisProgram === undefined)('a gateway whose shared store', () =
     await asked;
     redis.command('SET', name, 'of a gateway that died', 'PX', '700');
     expect((await statusOf(only(members, 1)))[0]).toBe(200);
-    // One without an end was not taken by a gateway, and holds nobody up.
+    // One without an end was not taken by a gateway, and delays no request.
     redis.command('SET', name, 'of a stranger');
     expect((await statusOf(only(members, 1)))[0]).toBe(200);
   });
