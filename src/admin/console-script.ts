@@ -46,12 +46,11 @@ function circuitText({ state, probeInSeconds, failuresInARow, operations }, atte
   return attempts ? ['It answers.', 'good'] : ['Not asked yet.'];
 }
 
-function showFleet(store, at) {
-  $('fleet').hidden = store === null;
-  if (store === null) return;
-  say('fleet-says', ...(store.inUse ? ['They share ' + store.address + (store.reason ? ', which refuses some calls: ' + store.reason : '') + '.', store.reason ? 'busy' : 'good'] : ['This gateway goes on alone: the shared store ' + store.address + ' is away (' + store.reason + ').', 'bad']));
-  list('store', [['Found in the store', number(store.reads.found)], ['Joined another gateway', number(store.reads.joined)], ['Asked for all', number(store.reads.exchanges)], ['Round trip', store.latencySeconds === null ? 'not known' : number(store.latencySeconds * 1000, 2) + ' ms'], ['Failed calls', number(store.failures) + ' of ' + number(store.calls)]]);
-  table('gateways', store.gateways.map((one) => [one.id + (one.isThis ? ' (this one)' : ''), one.host, one.version, span((at - Date.parse(one.startedAt)) / 1000)]), 'None is known.');
+function showFleet(store) {
+  $('fleet').hidden = !store;
+  if (!store) return;
+  say('fleet-says', ...(store.inUse ? ['They share a store.' + (store.reason ? ' It refuses calls: ' + store.reason : ''), store.reason ? 'busy' : 'good'] : ['The store is away: ' + store.reason, 'bad']));
+  list('store', [...store.gateways.map((one) => [one.host, one.version + (one.isThis ? ', this one' : '')]), ['Reads found, joined', store.reads.found + ', ' + store.reads.joined], ['Round trip', span(store.latencySeconds)], ['Failed calls', store.failures + ' of ' + store.calls]]);
 }
 
 function show(status) {
@@ -73,7 +72,7 @@ function show(status) {
   list('cache', [['Answered from memory', asked === 0 ? 'no request yet' : number(100 * hits / asked, 1) + ' %'], ['Stored reads', number(cache.entries)], ['Memory', bytes(cache.bytes) + ' of ' + bytes(cache.maxBytes)], ['Evicted', number(cache.evictions)]]);
   $('full').max = Math.max(1, cache.maxBytes); $('full').value = cache.bytes;
 
-  showFleet(status.sharedStore, at);
+  showFleet(status.sharedStore);
   const groups = new Map();
   for (const { operation, status: code, count } of requests.counts) {
     const name = operation + ' ' + code;
