@@ -189,7 +189,7 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
   return createApp({
     operations: operationsOf(config),
     authenticator,
-    limits: limitCallers(),
+    limits: limitCallers(parts.fleet?.buckets),
     host: {
       allowed: config.ALLOWED_HOSTS === undefined ? undefined : new Set(config.ALLOWED_HOSTS),
       admitsAnonymous,

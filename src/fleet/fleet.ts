@@ -3,10 +3,13 @@
  * of it has a time limit and a local answer for when it is away. A hit in memory asks nobody.
  */
 import type { SharedReads } from '../cache/shared-reads.ts';
+import type { SharedBuckets } from '../callers/limit.ts';
 import type { Key } from '../key/key.ts';
 import { openStore } from '../key/open-store.ts';
+import { sealWithKey } from './key-sealing.ts';
 import { heartbeatMs, type Member, Membership } from './membership.ts';
 import { SharedAnswers, type SharedAnswersSnapshot } from './shared-answers.ts';
+import { shareBuckets } from './shared-buckets.ts';
 import { SharedStore, type StoreChange, type StoreSnapshot } from './store.ts';
 import type { StoreAddress } from './store-address.ts';
 
@@ -38,13 +41,14 @@ export interface FleetSnapshot {
 
 export interface Fleet {
   readonly reads: SharedReads;
+  readonly buckets: SharedBuckets;
   snapshot(): FleetSnapshot;
   close(): Promise<void>;
 }
 
 /** Joins the gateways that share the store. Waits for nothing: the store may come later, or never. */
 export function joinFleet(options: FleetOptions): Fleet {
-  const { address, prefix, passwordFrom, environment, onChange, key, scope } = options;
+  const { address, prefix, passwordFrom, environment, onChange, scope } = options;
   const store = new SharedStore({
     address,
     prefix,
@@ -55,7 +59,8 @@ export function joinFleet(options: FleetOptions): Fleet {
       if (change.state === 'in use') void beat();
     },
   });
-  const answers = new SharedAnswers({ store, scope, key });
+  const sealing = sealWithKey(options.key);
+  const answers = new SharedAnswers({ store, scope, sealing });
   const { host, version, startedAt } = options;
   const onPurges = (purges: readonly (readonly [string, string])[]): void => answers.learnPurges(purges);
   const membership = new Membership({ store, host, version, startedAt, onPurges });
@@ -68,6 +73,7 @@ export function joinFleet(options: FleetOptions): Fleet {
   const heartbeat = setInterval(() => void beat(), heartbeatMs).unref();
   return {
     reads: answers,
+    buckets: shareBuckets(store, sealing),
     snapshot: () => ({
       store: store.snapshot(),
       id: membership.id,

@@ -55,3 +55,21 @@ local ids = redis.call('ZRANGE', KEYS[1], 0, 99)
 local words = {}
 for index, id in ipairs(ids) do words[index] = redis.call('GET', ARGV[4] .. id) end
 return {time, ids, words, redis.call('HGETALL', KEYS[2])}`);
+
+/**
+ * Takes requests out of a caller's bucket, whether or not there are as many. A level that no gateways could have left
+ * behind was written by another program.
+ *
+ * Keys: the bucket. Values: how many, requests per second, size of the bucket. Reply: what is left, as text.
+ */
+export const takeScript = defineScript(`
+local time = redis.call('TIME')
+local ms = time[1] * 1000 + math.floor(time[2] / 1000)
+local perMs, burst = ARGV[2] / 1000, tonumber(ARGV[3])
+local kept = redis.call('HMGET', KEYS[1], 'level', 'at')
+local level, at = tonumber(kept[1]), tonumber(kept[2])
+if not (level and at and level >= -100 * burst and at <= ms) then level, at = burst, ms end
+level = math.min(burst, level + (ms - at) * perMs) - ARGV[1]
+redis.call('HSET', KEYS[1], 'level', tostring(level), 'at', string.format('%.0f', ms))
+redis.call('PEXPIRE', KEYS[1], math.ceil((burst - level) / perMs) + 1000)
+return tostring(level)`);

@@ -14,10 +14,8 @@ import type {
 import { exactRequestKey } from '../cache/vary-policy.ts';
 import type { Claim } from '../claim.ts';
 import type { UpstreamRequest } from '../exchange.ts';
-import { deriveSecret } from '../key/derive-secret.ts';
-import type { Key } from '../key/key.ts';
+import type { KeySealing } from './key-sealing.ts';
 import { lookScript, purgeScript, releaseScript, renewScript } from './scripts.ts';
-import { createSealing, type Sealing } from './sealing.ts';
 import type { SharedStore } from './store.ts';
 import { readAnswer, readOutcome, type StoredForm, writeAnswer, writeOutcome } from './stored-form.ts';
 
@@ -25,8 +23,8 @@ export interface SharedAnswersOptions {
   readonly store: SharedStore;
   /** What decides how the upstream's answers are read: gateways that differ in it share nothing. */
   readonly scope: string;
-  /** The key that reads are made with now; `undefined` while there is none. */
-  key(): Key | undefined;
+  /** Of the key that reads are made with now; `undefined` while there is none. */
+  sealing(): KeySealing | undefined;
 }
 
 export interface SharedAnswersSnapshot {
@@ -50,7 +48,6 @@ const endedKept = 256;
 export class SharedAnswers implements SharedReads {
   readonly #store: SharedStore;
   readonly #options: SharedAnswersOptions;
-  readonly #sealings = new WeakMap<Key, Sealing>();
   /** The names of the turns that this gateway has, by the ids of its exchanges. */
   readonly #turns = new Map<string, string>();
   readonly #waiting = new Map<string, Set<() => void>>();
@@ -74,7 +71,7 @@ export class SharedAnswers implements SharedReads {
   }
 
   get inUse(): boolean {
-    return this.#store.inUse && this.#unsaid.size === 0 && this.#options.key() !== undefined;
+    return this.#store.inUse && this.#unsaid.size === 0 && this.#options.sealing() !== undefined;
   }
 
   async look(request: UpstreamRequest, { mayFind, awaited }: LookOptions): Promise<SharedLook | undefined> {
@@ -167,17 +164,13 @@ export class SharedAnswers implements SharedReads {
   }
 
   #formOf(request: UpstreamRequest): StoredForm | undefined {
-    const key = this.#options.key();
-    if (key === undefined) return undefined;
-    let sealing = this.#sealings.get(key);
-    if (sealing === undefined) {
-      sealing = createSealing((purpose) => deriveSecret(key, purpose));
-      this.#sealings.set(key, sealing);
-    }
+    const current = this.#options.sealing();
+    if (current === undefined) return undefined;
+    const { sealing, generation } = current;
     // The very same request: what the upstream says in Vary then needs no look at a second record.
     const read = [this.#options.scope, cacheKey(request, undefined), exactRequestKey(request.headers)];
     const name = sealing.nameOf(read.join('\n'));
-    return { name, sealing, generation: key.generation, clock: this.#store.clock };
+    return { name, sealing, generation, clock: this.#store.clock };
   }
 
   #begin(form: StoredForm, id: string, turn: string, epoch: string): SharedExchange {
