@@ -115,7 +115,7 @@ class SharedFetch {
 
   async #ask(exchange: SharedExchange | undefined, variant: Variant | undefined): Promise<Outcome> {
     const outcome = await this.#options.fetchAnswer(this.#request, this.#trace, variant, this.#storing);
-    exchange?.publish(publicationOf(this.#request, outcome));
+    exchange?.publish(publicationOf(this.#request, outcome, this.#storing.mayStore));
     return outcome;
   }
 }

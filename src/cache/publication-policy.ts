@@ -18,9 +18,11 @@ const sharedFailures: ReadonlySet<ProblemCode> = new Set<ProblemCode>([
  * exchange carried nothing of one request alone, an answer where its policy allows it.
  *
  * @param request the one that was sent
+ * @param mayStore false where every request that shared the exchange said `no-store` (RFC 9111 section 5.2.1.5)
  */
-export function publicationOf(request: UpstreamRequest, outcome: Outcome): Publication {
+export function publicationOf(request: UpstreamRequest, outcome: Outcome, mayStore: boolean): Publication {
   const nothing = { kind: 'nothing' } as const;
+  if (!mayStore) return nothing;
   if (outcome.kind === 'failed') {
     const { error, sent } = outcome;
     const isOfUpstream = error instanceof GatewayError && sharedFailures.has(error.code);

@@ -44,6 +44,11 @@ const lookEveryMs = 150;
 /** Long enough for the slowest of those that wait to look. */
 const outcomeKeptMs = 2_000;
 const endedKept = 256;
+/** A larger body would hold up other calls on the same connection: such reads are made by each gateway. */
+const maxSharedBytes = 2 ** 20;
+const tooLarge: Publication = { kind: 'not shareable', forMs: 10_000 };
+/** More operations than any gateway has: who writes into the store cannot fill this gateway's memory. */
+const maxPurges = 1_000;
 
 export class SharedAnswers implements SharedReads {
   readonly #store: SharedStore;
@@ -148,6 +153,7 @@ export class SharedAnswers implements SharedReads {
   learnPurges(purges: Iterable<readonly [what: string, id: string]>): void {
     for (const [what, id] of purges) {
       if (this.#purges.get(what) === id || this.#unsaid.has(what)) continue;
+      if (this.#purges.size >= maxPurges && !this.#purges.has(what)) continue;
       this.#purges.set(what, id);
       for (const listener of this.#purgeListeners) listener(what === '*' ? undefined : what);
     }
@@ -187,7 +193,8 @@ export class SharedAnswers implements SharedReads {
   }
 
   /** Commands reach the store in the order in which they were given: what is written is there before the turn ends. */
-  #write(form: StoredForm, id: string, epoch: string, publication: Publication): void {
+  #write(form: StoredForm, id: string, epoch: string, wanted: Publication): void {
+    const publication = bytesOf(wanted) > maxSharedBytes ? tooLarge : wanted;
     const answerName = this.#store.name('answer', form.name);
     const answer = writeAnswer(form, epoch, publication, performance.now());
     if (answer !== undefined) this.#set(answerName, answer.bytes, answer.forMs);
@@ -222,4 +229,10 @@ export class SharedAnswers implements SharedReads {
     for (const eldest of this.#ended) if (this.#ended.size > endedKept) this.#ended.delete(eldest);
     for (const done of [...(this.#waiting.get(id) ?? [])]) done();
   }
+}
+
+function bytesOf(publication: Publication): number {
+  if (publication.kind === 'stored') return publication.answer.body.length;
+  if (publication.kind !== 'outcome' || publication.outcome.kind === 'failed') return 0;
+  return publication.outcome.answer.body.length;
 }
