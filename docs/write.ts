@@ -34,6 +34,7 @@ const groups: readonly (readonly [title: string, names: RegExp])[] = [
   ['Cache', /^CACHE_/],
   ['Retries and the rate limit', /^(?:RETRY_|GATE_)/],
   ['Header fields', /^FORWARD_/],
+  ['Several gateways', /^SHARED_/],
   ['Everything else', /^/],
 ];
 

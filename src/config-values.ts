@@ -6,6 +6,7 @@
 import { maxTimerMs } from './deadline.ts';
 import { originProblem } from './edge/cors-policy.ts';
 import { listedHostName } from './edge/host-policy.ts';
+import { parseStoreAddress, type StoreAddress } from './fleet/store-address.ts';
 
 export class ConfigValueError extends Error {
   override readonly name = 'ConfigValueError';
@@ -154,4 +155,29 @@ export const hostName: Reader<string> = (value) => {
   const name = listedHostName(value);
   if (name === undefined) throw new ConfigValueError('expects host names, like gateway.internal');
   return name;
+};
+
+/** Where the shared store listens. */
+export const storeAddress: Reader<StoreAddress> = (value) => {
+  try {
+    return parseStoreAddress(value);
+  } catch (error) {
+    throw new ConfigValueError(error instanceof TypeError ? error.message : 'cannot be read');
+  }
+};
+
+/** The place of a secret that is read without a library: the environment or a file. */
+export const localSecret: Reader<string> = (value) => {
+  if (!/^(?:env:[A-Za-z_][A-Za-z0-9_]*|file:\/[^\0]+)$/.test(value)) {
+    throw new ConfigValueError('expects file:/path or env:NAME');
+  }
+  return value;
+};
+
+/** What begins names in a store that others may use as well. */
+export const namePrefix: Reader<string> = (value) => {
+  if (!/^[A-Za-z0-9._-]{1,64}$/.test(value)) {
+    throw new ConfigValueError('expects up to 64 letters, digits, dots, hyphens and underscores');
+  }
+  return value;
 };

@@ -14,12 +14,15 @@ import {
   integer,
   list,
   listenHost,
+  localSecret,
   mediaRange,
+  namePrefix,
   oneOf,
   origin,
   type Reader,
   readPattern,
   size,
+  storeAddress,
   text,
 } from './config-values.ts';
 import { neverDown, neverUp } from './edge/field-policy.ts';
@@ -173,6 +176,19 @@ export const settings = {
     listOrNothing(headerName(neverDown)),
     'Further response headers to pass down.',
   ),
+  SHARED_STORE: optional(
+    storeAddress,
+    'Valkey or Redis, 7 or later, that several gateways share: redis://[user@]host[:port][/database], rediss://… with TLS, or unix:/path.',
+  ),
+  SHARED_STORE_PASSWORD_FROM: optional(
+    localSecret,
+    'Where the password of the shared store is: file:/path or env:NAME. Read again for each connection.',
+  ),
+  SHARED_STORE_PREFIX: defaulted(
+    'analytics-gateway',
+    namePrefix,
+    'Begins every name in the shared store. Gateways with the same prefix act as one.',
+  ),
   SHUTDOWN_DELAY: defaulted('0s', duration(), 'How long to serve on after readiness fails.'),
   SHUTDOWN_GRACE: defaulted('30s', duration(), 'How long a drain may take, the delay included.'),
   LOG_LEVEL: defaulted('info', oneOf(...logLevels), 'pino level; silent for none.'),
@@ -264,13 +280,13 @@ function contradictions(config: Config): string[] {
 }
 
 const ownPrefixes =
-  /^(?:UPSTREAM_|REQUEST_|ADMIN_|ALLOWED_|CALLER|CORS_|CACHE_|RETRY_|GATE_|FORWARD_|SHUTDOWN_)/;
+  /^(?:UPSTREAM_|REQUEST_|ADMIN_|ALLOWED_|CALLER|CORS_|CACHE_|RETRY_|GATE_|FORWARD_|SHUTDOWN_|SHARED_)/;
 
 /** Names that look like a slip of the pen: ours by prefix, unknown, one or two letters from a known one. */
 function misspelled(environment: Readonly<Record<string, string | undefined>>): string[] {
   const referred = new Set(
-    [environment['UPSTREAM_API_KEY_FROM'], environment['UPSTREAM_API_KEY_PREVIOUS_FROM']].map((from) =>
-      from?.trim().replace(/^env:/, ''),
+    ['UPSTREAM_API_KEY_FROM', 'UPSTREAM_API_KEY_PREVIOUS_FROM', 'SHARED_STORE_PASSWORD_FROM'].map((name) =>
+      environment[name]?.trim().replace(/^env:/, ''),
     ),
   );
   return Object.keys(environment)

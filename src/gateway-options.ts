@@ -3,6 +3,7 @@ import type { AuthenticatorOptions } from './callers/authenticator.ts';
 import { type Config, isLocalListener } from './config.ts';
 import type { CorsOptions } from './edge/cors-policy.ts';
 import type { ReplyFieldOptions } from './edge/reply-fields.ts';
+import type { FleetOptions } from './fleet/fleet.ts';
 import { configuredOperations, type Operation, specifiedOperations } from './operations.ts';
 import type { PipelineOptions } from './pipeline.ts';
 import type { TransportOptions } from './upstream/transport.ts';
@@ -27,7 +28,9 @@ export function authenticatorOptions(config: Config): Omit<AuthenticatorOptions,
   };
 }
 
-export function cacheOptions(config: Config): Omit<PipelineOptions['cache'], 'generation' | 'onBackground'> {
+export function cacheOptions(
+  config: Config,
+): Omit<PipelineOptions['cache'], 'generation' | 'onBackground' | 'shared'> {
   return {
     ttlMs: config.CACHE_TTL,
     staleWhileRevalidateMs: config.CACHE_STALE_WHILE_REVALIDATE,
@@ -60,6 +63,24 @@ export function transportOptions(config: Config): TransportOptions {
     connections: config.UPSTREAM_CONNECTIONS,
     mediaTypes: config.UPSTREAM_MEDIA_TYPES,
     userAgent: `workspace-analytics-gateway/${version}`,
+  };
+}
+
+/** How the store is reached that gateways with these settings share; `undefined` where there is none. */
+export function fleetOptions(
+  config: Config,
+  environment: FleetOptions['environment'],
+):
+  | Pick<FleetOptions, 'address' | 'passwordFrom' | 'prefix' | 'environment' | 'scope' | 'version'>
+  | undefined {
+  if (config.SHARED_STORE === undefined) return undefined;
+  return {
+    address: config.SHARED_STORE,
+    passwordFrom: config.SHARED_STORE_PASSWORD_FROM,
+    prefix: config.SHARED_STORE_PREFIX,
+    environment,
+    scope: [config.UPSTREAM_BASE_URL.href, ...config.UPSTREAM_MEDIA_TYPES].join(' '),
+    version,
   };
 }
 

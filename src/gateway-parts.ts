@@ -3,6 +3,7 @@
  * listens yet. Everything that knows of everything else is here and in `gateway.ts`, and nothing else is.
  */
 import type { RequestListener, Server } from 'node:http';
+import { hostname } from 'node:os';
 import type { AdminOptions } from './admin/listener.ts';
 import { countRequests, type RequestCounts } from './admin/request-counts.ts';
 import { createApp } from './app.ts';
@@ -14,11 +15,13 @@ import { corsPolicy } from './edge/cors-policy.ts';
 import { connectionsWithin, readLimits } from './edge/descriptor-limit.ts';
 import { prepareReplies } from './edge/reply-fields.ts';
 import { createHttpServer } from './edge/server.ts';
+import type { Fleet } from './fleet/fleet.ts';
 import {
   authenticatorOptions,
   bufferOptions,
   cacheOptions,
   corsOptions,
+  fleetOptions,
   gateOptions,
   operationsOf,
   replyOptions,
@@ -29,6 +32,7 @@ import type { KeyEvent } from './key/key-event.ts';
 import { type Keyring, openKeyring } from './key/keyring.ts';
 import { logCallers } from './log/callers-lines.ts';
 import type { LogDestination } from './log/destination.ts';
+import { logFleet } from './log/fleet-lines.ts';
 import { createLogger, type GatewayLogger } from './log/logger.ts';
 import { createPipeline, type Pipeline } from './pipeline.ts';
 import { addRoutes } from './routes.ts';
@@ -40,6 +44,8 @@ export interface GatewayOptions {
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** Where the log goes; standard output where left out. */
   readonly logTo?: LogDestination;
+  /** The longest that anything waits for the shared store, in ms; for tests on a slow machine. */
+  readonly storeLimitMs?: number;
 }
 
 export interface Parts {
@@ -50,6 +56,8 @@ export interface Parts {
   readonly keyring: Keyring;
   readonly authenticator: Authenticator;
   readonly pipeline: Pipeline;
+  /** What is shared with other gateways; `undefined` without `SHARED_STORE`. */
+  readonly fleet: Fleet | undefined;
   /** The requests that wait for the upstream. */
   readonly claims: Claims;
   readonly counts: RequestCounts;
@@ -67,7 +75,8 @@ export interface LifeState {
  *
  * @throws KeyStoreError, CallersFileError for what the settings name
  */
-export async function openParts({ config, environment, logTo }: GatewayOptions): Promise<Parts> {
+export async function openParts(options: GatewayOptions): Promise<Parts> {
+  const { config, environment, logTo } = options;
   const startedAt = Date.now();
   // The log searches for the key by value, and the keyring logs: one of the two has to come first.
   let redact = (text: string): string => text;
@@ -84,9 +93,11 @@ export async function openParts({ config, environment, logTo }: GatewayOptions):
     ...authenticatorOptions(config),
     onEvent: (event) => logCallers(log.events, event),
   });
+  const fleet = await openFleet(options, startedAt, keyring, log);
   const pipeline = createPipeline({
     cache: {
       ...cacheOptions(config),
+      shared: fleet?.reads,
       generation: keyring.generation,
       onBackground: (event) => log.events.debug(event, 'refreshed in the background'),
     },
@@ -108,14 +119,34 @@ export async function openParts({ config, environment, logTo }: GatewayOptions):
     keyring,
     authenticator,
     pipeline,
+    fleet,
     claims: createClaims(),
     counts: countRequests(),
   };
 }
 
+/** The store's client is loaded only where it is used. */
+async function openFleet(
+  { config, environment, storeLimitMs: limitMs }: GatewayOptions,
+  startedAt: number,
+  keyring: Keyring,
+  log: GatewayLogger,
+): Promise<Fleet | undefined> {
+  const options = fleetOptions(config, environment);
+  if (options === undefined) return undefined;
+  const { joinFleet } = await import('./fleet/fleet.ts');
+  return joinFleet({
+    ...options,
+    ...{ host: hostname(), startedAt, limitMs },
+    key: () => keyring.current,
+    onChange: (change) => logFleet(log.events, change),
+  });
+}
+
 /** Ends what `openParts` opened, but for the log. */
-export async function closeParts({ pipeline, authenticator, keyring }: Parts): Promise<void> {
+export async function closeParts({ pipeline, fleet, authenticator, keyring }: Parts): Promise<void> {
   await pipeline.close();
+  await fleet?.close();
   authenticator.close();
   keyring.close();
 }
@@ -158,7 +189,7 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
   return createApp({
     operations: operationsOf(config),
     authenticator,
-    limits: limitCallers(),
+    limits: limitCallers(parts.fleet?.buckets),
     host: {
       allowed: config.ALLOWED_HOSTS === undefined ? undefined : new Set(config.ALLOWED_HOSTS),
       admitsAnonymous,
@@ -213,6 +244,7 @@ export function adminOptions(parts: Parts, life: LifeState, server: Server, port
       connections: () =>
         new Promise((resolve) => server.getConnections((_error, connections) => resolve(connections ?? 0))),
       purge: pipeline.cache.purge,
+      fleet: () => parts.fleet?.snapshot(),
     },
     hosts: {
       listensOn: config.ADMIN_HOST,

@@ -64,6 +64,7 @@ export default defineConfig({
         text: 'Run it',
         items: [
           page('Deploying', '/docs/deploying'),
+          page('Several gateways', '/docs/shared-store'),
           page('Operating', '/docs/operating'),
           page('Key', '/docs/key'),
           page('Rate limits', '/docs/rate-limits'),

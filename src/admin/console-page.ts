@@ -24,6 +24,7 @@ export const consolePage = `<!doctype html>
 <section aria-labelledby="h-cache"><h2 id="h-cache">Cache</h2><dl id="cache"></dl>
 <progress id="full" value="0" max="1" aria-label="Memory used by the cache"></progress>
 <form id="purge"><label for="which">Answers of</label><select id="which"></select><button id="go">Purge</button><output id="purged" for="which"></output></form></section>
+<section id="fleet" aria-labelledby="h-fleet" hidden><h2 id="h-fleet">Gateways</h2><p class="says" id="fleet-says"></p><dl id="store"></dl></section>
 <section class="wide" aria-labelledby="h-req"><h2 id="h-req">Requests</h2><p class="says" id="rate"></p>
 <svg viewBox="0 0 120 30" preserveAspectRatio="none" aria-hidden="true"><polyline id="line" points=""/></svg>
 <div class="scroll" role="region" aria-labelledby="h-req" tabindex="0"><table><thead><tr><th scope="col">Operation</th><th scope="col">Status</th><th scope="col" class="number">A second</th><th scope="col" class="number">Total</th></tr></thead><tbody id="requests"></tbody></table></div></section>

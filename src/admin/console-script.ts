@@ -46,6 +46,13 @@ function circuitText({ state, probeInSeconds, failuresInARow, operations }, atte
   return attempts ? ['It answers.', 'good'] : ['Not asked yet.'];
 }
 
+function showFleet(store) {
+  $('fleet').hidden = !store;
+  if (!store) return;
+  say('fleet-says', ...(store.inUse ? ['They share a store.' + (store.reason ? ' It refuses calls: ' + store.reason : ''), store.reason ? 'busy' : 'good'] : ['The store is away: ' + store.reason, 'bad']));
+  list('store', [...store.gateways.map((one) => [one.host, one.version + (one.isThis ? ', this one' : '')]), ['Reads found, joined', store.reads.found + ', ' + store.reads.joined], ['Round trip', span(store.latencySeconds)], ['Failed calls', store.failures + ' of ' + store.calls]]);
+}
+
 function show(status) {
   const { key, gate, circuit, cache, requests, callers, upstream } = status;
   const at = Date.parse(status.at);
@@ -65,6 +72,7 @@ function show(status) {
   list('cache', [['Answered from memory', asked === 0 ? 'no request yet' : number(100 * hits / asked, 1) + ' %'], ['Stored reads', number(cache.entries)], ['Memory', bytes(cache.bytes) + ' of ' + bytes(cache.maxBytes)], ['Evicted', number(cache.evictions)]]);
   $('full').max = Math.max(1, cache.maxBytes); $('full').value = cache.bytes;
 
+  showFleet(status.sharedStore);
   const groups = new Map();
   for (const { operation, status: code, count } of requests.counts) {
     const name = operation + ' ' + code;

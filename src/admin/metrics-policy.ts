@@ -1,4 +1,5 @@
 /** All metrics of a snapshot: names, types, meanings, samples. Pure: no `this`, no I/O, no clock. */
+import { fleetMetrics } from './fleet-metrics-policy.ts';
 import { counter, gauge, type Metric, sample, seconds } from './metric-policy.ts';
 import { callerMetrics, requestMetrics } from './request-metrics-policy.ts';
 import type { AdminSnapshot } from './sources.ts';
@@ -23,6 +24,7 @@ export function metricsOf(snapshot: AdminSnapshot): readonly Metric[] {
     ...gateMetrics(snapshot),
     ...circuitMetrics(snapshot),
     ...keyMetrics(snapshot),
+    ...fleetMetrics(snapshot),
   ].map((metric) => ({ ...metric, name: `${prefix}${metric.name}` }));
   // These have the names that every process uses, so that ready-made dashboards fit.
   return [...own, ...processMetrics(snapshot)];

@@ -22,6 +22,7 @@ export async function takeSnapshot(sources: AdminSources, describedCallers: numb
     cache: sources.cache(),
     attempts: sources.attempts(),
     callers: sources.callers(describedCallers),
+    fleet: sources.fleet(),
     waiting: sources.waiting(),
     connections,
     cpuSeconds: (user + system) / 1e6,

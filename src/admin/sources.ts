@@ -1,6 +1,7 @@
 /** What the admin listener shows, as functions that read it. It holds no state, and changes only what `purge` removes. */
 import type { CacheSnapshot } from '../cache/cache.ts';
 import type { CallersSnapshot } from '../callers/callers-snapshot.ts';
+import type { FleetSnapshot } from '../fleet/fleet.ts';
 import type { GateSnapshot } from '../gate/types.ts';
 import type { KeyHealth } from '../key/key-event.ts';
 import type { AttemptSnapshot } from '../upstream/attempt-tally.ts';
@@ -25,6 +26,8 @@ export interface AdminSources {
   attempts(): AttemptSnapshot;
   /** @param most how many of them to describe */
   callers(most: number): CallersSnapshot;
+  /** What this gateway shares with others; `undefined` where it is alone by its settings. */
+  fleet(): FleetSnapshot | undefined;
   /** Requests that wait for the upstream. */
   waiting(): number;
   /** Open connections of callers. */
@@ -48,6 +51,7 @@ export interface AdminSnapshot {
   readonly cache: CacheSnapshot;
   readonly attempts: AttemptSnapshot;
   readonly callers: CallersSnapshot;
+  readonly fleet: FleetSnapshot | undefined;
   readonly waiting: number;
   readonly connections: number;
   readonly cpuSeconds: number;

@@ -7,6 +7,7 @@ import { FixedClaim } from '../claim.ts';
 import { waitAtMost } from '../deadline.ts';
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
+import type { StoreTrial } from '../fleet/try-store.ts';
 import type { Keyring } from '../key/keyring.ts';
 import { describeFailure, KeyStoreError } from '../key/store.ts';
 import type { Handler } from '../layer.ts';
@@ -26,6 +27,8 @@ export interface CheckParts {
   readonly ask: Handler<UpstreamRequest, Answer>;
   /** One read of the previous key's store, where there is one. Rejects with a `KeyStoreError`. */
   readPrevious?(signal: AbortSignal): Promise<{ source: string; fingerprint: string }>;
+  /** One look at the store that gateways share, where the settings name one. Never rejects. */
+  tryStore?(): Promise<StoreTrial>;
   /** Lets go of the connections; the keyring is closed by the check. */
   close?(): void | Promise<void>;
 }
@@ -52,6 +55,7 @@ export interface CheckReport {
   settings: { ok: boolean; problems: readonly string[]; baseUrl?: string };
   key?: { ok: boolean; source?: string; fingerprint?: string; generation?: number; problem?: string };
   previousKey?: { ok: boolean; source?: string; fingerprint?: string; problem?: string };
+  sharedStore?: StoreTrial;
   calls: CallReport[];
 }
 
@@ -110,7 +114,7 @@ async function examine(options: CheckOptions): Promise<CheckReport> {
 }
 
 async function examineKey(
-  { keyring, ask, readPrevious }: CheckParts,
+  { keyring, ask, readPrevious, tryStore }: CheckParts,
   options: CheckOptions,
   settings: CheckReport['settings'],
 ): Promise<CheckReport> {
@@ -127,8 +131,9 @@ async function examineKey(
   }
   const { source, fingerprint, generation } = keyring.health();
   const previousKey = readPrevious && (await examinePrevious(readPrevious, options.timeoutMs));
+  const sharedStore = tryStore && (await tryStore());
   const made = await makeCalls(keyring, ask, options.timeoutMs);
-  const summary = shortcoming(made, previousKey, keyring.health().source !== source);
+  const summary = shortcoming(made, previousKey, sharedStore, keyring.health().source !== source);
   const ok = summary === undefined;
   return {
     ok,
@@ -142,6 +147,7 @@ async function examineKey(
       ...(generation === undefined ? {} : { generation }),
     },
     ...(previousKey === undefined ? {} : { previousKey }),
+    ...(sharedStore === undefined ? {} : { sharedStore }),
     calls: made,
   };
 }
@@ -174,6 +180,7 @@ async function makeCalls(keyring: Keyring, ask: CheckParts['ask'], timeoutMs: nu
 function shortcoming(
   made: readonly CallReport[],
   previousKey: CheckReport['previousKey'],
+  sharedStore: StoreTrial | undefined,
   fellBack: boolean,
 ): string | undefined {
   const accepted = made.some((call) => call.outcome === 'accepted');
@@ -183,8 +190,11 @@ function shortcoming(
   if (fellBack) {
     return 'The gateway could work, but the upstream refuses the newest key and takes the previous one.';
   }
-  return previousKey?.ok === false
-    ? 'The gateway could work, but there would be no previous key to fall back to.'
+  if (previousKey?.ok === false) {
+    return 'The gateway could work, but there would be no previous key to fall back to.';
+  }
+  return sharedStore?.ok === false
+    ? 'The gateway could work, but alone: it cannot use the shared store.'
     : undefined;
 }
 
@@ -268,6 +278,12 @@ function inWords(report: CheckReport): string {
     lines.push(`Previous key: ${source} can be read; fingerprint ${fingerprint}`);
   } else if (report.previousKey !== undefined) {
     lines.push(`Previous key: ${report.previousKey.problem}`);
+  }
+  if (report.sharedStore !== undefined) {
+    const { address, problem } = report.sharedStore;
+    lines.push(
+      `Shared store: ${address} ${problem === undefined ? 'can be used' : `cannot be used: ${problem}`}`,
+    );
   }
   for (const call of report.calls) {
     lines.push(`${call.method} ${call.path}: ${call.status ?? 'no answer'}. ${call.meaning}`);

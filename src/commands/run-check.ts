@@ -3,7 +3,7 @@ import { readCallersVersion } from '../callers/caller-store.ts';
 import { CallersFileError } from '../callers/callers-file.ts';
 import { guessableTokenProblems } from '../callers/weak-digest.ts';
 import { type Config, ConfigError } from '../config.ts';
-import { authenticatorOptions, transportOptions } from '../gateway-options.ts';
+import { authenticatorOptions, fleetOptions, transportOptions } from '../gateway-options.ts';
 import { Key } from '../key/key.ts';
 import { loadKeyValue } from '../key/key-source.ts';
 import { openKeyring } from '../key/keyring.ts';
@@ -15,6 +15,9 @@ import { type CheckParts, check } from './check.ts';
 import { loadConfig } from './environment.ts';
 import { guardProcess } from './guard.ts';
 import { reportRefusal } from './start-failure.ts';
+
+/** A store that is reached later than this is away for a gateway that starts. */
+const storeTimeoutMs = 3_000;
 
 /** @returns the exit status: 0 all is well, 1 key or upstream are not, 2 a setting is wrong */
 export async function runCheck({ json }: { json: boolean }): Promise<number> {
@@ -62,10 +65,14 @@ async function openParts(config: Config, environment: Environment): Promise<Chec
     onEvent: () => {},
   });
   const transport = sendUpstream(transportOptions(config));
+  const fleet = fleetOptions(config, environment);
   return {
     keyring,
     ask: attachKey({ keyring })(transport.handler),
     close: () => transport.close(),
+    ...(fleet === undefined
+      ? {}
+      : { tryStore: async () => (await import('../fleet/try-store.ts')).tryStore(fleet, storeTimeoutMs) }),
     ...(previousFrom === undefined
       ? {}
       : { readPrevious: (signal) => readPrevious(previousFrom, environment, signal) }),
