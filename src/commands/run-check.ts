@@ -8,7 +8,8 @@ import { Key } from '../key/key.ts';
 import { loadKeyValue } from '../key/key-source.ts';
 import { openKeyring } from '../key/keyring.ts';
 import { openStore } from '../key/open-store.ts';
-import { attachKey } from '../upstream/credential.ts';
+import { attachKey, probeThrough } from '../upstream/credential.ts';
+import { retryWithKey } from '../upstream/retry-with-key.ts';
 import { sendUpstream } from '../upstream/transport.ts';
 import { type CheckParts, check } from './check.ts';
 import { type Environment, loadConfig } from './environment.ts';
@@ -61,9 +62,10 @@ async function openParts(config: Config, environment: Environment): Promise<Chec
     onEvent: () => {},
   });
   const transport = sendUpstream(transportOptions(config));
+  keyring.probeWith(probeThrough((next) => next, transport.handler));
   return {
     keyring,
-    ask: attachKey({ keyring })(transport.handler),
+    ask: retryWithKey(attachKey({ keyring })(transport.handler)),
     close: () => transport.close(),
     ...(previousFrom === undefined
       ? {}
