@@ -23,7 +23,7 @@ import {
 
 export interface CheckParts {
   readonly keyring: Keyring;
-  /** One read with the key on it: the credential layer over the transport. */
+  /** One read with the key on it: the credential layer over the transport, and what sends again with another key. */
   readonly ask: Handler<UpstreamRequest, Answer>;
   /** One read of the previous key's store, where there is one. Rejects with a `KeyStoreError`. */
   readPrevious?(signal: AbortSignal): Promise<{ source: string; fingerprint: string }>;
@@ -200,7 +200,7 @@ function shortcoming(
 
 /** After a 401 the keyring probes the key; where it still is in use and good, the 401 was about the read alone. */
 function isRefused(keyring: Keyring): boolean {
-  return keyring.current === undefined || keyring.standingOf(keyring.current) !== 'healthy';
+  return keyring.current === undefined || keyring.usable !== keyring.current;
 }
 
 async function examinePrevious(

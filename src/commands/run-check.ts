@@ -9,7 +9,8 @@ import { loadKeyValue } from '../key/key-source.ts';
 import { openKeyring } from '../key/keyring.ts';
 import { openStore } from '../key/open-store.ts';
 import type { Environment } from '../key/store.ts';
-import { attachKey } from '../upstream/credential.ts';
+import { attachKey, probeThrough } from '../upstream/credential.ts';
+import { retryWithKey } from '../upstream/retry-with-key.ts';
 import { sendUpstream } from '../upstream/transport.ts';
 import { type CheckParts, check } from './check.ts';
 import { loadConfig } from './environment.ts';
@@ -66,9 +67,10 @@ async function openParts(config: Config, environment: Environment): Promise<Chec
   });
   const transport = sendUpstream(transportOptions(config));
   const fleet = fleetOptions(config, environment);
+  keyring.probeWith(probeThrough((next) => next, transport.handler));
   return {
     keyring,
-    ask: attachKey({ keyring })(transport.handler),
+    ask: retryWithKey(attachKey({ keyring })(transport.handler)),
     close: () => transport.close(),
     ...(fleet === undefined
       ? {}

@@ -44,7 +44,7 @@ const defaults: QueueOptions = {
   random: Math.random,
 };
 
-export type Gate = Pick<PacingGate, 'layer' | 'snapshot' | 'outwait' | 'close'>;
+export type Gate = Pick<PacingGate, 'layer' | 'snapshot' | 'close'>;
 
 const off: GateSnapshot = {
   ...{ state: 'off', perSecond: undefined, window: 0, inFlight: 0, waiting: 0, callers: [] },
@@ -53,7 +53,7 @@ const off: GateSnapshot = {
 
 export function paceAttempts(options: GateOptions): Gate {
   if (options.maxClosedMs > 0) return new PacingGate(options);
-  return { layer: (next) => next, snapshot: () => off, async outwait() {}, close() {} };
+  return { layer: (next) => next, snapshot: () => off, close() {} };
 }
 
 class PacingGate {
@@ -96,21 +96,6 @@ class PacingGate {
     const snapshot = this.#scheduler.snapshot(performance.now());
     this.#showChange();
     return snapshot;
-  };
-
-  /**
-   * Waits out a closed gate, for an attempt that has had its turn and goes up once more. Rejects with
-   * `upstream-rate-limited` where that is beyond the claim's deadline, and with the claim's reason when it ends.
-   */
-  readonly outwait = async (claim: Claim): Promise<void> => {
-    for (;;) {
-      const nowMs = performance.now();
-      // A later 429 may have closed the gate for longer meanwhile.
-      const { closedForMs } = this.#scheduler.snapshot(nowMs);
-      if (closedForMs === 0) return;
-      if (nowMs + closedForMs >= claim.deadlineMs) throw failureOf(this.#scheduler.closed(nowMs));
-      await pause(claim.signal, Math.ceil(closedForMs));
-    }
   };
 
   /** Rejects all requests that wait with `shutting-down`; attempts in flight go on. The layer refuses from then on. */
@@ -292,22 +277,6 @@ class QueuedRequest implements Queued, ClaimWatcher {
     clearTimeout(this.#timer);
     this.#claim.unwatch(this);
     this.#trace.waitedMs += performance.now() - this.#enteredMs;
-  }
-}
-
-/** @throws the signal's reason when it aborts */
-async function pause(signal: AbortSignal, ms: number): Promise<void> {
-  signal.throwIfAborted();
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const onAbort = (): void => reject(signal.reason);
-  const timer = setTimeout(resolve, ms);
-  timer.unref();
-  signal.addEventListener('abort', onAbort);
-  try {
-    await promise;
-  } finally {
-    clearTimeout(timer);
-    signal.removeEventListener('abort', onAbort);
   }
 }
 

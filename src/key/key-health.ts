@@ -104,6 +104,11 @@ export class KeyMonitor {
     return this.#state.kind === 'rejected';
   }
 
+  /** A key that is tried in place of the one in use. */
+  get candidate(): Key | undefined {
+    return this.#state.kind === 'healthy' ? undefined : this.#state.suspicion.candidate;
+  }
+
   /** `healthy`: send with it. `suspect`: ask `replace` first. `rejected`: send nothing. */
   standingOf(key: Key): State['kind'] {
     const state = this.#state;

@@ -106,10 +106,17 @@ export class Keyring {
     return this.#current;
   }
 
+  /** The key to send with now; `undefined` while a refusal is looked into, and once the key is rejected. */
+  get usable(): Key | undefined {
+    const key = this.#current;
+    if (key === undefined || this.standingOf(key) === 'healthy') return key;
+    return this.#monitor.candidate;
+  }
+
   /** The generation in use: part of every cache key. */
   readonly generation = (): number | undefined => this.#current?.generation;
 
-  /** `healthy`: send. `suspect`: ask `replace` first. `rejected`: send nothing. */
+  /** What the upstream thinks of a key. */
   standingOf(key: Key): 'healthy' | 'suspect' | 'rejected' {
     return this.#monitor.standingOf(key);
   }
