@@ -15,7 +15,7 @@ const program = new Command('analytics-gateway')
     'Holds the API key of the Workspace Analytics API, so that no caller has to: callers use {gateway}/api in place of the base address.',
   )
   .version(version)
-  .showHelpAfterError('(see --help)')
+  .showHelpAfterError('(--help tells more)')
   .exitOverride();
 refuseOtherWords(program);
 
