@@ -1,9 +1,20 @@
 # syntax=docker/dockerfile:1
 # The image holds Node and the built gateway, libraries included. Nothing of the build stays in it.
 
-FROM node:26-slim AS base
-# An image older than the last security round must not be built on: Node 26.12.1 of October 2026.
-RUN node -e "const [a,b,c]=process.versions.node.split('.').map(Number); if (a*1e6+b*1e3+c < 26012001) { console.error('this Node is not patched: pull a newer base image'); process.exit(1) }"
+ARG NODE_IMAGE=node:26-slim
+
+FROM ${NODE_IMAGE} AS base
+# The least Node that may face callers, one for each line that is maintained: the security round of October 2026. This
+# is the one place for that bound; deploy/README.md has the table of which Node is safe for what.
+ARG LEAST_NODE="22.23.4 24.22.1 26.12.1"
+RUN node -e 'const parts = (text) => text.split(".").map(Number); \
+      const [major, minor, patch] = parts(process.versions.node); \
+      const bounds = process.env.LEAST_NODE.split(" ").map(parts); \
+      const bound = bounds.find(([line]) => line === major); \
+      const isLater = bounds.every(([line]) => line < major); \
+      if (isLater || (bound && (minor > bound[1] || (minor === bound[1] && patch >= bound[2])))) process.exit(0); \
+      console.error(`Node ${process.versions.node} is not safe to serve with (${process.env.LEAST_NODE}): pull a newer base image`); \
+      process.exit(1)'
 WORKDIR /app
 
 FROM base AS build
@@ -11,9 +22,19 @@ COPY package.json package-lock.json ./
 RUN npm ci --ignore-scripts
 COPY build.ts ./
 COPY src ./src
-RUN node build.ts
+RUN node build.ts \
+ && npm sbom --package-lock-only --omit=dev --sbom-format=cyclonedx >dist/sbom.cdx.json
 
 FROM base
+ARG VERSION=development
+ARG REVISION=unknown
+ARG SOURCE=unknown
+LABEL org.opencontainers.image.title="workspace-analytics-gateway" \
+      org.opencontainers.image.description="Holds the Workspace Analytics API key, so that no caller has to" \
+      org.opencontainers.image.licenses="MIT" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.source="${SOURCE}"
 ENV NODE_ENV=production \
     NODE_COMPILE_CACHE=/app/.compile-cache \
     HOST=0.0.0.0 \
@@ -21,17 +42,20 @@ ENV NODE_ENV=production \
 COPY --from=build /app/dist ./dist
 COPY package.json LICENSE ./
 COPY .env.example ./
-RUN mkdir .compile-cache && chown node .compile-cache
+RUN mkdir .compile-cache && chown node .compile-cache \
+ && chmod +x dist/main.js && ln -s /app/dist/main.js /usr/local/bin/analytics-gateway
 USER node
 # One start and stop fills the compile cache, so that no start of a container has to compile. Node keeps one for each
 # user and set of flags, so this runs as the one that serves, with its flags; what has none is the health check.
 RUN UPSTREAM_BASE_URL=http://127.0.0.1:9/api UPSTREAM_API_KEY=only-to-warm-the-cache HOST=127.0.0.1 LOG_LEVEL=silent \
     sh -c 'node --disable-sigusr1 --report-exclude-env --disable-proto=delete --max-semi-space-size=8 \
-      --heap-growing-percent=25 dist/main.js serve & sleep 3; node dist/main.js healthcheck; kill -TERM $! && wait $!'
+      --heap-growing-percent=25 /app/dist/main.js serve & sleep 3; analytics-gateway healthcheck; kill -TERM $! && wait $!'
 EXPOSE 8080
-HEALTHCHECK --interval=10s --timeout=4s --start-period=5s CMD ["node", "/app/dist/main.js", "healthcheck"]
+HEALTHCHECK --interval=10s --timeout=4s --start-period=5s CMD ["analytics-gateway", "healthcheck"]
 # Node is process 1 and gets the signals. No inspector on SIGUSR1, no environment in reports. No way to an object's
 # prototype by name: `delete`, for with `throw` Node's own parser throws at a field named __proto__, and the process ends.
 # Core dumps hold the key as well: run with --ulimit core=0. The last two flags bound how much
-# garbage V8 lets lie (README, "Caching").
-CMD ["node", "--disable-sigusr1", "--report-exclude-env", "--disable-proto=delete", "--max-semi-space-size=8", "--heap-growing-percent=25", "dist/main.js", "serve"]
+# garbage V8 lets lie (docs/caching.md, "Memory").
+ENTRYPOINT ["node", "--disable-sigusr1", "--report-exclude-env", "--disable-proto=delete", "--max-semi-space-size=8", "--heap-growing-percent=25", "/app/dist/main.js"]
+# What follows the image's name takes its place: `docker run IMAGE token list`.
+CMD ["serve"]

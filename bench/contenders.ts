@@ -2,11 +2,12 @@
 
 import { spawnSync } from 'node:child_process';
 import { hash } from 'node:crypto';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { mintToken } from '../src/callers/token.ts';
 import { standInKey } from '../src/stand-in/stand-in.ts';
+import { imageFlags } from '../test/support/image-flags.ts';
 import { upstreamCore } from './cores.ts';
 import { configureNginx } from './nginx.ts';
 import { freePort, type Program, startProgram } from './process.ts';
@@ -110,18 +111,12 @@ export interface GatewayOptions {
   readonly env?: Readonly<Record<string, string>>;
 }
 
-/** The flags of Node that the image starts the gateway with. */
-function deployedFlags(): string[] {
-  const [, command = '[]'] = /^CMD (\[.*\])$/m.exec(readFileSync(join(root, 'Dockerfile'), 'utf8')) ?? [];
-  return (JSON.parse(command) as string[]).filter((word) => word.startsWith('--'));
-}
-
 /** The gateway as it is deployed: from `dist/`, with the image's flags; callers, log, cache and admin listener on. */
 export async function startGateway(around: Surroundings, options: GatewayOptions = {}): Promise<Contender> {
   const {
     settings = {},
     tokens = [token],
-    flags = deployedFlags(),
+    flags = imageFlags(),
     nodeArgs = [],
     under = [],
     env = {},

@@ -1,6 +1,6 @@
 /**
  * Which processor runs what. CPU time per request is measured with contender and load generator on one processor
- * and the upstream on another: on two, whoever answers faster than the generator asks has to wake it with an
+ * and the upstream on another: on two, a program that answers faster than the generator asks has to wake it with an
  * interrupt, and that costs more than the answer and differs from contender to contender.
  */
 import { execFileSync } from 'node:child_process';

@@ -1,7 +1,7 @@
 /**
  * `npm run bench`: the gateway beside its peers, in one run and alternating rounds, as it is deployed (`dist/`).
- * Prints a table and writes `bench/results.json` and `bench/results.svg`. `--quick` takes three minutes and writes
- * nothing but the table.
+ * Prints a table and writes `bench/results.json`, `bench/results.svg` and `docs/performance.md`. `--quick` takes three
+ * minutes and writes nothing but the table.
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -47,6 +47,7 @@ try {
   if (!quick) {
     writeFileSync(join(folderOfBench, 'results.json'), `${JSON.stringify(results, null, 2)}\n`);
     writeFileSync(join(folderOfBench, 'results.svg'), pictureOf(results));
+    execFileSync('npm', ['run', '--silent', 'docs:write'], { stdio: 'inherit', cwd: root });
   }
 } finally {
   rmSync(folder, { recursive: true, force: true });

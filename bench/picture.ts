@@ -1,4 +1,4 @@
-/** The picture for the README: CPU time per request as bars, made from the results. Pure. */
+/** The picture for docs/performance.md: CPU time per request as bars, made from the results. Pure. */
 import { figure, names, type Results } from './report.ts';
 import type { Measured } from './rounds.ts';
 

@@ -1,4 +1,4 @@
-/** From figures to words: the table that is printed and stands in the README. Pure. */
+/** From figures to words: the table that is printed, and the page `docs/performance.md`. Pure. */
 import type { EventLoop, Footprint, Growth, Saturation } from './parts.ts';
 import { type Measured, ratio } from './rounds.ts';
 
@@ -102,6 +102,52 @@ function latency(list: readonly Saturation[]): number {
   return ours === undefined || theirs === undefined ? Number.NaN : ratio(ours.p99ByRound, theirs.p99ByRound);
 }
 
+/** `docs/performance.md`, whole: it is never written by hand. */
+export function performancePage(results: Results): string {
+  return `# Performance
+
+<!-- Written by "npm run bench" from bench/results.json. -->
+
+You want to know what the gateway costs, beside what else you could run. Under a shared limit of the upstream other figures count: [storm](storm.md).
+
+![CPU time per request](../bench/results.svg)
+
+## Measured
+
+${tableOf(results)}
+
+## How it is measured
+
+\`npm run bench\` measures the gateway as it is deployed: built, with the image's flags and compile cache, a callers file, the access log, the cache and the admin listener. Beside it run nginx, fastify with \`@fastify/http-proxy\`, http-proxy-3, Hono's \`proxy\` helper and a bare \`node:http\` handler. The peers do the same work: token check, one JSON log line per request, key injection, the same ${figure(results.bodyBytes / 1_024)} KiB of JSON; nginx also sends the same response fields. They are dependencies of \`bench/\` alone.
+
+- The figure is CPU time of the process. Contenders take turns in rounds, and a ratio is the median of the ratios within each round.
+- For these figures contender and load generator share one processor: on two, waking an idle generator costs more than an answer, and is charged to the slower contender. Throughput and latency are measured on all processors.
+- The load comes from wrk where it is installed, else from autocannon. nginx is left out where there is none.
+- It takes about twelve minutes. \`npm run bench -- --quick\` takes three and writes no files.
+
+Ratios within a run repeat to a tenth; absolute times differ by a third from hour to hour on a shared machine. For small differences there is \`node bench/instructions.ts\`: valgrind counts a hit's instructions outside the kernel.
+
+## Where the time goes
+
+- **A hit**: half of it is the kernel's, as in the bare handler. The rest of the difference: recognising the caller (more than half of that is SHA-256 of the token), the log line, the look-up, Node's headers of the request, V8's collections. No promise is made on the way ([decision 4](decisions/0004-cost-of-a-hit.md)).
+- **Passing through**: writing to two sockets first, V8's collections second. The checks of an answer and the search for the key cost 5 µs; a streaming proxy spends as much on its streams ([decision 3](decisions/0003-whole-answers.md)).
+- **Storing each answer**: collections of a heap that holds 64 MiB of answers. The image's flags ask for them often, so that [memory stays bounded](caching.md#memory).
+- **Start and idle memory**: Node itself and the libraries. The [build](decisions/0005-one-program.md) keeps both small.
+`;
+}
+
+/** The line of the README that sets the gateway beside nginx. */
+export function nginxLine({ hits, passThrough }: Results): string {
+  const cpu = (list: readonly Measured[], who: string): string =>
+    `${figure(list.find(({ name }) => name === who)?.cpuUsPerRequest ?? Number.NaN)} µs`;
+  const [ours, theirs] = ['the gateway', 'nginx'];
+  return (
+    `nginx adds a header and caches as well, for less CPU time: ${cpu(hits, theirs)} for a hit against ${cpu(hits, ours)} here, ` +
+    `${cpu(passThrough, theirs)} for a read that goes up against ${cpu(passThrough, ours)} ([performance](docs/performance.md)). What it leaves to you:`
+  );
+}
+
+/** The figures alone, as tables. */
 export function tableOf(results: Results): string {
   const { eventLoop, footprint } = results;
   const lines = ['| target | aimed at | measured | |', '|---|---|---|---|'];

@@ -6,7 +6,7 @@ import { applyLoad, type Load } from './load.ts';
 export interface RoundOptions {
   readonly rounds: number;
   readonly seconds: number;
-  /** Load that nobody counts, until everything is compiled. */
+  /** Load that is not counted, until everything is compiled. */
   readonly warmUpSeconds: number;
   readonly connections: number;
   readonly reads: Load['reads'];
@@ -32,7 +32,7 @@ const mostFailed = 0.01;
 /**
  * Measures all side by side, after a warm-up.
  *
- * @throws Error where somebody did not do the work
+ * @throws Error where a program did not do the work
  */
 export async function alternate(
   contenders: readonly Contender[],

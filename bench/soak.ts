@@ -40,9 +40,9 @@ const leavingShare = 0.02;
 const callerCount = 8;
 /** What is under way when the gateway is told to stop. */
 const lateRequests = 40;
-/** A third of the run, but no more than this: the cache is full of the reads, and V8 has compiled what is hot. */
+/** Half of the run, but no more than this: the cache has all reads then, and V8 has compiled what is hot. */
 const longestWarmUpMinutes = 3;
-const warmUpMinutes = Math.min(longestWarmUpMinutes, minutes / 3);
+const warmUpMinutes = Math.min(longestWarmUpMinutes, minutes / 2);
 
 interface Callers {
   readonly file: string;

@@ -3,44 +3,38 @@ import type { RequestListener } from 'node:http';
 import { Hono } from 'hono';
 import type { Authenticator } from './callers/authenticator.ts';
 import type { CallerLimits } from './callers/limit.ts';
-import { type AccessLine, logAccess } from './edge/access-log.ts';
-import {
-  type Answering,
-  answerThrough,
-  type Bindings,
-  listenThrough,
-  rawPath,
-  respondThrough,
-} from './edge/adapter.ts';
+import { type AccessLogOptions, logAccess } from './edge/access-log.ts';
+import { type Answering, answerWith, aroundRoutes, pathAsSent } from './edge/adapter.ts';
 import { authenticate } from './edge/authenticate.ts';
-import { serveDocument } from './edge/documents.ts';
+import { type BufferedResponsesOptions, limitBufferedResponses } from './edge/buffered-responses.ts';
+import { refuseUnknown, serveProblem } from './edge/documents.ts';
 import { type ForwardOptions, forward } from './edge/forward.ts';
 import { guardHost, type HostOptions } from './edge/host.ts';
 import { limitCaller } from './edge/limit.ts';
+import { type Bindings, listenThrough } from './edge/node-listener.ts';
 import { selectOperation } from './edge/operation.ts';
-import { guardOrigin, type OriginOptions, tellReaders } from './edge/origin.ts';
+import { corsHeaders, guardOrigin, type OriginOptions } from './edge/origin.ts';
 import { answerProbe } from './edge/probe.ts';
 import { renderProblems } from './edge/problems.ts';
 import { identifyRequest } from './edge/request-id.ts';
-import { boundUnsent, type UnsentOptions } from './edge/unsent.ts';
+import { GatewayError } from './errors.ts';
 import { compose } from './layer.ts';
 import { matchOperations, type Operation } from './operations.ts';
+import type { AddRoutes } from './routes.ts';
 
 export interface AppOptions {
   readonly operations: readonly Operation[];
   readonly authenticator: Pick<Authenticator, 'authenticate' | 'credentialOf'>;
   readonly limits: CallerLimits;
   readonly host: HostOptions;
-  readonly unsent: UnsentOptions;
+  readonly bufferedResponses: BufferedResponsesOptions;
   readonly origin: OriginOptions;
   readonly forward: ForwardOptions;
+  /** Registers a team's own routes. */
+  readonly addRoutes: AddRoutes;
+  readonly accessLog: AccessLogOptions;
   /** Whether a text holds the upstream key. */
   readonly holdsKey: (text: string) => boolean;
-  /** Whether a text may not be repeated in the log: it holds the upstream key, or that is not known yet. */
-  readonly isSecret: (text: string) => boolean;
-  readonly writeAccess: (line: AccessLine) => void;
-  /** A request has come that will have its line. */
-  readonly beginAccess: () => void;
   /** Something failed that the layers did not render. */
   readonly onFault: (error: unknown) => void;
   /** Why the gateway is not ready, or `undefined` when it is. */
@@ -49,62 +43,63 @@ export interface AppOptions {
   readonly isDraining: () => boolean;
 }
 
-export function createApp(options: AppOptions): RequestListener {
-  /** What every request passes, but for probes. */
-  const everyone = [
-    identifyRequest(options.isSecret),
-    logAccess(options.writeAccess, options.beginAccess),
-    renderProblems(),
-    boundUnsent(options.unsent),
-    tellReaders(options.origin.cors),
-    guardHost(options.host),
-    guardOrigin(options.origin),
-  ];
-  const operations = compose(
-    [
-      ...everyone,
-      authenticate(options.authenticator),
-      limitCaller(options.limits),
-      selectOperation(matchOperations(options.operations), options),
-    ],
-    forward(options.forward),
-  );
-  /** Documents for people, and the refusal of whatever is not there: nobody is asked who they are. */
-  const documents = compose(everyone, serveDocument);
-
-  const answering: Answering = { endsConnection: options.isDraining, onFault: options.onFault };
-  const answerOperation = answerThrough(operations, answering);
-
-  const app = new Hono<Bindings>({
-    getPath: (_request, context) => rawPath((context?.env as Bindings['Bindings'] | undefined)?.incoming.url),
-  });
-  const probes = new Map([
-    ['/livez', () => answerProbe(undefined, options.isDraining())],
-    ['/readyz', () => answerProbe(options.notReady(), options.isDraining())],
-  ]);
-  for (const [path, probe] of probes) app.get(path, probe);
-  app.notFound(({ env }) => respondThrough(documents, env, answering));
-  // The layers render every failure; only a fault in the outermost of them gets here.
-  app.onError((error) => {
-    options.onFault(error);
-    return new Response(null, { status: 500 });
-  });
-  const answerOther = listenThrough(app, (exchange) => {
-    // Probes are answered whatever the `Host`, also one that no URL can be made of.
-    const { method } = exchange.incoming;
-    const probe =
-      method === 'GET' || method === 'HEAD' ? probes.get(rawPath(exchange.incoming.url)) : undefined;
-    if (probe === undefined) return respondThrough(documents, exchange, answering);
-    return method === 'GET' ? probe() : new Response(null, probe());
-  });
-
-  return (incoming, outgoing) => {
-    if (isForOperation(rawPath(incoming.url))) answerOperation(incoming, outgoing);
-    else answerOther(incoming, outgoing);
+/** What every request passes except probes. The first listed is the first to see the request. */
+export function layersOfEveryRequest(options: AppOptions) {
+  return {
+    identifyRequest: identifyRequest(options.accessLog.isSecret),
+    logAccess: logAccess(options.accessLog),
+    renderProblems: renderProblems(),
+    limitBufferedResponses: limitBufferedResponses(options.bufferedResponses),
+    corsHeaders: corsHeaders(options.origin.cors),
+    guardHost: guardHost(options.host),
+    guardOrigin: guardOrigin(options.origin),
   };
 }
 
-/** A target that is no path (absolute, `*`) could mean anything, so whoever sends one is asked who it is. */
-function isForOperation(path: string): boolean {
-  return path === '/api' || path.startsWith('/api/') || !path.startsWith('/');
+/** What a request of a caller passes besides. */
+export function layersOfCallers(options: AppOptions) {
+  return {
+    authenticate: authenticate(options.authenticator),
+    limitCaller: limitCaller(options.limits),
+  };
+}
+
+/** The inbound order of operations; `forward` comes last. */
+export function layersOfOperations(options: AppOptions) {
+  return {
+    ...layersOfEveryRequest(options),
+    ...layersOfCallers(options),
+    selectOperation: selectOperation(matchOperations(options.operations), options),
+  };
+}
+
+export function createApp(options: AppOptions): RequestListener {
+  const app = new Hono<Bindings>({ getPath: pathAsSent });
+  const answering: Answering = { endsConnection: options.isDraining, onFault: options.onFault };
+  const everyRequest = Object.values(layersOfEveryRequest(options));
+  const operations = Object.values(layersOfOperations(options));
+  const callers = Object.values({ ...layersOfEveryRequest(options), ...layersOfCallers(options) });
+
+  app.get('/livez', () => answerProbe(undefined, options.isDraining()));
+  app.get('/readyz', () => answerProbe(options.notReady(), options.isDraining()));
+  app.all('/problems/:code', answerWith(compose(everyRequest, serveProblem), answering));
+  // The operations of the table, and the refusal of every other path there: its caller has to authenticate too.
+  app.all('/api/*', answerWith(compose(operations, forward(options.forward)), answering));
+
+  options.addRoutes(app, {
+    checked: aroundRoutes(everyRequest, answering),
+    forCallers: aroundRoutes(callers, answering),
+  });
+
+  const refuse = answerWith(compose(everyRequest, refuseUnknown), answering);
+  // Behind a check the layers run already.
+  app.notFound((context) => (context.get('isChecked') ? refuseUnknown() : refuse(context)));
+  app.onError((error, context) => {
+    if ('getResponse' in error) return error.getResponse();
+    // A problem that a checked route threw is rendered by the layers around it.
+    const isProblem = error instanceof GatewayError && context.get('isChecked') === true;
+    if (!isProblem) options.onFault(error);
+    return new Response(null, { status: 500 });
+  });
+  return listenThrough(app, options.onFault);
 }

@@ -1,5 +1,5 @@
 /**
- * Who waits for an exchange, seen live. The layers below read it while they wait; what ends it ends their waiting.
+ * The requests that wait for an exchange, seen live. The layers below read it while they wait; its end ends their wait.
  *
  * An `AbortSignal` would do, and costs several µs and a kilobyte for every read that goes up: it is made only for
  * libraries that want one.
@@ -10,21 +10,21 @@ export interface Turn {
   readonly name: string;
   /** Share of the upstream's limit relative to the others'; at least 0.01. */
   readonly weight: number;
-  /** A background refresh goes behind everybody who waits. */
+  /** A background refresh goes behind all requests of callers. */
   readonly background: boolean;
 }
 
-/** What somebody who waits on behalf of a claim is told about it. */
+/** What code that waits on behalf of a claim is notified of. */
 export interface ClaimWatcher {
-  /** Waiting has no sense any more. Called once; nothing is told after it. */
+  /** Waiting has no sense any more. Called once; no other call follows. */
   onEnd(reason: Error): void;
   /** Deadline or turn have changed. */
   onChange?(): void;
 }
 
 /**
- * Several requests may share one exchange: then the deadline is the latest and the turn the best of those who wait
- * at the moment it is read, and the claim ends when nobody waits any more.
+ * Several requests may share one exchange: then the deadline is the latest and the turn the best of the requests
+ * that wait when it is read, and the claim ends when no request waits any more.
  */
 export interface Claim {
   /** What to reject with, once waiting has no sense any more. */
@@ -38,7 +38,7 @@ export interface Claim {
   readonly signal: AbortSignal;
 }
 
-/** What all claims have in common: who watches, and how they hear of the end. */
+/** What all claims have in common: their watchers, and how these learn of the end. */
 export class WatchedClaim {
   #watchers: ClaimWatcher[] = [];
   #ended: Error | undefined;
@@ -75,13 +75,13 @@ export class WatchedClaim {
     this.#controller?.abort(reason);
   }
 
-  /** Tells that deadline or turn have changed. */
+  /** Notifies the watchers that deadline or turn have changed. */
   protected changed(): void {
     for (const watcher of [...this.#watchers]) watcher.onChange?.();
   }
 }
 
-/** A claim of our own, on no caller's behalf: its turn and deadline stay, and whoever made it may end it. */
+/** A claim of our own, on no caller's behalf: its turn and deadline stay, and its maker may end it. */
 export class FixedClaim extends WatchedClaim implements Claim {
   readonly deadlineMs: number;
   readonly turn: Turn;

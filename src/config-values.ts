@@ -3,8 +3,10 @@
  * `ConfigValueError` that says what is expected and never repeats the text: it might be a secret in the wrong
  * place.
  */
+import { maxTimerMs } from './deadline.ts';
 import { originProblem } from './edge/cors-policy.ts';
 import { listedHostName } from './edge/host-policy.ts';
+import { parseStoreAddress, type StoreAddress } from './fleet/store-address.ts';
 
 export class ConfigValueError extends Error {
   override readonly name = 'ConfigValueError';
@@ -16,7 +18,7 @@ export type Reader<T> = (text: string) => T;
 const durationUnits: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
 
 /** `250ms`, `15s`, `5m`, `1h` to ms. Timers hold at most 2^31 − 1 ms, so nothing longer is accepted. */
-export function duration(minMs = 0, maxMs = 2 ** 31 - 1): Reader<number> {
+export function duration(minMs = 0, maxMs = maxTimerMs): Reader<number> {
   return (text) => {
     const [, digits, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text) ?? [];
     const ms = Number(digits) * (durationUnits[unit ?? ''] ?? Number.NaN);
@@ -161,4 +163,29 @@ export const hostName: Reader<string> = (value) => {
   const name = listedHostName(value);
   if (name === undefined) throw new ConfigValueError('expects host names, like gateway.internal');
   return name;
+};
+
+/** Where the shared store listens. */
+export const storeAddress: Reader<StoreAddress> = (value) => {
+  try {
+    return parseStoreAddress(value);
+  } catch (error) {
+    throw new ConfigValueError(error instanceof TypeError ? error.message : 'cannot be read');
+  }
+};
+
+/** The place of a secret that is read without a library: the environment or a file. */
+export const localSecret: Reader<string> = (value) => {
+  if (!/^(?:env:[A-Za-z_][A-Za-z0-9_]*|file:\/[^\0]+)$/.test(value)) {
+    throw new ConfigValueError('expects file:/path or env:NAME');
+  }
+  return value;
+};
+
+/** What begins names in a store that others may use as well. */
+export const namePrefix: Reader<string> = (value) => {
+  if (!/^[A-Za-z0-9._-]{1,64}$/.test(value)) {
+    throw new ConfigValueError('expects up to 64 letters, digits, dots, hyphens and underscores');
+  }
+  return value;
 };

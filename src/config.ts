@@ -14,13 +14,16 @@ import {
   integer,
   list,
   listenHost,
+  localSecret,
   mediaRange,
+  namePrefix,
   oneOf,
   origin,
   type Reader,
   readPattern,
   secretPlace,
   size,
+  storeAddress,
   text,
 } from './config-values.ts';
 import { neverDown, neverUp } from './edge/field-policy.ts';
@@ -137,7 +140,7 @@ export const settings = {
   CALLER_CACHE_CONTROL: defaulted(
     'private, no-cache',
     oneOf('private, no-cache', 'upstream'),
-    'What callers are told about keeping answers; upstream passes the upstream’s caching headers on as they came.',
+    'What Cache-Control tells callers about keeping answers; upstream passes the upstream’s caching headers on as they came.',
   ),
   CORS_ORIGINS: defaulted(
     '',
@@ -171,7 +174,7 @@ export const settings = {
   GATE_MAX_CLOSED: defaulted(
     '5m',
     duration(),
-    'The longest one 429 may hold everybody; 0s switches the gate off and each request waits for itself.',
+    'The longest time that one 429 may hold all requests; 0s switches the gate off and each request waits for itself.',
   ),
   FORWARD_REQUEST_HEADERS: defaulted(
     '',
@@ -182,6 +185,19 @@ export const settings = {
     '',
     listOrNothing(headerName(neverDown)),
     'Further response headers to pass down.',
+  ),
+  SHARED_STORE: optional(
+    storeAddress,
+    'Valkey or Redis, 7 or later, that several gateways share: redis://[user@]host[:port][/database], rediss://… with TLS, or unix:/path.',
+  ),
+  SHARED_STORE_PASSWORD_FROM: optional(
+    localSecret,
+    'Where the password of the shared store is: file:/path or env:NAME. Read again for each connection.',
+  ),
+  SHARED_STORE_PREFIX: defaulted(
+    'analytics-gateway',
+    namePrefix,
+    'Begins every name in the shared store. Gateways with the same prefix act as one.',
   ),
   SHUTDOWN_DELAY: defaulted('0s', duration(), 'How long to serve on after readiness fails.'),
   SHUTDOWN_GRACE: defaulted('30s', duration(), 'How long a drain may take, the delay included.'),
@@ -302,7 +318,7 @@ function contradictions(config: Config): string[] {
 }
 
 const ownPrefixes =
-  /^(?:UPSTREAM_|REQUEST_|ADMIN_|ALLOWED_|CALLER|CORS_|CACHE_|RETRY_|GATE_|FORWARD_|SHUTDOWN_)/;
+  /^(?:UPSTREAM_|REQUEST_|ADMIN_|ALLOWED_|CALLER|CORS_|CACHE_|RETRY_|GATE_|FORWARD_|SHUTDOWN_|SHARED_)/;
 
 /** Names that look like a slip of the pen: ours by prefix, unknown, one or two letters from a known one. */
 function misspelled(environment: Environment): string[] {
@@ -330,9 +346,12 @@ export function unknownSettings(environment: Environment): string[] {
 /** Ours by prefix, and neither a setting nor named by one. */
 function unknownNames(environment: Environment): string[] {
   const referred = new Set(
-    ['UPSTREAM_API_KEY_FROM', 'UPSTREAM_API_KEY_PREVIOUS_FROM', 'ADMIN_TOKEN_FROM'].map((name) =>
-      environment[name]?.trim().replace(/^env:/, ''),
-    ),
+    [
+      'UPSTREAM_API_KEY_FROM',
+      'UPSTREAM_API_KEY_PREVIOUS_FROM',
+      'ADMIN_TOKEN_FROM',
+      'SHARED_STORE_PASSWORD_FROM',
+    ].map((name) => environment[name]?.trim().replace(/^env:/, '')),
   );
   return Object.keys(environment).filter(
     (name) => ownPrefixes.test(name) && !(name in settings) && !referred.has(name),

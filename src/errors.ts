@@ -1,5 +1,5 @@
 /**
- * The gateway's own failures, and the one table of what a caller is told about each.
+ * The gateway's own failures, and the one table of what a caller gets for each.
  *
  * An answer of the upstream, whatever its status, is a value and never thrown. What goes wrong in the gateway
  * is thrown as a `GatewayError`: rich inside (cause, reason, for the log), plain on the wire (RFC 9457).
@@ -16,22 +16,22 @@ export const problems = {
   'caller-unauthenticated': {
     status: 401,
     title: 'The gateway does not know this caller',
-    help: 'Send your gateway token as "Authorization: Bearer <token>" or in "X-API-Key", in one of them and once. An expired, revoked or mistyped token looks the same. Ask whoever runs the gateway for a new one.',
+    help: 'Send your gateway token as "Authorization: Bearer <token>" or in "X-API-Key", in one of them and once. An expired, revoked or mistyped token looks the same. Ask the operator of the gateway for a new one.',
   },
   'caller-forbidden': {
     status: 403,
     title: 'This caller may not do this operation',
-    help: 'Your token is fine, but the operation is not among those granted to you. Ask whoever runs the gateway to add it to your entry in the callers file.',
+    help: 'Your token is fine, but the operation is not among those granted to you. Ask the operator of the gateway to add it to your entry in the callers file.',
   },
   'origin-not-allowed': {
     status: 403,
     title: 'This web origin may not use the gateway',
-    help: 'The request came from a web page whose origin is not listed in CORS_ORIGINS. Whoever runs the gateway can add it, exactly as the browser sends it (scheme, host and port).',
+    help: 'The request came from a web page whose origin is not listed in CORS_ORIGINS. The operator of the gateway can add it, exactly as the browser sends it (scheme, host and port).',
   },
   'caller-rate-limited': {
     status: 429,
     title: "This caller's own limit is used up",
-    help: 'The gateway limits each caller. Wait as long as Retry-After says; RateLimit tells how much is left.',
+    help: 'The gateway limits each caller. Wait as long as Retry-After says; RateLimit says how much is left.',
   },
   'host-not-allowed': {
     status: 421,
@@ -61,27 +61,27 @@ export const problems = {
   'upstream-rate-limited': {
     status: 429,
     title: 'The upstream limits requests for longer than this one can wait',
-    help: 'The Workspace Analytics API answered 429 and its limit holds for everybody behind the gateway. The gateway has waited as long as it may. Try again after Retry-After.',
+    help: 'The Workspace Analytics API answered 429 and its limit holds for all callers of the gateway together. The gateway has waited as long as it may. Try again after Retry-After.',
   },
   'upstream-key-rejected': {
     status: 502,
     title: "The upstream refused the gateway's key",
-    help: 'Your own credentials are fine. The key that the gateway holds was revoked or replaced: whoever runs the gateway must put a new one in its secret store. "analytics-gateway check" tells more.',
+    help: 'Your own credentials are fine. The key that the gateway holds was revoked or replaced: the operator of the gateway must put a new one in its secret store. "analytics-gateway check" says more.',
   },
   'upstream-key-missing': {
     status: 503,
     title: 'The gateway has no key yet',
-    help: 'The secret store has not given a key. Try again shortly; whoever runs the gateway finds the reason in its log.',
+    help: 'The secret store has not given a key. Try again shortly; the operator of the gateway finds the reason in its log.',
   },
   'upstream-unreachable': {
     status: 502,
     title: 'The upstream cannot be reached',
-    help: 'No connection to the Workspace Analytics API, or it broke off. Try again; if it lasts, whoever runs the gateway finds the reason in its log.',
+    help: 'No connection to the Workspace Analytics API, or it broke off. Try again; if it lasts, the operator of the gateway finds the reason in its log.',
   },
   'upstream-invalid-response': {
     status: 502,
     title: 'The upstream gave an answer that cannot be passed on',
-    help: 'The answer was cut, too large, redirected, encoded, not of an allowed media type, or held something that must not leave the gateway. The log says which.',
+    help: 'The answer was truncated, too large, redirected, encoded, not of an allowed media type, or held something that must not leave the gateway. The log says which.',
   },
   'upstream-timeout': {
     status: 504,

@@ -1,4 +1,4 @@
-/** What travels along the outbound layers: the request, who waits for it, and the upstream's answer. */
+/** What travels along the outbound layers: the request, the claim that waits for it, and the upstream's answer. */
 import type { Claim } from './claim.ts';
 import type { Payload } from './payload.ts';
 

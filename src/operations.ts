@@ -1,8 +1,8 @@
 /**
  * The reads that callers may make, and how a raw request target becomes one of them. Pure.
  *
- * The target is matched as it came, byte for byte, never decoded, normalised or parsed as a URL: whoever decides
- * on other bytes than those it routes gets bypassed (THREATS: lessons 7 to 11 and 18 to 22).
+ * The target is matched as it came, byte for byte, never decoded, normalised or parsed as a URL: a proxy
+ * that decides on other bytes than those it routes can be bypassed.
  */
 import { decodePercent } from './percent-encoding.ts';
 

@@ -3,7 +3,7 @@
  *
  * A small one is a string whose characters are its bytes (Latin-1): V8 keeps it as one byte each and beside nothing
  * else, the search for the key reads it as it stands, and it leaves with its head in one write. A `Buffer` costs a
- * piece of memory outside V8's heap, three objects that tell of it, and a second part of each write. A large one
+ * piece of memory outside V8's heap, three objects that describe it, and a second part of each write. A large one
  * stays a buffer.
  *
  * Either way `length` is the number of bytes.

@@ -6,11 +6,12 @@
 import { type CacheOptions, shareAnswers } from './cache/cache.ts';
 import type { Answer, UpstreamRequest } from './exchange.ts';
 import { type GateOptions, paceAttempts } from './gate/gate.ts';
-import { compose, type Handler } from './layer.ts';
+import { compose, type Handler, type Layer } from './layer.ts';
 import { type AttemptTally, tallyAttempts } from './upstream/attempt-tally.ts';
 import { type BreakCircuitOptions, breakCircuit } from './upstream/circuit.ts';
-import { attachKey, type CredentialOptions } from './upstream/credential.ts';
+import { attachKey, type CredentialOptions, probeThrough } from './upstream/credential.ts';
 import { type RetryOptions, retryFailures } from './upstream/retry.ts';
+import { retryWithKey } from './upstream/retry-with-key.ts';
 import { sendUpstream, type TransportOptions } from './upstream/transport.ts';
 
 export interface PipelineOptions {
@@ -32,22 +33,37 @@ export interface Pipeline {
   close(): Promise<void>;
 }
 
+interface OutboundParts {
+  readonly cache: { readonly layer: OutboundLayer };
+  readonly retry: OutboundLayer;
+  readonly circuit: { readonly layer: OutboundLayer };
+  readonly gate: { readonly layer: OutboundLayer };
+}
+
+type OutboundLayer = Layer<UpstreamRequest, Answer>;
+
+/** The first listed is the first to see the request; `credential` and `transport` come last. */
+export function outboundLayers({ cache, retry, circuit, gate }: OutboundParts) {
+  return {
+    cache: cache.layer, // fresh, stale, joined, miss
+    retry, // p-retry owns the loop; once more with another key where one was refused
+    circuit: circuit.layer, // the upstream is down: say so at once
+    gate: gate.layer, // whose turn, and when
+  };
+}
+
 export function createPipeline(options: PipelineOptions): Pipeline {
   const cache = shareAnswers(options.cache);
   const gate = paceAttempts(options.gate);
   const circuit = breakCircuit(options.circuit);
-  const credential = attachKey({ outwait: gate.outwait, ...options.credential });
+  const credential = attachKey(options.credential);
   const attempts = tallyAttempts();
   const transport = sendUpstream({ ...options.transport, tally: attempts });
-  const send = compose(
-    [
-      cache.layer, // fresh, stale, joined, miss
-      retryFailures({ ...options.retry, isGated: options.gate.maxClosedMs > 0 }), // p-retry owns the loop
-      circuit.layer, // the upstream is down: say so at once
-      gate.layer, // whose turn, and when
-    ],
-    credential(transport.handler), // the only holder of the key, and the only opener of connections
-  );
+  const retry = retryFailures({ ...options.retry, isGated: options.gate.maxClosedMs > 0 });
+  options.credential.keyring.probeWith(probeThrough(gate.layer, transport.handler));
+  const layers = outboundLayers({ cache, retry: (next) => retry(retryWithKey(next)), circuit, gate });
+  // The only holder of the key, and the only opener of connections.
+  const send = compose(Object.values(layers), credential(transport.handler));
   return {
     send,
     cache,

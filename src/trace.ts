@@ -1,10 +1,10 @@
 /**
  * The facts of one request: written by the layers as they learn them, read once at the edge for the log line
- * and the headers that tell the caller how its answer came about.
+ * and the headers that show the caller how its answer came about.
  */
 
 /** How the cache took part, in the words of RFC 9211. */
-export interface CacheFacts {
+export interface CacheOutcome {
   /** Answered from memory, without waiting for the upstream. */
   readonly hit: boolean;
   /** Why the request went forward (RFC 9211 section 2.2), when it did. */
@@ -26,15 +26,17 @@ export class Trace {
   requestId = '';
   /** When the request arrived, on the monotonic clock (`performance.now()`), in ms. */
   readonly startedMs: number;
-  /** The caller's name, once recognised. */
+  /** The caller's name, once it is authenticated. */
   caller: string | undefined = undefined;
-  /** How the caller was recognised: `token`, `jwt`, `fly`, `anonymous`. */
-  recognisedBy: string | undefined = undefined;
-  /** What whoever runs the gateway may want to know of the caller, as that an older token is still in use. */
+  /** Of a JWT: who its issuer says it is about. */
+  subject: string | undefined = undefined;
+  /** How the caller was authenticated: `token`, `jwt`, `fly`, `anonymous`. */
+  authenticatedBy: string | undefined = undefined;
+  /** What an operator may want to know of the caller, as that an older token is still in use. */
   note: string | undefined = undefined;
   /** The operation's name, once matched. */
   operation: string | undefined = undefined;
-  cache: CacheFacts | undefined = undefined;
+  cache: CacheOutcome | undefined = undefined;
   /** Age of the answer in whole seconds (RFC 9111 section 5.1), when it came through the cache's store. */
   ageSeconds: number | undefined = undefined;
   /** Attempts sent upstream for this request. */

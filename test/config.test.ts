@@ -54,6 +54,8 @@ describe('settings that are fine', () => {
     ],
     ['UPSTREAM_MEDIA_TYPES', 'Application/JSON', ['application/json']],
     ['FORWARD_REQUEST_HEADERS', 'Accept-Language', ['accept-language']],
+    ['SHARED_STORE', 'unix:/run/store.sock', { kind: 'unix', path: '/run/store.sock' }],
+    ['SHARED_STORE_PASSWORD_FROM', 'env:STORE_PASSWORD', 'env:STORE_PASSWORD'],
   ])('%s=%s is read', (name, value, expected) => {
     expect(readConfig({ ...enough, [name]: value })).toHaveProperty(name, expected);
   });
@@ -101,6 +103,12 @@ describe('settings that are wrong', () => {
     ['FORWARD_RESPONSE_HEADERS', 'Set-Cookie'],
     ['FORWARD_RESPONSE_HEADERS', 'Link'],
     ['LOG_LEVEL', 'hunter2'],
+    ['SHARED_STORE', 'redis://gate:hunter2@store'],
+    ['SHARED_STORE', 'unix:hunter2'],
+    ['SHARED_STORE', 'hunter2:6379'],
+    ['SHARED_STORE_PASSWORD_FROM', 'hunter2'],
+    ['SHARED_STORE_PASSWORD_FROM', 'exec:hunter2'],
+    ['SHARED_STORE_PREFIX', 'hunter2:'],
     ['HOST', '0.0.0.0'],
   ])('%s=%s is refused without repeating it', (name, value) => {
     const problems = problemsOf({ ...enough, [name]: value });
@@ -114,6 +122,9 @@ describe('settings that are wrong', () => {
       'CACHE_TTTL is not a setting; did you mean CACHE_TTL?',
     ]);
     expect(problemsOf({ ...enough, CORS_ORIGIN: '' })).toHaveLength(1);
+    expect(problemsOf({ ...enough, SHARED_STOR: 'x' })).toEqual([
+      'SHARED_STOR is not a setting; did you mean SHARED_STORE?',
+    ]);
   });
 
   it('are not seen in names of others, nor in a name that an env: store refers to', () => {
@@ -126,6 +137,8 @@ describe('settings that are wrong', () => {
         ADMIN_PORTS: 'x',
         ADMIN_TOKEN_FROM: 'env:ADMIN_PORTS',
         CACHE_DIRECTORY: '/var/cache',
+        SHARED_STORD: 'x',
+        SHARED_STORE_PASSWORD_FROM: 'env:SHARED_STORD',
       }),
     ).toEqual([]);
   });

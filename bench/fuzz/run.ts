@@ -49,7 +49,7 @@ const key = 'wk_fuzz+3f9d/71c2~"e5a0.b64d==';
 const workers = 64;
 const batchSize = 6 * workers;
 /** Beyond the sum of the gateway's own limits below, on a busy machine too. */
-const patienceMs = 20_000;
+const patienceMs = 30_000;
 const maxViolations = 20;
 const untilEndIsSeenMs = 1_000;
 
@@ -103,8 +103,8 @@ function settingsOf(upstream: FuzzUpstream, callersFile: string): Record<string,
     FORWARD_REQUEST_HEADERS: 'x-fuzz',
     FORWARD_RESPONSE_HEADERS: 'x-echo',
     HEADERS_TIMEOUT: '500ms',
-    REQUEST_TIMEOUT: '2s',
-    UPSTREAM_TIMEOUT: '400ms',
+    REQUEST_TIMEOUT: '8s',
+    UPSTREAM_TIMEOUT: '2s',
     UPSTREAM_CONNECTIONS: '128',
     UPSTREAM_MAX_BODY: '64KiB',
     RETRY_LIMIT: '1',

@@ -1,6 +1,6 @@
 /** What the soak asks of the gateway, each as found and demanded. Pure: no `this`, no I/O, no clock. */
 import type { Totals } from './ledger.ts';
-import { type Sample, slopeOf } from './trend.ts';
+import { floorsOf, type Sample, slopeOf } from './trend.ts';
 import type { UpstreamCounts } from './upstream-process.ts';
 
 export interface Check {
@@ -98,8 +98,8 @@ function accountsKept({
 
 function processKept({ samples, livezMs, exit, errors }: Observed): Check[] {
   const minutes = (samples.at(-1)?.minutes ?? 0) - (samples[0]?.minutes ?? 0);
-  const memory = slopeOf(samples.map((one) => [one.minutes, one.residentMiB]));
-  const descriptors = slopeOf(samples.map((one) => [one.minutes, one.descriptors]));
+  const memory = slopeOf(floorsOf(samples, ({ residentMiB }) => residentMiB));
+  const descriptors = slopeOf(floorsOf(samples, ({ descriptors }) => descriptors));
   const memoryBound = Math.max(maxMiBPerMinute, breathingMiB / minutes);
   const descriptorsBound = Math.max(maxDescriptorsPerMinute, breathingDescriptors / minutes);
   const failed = livezMs.filter((ms) => ms === undefined).length;

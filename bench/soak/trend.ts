@@ -14,6 +14,7 @@ export interface Sampling {
 }
 
 const everyMs = 1_000;
+const windowMinutes = 1 / 6;
 
 /** Reads a process's resident memory and open descriptors once a second (Linux). */
 export function sampleProcess(pid: number): Sampling {
@@ -36,6 +37,19 @@ function residentMiB(pid: number): number | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** The lowest value of each ten seconds: a leak raises it, a burst of connections or garbage does not. */
+export function floorsOf(
+  samples: readonly Sample[],
+  valueAt: (sample: Sample) => number,
+): readonly (readonly [minutes: number, lowest: number])[] {
+  const lowest = new Map<number, number>();
+  for (const sample of samples) {
+    const window = Math.floor(sample.minutes / windowMinutes);
+    lowest.set(window, Math.min(lowest.get(window) ?? Number.POSITIVE_INFINITY, valueAt(sample)));
+  }
+  return [...lowest].map(([window, value]) => [window * windowMinutes, value]);
 }
 
 /** Least squares: how much `y` changes for each unit of `x`; 0 for fewer than two points. */

@@ -89,7 +89,7 @@ export async function runCallers(
     }
   };
   const loops = records.flatMap((record) => Array.from({ length: record.plan.loops }, () => loop(record)));
-  // The last answers may take as long as a deadline; they don't count, so nobody waits for them.
+  // The last answers may take as long as a deadline; they don't count, so the benchmark does not wait for them.
   await Promise.race([Promise.all(loops), sleep(untilMs - performance.now() + 50)]);
   return records;
 }

@@ -8,7 +8,7 @@ export interface CallerFigures {
   readonly demandMet: number;
   /** Share of the lesser of its demand and its max-min fair share of what the limit allows. */
   readonly shareMet: number;
-  /** The same of what the upstream accepted in this run: closings that it asked for itself take from everybody. */
+  /** The same of what the upstream accepted in this run: closings that it asked for itself count against all gateways. */
   readonly acceptedShareMet: number;
   readonly p50Ms: number;
   readonly p99Ms: number;
@@ -96,7 +96,7 @@ function demandPerSecond({ plan, thoughtMs, thoughts }: CallerRecord, roundTripM
   return (plan.loops * 1000) / (thinkMs + roundTripMs);
 }
 
-/** Everybody gets what it asks for, up to one common level per weight that uses the capacity up. */
+/** Each caller gets what it asks for, up to one common level per weight that uses the capacity up. */
 export function maxMinShares(
   capacity: number,
   demands: readonly number[],

@@ -26,7 +26,7 @@ const ipv4 = /^\d{1,3}(?:\.\d{1,3}){3}$/;
  * every name is answered that cannot be registered publicly: addresses, names without a dot, `.internal` (reserved
  * for private use); and the names of ALLOWED_HOSTS.
  *
- * @param host the field's value; `undefined` where it is missing or sent twice
+ * @param host the field's value; `undefined` where HTTP/1.0 left it out
  */
 export function isAdminHost(host: string | undefined, { listensOn, isLocal, allowed }: AdminHosts): boolean {
   const name = host === undefined ? undefined : hostName(host);

@@ -45,6 +45,7 @@ export const consolePage = `<!doctype html>
 <section aria-labelledby="h-cache"><h2 id="h-cache">Cache</h2><dl id="cache"></dl>
 <progress id="full" value="0" max="1" aria-label="Memory used by the cache"></progress>
 <form id="purge"><label for="which">Answers of</label><select id="which"></select><span id="ask-token" hidden><label for="token">Token</label><input id="token" type="password" autocomplete="off"></span><button id="go">Purge</button><output id="purged" for="which"></output></form></section>
+<section id="fleet" aria-labelledby="h-fleet" hidden><h2 id="h-fleet">Gateways</h2><p class="says" id="fleet-says"></p><dl id="store"></dl></section>
 <section class="wide" aria-labelledby="h-call"><h2 id="h-call">Callers</h2><p class="says" id="callers-says"></p>
 <p id="find" hidden><label for="search">Find a caller</label> <input id="search" type="search" autocomplete="off"></p>
 ${table('callers', 'h-call', ['Name', 'Share#', 'Requests#', 'Waiting#', 'Longest wait#', 'Refreshes#', 'Credential', 'May read'])}</section>

@@ -106,6 +106,13 @@ function showPurge({ operations, purgeNeeds }) {
   if (purgeNeeds === 'setting') set($('purged'), 'ADMIN_TOKEN_FROM is not set, so nothing can be purged from here.');
 }
 
+function showFleet(store) {
+  $('fleet').hidden = !store;
+  if (!store) return;
+  say('fleet-says', ...(store.inUse ? ['They share a store.' + (store.reason ? ' It refuses calls: ' + store.reason : ''), store.reason ? 'busy' : 'good'] : ['The store is away: ' + store.reason, 'bad']));
+  list('store', [...store.gateways.map((one) => [one.host, one.version + (one.isThis ? ', this one' : '')]), ['Reads found, joined', store.reads.found + ', ' + store.reads.joined], ['Round trip', span(store.latencySeconds)], ['Failed calls', store.failures + ' of ' + store.calls]]);
+}
+
 function show(status) {
   latest = status;
   const { key, gate, circuit, cache, requests, upstream } = status;
@@ -122,6 +129,7 @@ function show(status) {
   const asked = total((one) => one.cache !== null), hits = total((one) => fromMemory.includes(one.cache));
   list('cache', [['Answered from memory', asked === 0 ? 'no request yet' : number(100 * hits / asked, 1) + ' %'], ['Stored reads', number(cache.entries)], ['Memory', bytes(cache.bytes) + ' of ' + bytes(cache.maxBytes)], ['Evicted', number(cache.evictions)]]);
   $('full').max = Math.max(1, cache.maxBytes); $('full').value = cache.bytes;
+  showFleet(status.sharedStore);
   showCallers(status);
   showRequests(status);
   showPurge(status);

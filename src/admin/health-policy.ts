@@ -161,10 +161,11 @@ function callersWaiting({ gate }: AdminSnapshot): Says | undefined {
   };
 }
 
-function sharedStoreAway({ sharedStore }: AdminSnapshot): Says | undefined {
-  if (sharedStore?.awayForMs === undefined) return undefined;
+function sharedStoreAway({ fleet }: AdminSnapshot): Says | undefined {
+  if (fleet === undefined || fleet.store.inUse) return undefined;
+  const { address, reason = 'no connection yet' } = fleet.store;
   return {
-    detail: `The shared store cannot be reached for ${span(sharedStore.awayForMs)}; this gateway works by itself meanwhile.`,
+    detail: `The shared store ${address} cannot be used (${reason}); this gateway works by itself meanwhile.`,
     todo: 'Look after the server that SHARED_STORE names; the gateway connects again by itself.',
   };
 }

@@ -13,7 +13,7 @@ export interface HistoryOptions {
   /** Called with each new point. */
   onPoint(point: HistoryPoint): void;
   /** A look failed. */
-  onTrouble(error: unknown): void;
+  onFault(error: unknown): void;
 }
 
 export class History {
@@ -45,7 +45,7 @@ export class History {
       this.#points = [...this.#points, point].slice(-maxPoints);
       this.#options.onPoint(point);
     } catch (error) {
-      this.#options.onTrouble(error);
+      this.#options.onFault(error);
     }
   }
 

@@ -2,10 +2,11 @@
  * The second listener, for those who run the gateway. It stands on the same server as the callers' one, with limits of
  * its own, and shares the event loop with it.
  */
-import type { RequestListener } from 'node:http';
-import { getRequestListener, type HttpBindings } from '@hono/node-server';
-import { closeServer, createPublicServer, listen } from '../edge/server.ts';
-import { type AdminApp, type AdminAppOptions, createAdminApp } from './routes.ts';
+import { listen } from '../edge/listen.ts';
+import { listenThrough } from '../edge/node-listener.ts';
+import { createHttpServer } from '../edge/server.ts';
+import { closeServer } from '../edge/shutdown.ts';
+import { type AdminAppOptions, createAdminApp } from './routes.ts';
 
 export interface AdminOptions extends Omit<AdminAppOptions, 'isClosing'> {
   readonly port: number;
@@ -26,13 +27,16 @@ const graceMs = 500;
 
 /** @throws ListenError naming ADMIN_HOST or ADMIN_PORT */
 export async function openAdmin(options: AdminOptions): Promise<Admin> {
-  const { hosts, onTrouble } = options;
+  const { hosts, onFault } = options;
   let closing = false;
   const part = createAdminApp({ ...options, isClosing: () => closing });
-  const server = createPublicServer(
-    listenerOf(part.app),
-    { headersTimeoutMs, maxConnections, stillMs },
-    { onRefused: (_status, code) => options.onRefused(code, 'no request'), onTrouble },
+  const server = createHttpServer(
+    listenThrough(part.app, onFault),
+    { headersTimeoutMs, maxConnections, stillMs, isSecret: options.isSecret },
+    {
+      onRefused: (refusal) => options.onRefused({ reason: 'no request', ...refusal }),
+      onListenerError: onFault,
+    },
   );
   const names = { host: 'ADMIN_HOST', port: 'ADMIN_PORT' };
   const url = await listen(server, hosts.listensOn, options.port, names).catch((error: unknown) => {
@@ -46,25 +50,5 @@ export async function openAdmin(options: AdminOptions): Promise<Admin> {
       part.close();
       return closeServer(server, graceMs, () => {});
     },
-  };
-}
-
-/**
- * Node's listener for the app. @hono/node-server cannot make a Fetch request of every `Host` and target. The app
- * needs only the method of that request, and decides on Node's own: so it answers those requests as well.
- */
-function listenerOf(app: AdminApp): RequestListener {
-  let current: HttpBindings | undefined;
-  const listener = getRequestListener(app.fetch, {
-    // A request of HTTP/1.0 may have no `Host`.
-    hostname: 'localhost',
-    // Nothing here reads a body, and a request that announces one ends its connection.
-    autoCleanupIncoming: false,
-    // Called in the turn of the request that cannot be made, so `current` is its exchange.
-    errorHandler: () => app.fetch({ method: current?.incoming.method ?? 'GET' } as Request, current),
-  });
-  return (incoming, outgoing) => {
-    current = { incoming, outgoing };
-    void listener(incoming, outgoing);
   };
 }

@@ -11,7 +11,7 @@ export interface LiveEventsOptions {
   history(): string;
   /** Replaces every form of the upstream key in a text. */
   redact(text: string): string;
-  onTrouble(error: unknown): void;
+  onFault(error: unknown): void;
 }
 
 type Sink = ReadableStreamDefaultController<Uint8Array>;
@@ -61,7 +61,7 @@ export class LiveEvents {
     try {
       this.tell('status', await this.#options.status());
     } catch (error) {
-      this.#options.onTrouble(error);
+      this.#options.onFault(error);
     }
   }
 

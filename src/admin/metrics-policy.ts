@@ -1,4 +1,5 @@
 /** All metrics of a snapshot: names, types, meanings, samples. Pure: no `this`, no I/O, no clock. */
+import { fleetMetrics } from './fleet-metrics-policy.ts';
 import { type HealthCode, healthCodes, healthStates, type Verdict } from './health-policy.ts';
 import { gauge, type Metric, sample, seconds } from './metric-policy.ts';
 import { processMetrics } from './process-metrics-policy.ts';
@@ -26,6 +27,7 @@ export function metricsOf(snapshot: AdminSnapshot, verdict: Verdict): readonly M
     ...gateMetrics(snapshot),
     ...circuitMetrics(snapshot),
     ...keyMetrics(snapshot),
+    ...fleetMetrics(snapshot),
   ].map((metric) => ({ ...metric, name: `${prefix}${metric.name}` }));
   // These have the names that every process uses, so that ready-made dashboards fit.
   return [...own, ...processMetrics(snapshot)];

@@ -9,9 +9,9 @@ import type { HttpBindings } from '@hono/node-server';
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
 import { problemDocument } from '../edge/documents.ts';
-import { soleHost } from '../edge/host-policy.ts';
 import { announcesBody } from '../edge/message-body.ts';
 import { problemText } from '../edge/problems.ts';
+import { fieldsOfRefusedRequest, type RefusalFields } from '../edge/refusal-fields.ts';
 import { documentFields, problemFields } from '../edge/reply-fields.ts';
 import { newRequestId } from '../edge/request-id.ts';
 import { GatewayError, problems } from '../errors.ts';
@@ -34,10 +34,18 @@ export interface AdminAppOptions {
   /** Whether each reply is to end its connection. */
   readonly isClosing: () => boolean;
   onPurge(purged: Purged): void;
-  /** A request was refused: the problem's code, and why. */
-  onRefused(code: string, reason: string): void;
+  /** Whether a text holds the upstream key: such a text is not logged. */
+  readonly isSecret: (text: string) => boolean;
+  onRefused(refusal: AdminRefusal): void;
   /** A route failed. */
-  onTrouble(error: unknown): void;
+  onFault(error: unknown): void;
+}
+
+/** A request that was refused, or what was none. */
+export interface AdminRefusal extends RefusalFields {
+  /** The problem's, or the parser's. */
+  readonly code: string;
+  readonly reason: string;
 }
 
 export interface Purged {
@@ -145,13 +153,13 @@ const identifyRequest: MiddlewareHandler<AdminEnv> = async (context, next) => {
 
 function guardAccess(hosts: AdminHosts): MiddlewareHandler<AdminEnv> {
   return async function guard({ env: { incoming }, req }, next) {
-    const { headers, rawHeaders } = incoming;
-    const host = soleHost(rawHeaders);
+    const { headers } = incoming;
+    const { host } = headers;
     if (!isAdminHost(host, hosts)) {
       throw new GatewayError('host-not-allowed', {
         reason: 'a Host that the admin listener does not answer for',
         detail:
-          'The admin listener answers for addresses and private names; README, "Watching it", has the rule.',
+          'The admin listener answers for addresses and private names; docs/operating.md, "Admin listener", has the rule.',
       });
     }
     const field = (name: string): string | undefined => headers[name]?.toString();
@@ -220,10 +228,16 @@ const refuseBody: MiddlewareHandler<AdminEnv> = async ({ env }, next) => {
 function renderProblem(
   thrown: Error,
   context: Context<AdminEnv>,
-  { onRefused, onTrouble }: AdminAppOptions,
+  { isSecret, onRefused, onFault }: AdminAppOptions,
 ): Response {
-  if (thrown instanceof GatewayError) onRefused(thrown.code, thrown.message);
-  else onTrouble(thrown);
+  if (thrown instanceof GatewayError) {
+    const { code, message: reason } = thrown;
+    const { socket, headers, rawHeaders } = context.env.incoming;
+    const request = { remoteAddress: socket.remoteAddress, path: pathOf(context.env), headers, rawHeaders };
+    onRefused({ code, reason, ...fieldsOfRefusedRequest(thrown, request, isSecret) });
+  } else {
+    onFault(thrown);
+  }
   const error =
     thrown instanceof GatewayError ? thrown : new GatewayError('internal-error', { cause: thrown });
   const status = problems[error.code].status as ContentfulStatusCode;

@@ -24,7 +24,7 @@ export async function takeSnapshot(sources: AdminSources, describedCallers: numb
     attempts: sources.attempts(),
     callers: sources.callers(describedCallers),
     log: sources.log(),
-    sharedStore: sources.sharedStore?.(),
+    fleet: sources.fleet(),
     waiting: sources.waiting(),
     connections,
     cpuSeconds: facts.cpuUserSeconds + facts.cpuSystemSeconds,

@@ -1,6 +1,7 @@
 /** What the admin listener shows, as functions that read it. It holds no state, and changes only what `purge` removes. */
 import type { CacheSnapshot } from '../cache/cache.ts';
 import type { CallersSnapshot } from '../callers/callers-snapshot.ts';
+import type { FleetSnapshot } from '../fleet/fleet.ts';
 import type { GateSnapshot } from '../gate/types.ts';
 import type { KeyHealth } from '../key/key-event.ts';
 import type { AttemptSnapshot } from '../upstream/attempt-tally.ts';
@@ -26,8 +27,8 @@ export interface AdminSources {
   /** @param most how many of them to describe */
   callers(most: number): CallersSnapshot;
   log(): LogLosses;
-  /** The store that several gateways share; left out where there is none. */
-  sharedStore?(): SharedStoreState;
+  /** What this gateway shares with others; `undefined` where it is alone by its settings. */
+  fleet(): FleetSnapshot | undefined;
   /** Requests that wait for the upstream. */
   waiting(): number;
   /** Open connections of callers. */
@@ -41,11 +42,6 @@ export interface LogLosses {
   readonly lostLines: number;
   /** Wall clock, ms; `undefined` where no line was lost. */
   readonly lastLostAt: number | undefined;
-}
-
-export interface SharedStoreState {
-  /** For how long it cannot be reached; `undefined` while it can. */
-  readonly awayForMs: number | undefined;
 }
 
 /** What other programs on Node show of their process too. */
@@ -85,7 +81,7 @@ export interface AdminSnapshot {
   readonly attempts: AttemptSnapshot;
   readonly callers: CallersSnapshot;
   readonly log: LogLosses;
-  readonly sharedStore: SharedStoreState | undefined;
+  readonly fleet: FleetSnapshot | undefined;
   readonly waiting: number;
   readonly connections: number;
   readonly cpuSeconds: number;

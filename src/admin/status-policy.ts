@@ -36,6 +36,7 @@ export function statusOf(
     circuit: circuitStatus(snapshot),
     cache: cacheStatus(snapshot),
     callers: callerStatus(snapshot),
+    sharedStore: sharedStoreStatus(snapshot),
     log: { lostLines: snapshot.log.lostLines, lastLostAt: time(snapshot.log.lastLostAt) },
     process: processStatus(snapshot),
     operations,
@@ -164,6 +165,27 @@ function callerStatus({ callers, requests }: AdminSnapshot): Members {
   };
 }
 
+function sharedStoreStatus({ fleet }: AdminSnapshot): Members | null {
+  if (fleet === undefined) return null;
+  const { store, id, members, answers } = fleet;
+  return {
+    address: store.address,
+    inUse: store.inUse,
+    reason: store.reason ?? store.refusal ?? null,
+    latencySeconds: seconds(store.latencyMs, 1_000),
+    calls: store.calls,
+    failures: store.failures,
+    reads: answers,
+    gateways: members.map((member) => ({
+      id: member.id,
+      isThis: member.id === id,
+      host: member.host,
+      version: member.version,
+      startedAt: time(member.startedAt),
+    })),
+  };
+}
+
 function processStatus(snapshot: AdminSnapshot): Members {
   return {
     cpuSeconds: snapshot.cpuSeconds,
@@ -177,6 +199,7 @@ function time(ms: number | undefined): string | null {
   return ms === undefined ? null : new Date(ms).toISOString();
 }
 
-function seconds(ms: number | undefined): number | null {
-  return ms === undefined ? null : Math.round(ms) / 1_000;
+/** @param parts of a millisecond that are shown */
+function seconds(ms: number | undefined, parts = 1): number | null {
+  return ms === undefined ? null : Math.round(ms * parts) / (1_000 * parts);
 }

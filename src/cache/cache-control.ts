@@ -3,6 +3,7 @@
  *
  * A restriction counts even where it is malformed; a permission counts only where it is well-formed.
  */
+import { fieldValue } from '../header-fields.ts';
 
 interface Directive {
   /** The argument as it came, without its quotes; `undefined` where there is none. */
@@ -21,7 +22,7 @@ export interface Directives {
   readonly broken: boolean;
 }
 
-/** The largest number of seconds told apart; more counts as this much (RFC 9111 section 1.2.2). */
+/** The largest number of seconds that is distinguished; more counts as this much (RFC 9111 section 1.2.2). */
 export const maxDeltaSeconds = 2_147_483_648;
 
 const member =
@@ -38,11 +39,6 @@ const restricting: ReadonlySet<string> = new Set([
   'must-revalidate',
   'proxy-revalidate',
 ]);
-
-/** Joins field lines that came more than once, as RFC 9110 section 5.3 says. */
-export function fieldValue(value: string | readonly string[] | undefined): string | undefined {
-  return value === undefined || typeof value === 'string' ? value : value.join(', ');
-}
 
 /** Reads the field's value; repeated field lines count as one list. */
 export function parseCacheControl(field: string | readonly string[] | undefined): Directives {

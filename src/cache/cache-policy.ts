@@ -7,12 +7,12 @@
  */
 import type { ProblemCode } from '../errors.ts';
 import type { Answer, HeaderFields } from '../exchange.ts';
+import { fieldValue } from '../header-fields.ts';
 import { dateOfAnswer, parseDateField } from '../http-date.ts';
 import {
   type Directives,
   directiveFields,
   directiveSeconds,
-  fieldValue,
   hasBareDirective,
   hasDirective,
   maxDeltaSeconds,

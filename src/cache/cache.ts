@@ -12,14 +12,18 @@ import { AnswerStore, type AnswerStoreOptions } from './answer-store.ts';
 import { BackgroundRefreshes, type BackgroundRefreshOptions } from './background-refresh.ts';
 import type { CacheDefaults } from './cache-policy.ts';
 import { Flights } from './coalesced-fetch.ts';
+import { fetchShared } from './fetch-shared.ts';
 import { ReadThrough } from './read-through.ts';
 import { respondToMisses } from './respond.ts';
 import { fetchOrRevalidate } from './revalidate.ts';
+import type { SharedReads } from './shared-reads.ts';
 import { ResponseAdmission } from './store-response.ts';
 
 export interface CacheOptions extends CacheDefaults, AnswerStoreOptions, BackgroundRefreshOptions {
   /** The key generation that reads are made with now; `undefined` while there is no key. */
   generation(): number | undefined;
+  /** What other gateways have and do; absent where this gateway is alone. */
+  readonly shared?: SharedReads | undefined;
 }
 
 export interface CacheSnapshot {
@@ -59,17 +63,26 @@ export function shareAnswers(options: CacheOptions): SharedAnswers {
   const purges = new Map<string | undefined, number>();
   const purgesOf = (operation: string) => (purges.get(operation) ?? 0) + (purges.get(undefined) ?? 0);
 
+  const { shared, generation } = options;
+  const purge = (operation: string | undefined): number => {
+    purges.set(operation, (purges.get(operation) ?? 0) + 1);
+    flights.removeAll(operation);
+    return store.purge(operation);
+  };
+  shared?.onPurge(purge);
+
   return {
     layer(next) {
       const fetchAnswer = fetchOrRevalidate({ next, admission, purgesOf });
-      const { generation } = options;
-      const reads = new ReadThrough({ store, flights, refreshes, fetchAnswer, respond, generation });
+      const fetchFlight =
+        shared === undefined ? fetchAnswer : fetchShared({ shared, fetchAnswer, admission, purgesOf });
+      const parts = { store, flights, refreshes, fetchAnswer, fetchFlight, respond, generation };
+      const reads = new ReadThrough(parts);
       return (request, trace) => reads.answer(request, trace);
     },
     purge(operation) {
-      purges.set(operation, (purges.get(operation) ?? 0) + 1);
-      flights.removeAll(operation);
-      return store.purge(operation);
+      shared?.purge(operation);
+      return purge(operation);
     },
     snapshot() {
       return { ...store.snapshot(), flights: flights.size, compressing: admission.compressing };

@@ -1,9 +1,11 @@
 /** Compresses stored bodies in the background, one at a time. */
+
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
 import type { Answer } from '../exchange.ts';
+import { fieldValue } from '../header-fields.ts';
 import { bufferOf, type Payload } from '../payload.ts';
-import { fieldValue, hasDirective, parseCacheControl } from './cache-control.ts';
+import { hasDirective, parseCacheControl } from './cache-control.ts';
 
 const gzipBody = promisify(gzip);
 const brotliBody = promisify(brotliCompress);

@@ -8,6 +8,7 @@ import type { BackgroundRefreshes } from './background-refresh.ts';
 import { cacheKey } from './cache-key.ts';
 import { type RequestDirectives, requestDirectivesOf, useOf } from './cache-policy.ts';
 import { type CoalescedFetch, exactFlightKeyOf, type Flights, flightKeyOf } from './coalesced-fetch.ts';
+import type { FetchFlight } from './fetch-shared.ts';
 import type { Forwarded, Miss, Respond } from './respond.ts';
 import type { FetchAnswer } from './revalidate.ts';
 import { serveStored } from './serve-stored.ts';
@@ -18,7 +19,10 @@ export interface ReadThroughParts {
   readonly store: AnswerStore;
   readonly flights: Flights;
   readonly refreshes: BackgroundRefreshes;
+  /** An exchange for one request alone. */
   readonly fetchAnswer: FetchAnswer;
+  /** The exchange of a flight: perhaps another gateway has made it, or makes it now. */
+  readonly fetchFlight: FetchFlight;
   readonly respond: Respond;
   /** The key generation that reads are made with now; `undefined` while there is no key. */
   generation(): number | undefined;
@@ -103,7 +107,7 @@ export class ReadThrough {
     const { flights, respond } = this.#parts;
     const flight = flights.open(flightKey, request.operation, trace, directives?.noStore !== true);
     const subscriber = subscribe(flight, request);
-    const outcome = this.#run(flight, flightKey, request, variant);
+    const outcome = this.#run(flight, flightKey, request, variant, directives);
     if (!(outcome instanceof Promise)) return respond(outcome, miss);
     // The subscription, and not the exchange: this request may leave before the others.
     return subscriber.outcome.then((settled) => respond(settled, miss));
@@ -128,9 +132,11 @@ export class ReadThrough {
     flightKey: string,
     request: UpstreamRequest,
     variant: Variant | undefined,
+    directives: RequestDirectives | undefined,
   ): Eventually<Outcome> {
-    const { fetchAnswer, flights } = this.#parts;
-    return andThen(fetchAnswer({ ...request, claim: flight }, flight.trace, variant, flight), (outcome) => {
+    const { fetchFlight, flights } = this.#parts;
+    const shared = { ...request, claim: flight };
+    return andThen(fetchFlight(shared, flight.trace, variant, flight, directives), (outcome) => {
       flights.remove(flightKey, flight);
       flight.complete(outcome);
       return outcome;
@@ -141,7 +147,8 @@ export class ReadThrough {
   #respondToJoined(outcome: Outcome, miss: Miss): Eventually<Answer> {
     const { request, trace, directives } = miss;
     const { respond } = this.#parts;
-    if (!outcome.fits(request)) return this.#read(withoutCallerIds(request), trace, directives, false);
+    if (!outcome.fits(request) || !isRecentEnough(outcome, directives))
+      return this.#read(withoutCallerIds(request), trace, directives, false);
     if (outcome.kind === 'failed') return respond(outcome, { ...miss, collapsed: true });
     if (outcome.shared === undefined) return this.#fetchUncoalesced({ ...miss, collapsed: false });
     trace.upstreamStatus = outcome.forwardStatus ?? outcome.shared.status;
@@ -161,7 +168,9 @@ export class ReadThrough {
     const flightKey = flightKeyOf(key, resource, request);
     if (flights.get(flightKey) !== undefined) return;
     const flight = flights.open(flightKey, request.operation, new Trace(nowMs), true);
-    refreshes.start(flight, request, variant, nowMs, (own) => this.#run(flight, flightKey, own, variant));
+    refreshes.start(flight, request, variant, nowMs, (own) =>
+      this.#run(flight, flightKey, own, variant, undefined),
+    );
   }
 }
 
@@ -178,6 +187,12 @@ function subscribe(flight: CoalescedFetch, request: UpstreamRequest) {
  */
 function withoutCallerIds(request: UpstreamRequest): UpstreamRequest {
   return request.hasCallerIds === true ? { ...request, ids: {}, hasCallerIds: false } : request;
+}
+
+/** An answer that was stored before this request came must do for what its caller says; one from the upstream does. */
+function isRecentEnough(outcome: Outcome, directives: RequestDirectives | undefined): boolean {
+  if (outcome.kind === 'failed' || outcome.via !== 'store') return true;
+  return useOf(outcome.policy, directives, performance.now()) === 'fresh';
 }
 
 function isHitForMiss(resource: Resource | undefined, { headers }: UpstreamRequest, nowMs: number): boolean {

@@ -1,12 +1,12 @@
 /** Makes the response to a request that was not served from the store, from the outcome of its exchange. */
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
-import type { CacheFacts, Trace } from '../trace.ts';
+import type { CacheOutcome, Trace } from '../trace.ts';
 import { isServerFailure, isServerFailureCode, type RequestDirectives } from './cache-policy.ts';
 import { type Forward, serveStored, wholeSeconds } from './serve-stored.ts';
 import type { Outcome, ResponseAdmission } from './store-response.ts';
 
-export type Forwarded = NonNullable<CacheFacts['forwarded']>;
+export type Forwarded = NonNullable<CacheOutcome['forwarded']>;
 
 /** A request that is not served from the store, and why. */
 export interface Miss {
@@ -32,12 +32,23 @@ export function respondToMisses(admission: Pick<ResponseAdmission, 'staleIfError
       return serveStored(stale, trace, performance.now(), 'stale-if-error', forward);
     }
     const answered = outcome.kind === 'answered';
+    if (answered && outcome.via === 'store') {
+      const { answer, policy } = outcome;
+      const nowMs = performance.now();
+      // Not forwarded, so a hit (RFC 9211 section 2.1), although not one of this gateway's memory.
+      const ttlSeconds = Math.floor((policy.freshUntilMs - nowMs) / 1_000);
+      trace.cache = { hit: true, ttlSeconds, detail: 'shared-store' };
+      trace.ageSeconds = wholeSeconds(nowMs - policy.ageZeroMs);
+      trace.generation = answer.generation;
+      return answer;
+    }
     const stored = answered && outcome.stored;
+    const isCollapsed = answered && outcome.via === 'gateway' ? true : collapsed;
     const forwardStatus = answered ? outcome.forwardStatus : undefined;
     trace.cache = {
       hit: false,
       forwarded,
-      ...(collapsed === undefined ? undefined : { collapsed }),
+      ...(isCollapsed === undefined ? undefined : { collapsed: isCollapsed }),
       ...(stored ? { stored } : undefined),
       ...(forwardStatus === undefined ? undefined : { forwardStatus }),
     };

@@ -1,11 +1,11 @@
 /** Serves a stored answer: a hit builds nothing but the facts for the trace. */
 
 import type { Answer } from '../exchange.ts';
-import type { CacheFacts, Trace } from '../trace.ts';
+import type { CacheOutcome, Trace } from '../trace.ts';
 import type { Variant } from './answer-store.ts';
 
 /** The facts of a request that was forwarded and is served a stored answer all the same. */
-export type Forward = Pick<CacheFacts, 'forwarded' | 'forwardStatus' | 'collapsed'>;
+export type Forward = Pick<CacheOutcome, 'forwarded' | 'forwardStatus' | 'collapsed'>;
 
 /**
  * Returns the stored answer: the same object every time.

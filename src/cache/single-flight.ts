@@ -5,11 +5,11 @@
  * ends when the last subscriber leaves. Each subscriber keeps its own claim: one that leaves early, or runs out of
  * time, gets an outcome of its own and the others go on.
  */
+
 import { type Claim, type ClaimWatcher, FixedClaim, type Turn, WatchedClaim } from '../claim.ts';
+import { maxTimerMs } from '../deadline.ts';
 import { GatewayError } from '../errors.ts';
 
-// setTimeout takes no more; a longer wait would fire at once.
-const maxTimerMs = 2_147_483_647;
 const turnWithoutSubscribers: Turn = { name: '', weight: 1, background: true };
 
 /** What a request makes of its early end: the outcome that it gets instead of the shared one. */

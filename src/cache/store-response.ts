@@ -14,7 +14,7 @@ import { createCompressor, mayCompress } from './compress.ts';
 import { exactRequestKey, selection, type VaryNames, varyNames } from './vary-policy.ts';
 
 /** How long requests whose answers fit one request each go up on their own. An answer that may be shared ends it. */
-const hitForMissMs = 10_000;
+export const hitForMissMs = 10_000;
 
 /** What one exchange brought, for all requests that shared it. */
 export type Outcome = FailedOutcome | AnsweredOutcome;
@@ -40,18 +40,20 @@ interface AnsweredOutcome {
   readonly stored: boolean;
   /** 304 where a stored answer was confirmed. */
   readonly forwardStatus: number | undefined;
+  /** Another gateway fetched it: it lay in the shared `store`, or came from an exchange that this `gateway` waited for. */
+  readonly via?: 'store' | 'gateway';
 }
 
 export class ResponseAdmission {
+  readonly defaults: CacheDefaults;
   readonly #store: AnswerStore;
-  readonly #defaults: CacheDefaults;
   readonly #generation: () => number | undefined;
   readonly #compressor = createCompressor();
 
   /** @param generation the key generation that reads are made with now */
   constructor(store: AnswerStore, defaults: CacheDefaults, generation: () => number | undefined) {
     this.#store = store;
-    this.#defaults = defaults;
+    this.defaults = defaults;
     this.#generation = generation;
   }
 
@@ -77,7 +79,7 @@ export class ResponseAdmission {
     forwardStatus: number | undefined,
     mayStore: boolean,
   ): Outcome {
-    const policy = policyOf(received, this.#defaults);
+    const policy = policyOf(received, this.defaults);
     // No key holds the ids that may have caused the error, so it says nothing about the read.
     if (policy.exactRequestOnly && request.hasCallerIds === true) {
       const unshared = { shared: undefined, fits: () => false, stored: false };
@@ -104,6 +106,12 @@ export class ResponseAdmission {
       stored,
       forwardStatus,
     };
+  }
+
+  /** The stored answer that fits a request, of any age. */
+  variantFor(request: UpstreamRequest): Variant | undefined {
+    const resource = this.#store.get(cacheKey(request, this.#generation()));
+    return resource === undefined ? undefined : selectVariant(resource, request.headers);
   }
 
   /** The stored answer that a request gets now if the upstream fails (RFC 5861 section 4). */

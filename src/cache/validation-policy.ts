@@ -2,8 +2,9 @@
  * How a stored answer is asked about again, and what a 304 makes of it (RFC 9111 sections 3.2, 4.3).
  * Pure: no `this`, no I/O, no clock.
  */
-import { connectionOptions } from '../connection-fields.ts';
+
 import type { Answer, HeaderFields } from '../exchange.ts';
+import { connectionOptions } from '../header-fields.ts';
 
 const entityTag = /^(?:W\/)?"[\x21\x23-\x7e\x80-\xff]*"$/;
 
@@ -62,7 +63,7 @@ const kept = new Set([
 /** The stored answer with the fields and the times of the 304 that confirmed it. */
 export function renewed(stored: Answer, notModified: Answer): Answer {
   const headers: Record<string, string | readonly string[]> = { ...stored.headers };
-  // These told of the former exchange. Left in, an answer confirmed just now would be as old as before.
+  // These described the former exchange. Left in, an answer confirmed just now would be as old as before.
   delete headers['age'];
   delete headers['date'];
   for (const [name, value] of Object.entries(notModified.headers)) {

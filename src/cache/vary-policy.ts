@@ -8,7 +8,7 @@
  */
 
 import type { UpstreamRequest } from '../exchange.ts';
-import { fieldValue } from './cache-control.ts';
+import { fieldValue } from '../header-fields.ts';
 
 /** Request and trace ids, whether or not this request has them. */
 const idNames = new Set(['x-request-id', 'traceparent', 'tracestate']);

@@ -2,7 +2,10 @@
 import type { CallerLimit } from './caller.ts';
 
 export interface Bucket {
-  /** Requests that may come now; a fraction is one on its way back. */
+  /**
+   * Requests that may come now; a fraction is one on its way back. Below zero where several gateways have together let
+   * through more than the limit: then so many have to come back first.
+   */
   level: number;
   /** When the level was right, monotonic ms. */
   atMs: number;
@@ -28,8 +31,13 @@ export function putOne(bucket: Bucket, limit: CallerLimit): void {
   bucket.level = Math.min(limit.burst, bucket.level + 1);
 }
 
+/** Whole requests that may come now. */
+export function remainingIn(bucket: Bucket): number {
+  return Math.max(0, Math.floor(bucket.level + 1e-9));
+}
+
 /** Until one more request may come than may now, in ms; 0 where the bucket is full. */
 export function untilOneMoreMs(bucket: Bucket, limit: CallerLimit): number {
   if (bucket.level >= limit.burst) return 0;
-  return ((Math.floor(bucket.level + 1e-9) + 1 - bucket.level) * 1000) / limit.perSecond;
+  return ((remainingIn(bucket) + 1 - bucket.level) * 1000) / limit.perSecond;
 }

@@ -58,7 +58,7 @@ export class CallerStore {
       file: options.file,
       text,
       onText: (next, isSecondLook) => this.#take(next, isSecondLook),
-      onTrouble: (cause) => {
+      onFailureChange: (cause) => {
         const { onEvent } = options;
         this.#unreadable = cause === undefined ? undefined : describeUnreadable(options.file ?? '', cause);
         onEvent(cause === undefined ? { kind: 'file-readable-again' } : { kind: 'file-unreadable', cause });

@@ -21,6 +21,8 @@ export interface Caller {
 export interface Authenticated {
   readonly caller: Caller;
   readonly by: 'token' | 'jwt' | 'fly' | 'anonymous';
+  /** For the log: the `sub` of a JWT, its first 200 characters. */
+  readonly subject?: string;
   /** For the log, as that an older token is still in use. */
   readonly note?: string;
 }

@@ -1,6 +1,6 @@
 /**
  * Finds the one credential of a request, in the raw header lines. Node hides a second `Authorization` line and
- * joins repeated `X-API-Key` lines, so its merged headers can't tell an attack from a caller.
+ * joins repeated `X-API-Key` lines, so its merged headers can't distinguish an attack from a caller.
  * Pure: no `this`, no I/O, no clock.
  *
  * A request has one credential. The same token in `Authorization` and in `X-API-Key` is one; two different ones,

@@ -13,7 +13,7 @@ export interface FollowedFileOptions {
    */
   onText(text: string, isSecondLook: boolean): Promise<boolean>;
   /** The file can't be read; `undefined` when it can be again. */
-  onTrouble(error: unknown): void;
+  onFailureChange(error: unknown): void;
 }
 
 /** How long a text that can't be used must stand before it is believed to be whole. */
@@ -27,7 +27,7 @@ export class FollowedFile {
   #known: string;
   #suspect: string | undefined;
   #suspectSinceMs = 0;
-  #isTroubled = false;
+  #isFailing = false;
   #isReading = false;
   #readAgain = false;
   #timer: NodeJS.Timeout | undefined;
@@ -71,9 +71,9 @@ export class FollowedFile {
 
   async #handOver(text: string): Promise<void> {
     if (this.#isClosed) return;
-    if (this.#isTroubled) {
-      this.#isTroubled = false;
-      this.#options.onTrouble(undefined);
+    if (this.#isFailing) {
+      this.#isFailing = false;
+      this.#options.onFailureChange(undefined);
     }
     const digest = digestOf(text);
     if (digest === this.#known) {
@@ -95,9 +95,9 @@ export class FollowedFile {
   #onFailure(error: unknown): void {
     if (this.#isClosed) return;
     this.#readIn(retryMs);
-    if (this.#isTroubled) return;
-    this.#isTroubled = true;
-    this.#options.onTrouble(error);
+    if (this.#isFailing) return;
+    this.#isFailing = true;
+    this.#options.onFailureChange(error);
   }
 
   #readIn(ms: number): void {

@@ -101,7 +101,7 @@ export class JwtLogins {
     this.#verifier = new JwtVerifier({
       // Of the version in force now, which may be newer than the one that asked for this.
       rules: rules(),
-      onTrouble: (address, cause) => {
+      onFailureChange: (address, cause) => {
         onEvent(
           cause === undefined
             ? { kind: 'keys-available-again', address }

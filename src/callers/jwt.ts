@@ -20,7 +20,7 @@ export interface JwtRefusal {
 
 export interface JwtOptions {
   readonly rules: JwtRules;
-  onTrouble(address: string, error: unknown): void;
+  onFailureChange(address: string, error: unknown): void;
 }
 
 interface Remembered {
@@ -36,7 +36,7 @@ const maxRemembered = 10_000;
 type Verified = { readonly claims: JWTPayload } | { readonly refusal: JwtRefusal };
 
 export class JwtVerifier {
-  readonly #options: Pick<JwtOptions, 'onTrouble'>;
+  readonly #options: Pick<JwtOptions, 'onFailureChange'>;
   readonly #remembered = new LRUCache<string, Remembered>({ max: maxRemembered });
   readonly #keySets = new Map<string, KeySet>();
   #rules: JwtRules;
@@ -75,8 +75,9 @@ export class JwtVerifier {
       } else if (matchesRule(result.claims, rule.match)) {
         const expiresAt = ((result.claims.exp ?? 0) + clockToleranceSeconds) * 1000;
         const keys = this.#keysAt(rule.jwks);
-        this.#remembered.set(`${header} ${digest}`, { authenticated, expiresAt, keys });
-        return authenticated;
+        const known = withSubject(authenticated, result.claims.sub);
+        this.#remembered.set(`${header} ${digest}`, { authenticated: known, expiresAt, keys });
+        return known;
       } else {
         refusal = { reason: 'a valid JWT that matches no caller', isOurs: false };
       }
@@ -102,7 +103,7 @@ export class JwtVerifier {
       keys = new KeySet({
         address,
         onChange: () => this.#forget(),
-        onTrouble: (error) => this.#options.onTrouble(address, error),
+        onFailureChange: (error) => this.#options.onFailureChange(address, error),
       });
       this.#keySets.set(address, keys);
     }
@@ -134,4 +135,8 @@ export class JwtVerifier {
       return { refusal: { reason: `a JWT that is refused: ${why}`, isOurs } };
     }
   }
+}
+
+function withSubject(authenticated: Authenticated, subject: unknown): Authenticated {
+  return typeof subject === 'string' ? { ...authenticated, subject: subject.slice(0, 200) } : authenticated;
 }

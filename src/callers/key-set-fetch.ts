@@ -42,7 +42,7 @@ export function fetchKeySet(address: string): Promise<string> {
       });
       response.on('end', () => {
         clearTimeout(timer);
-        // A body that was cut never gets here as a success: Node reports it as an error.
+        // A truncated body never gets here as a success: Node reports it as an error.
         resolve(Buffer.concat(parts).toString('utf8'));
       });
     }

@@ -15,7 +15,7 @@ export interface KeySetOptions {
   /** The keys differ from those before: what was verified with those must be forgotten. */
   onChange(): void;
   /** The keys can't be fetched; called once, and with `undefined` when they can be again. */
-  onTrouble(error: unknown): void;
+  onFailureChange(error: unknown): void;
 }
 
 const refreshAfterMs = 5 * 60_000;
@@ -36,7 +36,7 @@ export class KeySet {
   #fetchedMs = Number.NEGATIVE_INFINITY;
   #attemptedMs = Number.NEGATIVE_INFINITY;
   #running: Promise<void> | undefined;
-  #isTroubled = false;
+  #isFailing = false;
 
   constructor(options: KeySetOptions) {
     this.#options = options;
@@ -85,7 +85,7 @@ export class KeySet {
     return performance.now() - this.#fetchedMs;
   }
 
-  /** One attempt at a time, and not too often. Never rejects: the keys tell afterwards how it went. */
+  /** One attempt at a time, and not too often. Never rejects: the keys show afterwards how it went. */
   #refresh(): Promise<void> {
     if (this.#running !== undefined) return this.#running;
     const gapMs = this.#keys === undefined ? firstAttemptEveryMs : attemptEveryMs;
@@ -96,15 +96,15 @@ export class KeySet {
   }
 
   async #fetchKeys(): Promise<void> {
-    const { address, onTrouble } = this.#options;
+    const { address, onFailureChange } = this.#options;
     try {
       this.#adopt(await fetchKeySet(address));
       this.#fetchedMs = performance.now();
-      if (this.#isTroubled) onTrouble(undefined);
-      this.#isTroubled = false;
+      if (this.#isFailing) onFailureChange(undefined);
+      this.#isFailing = false;
     } catch (error) {
-      if (!this.#isTroubled) onTrouble(error);
-      this.#isTroubled = true;
+      if (!this.#isFailing) onFailureChange(error);
+      this.#isFailing = true;
     } finally {
       this.#running = undefined;
     }

@@ -1,8 +1,8 @@
 /**
  * Each caller's own limit: a token bucket that answers without a promise, so that a cache hit stays one turn of
- * the event loop. A store that several gateways share could stand behind the same function.
+ * the event loop. Several gateways tell each other afterwards what they have let through.
  */
-import { type Bucket, fullBucket, takeOne, untilOneMoreMs } from './bucket-policy.ts';
+import { type Bucket, fullBucket, remainingIn, takeOne, untilOneMoreMs } from './bucket-policy.ts';
 import type { Caller, CallerLimit } from './caller.ts';
 
 export interface Spent {
@@ -21,30 +21,89 @@ export interface CallerLimits {
   spend(caller: Caller): Spent | undefined;
 }
 
-/** Keeps one bucket per caller's name: it survives a new version of the callers file, and follows its limit. */
-export function limitCallers(): CallerLimits {
-  const buckets = new Map<string, Bucket>();
-  return {
-    spend(caller) {
-      const { limit } = caller;
-      if (limit === undefined) return undefined;
-      const nowMs = performance.now();
-      let bucket = buckets.get(caller.name);
-      if (bucket === undefined) {
-        bucket = fullBucket(limit, nowMs);
-        buckets.set(caller.name, bucket);
-      }
-      const ok = takeOne(bucket, limit, nowMs);
-      const waitMs = untilOneMoreMs(bucket, limit);
-      return {
-        ok,
-        limit,
-        remaining: Math.floor(bucket.level + 1e-9),
-        resetSeconds: Math.max(1, Math.ceil(waitMs / 1000 - 1e-9)),
-        retryAfterMs: ok ? 0 : Math.ceil(waitMs),
-      };
-    },
-  };
+/** The buckets that several gateways share. */
+export interface SharedBuckets {
+  /** False while the store is away. */
+  readonly inUse: boolean;
+  /**
+   * Takes out what this gateway has let through, whether or not there are as many. Returns what is left, below zero
+   * where the gateways together let through too many; `undefined`: the store is away. Never rejects.
+   */
+  take(caller: string, limit: CallerLimit, count: number): Promise<number | undefined>;
+}
+
+/**
+ * Keeps one bucket per caller's name: it survives a new version of the callers file, and follows its limit.
+ *
+ * @param shared what other gateways let through of the same callers; left out where this gateway is alone
+ */
+export function limitCallers(shared?: SharedBuckets): CallerLimits {
+  return new BucketPerCaller(shared);
+}
+
+/**
+ * How long what a gateway lets through stays unknown to the others. A request waits for none of this: it is let through
+ * by what was known, and what was too much is missing from the bucket afterwards.
+ */
+const reportEveryMs = 40;
+
+interface CallerBucket extends Bucket {
+  readonly caller: string;
+  limit: CallerLimit;
+  /** Requests let through that the other gateways do not know of yet. */
+  unreported: number;
+}
+
+class BucketPerCaller implements CallerLimits {
+  readonly #buckets = new Map<string, CallerBucket>();
+  readonly #shared: SharedBuckets | undefined;
+  #toReport: CallerBucket[] = [];
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(shared: SharedBuckets | undefined) {
+    this.#shared = shared;
+  }
+
+  spend({ name, limit }: Caller): Spent | undefined {
+    if (limit === undefined) return undefined;
+    const nowMs = performance.now();
+    let bucket = this.#buckets.get(name);
+    if (bucket === undefined) {
+      bucket = { ...fullBucket(limit, nowMs), caller: name, limit, unreported: 0 };
+      this.#buckets.set(name, bucket);
+    }
+    bucket.limit = limit;
+    const ok = takeOne(bucket, limit, nowMs);
+    if (ok && this.#shared !== undefined) this.#reportSoon(bucket);
+    const waitMs = untilOneMoreMs(bucket, limit);
+    return {
+      ok,
+      limit,
+      remaining: remainingIn(bucket),
+      resetSeconds: Math.max(1, Math.ceil(waitMs / 1000 - 1e-9)),
+      retryAfterMs: ok ? 0 : Math.ceil(waitMs),
+    };
+  }
+
+  #reportSoon(bucket: CallerBucket): void {
+    bucket.unreported += 1;
+    if (bucket.unreported === 1) this.#toReport.push(bucket);
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
+      for (const one of this.#toReport.splice(0)) void this.#report(one);
+    }, reportEveryMs).unref();
+  }
+
+  async #report(bucket: CallerBucket): Promise<void> {
+    const { caller, limit, unreported } = bucket;
+    bucket.unreported = 0;
+    // Away: the bucket goes on as that of a gateway which is alone.
+    const level = this.#shared?.inUse ? await this.#shared.take(caller, limit, unreported) : undefined;
+    if (level === undefined) return;
+    // What was let through meanwhile is in no report yet.
+    bucket.level = Math.min(level, limit.burst) - bucket.unreported;
+    bucket.atMs = performance.now();
+  }
 }
 
 /**

@@ -2,7 +2,7 @@
  * What a caller's token looks like, and its digest. Only the digest is ever kept.
  *
  * `wag_`, 256 random bits, and a checksum of both: a token in a log or a repository shows what it is, a scanner can
- * tell it from chance, and a token that lost a character on the way is told from an unknown one.
+ * distinguish it from random text, and a truncated token can be distinguished from an unknown one.
  */
 import { hash, randomBytes } from 'node:crypto';
 import { crc32 } from 'node:zlib';
@@ -42,8 +42,8 @@ function isWhole(token: string): boolean {
 }
 
 /**
- * Whether a text is strong enough to be a token, wherever its digest comes from: the file can't tell a strong
- * token's digest from a weak one's, so the presented value is judged. Ours have their shape and
+ * Whether a text is strong enough to be a token, wherever its digest comes from: the digest of a strong token
+ * looks like that of a weak one, so the presented value is judged. Ours have their shape and
  * checksum. One made elsewhere has at least 32 characters, of which 8 differ: 128 random bits in hexadecimal
  * have that (but one in ten million), and a short, repeated or padded word has not.
  */
@@ -59,7 +59,7 @@ function hasDistinct(text: string, least: number): boolean {
   return false;
 }
 
-/** What the log says about a token that no caller has. The caller is told none of it. */
+/** What the log says about a token that no caller has. The caller gets none of it. */
 export function describeUnknownToken(token: string): string {
   if (!token.startsWith(tokenPrefix)) return 'an unknown credential, not one of our tokens';
   return isWhole(token)

@@ -1,6 +1,6 @@
 /**
  * Finds digests of tokens that can be guessed, to say so when they are added. The file holds digests only, so the one
- * way to know a weak token is to guess it. None of them is ever accepted (`mayBeToken`): this only tells the author of
+ * way to know a weak token is to guess it. None of them is ever accepted (`mayBeToken`): this only warns the author of
  * the file why. It takes 30 ms and 3 MiB, so it is imported where it is asked, and never at the start.
  */
 import { digestOf } from './token.ts';

@@ -4,8 +4,10 @@
  */
 
 import { FixedClaim } from '../claim.ts';
+import { waitAtMost } from '../deadline.ts';
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
+import type { StoreTrial } from '../fleet/try-store.ts';
 import type { Keyring } from '../key/keyring.ts';
 import { describeFailure, KeyStoreError } from '../key/store.ts';
 import type { Handler } from '../layer.ts';
@@ -22,10 +24,12 @@ import {
 
 export interface CheckParts {
   readonly keyring: Keyring;
-  /** One read with the key on it: the credential layer over the transport. */
+  /** One read with the key on it: the credential layer over the transport, and what sends again with another key. */
   readonly ask: Handler<UpstreamRequest, Answer>;
   /** One read of the previous key's store, where there is one. Rejects with a `KeyStoreError`. */
   readPrevious?(signal: AbortSignal): Promise<{ source: string; fingerprint: string }>;
+  /** One look at the store that gateways share, where the settings name one. Never rejects. */
+  tryStore?(): Promise<StoreTrial>;
   /** Lets go of the connections; the keyring is closed by the check. */
   close?(): void | Promise<void>;
 }
@@ -54,6 +58,7 @@ export interface CheckReport {
   settings: { ok: boolean; problems: readonly string[]; warnings?: readonly string[]; baseUrl?: string };
   key?: { ok: boolean; source?: string; fingerprint?: string; generation?: number; problem?: string };
   previousKey?: { ok: boolean; source?: string; fingerprint?: string; problem?: string };
+  sharedStore?: StoreTrial;
   calls: CallReport[];
 }
 
@@ -115,7 +120,7 @@ async function examine(options: CheckOptions): Promise<CheckReport> {
 }
 
 async function examineKey(
-  { keyring, ask, readPrevious }: CheckParts,
+  { keyring, ask, readPrevious, tryStore }: CheckParts,
   options: CheckOptions,
   settings: CheckReport['settings'],
 ): Promise<CheckReport> {
@@ -132,8 +137,9 @@ async function examineKey(
   }
   const { source, fingerprint, generation } = keyring.health();
   const previousKey = readPrevious && (await examinePrevious(readPrevious, options.timeoutMs));
+  const sharedStore = tryStore && (await tryStore());
   const made = await makeCalls(keyring, ask, options.timeoutMs);
-  const summary = shortcoming(made, previousKey, keyring.health().source !== source);
+  const summary = shortcoming(made, previousKey, sharedStore, keyring.health().source !== source);
   const ok = summary === undefined;
   return {
     ok,
@@ -147,6 +153,7 @@ async function examineKey(
       ...(generation === undefined ? {} : { generation }),
     },
     ...(previousKey === undefined ? {} : { previousKey }),
+    ...(sharedStore === undefined ? {} : { sharedStore }),
     calls: made,
   };
 }
@@ -180,6 +187,7 @@ async function makeCalls(keyring: Keyring, ask: CheckParts['ask'], timeoutMs: nu
 function shortcoming(
   made: readonly CallReport[],
   previousKey: CheckReport['previousKey'],
+  sharedStore: StoreTrial | undefined,
   fellBack: boolean,
 ): string | undefined {
   const accepted = made.some((call) => call.outcome === 'accepted');
@@ -189,14 +197,17 @@ function shortcoming(
   if (fellBack) {
     return 'The gateway could work, but the upstream refuses the newest key and takes the previous one.';
   }
-  return previousKey?.ok === false
-    ? 'The gateway could work, but there would be no previous key to fall back to.'
+  if (previousKey?.ok === false) {
+    return 'The gateway could work, but there would be no previous key to fall back to.';
+  }
+  return sharedStore?.ok === false
+    ? 'The gateway could work, but alone: it cannot use the shared store.'
     : undefined;
 }
 
 /** After a 401 the keyring probes the key; where it still is in use and good, the 401 was about the read alone. */
 function isRefused(keyring: Keyring): boolean {
-  return keyring.current === undefined || keyring.standingOf(keyring.current) !== 'healthy';
+  return keyring.current === undefined || keyring.usable !== keyring.current;
 }
 
 async function examinePrevious(
@@ -213,20 +224,16 @@ async function examinePrevious(
   }
 }
 
-/** `undefined` when it takes longer. The timer keeps the process alive, which the stores' own do not. */
+/** `undefined` when it takes longer. */
 async function within<T>(
   timeoutMs: number,
   read: (signal: AbortSignal) => Promise<T>,
 ): Promise<T | undefined> {
   const limit = new AbortController();
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<undefined>((resolve) => {
-    timer = setTimeout(() => resolve(undefined), timeoutMs);
-  });
   try {
+    const late = waitAtMost(timeoutMs, limit.signal).then(() => undefined);
     return await Promise.race([read(limit.signal), late]);
   } finally {
-    clearTimeout(timer);
     limit.abort();
   }
 }
@@ -281,6 +288,12 @@ function inWords(report: CheckReport): string {
     lines.push(`Previous key: ${source} can be read; fingerprint ${fingerprint}`);
   } else if (report.previousKey !== undefined) {
     lines.push(`Previous key: ${report.previousKey.problem}`);
+  }
+  if (report.sharedStore !== undefined) {
+    const { address, problem } = report.sharedStore;
+    lines.push(
+      `Shared store: ${address} ${problem === undefined ? 'can be used' : `cannot be used: ${problem}`}`,
+    );
   }
   // What was said of one call is not said again of the next, nor at the end.
   const said = new Set<string>();

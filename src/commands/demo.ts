@@ -1,7 +1,7 @@
 /** `demo`: the gateway against the stand-in upstream, with a show of what it does in two minutes. */
 import { type IncomingHttpHeaders, request } from 'node:http';
 import { readConfig } from '../config.ts';
-import { ListenError } from '../edge/server.ts';
+import { ListenError } from '../edge/listen.ts';
 import { type Gateway, startGateway } from '../gateway.ts';
 import { type StandIn, standInKey, startStandIn } from '../stand-in/stand-in.ts';
 import { prepareTraffic, type Traffic, trafficLimit } from './demo-traffic.ts';

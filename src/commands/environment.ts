@@ -2,8 +2,7 @@
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { type Config, ConfigError, readConfig } from '../config.ts';
-
-export type Environment = Readonly<Record<string, string | undefined>>;
+import type { Environment } from '../key/store.ts';
 
 /**
  * The environment, with what a file adds: the one given, or `.env` in the working directory, where there is one. What

@@ -3,15 +3,17 @@ import { readCallersVersion } from '../callers/caller-store.ts';
 import { CallersFileError } from '../callers/callers-file.ts';
 import { guessableTokenProblems } from '../callers/weak-digest.ts';
 import { type Config, ConfigError, unknownSettings } from '../config.ts';
-import { authenticatorOptions, transportOptions } from '../gateway.ts';
+import { authenticatorOptions, fleetOptions, transportOptions } from '../gateway-options.ts';
 import { Key } from '../key/key.ts';
 import { loadKeyValue } from '../key/key-source.ts';
 import { openKeyring } from '../key/keyring.ts';
 import { openStore } from '../key/open-store.ts';
-import { attachKey } from '../upstream/credential.ts';
+import type { Environment } from '../key/store.ts';
+import { attachKey, probeThrough } from '../upstream/credential.ts';
+import { retryWithKey } from '../upstream/retry-with-key.ts';
 import { sendUpstream } from '../upstream/transport.ts';
 import { type CheckParts, check } from './check.ts';
-import { type Environment, loadConfig } from './environment.ts';
+import { loadConfig } from './environment.ts';
 import { guardProcess } from './guard.ts';
 import { allProblems, reportRefusal } from './start-failure.ts';
 
@@ -20,6 +22,9 @@ export interface RunCheckOptions {
   /** `--env-file`. */
   readonly envFile?: string | undefined;
 }
+
+/** A store that is reached later than this is away for a gateway that starts. */
+const storeTimeoutMs = 3_000;
 
 /** @returns the exit status: 0 all is well, 1 key or upstream are not, 2 a setting is wrong */
 export async function runCheck({ json, envFile }: RunCheckOptions): Promise<number> {
@@ -69,10 +74,15 @@ async function openParts(config: Config, environment: Environment): Promise<Chec
     onEvent: () => {},
   });
   const transport = sendUpstream(transportOptions(config));
+  const fleet = fleetOptions(config, environment);
+  keyring.probeWith(probeThrough((next) => next, transport.handler));
   return {
     keyring,
-    ask: attachKey({ keyring })(transport.handler),
+    ask: retryWithKey(attachKey({ keyring })(transport.handler)),
     close: () => transport.close(),
+    ...(fleet === undefined
+      ? {}
+      : { tryStore: async () => (await import('../fleet/try-store.ts')).tryStore(fleet, storeTimeoutMs) }),
     ...(previousFrom === undefined
       ? {}
       : { readPrevious: (signal) => readPrevious(previousFrom, environment, signal) }),

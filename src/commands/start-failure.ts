@@ -1,7 +1,7 @@
 /** Says plainly, on standard error, why nothing was started: names, never values. */
 import { CallersFileError } from '../callers/callers-file.ts';
 import { ConfigError } from '../config.ts';
-import { ListenError } from '../edge/server.ts';
+import { ListenError } from '../edge/listen.ts';
 import { KeyStoreError } from '../key/store.ts';
 import { environmentAtHand } from './environment.ts';
 

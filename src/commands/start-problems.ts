@@ -5,11 +5,10 @@
 import { readCallersVersion } from '../callers/caller-store.ts';
 import { CallersFileError } from '../callers/callers-file.ts';
 import { type Config, ConfigError, readConfig, unknownSettings } from '../config.ts';
-import { authenticatorOptions } from '../gateway.ts';
+import { authenticatorOptions } from '../gateway-options.ts';
 import { loadKeyValue } from '../key/key-source.ts';
 import { openStore } from '../key/open-store.ts';
-import { KeyStoreError } from '../key/store.ts';
-import type { Environment } from './environment.ts';
+import { type Environment, KeyStoreError } from '../key/store.ts';
 
 /** Names of settings, and what is wrong with what they name; never a value. The first are those of the settings. */
 export async function findStartProblems(environment: Environment): Promise<readonly string[]> {

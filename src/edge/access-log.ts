@@ -1,13 +1,16 @@
-/** One line per request, written when its reply is known: facts only, never a header or query value. */
+/** One line per request, written when its reply is known: facts only, never a credential or a query's value. */
 import { GatewayError } from '../errors.ts';
 import { andThen, type Layer } from '../layer.ts';
-import type { CacheFacts, Trace } from '../trace.ts';
+import type { CacheOutcome, Trace } from '../trace.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
+import { fieldsOfRefusedRequest, type RefusalFields } from './refusal-fields.ts';
 
 /** A request's line. Members that do not apply are left out. */
 export interface AccessLine {
   readonly requestId: string;
   readonly caller: string | undefined;
+  /** The `sub` of a JWT. */
+  readonly subject: string | undefined;
   readonly by: string | undefined;
   readonly note: string | undefined;
   readonly method: string;
@@ -15,9 +18,11 @@ export interface AccessLine {
   readonly status: number;
   /** The problem's code, where the caller got one. */
   readonly problem: string | undefined;
-  /** Why, richly: for us, not for the caller. */
+  /** Why it failed, in more detail than the caller gets. */
   readonly reason: string | undefined;
   readonly cause: string | undefined;
+  /** Of a request that the gateway refused with a 4xx. The log writes its members into the line itself. */
+  readonly refusal: RefusalFields | undefined;
   readonly cache: string | undefined;
   readonly attempts: number;
   readonly upstreamStatus: number | undefined;
@@ -28,30 +33,39 @@ export interface AccessLine {
   readonly totalMs: number;
 }
 
-/**
- * @param write takes the line and the reply's status; must not throw
- * @param begin told of each request before anything else is done for it: lines follow one for one
- */
-export function logAccess(
-  write: (line: AccessLine) => void,
-  begin: () => void = () => {},
-): Layer<InboundRequest, Reply> {
+export interface AccessLogOptions {
+  /** Takes the line; must not throw. */
+  readonly write: (line: AccessLine) => void;
+  /** Called for each request before anything else is done for it; `write` is called once for each. */
+  readonly begin: () => void;
+  /** Whether a text holds the upstream key: such a text is not logged. */
+  readonly isSecret: (text: string) => boolean;
+}
+
+/** Writes one line for each request. */
+export function logAccess({ write, begin, isSecret }: AccessLogOptions): Layer<InboundRequest, Reply> {
   return (next) =>
     function log(request, trace) {
       begin();
       return andThen(next(request, trace), (reply) => {
-        write(lineOf(request, reply, trace));
+        write(lineOf(request, reply, trace, isSecret));
         return reply;
       });
     };
 }
 
-function lineOf(request: InboundRequest, reply: Reply, trace: Trace): AccessLine {
+function lineOf(
+  request: InboundRequest,
+  reply: Reply,
+  trace: Trace,
+  isSecret: (text: string) => boolean,
+): AccessLine {
   const { failure } = trace;
   return {
     requestId: trace.requestId,
     caller: trace.caller,
-    by: trace.recognisedBy,
+    subject: trace.subject,
+    by: trace.authenticatedBy,
     note: trace.note,
     method: request.method,
     operation: trace.operation,
@@ -59,6 +73,10 @@ function lineOf(request: InboundRequest, reply: Reply, trace: Trace): AccessLine
     problem: failure instanceof GatewayError ? failure.code : undefined,
     reason: failure instanceof Error ? failure.message : undefined,
     cause: failure instanceof Error && failure.cause !== undefined ? describe(failure.cause) : undefined,
+    refusal:
+      failure instanceof GatewayError && failure.status < 500
+        ? fieldsOfRefusedRequest(failure, request, isSecret)
+        : undefined,
     cache: outcomeOf(trace.cache),
     attempts: trace.attempts,
     upstreamStatus: trace.upstreamStatus,
@@ -71,7 +89,7 @@ function lineOf(request: InboundRequest, reply: Reply, trace: Trace): AccessLine
 }
 
 /** The cache's part in one word. */
-function outcomeOf(cache: CacheFacts | undefined): string | undefined {
+function outcomeOf(cache: CacheOutcome | undefined): string | undefined {
   if (cache === undefined) return undefined;
   if (cache.detail !== undefined) return cache.detail;
   if (cache.hit) return 'hit';

@@ -1,17 +1,20 @@
-/** Between Node's server, Hono's routes and the inbound layers. */
+/** From a Hono route to the inbound layers, and from their reply to Node's response. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { getRequestListener, type HttpBindings, RequestError } from '@hono/node-server';
-import type { Hono } from 'hono';
-import { andThen, type Eventually, type Handler } from '../layer.ts';
-import { bufferOf } from '../payload.ts';
+import type { HttpBindings } from '@hono/node-server';
+import type { Context, MiddlewareHandler } from 'hono';
+import { compose, type Eventually, type Handler, type Layer } from '../layer.ts';
 import { Trace } from '../trace.ts';
-import { listOf, PreparedFields, takesText, writePrepared } from './head.ts';
-import { type Fields, InboundRequest, type Reply } from './inbound.ts';
+import { awaitReply } from './half-close.ts';
+import { InboundRequest, type Reply } from './inbound.ts';
+import { type Bindings, writtenByHandler } from './node-listener.ts';
+import { writeFault, writeResponse } from './write-response.ts';
 
-export type Bindings = { Bindings: HttpBindings };
+export type InboundHandler = Handler<InboundRequest, Reply>;
+export type InboundLayer = Layer<InboundRequest, Reply>;
 
-/** What is routed by: the path as it was sent, not what a URL parser made of it (THREATS L7). */
-export function rawPath(url = ''): string {
+/** The path to route by: as it was sent, not as a URL parser would rewrite it. */
+export function pathAsSent(_request: Request, context?: { env?: unknown }): string {
+  const { url = '' } = (context as { env: HttpBindings }).env.incoming;
   const question = url.indexOf('?');
   return question === -1 ? url : url.slice(0, question);
 }
@@ -26,28 +29,22 @@ export interface Answering {
 /**
  * Runs the layers for one exchange and writes their reply to Node's response. Operations come this way: a Fetch
  * response on the way out costs a fifth of a cache hit, and makes promises.
+ *
+ * @returns a promise where the reply is written later; it never rejects
  */
 export function answerThrough(
   handler: Handler<InboundRequest, Reply>,
   { endsConnection, onFault }: Answering,
-): (incoming: IncomingMessage, outgoing: ServerResponse) => void {
+): (incoming: IncomingMessage, outgoing: ServerResponse) => Eventually<void> {
   const fail = (outgoing: ServerResponse, error: unknown): void => {
     onFault(error);
-    if (outgoing.headersSent) outgoing.destroy();
-    else outgoing.writeHead(500, { 'content-length': '0' }).end();
+    writeFault(outgoing);
   };
   const write = (request: InboundRequest, outgoing: ServerResponse, reply: Reply): void => {
-    // Who has gone is told nothing.
+    // The caller has gone.
     if (outgoing.destroyed) return;
     try {
-      const { status, fields, body } = reply;
-      const ends = endsConnection();
-      if (fields instanceof PreparedFields && body !== null && isOrdinary(request, outgoing) && !ends) {
-        writePrepared(outgoing, status, fields, request.told);
-      } else {
-        outgoing.writeHead(status, fieldsOf(request, reply, ends));
-      }
-      outgoing.end(body, 'latin1');
+      writeResponse(outgoing, request, reply, endsConnection());
     } catch (error) {
       fail(outgoing, error);
     }
@@ -65,80 +62,65 @@ export function answerThrough(
       write(request, outgoing, reply);
       return;
     }
-    reply.then(
+    awaitReply(outgoing);
+    return reply.then(
       (late) => write(request, outgoing, late),
       (error: unknown) => fail(outgoing, error),
     );
   };
 }
 
-/** The same for what Hono routes. */
-export function respondThrough(
-  handler: Handler<InboundRequest, Reply>,
-  { incoming, outgoing }: HttpBindings,
-  { endsConnection }: Answering,
-): Eventually<Response> {
-  // The public listener speaks HTTP/1.1 alone, so these are Node's own classes.
-  const request = new InboundRequest(incoming as IncomingMessage, outgoing as ServerResponse);
-  return andThen(handler(request, new Trace(performance.now())), (reply) => {
-    const fields = fieldsOf(request, reply, endsConnection());
-    const headers: Record<string, string> = {};
-    for (let at = 0; at < fields.length; at += 2) headers[fields[at] ?? ''] = fields[at + 1] ?? '';
-    return new Response(bodyOf(reply), { status: reply.status, headers });
-  });
-}
-
-/** Whether Node would say of this connection what a prepared head says: that it goes on. */
-function isOrdinary({ headers }: InboundRequest, outgoing: ServerResponse): boolean {
-  return takesText && outgoing.shouldKeepAlive && headers.expect === undefined;
-}
-
-/** The fields of a reply and what was told on its way. */
-function fieldsOf({ told }: InboundRequest, { fields }: Reply, endsConnection: boolean): string[] {
-  const all = [...listOf(fields)];
-  const own = all.length;
-  for (let at = 0; at < told.length; at += 2) {
-    const name = told[at] as string;
-    // Fields of the reply itself win: its `Vary` knows more than the one that CORS adds to everything.
-    if (!hasField(all, own, name)) all.push(name, told[at + 1] as string);
-  }
-  if (endsConnection) all.push('connection', 'close');
-  return all;
-}
-
-/** @param length how much of the list counts */
-function hasField(fields: Fields, length: number, name: string): boolean {
-  for (let at = 0; at < length; at += 2) if (fields[at] === name) return true;
-  return false;
-}
-
-/** `Response` takes any buffer at run time; its type wants one that is not shared. */
-function bodyOf({ body }: Reply): Uint8Array<ArrayBuffer> | null {
-  return body === null ? null : (bufferOf(body) as Uint8Array<ArrayBuffer>);
-}
-
-/**
- * Node's listener for a Hono app.
- *
- * @param refuse answers what @hono/node-server cannot make a Fetch request of, as strange `Host` values. Everything
- *   gets a proper reply and its log line.
- */
-export function listenThrough(
-  app: Hono<Bindings>,
-  refuse: (exchange: HttpBindings) => Eventually<Response>,
-): (incoming: IncomingMessage, outgoing: ServerResponse) => void {
-  let current: HttpBindings | undefined;
-  const listener = getRequestListener(app.fetch, {
-    // Requests of HTTP/1.0 may come without `Host`; the host check decides about them.
-    hostname: 'localhost',
-    errorHandler: (error) =>
-      // A request that cannot be built is reported in the same turn, so `current` is the right one.
-      error instanceof RequestError && current !== undefined
-        ? refuse(current)
-        : new Response(null, { status: 500 }),
-  });
-  return (incoming, outgoing) => {
-    current = { incoming, outgoing };
-    void listener(incoming, outgoing);
+/** A Hono handler that runs the layers. */
+export function answerWith(
+  handler: InboundHandler,
+  answering: Answering,
+): (context: Context<Bindings>) => Response {
+  const answer = answerThrough(handler, answering);
+  return ({ env }) => {
+    // The listener speaks HTTP/1.1 alone, so these are Node's own classes.
+    void answer(env.incoming as IncomingMessage, env.outgoing as ServerResponse);
+    return writtenByHandler;
   };
+}
+
+/** A Hono middleware that runs layers around routes of Hono's own kind, whose responses are read whole. */
+export function aroundRoutes(
+  layers: readonly InboundLayer[],
+  answering: Answering,
+): MiddlewareHandler<Bindings> {
+  return async function aroundRoute(context, next) {
+    const { env } = context;
+    if (context.get('isChecked')) throw new Error('a route takes one check: `checked` or `forCallers`');
+    context.set('isChecked', true);
+    const last: InboundHandler = async (request) => {
+      context.set('caller', request.caller?.name);
+      await next();
+      // Hono has made a response of it already, without a body.
+      if (isFault(context.error)) throw context.error;
+      return replyOf(context.res);
+    };
+    const answer = answerThrough(compose(layers, last), answering);
+    // Hono takes the first response it gets, so this waits until the route's own is written.
+    await answer(env.incoming as IncomingMessage, env.outgoing as ServerResponse);
+    // Hono would add the fields of a response that is there to the new one.
+    context.res = undefined;
+    context.res = writtenByHandler;
+  };
+}
+
+/** Whether what a route threw has no response of its own, as Hono's HTTPException has one. */
+function isFault(error: Error | undefined): error is Error {
+  return error !== undefined && !('getResponse' in error);
+}
+
+/** What belongs to the message as it is sent to the caller. */
+const framing = new Set(['connection', 'content-length', 'keep-alive', 'transfer-encoding']);
+
+async function replyOf(response: Response): Promise<Reply> {
+  const { status } = response;
+  const fields = [...response.headers].filter(([name]) => !framing.has(name)).flat();
+  // RFC 9110 section 8.6: no length with a 204; a 304 has no body of its own.
+  if (status === 204 || status === 304) return { status, fields, body: null };
+  const body = Buffer.from(await response.arrayBuffer());
+  return { status, fields: [...fields, 'content-length', String(body.length)], body };
 }

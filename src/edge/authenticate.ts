@@ -10,10 +10,11 @@ export function authenticate(
 ): Layer<InboundRequest, Reply> {
   return (next) =>
     function authenticate(request, trace) {
-      return andThen(authenticator.authenticate(request), ({ caller, by, note }: Authenticated) => {
+      return andThen(authenticator.authenticate(request), ({ caller, by, subject, note }: Authenticated) => {
         request.caller = caller;
         trace.caller = caller.name;
-        trace.recognisedBy = by;
+        trace.authenticatedBy = by;
+        trace.subject = subject;
         trace.note = note;
         return next(request, trace);
       });

@@ -1,6 +1,6 @@
 /**
- * How long one caller waits, and that it may leave. Made for every forwarded request, armed (a timer, a listener)
- * only when something actually waits: a cache hit never pays for it.
+ * The deadline of a caller's request, and its end when the caller leaves. Made for every forwarded request; its timer
+ * and listener are made only when a layer waits, so a cache hit costs neither.
  */
 import { type Claim, type ClaimWatcher, type Turn, WatchedClaim } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
@@ -19,10 +19,10 @@ class CallerClaim extends WatchedClaim implements Claim {
   readonly turn: Turn;
   readonly #request: InboundRequest;
   readonly #armed: CallerClaim[];
-  /** Where it stands among the armed ones; -1 while nothing waits. */
+  /** Its index among the armed claims; -1 while it is not armed. */
   #place = -1;
   #timer: NodeJS.Timeout | undefined;
-  readonly #onLeave = (): void => this.abandon(new CallerLeft());
+  readonly #onAbort = (): void => this.abandon(new CallerLeft());
 
   constructor(request: InboundRequest, deadlineMs: number, turn: Turn, armed: CallerClaim[]) {
     super();
@@ -46,13 +46,13 @@ class CallerClaim extends WatchedClaim implements Claim {
     this.end(reason);
   }
 
-  /** The request is answered: nothing is waited for any more. */
+  /** The request is answered: removes timer and listener. */
   release(): void {
     if (this.#place === -1) return;
     clearTimeout(this.#timer);
-    this.#request.offLeave(this.#onLeave);
-    // The last one takes its place: a set would be made anew every few requests, and its former selves keep what
-    // they held alive until the next full collection.
+    this.#request.offAbort(this.#onAbort);
+    // The last claim takes its place. A Set would be rebuilt every few requests, and V8 keeps the members of its
+    // former tables until the next full collection.
     const last = this.#armed.pop();
     if (last !== undefined && last !== this) {
       this.#armed[this.#place] = last;
@@ -64,7 +64,7 @@ class CallerClaim extends WatchedClaim implements Claim {
   #arm(): void {
     if (this.#place !== -1) return;
     this.#place = this.#armed.push(this) - 1;
-    this.#request.onLeave(this.#onLeave);
+    this.#request.onAbort(this.#onAbort);
     this.#timer = setTimeout(expire, this.deadlineMs - performance.now(), this);
   }
 }
@@ -77,9 +77,9 @@ export type { CallerClaim };
 
 export interface Claims {
   open(request: InboundRequest, deadlineMs: number, turn: Turn): CallerClaim;
-  /** Ends all waiting, as when the time to stop has come. */
+  /** Ends all armed claims: the gateway stops. */
   abandonAll(reason: Error): void;
-  /** How many wait at the moment. */
+  /** How many claims are armed: requests that wait. */
   readonly waiting: number;
 }
 

@@ -1,7 +1,6 @@
 /**
- * What browsers are told about who may read answers (CORS, Fetch standard section 3.2). Exact origins only:
- * nothing is mirrored, `null` (sandboxed frames, files) is nobody's, and no cookies are ever allowed, because the
- * gateway knows none. Pure: no `this`, no I/O, no clock.
+ * The CORS fields of replies: which origins may read them (Fetch standard section 3.2). Origins are compared exactly and
+ * never mirrored; `null` (sandboxed frames, files) is never allowed, nor are cookies, because the gateway knows none. Pure: no `this`, no I/O, no clock.
  */
 
 export interface CorsOptions {
@@ -69,7 +68,7 @@ export function originProblem(entry: string): string | undefined {
   if (entry === '*') return 'every origin may not read answers: list the origins';
   if (entry === 'null') return 'null is the origin of every sandboxed page and file';
   const url = URL.parse(entry);
-  // A star is a legal character of a host for the parser, and a pattern for whoever wrote it.
+  // The URL parser takes a star as a character of a host, but its author meant a pattern.
   if (url === null || entry.includes('*') || (url.protocol !== 'https:' && url.protocol !== 'http:')) {
     return 'must be scheme and host (and port), as https://app.example.com';
   }

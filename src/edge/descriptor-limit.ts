@@ -1,6 +1,6 @@
 /**
  * How many connections of callers the process's limit of open files leaves room for. Beyond it the system drops
- * connections without telling anyone, and the upstream cannot be reached either: better to refuse a few, with a line.
+ * connections silently, and the upstream cannot be reached either: it is better to refuse a few with a log line.
  */
 import { readFileSync } from 'node:fs';
 

@@ -1,4 +1,4 @@
-/** Documents for people: what a problem means. Everything else that is no operation ends here as unknown. */
+/** Documents for people: what a problem means. */
 import { GatewayError, type ProblemCode, problems } from '../errors.ts';
 import type { Trace } from '../trace.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
@@ -6,8 +6,8 @@ import { documentFields, listed } from './reply-fields.ts';
 
 const prefix = '/problems/';
 
-export function serveDocument(request: InboundRequest, trace: Trace): Reply {
-  const code = request.path.startsWith(prefix) ? request.path.slice(prefix.length) : '';
+export function serveProblem(request: InboundRequest, trace: Trace): Reply {
+  const code = request.path.slice(prefix.length);
   const text = problemDocument(code);
   if (text === undefined) throw new GatewayError('unknown-operation');
   trace.operation = 'problem-document';
@@ -20,6 +20,11 @@ export function serveDocument(request: InboundRequest, trace: Trace): Reply {
     fields: listed({ ...documentFields, 'content-length': String(body.length) }),
     body: request.method === 'HEAD' ? null : body,
   };
+}
+
+/** Ends every request that no route takes. @throws GatewayError `unknown-operation` */
+export function refuseUnknown(): never {
+  throw new GatewayError('unknown-operation');
 }
 
 /** The page about a problem, or `undefined` where there is no problem with this code. */

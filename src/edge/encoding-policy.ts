@@ -8,7 +8,7 @@ export type ContentCoding = 'br' | 'gzip' | 'identity';
 const weighted = /^([!#$%&'*+.^_`|~0-9a-z-]+)(?:[\t ]*;[\t ]*q=(0(?:\.\d{0,3})?|1(?:\.0{0,3})?))?$/;
 
 /**
- * Chooses among what is there; ours to prefer between equals is br, then gzip.
+ * Chooses among the bodies that exist. Of equal weights br is preferred, then gzip.
  *
  * Identity is acceptable unless it is refused, and where nothing else is left it is given all the same: a
  * readable answer serves a caller better than 406 (section 12.5.3 leaves the choice).
@@ -20,14 +20,14 @@ export function chooseCoding(
   acceptEncoding: string | undefined,
   available: { readonly br: boolean; readonly gzip: boolean },
 ): ContentCoding {
-  // No field: any coding would do, but who asks for none may well not know any.
+  // RFC 9110 allows any coding where the field is absent, but such a caller may not be able to decode one.
   if (acceptEncoding === undefined || (!available.br && !available.gzip)) return 'identity';
   const weights = new Map<string, number>();
   for (const part of acceptEncoding.toLowerCase().split(',')) {
     const found = weighted.exec(part.trim());
     if (found === null) continue;
     const name = found[1] === 'x-gzip' ? 'gzip' : (found[1] ?? '');
-    // Twice the same name: the wish that asks for less is sure to be met.
+    // The same name twice: the lower weight satisfies both.
     weights.set(name, Math.min(weights.get(name) ?? 1, found[2] === undefined ? 1 : Number(found[2])));
   }
   const others = weights.get('*');

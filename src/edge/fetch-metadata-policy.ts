@@ -14,7 +14,7 @@ export interface FetchMetadata {
 
 /**
  * Whether an anonymous caller's request must be refused (`origin-not-allowed`). Scripts send neither field and
- * pass. What somebody typed into the address bar (`none`) passes, as does the gateway's own page. Another page
+ * pass. An address typed into the address bar (`none`) passes, as does the gateway's own page. Another page
  * passes only when it names a listed origin: without `Origin` (an image, a link) it can't show that it is.
  *
  * @param isOriginAllowed whether the origin is in CORS_ORIGINS

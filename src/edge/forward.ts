@@ -1,15 +1,15 @@
 /** The last inbound layer: makes an upstream request of the caller's, and a reply of the answer. */
 import type { Turn } from '../claim.ts';
-import { connectionOptions } from '../connection-fields.ts';
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
+import { connectionOptions } from '../header-fields.ts';
 import { andThen, type Handler } from '../layer.ts';
-import type { CacheFacts, Trace } from '../trace.ts';
+import type { CacheOutcome, Trace } from '../trace.ts';
 import type { Claims } from './claim.ts';
 import { isNotModified } from './conditional-policy.ts';
 import { type ContentCoding as Coding, chooseCoding } from './encoding-policy.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
-import type { PreparedReply } from './reply-fields.ts';
+import { hasNoContent, type PreparedReply } from './reply-fields.ts';
 import { traceParentOf, traceStateOf } from './trace-context-policy.ts';
 
 export interface ForwardOptions {
@@ -110,17 +110,18 @@ function replyWith(
   isStored: boolean,
 ): Reply {
   const held = codings.find((coding) => hasAlready(answer, request, prepared, coding, isStored));
-  if (held !== undefined) return { status: 304, fields: prepared.notModified(held), body: null };
+  const { common } = prepared;
+  if (held !== undefined) return { status: 304, fields: prepared.notModified(held), common, body: null };
   if (answer.status >= 400) {
-    request.tell('proxy-status', `analytics-gateway; received-status=${answer.status}`);
+    request.setHeader('proxy-status', `analytics-gateway; received-status=${answer.status}`);
   }
   const coding = codingFor(answer, request);
   const body = coding === 'identity' ? answer.body : (answer.encoded?.[coding] ?? answer.body);
   return {
     status: answer.status,
     fields: prepared.fields(coding),
-    // A 204 has no content, and says nothing about its length (RFC 9110 section 8.6).
-    body: request.method === 'HEAD' || answer.status === 204 ? null : body,
+    common,
+    body: request.method === 'HEAD' || hasNoContent(answer.status) ? null : body,
   };
 }
 
@@ -159,11 +160,11 @@ const codings: readonly Coding[] = ['identity', 'br', 'gzip'];
 
 /** `Cache-Status` (RFC 9211) and `Age` of this reply, from what the cache wrote on the trace. */
 function describeCache(request: InboundRequest, trace: Trace): void {
-  if (trace.cache !== undefined) request.tell('cache-status', cacheStatus(trace.cache));
-  if (trace.ageSeconds !== undefined) request.tell('age', String(trace.ageSeconds));
+  if (trace.cache !== undefined) request.setHeader('cache-status', cacheStatus(trace.cache));
+  if (trace.ageSeconds !== undefined) request.setHeader('age', String(trace.ageSeconds));
 }
 
-function cacheStatus(cache: CacheFacts): string {
+function cacheStatus(cache: CacheOutcome): string {
   let status = cache.hit ? 'analytics-gateway; hit' : `analytics-gateway; fwd=${cache.forwarded ?? 'miss'}`;
   if (cache.forwardStatus !== undefined) status += `; fwd-status=${cache.forwardStatus}`;
   if (cache.ttlSeconds !== undefined) status += `; ttl=${cache.ttlSeconds}`;

@@ -1,5 +1,5 @@
 /**
- * Which `Host` the gateway answers for. Where somebody may call without a credential, this is what stops a web
+ * Which `Host` the gateway answers for. Where an anonymous caller exists, this stops a web
  * page whose name was made to resolve to 127.0.0.1 (DNS rebinding): the browser still sends the page's own name.
  * Pure: no `this`, no I/O, no clock.
  */
@@ -31,22 +31,10 @@ export function listedHostName(entry: string): string | undefined {
   return hostName(ipv6Groups(entry) === undefined ? entry : `[${entry}]`);
 }
 
-/** The one `Host` of a request; `undefined` where there is none, or more than one (RFC 9112 section 3.2). */
-export function soleHost(rawHeaders: readonly string[]): string | undefined {
-  let host: string | undefined;
-  for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
-    const name = rawHeaders[index] ?? '';
-    if (name.length !== 4 || name.toLowerCase() !== 'host') continue;
-    if (host !== undefined) return undefined;
-    host = rawHeaders[index + 1];
-  }
-  return host;
-}
-
 /**
  * Whether to answer a request with this `Host`.
  *
- * @param host the field's value; `undefined` where it is missing or sent twice
+ * @param host the field's value; `undefined` where HTTP/1.0 left it out
  * @param allowed ALLOWED_HOSTS; left out, only loopback names where an anonymous caller exists, else any that is one
  * @param admitsAnonymous an anonymous caller exists
  */

@@ -1,7 +1,7 @@
 /** Refuses requests for names that are not ours (DNS rebinding ends here). */
 import { GatewayError } from '../errors.ts';
 import type { Layer } from '../layer.ts';
-import { hostName, isHostAllowed, soleHost } from './host-policy.ts';
+import { isHostAllowed } from './host-policy.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 
 export interface HostOptions {
@@ -12,17 +12,17 @@ export interface HostOptions {
 }
 
 export function guardHost({ allowed, admitsAnonymous }: HostOptions): Layer<InboundRequest, Reply> {
-  // Callers send the same few names again and again: the one that was answered last needs no second look.
+  // Callers repeat the same few names, so the last allowed one is not checked again.
   let answered: { readonly host: string; readonly anonymous: boolean } | undefined;
   return (next) =>
     function guard(request, trace) {
       const anonymous = admitsAnonymous();
-      const host = soleHost(request.rawHeaders);
+      const { host } = request.headers;
       if (host !== undefined && host === answered?.host && anonymous === answered.anonymous) {
         return next(request, trace);
       }
       // HTTP/1.0 knows no `Host`: without one it is answered where any name would be.
-      const isNameless = request.headers.host === undefined && allowed === undefined && !anonymous;
+      const isNameless = host === undefined && allowed === undefined && !anonymous;
       if (!isNameless && !isHostAllowed(host, allowed, anonymous)) {
         throw new GatewayError('host-not-allowed', { reason: whyNot(host, allowed) });
       }
@@ -31,9 +31,7 @@ export function guardHost({ allowed, admitsAnonymous }: HostOptions): Layer<Inbo
     };
 }
 
-/** For the log, which never has the value itself. */
 function whyNot(host: string | undefined, allowed: ReadonlySet<string> | undefined): string {
-  if (host === undefined) return 'no Host, or more than one';
-  if (hostName(host) === undefined) return 'a Host that is no name';
+  if (host === undefined) return 'no Host';
   return allowed === undefined ? 'a Host that is not this machine' : 'a Host that is not in ALLOWED_HOSTS';
 }

@@ -1,23 +1,30 @@
 /** A request as the edge sees it: the raw bytes of Node's parser, nothing normalised, and what the layers found. */
+
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import type { Caller } from '../callers/caller.ts';
+import { fieldValue } from '../header-fields.ts';
 import type { OperationMatch } from '../operations.ts';
 import type { Payload } from '../payload.ts';
-import type { PreparedFields } from './head.ts';
 
 /** Header fields as a list, lower-case names and values in turn: Node writes a list for half the price of a record. */
 export type Fields = readonly string[];
 
-/** What goes to the caller. `fields` may be shared between replies: never change it. */
+/** What goes to the caller. Lists may be shared between replies: never change one. */
 export interface Reply {
   readonly status: number;
-  readonly fields: Fields | PreparedFields;
+  readonly fields: Fields;
+  /**
+   * Further fields, of a reply with an upstream's answer: the same list for many answers. With it `fields` is the same
+   * list each time the answer is given, so that both are serialised once.
+   */
+  readonly common?: Fields;
   readonly body: Payload | null;
 }
 
 export class InboundRequest {
   readonly method: string;
-  /** The request target as it stands in the request line. */
+  /** The request target in origin form, as it stands in the request line. */
   readonly target: string;
   /** The target up to its query. */
   readonly path: string;
@@ -27,13 +34,14 @@ export class InboundRequest {
   /** Names and values in turn, as they came: repeated fields are only seen here. */
   readonly rawHeaders: readonly string[];
   readonly remoteAddress: string | undefined;
-  /** Fields of this one reply, whatever it will be: told by the layers, merged when it is sent. */
-  readonly told: string[] = [];
+  /** Fields of this one reply, whatever it will be: set by the layers, merged when it is written. */
+  readonly replyHeaders: string[] = [];
   /** Set by the layer `authenticate`. */
   caller: Caller | undefined = undefined;
   /** Set by the layer `selectOperation`. */
   match: OperationMatch | undefined = undefined;
   readonly #outgoing: ServerResponse;
+  readonly #socket: Socket;
 
   constructor(incoming: IncomingMessage, outgoing: ServerResponse) {
     this.method = incoming.method ?? '';
@@ -45,20 +53,20 @@ export class InboundRequest {
     this.rawHeaders = incoming.rawHeaders;
     this.remoteAddress = incoming.socket.remoteAddress;
     this.#outgoing = outgoing;
+    this.#socket = incoming.socket;
   }
 
-  /** Gives the reply a field, whatever it will be; of the same name, what is told last holds. */
-  tell(name: string, value: string): void {
-    const { told } = this;
-    const at = told.indexOf(name);
-    if (at !== -1 && at % 2 === 0) told[at + 1] = value;
-    else told.push(name, value);
+  /** Sets a field of the reply, whatever it will be; the last value of a name holds. */
+  setHeader(name: string, value: string): void {
+    const { replyHeaders } = this;
+    const at = replyHeaders.indexOf(name);
+    if (at !== -1 && at % 2 === 0) replyHeaders[at + 1] = value;
+    else replyHeaders.push(name, value);
   }
 
   /** A field's value; the lines of a repeated one joined by commas, as Node does for all but singular fields. */
   field(name: string): string | undefined {
-    const value = this.headers[name];
-    return typeof value === 'object' ? value.join(', ') : value;
+    return fieldValue(this.headers[name]);
   }
 
   /** Calls back once when the reply has left, or its connection has ended before that. */
@@ -67,20 +75,26 @@ export class InboundRequest {
   }
 
   /** Ends the connection, whatever of the reply has left. */
-  cut(): void {
-    this.#outgoing.destroy();
+  destroy(): void {
+    // Not the response: one that is queued has no connection yet, and would end alone.
+    this.#socket.destroy();
   }
 
-  /** Calls back when the connection ends: before the reply was made, the caller has gone away. */
-  onLeave(listener: () => void): void {
+  /** Whether the reply waits behind an earlier one of its connection (pipelining). */
+  get isQueued(): boolean {
+    return this.#outgoing.socket === null;
+  }
+
+  /** Calls back when the connection ends. If that is before the reply is made, the caller has left. */
+  onAbort(listener: () => void): void {
     const outgoing = this.#outgoing;
     // It may have gone while the request was authenticated.
     if (outgoing.destroyed || outgoing.socket?.destroyed === true) queueMicrotask(listener);
     else outgoing.on('close', listener);
   }
 
-  /** Calls back no more. */
-  offLeave(listener: () => void): void {
+  /** Removes a listener of `onAbort`. */
+  offAbort(listener: () => void): void {
     this.#outgoing.off('close', listener);
   }
 }

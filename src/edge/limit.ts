@@ -1,4 +1,4 @@
-/** Keeps each caller within its own limit, and tells it how much is left. */
+/** Keeps each caller within its own limit, and says in `RateLimit` how much of it is left. */
 import { type CallerLimits, rateLimitFields } from '../callers/limit.ts';
 import { GatewayError } from '../errors.ts';
 import type { Layer } from '../layer.ts';
@@ -10,8 +10,8 @@ export function limitCaller(limits: CallerLimits): Layer<InboundRequest, Reply> 
       const spent = request.caller === undefined ? undefined : limits.spend(request.caller);
       if (spent === undefined) return next(request, trace);
       const fields = rateLimitFields(spent);
-      request.tell('ratelimit', fields.ratelimit);
-      request.tell('ratelimit-policy', fields['ratelimit-policy']);
+      request.setHeader('ratelimit', fields.ratelimit);
+      request.setHeader('ratelimit-policy', fields['ratelimit-policy']);
       if (!spent.ok) throw new GatewayError('caller-rate-limited', { retryAfterMs: spent.retryAfterMs });
       return next(request, trace);
     };

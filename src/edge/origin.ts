@@ -1,4 +1,4 @@
-/** Browsers: answers preflights, tells who may read, and keeps other people's pages away from anonymous callers. */
+/** For browsers: sets CORS fields, answers preflights, and refuses pages of other sites where an anonymous caller exists. */
 import { GatewayError } from '../errors.ts';
 import type { Layer } from '../layer.ts';
 import { type CorsPolicy, isPreflight } from './cors-policy.ts';
@@ -12,14 +12,14 @@ export interface OriginOptions {
 }
 
 /**
- * Says with every reply which page may read it. Listed before everything that may refuse (the host check too): a
- * page must be able to read problems, and a cache must not give one page what was said to another.
+ * Sets the CORS fields of every reply. Listed before every layer that may refuse: a page must be able to read problems,
+ * and a cache must not give one page a reply that was meant for another.
  */
-export function tellReaders(cors: CorsPolicy): Layer<InboundRequest, Reply> {
+export function corsHeaders(cors: CorsPolicy): Layer<InboundRequest, Reply> {
   return (next) =>
-    function tell(request, trace) {
+    function set(request, trace) {
       const fields = cors.fieldsFor(request.headers.origin);
-      for (const name in fields) request.tell(name, fields[name] as string);
+      for (const name in fields) request.setHeader(name, fields[name] as string);
       return next(request, trace);
     };
 }

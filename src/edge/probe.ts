@@ -1,4 +1,4 @@
-/** Health probes: short plain text, for whoever asks, whatever the `Host`. They are not logged. */
+/** Health probes: short plain text, without credentials and for any well-formed `Host`. They are not logged. */
 import { documentFields } from './reply-fields.ts';
 
 /**

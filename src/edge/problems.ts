@@ -30,9 +30,9 @@ function problemReply(thrown: unknown, request: InboundRequest, trace: Trace): R
   const { status } = problems[error.code];
   const retryAfter = retryAfterSeconds(error);
   const body = Buffer.from(problemText(error, trace.requestId));
-  if (retryAfter !== undefined) request.tell('retry-after', String(retryAfter));
+  if (retryAfter !== undefined) request.setHeader('retry-after', String(retryAfter));
   const proxyStatus = proxyStatusOf(error);
-  if (proxyStatus !== undefined) request.tell('proxy-status', proxyStatus);
+  if (proxyStatus !== undefined) request.setHeader('proxy-status', proxyStatus);
   return {
     status,
     fields: listed({
@@ -51,7 +51,7 @@ export function problemText(error: GatewayError, requestId: string): string {
     type: `/problems/${error.code}`,
     title,
     status,
-    // What this request did wrong where we can say it, else what the problem means and what to do.
+    // What is wrong with this request where that is known, else what the problem means and what to do.
     detail: error.detail ?? help,
     code: error.code,
     requestId,
@@ -63,7 +63,7 @@ function retryAfterSeconds({ retryAfterMs }: GatewayError): number | undefined {
   return retryAfterMs === undefined ? undefined : Math.max(1, Math.ceil(retryAfterMs / 1_000));
 }
 
-/** What `Proxy-Status` says of a failure (RFC 9209): only where the way to the upstream is concerned. */
+/** What `Proxy-Status` says of a failure (RFC 9209): only for failures on the way to the upstream. */
 function proxyStatusOf(error: GatewayError): string | undefined {
   const facts = [
     error.proxyError === undefined ? '' : `; error=${error.proxyError}`,

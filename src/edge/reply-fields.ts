@@ -5,12 +5,12 @@
  *
  * The fields that are the same for every reply with an answer are prepared once and kept with the answer.
  */
-import { connectionOptions } from '../connection-fields.ts';
+
 import type { Answer, HeaderFields } from '../exchange.ts';
+import { connectionOptions, fieldValue, singleField } from '../header-fields.ts';
 import { dateOfAnswer, httpDate } from '../http-date.ts';
 import type { ContentCoding as Coding } from './encoding-policy.ts';
 import { codedEntityTag, entityTagOf } from './entity-tag.ts';
-import { linesOf, PreparedFields } from './head.ts';
 import type { Fields } from './inbound.ts';
 
 /** Answers are data, whatever they claim to be: nothing may run, frame or embed them. */
@@ -20,7 +20,7 @@ export const securityFields = {
   'cross-origin-resource-policy': 'same-origin',
 } as const;
 
-/** Of every reply (RFC 9110 section 7.6.3), the gateway's own included: a caller need not tell them apart. */
+/** Of every reply (RFC 9110 section 7.6.3), the gateway's own included: a caller need not distinguish them. */
 export const viaField = { via: '1.1 analytics-gateway' } as const;
 
 /** A record of fields as a list. */
@@ -64,10 +64,12 @@ const gatewayFields: ReadonlySet<string> = new Set([
 const caching = ['cache-control', 'expires', 'pragma'] as const;
 
 export interface PreparedReply {
-  /** By coding, with its own `ETag` and `Content-Length`. */
-  fields(coding: Coding): PreparedFields;
-  /** Of a 304 for that coding (RFC 9110 section 15.4.5): no body, so nothing that describes one. */
+  /** By coding, with its own `ETag` and `Content-Length`: the same list each time. */
+  fields(coding: Coding): Fields;
+  /** The same of a 304 for that coding (RFC 9110 section 15.4.5): no body, so nothing that describes one. */
   notModified(coding: Coding): Fields;
+  /** What every answer has besides: the same list for all of them. */
+  readonly common: Fields;
   /** The upstream's, or for a 200 without one a strong one from the body; suffixed for a coding. */
   etag(coding: Coding): string | undefined;
   /** The upstream's. */
@@ -79,7 +81,7 @@ export interface PreparedReply {
 export interface ReplyFieldOptions {
   /** Further fields to pass down, lower-case. */
   readonly forward: readonly string[];
-  /** What callers are told about keeping answers; `upstream` passes on what the upstream said. */
+  /** The `Cache-Control` of answers; `upstream` passes the upstream's caching fields on. */
   readonly cacheControl: 'private, no-cache' | 'upstream';
   /** Whether answers differ by `Origin`, as they do when any origin is allowed. */
   readonly variesByOrigin: boolean;
@@ -97,7 +99,6 @@ export function prepareReplies(options: ReplyFieldOptions): (answer: Answer) => 
     names,
     variesByOrigin: options.variesByOrigin,
     common,
-    commonLines: linesOf(common),
   };
   return (answer) => {
     answer.derived ??= new ReplyOfAnswer(answer, terms);
@@ -110,9 +111,8 @@ interface ReplyTerms {
   /** Fields that are passed down unchanged. */
   readonly names: readonly string[];
   readonly variesByOrigin: boolean;
-  /** Fields that are the same for every answer, and their text. */
+  /** Fields that are the same for every answer. */
   readonly common: Fields;
-  readonly commonLines: string;
 }
 
 /** Makes the fields of each coding when they are first needed: most answers leave in one coding. */
@@ -123,8 +123,8 @@ class ReplyOfAnswer implements PreparedReply {
   readonly #headers: HeaderFields;
   readonly date: string;
   readonly #tag: string | undefined;
-  #identity: PreparedFields | undefined;
-  #coded: { br?: PreparedFields; gzip?: PreparedFields } | undefined;
+  #identity: Fields | undefined;
+  #coded: { br?: Fields; gzip?: Fields } | undefined;
 
   constructor(answer: Answer, terms: ReplyTerms) {
     this.#answer = answer;
@@ -136,6 +136,10 @@ class ReplyOfAnswer implements PreparedReply {
     this.#tag = status === 200 ? entityTagOf(headers['etag'], body) : joined(headers, 'etag');
   }
 
+  get common(): Fields {
+    return this.#terms.common;
+  }
+
   get lastModified(): string | undefined {
     return joined(this.#headers, 'last-modified');
   }
@@ -144,24 +148,18 @@ class ReplyOfAnswer implements PreparedReply {
     return this.#tag === undefined ? undefined : codedEntityTag(this.#tag, coding);
   }
 
-  fields(coding: Coding): PreparedFields {
+  fields(coding: Coding): Fields {
     if (coding === 'identity') {
-      this.#identity ??= this.#prepare(coding);
+      this.#identity ??= this.#own(coding, true);
       return this.#identity;
     }
     this.#coded ??= {};
-    this.#coded[coding] ??= this.#prepare(coding);
+    this.#coded[coding] ??= this.#own(coding, true);
     return this.#coded[coding];
   }
 
   notModified(coding: Coding): Fields {
-    return [...this.#own(coding, false), ...this.#terms.common];
-  }
-
-  #prepare(coding: Coding): PreparedFields {
-    const { common, commonLines } = this.#terms;
-    const list = (): Fields => [...this.#own(coding, true), ...common];
-    return new PreparedFields(this.#answer.status, this.#own(coding, true), commonLines, list);
+    return this.#own(coding, false);
   }
 
   /** All fields but those that are the same for every answer. */
@@ -170,14 +168,16 @@ class ReplyOfAnswer implements PreparedReply {
     const fields: string[] = ['date', this.date];
     for (const name of this.#terms.names) {
       const value = joined(this.#headers, name);
-      if (value !== undefined && (hasBody || !describing.has(name))) fields.push(name, value);
+      const describes = !hasBody || status === 205 ? describing.has(name) : false;
+      if (value !== undefined && !describes) fields.push(name, value);
     }
     const tag = this.etag(coding);
     if (tag !== undefined) fields.push('etag', tag);
     const vary = varyOf(joined(this.#headers, 'vary'), encoded !== undefined, this.#terms);
     if (vary !== '') fields.push('vary', vary);
-    // A 204 has no content and says nothing about its length (RFC 9110 section 8.6).
+    // A 204 says nothing about its length (RFC 9110 section 8.6), a 205 says that it has none (section 15.3.6).
     if (!hasBody || status === 204) return fields;
+    if (status === 205) return [...fields, 'content-length', '0'];
     if (coding !== 'identity') fields.push('content-encoding', coding);
     const sent = coding === 'identity' ? body : (encoded?.[coding] ?? body);
     fields.push('content-length', String(sent.length));
@@ -185,14 +185,17 @@ class ReplyOfAnswer implements PreparedReply {
   }
 }
 
+/** Whether a status means that no content follows, whatever the upstream sent with it. */
+export function hasNoContent(status: number): boolean {
+  return status === 204 || status === 205;
+}
+
 /** Describe the body, and are left out of a reply without one. */
 const describing: ReadonlySet<string> = new Set(['content-type', 'content-language']);
 
 /** A field's value on one line: all members of a repeated list field, nothing of a repeated singular field. */
 function joined(headers: HeaderFields, name: string): string | undefined {
-  const value = headers[name];
-  if (value === undefined || typeof value === 'string') return value;
-  return singular.has(name) ? undefined : value.join(', ');
+  return singular.has(name) ? singleField(headers[name]) : fieldValue(headers[name]);
 }
 
 const singular = new Set(['content-type', 'etag', 'last-modified', 'retry-after', 'expires']);

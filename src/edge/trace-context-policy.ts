@@ -1,6 +1,6 @@
 /**
  * Which trace fields of a caller may go up (W3C Trace Context). They are in no cache key, so nothing but the exact
- * form passes: an upstream that refuses an odd or overlong field would answer everyone who shares the read with it.
+ * form passes: an upstream that refuses an odd or overlong field would give its answer to all callers that share the read.
  * Pure: no `this`, no I/O, no clock.
  */
 

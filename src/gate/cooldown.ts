@@ -14,8 +14,8 @@ export interface Cooldown {
 }
 
 /**
- * The gate closes until the stated time; where none is stated, for a few turns at the known rate, and twice as long
- * after each refused trial request. The jitter only adds.
+ * The gate closes until the stated time; where none is stated, briefly once a rate is known, and twice as long after
+ * each refused trial request. The jitter only adds.
  *
  * @param perMs known rate; 0 where there is none
  * @param jitter 0 to 1
@@ -29,7 +29,7 @@ export function cooledDown<R extends Cooldown>(
 ): R {
   const { waitMs, perMs, isTrial } = refused;
   const isStated = waitMs !== undefined && waitMs > 0;
-  const briefMs = perMs > 0 ? Math.min(tuning.closedTurns / perMs, options.baseMs) : options.baseMs;
+  const briefMs = perMs > 0 ? Math.min(tuning.briefClosedMs, options.baseMs) : options.baseMs;
   const unstatedMs = Math.min(isTrial ? Math.max(record.unstatedMs * 2, briefMs) : briefMs, options.capMs);
   const wantedMs = isStated ? waitMs : unstatedMs;
   const closedMs = Math.min(wantedMs, options.maxClosedMs);

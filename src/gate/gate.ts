@@ -44,25 +44,7 @@ const defaults: QueueOptions = {
   random: Math.random,
 };
 
-export interface Gate {
-  /**
-   * An answer passes as it came, a 429 too: it closes the gate for all callers, and the layer above decides whether
-   * to come back. Throws `upstream-rate-limited` at once where the turn cannot come before the claim's deadline,
-   * `overloaded` where too many wait, and the claim's reason when it is aborted.
-   */
-  readonly layer: Layer<UpstreamRequest, Answer>;
-  /** Time may have changed the state since the last call; then `onChange` is called here. */
-  snapshot(): GateSnapshot;
-  /**
-   * Waits out a closed gate, for an attempt that has had its turn and goes up once more. Rejects with
-   * `upstream-rate-limited` where that is beyond the claim's deadline, and with the claim's reason when it ends.
-   */
-  outwait(claim: Claim): Promise<void>;
-  /** Rejects all requests that wait, each with a new failure; attempts in flight go on. */
-  dismiss(failure: () => unknown): void;
-  /** Dismisses with `shutting-down`. The layer refuses from then on. */
-  close(): void;
-}
+export type Gate = Pick<PacingGate, 'layer' | 'snapshot' | 'close'>;
 
 const off: GateSnapshot = {
   ...{ state: 'off', perSecond: undefined, window: 0, inFlight: 0, waiting: 0, callers: [] },
@@ -71,10 +53,10 @@ const off: GateSnapshot = {
 
 export function paceAttempts(options: GateOptions): Gate {
   if (options.maxClosedMs > 0) return new PacingGate(options);
-  return { layer: (next) => next, snapshot: () => off, async outwait() {}, dismiss() {}, close() {} };
+  return { layer: (next) => next, snapshot: () => off, close() {} };
 }
 
-class PacingGate implements Gate {
+class PacingGate {
   readonly #scheduler: Scheduler<QueuedRequest>;
   readonly #onChange: GateOptions['onChange'];
   #shownState: GateState = 'open';
@@ -88,10 +70,16 @@ class PacingGate implements Gate {
     this.#scheduler = new Scheduler({ ...defaults, ...options });
   }
 
-  /** Where nothing is limited and nothing waits: no timer, and no promise where the answer is a value. */
-  readonly layer: Gate['layer'] = (next) => (request, trace) => {
+  /**
+   * An answer passes as it came, a 429 too: it closes the gate for all callers, and the layer above decides whether
+   * to come back. Throws `upstream-rate-limited` at once where the turn cannot come before the claim's deadline,
+   * `overloaded` where too many wait, and the claim's reason when it is aborted.
+   *
+   * Where nothing is limited and nothing waits, it adds no timer, and no promise to an answer that is a value.
+   */
+  readonly layer: Layer<UpstreamRequest, Answer> = (next) => (request, trace) => {
     const { claim } = request;
-    if (this.#isShutDown) throw new GatewayError('shutting-down', { retryAfterMs: 1000 });
+    if (this.#isShutDown) throw shuttingDown();
     if (claim.ended !== undefined) throw claim.ended;
     const permit = this.#scheduler.admit(claim.turn, performance.now());
     if (permit !== undefined) return this.#send(next, request, trace, permit);
@@ -103,31 +91,18 @@ class PacingGate implements Gate {
     return queued.answer;
   };
 
+  /** Time may have changed the state since the last call; then `onChange` is called here. */
   readonly snapshot = (): GateSnapshot => {
     const snapshot = this.#scheduler.snapshot(performance.now());
     this.#showChange();
     return snapshot;
   };
 
-  readonly outwait = async (claim: Claim): Promise<void> => {
-    for (;;) {
-      const nowMs = performance.now();
-      // A later 429 may have closed the gate for longer meanwhile.
-      const { closedForMs } = this.#scheduler.snapshot(nowMs);
-      if (closedForMs === 0) return;
-      if (nowMs + closedForMs >= claim.deadlineMs) throw failureOf(this.#scheduler.closed(nowMs));
-      await pause(claim.signal, Math.ceil(closedForMs));
-    }
-  };
-
-  readonly dismiss = (failure: () => unknown): void => {
-    for (const queued of this.#scheduler.clear()) queued.fail(failure(), this.#scheduler.state);
-    this.#pump();
-  };
-
+  /** Rejects all requests that wait with `shutting-down`; attempts in flight go on. The layer refuses from then on. */
   readonly close = (): void => {
     this.#isShutDown = true;
-    this.dismiss(() => new GatewayError('shutting-down', { retryAfterMs: 1000 }));
+    const { state } = this.#scheduler;
+    for (const queued of this.#scheduler.clear()) queued.fail(shuttingDown(), state);
     clearTimeout(this.#timer);
   };
 
@@ -305,28 +280,16 @@ class QueuedRequest implements Queued, ClaimWatcher {
   }
 }
 
-/** @throws the signal's reason when it aborts */
-async function pause(signal: AbortSignal, ms: number): Promise<void> {
-  signal.throwIfAborted();
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const onAbort = (): void => reject(signal.reason);
-  const timer = setTimeout(resolve, ms);
-  timer.unref();
-  signal.addEventListener('abort', onAbort);
-  try {
-    await promise;
-  } finally {
-    clearTimeout(timer);
-    signal.removeEventListener('abort', onAbort);
-  }
-}
-
 const healthy: Outcome = { kind: 'answered', isHealthy: true };
 
 function outcomeOf({ status, headers, receivedAt }: Answer): Outcome {
   if (status < 429) return healthy;
   if (status === 429) return { kind: 'throttled', waitMs: statedWaitMs(headers, receivedAt) };
   return { kind: 'answered', isHealthy: status < 500 };
+}
+
+function shuttingDown(): GatewayError {
+  return new GatewayError('shutting-down', { retryAfterMs: 1000 });
 }
 
 function failureOf({ code, retryAfterMs }: Rejection): GatewayError {

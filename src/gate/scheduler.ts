@@ -165,11 +165,6 @@ export class Scheduler<T extends Queued> {
     return admission.comeBack(deadlineMs - arrivedMs, ahead, this.#outlook(nowMs), nowMs);
   }
 
-  /** What a request is told that cannot wait until the gate opens. */
-  closed(nowMs: number): Rejection {
-    return admission.comeBack(0, 0, this.#outlook(nowMs), nowMs);
-  }
-
   /** All queued requests, taken out of the queue. */
   clear(): readonly T[] {
     const all = this.#queue.inOrder();

@@ -26,8 +26,11 @@ export const tuning = {
   burstError: 0.05,
   /** A rate that differs by less is the same rate. More: probes stay rare; a slow drift is followed later. */
   sameRate: 0.1,
-  /** A 429 that states no wait closes for so many turns at the known rate. More: fewer refused trials; more lost. */
-  closedTurns: 4,
+  /**
+   * A 429 that states no wait closes for so long once a rate is known. Shorter: less lost; attempts that are still in
+   * flight blur the next measurement, and trial requests are refused more often.
+   */
+  briefClosedMs: 80,
   /** Reopening comes later by up to this share. More: several gateways collide less; each waits longer. */
   jitter: 0.05,
   /** Without a 429 for so long and nothing waiting, the limit is forgotten. Longer: a known limit is kept. */

@@ -1,4 +1,4 @@
-/** What the upstream accepted a key for: the reads that tell best whether it still does. Pure: no I/O, no clock. */
+/** What the upstream accepted a key for: the best reads to probe it with. Pure: no I/O, no clock. */
 
 /** A read that can be asked again, to see whether the key is accepted. */
 export interface KeyRead {
@@ -15,7 +15,7 @@ interface AcceptedRead {
   sentMs: number;
 }
 
-/** The last accepted read of each operation. Changed in place, for it is told of every answer. */
+/** The last accepted read of each operation. Changed in place, because every answer is remembered. */
 export class AcceptedReads {
   #reads: AcceptedRead[] = [];
 

@@ -5,7 +5,7 @@ export type CommandLine = { readonly words: readonly string[] } | { readonly rea
 /**
  * Splits at whitespace. `'…'` keeps everything as it is; `"…"` too, but for `\"` and `\\`; outside of quotes a
  * backslash keeps the next character. Nothing is expanded: what only a shell could do is refused, for it would
- * reach the program as text and surprise whoever wrote it.
+ * reach the program as text and surprise its author.
  *
  * @returns the words, or why not, in words that hold nothing of the text
  */

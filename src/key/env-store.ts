@@ -2,7 +2,7 @@
 import { type Environment, type KeyStore, KeyStoreError } from './store.ts';
 
 export function readEnvironment(name: string, environment: Environment): KeyStore {
-  // Somebody may have put the key itself where its place is to be named.
+  // The setting may hold the key itself instead of the name of its variable.
   const isVariable = environment[name] !== undefined || /^[A-Z_][A-Z0-9_]*$/.test(name);
   const describe = `env:${isVariable ? name : '(not a variable)'}`;
   return {

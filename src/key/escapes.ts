@@ -28,7 +28,7 @@ export class EscapeReader {
     this.at = at;
   }
 
-  /** The next character's byte, or -1 at the end. Backslashes are left out: how many one becomes is not told. */
+  /** The next character's byte, or -1 at the end. Backslashes are left out: how many one becomes is not given here. */
   next(): number {
     for (;;) {
       const byte = this.#text[this.at];

@@ -4,7 +4,7 @@
  */
 import { spawn } from 'node:child_process';
 import type { Readable } from 'node:stream';
-import { storeCommandMark } from './process-guard.ts';
+import { storeCommandMark } from './process-hardening.ts';
 import { describeFailure, type Environment, KeyStoreError } from './store.ts';
 import type { OpenedStore } from './when-used.ts';
 
@@ -64,7 +64,7 @@ function run(
       ended = true;
       clearTimeout(timer);
       signal.removeEventListener('abort', onAbort);
-      // Once it has ended, its number may be somebody else's.
+      // Once it has ended, its number may be another process's.
       if (child.exitCode === null && child.signalCode === null) killGroup(child.pid);
       // What has left the group may hold the pipe open, and us with it; we have heard enough.
       stdout?.destroy();

@@ -1,4 +1,4 @@
-/** What happens to the key, as told to whoever logs: one event for each change, fit to be printed as it is. */
+/** What happens to the key, as the log is given it: one event for each change, fit to be printed as it is. */
 
 import type { Key } from './key.ts';
 
@@ -29,7 +29,7 @@ export interface KeyEvent {
 }
 
 /** Makes an event of a change; the source is added: the key's, or the store's where a read failed. */
-export type TellKeyEvent = (
+export type EmitKeyEvent = (
   kind: KeyEventKind,
   level: KeyEvent['level'],
   message: string,

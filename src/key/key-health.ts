@@ -11,9 +11,10 @@
  *
  * Nothing waits for a store or a probe that hangs.
  */
+import { settledBy, type WaitOptions, waitAtMost } from '../deadline.ts';
 import { AcceptedReads, type KeyRead } from './accepted-reads.ts';
 import type { Key } from './key.ts';
-import type { TellKeyEvent } from './key-event.ts';
+import type { EmitKeyEvent } from './key-event.ts';
 import {
   exemptionMs,
   headStartMs,
@@ -21,9 +22,9 @@ import {
   probeDelayMs,
   probeLimitMs,
   probeWaitMs,
+  secondProbeMs,
   swapWaitMs,
 } from './keyring-policy.ts';
-import { pause, settledBy, type WaitOptions } from './wait.ts';
 
 /** What the upstream says to a read with this key: a status, or `undefined` where it gave none. */
 export type KeyProbe = (key: Key, read: KeyRead) => Promise<number | undefined>;
@@ -35,11 +36,11 @@ export interface KeyHealthParts {
   reload(): Promise<void>;
   /** Finds a value that may be tried instead of this key, and how to make a key of it. Never rejects. */
   other(key: Key): Promise<(() => Key) | undefined>;
-  /** Puts a key that was tried and accepted into use, and tells so. */
+  /** Puts a key that was tried and accepted into use, and reports it. */
   adopt(key: Key): void;
   /** A key that will not be tried again. */
-  dismiss(key: Key): void;
-  readonly tell: TellKeyEvent;
+  retire(key: Key): void;
+  readonly emit: EmitKeyEvent;
 }
 
 /** "A 200 confirms a key", as the specification has it; where that was refused itself, the other read that it has. */
@@ -103,6 +104,11 @@ export class KeyMonitor {
     return this.#state.kind === 'rejected';
   }
 
+  /** A key that is tried in place of the one in use. */
+  get candidate(): Key | undefined {
+    return this.#state.kind === 'healthy' ? undefined : this.#state.suspicion.candidate;
+  }
+
   /** `healthy`: send with it. `suspect`: ask `replace` first. `rejected`: send nothing. */
   standingOf(key: Key): State['kind'] {
     const state = this.#state;
@@ -155,7 +161,7 @@ export class KeyMonitor {
     if (this.#state.kind === 'suspect') {
       await settledBy(this.#state.settled, {
         signal: wait.signal,
-        // A little before the deadline, so that the 401 is what is told and not the end of the wait.
+        // A little before the deadline, so that the caller gets the 401 and not the end of the wait.
         get deadlineMs() {
           return wait.deadlineMs - answerBeforeMs;
         },
@@ -201,8 +207,8 @@ export class KeyMonitor {
   }
 
   async #settle(it: Suspicion): Promise<void> {
-    const until = (ms: number) => pause(it.sinceMs + ms - performance.now(), it.over.signal);
-    await pause(headStartMs, it.over.signal, this.#parts.reload());
+    const until = (ms: number) => waitAtMost(it.sinceMs + ms - performance.now(), it.over.signal);
+    await waitAtMost(headStartMs, it.over.signal, this.#parts.reload());
     if (it.over.signal.aborted) return;
     void this.#investigate(it);
     await until(swapWaitMs / 2);
@@ -227,9 +233,9 @@ export class KeyMonitor {
     for (const read of this.#readsToAsk(it)) {
       const answer = this.#ask(it, read);
       answers.push(answer);
-      await pause(probeWaitMs, it.over.signal, answer);
+      await waitAtMost(probeWaitMs, it.over.signal, answer);
       // What was refused is refused again: most likely it is the key, and a swap gets time before more is asked.
-      if (it.isRepeated) await pause(probeWaitMs, it.over.signal);
+      if (it.isRepeated) await waitAtMost(it.sinceMs + secondProbeMs - performance.now(), it.over.signal);
       if (it.over.signal.aborted || it.proof !== undefined) return;
     }
     await Promise.all(answers);
@@ -237,7 +243,7 @@ export class KeyMonitor {
     this.#decide(it);
   }
 
-  /** The more a read can tell, the earlier it stands: what was accepted last says most. */
+  /** The read that says most about the key comes first: the one that was accepted last. */
   #readsToAsk(it: Suspicion): readonly KeyRead[] {
     if (this.#probe === undefined) return [];
     const first = it.proof ?? this.#accepted.latest ?? it.earlier;
@@ -250,7 +256,7 @@ export class KeyMonitor {
 
   async #ask(it: Suspicion, read: KeyRead): Promise<void> {
     const asked = this.#probe?.(it.key, read).catch(() => undefined);
-    const status = await Promise.race([asked, pause(probeLimitMs, it.over.signal)]);
+    const status = await Promise.race([asked, waitAtMost(probeLimitMs, it.over.signal)]);
     if (it.over.signal.aborted) return;
     if (status === 401) {
       this.lastRejectedAt = Date.now();
@@ -304,7 +310,7 @@ export class KeyMonitor {
   }
 
   #refuseCandidate(it: Suspicion): void {
-    if (it.candidate !== undefined) this.#parts.dismiss(it.candidate);
+    if (it.candidate !== undefined) this.#parts.retire(it.candidate);
     it.candidate = undefined;
     this.#decide(it);
   }
@@ -313,7 +319,7 @@ export class KeyMonitor {
     if (this.#state.kind === 'rejected') return;
     this.#state = { kind: 'rejected', suspicion: it };
     const message = 'The upstream refuses the key; nothing but probes is sent with it';
-    this.#parts.tell('rejected', 'error', message, it.key);
+    this.#parts.emit('rejected', 'error', message, it.key);
     it.probes = 1;
     this.#probeIn(it, probeDelayMs(it.probes));
   }
@@ -327,7 +333,7 @@ export class KeyMonitor {
 
   /** One probe of a rejected key. Each asks another read than the one before: one that never works must not keep it so. */
   async #probeAgain(it: Suspicion): Promise<void> {
-    await pause(headStartMs, it.over.signal, this.#parts.reload());
+    await waitAtMost(headStartMs, it.over.signal, this.#parts.reload());
     const reads = this.#readsToAsk(it);
     const read = reads[it.probes % reads.length];
     if (it.over.signal.aborted || this.#state.kind !== 'rejected' || read === undefined) return;
@@ -341,7 +347,7 @@ export class KeyMonitor {
   #markHealthy(it: Suspicion): void {
     const wasRejected = this.#state.kind === 'rejected';
     this.#leave();
-    if (wasRejected) this.#parts.tell('accepted-again', 'info', 'The upstream takes the key again', it.key);
+    if (wasRejected) this.#parts.emit('accepted-again', 'info', 'The upstream takes the key again', it.key);
     else if (it.proof === undefined) this.#exemptRefused(it, 'with a key that it takes elsewhere');
   }
 
@@ -356,7 +362,7 @@ export class KeyMonitor {
     for (const operation of refused.keys()) this.#exempt.set(operation, untilMs);
     const operations = [...refused.keys()].join(', ');
     const message = `The upstream refuses ${operations} ${finding}; the key stays in use`;
-    this.#parts.tell('operation-refused', 'warn', message, key);
+    this.#parts.emit('operation-refused', 'warn', message, key);
   }
 
   #leave(): void {
@@ -364,7 +370,7 @@ export class KeyMonitor {
     const { suspicion } = this.#state;
     this.#state = { kind: 'healthy' };
     clearTimeout(suspicion.timer);
-    if (suspicion.candidate !== undefined) this.#parts.dismiss(suspicion.candidate);
+    if (suspicion.candidate !== undefined) this.#parts.retire(suspicion.candidate);
     suspicion.over.abort();
   }
 

@@ -1,7 +1,8 @@
 /**
  * Polls a store for the key: at the start with backoff, then whenever it may have changed. Passes good
- * values on; a bad one never replaces anything, it is only told about.
+ * values on; a bad value never replaces anything, it is only reported.
  */
+import { waitAtMost } from '../deadline.ts';
 import { parseKey } from './parse-key.ts';
 import { describeFailure, type KeyStore, KeyStoreError } from './store.ts';
 
@@ -15,83 +16,83 @@ export interface KeySourceOptions {
   /** How often a store without a watch is asked again, in ms. */
   readonly refreshMs: number;
   /** A good value came; it may be the same as before. */
-  onValue(value: string): void;
+  readonly onValue: (value: string) => void;
   /** A read failed; the reason is fit for a log line. Called on every failure. */
-  onFailure(reason: string): void;
+  readonly onFailure: (reason: string) => void;
 }
 
-export interface KeySource {
-  /** Reads the store now, or joins the read that is under way. Never rejects. */
-  reload(): Promise<void>;
-  /** Begins to watch, or to ask again every now and then. */
-  start(): void;
-  close(): void;
-}
-
-export function pollStore(options: KeySourceOptions): KeySource {
-  const { store } = options;
-  let reading: Promise<void> | undefined;
-  let staleRead = false;
-  let failuresInARow = 0;
-  let timer: NodeJS.Timeout | undefined;
-  let stopWatching: (() => void) | undefined;
-  let closed = false;
+/** Reads a store now and then, one read at a time. */
+export class KeySource {
+  readonly #options: KeySourceOptions;
+  #reading: Promise<void> | undefined;
+  /** The store changed during the read under way. */
+  #isStale = false;
+  #failuresInARow = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #stopWatching: (() => void) | undefined;
   /** Ends the read under way: a command that hangs would keep the process from ending. */
-  const closing = new AbortController();
+  readonly #closing = new AbortController();
 
-  const read = async (): Promise<void> => {
+  constructor(options: KeySourceOptions) {
+    this.#options = options;
+  }
+
+  /** Reads the store now, or joins the read that is under way. Never rejects. */
+  reload(): Promise<void> {
+    this.#reading ??= this.#read();
+    return this.#reading;
+  }
+
+  /** Begins to watch, or to ask again every now and then. */
+  start(): void {
+    if (this.#closing.signal.aborted) return;
+    this.#stopWatching = this.#options.store.watch?.(() => this.#onChange());
+    if (this.#reading === undefined) this.#schedule();
+  }
+
+  close(): void {
+    this.#closing.abort();
+    clearTimeout(this.#timer);
+    this.#stopWatching?.();
+  }
+
+  async #read(): Promise<void> {
+    const { store, onValue, onFailure } = this.#options;
+    const { signal } = this.#closing;
     do {
-      staleRead = false;
+      this.#isStale = false;
       try {
-        const value = await loadKeyValue(store, closing.signal);
-        if (closed) return;
-        failuresInARow = 0;
-        options.onValue(value);
+        const value = await loadKeyValue(store, signal);
+        if (signal.aborted) return;
+        this.#failuresInARow = 0;
+        onValue(value);
       } catch (error) {
-        if (closed) return;
-        failuresInARow++;
-        options.onFailure(describeFailure(error));
+        if (signal.aborted) return;
+        this.#failuresInARow++;
+        onFailure(describeFailure(error));
       }
-    } while (staleRead && !closed);
-    reading = undefined;
-    schedule();
-  };
+    } while (this.#isStale && !signal.aborted);
+    this.#reading = undefined;
+    this.#schedule();
+  }
 
-  const reload = (): Promise<void> => {
-    reading ??= read();
-    return reading;
-  };
+  /** A read under way may have seen the state before the change. */
+  #onChange(): void {
+    if (this.#reading !== undefined) this.#isStale = true;
+    void this.reload();
+  }
 
-  /** The store said that it changed: a read under way may have seen the state before. */
-  const changed = () => {
-    if (reading !== undefined) staleRead = true;
-    void reload();
-  };
-
-  const schedule = () => {
-    clearTimeout(timer);
+  #schedule(): void {
+    clearTimeout(this.#timer);
+    const failures = this.#failuresInARow;
     // Where the store is watched, its change brings the next read, whether it works or not.
-    if (closed || (stopWatching !== undefined && failuresInARow === 0)) return;
-    const retryMs = Math.min(firstRetryMs * 2 ** Math.max(0, failuresInARow - 1), maxRetryMs);
-    const waitMs = failuresInARow > 0 ? Math.min(retryMs, options.refreshMs) : options.refreshMs;
-    timer = setTimeout(() => void reload(), waitMs);
-    timer.unref();
-  };
-
-  return {
-    reload,
-    start: () => {
-      if (closed) return;
-      stopWatching = store.watch?.(changed);
-      if (reading === undefined) schedule();
-    },
-    close: () => {
-      closed = true;
-      closing.abort();
-      clearTimeout(timer);
-      stopWatching?.();
-    },
-  };
+    if (this.#closing.signal.aborted || (this.#stopWatching !== undefined && failures === 0)) return;
+    const { refreshMs } = this.#options;
+    const retryMs = Math.min(firstRetryMs * 2 ** Math.max(0, failures - 1), maxRetryMs);
+    const waitMs = failures > 0 ? Math.min(retryMs, refreshMs) : refreshMs;
+    this.#timer = setTimeout(() => void this.reload(), waitMs);
+    this.#timer.unref();
+  }
 }
 
 /**
@@ -126,24 +127,18 @@ async function bounded<T>(
   closing?: AbortSignal,
 ): Promise<T> {
   const limit = new AbortController();
-  const onClosing = () => limit.abort();
-  if (closing?.aborted) limit.abort();
-  closing?.addEventListener('abort', onClosing);
-  let timer: NodeJS.Timeout | undefined;
-  const tooLate = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => {
-      reject(new KeyStoreError(`${store.describe}: did not answer within ${loadTimeoutMs / 1000} s`));
-      limit.abort();
-    }, loadTimeoutMs);
-    timer.unref();
-  });
+  const signal = closing === undefined ? limit.signal : AbortSignal.any([closing, limit.signal]);
   try {
-    return await Promise.race([load(limit.signal), tooLate]);
+    const loaded = load(signal).then((value) => ({ value }));
+    const outcome = await Promise.race([loaded, waitAtMost(loadTimeoutMs, signal)]);
+    if (outcome === undefined) {
+      throw new KeyStoreError(`${store.describe}: did not answer within ${loadTimeoutMs / 1000} s`);
+    }
+    return outcome.value;
   } catch (error) {
     if (error instanceof KeyStoreError) throw error;
     throw new KeyStoreError(`${store.describe}: ${describeFailure(error)}`);
   } finally {
-    clearTimeout(timer);
-    closing?.removeEventListener('abort', onClosing);
+    limit.abort();
   }
 }

@@ -1,6 +1,6 @@
 /** The times of a key's life. Pure: no `this`, no I/O, no clock. */
 
-/** A swap can land just after the refusal it causes: how long requests wait for it. */
+/** A swap can come just after the refusal it causes: how long requests wait for it. */
 export const swapWaitMs = 2_000;
 /** How long a store is waited for before the upstream is asked; a command that fetches from afar takes longer. */
 export const headStartMs = 250;
@@ -10,6 +10,8 @@ export const retiredKeyMs = 10 * 60_000;
 export const exemptionMs = 60_000;
 /** How long one probe is waited for before the next read is asked as well; three of them fit into the wait for a swap. */
 export const probeWaitMs = 550;
+/** When, after a refusal, another read is asked where the first was refused again: late, for most swaps come before. */
+export const secondProbeMs = 1_200;
 /** After this long a probe has no answer. */
 export const probeLimitMs = 15_000;
 

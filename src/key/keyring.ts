@@ -4,16 +4,16 @@
  * Every different value is a generation; one that comes back after another is a new one. A request keeps the key
  * it took. What the upstream thinks of the key is in `key-health.ts`; how the store is asked, in `key-source.ts`.
  */
+import type { WaitOptions } from '../deadline.ts';
 import type { KeyRead } from './accepted-reads.ts';
 import { Key } from './key.ts';
-import type { KeyEvent, KeyHealth, TellKeyEvent } from './key-event.ts';
+import type { EmitKeyEvent, KeyEvent, KeyHealth } from './key-event.ts';
 import { KeyMonitor, type KeyProbe } from './key-health.ts';
-import { loadKeyValue, loadPreviousValue, pollStore } from './key-source.ts';
+import { KeySource, loadKeyValue, loadPreviousValue } from './key-source.ts';
 import { retiredKeyMs } from './keyring-policy.ts';
 import { openStore } from './open-store.ts';
 import { Scrubber } from './scrub.ts';
 import { describeFailure, type Environment, type KeyStore } from './store.ts';
-import type { WaitOptions } from './wait.ts';
 
 export interface KeyringOptions {
   /** `env:NAME`, `file:/path`, … */
@@ -64,7 +64,7 @@ export class Keyring {
   readonly #options: KeyringOptions;
   readonly #store: KeyStore;
   readonly #previousStore: KeyStore | undefined;
-  readonly #source: ReturnType<typeof pollStore>;
+  readonly #source: KeySource;
   readonly #monitor: KeyMonitor;
   #generations = 0;
   /** The newest good value of the store. */
@@ -93,7 +93,7 @@ export class Keyring {
     const refusal = Promise.withResolvers<void>();
     this.firstRefusal = refusal.promise;
     this.#announceRefusal = refusal.resolve;
-    this.#source = pollStore({
+    this.#source = new KeySource({
       store,
       refreshMs: options.refreshMs,
       onValue: (value) => this.#onValue(value),
@@ -104,8 +104,8 @@ export class Keyring {
       reload: () => this.reload(),
       other: (key) => this.#findOther(key),
       adopt: (key) => this.#adopt(key),
-      dismiss: (key) => this.#retire(key),
-      tell: this.#tell,
+      retire: (key) => this.#retire(key),
+      emit: this.#emit,
     });
   }
 
@@ -114,10 +114,17 @@ export class Keyring {
     return this.#current;
   }
 
+  /** The key to send with now; `undefined` while a refusal is looked into, and once the key is rejected. */
+  get usable(): Key | undefined {
+    const key = this.#current;
+    if (key === undefined || this.standingOf(key) === 'healthy') return key;
+    return this.#monitor.candidate;
+  }
+
   /** The generation in use: part of every cache key. */
   readonly generation = (): number | undefined => this.#current?.generation;
 
-  /** `healthy`: send. `suspect`: ask `replace` first. `rejected`: send nothing. */
+  /** What the upstream thinks of a key. */
   standingOf(key: Key): 'healthy' | 'suspect' | 'rejected' {
     return this.#monitor.standingOf(key);
   }
@@ -151,10 +158,10 @@ export class Keyring {
     return this.#source.reload();
   }
 
-  /** Tells that an answer held the key. */
+  /** Reports that an answer held the key. */
   leaked(key: Key, operation: string): void {
     const message = `An answer of the upstream to ${operation} held the key; it was not passed on`;
-    this.#tell('leak', 'error', message, key);
+    this.#emit('leak', 'error', message, key);
   }
 
   readonly health = (): KeyHealth => ({
@@ -197,7 +204,7 @@ export class Keyring {
     this.#announceReady(false);
   }
 
-  readonly #tell: TellKeyEvent = (kind, level, message, key, reason) =>
+  readonly #emit: EmitKeyEvent = (kind, level, message, key, reason) =>
     this.#options.onEvent({
       kind,
       level,
@@ -238,7 +245,7 @@ export class Keyring {
     if (this.#reloadFailure !== undefined) {
       this.#reloadFailure = undefined;
       if (before !== undefined) {
-        this.#tell('reload-recovered', 'info', 'The secret store can be read again', before);
+        this.#emit('reload-recovered', 'info', 'The secret store can be read again', before);
       }
     }
     if (this.#offered?.hasValue(value)) return;
@@ -252,10 +259,10 @@ export class Keyring {
     this.#offered = this.#learn(value, this.#store.describe);
     this.#use(this.#offered);
     if (before === undefined) {
-      this.#tell('loaded', 'info', 'The upstream key is loaded', this.#offered);
+      this.#emit('loaded', 'info', 'The upstream key is loaded', this.#offered);
       this.#announceReady(true);
     } else {
-      this.#tell('rotated', 'info', `The upstream key was rotated; it replaces ${before}`, this.#offered);
+      this.#emit('rotated', 'info', `The upstream key was rotated; it replaces ${before}`, this.#offered);
     }
   }
 
@@ -265,16 +272,16 @@ export class Keyring {
     this.#reloadFailure = reason;
     if (this.#current !== undefined) {
       const message = 'The secret store gave no good key; the last good one stays';
-      this.#tell('reload-failed', 'error', message, this.#current, reason);
+      this.#emit('reload-failed', 'error', message, this.#current, reason);
     } else if (!this.#store.local) {
-      this.#tell('waiting', 'warn', 'The secret store gives no key yet; trying again', undefined, reason);
+      this.#emit('waiting', 'warn', 'The secret store gives no key yet; trying again', undefined, reason);
     }
   }
 
   #giveUp(): void {
     if (this.#current !== undefined || this.#closing.signal.aborted) return;
     this.#source.close();
-    this.#tell('gave-up', 'error', 'The secret store gave no key in time', undefined, this.#reloadFailure);
+    this.#emit('gave-up', 'error', 'The secret store gave no key in time', undefined, this.#reloadFailure);
     this.#announceReady(false);
   }
 
@@ -299,7 +306,7 @@ export class Keyring {
         if (value !== undefined && !key.hasValue(value)) return () => this.#learn(value, from);
       } catch (error) {
         const reason = describeFailure(error);
-        this.#tell('previous-failed', 'warn', 'The previous key cannot be read', key, reason);
+        this.#emit('previous-failed', 'warn', 'The previous key cannot be read', key, reason);
       }
     }
     return undefined;
@@ -313,10 +320,10 @@ export class Keyring {
     }
     this.#use(key);
     if (isNewest) {
-      this.#tell('went-back', 'info', "The upstream takes the store's newest key again; using that", key);
+      this.#emit('went-back', 'info', "The upstream takes the store's newest key again; using that", key);
     } else {
       const message = 'The upstream refuses the newest key and takes another; using that';
-      this.#tell('fell-back', 'warn', message, key);
+      this.#emit('fell-back', 'warn', message, key);
     }
   }
 }

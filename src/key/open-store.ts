@@ -102,7 +102,7 @@ function openGcp(text: string, setting: string, loadModule: LoadModule): KeyStor
   );
 }
 
-/** Somebody may have put the key itself where its store is to be named: long, of one piece, with digits in it. */
+/** A text that may be the key itself, put where its store is to be named: long, of one piece, with digits in it. */
 function mayBeKey(word: string): boolean {
   return !isAbsolute(word) && word.length >= minKeyCharacters && /\d/.test(word) && /[a-z]/i.test(word);
 }

@@ -16,11 +16,6 @@ export interface VaultAnswer {
   readonly body: unknown;
 }
 
-export interface VaultSession {
-  /** Reads below `/v1/`; logs in before, and once more when the token is refused. */
-  read(path: string, signal: AbortSignal): Promise<VaultAnswer>;
-}
-
 interface Token {
   readonly value: string;
   /** The lease as it was when we logged in, in ms; 0: it never ends. */
@@ -31,35 +26,123 @@ interface Token {
   readonly endsAtMs: number;
 }
 
-/** @param describe the store's name, with which every message begins */
-export function openVaultSession(settings: VaultSettings, describe: string): VaultSession {
-  const { login } = settings;
-  // Its own connections, which close soon: a secret store is asked once a minute.
-  const dispatcher = new Agent({
+export class VaultSession {
+  readonly #settings: VaultSettings;
+  readonly #describe: string;
+  /** Its own connections, which close soon: a secret store is asked once a minute. */
+  readonly #dispatcher = new Agent({
     // Said here, so that no environment variable can unsay it.
     connect: { timeout: stepTimeoutMs, rejectUnauthorized: true },
     headersTimeout: stepTimeoutMs,
     bodyTimeout: stepTimeoutMs,
     keepAliveTimeout: 1_000,
   });
-  let token: Token | undefined;
+  #token: Token | undefined;
 
-  const call = async (
+  /** @param describe the store's name, with which every message begins */
+  constructor(settings: VaultSettings, describe: string) {
+    this.#settings = settings;
+    this.#describe = describe;
+  }
+
+  /** Reads below `/v1/`; logs in before, and once more when the token is refused. @throws KeyStoreError */
+  async read(path: string, signal: AbortSignal): Promise<VaultAnswer> {
+    try {
+      return await this.#read(path, signal);
+    } catch (error) {
+      if (error instanceof KeyStoreError) throw error;
+      // Not the error's own words: they may quote a field that holds the token.
+      throw new KeyStoreError(`${this.#describe}: the Vault at VAULT_ADDR ${describeFailure(error)}`);
+    }
+  }
+
+  async #read(path: string, signal: AbortSignal): Promise<VaultAnswer> {
+    const { method } = this.#settings.login;
+    const used = await this.#validToken(signal);
+    const answer = await this.#call('GET', path, used.value, signal);
+    if (answer.status !== 403 || method === 'token' || method === 'token-file') return answer;
+    // The token was revoked, or Vault was rebuilt: one new login shows which.
+    this.#token = undefined;
+    return this.#call('GET', path, (await this.#validToken(signal)).value, signal);
+  }
+
+  async #validToken(signal: AbortSignal): Promise<Token> {
+    const { method } = this.#settings.login;
+    const nowMs = performance.now();
+    let token = this.#token;
+    if (method === 'token-file' || token === undefined) {
+      token = await this.#logIn(signal);
+      // The lease of a given token is known only when it is renewed; a token that cannot be renewed is used as it is.
+      if (method === 'token') token = (await this.#renew(token, signal)) ?? token;
+    } else if (nowMs >= token.renewAtMs) {
+      const renewed =
+        token.renewable && nowMs < token.endsAtMs ? await this.#renew(token, signal) : undefined;
+      token = renewed ?? (method === 'token' ? forEver(token.value) : await this.#logIn(signal));
+    }
+    this.#token = token;
+    return token;
+  }
+
+  async #logIn(signal: AbortSignal): Promise<Token> {
+    const { login } = this.#settings;
+    const describe = this.#describe;
+    switch (login.method) {
+      case 'token':
+        return forEver(login.token);
+      case 'token-file':
+        return forEver(await credential({ file: login.file }, describe));
+      case 'kubernetes':
+        return this.#askForToken(login.mount, signal, {
+          role: login.role,
+          jwt: await credential({ file: login.jwtFile }, describe),
+        });
+      case 'approle':
+        return this.#askForToken(login.mount, signal, {
+          role_id: await credential(login.roleId, describe),
+          ...(login.secretId === undefined ? {} : { secret_id: await credential(login.secretId, describe) }),
+        });
+    }
+  }
+
+  async #askForToken(mount: string, signal: AbortSignal, json: unknown): Promise<Token> {
+    const path = `auth/${encodePath(mount)}/login`;
+    const { status, body } = await this.#call('POST', path, undefined, signal, json);
+    const granted = tokenOf(body, undefined);
+    if (status !== 200 || granted === undefined) {
+      throw new KeyStoreError(
+        `${this.#describe}: the login at auth/${mount} was answered with status ${status}`,
+      );
+    }
+    return granted;
+  }
+
+  /** A longer lease for the token, or `undefined` where Vault gives none that is worth it. */
+  async #renew(old: Token, signal: AbortSignal): Promise<Token | undefined> {
+    const { status, body } = await this.#call('POST', 'auth/token/renew-self', old.value, signal, {});
+    const renewed = status === 200 ? tokenOf(body, old) : undefined;
+    // Near its maximum life a token gets less and less: time to log in again.
+    return renewed === undefined || renewed.endsAtMs - performance.now() < old.leaseMs / 2
+      ? undefined
+      : renewed;
+  }
+
+  async #call(
     method: 'GET' | 'POST',
     path: string,
     auth: string | undefined,
     signal: AbortSignal,
     json?: unknown,
-  ): Promise<VaultAnswer> => {
-    const answer = await request(`${settings.address}/v1/${path}`, {
+  ): Promise<VaultAnswer> {
+    const { address, namespace } = this.#settings;
+    const answer = await request(`${address}/v1/${path}`, {
       method,
-      dispatcher,
+      dispatcher: this.#dispatcher,
       signal,
       headers: {
         accept: 'application/json',
         'x-vault-request': 'true',
         ...(auth === undefined ? {} : { 'x-vault-token': auth }),
-        ...(settings.namespace === undefined ? {} : { 'x-vault-namespace': settings.namespace }),
+        ...(namespace === undefined ? {} : { 'x-vault-namespace': namespace }),
         ...(json === undefined ? {} : { 'content-type': 'application/json' }),
       },
       ...(json === undefined ? {} : { body: JSON.stringify(json) }),
@@ -68,83 +151,11 @@ export function openVaultSession(settings: VaultSettings, describe: string): Vau
     let length = 0;
     for await (const chunk of answer.body as AsyncIterable<Buffer>) {
       length += chunk.length;
-      if (length > maxBytes) throw new KeyStoreError(`${describe}: the answer is too large`);
+      if (length > maxBytes) throw new KeyStoreError(`${this.#describe}: the answer is too large`);
       chunks.push(chunk);
     }
     return { status: answer.statusCode, body: parseJson(Buffer.concat(chunks)) };
-  };
-
-  const logIn = async (signal: AbortSignal): Promise<Token> => {
-    switch (login.method) {
-      case 'token':
-        return forEver(login.token);
-      case 'token-file':
-        return forEver(await credential({ file: login.file }, describe));
-      case 'kubernetes':
-        return askForToken(login.mount, signal, {
-          role: login.role,
-          jwt: await credential({ file: login.jwtFile }, describe),
-        });
-      case 'approle':
-        return askForToken(login.mount, signal, {
-          role_id: await credential(login.roleId, describe),
-          ...(login.secretId === undefined ? {} : { secret_id: await credential(login.secretId, describe) }),
-        });
-    }
-  };
-
-  const askForToken = async (mount: string, signal: AbortSignal, json: unknown): Promise<Token> => {
-    const { status, body } = await call('POST', `auth/${encodePath(mount)}/login`, undefined, signal, json);
-    const granted = tokenOf(body, undefined);
-    if (status !== 200 || granted === undefined) {
-      throw new KeyStoreError(`${describe}: the login at auth/${mount} was answered with status ${status}`);
-    }
-    return granted;
-  };
-
-  /** A longer lease for the token, or `undefined` where Vault gives none that is worth it. */
-  const renew = async (old: Token, signal: AbortSignal): Promise<Token | undefined> => {
-    const { status, body } = await call('POST', 'auth/token/renew-self', old.value, signal, {});
-    const renewed = status === 200 ? tokenOf(body, old) : undefined;
-    // Near its maximum life a token gets less and less: time to log in again.
-    return renewed === undefined || renewed.endsAtMs - performance.now() < old.leaseMs / 2
-      ? undefined
-      : renewed;
-  };
-
-  const validToken = async (signal: AbortSignal): Promise<Token> => {
-    const nowMs = performance.now();
-    if (login.method === 'token-file' || token === undefined) {
-      token = await logIn(signal);
-      // A given token tells its lease only when it is renewed; one that cannot be is used as it is.
-      if (login.method === 'token') token = (await renew(token, signal)) ?? token;
-    } else if (nowMs >= token.renewAtMs) {
-      const renewed = token.renewable && nowMs < token.endsAtMs ? await renew(token, signal) : undefined;
-      token = renewed ?? (login.method === 'token' ? forEver(token.value) : await logIn(signal));
-    }
-    return token;
-  };
-
-  const read = async (path: string, signal: AbortSignal): Promise<VaultAnswer> => {
-    const used = await validToken(signal);
-    const answer = await call('GET', path, used.value, signal);
-    if (answer.status !== 403 || login.method === 'token' || login.method === 'token-file') return answer;
-    // The token was revoked, or Vault was rebuilt: one new login tells.
-    token = undefined;
-    return call('GET', path, (await validToken(signal)).value, signal);
-  };
-
-  return {
-    read: async (path, signal) => {
-      try {
-        return await read(path, signal);
-      } catch (error) {
-        if (error instanceof KeyStoreError) throw error;
-        // Not the error's own words: they may quote a field that holds the token.
-        throw new KeyStoreError(`${describe}: the Vault at VAULT_ADDR ${describeFailure(error)}`);
-      }
-    },
-  };
+  }
 }
 
 function forEver(value: string): Token {

@@ -2,6 +2,7 @@
  * What `vault:mount/path#field` and the environment say about a HashiCorp Vault or OpenBao. Pure: no `this`, no
  * I/O, no clock. The names are Vault's own where it has one.
  */
+import { isLoopbackHost } from '../address-policy.ts';
 import type { Environment } from './store.ts';
 
 export type VaultLogin =
@@ -61,8 +62,7 @@ function parseAddress(text: string | undefined): { address: string } | { reason:
   if (url.username !== '' || url.password !== '' || url.search !== '' || url.hash !== '') {
     return { reason: 'VAULT_ADDR has credentials, a query or a fragment' };
   }
-  const loopback = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname);
-  if (url.protocol === 'http:' && !loopback) {
+  if (url.protocol === 'http:' && !isLoopbackHost(url.hostname)) {
     return {
       reason: 'VAULT_ADDR is http: to another machine, where the key could be read on the way; use https:',
     };

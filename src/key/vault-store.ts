@@ -1,6 +1,6 @@
 /** `vault:mount/path#field`: a field of a secret in HashiCorp Vault's or OpenBao's KV version 2 engine. */
 import { KeyStoreError } from './store.ts';
-import { encodePath, field, openVaultSession, type VaultAnswer } from './vault-session.ts';
+import { encodePath, field, type VaultAnswer, VaultSession } from './vault-session.ts';
 import type { VaultSettings } from './vault-settings.ts';
 
 export interface VaultReader {
@@ -10,7 +10,7 @@ export interface VaultReader {
 
 /** KV version 2 has no lease: the secret is read again every now and then, and its value compared. */
 export function readVault(settings: VaultSettings, describe: string): VaultReader {
-  const session = openVaultSession(settings, describe);
+  const session = new VaultSession(settings, describe);
   const path = `${encodePath(settings.mount)}/data/${encodePath(settings.path)}`;
   let version: number | undefined;
 

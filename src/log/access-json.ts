@@ -1,5 +1,5 @@
 /**
- * An access line as JSON. Most lines differ from one written lately in caller, id, time and duration alone, so the
+ * An access line as JSON. Most lines differ from one written lately in caller, subject, id, time and duration alone, so the
  * text of the rest is remembered: to write every member of every line anew would cost more than all layers together.
  * Remembered for all callers together, or ten thousand of them would each need their own.
  */
@@ -21,7 +21,7 @@ export function accessJson(): (line: AccessLine) => string {
 
   function recurring(line: AccessLine): string {
     for (const one of remembered) if (isAlike(one.line, line)) return one.text;
-    const { requestId, caller, waitedMs, upstreamMs, totalMs, ...rest } = line;
+    const { requestId, caller, subject, waitedMs, upstreamMs, totalMs, ...rest } = line;
     const text = JSON.stringify(rest).slice(1, -1);
     remembered[eldest] = { line, text };
     eldest = (eldest + 1) % maxRemembered;
@@ -29,14 +29,16 @@ export function accessJson(): (line: AccessLine) => string {
   }
 
   return (line) => {
-    const { requestId, caller, waitedMs, upstreamMs, totalMs } = line;
-    const who = caller === undefined ? '' : `"caller":${JSON.stringify(caller)},`;
+    const { requestId, caller, subject, waitedMs, upstreamMs, totalMs } = line;
+    const who =
+      (caller === undefined ? '' : `"caller":${JSON.stringify(caller)},`) +
+      (subject === undefined ? '' : `"subject":${JSON.stringify(subject)},`);
     const times = `"waitedMs":${waitedMs},"upstreamMs":${upstreamMs},"totalMs":${totalMs}`;
     return `"requestId":${JSON.stringify(requestId)},${who}${recurring(line)},${times}`;
   };
 }
 
-/** Whether all members but caller, id, times and durations are the same. */
+/** Whether all members but caller, subject, id, times and durations are the same. */
 function isAlike(one: AccessLine, other: AccessLine): boolean {
   return (
     one.status === other.status &&
@@ -51,6 +53,7 @@ function isAlike(one: AccessLine, other: AccessLine): boolean {
     one.gate === other.gate &&
     one.problem === other.problem &&
     one.reason === other.reason &&
-    one.cause === other.cause
+    one.cause === other.cause &&
+    one.refusal === other.refusal
   );
 }

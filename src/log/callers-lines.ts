@@ -4,22 +4,22 @@ import type { CallersEvent } from '../callers/callers-event.ts';
 
 /** One line for each event. */
 export function logCallers(log: Pick<Logger, 'info' | 'warn' | 'error'>, event: CallersEvent): void {
-  const { kind, ...facts } = event;
+  const { kind, ...fields } = event;
   switch (kind) {
     case 'reloaded':
-      log.info(facts, 'the callers file was read again');
+      log.info(fields, 'the callers file was read again');
       break;
     case 'version-refused':
-      log.error(facts, 'the new version of the callers file is refused; the one before stays in force');
+      log.error(fields, 'the new version of the callers file is refused; the one before stays in force');
       break;
     case 'file-unreadable':
-      log.error(facts, 'the callers file cannot be read; the version before stays in force');
+      log.error(fields, 'the callers file cannot be read; the version before stays in force');
       break;
     case 'file-readable-again':
       log.info('the callers file can be read again');
       break;
     case 'older-token-used':
-      log.warn(facts, 'a caller still uses a token that has a newer one beside it');
+      log.warn(fields, 'a caller still uses a token that has a newer one beside it');
       break;
     case 'keys-unavailable':
       log.warn(
@@ -28,7 +28,7 @@ export function logCallers(log: Pick<Logger, 'info' | 'warn' | 'error'>, event: 
       );
       break;
     case 'keys-available-again':
-      log.info(facts, 'the keys of company logins can be fetched again');
+      log.info(fields, 'the keys of company logins can be fetched again');
       break;
     default:
       // Every kind of event has its line: one more does not compile until it has.

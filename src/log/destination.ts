@@ -1,6 +1,6 @@
 /**
  * Where the log goes: a file descriptor, written to without waiting. It must never take the gateway down: a dead
- * reader (EPIPE) or a full disk (ENOSPC) costs lines, counted and told once it works again.
+ * reader (EPIPE) or a full disk (ENOSPC) costs lines; their number is logged once it works again.
  */
 import pino from 'pino';
 
@@ -28,7 +28,7 @@ const lastMs = 2_000;
 /** Unwritten lines are held up to this much; then lines are dropped, for memory is for answers. */
 const maxBufferedBytes = 4 * 2 ** 20;
 
-/** @param onLost told how many lines were dropped, once the log can be written again */
+/** @param onLost called with the number of dropped lines, once the log can be written again */
 export function writeTo(fd: number, onLost: (lines: number) => void): LogDestination {
   let giveUpMs = Number.POSITIVE_INFINITY;
   /** Lost and not told of yet. */
@@ -72,7 +72,7 @@ export function writeTo(fd: number, onLost: (lines: number) => void): LogDestina
     try {
       stream.flushSync();
     } catch {
-      // Nobody reads it any more.
+      // The reader has gone.
     }
   };
   return {

@@ -1,6 +1,6 @@
 /**
  * The log: pino, one JSON object per line, buffered. What is written has been searched for the upstream key by value;
- * access lines hold only facts that cannot contain it and are spared the search.
+ * access lines hold only fields that cannot contain it and are spared the search.
  */
 import pino, { type Logger } from 'pino';
 import type { AccessLine } from '../edge/access-log.ts';
@@ -42,7 +42,7 @@ export function createLogger({ level, redact, destination: given }: LoggerOption
     {
       level,
       base: null,
-      formatters: { level: (label) => ({ level: label }) },
+      formatters: { level: (label) => ({ level: label }), log: (fields) => rounded(fields) as typeof fields },
       hooks: {
         // An object may throw when it is looked at, an error too: that must not become a fault of whatever logs it.
         logMethod(parts, write, levelNumber) {
@@ -64,10 +64,10 @@ export function createLogger({ level, redact, destination: given }: LoggerOption
   return {
     events,
     access(line) {
-      if (line.status >= 500) events.warn(line, 'request');
-      else if (line.reason !== undefined) events.info(line, 'request');
+      if (line.status >= 500) events.warn(flat(line), 'request');
+      else if (line.reason !== undefined) events.info(flat(line), 'request');
       // What pino does for the members of any object (serializers, redaction, cycles) is nothing to a line that is
-      // flat and made by us, of facts that cannot hold the key.
+      // flat and made by us, of fields that cannot hold the key.
       else if (isInfo)
         lines.write(`{"level":"info","time":${Date.now()},${members(line)},"msg":"request"}\n`);
     },
@@ -81,4 +81,18 @@ export function createLogger({ level, redact, destination: given }: LoggerOption
       return destination.close();
     },
   };
+}
+
+/** A line with the fields of its refusal among its own members. */
+function flat({ refusal, ...line }: AccessLine): object {
+  return { ...line, ...refusal };
+}
+
+/** Fields with every figure rounded to a hundredth; what is no plain object or list stays as it is. */
+function rounded(fields: unknown): unknown {
+  if (typeof fields === 'number') return Number.isInteger(fields) ? fields : Math.round(fields * 100) / 100;
+  if (Array.isArray(fields)) return fields.map(rounded);
+  if (typeof fields !== 'object' || fields === null || Object.getPrototypeOf(fields) !== Object.prototype)
+    return fields;
+  return Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, rounded(value)]));
 }

@@ -1,5 +1,5 @@
 /**
- * How the stand-in can be told to misbehave. Everything left out stays as the specification has it, so the
+ * How the stand-in can be made to misbehave. Everything left out stays as the specification has it, so the
  * parts combine: `{ latencyMs: 50, status: 503 }`, `{ framing: 'chunked', resetAt: 10 }`.
  */
 import type { Socket } from 'node:net';
@@ -73,7 +73,7 @@ export interface Misbehaviour {
   /** Sends the body in pieces of so many bytes (1) with a wait between them. */
   readonly drip?: { readonly everyMs: number; readonly bytes?: number; readonly headersToo?: boolean };
 
-  /** After a whole answer, sends this on the idle connection: the answer to nothing anybody asked. */
+  /** After a whole answer, sends this on the idle connection: an answer that no request asked for. */
   readonly unsolicited?: { readonly afterMs: number; readonly bytes?: string | Buffer };
   /** Has the connection to itself: nothing else of the behaviour applies, nothing is sent by the stand-in. */
   readonly raw?: (socket: Socket, request: ReceivedRequest) => void;

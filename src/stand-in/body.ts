@@ -10,23 +10,23 @@ import type { PreparedAnswer } from './specification.ts';
 
 export async function bodyOf(
   specified: PreparedAnswer,
-  told: Misbehaviour,
+  misbehaviour: Misbehaviour,
   status: number,
   request: ReceivedRequest,
 ): Promise<Buffer | Filler> {
-  const plain = plainBody(specified, told, status, request);
-  return told.compress === undefined ? plain : compressed(plain, told.compress);
+  const plain = plainBody(specified, misbehaviour, status, request);
+  return misbehaviour.compress === undefined ? plain : compressed(plain, misbehaviour.compress);
 }
 
 function plainBody(
   specified: PreparedAnswer,
-  told: Misbehaviour,
+  misbehaviour: Misbehaviour,
   status: number,
   request: ReceivedRequest,
 ): Buffer | Filler {
-  if (told.echo?.in === 'body') return echoBody(told.echo, request);
-  if (typeof told.body === 'string') return Buffer.from(told.body);
-  if (told.body !== undefined) return told.body;
+  if (misbehaviour.echo?.in === 'body') return echoBody(misbehaviour.echo, request);
+  if (typeof misbehaviour.body === 'string') return Buffer.from(misbehaviour.body);
+  if (misbehaviour.body !== undefined) return misbehaviour.body;
   // A 206 is a success that lacks something: the specified body does for it.
   if (status < 300 || status === specified.status) return specified.body;
   return Buffer.from(JSON.stringify({ detail: STATUS_CODES[status] ?? 'Unknown.' }));

@@ -20,10 +20,24 @@ export const htmlErrorPage: Misbehaviour = {
   body: '<!doctype html><title>Down for maintenance</title><h1>We will be back soon</h1>',
 };
 
+const ends = (name: string, behaviour: Behaviour): Named => ({ name, behaviour, stalls: false });
+const stalls = (name: string, behaviour: Behaviour): Named => ({ name, behaviour, stalls: true });
+
 /** @param elsewhere an origin of its own, for the redirects that cross origins */
 export function everyMisbehaviour(elsewhere: string): Named[] {
-  const ends = (name: string, behaviour: Behaviour): Named => ({ name, behaviour, stalls: false });
-  const stalls = (name: string, behaviour: Behaviour): Named => ({ name, behaviour, stalls: true });
+  return [
+    ...statuses(elsewhere),
+    ...delays(),
+    ...endings(),
+    ...framings(),
+    ...bodies(),
+    ...protocol(),
+    ...keys(),
+  ];
+}
+
+/** Statuses and redirects. */
+function statuses(elsewhere: string): Named[] {
   return [
     ...[201, 204, 206, 300, 304, 400, 401, 403, 404, 410, 418, 429, 500, 502, 503, 504, 599].map((status) =>
       ends(`status ${status}`, { status }),
@@ -33,7 +47,12 @@ export function everyMisbehaviour(elsewhere: string): Named[] {
     ),
     ends('redirect to the same origin', { redirectTo: '/api/users/api-keys/' }),
     ends('redirect without a location', { status: 302 }),
+  ];
+}
 
+/** Answers that come late, slowly or not at all. */
+function delays(): Named[] {
+  return [
     ends('late', { latencyMs: 50 }),
     stalls('silent', { stallAt: 'before-headers' }),
     stalls('silent in the header section', { stallAt: 'in-headers' }),
@@ -41,7 +60,12 @@ export function everyMisbehaviour(elsewhere: string): Named[] {
     stalls('silent in the body', { stallAt: 10 }),
     stalls('dripping', { drip: { everyMs: 50 } }),
     stalls('dripping header section', { drip: { everyMs: 50, headersToo: true } }),
+  ];
+}
 
+/** Connections that end too early. */
+function endings(): Named[] {
+  return [
     ends('reset on connecting', { resetAt: 'connection' }),
     ends('reset before the answer', { resetAt: 'before-headers' }),
     ends('reset in the header section', { resetAt: 'in-headers' }),
@@ -52,7 +76,12 @@ export function everyMisbehaviour(elsewhere: string): Named[] {
     ends('end after the header section', { finAt: 'after-headers' }),
     ends('end in the body', { finAt: 10 }),
     ends('end in a chunked body', { framing: 'chunked', finAt: 100 }),
+  ];
+}
 
+/** Lengths and chunks. */
+function framings(): Named[] {
+  return [
     ends('length too long, then the end', { claimLength: (bytes) => bytes + 1, finAt: 'end' }),
     stalls('length too long', { claimLength: (bytes) => bytes + 1 }),
     ends('length too short', { claimLength: (bytes) => bytes - 1 }),
@@ -68,7 +97,12 @@ export function everyMisbehaviour(elsewhere: string): Named[] {
     ends('bad chunk size', { framing: 'bad-chunk-size' }),
     ends('body that ends with the connection', { framing: 'until-close' }),
     ends('cut body that ends with the connection', { framing: 'until-close', finAt: 100 }),
+  ];
+}
 
+/** Bodies, media types and content codings. */
+function bodies(): Named[] {
+  return [
     ends('empty body', { body: '' }),
     ends('no JSON', { body: '{"accounts": [' }),
     ends('HTML page with 200', htmlErrorPage),
@@ -86,7 +120,12 @@ export function everyMisbehaviour(elsewhere: string): Named[] {
     ends('gzip bomb', { compress: ['gzip'], body: { bytes: 32 * 1024 * 1024 } }),
     ends('zstd bomb', { compress: ['zstd'], body: { bytes: 32 * 1024 * 1024 } }),
     ends('coding that is only claimed', { headers: { 'Content-Encoding': 'gzip' } }),
+  ];
+}
 
+/** Interim answers, fields, and bytes that are no answer. */
+function protocol(): Named[] {
+  return [
     ends('continue', { interim: [{ status: 100 }] }),
     ends('early hints', { interim: [{ status: 103, headers: { Link: '</x>; rel=preload' } }] }),
     ends('cookies and a server name', {
@@ -100,7 +139,12 @@ export function everyMisbehaviour(elsewhere: string): Named[] {
     }),
     ends('unsolicited answer', { unsolicited: { afterMs: 5 } }),
     ends('two answers at once', { raw: (socket) => socket.write(unsolicitedAnswer.repeat(2)) }),
+  ];
+}
 
+/** Answers that hold the key that was sent. */
+function keys(): Named[] {
+  return [
     ...echoEncodings.flatMap((as) => [
       ends(`echo in the body: ${as}`, { echo: { in: 'body', as } }),
       ends(`echo in an error body: ${as}`, { status: 400, echo: { in: 'body', as } }),

@@ -22,20 +22,21 @@ const beforeResetMs = 20;
 export async function deliver(
   socket: Socket,
   message: Message,
-  told: Misbehaviour,
+  misbehaviour: Misbehaviour,
   reset: () => void,
   onHead: () => void,
 ): Promise<Delivery> {
-  const ending: Ending | undefined = told.stallAt !== undefined ? 'stall' : endingOf(told, message);
-  const place = told.stallAt ?? told.resetAt ?? told.finAt ?? 'end';
+  const ending: Ending | undefined =
+    misbehaviour.stallAt !== undefined ? 'stall' : endingOf(misbehaviour, message);
+  const place = misbehaviour.stallAt ?? misbehaviour.resetAt ?? misbehaviour.finAt ?? 'end';
   const lastByte = ending === undefined ? Number.POSITIVE_INFINITY : offsetOf(place, message);
 
   let sent = 0;
   for (const { bytes, inHead } of partsOf(message)) {
     if (sent >= lastByte) break;
     const part = bytes.subarray(0, Math.min(bytes.length, lastByte - sent));
-    const slowly = told.drip !== undefined && (!inHead || told.drip.headersToo === true);
-    if (!(await (slowly ? drip(socket, part, told.drip) : write(socket, part)))) return 'gone';
+    const slowly = misbehaviour.drip !== undefined && (!inHead || misbehaviour.drip.headersToo === true);
+    if (!(await (slowly ? drip(socket, part, misbehaviour.drip) : write(socket, part)))) return 'gone';
     sent += part.length;
     if (inHead && part.length === bytes.length) onHead();
   }
@@ -54,9 +55,9 @@ function* partsOf({ head, body }: Message): Generator<{ bytes: Buffer; inHead: b
   for (const bytes of body) yield { bytes, inHead: false };
 }
 
-function endingOf(told: Misbehaviour, message: Message): Ending | undefined {
-  if (told.resetAt !== undefined) return 'reset';
-  return told.finAt !== undefined || message.closes ? 'fin' : undefined;
+function endingOf(misbehaviour: Misbehaviour, message: Message): Ending | undefined {
+  if (misbehaviour.resetAt !== undefined) return 'reset';
+  return misbehaviour.finAt !== undefined || message.closes ? 'fin' : undefined;
 }
 
 function offsetOf(place: Place, { head }: Message): number {

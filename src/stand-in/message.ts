@@ -20,33 +20,36 @@ const chunkBytes = 1024;
 /** Composes what is sent for a request: the specified answer, changed as the misbehaviour says. */
 export async function composeMessage(
   specified: PreparedAnswer,
-  told: Misbehaviour,
+  misbehaviour: Misbehaviour,
   request: ReceivedRequest,
 ): Promise<Message> {
-  const status = told.status ?? (told.redirectTo === undefined ? specified.status : 302);
-  const body = await bodyOf(specified, told, status, request);
+  const status = misbehaviour.status ?? (misbehaviour.redirectTo === undefined ? specified.status : 302);
+  const body = await bodyOf(specified, misbehaviour, status, request);
   // RFC 9110 section 6.4.1: these have no body, and a length would be read as one.
   const bodiless = status === 204 || status === 304 || request.method === 'HEAD';
-  const framing = told.framing ?? 'length';
+  const framing = misbehaviour.framing ?? 'length';
 
   const own: HeaderLine[] = status === specified.status ? [...specified.lines] : [jsonLine];
   own.push(['Date', new Date().toUTCString()]);
-  if (!bodiless) own.push(...framingLines(framing, lengthOf(body), told));
-  if (told.compress !== undefined) own.push(['Content-Encoding', told.compress.join(', ')]);
-  if (told.redirectTo !== undefined) own.push(['Location', told.redirectTo]);
-  if (told.echo?.in === 'header') own.push([told.echo.field ?? 'X-Echo', echoText(told.echo, request)]);
+  if (!bodiless) own.push(...framingLines(framing, lengthOf(body), misbehaviour));
+  if (misbehaviour.compress !== undefined) own.push(['Content-Encoding', misbehaviour.compress.join(', ')]);
+  if (misbehaviour.redirectTo !== undefined) own.push(['Location', misbehaviour.redirectTo]);
+  if (misbehaviour.echo?.in === 'header')
+    own.push([misbehaviour.echo.field ?? 'X-Echo', echoText(misbehaviour.echo, request)]);
   const reason =
-    told.echo?.in === 'reason' ? echoText(told.echo, request) : (told.reason ?? STATUS_CODES[status] ?? '');
+    misbehaviour.echo?.in === 'reason'
+      ? echoText(misbehaviour.echo, request)
+      : (misbehaviour.reason ?? STATUS_CODES[status] ?? '');
 
-  const interim = (told.interim ?? []).map((one) => {
+  const interim = (misbehaviour.interim ?? []).map((one) => {
     return section(one.status, STATUS_CODES[one.status] ?? '', linesOf(one.headers ?? {}));
   });
-  const head = section(status, reason, replaced(own, told.headers ?? {}));
+  const head = section(status, reason, replaced(own, misbehaviour.headers ?? {}));
   return {
     status,
     // One byte per character: a test may want bytes that are no ASCII in a field.
     head: Buffer.from(interim.join('') + head, 'latin1'),
-    body: bodiless ? [] : framed(framing, body, told.trailers ?? {}),
+    body: bodiless ? [] : framed(framing, body, misbehaviour.trailers ?? {}),
     closes: framing === 'until-close' || framing === 'no-last-chunk',
   };
 }

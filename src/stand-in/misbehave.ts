@@ -27,20 +27,20 @@ export interface Exchange {
 /** Rejects only where the behaviour itself fails or asks for the impossible. */
 export async function misbehave(exchange: Exchange, behaviour: Behaviour): Promise<void> {
   const { socket, request } = exchange;
-  const told = decide(behaviour, request) ?? {};
-  if (told.raw !== undefined) {
-    told.raw(socket, request);
+  const misbehaviour = decide(behaviour, request) ?? {};
+  if (misbehaviour.raw !== undefined) {
+    misbehaviour.raw(socket, request);
     exchange.release();
     return;
   }
-  const waitMs = told.latencyMs ?? exchange.latencyMs;
+  const waitMs = misbehaviour.latencyMs ?? exchange.latencyMs;
   if (waitMs > 0) await pause(waitMs, undefined, { ref: false });
-  await told.until;
-  const message = await composeMessage(exchange.specified, told, request);
+  await misbehaviour.until;
+  const message = await composeMessage(exchange.specified, misbehaviour, request);
   const outcome = await deliver(
     socket,
     message,
-    told,
+    misbehaviour,
     () => exchange.reset(),
     () => exchange.onStatus(message.status),
   );
@@ -48,11 +48,11 @@ export async function misbehave(exchange: Exchange, behaviour: Behaviour): Promi
   if (outcome === 'stalled') socket.once('close', () => exchange.onGone());
   if (outcome !== 'whole') return;
   exchange.release();
-  if (told.unsolicited === undefined) return;
-  await pause(told.unsolicited.afterMs, undefined, { ref: false });
-  if (socket.writable) socket.write(told.unsolicited.bytes ?? unsolicitedAnswer);
+  if (misbehaviour.unsolicited === undefined) return;
+  await pause(misbehaviour.unsolicited.afterMs, undefined, { ref: false });
+  if (socket.writable) socket.write(misbehaviour.unsolicited.bytes ?? unsolicitedAnswer);
 }
 
-/** A whole answer with somebody else's data. */
+/** A whole answer with another caller's data. */
 export const unsolicitedAnswer =
-  'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 27\r\n\r\n{"meant-for":"nobody here"}';
+  'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 30\r\n\r\n{"meant-for":"no caller here"}';

@@ -1,5 +1,5 @@
 /**
- * An upstream that behaves as workspace-analytics-api.md says, and misbehaves when told to. The demo, the tests
+ * An upstream that behaves as workspace-analytics-api.md says, and misbehaves when asked to. The demo, the tests
  * and the benchmarks talk to it; nothing of the gateway does.
  */
 import { createServer, type RequestListener, type Server, type ServerResponse } from 'node:http';
@@ -52,7 +52,7 @@ export interface StandIn {
   readonly counts: Readonly<Counts>;
   /** The keys it accepts now. Adding and deleting is creating and revoking. */
   readonly keys: Set<string>;
-  /** Misbehaves from the next request on, for so many requests (default: until told otherwise); undefined: well again. */
+  /** Misbehaves from the next request on, for so many requests (default: until the next call); undefined: well again. */
   behave(next: Behaviour | undefined, times?: number): void;
   /** A full bucket of another size, or none. */
   setLimit(limit: RateLimit | undefined): void;
@@ -67,132 +67,15 @@ export interface StandIn {
 
 /** Starts it and resolves when it listens. */
 export async function startStandIn(options: StandInOptions = {}): Promise<StandIn> {
-  const { latencyMs = 0, recordRequests = true, host = '127.0.0.1', tls } = options;
-  const keys = new Set([options.key ?? standInKey]);
-  const requests: ReceivedRequest[] = [];
-  const counts: Counts = { total: 0, byStatus: {}, connections: 0, aborted: 0 };
-  const sockets = new Set<Socket>();
-  let waiting: { count: number; resolve: () => void }[] = [];
-  let behaviour: Behaviour | undefined;
-  let timesLeft = 0;
-  let limit: RateLimit | undefined;
-  let takeToken: TakeToken | undefined;
-
-  const setLimit = (next: RateLimit | undefined): void => {
-    limit = next;
-    takeToken = next && fillBucket(next, performance.now());
-  };
-  setLimit(options.limit);
-
-  const answerTo = followSpecification({
-    keys,
-    role: options.role ?? 'sufficient',
-    reads: options.reads ?? [],
-    accounts: options.accounts ?? defaultAccounts,
-    seed: options.seed ?? 1,
-    cacheControl: options.cacheControl,
-    etag: options.etag ?? false,
-    refuse: () => {
-      if (limit === undefined || takeToken === undefined) return undefined;
-      const waitMs = takeToken(performance.now());
-      return waitMs === 0 ? undefined : (retryAfterValue(limit, waitMs, Date.now()) ?? null);
-    },
-  });
-
-  /** The behaviour for one more request or connection; it wears off here. */
-  const takeBehaviour = (): Behaviour | undefined => {
-    const taken = behaviour;
-    if (taken !== undefined && --timesLeft <= 0) behaviour = undefined;
-    return taken;
-  };
-
-  const count = (status: number, received: Received | undefined): void => {
-    counts.byStatus[status] = (counts.byStatus[status] ?? 0) + 1;
-    if (received !== undefined) received.status = status;
-  };
-
-  const resetConnection = (socket: Socket): void => {
-    // A TLS socket cannot reset; the one below it can.
-    const below = sockets.has(socket)
-      ? socket
-      : [...sockets].find((one) => one.remotePort === socket.remotePort);
-    (below ?? socket).resetAndDestroy();
-  };
-
-  const answer = (
-    response: ServerResponse,
-    specified: PreparedAnswer,
-    received: Received | undefined,
-  ): void => {
-    // Whoever waited through the latency may have left.
-    if (response.destroyed) {
-      counts.aborted++;
-      return;
-    }
-    count(specified.status, received);
-    response.writeHead(specified.status, specified.fields);
-    response.end(specified.body);
-  };
-
-  const listener: RequestListener = (request, response) => {
-    counts.total++;
-    const { method = 'GET', url = '', socket } = request;
-    const header = request.headers['x-api-key'];
-    const key = typeof header === 'string' ? header : undefined;
-    const told = behaviour === undefined ? undefined : takeBehaviour();
-    const specified = answerTo(method, url, key, request.headers['if-none-match']);
-
-    let received: Received | undefined;
-    if (recordRequests || told !== undefined) {
-      received = new Received(method, url, request.rawHeaders, key, performance.now());
-      if (recordRequests) remember(requests, received);
-    }
-    if (received !== undefined && told !== undefined) {
-      const exchange: Exchange = {
-        socket,
-        request: received,
-        specified,
-        latencyMs,
-        reset: () => resetConnection(socket),
-        // The bytes went past Node's response. Told that it has finished, Node takes the connection's next
-        // request, and has no opinion about what was sent.
-        release: () => response.emit('finish'),
-        onStatus: (status) => count(status, received),
-        onGone: () => counts.aborted++,
-      };
-      misbehave(exchange, told).catch((error: unknown) => {
-        // A test's own function failed, or an impossible wish: say so, and let the test fail soon.
-        process.emitWarning(error instanceof Error ? error : new Error(String(error)));
-        socket.destroy();
-      });
-    } else if (latencyMs > 0) {
-      setTimeout(answer, latencyMs, response, specified, received);
-    } else {
-      answer(response, specified, received);
-    }
-    if (waiting.length > 0) tellWaiting();
-  };
-
-  const tellWaiting = (): void => {
-    const still = waiting.filter((one) => one.count > counts.total);
-    for (const one of waiting) if (one.count <= counts.total) one.resolve();
-    waiting = still;
-  };
-
+  const { host = '127.0.0.1', tls } = options;
+  const state = new StandInState(options);
+  const listener = answerRequests(state, options);
   const server: Server = tls === undefined ? createServer(listener) : createTlsServer(tls, listener);
   server.keepAliveTimeout = options.keepAliveMs ?? 60_000;
-  server.on('connection', (socket: Socket) => {
-    counts.connections++;
-    sockets.add(socket);
-    socket.once('close', () => sockets.delete(socket));
-    if (typeof behaviour === 'object' && behaviour.resetAt === 'connection') {
-      takeBehaviour();
-      socket.resetAndDestroy();
-    }
-  });
+  server.on('connection', (socket: Socket) => state.connect(socket));
   const stop = async (): Promise<void> => {
     const closed = server.listening ? new Promise((resolve) => server.close(resolve)) : undefined;
-    for (const socket of sockets) socket.destroy();
+    state.dropConnections();
     await closed;
   };
   await listen(server, options.port ?? 0, host);
@@ -202,27 +85,180 @@ export async function startStandIn(options: StandInOptions = {}): Promise<StandI
   return {
     url: `${origin}/api`,
     origin,
-    requests,
-    counts,
-    keys,
-    behave(next, times = Number.POSITIVE_INFINITY) {
-      behaviour = times > 0 ? next : undefined;
-      timesLeft = times;
-    },
-    setLimit,
-    received(wanted) {
-      if (counts.total >= wanted) return Promise.resolve();
-      return new Promise((resolve) => waiting.push({ count: wanted, resolve }));
-    },
+    requests: state.requests,
+    counts: state.counts,
+    keys: state.keys,
+    behave: (next, times) => state.behave(next, times),
+    setLimit: (limit) => state.setLimit(limit),
+    received: (wanted) => state.received(wanted),
     async refuseConnections(refuse) {
       if (refuse) await stop();
       else if (!server.listening) await listen(server, port, host);
     },
-    reset() {
-      requests.length = 0;
-      Object.assign(counts, { total: 0, byStatus: {}, connections: 0, aborted: 0 } satisfies Counts);
-    },
+    reset: () => state.reset(),
     close: stop,
+  };
+}
+
+/** What a running stand-in knows: its keys and limit, how it is to misbehave, what has come. */
+class StandInState {
+  readonly keys: Set<string>;
+  readonly requests: ReceivedRequest[] = [];
+  readonly counts: Counts = { total: 0, byStatus: {}, connections: 0, aborted: 0 };
+  readonly #sockets = new Set<Socket>();
+  #waiting: { count: number; resolve: () => void }[] = [];
+  #behaviour: Behaviour | undefined;
+  #timesLeft = 0;
+  #limit: RateLimit | undefined;
+  #takeToken: TakeToken | undefined;
+
+  constructor({ key = standInKey, limit }: StandInOptions) {
+    this.keys = new Set([key]);
+    this.setLimit(limit);
+  }
+
+  setLimit(limit: RateLimit | undefined): void {
+    this.#limit = limit;
+    this.#takeToken = limit && fillBucket(limit, performance.now());
+  }
+
+  /** The `Retry-After` of a request over the limit, `null` where the limit sends none; `undefined` within the limit. */
+  refuse(): string | null | undefined {
+    if (this.#limit === undefined || this.#takeToken === undefined) return undefined;
+    const waitMs = this.#takeToken(performance.now());
+    return waitMs === 0 ? undefined : (retryAfterValue(this.#limit, waitMs, Date.now()) ?? null);
+  }
+
+  behave(next: Behaviour | undefined, times = Number.POSITIVE_INFINITY): void {
+    this.#behaviour = times > 0 ? next : undefined;
+    this.#timesLeft = times;
+  }
+
+  /** The behaviour for one more request or connection; it wears off here. */
+  takeBehaviour(): Behaviour | undefined {
+    const taken = this.#behaviour;
+    if (taken !== undefined && --this.#timesLeft <= 0) this.#behaviour = undefined;
+    return taken;
+  }
+
+  /** Counts an answer, when its status line is on its way. */
+  count(status: number, received: Received | undefined): void {
+    this.counts.byStatus[status] = (this.counts.byStatus[status] ?? 0) + 1;
+    if (received !== undefined) received.status = status;
+  }
+
+  connect(socket: Socket): void {
+    this.counts.connections++;
+    this.#sockets.add(socket);
+    socket.once('close', () => this.#sockets.delete(socket));
+    if (typeof this.#behaviour === 'object' && this.#behaviour.resetAt === 'connection') {
+      this.takeBehaviour();
+      socket.resetAndDestroy();
+    }
+  }
+
+  resetConnection(socket: Socket): void {
+    // A TLS socket cannot reset; the one below it can.
+    const below = this.#sockets.has(socket)
+      ? socket
+      : [...this.#sockets].find((one) => one.remotePort === socket.remotePort);
+    (below ?? socket).resetAndDestroy();
+  }
+
+  dropConnections(): void {
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  received(count: number): Promise<void> {
+    if (this.counts.total >= count) return Promise.resolve();
+    return new Promise((resolve) => this.#waiting.push({ count, resolve }));
+  }
+
+  /** Resolves the promises of `received` that so many requests fulfil. */
+  notifyWaiting(): void {
+    if (this.#waiting.length === 0) return;
+    const { total } = this.counts;
+    const still = this.#waiting.filter(({ count }) => count > total);
+    for (const { count, resolve } of this.#waiting) if (count <= total) resolve();
+    this.#waiting = still;
+  }
+
+  reset(): void {
+    this.requests.length = 0;
+    Object.assign(this.counts, { total: 0, byStatus: {}, connections: 0, aborted: 0 } satisfies Counts);
+  }
+}
+
+/** Answers each request as specified, or as the behaviour of the moment says. */
+function answerRequests(state: StandInState, options: StandInOptions): RequestListener {
+  const { latencyMs = 0, recordRequests = true } = options;
+  const { counts } = state;
+  const answerTo = followSpecification({
+    keys: state.keys,
+    role: options.role ?? 'sufficient',
+    reads: options.reads ?? [],
+    accounts: options.accounts ?? defaultAccounts,
+    seed: options.seed ?? 1,
+    cacheControl: options.cacheControl,
+    etag: options.etag ?? false,
+    refuse: () => state.refuse(),
+  });
+
+  function answer(response: ServerResponse, specified: PreparedAnswer, received: Received | undefined): void {
+    // The caller may have left during the latency.
+    if (response.destroyed) {
+      counts.aborted++;
+      return;
+    }
+    state.count(specified.status, received);
+    response.writeHead(specified.status, specified.fields);
+    response.end(specified.body);
+  }
+
+  return (request, response) => {
+    counts.total++;
+    const { method = 'GET', url = '', socket } = request;
+    const header = request.headers['x-api-key'];
+    const key = typeof header === 'string' ? header : undefined;
+    const behaviour = state.takeBehaviour();
+    const specified = answerTo(method, url, key, request.headers['if-none-match']);
+
+    let received: Received | undefined;
+    if (recordRequests || behaviour !== undefined) {
+      received = new Received(method, url, request.rawHeaders, key, performance.now());
+      if (recordRequests) remember(state.requests, received);
+    }
+    if (received !== undefined && behaviour !== undefined) {
+      const exchange = exchangeOf(state, socket, response, { request: received, specified, latencyMs });
+      misbehave(exchange, behaviour).catch((error: unknown) => {
+        // A test's own function failed, or asks for something impossible: say so, and let the test fail soon.
+        process.emitWarning(error instanceof Error ? error : new Error(String(error)));
+        socket.destroy();
+      });
+    } else if (latencyMs > 0) {
+      setTimeout(answer, latencyMs, response, specified, received);
+    } else {
+      answer(response, specified, received);
+    }
+    state.notifyWaiting();
+  };
+}
+
+function exchangeOf(
+  state: StandInState,
+  socket: Socket,
+  response: ServerResponse,
+  terms: { request: Received; specified: PreparedAnswer; latencyMs: number },
+): Exchange {
+  return {
+    socket,
+    ...terms,
+    reset: () => state.resetConnection(socket),
+    // The bytes went past Node's response. Once it has "finished", Node takes the connection's next request, and
+    // has no opinion about what was sent.
+    release: () => response.emit('finish'),
+    onStatus: (status) => state.count(status, terms.request),
+    onGone: () => state.counts.aborted++,
   };
 }
 

@@ -1,12 +1,14 @@
 /**
- * One attempt: what undici tells of an exchange, made into an answer or a failure. The body is read whole, within its
+ * One attempt: what undici reports of an exchange, made into an answer or a failure. The body is read whole, within its
  * bounds, and checked before it is handed up.
  */
+
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
 import type { ClaimWatcher } from '../claim.ts';
 import { GatewayError, type ProxyErrorType } from '../errors.ts';
 import type { Answer, HeaderFields, SignedRequest } from '../exchange.ts';
+import { singleField } from '../header-fields.ts';
 import { payloadOf, smallBytes } from '../payload.ts';
 import type { Trace } from '../trace.ts';
 import type { AttemptTally } from './attempt-tally.ts';
@@ -20,7 +22,6 @@ import {
   isJsonType,
   isWholeJson,
   type ResponseLimits,
-  singleField,
 } from './response-policy.ts';
 import { transportFailure } from './transport-errors.ts';
 
@@ -242,7 +243,7 @@ function expire(attempt: Attempt, timeoutMs: number): void {
 function isWhole(status: number, headers: HeaderFields, body: Buffer): boolean {
   if (status >= 300 || status === 204) return true;
   if (endsWithConnection(status, headers)) return isWholeJson(body);
-  return !isJsonType(singleField(headers, 'content-type')) || isClosedJson(body);
+  return !isJsonType(singleField(headers['content-type'])) || isClosedJson(body);
 }
 
 /** A read from a socket may be a small window on a large buffer, and would keep it alive. */

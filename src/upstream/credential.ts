@@ -1,23 +1,22 @@
 /**
- * Puts the key on each request, and deals with its refusal: the only place that takes the key's value out.
+ * Puts the key on each request, and notices its refusal: the only place that takes the key's value out.
  *
  * The layers above see requests without a key; only what comes after this one gets a `SignedRequest`. Every
  * answer is searched for the key here, once, before anything stores it or passes it on. A 429 that holds it loses
  * everything but its wait, and still closes the gate.
  *
- * On a 401 (the specification: "a valid key is required") the key is read again; the request goes once more
- * with a new generation, or once with the previous key; else the caller gets `upstream-key-rejected`, at once
- * where the upstream takes the key elsewhere. A 403 is
- * about the role of the key's holder: it marks nothing and passes.
+ * A 401 (the specification: "a valid key is required") makes the key suspect. The request is handed up at once as
+ * `KeySuspected`, so that it holds no place at the gate while the key is looked into; `retry-with-key.ts` waits and
+ * sends it again. A 403 is about the role of the key's holder: it marks nothing and passes.
  */
 
 import { type Claim, FixedClaim, type Turn } from '../claim.ts';
-import { GatewayError } from '../errors.ts';
+import { GatewayError, type GatewayErrorOptions } from '../errors.ts';
 import type { Answer, HeaderFields, SignedRequest, UpstreamRequest } from '../exchange.ts';
 import { exposeKey, type Key } from '../key/key.ts';
 import type { KeyProbe } from '../key/key-health.ts';
 import type { Keyring } from '../key/keyring.ts';
-import { andThen, type Eventually, type Handler } from '../layer.ts';
+import type { Handler, Layer } from '../layer.ts';
 import { Trace } from '../trace.ts';
 import { plainRead } from './plain-read.ts';
 import { statedWaitMs } from './retry-after-policy.ts';
@@ -25,93 +24,81 @@ import { statedWaitMs } from './retry-after-policy.ts';
 /** What this layer needs of the keyring. */
 export type CredentialKeys = Pick<
   Keyring,
-  'current' | 'standingOf' | 'refused' | 'replace' | 'accepted' | 'probeWith' | 'leaked' | 'scrub'
+  'current' | 'usable' | 'refused' | 'replace' | 'accepted' | 'probeWith' | 'leaked' | 'scrub'
 >;
 
 export interface CredentialOptions {
   readonly keyring: CredentialKeys;
-  /** Waits until something may go up that has had its turn already, as the gate above says. */
-  readonly outwait?: (claim: Claim) => Promise<void>;
-  /** How long a probe may take, in ms. */
-  readonly probeTimeoutMs?: number;
 }
 
-/** The first sending, one with a new generation, and one with the previous key. */
-const maxSends = 3;
-/** Behind everybody who waits. */
-const probeTurn: Turn = { name: 'key-probe', weight: 1, background: true };
+/** A flow of its own: while a key is suspect, no other turn is of use. */
+const probeTurn: Turn = { name: 'key-probe', weight: 1, background: false };
 /** A store that was down is asked again about this soon. */
 const missingRetryMs = 1_000;
 
+/** The request was refused, or not sent, because of its key. It may go again once the suspicion is settled. */
+export class KeySuspected extends GatewayError {
+  readonly #keyring: CredentialKeys;
+  readonly #key: Key;
+  readonly #wasSent: boolean;
+
+  constructor(keyring: CredentialKeys, key: Key, wasSent: boolean) {
+    super('upstream-key-rejected', rejection('the request may not be sent again'));
+    this.#keyring = keyring;
+    this.#key = key;
+    this.#wasSent = wasSent;
+  }
+
+  /**
+   * Waits until it is known with which key to send.
+   *
+   * @returns whether that is another key
+   * @throws GatewayError `upstream-key-rejected` where no key is left to send with, or the same key would be refused
+   * again; the claim's reason when it ends
+   */
+  async settled(claim: Claim): Promise<boolean> {
+    const key = await this.#keyring.replace(this.#key, claim);
+    if (key === undefined) throw rejected('the store has no other');
+    if (key === this.#key && this.#wasSent) {
+      throw rejected('nothing says that it is about more than this operation');
+    }
+    return key !== this.#key;
+  }
+}
+
 /**
- * Signs requests with the current key.
+ * Signs requests with the current key, or with the one that is tried in its place.
  *
- * Throws `upstream-key-missing` while there is no key, `upstream-key-rejected` when the upstream refuses it and
- * nothing better came in time, `upstream-invalid-response` when an answer holds the key.
+ * Throws `upstream-key-missing` while there is no key, `KeySuspected` when the upstream refuses it,
+ * `upstream-invalid-response` when an answer holds the key.
  */
-export function attachKey(
-  options: CredentialOptions,
-): (send: Handler<SignedRequest, Answer>) => Handler<UpstreamRequest, Answer> {
-  const { keyring, outwait, probeTimeoutMs = 10_000 } = options;
-
-  return (send) => {
-    const sendWith = (
-      key: Key,
-      request: UpstreamRequest,
-      trace: Trace,
-      sends: number,
-    ): Eventually<Answer> => {
-      trace.generation = key.generation;
-      const signed = { ...request, key: exposeKey(key), generation: key.generation };
-      return andThen(send(signed, trace), (answer) => {
-        if (answer.status === 401) {
-          keyring.refused(key, request);
-          return sendReplaced(key, request, trace, sends, true);
-        }
-        keyring.accepted(key, answer.status, answer.sentMs, request);
-        return searched(keyring, answer, request.operation);
-      });
-    };
-
-    const sendReplaced = async (
-      refused: Key,
-      request: UpstreamRequest,
-      trace: Trace,
-      sends: number,
-      wasSent: boolean,
-    ): Promise<Answer> => {
-      const key = sends < maxSends ? await keyring.replace(refused, request.claim) : undefined;
-      if (key === undefined) throw rejected('the store has no other');
-      if (key === refused && wasSent)
-        throw rejected('nothing says that it is about more than this operation');
-      // Somebody else may have been told to wait while this one waited for its key.
-      await outwait?.(request.claim);
-      // The validators belong to an answer that the other key fetched.
-      const { validators: _, ...plain } = request;
-      return sendWith(key, key === refused ? request : plain, trace, sends + 1);
-    };
-
-    keyring.probeWith(probeThrough(send, outwait, probeTimeoutMs));
-
-    return function credential(request, trace) {
-      const key = keyring.current;
-      if (key === undefined) {
+export function attachKey({
+  keyring,
+}: CredentialOptions): (send: Handler<SignedRequest, Answer>) => Handler<UpstreamRequest, Answer> {
+  return (send) =>
+    async function credential(request, trace) {
+      const { current, usable: key } = keyring;
+      if (current === undefined) {
         throw new GatewayError('upstream-key-missing', {
           reason: 'no key is loaded',
           retryAfterMs: missingRetryMs,
         });
       }
-      switch (keyring.standingOf(key)) {
-        case 'healthy':
-          return sendWith(key, request, trace, 1);
-        case 'suspect':
-          // A 401 is being looked into: sending the same key would be refused as well.
-          return sendReplaced(key, request, trace, 1, false);
-        case 'rejected':
-          throw rejected('the store has no other');
+      // A 401 is being looked into: sending the same key would be refused as well.
+      if (key === undefined) throw new KeySuspected(keyring, current, false);
+      trace.generation = key.generation;
+      const answer = await send(signedWith(key, request), trace);
+      if (answer.status === 401) {
+        keyring.refused(key, request);
+        throw new KeySuspected(keyring, key, true);
       }
+      keyring.accepted(key, answer.status, answer.sentMs, request);
+      return searched(keyring, answer, request.operation);
     };
-  };
+}
+
+function signedWith(key: Key, request: UpstreamRequest): SignedRequest {
+  return { ...request, key: exposeKey(key), generation: key.generation };
 }
 
 /** The answer, once it was searched for the key. @throws GatewayError where it holds it */
@@ -127,21 +114,24 @@ function searched(keyring: CredentialKeys, answer: Answer, operation: string): A
   });
 }
 
-/** Asks a read once with a key, when the gate lets it, and says what came of it. */
-function probeThrough(
+/**
+ * Asks a read once with a given key and says what came of it. It takes its turn at the gate.
+ *
+ * @param timeoutMs how long a probe may take, its turn included
+ */
+export function probeThrough(
+  gate: Layer<UpstreamRequest, Answer>,
   send: Handler<SignedRequest, Answer>,
-  outwait: CredentialOptions['outwait'],
-  timeoutMs: number,
+  timeoutMs = 10_000,
 ): KeyProbe {
   return async (key, read) => {
     const claim = new FixedClaim(performance.now() + timeoutMs, probeTurn);
     const timer = setTimeout(() => claim.end(new GatewayError('upstream-timeout')), timeoutMs);
     timer.unref();
+    const request = { ...plainRead('key-probe', read.path, claim), query: read.query };
+    const probe = gate((asked, trace) => send(signedWith(key, asked), trace));
     try {
-      await outwait?.(claim);
-      const request = { ...plainRead('key-probe', read.path, claim), query: read.query };
-      const signed = { ...request, key: exposeKey(key), generation: key.generation };
-      return (await send(signed, new Trace(performance.now()))).status;
+      return (await probe(request, new Trace(performance.now()))).status;
     } finally {
       clearTimeout(timer);
     }
@@ -155,9 +145,10 @@ function withoutKey(answer: Answer): Answer {
   return { ...answer, headers, body: '' };
 }
 
+function rejection(finding: string): GatewayErrorOptions {
+  return { reason: `the upstream answered 401 to the key, and ${finding}`, receivedStatus: 401 };
+}
+
 function rejected(finding: string): GatewayError {
-  return new GatewayError('upstream-key-rejected', {
-    reason: `the upstream answered 401 to the key, and ${finding}`,
-    receivedStatus: 401,
-  });
+  return new GatewayError('upstream-key-rejected', rejection(finding));
 }

@@ -19,7 +19,7 @@ const decoders = {
 } as const satisfies Record<UpstreamCoding, unknown>;
 
 /**
- * The decoded bytes. Rejects where they are cut, corrupt or followed by others.
+ * The decoded bytes. Rejects where they are truncated, corrupt or followed by others.
  *
  * @param take called with the length of each piece before the next one is made; what it throws ends the decoding
  */

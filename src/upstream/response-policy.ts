@@ -3,14 +3,10 @@
  *
  * A 200 is a promise, so everything that could make it a lie is found before a byte of it is sent.
  */
-import type { HeaderFields } from '../exchange.ts';
-import { codingOf, mustStayCoded } from './coding-policy.ts';
 
-/** A field's value where there is exactly one line of it. */
-export function singleField(headers: HeaderFields, name: string): string | undefined {
-  const value = headers[name];
-  return typeof value === 'string' ? value : undefined;
-}
+import type { HeaderFields } from '../exchange.ts';
+import { singleField } from '../header-fields.ts';
+import { codingOf, mustStayCoded } from './coding-policy.ts';
 
 /** Prepares the check of media types against `UPSTREAM_MEDIA_TYPES`; ranges are lower-cased. */
 export function acceptMediaTypes(ranges: readonly string[]): (contentType: string | undefined) => boolean {
@@ -70,15 +66,15 @@ export function invalidHead(
     return { reason: 'a body over UPSTREAM_MAX_BODY', proxyError: 'http_response_body_size' };
   }
   const isSuccess = status < 300;
-  if (isSuccess && status !== 204 && !limits.isAcceptedType(singleField(headers, 'content-type'))) {
+  if (isSuccess && status !== 204 && !limits.isAcceptedType(singleField(headers['content-type']))) {
     return because('a success whose media type is not in UPSTREAM_MEDIA_TYPES');
   }
   return undefined;
 }
 
 /**
- * Whether the body's end is only known by the end of the connection (RFC 9112 section 6.3, rule 8). Then a cut
- * looks like an end.
+ * Whether the body's end is only known by the end of the connection (RFC 9112 section 6.3, rule 8). Then a
+ * truncated body looks like a whole one.
  */
 export function endsWithConnection(status: number, headers: HeaderFields): boolean {
   return (
@@ -113,7 +109,7 @@ export function isJsonType(contentType: string | undefined): boolean {
 
 /**
  * Whether bytes begin like a JSON text, and every string and bracket in them is closed: a third of the cost of
- * parsing, and enough to find any cut. A `Content-Length` that is too small cuts an answer so that its framing
+ * parsing, and enough to find any truncation. A `Content-Length` that is too small truncates an answer so that its framing
  * still looks whole.
  */
 export function isClosedJson(body: Buffer): boolean {

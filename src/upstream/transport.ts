@@ -4,7 +4,7 @@
  * checked, and handed up as a value.
  *
  * Nothing here follows a redirect or puts the key into anything but the field it belongs in: no
- * `fetch`, no `Headers`, whose errors print the values they refuse (THREATS L1, L2).
+ * `fetch`, no `Headers`, whose errors print the values they refuse.
  */
 import Pool from 'undici/lib/dispatcher/pool.js';
 import type { Answer, SignedRequest } from '../exchange.ts';

@@ -14,6 +14,13 @@ const waitsFor = (oldestWaitMs: number): Partial<AdminSnapshot> => ({
   gate: { ...calm.gate, callers: [{ name: 'page', length: 3, oldestWaitMs, refreshes: 1 }] },
 });
 
+const storeIs = (inUse: boolean): Partial<AdminSnapshot> => ({
+  fleet: calm.fleet && {
+    ...calm.fleet,
+    store: { ...calm.fleet.store, inUse, reason: inUse ? undefined : 'connection refused' },
+  },
+});
+
 const cases: [what: string, changes: Partial<AdminSnapshot>, codes: HealthCode[], says?: RegExp][] = [
   ['nothing is wrong', {}, []],
   [
@@ -83,11 +90,11 @@ const cases: [what: string, changes: Partial<AdminSnapshot>, codes: HealthCode[]
   ['log lines were lost an hour ago', { log: { lostLines: 12, lastLostAt: calm.at - 3_600_000 } }, []],
   [
     'the shared store cannot be reached',
-    { sharedStore: { awayForMs: 30_000 } },
+    storeIs(false),
     ['shared-store-away'],
-    /for 30 s/,
+    /redis:\/\/store:6379 cannot be used \(connection refused\)/,
   ],
-  ['the shared store is there', { sharedStore: { awayForMs: undefined } }, []],
+  ['the shared store is there', storeIs(true), []],
   ['the gateway stops', { notReady: 'shutting down' }, ['stopping']],
 ];
 

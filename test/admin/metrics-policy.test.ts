@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { exposition } from '../../src/admin/exposition-policy.ts';
 import { judgeHealth } from '../../src/admin/health-policy.ts';
@@ -107,23 +106,5 @@ describe('the metrics', () => {
     expect(value(own('gate_caller_waiting'), { caller: otherCallers })).toBe(50);
     expect(value(own('gate_caller_oldest_wait_seconds'), { caller: otherCallers })).toBe(0.049);
     expect(value(own('gate_caller_refreshes_waiting'), { caller: otherCallers })).toBe(150);
-  });
-
-  it('are the ones that README lists, with their types and labels', () => {
-    const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
-    const rows = [
-      ...readme.matchAll(/^\| `((?:analytics_gateway|process|nodejs)_\w+)` \| (\w+) \| ([^|]*) \|/gm),
-    ];
-    const documented = rows.map(([, name, type, labels = '']) => [
-      name,
-      type,
-      [...labels.matchAll(/`(\w+)`/g)].map(([, label]) => label).join(),
-    ]);
-    const true_ = allMetrics(fullSnapshot()).map(({ name, type, samples }) => {
-      const labels = new Set(samples.flatMap(({ labels = {} }) => Object.keys(labels)));
-      labels.delete('le');
-      return [name, type, [...labels].join()];
-    });
-    expect(documented).toEqual(true_);
   });
 });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { checksOf, type Observed } from '../../bench/soak/checks.ts';
 import { openLedger, requestId } from '../../bench/soak/ledger.ts';
-import { slopeOf } from '../../bench/soak/trend.ts';
+import { floorsOf, slopeOf } from '../../bench/soak/trend.ts';
 
 const line = (number: number, status = 200): string =>
   JSON.stringify({ level: 'info', msg: 'request', requestId: requestId(number), status });
@@ -96,6 +96,15 @@ describe('the soak’s checks', () => {
     ['standard error', { errors: '(node:1) Warning' }],
   ])('“%s” is broken by one that does not', (check, more) => {
     expect(broken(more)).toEqual([check]);
+  });
+
+  it('do not take a burst for growth', () => {
+    const bursts = samples(0).map((sample) => ({
+      ...sample,
+      descriptors: sample.minutes > 6 && Math.round(sample.minutes * 60) % 10 < 8 ? 200 : sample.descriptors,
+    }));
+    expect(broken({ samples: bursts })).toEqual([]);
+    expect(floorsOf(bursts, ({ descriptors }) => descriptors)).toHaveLength(42);
   });
 
   it('a slope is that of the line which fits best', () => {

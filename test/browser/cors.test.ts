@@ -165,7 +165,7 @@ describe.skipIf(chromium === undefined)('in a real browser', { timeout: 120_000 
     const asked = await fetchIn(page, `${url}${accounts}`, known);
     expect(asked).toEqual({ failure: expect.stringContaining('Failed to fetch') });
     expect(watch.statuses(`${url}${accounts}`)).toEqual([403]);
-    // Without one the request goes out, is nobody's, and the page may not even read the 401.
+    // Without one the request goes out, names no caller, and the page may not even read the 401.
     expect(await fetchIn(page, `${url}${accounts}`, {})).toEqual({
       failure: expect.stringContaining('Failed to fetch'),
     });
@@ -193,7 +193,7 @@ describe.skipIf(chromium === undefined)('in a real browser', { timeout: 120_000 
 
     await page.goto(listed);
     expect(await fetchIn(page, `${url}${accounts}`, {})).toMatchObject({ answer: { status: 200 } });
-    // What somebody types into the address bar is nobody's page.
+    // An address typed by the user comes from no page.
     expect((await page.goto(`${url}${accounts}`))?.status()).toBe(200);
     expect(standIn.requests).toHaveLength(1);
   });

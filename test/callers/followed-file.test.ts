@@ -20,7 +20,7 @@ describe('a text that cannot be used', () => {
         looks.push(`${text} ${isSecondLook ? 'second' : 'first'}`);
         return false;
       },
-      onTrouble: () => {},
+      onFailureChange: () => {},
     });
     onTestFinished(() => followed.close());
     const lookOften = async () => {

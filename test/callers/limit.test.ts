@@ -1,8 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { canonicalAddress, failureScope, isFlyProxy, isLoopbackAddress } from '../../src/address-policy.ts';
+import { type Bucket, fullBucket } from '../../src/callers/bucket-policy.ts';
 import { makeCaller } from '../../src/callers/caller.ts';
 import { limitFailures } from '../../src/callers/failures.ts';
-import { limitCallers, rateLimitFields } from '../../src/callers/limit.ts';
+import { limitCallers, rateLimitFields, type SharedBuckets } from '../../src/callers/limit.ts';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
 import { bearer, cleanUp, credentials, open, refusal, writeCallers } from '../support/callers-fixture.ts';
 
@@ -15,6 +16,76 @@ afterEach(() => {
 
 const caller = (limit?: { perSecond: number; burst: number }, name = 'a') =>
   makeCaller({ name, operations: new Set(), limit });
+
+/** What `shared-buckets.ts` does in the store, with the latency of a network. */
+function sharedBucket(latencyMs: number): SharedBuckets & { away: boolean } {
+  const buckets = new Map<string, Bucket>();
+  return {
+    away: false,
+    get inUse() {
+      return !this.away;
+    },
+    async take(name, limit, count) {
+      await new Promise((resolve) => setTimeout(resolve, latencyMs / 2));
+      const nowMs = performance.now();
+      const bucket = buckets.get(name) ?? fullBucket(limit, nowMs);
+      const grown = bucket.level + ((nowMs - bucket.atMs) * limit.perSecond) / 1_000;
+      const level = Math.min(limit.burst, grown) - count;
+      buckets.set(name, { level, atMs: nowMs });
+      await new Promise((resolve) => setTimeout(resolve, latencyMs / 2));
+      return level;
+    },
+  };
+}
+
+describe("a caller's limit across gateways", () => {
+  const spread: Record<string, (turn: number) => number> = {
+    'round the gateways': (turn) => turn % 3,
+    'to one gateway': () => 0,
+    'to one gateway for a second, then to the next': (turn) => Math.floor(turn / 200) % 3,
+  };
+
+  it.each(Object.keys(spread))('holds within a tenth where its requests go %s', async (way) => {
+    const shared = sharedBucket(4);
+    const gateways = [limitCallers(shared), limitCallers(shared), limitCallers(shared)];
+    const a = caller({ perSecond: 20, burst: 10 });
+    let passed = 0;
+    // 200 requests a second for 30 s.
+    for (let turn = 0; turn < 6_000; turn++) {
+      await vi.advanceTimersByTimeAsync(5);
+      if (gateways[spread[way]?.(turn) ?? 0]?.spend(a)?.ok === true) passed += 1;
+    }
+    expect(passed).toBeGreaterThan(0.9 * (30 * 20 + 10));
+    expect(passed).toBeLessThan(1.1 * (30 * 20 + 10));
+  });
+
+  it('is that of each gateway alone while the store is away, and holds for all again afterwards', async () => {
+    const shared = sharedBucket(4);
+    const gateways = [limitCallers(shared), limitCallers(shared)];
+    const a = caller({ perSecond: 10, burst: 1 });
+    const passedIn = async (seconds: number): Promise<number> => {
+      let passed = 0;
+      for (let turn = 0; turn < seconds * 200; turn++) {
+        await vi.advanceTimersByTimeAsync(5);
+        if (gateways[turn % 2]?.spend(a)?.ok === true) passed += 1;
+      }
+      return passed;
+    };
+    shared.away = true;
+    expect(await passedIn(10)).toBeGreaterThan(190);
+    shared.away = false;
+    expect(await passedIn(10)).toBeLessThan(115);
+  });
+
+  it('tells a caller that has to wait for what others let through for how long', async () => {
+    const shared = { inUse: true, take: () => Promise.resolve(-3) };
+    const limits = limitCallers(shared);
+    const a = caller({ perSecond: 2, burst: 5 });
+    limits.spend(a);
+    await vi.advanceTimersByTimeAsync(40);
+    expect(limits.spend(a)).toMatchObject({ ok: false, remaining: 0, retryAfterMs: 2_000 });
+  });
+});
 
 describe("a caller's own limit", () => {
   it("a caller's limit lets a burst through, then as many as come back", () => {

@@ -5,6 +5,7 @@ import { digestOf } from '../../src/callers/token.ts';
 import type { CheckReport } from '../../src/commands/check.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { type Owner, run, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
+import { redisProgram, startRedis } from '../support/redis.ts';
 
 const closedPort = 'http://127.0.0.1:9';
 
@@ -120,6 +121,32 @@ describe.concurrent('check', () => {
     context.expect(report.calls.map(({ outcome }) => outcome)).toEqual(['accepted', 'accepted']);
     context.expect(report.summary).toMatch(/refuses the newest key and takes the previous one/);
   });
+
+  it.skipIf(redisProgram === undefined)(
+    'check tries the shared store, and is not fine with one that it cannot use',
+    async (context) => {
+      const standIn = await standInFor(context);
+      await using redis = await startRedis('--requirepass', 'the-right-password');
+      const settings = {
+        ...settingsFor(standIn.url),
+        SHARED_STORE: redis.address,
+        SHARED_STORE_PASSWORD_FROM: 'env:STORE_PASSWORD',
+      };
+      const good = await check(context, { ...settings, STORE_PASSWORD: 'the-right-password' });
+      context.expect(good.both).toEqual([0, 0]);
+      context.expect(good.stdout).toContain(`Shared store: ${redis.address} can be used\n`);
+      const wrong = await check(context, { ...settings, STORE_PASSWORD: 'a-wrong-password' });
+      context.expect(wrong.both).toEqual([1, 1]);
+      context
+        .expect(wrong.report.sharedStore)
+        .toEqual({ ok: false, address: redis.address, problem: 'WRONGPASS' });
+      context.expect(wrong.stdout + wrong.stderr).not.toContain('a-wrong-password');
+      context.expect(wrong.report.calls.map(({ outcome }) => outcome)).toEqual(['accepted', 'accepted']);
+      redis.command('-a', 'the-right-password', '--no-auth-warning', 'CONFIG', 'SET', 'maxmemory', '1');
+      const full = await check(context, { ...settings, STORE_PASSWORD: 'the-right-password' });
+      context.expect(full.report.sharedStore?.problem).toBe('it refuses what gateways do: OOM');
+    },
+  );
 
   it('check says for programs, too, that it will not run with such flags', async (context) => {
     const { status, stdout, stderr } = await run(context, ['check', '--json'], {

@@ -4,7 +4,8 @@ import { GatewayError, type GatewayErrorOptions, type ProblemCode } from '../../
 import type { Answer, SignedRequest } from '../../src/exchange.ts';
 import { openKeyring } from '../../src/key/keyring.ts';
 import type { KeyStore } from '../../src/key/store.ts';
-import { attachKey } from '../../src/upstream/credential.ts';
+import { attachKey, probeThrough } from '../../src/upstream/credential.ts';
+import { retryWithKey } from '../../src/upstream/retry-with-key.ts';
 import { down, FakeStore, key1 } from '../support/fake-store.ts';
 
 beforeEach(() => {
@@ -48,13 +49,14 @@ async function run(
         onEvent: () => {},
         open: () => store,
       });
-      const ask = attachKey({ keyring })((request) => {
+      const sendUp = (request: SignedRequest) => {
         paths.push(request.path);
         return send(request);
-      });
+      };
+      keyring.probeWith(probeThrough((next) => next, sendUp));
       return {
         keyring,
-        ask,
+        ask: retryWithKey(attachKey({ keyring })(sendUp)),
         close: () => {
           closed = true;
         },

@@ -8,7 +8,7 @@ const policy = corsPolicy({
 });
 
 describe('an origin', () => {
-  it.each(['https://good.example', 'http://localhost:5173'])('that is listed may read: %s', (origin) => {
+  it.each(['https://good.example', 'http://localhost:5173'])('a listed origin may read: %s', (origin) => {
     expect(policy.isAllowed(origin)).toBe(true);
     expect(policy.fieldsFor(origin)).toMatchObject({ 'access-control-allow-origin': origin, vary: 'Origin' });
   });
@@ -37,13 +37,13 @@ describe('an origin', () => {
     '',
     '__proto__',
     'constructor',
-  ])('that looks like one may not: %s', (origin) => {
+  ])('an origin that resembles a listed one may not read: %s', (origin) => {
     expect(policy.isAllowed(origin)).toBe(false);
     expect(policy.fieldsFor(origin)).toEqual({ vary: 'Origin' });
     expect(policy.preflightFields({ origin, privateNetwork: 'true' })).toBeUndefined();
   });
 
-  it('is never allowed cookies, nor a star', () => {
+  it('an origin is never allowed cookies, nor a star', () => {
     const all = [
       policy.fieldsFor('https://good.example'),
       policy.preflightFields({ origin: 'https://good.example', privateNetwork: undefined }) ?? {},
@@ -56,11 +56,11 @@ describe('an origin', () => {
 });
 
 describe('every answer', () => {
-  it('varies by Origin, also where none was sent', () => {
+  it('every answer varies by Origin, also where none was sent', () => {
     expect(policy.fieldsFor(undefined)).toEqual({ vary: 'Origin' });
   });
 
-  it('exposes what tells how it came about', () => {
+  it('every answer exposes the fields that say how it came about', () => {
     const exposed = policy.fieldsFor('https://good.example')['access-control-expose-headers']?.split(', ');
     for (const name of [
       'Age',
@@ -78,7 +78,7 @@ describe('every answer', () => {
     }
   });
 
-  it('has no CORS fields and no Vary where no origins are listed', () => {
+  it('an answer has no CORS fields and no Vary where no origins are listed', () => {
     const none = corsPolicy({ origins: [] });
     expect(none.fieldsFor('https://good.example')).toEqual({});
     expect(
@@ -88,14 +88,14 @@ describe('every answer', () => {
 });
 
 describe('a preflight', () => {
-  it('is OPTIONS with Origin and the method asked for', () => {
+  it('a preflight is OPTIONS with Origin and the method asked for', () => {
     expect(isPreflight('OPTIONS', 'https://good.example', 'GET')).toBe(true);
     expect(isPreflight('OPTIONS', 'https://good.example', undefined)).toBe(false);
     expect(isPreflight('OPTIONS', undefined, 'GET')).toBe(false);
     expect(isPreflight('GET', 'https://good.example', 'GET')).toBe(false);
   });
 
-  it('is told the reads and the fields a page may send, mirroring nothing', () => {
+  it('the reply to a preflight lists the reads and fields a page may send, and mirrors nothing', () => {
     const fields = policy.preflightFields({
       origin: 'https://good.example',
 
@@ -111,7 +111,7 @@ describe('a preflight', () => {
     });
   });
 
-  it('is told the fields that carry credentials at the moment', () => {
+  it('the reply to a preflight lists the fields that carry credentials at the moment', () => {
     let fields = ['x-one'];
     const { preflightFields } = corsPolicy({
       origins: ['https://good.example'],
@@ -126,7 +126,7 @@ describe('a preflight', () => {
     expect(told()).toMatch(/tracestate, x-two$/);
   });
 
-  it('is told that a private network may be called, when it asks', () => {
+  it('the reply to a preflight allows a private network where it asks for one', () => {
     const fields = policy.preflightFields({
       origin: 'https://good.example',
 
@@ -149,7 +149,7 @@ describe('an entry of CORS_ORIGINS', () => {
     ['https://Good.example', 'must be written as the browser sends it: https://good.example'],
     ['https://good.example:443', 'must be written as the browser sends it: https://good.example'],
     ['chrome-extension://abc', 'scheme and host'],
-  ])('%s', (entry, problem) => {
+  ])('the entry %s of CORS_ORIGINS is judged before the start', (entry, problem) => {
     if (problem === undefined) expect(originProblem(entry)).toBeUndefined();
     else expect(originProblem(entry)).toContain(problem);
   });

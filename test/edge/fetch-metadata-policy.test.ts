@@ -21,11 +21,11 @@ describe('an anonymous request', () => {
     ['with a word that no browser sends', 'trusted', undefined, true],
     ['with the field sent twice', 'same-origin, cross-site', undefined, true],
     ['of another port in an older browser', undefined, 'http://localhost:80800', true],
-  ])('%s', (_, site, origin, isForeign) => {
+  ])('an anonymous request is judged by its site and origin: %s', (_, site, origin, isForeign) => {
     expect(isForeignPage({ site, origin, host }, listed)).toBe(isForeign);
   });
 
-  it('without Host has no own origin', () => {
+  it('a request without Host has no origin of its own', () => {
     expect(isForeignPage({ site: undefined, origin: 'http://localhost', host: undefined }, listed)).toBe(
       true,
     );

@@ -23,10 +23,10 @@ function requestFor(headers: Record<string, string> = {}) {
     query: '',
     headers,
     field: (name: string) => headers[name],
-    tell: () => {},
+    setHeader: () => {},
     match: { operation: { name: 'list-accounts' }, path: '/analytics/accounts/' },
-    onLeave: () => {},
-    offLeave: stopListening,
+    onAbort: () => {},
+    offAbort: stopListening,
   } as unknown as InboundRequest;
   return { request, stopListening };
 }
@@ -38,8 +38,8 @@ function forwardTo(outbound: (request: UpstreamRequest) => Answer | Promise<Answ
 
 describe('a request that has been answered', () => {
   it.each<[string, (claim: UpstreamRequest['claim']) => Promise<Answer>]>([
-    ['well', async () => answerOf(200)],
-    ['by a failure', async () => Promise.reject(new Error('no'))],
+    ['with an answer', async () => answerOf(200)],
+    ['with a failure', async () => Promise.reject(new Error('no'))],
   ])('a request that has been answered %s waits for nothing more', async (_, answer) => {
     const { claims, handle } = forwardTo(({ claim }) => {
       // It waits, as anything does that goes up.
@@ -77,9 +77,7 @@ describe('a caller’s own condition (RFC 9110 section 13)', () => {
 
 describe('Vary says what callers’ answers differ by', () => {
   const vary = (fields: HeaderFields, more = {}) =>
-    prepare({ ...answerOf(200, fields), ...more })
-      .fields('identity')
-      .list();
+    prepare({ ...answerOf(200, fields), ...more }).fields('identity');
   it.each<[string, HeaderFields, object, string | undefined]>([
     ['nothing, on a small answer', {}, {}, undefined],
     ['codings, where there may be any', {}, { encoded: {} }, 'accept-encoding'],

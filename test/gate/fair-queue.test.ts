@@ -2,20 +2,82 @@ import { describe, expect, it } from 'vitest';
 import { FairQueue } from '../../src/gate/fair-queue.ts';
 import type { Queued } from '../../src/gate/types.ts';
 
-const queued = (name: string, arrivedMs: number, background = false): Queued => ({
-  turn: { name, weight: 1, background },
-  deadlineMs: 60_000,
-  arrivedMs,
-});
+interface Entry extends Queued {
+  readonly id: string;
+}
+
+let arrivals = 0;
+const entry = (name: string, weight = 1, background = false): Entry => {
+  const arrivedMs = arrivals++;
+  return { id: `${name}${arrivedMs}`, turn: { name, weight, background }, arrivedMs, deadlineMs: 1e6 };
+};
+const filled = (...entries: Entry[]): FairQueue<Entry> => {
+  const queue = new FairQueue<Entry>();
+  for (const one of entries) queue.add(one);
+  return queue;
+};
+const many = (count: number, name: string, weight = 1): Entry[] =>
+  Array.from({ length: count }, () => entry(name, weight));
+const names = (queue: FairQueue<Entry>, count = queue.size): string =>
+  Array.from({ length: count }, () => queue.take()?.turn.name).join('');
 
 describe('the fair queue', () => {
-  it('shows the requests of each caller and their longest wait, and background refreshes apart', () => {
-    const queue = new FairQueue<Queued>();
-    for (const one of [queued('page', 300), queued('page', 400), queued('page', 0, true)]) queue.add(one);
-    queue.add(queued('script', 100, true));
-    expect(queue.callers(1_000)).toEqual([
-      { name: 'page', length: 2, oldestWaitMs: 700, refreshes: 1 },
-      { name: 'script', length: 0, oldestWaitMs: 0, refreshes: 1 },
-    ]);
+  it('gives callers turns in proportion to their weights', () => {
+    const queue = filled(...many(30, 'a', 2), ...many(30, 'b'));
+    expect(names(queue, 30).replaceAll('b', '')).toHaveLength(20);
+  });
+
+  it('lets a caller that has just come go before the long queue of another', () => {
+    const queue = filled(...many(100, 'a'));
+    names(queue, 20);
+    queue.add(entry('b'));
+    expect(names(queue, 1)).toBe('b');
+  });
+
+  it('lets background refreshes go last', () => {
+    const queue = filled(entry('a', 1, true), entry('b'), entry('b'));
+    expect(names(queue)).toBe('bba');
+  });
+
+  it('returns a request to its old place, and its turn to its caller', () => {
+    const [first, second, third] = many(3, 'a') as [Entry, Entry, Entry];
+    const queue = filled(first, second, third, entry('b'));
+    expect(queue.take()).toBe(first);
+    queue.refund(first.turn);
+    queue.add(first);
+    expect(queue.take()).toBe(first);
+  });
+
+  it('forgets nothing when the flow of a request changes while it waits', () => {
+    const moving = { ...entry('a', 1, true) };
+    const queue = filled(moving, entry('b'));
+    moving.turn = { ...moving.turn, background: false };
+    expect(queue.remove(moving)).toBe(true);
+    queue.add(moving);
+    expect(queue.size).toBe(2);
+    expect(queue.remove(entry('stranger'))).toBe(false);
+  });
+
+  it('counts how many go before a request as it then serves them, but for equal tags', () => {
+    const queue = filled(...many(7, 'a'), ...many(3, 'b', 0.5), ...many(5, 'c', 3));
+    names(queue, 4);
+    const late = entry('b', 0.5);
+    const ahead = queue.ahead(late);
+    queue.add(late);
+    const order = queue.inOrder().indexOf(late);
+    let served = 0;
+    while (queue.take() !== late) served++;
+    expect(Math.abs(ahead - served)).toBeLessThanOrEqual(2);
+    expect(Math.abs(order - served)).toBeLessThanOrEqual(2);
+  });
+
+  it('makes room by the last request of the longest flow, and by background refreshes first', () => {
+    const queue = filled(...many(3, 'a'), entry('b'));
+    expect(queue.displacedBy(entry('b'))?.turn.name).toBe('a');
+    expect(queue.displacedBy(entry('a'))).toBeUndefined();
+    const refresh = entry('c', 1, true);
+    queue.add(refresh);
+    expect(queue.displacedBy(entry('a'))).toBe(refresh);
+    expect(queue.displacedBy(entry('d', 1, true))).toBeUndefined();
   });
 });

@@ -29,7 +29,7 @@ const pipes = (): number =>
     }
   }).length;
 
-/** `Z`: ended, or a zombie that nobody has collected yet. */
+/** `Z`: ended, or a zombie that is not collected yet. */
 function stateOf(pid: number): string | undefined {
   try {
     return readFileSync(`/proc/${pid}/stat`, 'utf8').split(' ')[2];

@@ -2,7 +2,6 @@ import { appendFileSync, statSync, writeFileSync } from 'node:fs';
 import { mkdir, mkdtemp, rename, rm, symlink, unlink, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { readKeyFile } from '../../src/key/file-store.ts';
 
@@ -46,12 +45,6 @@ function follow(path: string): () => string | undefined {
       );
     }) ?? stop;
   return () => last;
-}
-
-/** `vi.waitFor` would move the faked clock on, and with it the poll. */
-async function until(isSo: () => boolean): Promise<void> {
-  for (let tries = 0; tries < 2_000 && !isSo(); tries++) await sleep(5);
-  expect(isSo()).toBe(true);
 }
 
 const soon = { timeout: 20_000, interval: 5 };
@@ -130,35 +123,19 @@ describe('a watched key file', () => {
   });
 });
 
-describe('the watch of a key file', () => {
-  beforeEach(() => {
-    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
-  });
-  afterEach(() => {
-    vi.useRealTimers();
-  });
-
-  it('sees every swap at once, without the poll', async () => {
-    const last = follow(await mount('value-1', 1));
-    for (const version of [2, 3, 4]) {
-      await mount(`value-${version}`, version);
-      await until(() => last() === `value-${version}`);
-    }
-  });
-
-  it('is renewed by the poll when its directory was replaced', async () => {
+describe('a watched key file', () => {
+  it('a watched key file is followed when its directory is renamed away and made anew', async () => {
     const path = join(directory, 'sub', 'key');
     await mkdir(join(directory, 'sub'));
     await writeFile(path, 'value-1');
     const last = follow(path);
-    await until(() => last() === 'value-1');
+    await vi.waitFor(() => expect(last()).toBe('value-1'), soon);
     await rename(join(directory, 'sub'), join(directory, 'away'));
     await mkdir(join(directory, 'sub'));
-    await writeFile(path, 'value-2');
-    vi.advanceTimersByTime(1_000);
-    await until(() => last() === 'value-2');
-    await writeFile(path, 'value-3');
-    await until(() => last() === 'value-3');
+    for (const value of ['value-2', 'value-3']) {
+      await writeFile(path, value);
+      await vi.waitFor(() => expect(last()).toBe(value), soon);
+    }
   });
 });
 

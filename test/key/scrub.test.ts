@@ -184,7 +184,7 @@ function unescapeAll(text: string): string {
   return plain;
 }
 
-/** What the README says of it; whoever teaches the search one of these shortens the list there. */
+/** What docs/key.md lists; a search that learns one of these shortens the list there. */
 describe('what is not found', () => {
   const key = 'wa_key+4f8d/2c71~e0b9.a35d==';
   const bytes = [...Buffer.from(key)];

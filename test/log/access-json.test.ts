@@ -5,6 +5,7 @@ import { accessJson } from '../../src/log/access-json.ts';
 const hit: AccessLine = {
   requestId: 'r-1',
   caller: 'script',
+  subject: undefined,
   by: 'token',
   note: undefined,
   method: 'GET',
@@ -13,6 +14,7 @@ const hit: AccessLine = {
   problem: undefined,
   reason: undefined,
   cause: undefined,
+  refusal: undefined,
   cache: 'hit',
   attempts: 0,
   upstreamStatus: undefined,
@@ -32,6 +34,7 @@ describe('an access line as JSON', () => {
       { caller: 'one"more\n' },
       { requestId: 'r"\\2' },
       { by: 'jwt' },
+      { by: 'jwt', subject: 'a"b' },
       { note: 'an older token' },
       { method: 'HEAD' },
       { operation: undefined },

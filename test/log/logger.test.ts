@@ -49,3 +49,21 @@ it('a search for the key that fails lets nothing out that was not searched', () 
   expect(lines()).toMatchObject([{ level: 'warn', msg: 'a line of the log cannot be made' }]);
   expect(JSON.stringify(lines())).not.toContain('not to be seen');
 });
+
+it('a figure is rounded to a hundredth, wherever it stands among the facts of an event', () => {
+  const { log, lines } = logOf((text) => text);
+  const limits = { low: 0.129, list: [1.005, 2] };
+  log.events.info(
+    { rate: 3.333_33, count: 7, limits, name: '1.234', err: new Error('with 1.2345') },
+    'happened',
+  );
+  expect(lines()).toMatchObject([
+    {
+      rate: 3.33,
+      count: 7,
+      limits: { low: 0.13, list: [1, 2] },
+      name: '1.234',
+      err: { message: 'with 1.2345' },
+    },
+  ]);
+});

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { readConfig } from '../../src/config.ts';
-import { ListenError } from '../../src/edge/server.ts';
+import { ListenError } from '../../src/edge/listen.ts';
 import { startGateway } from '../../src/gateway.ts';
 import { standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
 import { adminOutput } from '../support/admin-output.ts';
@@ -342,11 +342,11 @@ describe('the routes of the admin listener', () => {
 
   it('refuse a request of which no URL can be made, as they refuse others', async () => {
     const { askAdmin } = await startPair(withAdmin);
+    // Names that a `Host` may have, and no URL.
     for (const [path, host, status] of [
-      ['/status', 'a, b', 421],
-      ['/status', 'user@localhost', 421],
-      ['/status', '[', 421],
-      ['http://[/status', 'localhost', 404],
+      ['/none', 'localhost:99999', 404],
+      ['/status', '1.2.3.4.5', 421],
+      ['/status', '999.999.999.999', 421],
       ['//evil.example/status', 'localhost', 404],
     ] as const) {
       for (const method of ['GET', 'TRACE']) {
@@ -356,7 +356,18 @@ describe('the routes of the admin listener', () => {
         expect(came.headers['x-request-id']).toBe(came.json()['requestId']);
       }
     }
+    expect((await askAdmin('/status', { headers: { host: 'localhost:99999' } })).status).toBe(200);
   });
+
+  it.each(['a, b', 'user@localhost', '['])(
+    'refuse the Host %s, which names none, before they are asked',
+    async (host) => {
+      const { askAdmin } = await startPair(withAdmin);
+      for (const path of ['/status', '/livez']) {
+        expect((await askAdmin(path, { headers: { host } })).status).toBe(400);
+      }
+    },
+  );
 
   it('show a page that runs only its own script', async () => {
     const { askAdmin } = await startPair(withAdmin);

@@ -75,7 +75,6 @@ async function collectReplies(origin: string | undefined, atEnd: AtEnd): Promise
   await take('400', 400, ask(`${accounts}?api_key=x`, { headers: known }));
   await take('414', 414, ask(`${accounts}?${'x'.repeat(9_000)}`, { headers: known }));
   await take('421', 421, ask(accounts, { headers: { ...known, host: 'evil.example' } }));
-  await take('421 malformed', 421, ask(accounts, { headers: { ...known, host: 'a b' } }));
   await ask(accounts, { headers: { ...from, ...bearer(spent.token) } });
   await take('429', 429, ask(accounts, { headers: { ...from, ...bearer(spent.token) } }));
   await take('document', 200, ask('/problems/caller-forbidden', { headers: from }));
@@ -350,13 +349,8 @@ describe('where somebody may call without a credential, other people’s pages m
       'localhost.evil.example',
       '127.0.0.1.nip.io',
       '127.0.0.1.evil.example:80',
-      'localhost@evil.example',
-      'localhost:8080@evil.example',
       'evil.example:0',
       'evil.example:99999',
-      'localhost:80:80',
-      'localhost:evil',
-      'localhost..',
       '127.1',
       '2130706433',
       '0x7f000001',
@@ -366,10 +360,6 @@ describe('where somebody may call without a credential, other people’s pages m
       '[2001:db8::1]',
       '[2001:db8::1]:8080',
       '[::ffff:10.0.0.1]',
-      '[::1]evil.example',
-      '::1',
-      'a b',
-      '',
     ])('nor a page whose own name %j leads here (DNS rebinding)', async (host) => {
       const pair = await start();
       for (const lines of [[], ['Sec-Fetch-Site: same-origin', `Origin: http://${host}`]]) {
@@ -378,6 +368,24 @@ describe('where somebody may call without a credential, other people’s pages m
         expect(JSON.parse(came.body)).toMatchObject({ code: 'host-not-allowed' });
         expect(corsFields(came.fields)).toEqual([]);
       }
+      expect(pair.standIn.requests).toHaveLength(0);
+    });
+
+    it.each([
+      'localhost@evil.example',
+      'localhost:8080@evil.example',
+      'localhost:80:80',
+      'localhost:evil',
+      'localhost..',
+      '[::1]evil.example',
+      '::1',
+      'a b',
+      '',
+    ])('nor a request whose Host %j is no name', async (host) => {
+      const pair = await start();
+      const came = await sendRaw(pair, accounts, { host });
+      expect([came.status, came.body]).toEqual([400, '']);
+      expect(corsFields(came.fields)).toEqual([]);
       expect(pair.standIn.requests).toHaveLength(0);
     });
 
@@ -393,28 +401,32 @@ describe('where somebody may call without a credential, other people’s pages m
       const two = await exchange(
         `GET ${accounts} HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\nConnection: close\r\n\r\n`,
       );
-      expect(two).toMatch(/^HTTP\/1\.1 (?:400|421) /);
+      expect(two).toMatch(/^HTTP\/1\.1 400 /);
       expect(await exchange(`GET ${accounts} HTTP/1.0\r\n\r\n`)).toMatch(/^HTTP\/1\.[01] 421 /);
       expect(standIn.requests).toHaveLength(0);
     });
   });
 
-  it('and the log says why, without the value', async () => {
+  it('and the log says why, with the host or origin that was refused', async () => {
     const pair = await startPair({ CORS_ORIGINS: good });
     await pair.ask(accounts, { headers: { host: 'evil.example' } });
-    await pair.ask(accounts, { headers: { host: 'a b' } });
     await pair.exchange(`GET ${accounts} HTTP/1.0\r\n\r\n`);
     await pair.ask(accounts, { headers: { origin: 'https://evil.example' } });
     await pair.ask(accounts, preflight('https://evil.example'));
     const reasons = pair.logLines().flatMap(({ reason }) => (reason === undefined ? [] : [reason]));
     expect(reasons).toEqual([
       'a Host that is not this machine',
-      'a Host that is no name',
-      'no Host, or more than one',
+      'no Host',
       'a request from a page of another site',
       'a preflight of an origin that is not listed',
     ]);
-    expect(pair.logText()).not.toContain('evil');
+    const lines = pair.logLines().filter(({ msg }) => msg === 'request');
+    expect(lines.map(({ host, origin }) => host ?? origin)).toEqual([
+      'evil.example',
+      undefined,
+      'https://evil.example',
+      'https://evil.example',
+    ]);
   });
 
   it('and where everybody needs a credential, ALLOWED_HOSTS decides about names', async () => {

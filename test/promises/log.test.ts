@@ -10,7 +10,7 @@ function planted(code: string): string[] {
 }
 
 describe('each request has one line', () => {
-  it('whatever became of it, and each line is JSON without a word of what callers sent', async () => {
+  it('whatever became of it, and each line is JSON without a query or field that callers sent', async () => {
     const { ask, exchange, standIn, logText, logLines } = await startPair({
       RETRY_LIMIT: '0',
       UPSTREAM_TIMEOUT: '1s',
@@ -37,16 +37,16 @@ describe('each request has one line', () => {
     await send(`${accounts}?q=${secret}`, 'HEAD');
     await Promise.all([
       send(`${accounts}?api_key=${secret}`),
-      send(`/api/${secret}`),
-      send(`/${secret}`),
+      send(`/api/nothing?${secret}`),
+      send(`/nothing?${secret}`),
       send(`/problems/unknown-operation?${secret}`),
       send(accounts, 'POST'),
-      raw(`GET / HTTP/1.1\r\nHost: ${secret}.example\r\nConnection: close\r\n\r\n`),
+      raw(`GET / HTTP/1.1\r\nHost: evil.example\r\nCookie: ${secret}\r\nConnection: close\r\n\r\n`),
       raw(`GET ${accounts}?${secret} HTTP/1.1\r\n\r\n`),
       raw(`${secret}\r\n\r\n`),
       raw(`GET ${accounts} HTTP/1.1\r\nHost: localhost\r\nX: ${secret}${'x'.repeat(20_000)}\r\n\r\n`),
       raw(`GET ${accounts} HTTP/1.1\r\nHost: localhost\r\nX: ${secret}`),
-      raw(`CONNECT ${secret}:443 HTTP/1.1\r\nHost: ${secret}\r\n\r\n`),
+      raw(`CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example\r\nCookie: ${secret}\r\n\r\n`),
     ]);
     standIn.behave({ status: 500, body: `{"a":"${secret}"}` });
     await send(`${accounts}?failing`);

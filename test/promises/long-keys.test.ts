@@ -1,6 +1,7 @@
 import { describe, it } from 'vitest';
 import { accounts, ask } from '../support/gateway.ts';
-import { buildProgram, imageFlags } from '../support/image.ts';
+import { buildProgram } from '../support/image.ts';
+import { imageFlags } from '../support/image-flags.ts';
 import { serve, settingsFor, standInFor } from '../support/process.ts';
 
 const { main } = buildProgram();

@@ -80,7 +80,7 @@ describe('everything else stays here', () => {
   ])('the target %s', async (target) => {
     const { exchange, standIn } = await startPair();
     const came = await exchange(`GET ${target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`);
-    expect(came).toMatch(/^HTTP\/1\.1 (?:404|400|405) /);
+    expect(came).toMatch(/^HTTP\/1\.1 (?:404|400|405|421) /);
     if (came.startsWith('HTTP/1.1 404')) expect(came).toContain('"code":"unknown-operation"');
     expect(standIn.requests).toHaveLength(0);
   });

@@ -42,7 +42,7 @@ describe.concurrent('a 429 is waited out', () => {
     expect(Number(came.headers['retry-after'])).toBeGreaterThanOrEqual(99);
     expect(Number(came.headers['retry-after'])).toBeLessThanOrEqual(150);
     expect(came.headers['proxy-status']).toContain('received-status=429');
-    // It is everybody's: another read is refused without asking.
+    // It holds for all callers: another read is refused without asking.
     expect((await ask('/api/users/api-keys/')).status).toBe(429);
     expect(standIn.requests).toHaveLength(1);
   });

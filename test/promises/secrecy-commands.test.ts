@@ -173,7 +173,7 @@ const runs: Record<string, Run> = {
     status: 1,
   },
   'token create': {
-    args: ['token', 'create', 'somebody', '--file', 'callers.json'],
+    args: ['token', 'create', 'billing', '--file', 'callers.json'],
     settings: () => inEnvironment(good),
     status: 0,
   },
@@ -184,7 +184,7 @@ const runs: Record<string, Run> = {
     status: 0,
   },
   'token revoke': {
-    args: ['token', 'revoke', 'nobody', '--file', 'callers.json'],
+    args: ['token', 'revoke', 'unknown', '--file', 'callers.json'],
     settings: () => inEnvironment(good),
     files: { 'callers.json': '{"callers":[]}' },
     status: 1,

@@ -79,7 +79,7 @@ function readIfThere(file: string): true | undefined {
   }
 }
 
-/** Whoever listens there sees the fields of every request, the key among them. */
+/** A listener there sees the fields of every request, the key among them. */
 const channels = [
   'undici:request:create',
   'undici:request:bodySent',

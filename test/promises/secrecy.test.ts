@@ -93,7 +93,7 @@ describe('the key is in no problem', () => {
     },
     'host-not-allowed': async ({ start }) => {
       const { exchange } = await start();
-      return exchange(`GET /livezz HTTP/1.1\r\nHost: ${standInKey}.example\r\nConnection: close\r\n\r\n`);
+      return exchange(`GET /${standInKey} HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n`);
     },
     'invalid-request': async ({ start }) => {
       const pair = await start();
@@ -119,7 +119,7 @@ describe('the key is in no problem', () => {
       const pair = await start({ REQUEST_TIMEOUT: '1s' });
       pair.standIn.behave({ status: 429, headers: { 'retry-after': '60' }, echo: { in: 'body' } });
       const replies = [await rawReply(pair, accounts), await rawReply(pair, `${accounts}?other`, keyInField)];
-      // It holds back everybody, whatever else was in it.
+      // It holds back all callers, whatever else was in it.
       expect(pair.standIn.requests).toHaveLength(1);
       return replies.join('\n');
     },
@@ -197,7 +197,7 @@ describe('the key is in no problem', () => {
       expect(reply).toContain(`"code":"${code}"`);
       expect(found(reply)).toEqual([]);
       for (const pair of started) {
-        // When it has stopped, nobody can ask it any more.
+        // When it has stopped, it cannot be asked any more.
         if (code !== 'shutting-down') expect(found(await adminOutput(pair, standInKey))).toEqual([]);
         expect(found(pair.logText())).toEqual([]);
       }

@@ -7,7 +7,7 @@ import { startGateway } from '../../src/gateway.ts';
 import { KeyStoreError } from '../../src/key/store.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { accounts, ask } from '../support/gateway.ts';
-import { imageFlags } from '../support/image.ts';
+import { imageFlags } from '../support/image-flags.ts';
 import { run, serve, settingsFor, standInFor, start, temporaryFolder } from '../support/process.ts';
 
 const secret = 'hunter2-hunter2-hunter2';
@@ -125,11 +125,11 @@ describe.concurrent('a key that cannot be one ends the start, with a reason and 
 });
 
 describe.concurrent('a start that cannot be', () => {
-  it('on a port that somebody has ends with 1', async (owner) => {
-    const somebody = createServer();
-    await new Promise<void>((resolve) => somebody.listen(0, '127.0.0.1', resolve));
-    owner.onTestFinished(() => void somebody.close());
-    const { port } = somebody.address() as { port: number };
+  it('on a port that other has ends with 1', async (owner) => {
+    const other = createServer();
+    await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+    owner.onTestFinished(() => void other.close());
+    const { port } = other.address() as { port: number };
     const { status, stderr } = await run(owner, [], {
       settings: { ...settingsFor(upstream), PORT: String(port) },
     });
@@ -201,11 +201,11 @@ describe('the flags of the image', () => {
 
   it('fill its compile cache too, which is one for each set of flags', () => {
     const filling = /^RUN UPSTREAM_BASE_URL=(?:.*\\\n)*.*$/m.exec(read('Dockerfile'))?.[0] ?? '';
-    expect(filling.replaceAll(/\s*\\\n\s*/g, ' ')).toContain(`node ${flags} dist/main.js serve`);
+    expect(filling.replaceAll(/\s*\\\n\s*/g, ' ')).toContain(`node ${flags} /app/dist/main.js serve`);
   });
 
-  it('are those of the systemd unit in the README', () => {
-    expect(read('README.md')).toContain(
+  it('are those of the systemd unit in docs/deploying.md', () => {
+    expect(read('docs/deploying.md')).toContain(
       `ExecStart=/usr/bin/node ${flags} /opt/analytics-gateway/dist/main.js serve`,
     );
   });

@@ -65,3 +65,22 @@ describe('a credential in a URL', () => {
     expect((await ask('/api/analytics/nothing/')).status).toBe(404);
   });
 });
+
+describe('a credential in X-Request-ID', () => {
+  it('a credential in X-Request-ID is neither repeated, logged nor sent up: the request gets an id of ours', async () => {
+    const { token, entry } = enrol('script');
+    const pair = await startWith([entry]);
+    const made = 'c0ffee0123456789abcdef';
+    for (const [id, headers] of [
+      [token, bearer(token)],
+      [`case-${mintToken()}`, bearer(token)],
+      [`case-${made}`, { 'X-API-Key': made }],
+      [`case-${standInKey}`, bearer(token)],
+    ] as const) {
+      const came = await pair.ask(accounts, { headers: { ...headers, 'X-Request-ID': id } });
+      expect(came.headers['x-request-id']).toMatch(/^[\w-]{16}-\w+$/);
+      expect(pair.logText()).not.toContain(id);
+      expect(JSON.stringify(pair.standIn.requests)).not.toContain(id);
+    }
+  });
+});

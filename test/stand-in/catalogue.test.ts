@@ -36,7 +36,7 @@ it('leaves the stand-in well after every misbehaviour, and nothing in it fails',
       if (name === 'reset on connecting') expect(outcome, name).toBe('Error');
       expect(standIn.counts.total, name).toBeGreaterThanOrEqual(before);
       standIn.behave(undefined);
-      // A connection that holds an answer nobody asked for may break one more read: that is its point.
+      // A connection that holds an answer that was not asked for may break one more read: that is its point.
       const after = await read().catch(() => read());
       if (!/answers? at once|unsolicited/.test(name)) expect(after, name).toBe('200 [{"id":');
     }

@@ -106,7 +106,7 @@ describe('an answer that stalls', () => {
     });
     await standIn.received(1);
     await expect.poll(() => text).toMatch(sent);
-    // Whoever closes the stand-in ends it; until then it is open.
+    // The end of the stand-in ends it; until then it is open.
     expect(ended).toBe(false);
     await standIn.close();
     expect(await reading).toMatch(sent);
@@ -168,7 +168,7 @@ describe('the bytes', () => {
 
   it('hold an answer nobody asked for on the idle connection', async () => {
     standIn.behave({ body: '[]', unsolicited: { afterMs: 1 } });
-    const text = await bytesOf((so) => so.includes('nobody here'));
+    const text = await bytesOf((so) => so.includes('no caller here'));
     expect(text.match(/HTTP\/1\.1 200 OK/g)).toHaveLength(2);
   });
 

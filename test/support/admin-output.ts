@@ -1,7 +1,7 @@
 /** All that the admin listener says, asked in every way that could make it repeat a secret. */
 import type { TestGateway } from './gateway.ts';
 
-/** @param secret put wherever whoever asks can put something */
+/** @param secret put wherever a client can put something */
 export async function adminOutput(
   { askAdmin }: Pick<TestGateway, 'askAdmin'>,
   secret: string,

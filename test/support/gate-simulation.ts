@@ -397,7 +397,7 @@ class SimulatedGate {
   }
 }
 
-/** Fills everybody up to the same level per weight, and nobody beyond what it asks for. */
+/** Fills all callers up to the same level per weight, and none beyond what it asks for. */
 export function maxMin(capacity: number, asks: readonly { demand: number; weight: number }[]): number[] {
   const shares = asks.map(() => 0);
   let left = capacity;

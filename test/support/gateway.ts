@@ -31,8 +31,12 @@ export interface TestGateway {
   ask(path: string, options?: AskOptions): Promise<Came>;
   /** Asks the admin listener: start with `ADMIN_PORT: '0'`. */
   askAdmin(path: string, options?: AskOptions): Promise<Came>;
-  /** Sends bytes on a connection of their own and gives back all that came until it ended or was quiet for a while. */
-  exchange(bytes: string | Buffer, quietMs?: number): Promise<string>;
+  /**
+   * Sends bytes on a connection of their own and gives back all that came until it ended or was quiet for a while.
+   *
+   * @param toPort another listener's than the callers' one
+   */
+  exchange(bytes: string | Buffer, quietMs?: number, toPort?: number): Promise<string>;
   /** What stands in the log so far. */
   logText(): string;
   logLines(): Record<string, unknown>[];
@@ -94,7 +98,7 @@ export async function startPair(
       ask(socketPath === undefined ? { host: '127.0.0.1', port } : { socketPath }, path, options),
     askAdmin: (path, options = {}) =>
       ask({ host: '127.0.0.1', port: Number(new URL(gateway.adminUrl ?? '').port) }, path, options),
-    exchange: (bytes, quietMs = 300) => exchange(port, bytes, quietMs),
+    exchange: (bytes, quietMs = 300, toPort = port) => exchange(toPort, bytes, quietMs),
     logText,
     logLines: () =>
       logText()

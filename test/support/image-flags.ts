@@ -4,15 +4,14 @@ import { readFileSync } from 'node:fs';
 const dockerfile = new URL('../../Dockerfile', import.meta.url);
 
 /**
- * Reads them from the `CMD` of the Dockerfile: everything between `node` and the program.
+ * Reads them from the `ENTRYPOINT` of the Dockerfile: everything between `node` and the program.
  *
- * @throws Error where the Dockerfile has no `CMD` of that form
+ * @throws Error where the Dockerfile has no `ENTRYPOINT` of that form
  */
 export function imageFlags(): string[] {
-  const command = /^CMD (\[.*\])$/m.exec(readFileSync(dockerfile, 'utf8'))?.[1];
-  const words = command === undefined ? [] : (JSON.parse(command) as string[]);
-  const program = words.indexOf('dist/main.js');
-  if (words[0] !== 'node' || program === -1)
-    throw new Error('the Dockerfile has no CMD that runs dist/main.js');
-  return words.slice(1, program);
+  const entrypoint = /^ENTRYPOINT (\[.*\])$/m.exec(readFileSync(dockerfile, 'utf8'))?.[1];
+  const words = entrypoint === undefined ? [] : (JSON.parse(entrypoint) as string[]);
+  if (words[0] !== 'node' || words.at(-1) !== '/app/dist/main.js')
+    throw new Error('the Dockerfile has no ENTRYPOINT that runs /app/dist/main.js');
+  return words.slice(1, -1);
 }

@@ -1,23 +1,12 @@
-/** The gateway as it is deployed: the program that `build.ts` makes, and the flags that the image starts it with. */
+/** The program that `build.ts` makes, in a folder that holds what the image holds. */
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll } from 'vitest';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
-
-/** Node's flags in the image's CMD. The one reader of them, so that what is tested is what is deployed. */
-export function imageFlags(): string[] {
-  const dockerfile = readFileSync(join(root, 'Dockerfile'), 'utf8');
-  const command = JSON.parse(/^CMD (\[.*\])$/m.exec(dockerfile)?.[1] ?? '[]') as string[];
-  const [program, ...words] = command;
-  if (program !== 'node' || words.slice(-2).join(' ') !== 'dist/main.js serve') {
-    throw new Error(`the image's command is not the expected one: ${command.join(' ')}`);
-  }
-  return words.slice(0, -2);
-}
 
 export interface BuiltProgram {
   /** Holds what the image holds, with no `node_modules` above it. */

@@ -21,7 +21,7 @@ export interface RunOptions {
   readonly settings?: Readonly<Record<string, string>>;
   /** Flags of Node, before the file. */
   readonly flags?: readonly string[];
-  /** Default: a new folder, so that nobody's `.env` takes part. */
+  /** Default: a new folder, so that no `.env` takes part. */
   readonly cwd?: string;
   /** Where standard output goes instead of being collected: a file descriptor. */
   readonly stdout?: number;
@@ -62,7 +62,7 @@ export function start(owner: Owner, command: readonly string[], options: RunOpti
   const [program = '', ...rest] = [...under, process.execPath, ...flags, main, ...command];
   const child = spawn(program, rest, {
     cwd,
-    // Many run side by side, so the admin listener's usual port is nobody's.
+    // Many run side by side, so none takes the admin listener's usual port.
     env: { PATH: process.env['PATH'], NODE_COMPILE_CACHE: compileCache, ADMIN_PORT: 'off', ...settings },
     stdio: ['ignore', options.stdout ?? 'pipe', 'pipe'],
   });

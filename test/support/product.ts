@@ -34,7 +34,7 @@ export function startProduct(args: readonly string[], options: ProductOptions = 
     flags.push('--import', `data:text/javascript,${encodeURIComponent(preload)}`);
   }
   const child = spawn(process.execPath, [...flags, mainFile, ...args], {
-    // Many run side by side, so the admin listener's usual port is nobody's.
+    // Many run side by side, so none takes the admin listener's usual port.
     env: {
       PATH: process.env['PATH'] ?? '',
       NODE_COMPILE_CACHE: compileCache,

@@ -50,7 +50,7 @@ export function requestWith(claim: Claim): UpstreamRequest {
   return plainRead('list-accounts', '/analytics/accounts/', claim);
 }
 
-/** Somebody who waits until told otherwise. */
+/** A claim that waits until it is ended. */
 export function patientClaim(signal?: AbortSignal, withinMs = 60_000): Claim {
   const claim = new FixedClaim(performance.now() + withinMs, {
     name: 'tester',

@@ -2,7 +2,8 @@
 import { expect } from 'vitest';
 import { type StandIn, standInKey } from '../../src/stand-in/stand-in.ts';
 import { exchange, startPair } from './gateway.ts';
-import { type BuiltProgram, imageFlags } from './image.ts';
+import type { BuiltProgram } from './image.ts';
+import { imageFlags } from './image-flags.ts';
 import { type Owner, serve, settingsFor, standInFor } from './process.ts';
 
 export interface WireBase {

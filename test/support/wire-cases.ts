@@ -152,7 +152,7 @@ export const upstreamAnswers: readonly AnswerCase[] = [
     (name) => [`two fields named ${name}`, { headers: { [name]: ['x', 'y'] } }, [200]] as const,
   ),
   [
-    'fields of the prototype in a 304 that nobody asked for',
+    'fields of the prototype in a 304 that was not asked for',
     { status: 304, headers: { ['__proto__']: 'x', constructor: 'y' } },
     [502],
   ],

@@ -2,8 +2,13 @@ import { inspect } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer, SignedRequest, UpstreamRequest } from '../../src/exchange.ts';
+import { paceAttempts } from '../../src/gate/gate.ts';
+import type { Keyring } from '../../src/key/keyring.ts';
+import type { Handler } from '../../src/layer.ts';
 import { Trace } from '../../src/trace.ts';
-import { attachKey } from '../../src/upstream/credential.ts';
+import { attachKey, probeThrough } from '../../src/upstream/credential.ts';
+import { retryFailures } from '../../src/upstream/retry.ts';
+import { retryWithKey } from '../../src/upstream/retry-with-key.ts';
 import { down, FakeStore, key1, key2, key3, keyringOf } from '../support/fake-store.ts';
 import { patientClaim, requestWith } from '../support/requests.ts';
 
@@ -48,22 +53,28 @@ function upstreamTaking(...valid: string[]) {
   return { taken, sent, send, reads, probes, keys: () => reads().map((request) => request.key) };
 }
 
+/** The credential with what sends again for it, and with probes, over this upstream. */
+function over(keyring: Keyring, send: Handler<SignedRequest, Answer>): Handler<UpstreamRequest, Answer> {
+  keyring.probeWith(probeThrough((next) => next, send));
+  return retryWithKey(attachKey({ keyring })(send));
+}
+
 const trace = () => new Trace(performance.now());
 const codeOf = (error: unknown) => (error instanceof GatewayError ? error.code : error);
 const failure = (promise: Promise<Answer>) => promise.then(() => 'answered', codeOf);
 const wait = (ms: number) => vi.advanceTimersByTimeAsync(ms);
 
 describe('a request', () => {
-  it('goes out with the key and the generation, and the answer comes back without a promise', async () => {
+  it('goes out with the key and the generation, and the answer comes back', async () => {
     const { keyring } = await keyringOf(new FakeStore(key1));
     let seen: SignedRequest | undefined;
-    const handle = attachKey({ keyring })((request) => {
+    const handle = over(keyring, (request) => {
       seen = request;
       return answerOf(200, request);
     });
     const facts = trace();
     const request = requestOf();
-    expect(handle(request, facts)).toMatchObject({ status: 200, generation: 1 });
+    expect(await handle(request, facts)).toMatchObject({ status: 200, generation: 1 });
     expect(seen?.key).toBe(key1);
     expect(facts.generation).toBe(1);
     expect(inspect([request, facts, keyring.current])).not.toContain(key1);
@@ -72,10 +83,10 @@ describe('a request', () => {
 
   it('is refused with upstream-key-missing while there is no key', async () => {
     const { keyring } = await keyringOf(new FakeStore(down, false));
-    const handle = attachKey({ keyring })(() => {
+    const handle = over(keyring, () => {
       throw new Error('must not be called');
     });
-    expect(() => handle(requestOf(), trace())).toThrow(
+    await expect(handle(requestOf(), trace())).rejects.toThrow(
       expect.objectContaining({ code: 'upstream-key-missing', retryAfterMs: 1000 }),
     );
     keyring.close();
@@ -84,8 +95,8 @@ describe('a request', () => {
   it.each([400, 403, 404, 429, 500, 503])('passes a %i through and marks nothing', async (status) => {
     const { keyring } = await keyringOf(new FakeStore(key1));
     const send = vi.fn((request: SignedRequest) => answerOf(status, request));
-    const handle = attachKey({ keyring })(send);
-    expect(handle(requestOf(), trace())).toMatchObject({ status });
+    const handle = over(keyring, send);
+    expect(await handle(requestOf(), trace())).toMatchObject({ status });
     expect(send).toHaveBeenCalledTimes(1);
     expect(keyring.health().rejected).toBe(false);
     keyring.close();
@@ -93,7 +104,7 @@ describe('a request', () => {
 
   it('hands on what the transport throws', async () => {
     const { keyring } = await keyringOf(new FakeStore(key1));
-    const handle = attachKey({ keyring })(() => Promise.reject(new GatewayError('upstream-unreachable')));
+    const handle = over(keyring, () => Promise.reject(new GatewayError('upstream-unreachable')));
     expect(await failure(Promise.resolve(handle(requestOf(), trace())))).toBe('upstream-unreachable');
     keyring.close();
   });
@@ -104,7 +115,7 @@ describe('on a 401', () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(store);
     const upstream = upstreamTaking(key2);
-    const handle = attachKey({ keyring })(upstream.send);
+    const handle = over(keyring, upstream.send);
     store.value = key2;
     const facts = trace();
     const answer = Promise.resolve(
@@ -127,7 +138,7 @@ describe('on a 401', () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(store);
     const upstream = upstreamTaking(key2);
-    const handle = attachKey({ keyring })(upstream.send);
+    const handle = over(keyring, upstream.send);
     const first = Array.from({ length: 20 }, () => Promise.resolve(handle(requestOf(), trace())));
     await wait(500);
     const later = Array.from({ length: 20 }, () => Promise.resolve(handle(requestOf(), trace())));
@@ -146,7 +157,7 @@ describe('on a 401', () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(store);
     const upstream = upstreamTaking(key1);
-    const handle = attachKey({ keyring })(upstream.send);
+    const handle = over(keyring, upstream.send);
     let stop = false;
     const failures: unknown[] = [];
     const loops = Array.from({ length: 20 }, async () => {
@@ -184,7 +195,7 @@ describe('on a 401', () => {
     store.previous = key1;
     const { keyring } = await keyringOf(store);
     const upstream = upstreamTaking(key1);
-    const handle = attachKey({ keyring })(upstream.send);
+    const handle = over(keyring, upstream.send);
     const answer = Promise.resolve(handle(requestOf(), trace()));
     await wait(2_100);
     expect((await answer).status).toBe(200);
@@ -202,7 +213,7 @@ describe('on a 401', () => {
     const { keyring, events } = await keyringOf(store);
     const upstream = upstreamTaking(key2);
     const odd = { operation: 'odd', path: '/odd/' };
-    const handle = attachKey({ keyring })(async (request) => {
+    const handle = over(keyring, async (request) => {
       const answer = await upstream.send(request);
       return request.path === odd.path ? { ...answer, status: 401 } : answer;
     });
@@ -228,7 +239,7 @@ describe('on a 401', () => {
   it('and a store that hangs, a request is told so after two seconds', async () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(store);
-    const handle = attachKey({ keyring })(upstreamTaking().send);
+    const handle = over(keyring, upstreamTaking().send);
     store.value = new Promise(() => {});
     const refused = failure(Promise.resolve(handle(requestOf(), trace())));
     await wait(2_010);
@@ -239,7 +250,7 @@ describe('on a 401', () => {
   it('the key is rejected when nothing better comes: no upstream call but probes, until one is answered', async () => {
     const { keyring } = await keyringOf(new FakeStore(key1));
     const upstream = upstreamTaking();
-    const handle = attachKey({ keyring })(upstream.send);
+    const handle = over(keyring, upstream.send);
     const first = failure(Promise.resolve(handle(requestOf(), trace())));
     await wait(2_050);
     expect(await first).toBe('upstream-key-rejected');
@@ -248,7 +259,7 @@ describe('on a 401', () => {
       '/users/api-keys/',
     ]);
     for (let more = 0; more < 50; more++) {
-      expect(() => handle(requestOf(), trace())).toThrow(
+      await expect(handle(requestOf(), trace())).rejects.toThrow(
         expect.objectContaining({ code: 'upstream-key-rejected', receivedStatus: 401 }),
       );
     }
@@ -269,7 +280,7 @@ describe('on a 401', () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(store);
     const upstream = upstreamTaking(key2);
-    const handle = attachKey({ keyring })(upstream.send);
+    const handle = over(keyring, upstream.send);
     const first = failure(Promise.resolve(handle(requestOf(), trace())));
     await wait(3_000);
     expect(await first).toBe('upstream-key-rejected');
@@ -283,7 +294,7 @@ describe('on a 401', () => {
 
   it('a request waits no longer than its deadline, and a caller that leaves ends its waiting', async () => {
     const { keyring } = await keyringOf(new FakeStore(key1));
-    const handle = attachKey({ keyring })(upstreamTaking().send);
+    const handle = over(keyring, upstreamTaking().send);
     const short = failure(Promise.resolve(handle(requestOf({}, 300), trace())));
     const gone = new AbortController();
     const claim = patientClaim(gone.signal);
@@ -296,11 +307,87 @@ describe('on a 401', () => {
     keyring.close();
   });
 
+  it('each sending takes a turn at the gate, the probe too, and no turn is held while the key is looked into', async () => {
+    const store = new FakeStore(key1);
+    const { keyring } = await keyringOf(store);
+    const upstream = upstreamTaking(key2);
+    const gate = paceAttempts({ maxClosedMs: 300_000, baseMs: 500, capMs: 8000, initialWindow: 1 });
+    keyring.probeWith(probeThrough(gate.layer, upstream.send));
+    const handle = retryWithKey(gate.layer(attachKey({ keyring })(upstream.send)));
+    const answers = Array.from({ length: 3 }, () => handle(requestOf(), trace()));
+    await wait(300);
+    expect(gate.snapshot()).toMatchObject({ inFlight: 0, waiting: 0 });
+    expect(upstream.sent.map(({ path }) => path)).toEqual(['/analytics/accounts/', probePath]);
+    store.swap(key2);
+    await wait(0);
+    expect(gate.snapshot()).toMatchObject({ inFlight: 1, waiting: 2 });
+    await wait(100);
+    for (const answer of await Promise.all(answers)) expect(answer.status).toBe(200);
+    // The first sending, the two that were not sent with a suspect key, the probe, and three with the new key.
+    expect(gate.snapshot().attempts).toBe(7);
+    expect(upstream.sent).toHaveLength(5);
+    gate.close();
+    keyring.close();
+  });
+
+  it('at an upstream that limits requests, a rotation fails none of them', async () => {
+    const store = new FakeStore(key1);
+    const { keyring } = await keyringOf(store);
+    const upstream = upstreamTaking(key1);
+    let second = 0;
+    let used = 0;
+    const limited = async (request: SignedRequest) => {
+      const now = Math.floor(performance.now() / 1000);
+      if (now > second) used = 0;
+      second = now;
+      return ++used > 10 ? answerOf(429, request, '', { 'retry-after': '1' }) : upstream.send(request);
+    };
+    const gate = paceAttempts({ maxClosedMs: 300_000, baseMs: 500, capMs: 8000 });
+    keyring.probeWith(probeThrough(gate.layer, limited));
+    const retry = retryFailures({ limit: 4, baseMs: 500, capMs: 8000, isGated: true });
+    const handle = retry(retryWithKey(gate.layer(attachKey({ keyring })(limited))));
+    const failures: unknown[] = [];
+    let answered = 0;
+    let stop = false;
+    const loops = Array.from({ length: 20 }, async () => {
+      while (!stop) {
+        const status = await Promise.resolve(handle(requestOf(), trace())).then(
+          (came) => came.status,
+          codeOf,
+        );
+        if (status === 200) answered++;
+        else failures.push(status);
+      }
+    });
+    await wait(20_000);
+    expect(gate.snapshot().state).toBe('paced');
+    for (const [before, next] of [
+      [key1, key2],
+      [key2, key3],
+    ] as const) {
+      const sentBefore = upstream.keys().length;
+      upstream.taken.clear();
+      upstream.taken.add(next);
+      await wait(1_000);
+      store.swap(next);
+      await wait(10_000);
+      const refused = upstream.keys().slice(sentBefore);
+      expect(refused.filter((key) => key === before).length).toBeLessThanOrEqual(2);
+    }
+    stop = true;
+    await wait(30_000);
+    await Promise.all(loops);
+    expect(failures).toEqual([]);
+    expect(answered).toBeGreaterThan(200);
+    gate.close();
+    keyring.close();
+  });
+
   it('never sends one request more than three times', async () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(store);
     let count = 0;
-    const handle = attachKey({ keyring })((request) => {
+    const handle = over(keyring, (request) => {
       count++;
       store.swap(`another-key-0123456789-${count}`);
       return answerOf(401, request);
@@ -316,7 +403,7 @@ describe('on a 401', () => {
 describe('an answer that holds the key', () => {
   it('and asks to wait is handed back with the wait alone, so that the gate closes', async () => {
     const { keyring, events } = await keyringOf(new FakeStore(key1));
-    const handle = attachKey({ keyring })((request) =>
+    const handle = over(keyring, (request) =>
       answerOf(429, request, `{"echo":"${key1}"}`, { 'retry-after': '7', 'x-echo': key1, etag: '"1"' }),
     );
     const answer = await handle(requestOf(), trace());
@@ -336,8 +423,8 @@ describe('an answer that holds the key', () => {
     ],
   ])('%s is an invalid response and an alarm', async (_, answer) => {
     const { keyring, events } = await keyringOf(new FakeStore(key1));
-    const handle = attachKey({ keyring })(answer);
-    expect(() => handle(requestOf(), trace())).toThrow(
+    const handle = over(keyring, answer);
+    await expect(handle(requestOf(), trace())).rejects.toThrow(
       expect.objectContaining({ code: 'upstream-invalid-response', message: 'the answer contains the key' }),
     );
     expect(events.at(-1)).toMatchObject({ kind: 'leak', level: 'error' });
@@ -350,8 +437,8 @@ describe('an answer that holds the key', () => {
     const { keyring } = await keyringOf(store);
     store.swap(key2);
     await wait(0);
-    const handle = attachKey({ keyring })((request) => answerOf(200, request, key1));
-    expect(() => handle(requestOf(), trace())).toThrow(
+    const handle = over(keyring, (request) => answerOf(200, request, key1));
+    await expect(handle(requestOf(), trace())).rejects.toThrow(
       expect.objectContaining({ code: 'upstream-invalid-response' }),
     );
     keyring.close();

@@ -6,7 +6,8 @@ import { expect, it } from 'vitest';
 import type { Answer, SignedRequest } from '../../src/exchange.ts';
 import { openKeyring } from '../../src/key/keyring.ts';
 import { Trace } from '../../src/trace.ts';
-import { attachKey } from '../../src/upstream/credential.ts';
+import { attachKey, probeThrough } from '../../src/upstream/credential.ts';
+import { retryWithKey } from '../../src/upstream/retry-with-key.ts';
 import { patientClaim, requestWith } from '../support/requests.ts';
 
 const loops = 20;
@@ -51,7 +52,8 @@ it('four rotations of a Kubernetes mount, each revoking the old key in the same 
     refreshMs: 60_000,
     onEvent: () => {},
   });
-  const handle = attachKey({ keyring })(send);
+  keyring.probeWith(probeThrough((next) => next, send));
+  const handle = retryWithKey(attachKey({ keyring })(send));
   let stop = false;
   let answered = 0;
   const failures: unknown[] = [];

@@ -1,0 +1,92 @@
+/**
+ * The site of the documents: the same pages as they stand in the repository, `README.md` of the root first. Nothing of
+ * it is fetched from elsewhere; the search is an index of its own.
+ */
+import { cpSync, globSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { defineConfig } from 'vitepress';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+/** A copy of all pages: those of the root stand above `docs/`, where VitePress cannot find its own libraries. */
+const pages = fileURLToPath(new URL('pages', import.meta.url));
+const linkedFiles = ['.env.example', 'LICENSE', 'fly.toml'];
+
+rmSync(pages, { recursive: true, force: true });
+const documents = globSync(['*.md', 'docs/*.{md,png}', 'docs/decisions/*.md', 'bench/results.svg'], {
+  cwd: root,
+});
+for (const file of documents) cpSync(join(root, file), join(pages, file));
+
+const page = (text: string, link: string) => ({ text, link });
+
+export default defineConfig({
+  title: 'Workspace Analytics Gateway',
+  description: 'Holds the API key of the Workspace Analytics API, so that no caller has to.',
+  srcDir: './.vitepress/pages',
+  rewrites: { 'README.md': 'index.md', ':folder(.*)/README.md': ':folder/index.md' },
+  outDir: './.vitepress/dist',
+  cleanUrls: false,
+  // Pages link to source files and to running gateways as well; a test follows the links between documents.
+  ignoreDeadLinks: true,
+  markdown: {
+    config(markdown) {
+      const fence = markdown.renderer.rules.fence;
+      markdown.renderer.rules.fence = (tokens, index, options, env, self) => {
+        const token = tokens[index];
+        if (token?.info.trim() === 'mermaid') {
+          return `<MermaidDiagram source="${encodeURIComponent(token.content)}" />`;
+        }
+        return fence?.(tokens, index, options, env, self) ?? '';
+      };
+    },
+  },
+  vite: { logLevel: 'warn' },
+  transformHtml(html) {
+    const outside = /<(?:script|link|img|iframe|source)\b[^>]*\s(?:src|href)="(?:https?:)?\/\/[^"]*"/.exec(
+      html,
+    )?.[0];
+    if (outside !== undefined) throw new Error(`the site would fetch from elsewhere: ${outside}`);
+  },
+  buildEnd({ outDir }) {
+    for (const file of linkedFiles) cpSync(join(root, file), join(outDir, file));
+  },
+  themeConfig: {
+    siteTitle: 'Analytics Gateway',
+    search: { provider: 'local' },
+    outline: [2, 3],
+    sidebar: [
+      {
+        text: 'Call it',
+        items: [page('Start', '/'), page('Callers', '/docs/callers'), page('Caching', '/docs/caching')],
+      },
+      {
+        text: 'Run it',
+        items: [
+          page('Deploying', '/docs/deploying'),
+          page('Several gateways', '/docs/shared-store'),
+          page('Operating', '/docs/operating'),
+          page('Alerts', '/docs/alerts'),
+          page('Key', '/docs/key'),
+          page('Rate limits', '/docs/rate-limits'),
+          page('Settings', '/docs/settings'),
+          page('Metrics and status', '/docs/metrics'),
+        ],
+      },
+      {
+        text: 'Judge it',
+        items: [
+          page('Security', '/docs/security'),
+          page('Performance', '/docs/performance'),
+          page('Storm', '/docs/storm'),
+          page('Decisions', '/docs/decisions/'),
+          page('Changes', '/CHANGELOG'),
+        ],
+      },
+      {
+        text: 'Change it',
+        items: [page('Architecture', '/ARCHITECTURE'), page('Contributing', '/CONTRIBUTING')],
+      },
+    ],
+  },
+});

@@ -1,0 +1,67 @@
+/**
+ * What several gateways share of reads, as the cache sees it: a second level of answers behind its own memory, and one
+ * exchange at a time for each read. The cache knows no store; where there is none, or it is away, it goes on alone.
+ */
+import type { Claim } from '../claim.ts';
+import type { GatewayError } from '../errors.ts';
+import type { Answer, UpstreamRequest } from '../exchange.ts';
+
+export interface SharedReads {
+  /** False while the store is away: the cache then asks it for nothing. */
+  readonly inUse: boolean;
+  /**
+   * One round trip: what the store has for the very same request, and whether this gateway may ask the upstream now.
+   * `undefined`: the store is away. Never rejects.
+   */
+  look(request: UpstreamRequest, options: LookOptions): Promise<SharedLook | undefined>;
+  /** Waits until that exchange of another gateway seems to have ended, briefly in any case, or until the claim ends. */
+  wait(exchangeId: string, claim: Claim): Promise<void>;
+  /** Makes all gateways forget their answers, or one operation's, and what the store has of them. */
+  purge(operation: string | undefined): void;
+  /** Calls back when another gateway has purged. */
+  onPurge(listener: (operation: string | undefined) => void): void;
+}
+
+export interface LookOptions {
+  /** A stored answer will do: no turn is taken where there is one. */
+  readonly mayFind: boolean;
+  /** The exchange of another gateway that this read has waited for. */
+  readonly awaited: string | undefined;
+}
+
+export interface SharedLook {
+  /** What is stored, of any age. `not shareable`: answers to this read fit one request each. */
+  readonly stored: Answer | 'not shareable' | undefined;
+  /** What the awaited exchange brought, where it may be shared. */
+  readonly outcome: SharedOutcome | undefined;
+  /** This gateway's turn to ask the upstream. */
+  readonly exchange: SharedExchange | undefined;
+  /** The exchange of another gateway that is under way. */
+  readonly other: string | undefined;
+}
+
+export type SharedOutcome =
+  | { readonly kind: 'answered'; readonly answer: Answer; readonly forwardStatus: number | undefined }
+  | { readonly kind: 'failed'; readonly error: GatewayError };
+
+/** An exchange that other gateways wait for. One of the two is called, once; neither is waited for. */
+export interface SharedExchange {
+  publish(publication: Publication): void;
+  /** There is nothing to share: others may ask. */
+  release(): void;
+}
+
+/** What an exchange means for other gateways. */
+export type Publication =
+  /** Stored until `untilMs` (monotonic), and the outcome for those that wait. */
+  | {
+      readonly kind: 'stored';
+      readonly answer: Answer;
+      readonly forwardStatus: number | undefined;
+      readonly untilMs: number;
+    }
+  /** The outcome for those that wait, and for no later request. `replaces`: what is stored is no longer true. */
+  | { readonly kind: 'outcome'; readonly outcome: SharedOutcome; readonly replaces: boolean }
+  /** Answers fit one request each: nobody waits for this read for a while. */
+  | { readonly kind: 'not shareable'; readonly forMs: number }
+  | { readonly kind: 'nothing' };

@@ -1,0 +1,45 @@
+/**
+ * Answers a caller that has ended its sending side (half-close), and notices one that has gone. TCP says the same of
+ * both: only what is sent shows the difference, for a peer that has gone answers with a reset. So while a reply is
+ * awaited, the first bytes of its status line leave one by one; they are the same whatever the reply will be.
+ *
+ * The first byte provokes the reset, and a later one meets it: their pauses double, for the sake of slow networks.
+ */
+import type { ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+
+/** How every reply begins. */
+const beginning = 'HTTP/1.1 ';
+const firstPauseMs = 10;
+
+type ReplyingSocket = Socket & { readonly _httpMessage?: ServerResponse | null };
+
+/** Replies that are awaited, and how much of their status line has left. */
+const awaited = new WeakMap<ServerResponse, number>();
+
+/** Says that a reply comes later, and that whatever writes it asks `bytesBegun`. */
+export function awaitReply(outgoing: ServerResponse): void {
+  awaited.set(outgoing, 0);
+}
+
+/** How many bytes of the status line have left already. */
+export function bytesBegun(outgoing: ServerResponse): number {
+  return awaited.get(outgoing) ?? 0;
+}
+
+/** Call when a caller has ended its sending side. */
+export function probeCaller(socket: ReplyingSocket): void {
+  const reply = socket._httpMessage;
+  if (reply === undefined || reply === null || !awaited.has(reply)) return;
+  // Its next reply is awaited just so.
+  reply.once('close', () => probeCaller(socket));
+  sendNextByte(socket, reply, firstPauseMs);
+}
+
+function sendNextByte(socket: ReplyingSocket, reply: ServerResponse, pauseMs: number): void {
+  const sent = bytesBegun(reply);
+  if (reply.headersSent || !socket.writable || sent === beginning.length) return;
+  awaited.set(reply, sent + 1);
+  socket.write(beginning.charAt(sent), 'latin1');
+  setTimeout(sendNextByte, pauseMs, socket, reply, 2 * pauseMs).unref();
+}

@@ -1,0 +1,91 @@
+/** Makes a server listen, on an address or a Unix socket, and says in plain words why it cannot. */
+import { lstatSync, unlinkSync } from 'node:fs';
+import type { Server } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
+
+/** Why the gateway cannot listen, in plain words that name the setting and not its value. */
+export class ListenError extends Error {
+  override readonly name = 'ListenError';
+  /** The setting is wrong, rather than the machine busy. */
+  readonly isSetting: boolean;
+
+  constructor(message: string, isSetting: boolean) {
+    super(message);
+    this.isSetting = isSetting;
+  }
+}
+
+/** The settings that say where to listen, for messages. */
+export interface ListenSettings {
+  readonly host: string;
+  readonly port: string;
+}
+
+function whyNotListening(
+  code: string | undefined,
+  path: string | undefined,
+  address: string,
+  { host, port }: ListenSettings,
+): ListenError {
+  if (code === 'EADDRINUSE') {
+    const instead = path !== undefined ? `choose another path in ${host}` : `choose another ${port}`;
+    return new ListenError(`${address} is in use: ${instead}, or stop what listens there`, false);
+  }
+  if (path !== undefined) {
+    return new ListenError(
+      `${host} names a socket in a folder that does not exist or may not be written to`,
+      true,
+    );
+  }
+  if (code === 'EACCES')
+    return new ListenError(`${port} needs rights we do not have: choose one above 1023`, false);
+  return new ListenError(`${host} is not an address of this machine`, true);
+}
+
+/**
+ * Starts listening.
+ *
+ * @returns where the listener can be reached: an `http:` address, or `unix:/path`
+ * @throws ListenError
+ */
+export async function listen(
+  server: Server,
+  host: string,
+  port: number,
+  settings: ListenSettings = { host: 'HOST', port: 'PORT' },
+): Promise<string> {
+  const path = host.startsWith('unix:') ? host.slice('unix:'.length) : undefined;
+  if (path !== undefined) await removeStaleSocket(path);
+  await new Promise<void>((resolve, reject) => {
+    const fail = ({ code }: NodeJS.ErrnoException): void =>
+      reject(
+        whyNotListening(code, path, path ?? `${host.includes(':') ? `[${host}]` : host}:${port}`, settings),
+      );
+    server.once('error', fail);
+    // Only the owner and group of a socket file may call, from the moment it exists. `listen` makes the file within
+    // this call, so no other file gets this mask.
+    const mask = path === undefined ? undefined : process.umask(0o117);
+    server.listen(path === undefined ? { host, port } : { path }, () => {
+      server.off('error', fail);
+      resolve();
+    });
+    if (mask !== undefined) process.umask(mask);
+  });
+  if (path !== undefined) return `unix:${path}`;
+  const { address, port: taken, family } = server.address() as AddressInfo;
+  return `http://${family === 'IPv6' ? `[${address}]` : address}:${taken}`;
+}
+
+/** A process that was killed leaves its socket file behind; one that still answers keeps it. */
+async function removeStaleSocket(path: string): Promise<void> {
+  const code = await new Promise<string | undefined>((resolve) => {
+    const socket = connect(path);
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve(undefined);
+    });
+    socket.once('error', (error: NodeJS.ErrnoException) => resolve(error.code));
+  });
+  // Connecting to a file that is no socket is refused as well.
+  if (code === 'ECONNREFUSED' && lstatSync(path).isSocket()) unlinkSync(path);
+}

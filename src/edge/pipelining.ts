@@ -1,0 +1,118 @@
+/**
+ * Limits how many requests of a connection are begun before their replies have left (pipelining, RFC 9112 section
+ * 9.3.2). Node reads 64 KiB at once and begins every request in them: two thousand, each with its objects and its
+ * reply, for a caller that need not read any of them.
+ *
+ * Node's parser stops within what was read in one way only: its callback for a new request, `onIncoming`, returns
+ * llhttp's code for a pause. Then `clientError` has the code `HPE_PAUSED` and says how far it came. The rest is kept
+ * here as bytes, and parsed once the replies have left. Nothing is done for connections that never pipeline.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+
+/** Requests of one connection that are under way at once. */
+export const maxBegun = 16;
+
+/** llhttp's HPE_PAUSED. */
+const paused = 21;
+
+/** What Node's server keeps on a connection, as far as it is used here. */
+interface Parser {
+  onIncoming(request: IncomingMessage, keepsAlive: boolean): number;
+  resume(): void;
+  execute(bytes: Buffer): unknown;
+}
+type ParsedSocket = Socket & {
+  readonly parser: Parser | null;
+  /** Node itself has stopped reading, until replies have left. */
+  readonly _paused: boolean;
+};
+
+/** What `clientError` gets of the parser. */
+export interface ParserError extends NodeJS.ErrnoException {
+  readonly bytesParsed?: number;
+  readonly rawPacket?: Buffer<ArrayBuffer>;
+}
+
+/** Not `Buffer.alloc(0)`: without an address the parser takes it for the end of the connection. */
+const nothing = Buffer.alloc(1).subarray(0, 0);
+
+/** One connection that has sent a request before the reply to an earlier one had left. */
+class Pipeline {
+  readonly #socket: ParsedSocket;
+  /** Requests that were queued behind another since the last pause. */
+  #queued = 0;
+  /** The reply to wait for, while there is no room for another request. */
+  #last: ServerResponse | undefined;
+  /** What is not parsed yet. */
+  #rest: Buffer<ArrayBuffer> | undefined;
+
+  constructor(socket: ParsedSocket, parser: Parser) {
+    this.#socket = socket;
+    const begin = parser.onIncoming;
+    parser.onIncoming = (request, keepsAlive) => {
+      const result = begin(request, keepsAlive);
+      return this.#last === undefined ? result : paused;
+    };
+    // Node goes on reading when its own buffers have drained.
+    socket.on('resume', () => {
+      if (this.#rest !== undefined) socket.pause();
+    });
+  }
+
+  queue(outgoing: ServerResponse): void {
+    this.#queued += 1;
+    if (this.#queued < maxBegun - 1) return;
+    this.#queued = 0;
+    this.#last = outgoing;
+  }
+
+  /** The parser has paused as `queue` wanted. */
+  hold(rest: Buffer<ArrayBuffer>): void {
+    this.#rest = rest;
+    this.#socket.pause();
+    // The pause came between the head of the last request and its end.
+    this.#socket.parser?.resume();
+    this.#socket.parser?.execute(nothing);
+    this.#last?.once('close', () => this.#continue());
+  }
+
+  #continue(): void {
+    const socket = this.#socket;
+    const rest = this.#rest;
+    // A reply may have ended the connection: what follows it is not answered (RFC 9112 section 9.6).
+    if (rest === undefined || !socket.writable || socket.parser === null) return;
+    if (socket._paused) {
+      socket.once('drain', () => this.#continue());
+      return;
+    }
+    this.#last = undefined;
+    this.#rest = undefined;
+    const [parse] = socket.listeners('data');
+    if (rest.length > 0) parse?.(rest);
+    if (this.#rest === undefined) socket.resume();
+  }
+}
+
+const pipelines = new WeakMap<object, Pipeline>();
+
+/** Counts a request; called in the same turn as Node's server begins it. */
+export function countBegun({ socket }: IncomingMessage, outgoing: ServerResponse): void {
+  // It has the connection for itself.
+  if (outgoing.socket !== null) return;
+  const { parser } = socket as ParsedSocket;
+  if (parser === null) return;
+  let pipeline = pipelines.get(socket);
+  if (pipeline === undefined) {
+    pipeline = new Pipeline(socket as ParsedSocket, parser);
+    pipelines.set(socket, pipeline);
+  }
+  pipeline.queue(outgoing);
+}
+
+/** Whether a parser's error is the pause that was asked for; the rest of the connection's bytes is then kept. */
+export function holdPaused({ code, rawPacket, bytesParsed = 0 }: ParserError, socket: object): boolean {
+  if (code !== 'HPE_PAUSED' || rawPacket === undefined) return false;
+  pipelines.get(socket)?.hold(rawPacket.subarray(bytesParsed));
+  return true;
+}

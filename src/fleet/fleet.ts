@@ -1,0 +1,98 @@
+/**
+ * Several gateways as one, through a store that they share. The store makes things better and is never needed: each use
+ * of it has a time limit and a local answer for when it is away. A hit in memory asks nobody.
+ */
+import type { SharedReads } from '../cache/shared-reads.ts';
+import type { SharedBuckets } from '../callers/limit.ts';
+import type { Key } from '../key/key.ts';
+import { openStore } from '../key/open-store.ts';
+import { sealWithKey } from './key-sealing.ts';
+import { heartbeatMs, type Member, Membership } from './membership.ts';
+import { SharedAnswers, type SharedAnswersSnapshot } from './shared-answers.ts';
+import { shareBuckets } from './shared-buckets.ts';
+import { SharedStore, type StoreChange, type StoreSnapshot } from './store.ts';
+import type { StoreAddress } from './store-address.ts';
+
+export interface FleetOptions {
+  readonly address: StoreAddress;
+  /** `file:/path` or `env:NAME`. */
+  readonly passwordFrom: string | undefined;
+  readonly prefix: string;
+  /** Where `env:` looks. */
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  /** What decides how the upstream's answers are read: gateways that differ in it share no answers. */
+  readonly scope: string;
+  readonly host: string;
+  readonly version: string;
+  readonly startedAt: number;
+  /** As `SharedStoreOptions.limitMs`. */
+  readonly limitMs?: number | undefined;
+  key(): Key | undefined;
+  onChange(change: StoreChange): void;
+}
+
+export interface FleetSnapshot {
+  readonly store: StoreSnapshot;
+  /** This gateway's id. */
+  readonly id: string;
+  readonly members: readonly Member[];
+  readonly answers: SharedAnswersSnapshot;
+}
+
+export interface Fleet {
+  readonly reads: SharedReads;
+  readonly buckets: SharedBuckets;
+  snapshot(): FleetSnapshot;
+  close(): Promise<void>;
+}
+
+/** Joins the gateways that share the store. Waits for nothing: the store may come later, or never. */
+export function joinFleet(options: FleetOptions): Fleet {
+  const { address, prefix, passwordFrom, environment, onChange, scope } = options;
+  const store = new SharedStore({
+    address,
+    prefix,
+    limitMs: options.limitMs,
+    readPassword: passwordFrom === undefined ? undefined : () => readPassword(passwordFrom, environment),
+    onChange(change) {
+      onChange(change);
+      if (change.state === 'in use') void beat();
+    },
+  });
+  const sealing = sealWithKey(options.key);
+  const answers = new SharedAnswers({ store, scope, sealing });
+  const { host, version, startedAt } = options;
+  const onPurges = (purges: readonly (readonly [string, string])[]): void => answers.learnPurges(purges);
+  const membership = new Membership({ store, host, version, startedAt, onPurges });
+
+  async function beat(): Promise<void> {
+    await answers.sayPurges();
+    await membership.beat();
+  }
+
+  const heartbeat = setInterval(() => void beat(), heartbeatMs).unref();
+  return {
+    reads: answers,
+    buckets: shareBuckets(store, sealing),
+    snapshot: () => ({
+      store: store.snapshot(),
+      id: membership.id,
+      members: membership.members,
+      answers: answers.snapshot(),
+    }),
+    async close() {
+      clearInterval(heartbeat);
+      answers.close();
+      await membership.leave();
+      store.close();
+    },
+  };
+}
+
+/** @throws KeyStoreError where the place of the password cannot be read */
+export async function readPassword(from: string, environment: FleetOptions['environment']): Promise<string> {
+  const text = await openStore(from, environment, 'SHARED_STORE_PASSWORD_FROM').load(
+    AbortSignal.timeout(1_000),
+  );
+  return text.replace(/\r?\n$/, '');
+}

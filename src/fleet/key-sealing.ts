@@ -1,0 +1,26 @@
+/** The sealing that belongs to the key in use: it changes with a rotation. */
+import { deriveSecret } from '../key/derive-secret.ts';
+import type { Key } from '../key/key.ts';
+import { createSealing, type Sealing } from './sealing.ts';
+
+export interface KeySealing {
+  readonly sealing: Sealing;
+  /** The generation of the key, at this gateway. */
+  readonly generation: number;
+}
+
+/** @param key in use now; `undefined` while there is none */
+export function sealWithKey(key: () => Key | undefined): () => KeySealing | undefined {
+  const known = new WeakMap<Key, KeySealing>();
+  return () => {
+    const current = key();
+    if (current === undefined) return undefined;
+    let sealing = known.get(current);
+    if (sealing === undefined) {
+      const { generation } = current;
+      sealing = { sealing: createSealing((purpose) => deriveSecret(current, purpose)), generation };
+      known.set(current, sealing);
+    }
+    return sealing;
+  };
+}

@@ -1,0 +1,91 @@
+/** Which gateways there are: each says so once a second, and counts for three. None of them leads. */
+import { randomUUID } from 'node:crypto';
+import { heartbeatScript } from './scripts.ts';
+import type { SharedStore } from './store.ts';
+
+export interface Member {
+  readonly id: string;
+  readonly host: string;
+  readonly version: string;
+  /** Wall clock of that gateway, ms. */
+  readonly startedAt: number;
+}
+
+export interface MembershipOptions {
+  readonly store: SharedStore;
+  readonly host: string;
+  readonly version: string;
+  readonly startedAt: number;
+  /** The last purges, by what was purged, as the store knows them. */
+  onPurges(purges: readonly (readonly [what: string, id: string])[]): void;
+}
+
+export const heartbeatMs = 1_000;
+const countsForMs = 3_000;
+
+type Reply = [
+  time: Buffer[],
+  ids: Buffer[],
+  words: (Buffer | null)[],
+  purges: Buffer[] | Map<Buffer, Buffer>,
+];
+
+export class Membership {
+  readonly id = randomUUID().slice(0, 8);
+  readonly #options: MembershipOptions;
+  #members: readonly Member[] = [];
+
+  constructor(options: MembershipOptions) {
+    this.#options = options;
+  }
+
+  /** The gateways that were there at the last word from the store, this one included. */
+  get members(): readonly Member[] {
+    return this.#members;
+  }
+
+  /** Says that this gateway is there, and reads which others are. One round trip. */
+  async beat(): Promise<void> {
+    const { store, host, version, startedAt, onPurges } = this.#options;
+    const words = JSON.stringify({ host, version, startedAt });
+    const keys = [store.name('gateways'), store.name('purges')];
+    const values = [this.id, words, String(countsForMs), store.name('gateway', '')];
+    const sentMs = performance.now();
+    const reply = await store.run<Reply>(heartbeatScript, keys, values);
+    if (reply === undefined) return;
+    const [time, ids, said, purges] = reply;
+    store.clock.sampleReply(sentMs, performance.now(), time);
+    this.#members = ids.flatMap((id, index) => memberOf(id.toString(), said[index]) ?? []);
+    onPurges(pairsOf(purges));
+  }
+
+  /** Says that this gateway goes. */
+  async leave(): Promise<void> {
+    const { store } = this.#options;
+    await Promise.all([
+      store.call((client) => client.zRem(store.name('gateways'), this.id)),
+      store.call((client) => client.del(store.name('gateway', this.id))),
+    ]);
+  }
+}
+
+/** Nothing in the store is trusted: what does not look like a gateway's word is none. */
+function memberOf(id: string, words: Buffer | null | undefined): Member | undefined {
+  if (!words || !/^[0-9a-f]{8}$/.test(id)) return undefined;
+  try {
+    const { host, version, startedAt } = JSON.parse(words.toString()) as Record<string, unknown>;
+    if (typeof host !== 'string' || typeof version !== 'string' || !Number.isFinite(startedAt)) {
+      return undefined;
+    }
+    return { id, host: host.slice(0, 64), version: version.slice(0, 32), startedAt: Number(startedAt) };
+  } catch {
+    return undefined;
+  }
+}
+
+function pairsOf(fields: Buffer[] | Map<Buffer, Buffer>): (readonly [string, string])[] {
+  const flat = fields instanceof Map ? [...fields].flat() : [...fields];
+  return flat.flatMap((name, index) =>
+    index % 2 === 0 ? [[name.toString(), String(flat[index + 1])] as const] : [],
+  );
+}

@@ -1,0 +1,75 @@
+/** The programs that run in the store. */
+import { defineScript } from './script.ts';
+
+/**
+ * Looks for a read and takes its turn, if it is free. A turn without an end, or with a later one than ours have, was not
+ * taken by a gateway.
+ *
+ * Keys: the answer, the turn, the outcome that is awaited, the purges.
+ * Values: the id of the exchange, how long a turn lasts in ms, the operation, 1 where a stored answer will do.
+ * Reply: the answer, the ids of the last purge of all and of the operation, the outcome, whose turn it is.
+ */
+export const lookScript = defineScript(`
+local answer = redis.call('GET', KEYS[1])
+local purges = redis.call('HMGET', KEYS[4], '*', ARGV[3])
+local outcome = redis.call('GET', KEYS[3])
+if outcome or (answer and ARGV[4] == '1') then return {answer, purges[1], purges[2], outcome, false} end
+local holder = redis.call('GET', KEYS[2])
+if holder then
+  local left = redis.call('PTTL', KEYS[2])
+  if left > 0 and left <= tonumber(ARGV[2]) then return {answer, purges[1], purges[2], false, holder} end
+end
+redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
+return {answer, purges[1], purges[2], false, ARGV[1]}`);
+
+/** Keys: the turn. Values: the id of the exchange, how long the turn lasts from now, in ms. */
+export const renewScript = defineScript(`
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+return 0`);
+
+/** Gives a turn back and tells all gateways. Keys: the turn. Values: the id of the exchange, the channel. */
+export const releaseScript = defineScript(`
+if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
+return redis.call('PUBLISH', ARGV[2], ARGV[1])`);
+
+/** Keys: the purges. Values: the operation or *, the id of the purge, the channel. */
+export const purgeScript = defineScript(`
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+return redis.call('PUBLISH', ARGV[3], ARGV[1] .. ' ' .. ARGV[2])`);
+
+/**
+ * Says that a gateway is there, and reads what all of them need once a second.
+ *
+ * Keys: the gateways by the time of their last word, the purges. Values: the id, what it says of itself, how long a word
+ * counts in ms, what names of words begin with.
+ * Reply: the time, the ids that are there, what each says, the purges.
+ */
+export const heartbeatScript = defineScript(`
+local time = redis.call('TIME')
+local ms = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZADD', KEYS[1], ms, ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ms - ARGV[3])
+redis.call('PEXPIRE', KEYS[1], ARGV[3] * 10)
+redis.call('SET', ARGV[4] .. ARGV[1], ARGV[2], 'PX', ARGV[3])
+local ids = redis.call('ZRANGE', KEYS[1], 0, 99)
+local words = {}
+for index, id in ipairs(ids) do words[index] = redis.call('GET', ARGV[4] .. id) end
+return {time, ids, words, redis.call('HGETALL', KEYS[2])}`);
+
+/**
+ * Takes requests out of a caller's bucket, whether or not there are as many. A level that no gateways could have left
+ * behind was written by another program.
+ *
+ * Keys: the bucket. Values: how many, requests per second, size of the bucket. Reply: what is left, as text.
+ */
+export const takeScript = defineScript(`
+local time = redis.call('TIME')
+local ms = time[1] * 1000 + math.floor(time[2] / 1000)
+local perMs, burst = ARGV[2] / 1000, tonumber(ARGV[3])
+local kept = redis.call('HMGET', KEYS[1], 'level', 'at')
+local level, at = tonumber(kept[1]), tonumber(kept[2])
+if not (level and at and level >= -100 * burst and at <= ms) then level, at = burst, ms end
+level = math.min(burst, level + (ms - at) * perMs) - ARGV[1]
+redis.call('HSET', KEYS[1], 'level', tostring(level), 'at', string.format('%.0f', ms))
+redis.call('PEXPIRE', KEYS[1], math.ceil((burst - level) / perMs) + 1000)
+return tostring(level)`);

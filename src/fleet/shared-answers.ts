@@ -1,0 +1,238 @@
+/**
+ * The second level of the cache, and one exchange at a time for each read, in the shared store. What lies there is sealed,
+ * so that nothing in it is trusted; a turn to ask the upstream ends by itself when its gateway dies.
+ */
+import { randomUUID } from 'node:crypto';
+import { cacheKey } from '../cache/cache-key.ts';
+import type {
+  LookOptions,
+  Publication,
+  SharedExchange,
+  SharedLook,
+  SharedReads,
+} from '../cache/shared-reads.ts';
+import { exactRequestKey } from '../cache/vary-policy.ts';
+import type { Claim } from '../claim.ts';
+import type { UpstreamRequest } from '../exchange.ts';
+import type { KeySealing } from './key-sealing.ts';
+import { lookScript, purgeScript, releaseScript, renewScript } from './scripts.ts';
+import type { SharedStore } from './store.ts';
+import { readAnswer, readOutcome, type StoredForm, writeAnswer, writeOutcome } from './stored-form.ts';
+
+export interface SharedAnswersOptions {
+  readonly store: SharedStore;
+  /** What decides how the upstream's answers are read: gateways that differ in it share nothing. */
+  readonly scope: string;
+  /** Of the key that reads are made with now; `undefined` while there is none. */
+  sealing(): KeySealing | undefined;
+}
+
+export interface SharedAnswersSnapshot {
+  /** Answers of other gateways that were found in the store. */
+  readonly found: number;
+  /** Outcomes of other gateways' exchanges that reads have waited for. */
+  readonly joined: number;
+  /** Exchanges that this gateway made for all. */
+  readonly exchanges: number;
+}
+
+/** A gateway that dies while it asks the upstream delays the others by this long. */
+const turnMs = 800;
+const renewEveryMs = 250;
+/** How often a waiting read looks by itself, in case a message was lost or the asking gateway died. */
+const lookEveryMs = 150;
+/** Long enough for the slowest of those that wait to look. */
+const outcomeKeptMs = 2_000;
+const endedKept = 256;
+/** A larger body would hold up other calls on the same connection: such reads are made by each gateway. */
+const maxSharedBytes = 2 ** 20;
+const tooLarge: Publication = { kind: 'not shareable', forMs: 10_000 };
+/** More operations than any gateway has: who writes into the store cannot fill this gateway's memory. */
+const maxPurges = 1_000;
+
+export class SharedAnswers implements SharedReads {
+  readonly #store: SharedStore;
+  readonly #options: SharedAnswersOptions;
+  /** The names of the turns that this gateway has, by the ids of its exchanges. */
+  readonly #turns = new Map<string, string>();
+  readonly #waiting = new Map<string, Set<() => void>>();
+  /** Exchanges that ended a moment ago: their message may come before a read begins to wait for it. */
+  readonly #ended = new Set<string>();
+  readonly #purges = new Map<string, string>();
+  /** Purges that the store has not heard of yet. Until then nothing of it is used. */
+  readonly #unsaid = new Map<string, string>();
+  readonly #purgeListeners: ((operation: string | undefined) => void)[] = [];
+  readonly #counts = { found: 0, joined: 0, exchanges: 0 };
+  #renewal: NodeJS.Timeout | undefined;
+
+  constructor(options: SharedAnswersOptions) {
+    this.#options = options;
+    this.#store = options.store;
+    this.#store.subscribe(this.#store.name('ended'), (message) => this.#exchangeEnded(message.toString()));
+    this.#store.subscribe(this.#store.name('purged'), (message) => {
+      const [what = '', id = ''] = message.toString().split(' ');
+      this.learnPurges([[what, id]]);
+    });
+  }
+
+  get inUse(): boolean {
+    return this.#store.inUse && this.#unsaid.size === 0 && this.#options.sealing() !== undefined;
+  }
+
+  async look(request: UpstreamRequest, { mayFind, awaited }: LookOptions): Promise<SharedLook | undefined> {
+    const form = this.#formOf(request);
+    if (form === undefined || this.#unsaid.size > 0) return undefined;
+    const id = randomUUID();
+    const turn = this.#store.name('turn', form.name);
+    const keys = [
+      this.#store.name('answer', form.name),
+      turn,
+      this.#store.name('outcome', awaited ?? id),
+      this.#store.name('purges'),
+    ];
+    const values = [id, String(turnMs), request.operation, mayFind ? '1' : '0'];
+    const reply = await this.#store.run<(Buffer | null)[]>(lookScript, keys, values);
+    if (reply === undefined) return undefined;
+    const [sealed, purgedAll, purged, sealedOutcome, holder] = reply;
+    const epoch = `${purgedAll?.toString() ?? ''} ${purged?.toString() ?? ''}`;
+    const stored = sealed ? readAnswer(form, sealed, epoch) : undefined;
+    const outcome =
+      sealedOutcome && awaited !== undefined ? readOutcome(form, awaited, sealedOutcome, stored) : undefined;
+    const isMine = holder?.toString() === id;
+    if (outcome !== undefined) this.#counts.joined += 1;
+    else if (stored !== undefined && stored !== 'not shareable') this.#counts.found += 1;
+    return {
+      stored,
+      outcome,
+      exchange: isMine ? this.#begin(form, id, turn, epoch) : undefined,
+      other: isMine ? undefined : holder?.toString(),
+    };
+  }
+
+  wait(exchangeId: string, claim: Claim): Promise<void> {
+    if (this.#ended.has(exchangeId) || claim.ended !== undefined) return Promise.resolve();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const waiting = this.#waiting.get(exchangeId) ?? new Set();
+    this.#waiting.set(exchangeId, waiting);
+    const done = (): void => {
+      clearTimeout(timer);
+      claim.unwatch(watcher);
+      waiting.delete(done);
+      if (waiting.size === 0) this.#waiting.delete(exchangeId);
+      resolve();
+    };
+    const watcher = { onEnd: done };
+    const timer = setTimeout(done, lookEveryMs);
+    waiting.add(done);
+    claim.watch(watcher);
+    return promise;
+  }
+
+  purge(operation: string | undefined): void {
+    const what = operation ?? '*';
+    const id = randomUUID();
+    this.#purges.set(what, id);
+    this.#unsaid.set(what, id);
+    void this.sayPurges();
+  }
+
+  onPurge(listener: (operation: string | undefined) => void): void {
+    this.#purgeListeners.push(listener);
+  }
+
+  /** Tells the store of purges that it has not heard of: once more after it has been away. */
+  async sayPurges(): Promise<void> {
+    for (const [what, id] of [...this.#unsaid]) {
+      const values = [what, id, this.#store.name('purged')];
+      const reply = await this.#store.run(purgeScript, [this.#store.name('purges')], values);
+      if (reply !== undefined && this.#unsaid.get(what) === id) this.#unsaid.delete(what);
+    }
+  }
+
+  /** Takes the last purges as the store knows them; those that are new here are obeyed. */
+  learnPurges(purges: Iterable<readonly [what: string, id: string]>): void {
+    for (const [what, id] of purges) {
+      if (this.#purges.get(what) === id || this.#unsaid.has(what)) continue;
+      if (this.#purges.size >= maxPurges && !this.#purges.has(what)) continue;
+      this.#purges.set(what, id);
+      for (const listener of this.#purgeListeners) listener(what === '*' ? undefined : what);
+    }
+  }
+
+  snapshot(): SharedAnswersSnapshot {
+    return { ...this.#counts };
+  }
+
+  close(): void {
+    clearInterval(this.#renewal);
+    this.#renewal = undefined;
+    for (const [id, turn] of this.#turns) this.#release(id, turn);
+  }
+
+  #formOf(request: UpstreamRequest): StoredForm | undefined {
+    const current = this.#options.sealing();
+    if (current === undefined) return undefined;
+    const { sealing, generation } = current;
+    // The very same request: what the upstream says in Vary then needs no look at a second record.
+    const read = [this.#options.scope, cacheKey(request, undefined), exactRequestKey(request.headers)];
+    const name = sealing.nameOf(read.join('\n'));
+    return { name, sealing, generation, clock: this.#store.clock };
+  }
+
+  #begin(form: StoredForm, id: string, turn: string, epoch: string): SharedExchange {
+    this.#turns.set(id, turn);
+    this.#renewal ??= setInterval(() => this.#renewTurns(), renewEveryMs).unref();
+    return {
+      publish: (publication) => {
+        this.#counts.exchanges += 1;
+        this.#write(form, id, epoch, publication);
+        this.#release(id, turn);
+      },
+      release: () => this.#release(id, turn),
+    };
+  }
+
+  /** Commands reach the store in the order in which they were given: what is written is there before the turn ends. */
+  #write(form: StoredForm, id: string, epoch: string, wanted: Publication): void {
+    const publication = bytesOf(wanted) > maxSharedBytes ? tooLarge : wanted;
+    const answerName = this.#store.name('answer', form.name);
+    const answer = writeAnswer(form, epoch, publication, performance.now());
+    if (answer !== undefined) this.#set(answerName, answer.bytes, answer.forMs);
+    else if (publication.kind === 'outcome' && publication.replaces) {
+      void this.#store.call((client) => client.del(answerName));
+    }
+    const outcome = writeOutcome(form, id, publication);
+    if (outcome !== undefined) this.#set(this.#store.name('outcome', id), outcome, outcomeKeptMs);
+  }
+
+  #set(name: string, bytes: Buffer, forMs: number): void {
+    void this.#store.call((client) =>
+      client.set(name, bytes, { expiration: { type: 'PX', value: Math.ceil(forMs) } }),
+    );
+  }
+
+  #release(id: string, turn: string): void {
+    if (!this.#turns.delete(id)) return;
+    if (this.#turns.size === 0) {
+      clearInterval(this.#renewal);
+      this.#renewal = undefined;
+    }
+    void this.#store.run(releaseScript, [turn], [id, this.#store.name('ended')]);
+  }
+
+  #renewTurns(): void {
+    for (const [id, turn] of this.#turns) void this.#store.run(renewScript, [turn], [id, String(turnMs)]);
+  }
+
+  #exchangeEnded(id: string): void {
+    this.#ended.add(id);
+    for (const eldest of this.#ended) if (this.#ended.size > endedKept) this.#ended.delete(eldest);
+    for (const done of [...(this.#waiting.get(id) ?? [])]) done();
+  }
+}
+
+function bytesOf(publication: Publication): number {
+  if (publication.kind === 'stored') return publication.answer.body.length;
+  if (publication.kind !== 'outcome' || publication.outcome.kind === 'failed') return 0;
+  return publication.outcome.answer.body.length;
+}

@@ -1,0 +1,41 @@
+/**
+ * The store's clock as this gateway sees it. Clocks of gateways differ; times in shared records are the store's, and
+ * each gateway keeps the offset between that clock and its own monotonic one.
+ */
+
+/** Round trips that the offset is the median of: one slow reply must not move the clock. */
+const samplesKept = 5;
+
+export class StoreClock {
+  readonly #offsetsMs: number[] = [];
+  #offsetMs: number | undefined;
+
+  /** The store's time at `nowMs` of the monotonic clock, in ms since 1970; `undefined` before the first sample. */
+  at(nowMs: number): number | undefined {
+    return this.#offsetMs === undefined ? undefined : nowMs + this.#offsetMs;
+  }
+
+  /** The moment on the monotonic clock that the store calls `storeMs`; `undefined` before the first sample. */
+  local(storeMs: number): number | undefined {
+    return this.#offsetMs === undefined ? undefined : storeMs - this.#offsetMs;
+  }
+
+  /** Takes the words of a reply to `TIME`: seconds, and the microseconds of this second. */
+  sampleReply(sentMs: number, receivedMs: number, reply: readonly unknown[]): void {
+    const [seconds = Number.NaN, microseconds = Number.NaN] = reply.map(Number);
+    const storeMs = seconds * 1_000 + microseconds / 1_000;
+    if (Number.isFinite(storeMs)) this.sample(sentMs, receivedMs, storeMs);
+  }
+
+  /**
+   * Takes a reply of the store's `TIME`, which was read about half way through the round trip.
+   *
+   * @param storeMs the store's time, in ms since 1970
+   */
+  sample(sentMs: number, receivedMs: number, storeMs: number): void {
+    this.#offsetsMs.push(storeMs - (sentMs + receivedMs) / 2);
+    if (this.#offsetsMs.length > samplesKept) this.#offsetsMs.shift();
+    const sorted = this.#offsetsMs.toSorted((a, b) => a - b);
+    this.#offsetMs = sorted[sorted.length >> 1];
+  }
+}

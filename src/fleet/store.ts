@@ -1,0 +1,257 @@
+/**
+ * The shared store: a Valkey or Redis server that several gateways use. Nothing needs it: each call has a time limit
+ * and gives `undefined` where the store is away, and its user then does what a gateway alone would do.
+ */
+import { createClient, ErrorReply, RESP_TYPES } from '@redis/client';
+import {
+  type Availability,
+  available,
+  begun,
+  failed,
+  isAway,
+  mayCall,
+  succeeded,
+} from './availability-policy.ts';
+import type { Script } from './script.ts';
+import { describeAddress, type StoreAddress } from './store-address.ts';
+import { StoreClock } from './store-clock.ts';
+
+export interface SharedStoreOptions {
+  readonly address: StoreAddress;
+  /** Asked for each connection, so that a changed password is followed; absent where the store wants none. */
+  readonly readPassword?: (() => Promise<string>) | undefined;
+  /** Before every name and channel, so that several fleets can use one server. */
+  readonly prefix: string;
+  /** The longest that anything waits for the store, in ms; 50 where left out. Longer for tests on a slow machine. */
+  readonly limitMs?: number | undefined;
+  /** The store began to answer, or stopped. */
+  readonly onChange: (change: StoreChange) => void;
+}
+
+export interface StoreChange {
+  readonly state: 'in use' | 'away';
+  /** Why it is away; no value of a password. */
+  readonly reason: string | undefined;
+}
+
+export interface StoreSnapshot {
+  readonly address: string;
+  readonly inUse: boolean;
+  readonly reason: string | undefined;
+  readonly calls: number;
+  readonly failures: number;
+  /** What the store last refused although it is there (as `OOM` when it is full), within ten seconds. */
+  readonly refusal: string | undefined;
+  /** The median of recent round trips, in ms; `undefined` before the first. */
+  readonly latencyMs: number | undefined;
+}
+
+export type StoreClient = ReturnType<typeof connectTo>;
+
+const usualLimitMs = 50;
+/** The oldest server that has what is used here. */
+const leastVersion = 7;
+const latenciesKept = 32;
+const longestReconnectMs = 500;
+const refusalShownMs = 10_000;
+const asBuffers = { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } };
+
+export class SharedStore {
+  readonly clock = new StoreClock();
+  readonly #client: StoreClient;
+  readonly #options: SharedStoreOptions;
+  readonly #latenciesMs: number[] = [];
+  #availability: Availability = available;
+  #state: StoreChange = { state: 'away', reason: 'it was not reached yet' };
+  #calls = 0;
+  #failures = 0;
+  #isUsable = false;
+  #refusal: { readonly reason: string; readonly atMs: number } | undefined;
+
+  constructor(options: SharedStoreOptions) {
+    this.#options = options;
+    this.#client = connectTo(options);
+    this.#client.on('error', (error: unknown) => this.#lost(reasonOf(error)));
+    this.#client.on('ready', () => void this.#greet());
+    // Attempts to connect go on by themselves; the promise only ends with them.
+    this.#client.connect().catch(() => undefined);
+  }
+
+  /** Whether a call made now would be sent. */
+  get inUse(): boolean {
+    return this.#isUsable && mayCall(this.#availability, performance.now());
+  }
+
+  /** Asks the store; `undefined` where it is away, fails, or takes longer than the limit. */
+  async call<T>(command: (client: StoreClient) => Promise<T>): Promise<T | undefined> {
+    const sentMs = performance.now();
+    if (!this.#isUsable || !mayCall(this.#availability, sentMs)) return undefined;
+    this.#availability = begun(this.#availability);
+    this.#calls += 1;
+    try {
+      const reply = await within(this.#options.limitMs ?? usualLimitMs, command(this.#client));
+      this.#answered(performance.now() - sentMs);
+      return reply;
+    } catch (error) {
+      this.#failures += 1;
+      if (error instanceof ErrorReply) {
+        // A refusal is an answer (full, another's data under our name): the store is there.
+        this.#answered(performance.now() - sentMs);
+        this.#refusal = { reason: reasonOf(error), atMs: performance.now() };
+        return undefined;
+      }
+      this.#availability = failed(this.#availability, performance.now());
+      if (isAway(this.#availability)) this.#change({ state: 'away', reason: reasonOf(error) });
+      return undefined;
+    }
+  }
+
+  /**
+   * Runs a script in the store: what it does happens at one moment. Strings in the reply are buffers.
+   *
+   * @param keys the full names that it works on
+   */
+  run<T>(
+    script: Script,
+    keys: readonly string[],
+    values: readonly (string | Buffer)[],
+  ): Promise<T | undefined> {
+    const parts = [String(keys.length), ...keys, ...values];
+    return this.call(async (client) => {
+      try {
+        return await client.sendCommand<T>(['EVALSHA', script.digest, ...parts], asBuffers);
+      } catch (error) {
+        // A server that has restarted, or was flushed, does not know it any more.
+        if (!(error instanceof ErrorReply) || !error.message.startsWith('NOSCRIPT')) throw error;
+        return await client.sendCommand<T>(['EVAL', script.text, ...parts], asBuffers);
+      }
+    });
+  }
+
+  /** The full name of a record or channel. */
+  name(...parts: readonly string[]): string {
+    return [this.#options.prefix, ...parts].join(':');
+  }
+
+  /** Calls back for each message of a channel, also after the store has been away; messages sent meanwhile are lost. */
+  subscribe(channel: string, listener: (message: Buffer) => void): void {
+    // Until the connection stands, the client keeps the subscription and makes it then.
+    this.#client.subscribe(channel, listener, true).catch(() => undefined);
+  }
+
+  /** Reads the store's clock; the answer is in `clock`. */
+  async readClock(): Promise<void> {
+    const sentMs = performance.now();
+    const reply = await this.call((client) => client.sendCommand<string[]>(['TIME']));
+    if (reply !== undefined) this.clock.sampleReply(sentMs, performance.now(), reply);
+  }
+
+  snapshot(): StoreSnapshot {
+    const sorted = this.#latenciesMs.toSorted((a, b) => a - b);
+    const isRecent = (this.#refusal?.atMs ?? -Infinity) > performance.now() - refusalShownMs;
+    return {
+      address: describeAddress(this.#options.address),
+      inUse: this.#state.state === 'in use',
+      reason: this.#state.reason,
+      calls: this.#calls,
+      failures: this.#failures,
+      refusal: isRecent ? this.#refusal?.reason : undefined,
+      latencyMs: sorted[sorted.length >> 1],
+    };
+  }
+
+  close(): void {
+    this.#isUsable = false;
+    this.#client.destroy();
+  }
+
+  /** Asks a server that has just been reached whether it is one that can be used. */
+  async #greet(): Promise<void> {
+    try {
+      const info = String(await within(1_000, this.#client.info('server')));
+      const version = Number(/^(?:valkey|redis)_version:(\d+)/m.exec(info)?.[1]);
+      if (!(version >= leastVersion)) {
+        this.#lost(
+          `its version is ${Number.isNaN(version) ? 'not known' : version}; ${leastVersion} or later is needed`,
+        );
+        return;
+      }
+    } catch (error) {
+      this.#lost(reasonOf(error));
+      return;
+    }
+    this.#isUsable = true;
+    this.#availability = available;
+    await this.readClock();
+    if (this.#isUsable) this.#change({ state: 'in use', reason: undefined });
+  }
+
+  #answered(latencyMs: number): void {
+    this.#latenciesMs.push(latencyMs);
+    if (this.#latenciesMs.length > latenciesKept) this.#latenciesMs.shift();
+    this.#availability = succeeded(this.#availability);
+    this.#change({ state: 'in use', reason: undefined });
+  }
+
+  #lost(reason: string): void {
+    this.#isUsable = false;
+    this.#change({ state: 'away', reason });
+  }
+
+  #change(next: StoreChange): void {
+    const isSame = next.state === this.#state.state && next.reason === this.#state.reason;
+    const changed = next.state !== this.#state.state || this.#calls === 0;
+    this.#state = next;
+    if (changed && !isSame) this.#options.onChange(next);
+  }
+}
+
+function connectTo({ address, readPassword }: SharedStoreOptions) {
+  const username = address.kind === 'tcp' ? address.username : undefined;
+  const named = username === undefined ? {} : { username };
+  return createClient({
+    ...(readPassword === undefined
+      ? named
+      : {
+          credentialsProvider: {
+            type: 'async-credentials-provider' as const,
+            credentials: async () => ({ ...named, password: await readPassword() }),
+          },
+        }),
+    ...(address.kind === 'tcp' ? { database: address.database } : {}),
+    socket: {
+      ...(address.kind === 'unix'
+        ? { path: address.path, tls: false as const }
+        : { host: address.host, port: address.port, ...(address.tls ? { tls: true as const } : {}) }),
+      connectTimeout: 2_000,
+      reconnectStrategy: (tries: number) => Math.min(50 * 2 ** tries, longestReconnectMs),
+    },
+    // A command never waits for a connection: its user goes on without the store.
+    disableOfflineQueue: true,
+    maintNotifications: 'disabled',
+    disableClientInfo: true,
+    RESP: 3,
+  });
+}
+
+/** @throws Error when the time is over; the promise's own outcome is then of no interest */
+async function within<T>(limitMs: number, promise: Promise<T>): Promise<T> {
+  const { promise: late, reject } = Promise.withResolvers<never>();
+  // After a stall of this process the reply may lie in the socket already: it is read before the limit is called over.
+  const timer = setTimeout(
+    () => setImmediate(() => reject(new Error(`it did not answer within ${limitMs} ms`))),
+    limitMs,
+  );
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** What went wrong, in a few words: a server's error has its code first and no value of ours in it. */
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return 'it failed';
+  const code = 'code' in error ? String(error.code) : /^[A-Z]{3,}(?= )/.exec(error.message)?.[0];
+  return code ?? error.message.slice(0, 120);
+}

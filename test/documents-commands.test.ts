@@ -1,0 +1,301 @@
+/**
+ * Runs the command lines of README and docs/ as they are written, in a copy of the project, with a Node first on the
+ * path that is too old for the gateway, where the machine has one.
+ *
+ * What differs from a reader's machine: `npm ci` does nothing, because `node_modules` is there; addresses, ports and
+ * files that a document takes for granted are those of this test (`here` below).
+ */
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import {
+  accessSync,
+  constants,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { delimiter, dirname, join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type StandIn, standInKey, startStandIn } from '../src/stand-in/stand-in.ts';
+import { blocksOf, documents, readDocument, root } from './support/documents.ts';
+
+const oldNode = findOldNode();
+const folder = mkdtempSync(join(tmpdir(), 'gateway-documents-'));
+const checkout = join(folder, 'checkout');
+const keyFile = join(folder, 'upstream-key');
+let upstream: StandIn;
+
+const withCommands = documents.filter(
+  (path) =>
+    /^(?:README\.md|docs\/)/.test(path) &&
+    blocksOf(readDocument(path)).some(({ language }) => language === 'sh'),
+);
+
+beforeAll(async () => {
+  copyCheckout();
+  writeFileSync(keyFile, standInKey, { mode: 0o600 });
+  // An answer of 400 and above is an error for curl, which prints nothing of its own.
+  writeFileSync(join(folder, '.curlrc'), 'fail\nsilent\nshow-error\nmax-time = 60\n');
+  upstream = await startStandIn();
+});
+
+afterAll(async () => {
+  await upstream.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+describe('the command lines of the documents', () => {
+  it.skipIf(oldNode === undefined)(
+    'run with a Node first on the path that is too old for the gateway',
+    () => {
+      const version = execFileSync('node', ['--version'], { env: environment(), encoding: 'utf8' });
+      expect(version).toMatch(/^v(?:1\d|20|21)\./);
+    },
+  );
+
+  it.each(withCommands)('%s: each runs as written', { timeout: 240_000 }, async (path) => {
+    // README sets what it needs itself.
+    const session = new Session(path === 'README.md' ? {} : needed());
+    try {
+      for (const { language, text, notRunBecause } of blocksOf(readDocument(path))) {
+        if (notRunBecause !== undefined) continue;
+        if (language === 'json') session.writeCallers(text);
+        if (language === 'sh') await session.run(text);
+      }
+    } finally {
+      await session.stopServer();
+    }
+  });
+});
+
+/** The settings that every gateway needs, where a document does not give them. */
+function needed(): Record<string, string> {
+  return { UPSTREAM_BASE_URL: upstream.url, UPSTREAM_API_KEY_FROM: `file:${keyFile}` };
+}
+
+/** One document's terminals: what was exported, and the server that runs in the foreground of one of them. */
+class Session {
+  readonly #exported: Record<string, string>;
+  #server: Server | undefined;
+
+  constructor(exported: Record<string, string>) {
+    this.#exported = { ...exported };
+  }
+
+  /** A callers file that a document shows is the one that its next command uses. */
+  writeCallers(text: string): void {
+    if (text.startsWith('{ "callers"') && !text.includes('<'))
+      writeFileSync(join(checkout, 'callers.json'), text);
+  }
+
+  async run(block: string): Promise<void> {
+    let umask = '';
+    for (const line of block.replaceAll(/\\\n\s*/g, '').split('\n')) {
+      const command = this.#here(line);
+      const exported = /^export (\w+)=(.*)$/.exec(command);
+      if (command === '' || command.startsWith('npm ci && npm test')) continue;
+      if (exported !== null) this.#exported[exported[1] ?? ''] = exported[2] ?? '';
+      else if (command.startsWith('umask ')) umask = `${command}; `;
+      else if (serves.test(command)) await this.#serve(command);
+      else {
+        if (/\bcurl\b/.test(command) && this.#server === undefined)
+          await this.#serve('npx analytics-gateway');
+        await this.#runToEnd(`${umask}${this.#here(line)}`);
+      }
+    }
+  }
+
+  async stopServer(): Promise<void> {
+    await this.#server?.interrupt();
+    this.#server = undefined;
+  }
+
+  async #serve(command: string): Promise<void> {
+    await this.stopServer();
+    this.#server = new Server(command, environment(this.#exported));
+    await this.#server.ready;
+  }
+
+  async #runToEnd(command: string): Promise<void> {
+    const running = new Shell(command, environment(this.#exported));
+    const status = await running.ended;
+    expect(status, `${command}\n${running.output}`).toBe(0);
+    const shows = Object.entries(shown).find(([part]) => command.includes(part))?.[1];
+    if (shows !== undefined) expect(running.output, command).toMatch(shows);
+  }
+
+  /** The line with the addresses and files of this test. */
+  #here(line: string): string {
+    return [
+      ['https://analytics.example.com/api', upstream.url],
+      ['/run/secrets/upstream-key', keyFile],
+      ['/run/analytics', folder],
+      ['HOST=0.0.0.0', 'HOST=127.0.0.1'],
+      ['http://gateway:8080', this.#server?.url ?? ''],
+      ['http://127.0.0.1:8080', this.#server?.url ?? ''],
+      ['http://127.0.0.1:9091', this.#server?.adminUrl ?? ''],
+    ].reduce((text, [written = '', ours = '']) => text.replaceAll(written, ours), line);
+  }
+}
+
+/** A command that runs until Ctrl-C. */
+const serves = /(?:npm run demo|npm start|npx analytics-gateway)\s*(?:#.*)?$/;
+
+/** What must be seen in the output of a command that has this in it. */
+const shown: Readonly<Record<string, RegExp>> = {
+  'analytics-gateway check': /^Fine: /m,
+  'token list': /reports-script +[0-9a-f]{12}/,
+  '/status': /"fingerprint"/,
+  '/metrics': /analytics_gateway_ready 1/,
+  'npm pack': /dist\/main\.js[\s\S]*workspace-analytics-gateway-.*\.tgz/,
+  '/api/analytics/accounts/': /[[{]/,
+};
+
+/** A command line in a shell and a process group of its own, as a terminal runs it. */
+class Shell {
+  output = '';
+  readonly ended: Promise<number | NodeJS.Signals>;
+  protected readonly process: ChildProcess;
+
+  constructor(command: string, env: NodeJS.ProcessEnv) {
+    this.process = spawn('bash', ['-c', command], {
+      cwd: checkout,
+      env,
+      detached: true,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    for (const stream of [this.process.stdout, this.process.stderr]) {
+      stream?.setEncoding('utf8').on('data', (text: string) => this.collect(text));
+    }
+    this.ended = new Promise((resolve, reject) => {
+      this.process.on('error', reject);
+      this.process.on('close', (status, signal) => resolve(status ?? signal ?? 'SIGKILL'));
+    });
+  }
+
+  protected collect(text: string): void {
+    this.output += text;
+  }
+}
+
+class Server extends Shell {
+  readonly ready: Promise<void>;
+  #looks: () => void = () => {};
+
+  constructor(command: string, env: NodeJS.ProcessEnv) {
+    super(command, env);
+    this.ready = new Promise((resolve, reject) => {
+      this.#looks = () => {
+        if (/"msg":"listening"|stays up until Ctrl-C/.test(this.output)) resolve();
+      };
+      this.ended.then(
+        (status) => reject(new Error(`${command} ended with ${status}:\n${this.output}`)),
+        reject,
+      );
+    });
+    // A server that ends later on is seen by the commands that ask it.
+    this.ready.catch(() => {});
+  }
+
+  get url(): string {
+    return this.#url(/"url":"(http:[^"]+)","version"/);
+  }
+
+  get adminUrl(): string {
+    return this.#url(/"adminUrl":"(http:[^"]+)"/);
+  }
+
+  /** As Ctrl-C does: the signal goes to the whole group. Resolves once no process of it is left. */
+  async interrupt(): Promise<void> {
+    process.kill(-(this.process.pid ?? 0), 'SIGINT');
+    await this.ended;
+    await expect.poll(() => this.#isGone(), { interval: 50 }).toBe(true);
+    if (this.output.includes('"msg":"listening"')) expect(this.output).toContain('"msg":"stopped"');
+  }
+
+  protected override collect(text: string): void {
+    super.collect(text);
+    this.#looks?.();
+  }
+
+  #url(pattern: RegExp): string {
+    return pattern.exec(this.output)?.[1] ?? '';
+  }
+
+  #isGone(): boolean {
+    try {
+      process.kill(-(this.process.pid ?? 0), 0);
+      return false;
+    } catch {
+      return true;
+    }
+  }
+}
+
+/** What a reader's shell has: nothing of this process but the path, and a `npm ci` that was run already. */
+function environment(more: Readonly<Record<string, string>> = {}): NodeJS.ProcessEnv {
+  const path = (process.env['PATH'] ?? '').split(delimiter).filter((one) => !one.includes('node_modules'));
+  return {
+    PATH: [join(folder, 'bin'), ...path].join(delimiter),
+    HOME: folder,
+    CURL_HOME: folder,
+    PORT: '0',
+    ADMIN_PORT: '0',
+    npm_config_cache: join(folder, 'npm'),
+    // Nothing that a document says may need the registry, or take a package of our command's name from it.
+    npm_config_registry: 'http://127.0.0.1:9/',
+    npm_config_update_notifier: 'false',
+    ...more,
+  };
+}
+
+/** What git would give to one that clones, with what is not committed yet; and the `node_modules` of this checkout. */
+function copyCheckout(): void {
+  const listed = execFileSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], {
+    cwd: root,
+  });
+  for (const file of listed.toString().split('\0')) {
+    if (file === '' || !existsSync(join(root, file))) continue;
+    mkdirSync(join(checkout, dirname(file)), { recursive: true });
+    cpSync(join(root, file), join(checkout, file));
+  }
+  symlinkSync(join(root, 'node_modules'), join(checkout, 'node_modules'));
+  const bin = join(folder, 'bin');
+  mkdirSync(bin);
+  symlinkSync(oldNode ?? process.execPath, join(bin, 'node'));
+  const npm = findOnPath('npm') ?? 'npm';
+  writeFileSync(join(bin, 'npm'), `#!/bin/sh\n[ "$1" = ci ] || exec ${JSON.stringify(npm)} "$@"\n`, {
+    mode: 0o755,
+  });
+}
+
+/** A Node of the machine's own that `engines` in package.json rules out. */
+function findOldNode(): string | undefined {
+  const { engines } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+    engines: { node: string };
+  };
+  const [leastMajor = 0] = engines.node.replace('>=', '').split('.').map(Number);
+  const node = findOnPath('node');
+  if (node === undefined) return undefined;
+  const version = execFileSync(node, ['--version'], { encoding: 'utf8' });
+  return Number.parseInt(version.slice(1), 10) < leastMajor ? node : undefined;
+}
+
+function findOnPath(name: string): string | undefined {
+  const folders = (process.env['PATH'] ?? '').split(delimiter).filter((one) => !one.includes('node_modules'));
+  return folders
+    .map((one) => join(one, name))
+    .find((file) => {
+      try {
+        accessSync(file, constants.X_OK);
+        return true;
+      } catch {
+        return false;
+      }
+    });
+}

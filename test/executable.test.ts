@@ -1,0 +1,132 @@
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { version } from '../src/version.ts';
+import { accounts, ask } from './support/gateway.ts';
+import {
+  type Owner,
+  run,
+  serve,
+  settingsFor,
+  standInFor,
+  start,
+  temporaryFolder,
+  until,
+} from './support/process.ts';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const executable = join(root, 'bin/analytics-gateway.js');
+/** Makes the Node that runs the executable believe that it is an old one. */
+const asOldNode = [
+  '--import',
+  'data:text/javascript,Object.defineProperty(process,"versions",{value:{...process.versions,node:"18.20.8"}})',
+];
+
+/** A copy of the executable without the rest of the project. */
+function alone(owner: Owner): string {
+  const folder = temporaryFolder(owner);
+  mkdirSync(join(folder, 'bin'));
+  copyFileSync(executable, join(folder, 'bin/analytics-gateway.js'));
+  copyFileSync(join(root, 'package.json'), join(folder, 'package.json'));
+  return folder;
+}
+
+/** The processes that this one has started and that still run. */
+function childrenOf(pid: number): string {
+  return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim();
+}
+
+describe.concurrent('the executable', () => {
+  it.for([
+    ['its own Node', []],
+    ['an old Node', asOldNode],
+  ] as [string, string[]][])(
+    'answers, reads the key again on SIGHUP and drains on SIGTERM, under %s',
+    async ([, flags], owner) => {
+      const standIn = await standInFor(owner);
+      const gateway = await serve(owner, { main: executable, flags, settings: settingsFor(standIn.url) });
+      expect((await gateway.ask(accounts)).status).toBe(200);
+      gateway.signal('SIGHUP');
+      await until(() => gateway.stdout().includes('SIGHUP'));
+      gateway.signal('SIGTERM');
+      expect(await gateway.exited).toBe(0);
+      expect(gateway.stderr()).toBe('');
+      expect(gateway.lines().at(-1)).toMatchObject({ msg: 'stopped' });
+    },
+  );
+
+  it.runIf(process.platform === 'linux')(
+    'starts no second process where its Node is new enough',
+    async (owner) => {
+      const standIn = await standInFor(owner);
+      const settings = settingsFor(standIn.url);
+      const one = await serve(owner, { main: executable, settings });
+      const two = await serve(owner, { main: executable, settings, flags: asOldNode });
+      expect(childrenOf(one.pid)).toBe('');
+      expect(childrenOf(two.pid)).toMatch(/^\d+$/);
+      // A SIGKILL, with which tests end what still runs, would leave the second process behind.
+      two.signal('SIGTERM');
+      expect(await two.exited).toBe(0);
+    },
+  );
+
+  it('drains on SIGINT under an old Node, and ends at once on a second one', async (owner) => {
+    const standIn = await standInFor(owner);
+    standIn.behave({ until: new Promise(() => {}) });
+    const gateway = start(owner, ['serve'], {
+      main: executable,
+      flags: asOldNode,
+      settings: settingsFor(standIn.url),
+    });
+    const [, port] = await gateway.printed(/"url":"http:[^"]*:(\d+)"/);
+    const unanswered = ask({ host: '127.0.0.1', port: Number(port) }, accounts, {}).catch(() => undefined);
+    await until(() => standIn.requests.length > 0);
+    gateway.signal('SIGINT');
+    await until(() => gateway.stdout().includes('"msg":"stopping"'));
+    gateway.signal('SIGINT');
+    expect(await gateway.exited).toBe(130);
+    await unanswered;
+  });
+
+  it('passes arguments on, and the exit status back, under an old Node', async (owner) => {
+    const options = { main: executable, flags: asOldNode };
+    expect(await run(owner, ['--version'], options)).toEqual({
+      status: 0,
+      stdout: `${version}\n`,
+      stderr: '',
+    });
+    expect((await run(owner, ['check'], options)).status).toBe(2);
+  });
+
+  it('reports the death of the gateway by a signal as a shell does', async (owner) => {
+    const folder = alone(owner);
+    mkdirSync(join(folder, 'node_modules/node/bin'), { recursive: true });
+    writeFileSync(join(folder, 'node_modules/node/package.json'), '{}');
+    writeFileSync(join(folder, 'node_modules/node/bin/node'), '#!/bin/sh\nkill -KILL $$\n', { mode: 0o755 });
+    mkdirSync(join(folder, 'dist'));
+    writeFileSync(join(folder, 'dist/main.js'), '');
+    const ended = await run(owner, [], { main: join(folder, 'bin/analytics-gateway.js'), flags: asOldNode });
+    expect(ended.status).toBe(128 + 9);
+  });
+
+  it('runs what is built rather than the source, and says what is missing', async (owner) => {
+    const folder = alone(owner);
+    const main = join(folder, 'bin/analytics-gateway.js');
+    const unbuilt = await run(owner, [], { main });
+    expect(unbuilt).toMatchObject({ status: 2, stderr: expect.stringContaining('npm run build') });
+
+    for (const [file, said] of [
+      ['src/main.ts', 'source'],
+      ['dist/main.js', 'built'],
+    ] as const) {
+      mkdirSync(join(folder, file, '..'));
+      writeFileSync(join(folder, file), `console.log('${said}')`);
+      expect((await run(owner, [], { main })).stdout).toBe(`${said}\n`);
+    }
+
+    const old = await run(owner, [], { main, flags: asOldNode });
+    expect(old.status).toBe(2);
+    expect(old.stderr).toMatch(/Node >=22\.19 is needed, and this is 18\.20\.8\. In a checkout "npm ci"/);
+  });
+});

@@ -1,0 +1,161 @@
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { SharedStore, type StoreChange } from '../../src/fleet/store.ts';
+import { parseStoreAddress } from '../../src/fleet/store-address.ts';
+import { type RedisServer, redisProgram, startRedis } from '../support/redis.ts';
+
+const opened: SharedStore[] = [];
+afterEach(() => {
+  for (const store of opened.splice(0)) store.close();
+});
+
+function open(server: RedisServer, password?: string): { store: SharedStore; changes: StoreChange[] } {
+  const changes: StoreChange[] = [];
+  const store = new SharedStore({
+    address: parseStoreAddress(server.address),
+    ...(password === undefined ? {} : { readPassword: () => Promise.resolve(password) }),
+    prefix: 'test',
+    onChange: (change) => changes.push(change),
+  });
+  opened.push(store);
+  return { store, changes };
+}
+
+const inUse = (store: SharedStore): Promise<void> =>
+  vi.waitFor(() => expect(store.snapshot().inUse).toBe(true), { timeout: 20_000 });
+const away = (store: SharedStore): Promise<void> =>
+  vi.waitFor(() => expect(store.snapshot().inUse).toBe(false), { timeout: 20_000 });
+const get = (store: SharedStore): Promise<string | null | undefined> =>
+  store.call((client) => client.get(store.name('record')));
+
+describe.skipIf(redisProgram === undefined)('the shared store', () => {
+  it('answers calls and tells its clock once it is reached', async () => {
+    await using server = await startRedis();
+    const { store } = open(server);
+    await inUse(store);
+    expect(await store.call((client) => client.set(store.name('record'), 'value'))).toBe('OK');
+    expect(await get(store)).toBe('value');
+    expect(await store.call((client) => client.get(store.name('no', 'such')))).toBeNull();
+    const here = store.clock.at(performance.now()) ?? Number.NaN;
+    expect(Math.abs(here - Date.now())).toBeLessThan(1_000);
+  });
+
+  it('delivers the messages of a channel, also to a store that subscribed before it was reached', async () => {
+    await using server = await startRedis();
+    const { store } = open(server);
+    const messages: string[] = [];
+    store.subscribe('test:news', (message) => messages.push(message.toString()));
+    await inUse(store);
+    await vi.waitFor(async () => {
+      await store.call((client) => client.publish('test:news', 'hello'));
+      expect(messages).toContain('hello');
+    });
+  });
+
+  it('gives no answer, and no error, while it is not reached, and is used once it is', async () => {
+    await using server = await startRedis();
+    await server.kill();
+    const { store } = open(server);
+    expect(await get(store)).toBeUndefined();
+    await server.start();
+    await inUse(store);
+    expect(await get(store)).toBeNull();
+  });
+
+  it('is away when its process is killed, and used again with its subscriptions when it returns', async () => {
+    await using server = await startRedis();
+    const { store, changes } = open(server);
+    const messages: string[] = [];
+    store.subscribe('test:news', (message) => messages.push(message.toString()));
+    await inUse(store);
+    await server.kill();
+    await away(store);
+    expect(await get(store)).toBeUndefined();
+    await server.start();
+    await inUse(store);
+    await vi.waitFor(async () => {
+      await store.call((client) => client.publish('test:news', 'again'));
+      expect(messages).toContain('again');
+    });
+    expect(changes.map(({ state }) => state)).toEqual(['in use', 'away', 'in use']);
+  });
+
+  it('that stands still is asked twice and then once a second until it answers', async () => {
+    await using server = await startRedis();
+    const { store } = open(server);
+    await inUse(store);
+    const callsBefore = store.snapshot().calls;
+    server.freeze();
+    expect(await get(store)).toBeUndefined();
+    expect(await get(store)).toBeUndefined();
+    expect(store.snapshot()).toMatchObject({ inUse: false, reason: 'it did not answer within 50 ms' });
+    for (let call = 0; call < 100; call += 1) expect(await get(store)).toBeUndefined();
+    expect(store.snapshot().calls - callsBefore).toBeLessThanOrEqual(3);
+    server.thaw();
+    await vi.waitFor(async () => expect(await get(store)).toBeNull(), { timeout: 20_000 });
+    expect(store.snapshot().inUse).toBe(true);
+  });
+
+  it('that refuses the password says so and nothing of the password', async () => {
+    await using server = await startRedis('--requirepass', 'the-right-password');
+    const { store } = open(server, 'a-wrong-password');
+    await vi.waitFor(() => expect(store.snapshot().reason).toBe('WRONGPASS'));
+    expect(await get(store)).toBeUndefined();
+    expect(JSON.stringify(store.snapshot())).not.toContain('password');
+    const { store: right } = open(server, 'the-right-password');
+    await inUse(right);
+  });
+
+  it('that is full refuses writes without harm', async () => {
+    await using server = await startRedis('--maxmemory', '1mb', '--maxmemory-policy', 'noeviction');
+    const { store } = open(server);
+    await inUse(store);
+    expect(
+      await store.call((client) => client.set(store.name('large'), 'x'.repeat(2_000_000))),
+    ).toBeUndefined();
+    expect(store.snapshot().failures).toBeGreaterThanOrEqual(1);
+  });
+
+  it('that holds data of another kind under a name fails that call alone', async () => {
+    await using server = await startRedis();
+    const { store } = open(server);
+    await inUse(store);
+    server.command('LPUSH', 'test:record', 'x');
+    for (let call = 0; call < 5; call += 1) expect(await get(store)).toBeUndefined();
+    expect(await store.call((client) => client.get('test:other'))).toBeNull();
+    expect(store.snapshot().inUse).toBe(true);
+  });
+});
+
+describe('the address of the shared store', () => {
+  it.each([
+    [
+      'redis://store:6380/2',
+      { kind: 'tcp', host: 'store', port: 6380, tls: false, username: undefined, database: 2 },
+    ],
+    [
+      'rediss://gate@store',
+      { kind: 'tcp', host: 'store', port: 6379, tls: true, username: 'gate', database: 0 },
+    ],
+    [
+      'redis://[::1]:7000',
+      { kind: 'tcp', host: '::1', port: 7000, tls: false, username: undefined, database: 0 },
+    ],
+    ['unix:/run/store.sock', { kind: 'unix', path: '/run/store.sock' }],
+  ])('%s is understood', (text, address) => {
+    expect(parseStoreAddress(text)).toEqual(address);
+  });
+
+  it.each([
+    'store:6379',
+    'http://store',
+    'redis://',
+    'redis://user:secret@store',
+    'redis://store/x',
+    'redis://store?x=1',
+    'unix:here',
+  ])('%s is refused with a reason that does not repeat it', (text) => {
+    const refused = expect(() => parseStoreAddress(text));
+    refused.toThrow(TypeError);
+    refused.not.toThrow(/secret/);
+  });
+});

@@ -1,0 +1,102 @@
+import { describe, expect, it } from 'vitest';
+import { refusedNodeOptions } from '../../src/key/process-hardening.ts';
+import { imageFlags } from '../support/image-flags.ts';
+
+describe('flags of the runtime', () => {
+  it.each([
+    ['--inspect', ['--inspect']],
+    ['--inspect=0.0.0.0:9229', ['--inspect']],
+    ['--inspect-brk --max-old-space-size=64', ['--inspect-brk']],
+    ['--inspect_port=1', ['--inspect-port']],
+    ['--report-on-fatalerror', ['--report-on-fatalerror']],
+    [
+      '--report-uncaught-exception --report-directory=/tmp',
+      ['--report-uncaught-exception', '--report-directory'],
+    ],
+    ['--heapsnapshot-signal=SIGUSR2', ['--heapsnapshot-signal']],
+    ['--heapsnapshot-near-heap-limit=3', ['--heapsnapshot-near-heap-limit']],
+    ['"--heap-prof"', ['--heap-prof']],
+    ['--heap-snapshot-on-oom', ['--heap-snapshot-on-oom']],
+    ['--heap_snapshot_path=/tmp', ['--heap-snapshot-path']],
+    ['-heap_snapshot_on_oom', ['--heap-snapshot-on-oom']],
+    ['--experimental-config-file=node.config.json', ['--experimental-config-file']],
+    ['--experimental-default-config-file', ['--experimental-default-config-file']],
+    ['--heap-prof-dir "/a b"', ['--heap-prof-dir']],
+    ['--abort-on-uncaught-exception', ['--abort-on-uncaught-exception']],
+    ['--build-snapshot', ['--build-snapshot']],
+    ['--tls-keylog=/tmp/keys', ['--tls-keylog']],
+    // They write code, patterns or what passes: V8's own flags, and some of Node's.
+    ['--perf-basic-prof', ['--perf-basic-prof']],
+    ['--perf_prof', ['--perf-prof']],
+    ['--prof --logfile=/tmp/v8.log', ['--prof', '--logfile']],
+    ['--cpu-prof --diagnostic-dir=/tmp', ['--cpu-prof', '--diagnostic-dir']],
+    ['--log-code', ['--log-code']],
+    ['--print-regexp-code', ['--print-regexp-code']],
+    ['--print-bytecode', ['--print-bytecode']],
+    ['--trace-regexp-bytecodes', ['--trace-regexp-bytecodes']],
+    ['--trace-tls', ['--trace-tls']],
+    ['--trace-event-categories=v8', ['--trace-event-categories']],
+    ['--redirect-warnings=/tmp/w', ['--redirect-warnings']],
+    ['--gdbjit', ['--gdbjit']],
+    ['--interpreted-frames-native-stack', ['--interpreted-frames-native-stack']],
+    ['--expose-inspector-scripts', ['--expose-inspector-scripts']],
+    ['--allow-natives-syntax', ['--allow-natives-syntax']],
+    // Ambiguous messages would be read.
+    ['--insecure-http-parser', ['--insecure-http-parser']],
+    // A warning of a library would end the process.
+    ['--throw-deprecation', ['--throw-deprecation']],
+    ['-e 1', ['--e']],
+    ['--one-that-comes-with-the-next-release', ['--one-that-comes-with-the-next-release']],
+  ])('%s are refused, without their values', (options, named) => {
+    expect(refusedNodeOptions(options)).toEqual(named);
+    expect(refusedNodeOptions('', options.split(' '))).toEqual(named);
+  });
+
+  it.each([
+    ['"--heapsnapshot\\-signal=SIGUSR2"', ['--heapsnapshot-signal']],
+    ['"\\-\\-inspect"', ['--inspect']],
+    ['--"inspect"=0', ['--inspect']],
+    ['--ins""pect', ['--inspect']],
+    ['--no-warnings "--repor"t-on-fatalerror', ['--report-on-fatalerror']],
+    ['"--require=/opt/with space.js" --inspect', ['--inspect']],
+    // Node would not start with these; we do not rely on it.
+    ['"--inspect', ['--inspect']],
+    ['"--inspect\\', ['--inspect']],
+    ['--no-warnings\t--inspect', ['--inspect']],
+  ])('%s are found in NODE_OPTIONS as Node takes it apart', (options, named) => {
+    expect(refusedNodeOptions(options)).toEqual(named);
+  });
+
+  it.each([
+    ['--disable-proto=throw', ['--disable-proto=throw']],
+    ['--disable_proto throw', ['--disable-proto=throw']],
+    ['--disable-proto=delete', []],
+    ['--disable-proto delete', []],
+  ])('%s is refused where a field named __proto__ would end the process', (options, named) => {
+    expect(refusedNodeOptions(options)).toEqual(named);
+    expect(refusedNodeOptions('', options.split(' '))).toEqual(named);
+  });
+
+  it('of the image work', () => {
+    expect(refusedNodeOptions('', imageFlags())).toEqual([]);
+  });
+
+  it.each([
+    '',
+    '--max-semi-space-size=8 --heap-growing-percent=25 --max-old-space-size-percentage=60 --v8-pool-size=2',
+    '--use-openssl-ca --tls-min-v1.3 --tls-cipher-list=TLS_AES_256_GCM_SHA384 --force-fips',
+    '--import data:text/javascript,1 -r /opt/agent.js --conditions=production --expose-gc',
+    '--disable-warning=ExperimentalWarning --no-deprecation --no-opt --stack-trace-limit=50',
+    '--permission --allow-fs-read=* --allow-net',
+    '"--require=/opt/with space --inspect.js"',
+    '--snapshot-blob=app.blob',
+    '--max-old-space-size=128',
+    '--report-exclude-env',
+    '--report-exclude-network',
+    '--disable-sigusr1',
+    '--no-warnings --use-system-ca --dns-result-order=ipv4first',
+    '--enable-source-maps --require=/opt/inspect/--inspector.js',
+  ])('%s work', (options) => {
+    expect(refusedNodeOptions(options)).toEqual([]);
+  });
+});

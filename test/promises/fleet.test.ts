@@ -1,0 +1,294 @@
+import { describe, expect, it, vi } from 'vitest';
+import { bearer, enrol, writeCallersFile } from '../support/callers-files.ts';
+import { type FleetMember, startFleet, usesStore } from '../support/fleet.ts';
+import { accounts } from '../support/gateway.ts';
+import { redisProgram } from '../support/redis.ts';
+
+const statusOf = async (member: FleetMember, path = accounts, headers: Record<string, string> = {}) => {
+  const came = await member.ask(path, { headers });
+  return [came.status, came.headers['cache-status']] as const;
+};
+
+function only<T>(list: readonly T[], index: number): T {
+  const one = list[index];
+  if (one === undefined) throw new Error(`there is no gateway ${index}`);
+  return one;
+}
+
+describe.skipIf(redisProgram === undefined)('gateways that share a store', () => {
+  it('make one upstream call for a read that 500 callers of three gateways make at once', async () => {
+    const { members, standIn } = await startFleet(3, { REQUEST_TIMEOUT: '25s' });
+    const { promise: until, resolve: answer } = Promise.withResolvers<void>();
+    standIn.behave({ until, headers: { 'cache-control': 'max-age=60' } });
+    const asked = Array.from({ length: 500 }, (_, index) => statusOf(only(members, index % 3)));
+    await vi.waitFor(() => expect(members.reduce((sum, { gateway }) => sum + gateway.waiting, 0)).toBe(500), {
+      timeout: 20_000,
+    });
+    answer();
+    const came = await Promise.all(asked);
+    expect(new Set(came.map(([status]) => status))).toEqual(new Set([200]));
+    expect(standIn.requests).toHaveLength(1);
+    // The two that waited have it in memory now.
+    for (const member of members)
+      expect((await statusOf(member))[1]).toMatch(/^analytics-gateway; hit; ttl=/);
+    expect(standIn.requests).toHaveLength(1);
+  });
+
+  it('give an answer of one at all, with its age and the freshness that is left, and keep it in memory', async () => {
+    const { members, standIn, redis } = await startFleet(2);
+    standIn.behave({ headers: { age: '7', 'cache-control': 'max-age=60' } });
+    const [first, second] = [only(members, 0), only(members, 1)];
+    const original = await first.ask(accounts);
+    await vi.waitFor(async () => expect((await first.sharedStore()).reads.exchanges).toBe(1));
+    // The turn is given back, or other gateways would wait for it.
+    await vi.waitFor(() => expect(redis.command('KEYS', '*:turn:*')).toBe(''));
+    const found = await second.ask(accounts);
+    expect(found.body).toEqual(original.body);
+    expect(found.headers['cache-status']).toMatch(
+      /^analytics-gateway; hit; ttl=(?:[0-4]\d|5[0-3]); detail=shared-store$/,
+    );
+    expect(Number(found.headers.age)).toBeGreaterThanOrEqual(7);
+    const calls = (await second.sharedStore()).reads;
+    expect((await statusOf(second))[1]).toMatch(/^analytics-gateway; hit; ttl=\d+$/);
+    expect((await second.sharedStore()).reads).toEqual(calls);
+    expect(standIn.requests).toHaveLength(1);
+  });
+
+  it('share no answer that fits one request, and none that varies by a field in which requests differ', async () => {
+    const { members, standIn } = await startFleet(2, { FORWARD_REQUEST_HEADERS: 'accept-language' });
+    standIn.behave({ headers: { 'cache-control': 'private' } });
+    for (const member of members) await statusOf(member);
+    expect(standIn.requests).toHaveLength(2);
+    standIn.behave((request) => ({
+      headers: { vary: 'Accept-Language', 'cache-control': 'max-age=60' },
+      body: JSON.stringify(request.headers['accept-language'] ?? 'none'),
+    }));
+    const bodies = [];
+    for (const language of ['de', 'fr']) {
+      for (const member of members) {
+        const came = await member.ask(`${accounts}?x`, { headers: { 'accept-language': language } });
+        bodies.push(came.body.toString());
+        await vi.waitFor(async () => expect((await member.sharedStore()).inUse).toBe(true));
+      }
+    }
+    expect(bodies).toEqual(['"de"', '"de"', '"fr"', '"fr"']);
+    expect(standIn.requests).toHaveLength(4);
+  });
+
+  it('ask the upstream for a caller that says no-cache, although another gateway has an answer', async () => {
+    const { members, standIn } = await startFleet(2, { CACHE_TTL: '60s' });
+    await statusOf(only(members, 0));
+    await new Promise((resolve) => setTimeout(resolve, 600));
+    expect((await statusOf(only(members, 1), accounts, { 'cache-control': 'no-cache' }))[1]).toContain(
+      'fwd=',
+    );
+    expect(standIn.requests).toHaveLength(2);
+  });
+
+  it('keep nothing in the store of a read whose caller says no-store, nor of an answer above 1 MiB', async () => {
+    const { members, standIn, redis } = await startFleet(2, { CACHE_TTL: '60s' });
+    const [first, second] = [only(members, 0), only(members, 1)];
+    await statusOf(first, accounts, { 'cache-control': 'no-store' });
+    await vi.waitFor(() => expect(redis.command('KEYS', '*:turn:*')).toBe(''));
+    expect(redis.command('KEYS', '*:answer:*') + redis.command('KEYS', '*:outcome:*')).toBe('');
+    standIn.behave({ body: { bytes: 2 ** 20 + 1 } });
+    await statusOf(first, `${accounts}?large`);
+    await vi.waitFor(() => expect(redis.command('KEYS', '*:answer:*')).not.toBe(''));
+    expect(Number(redis.command('STRLEN', redis.command('KEYS', '*:answer:*')))).toBeLessThan(1_000);
+    expect((await statusOf(second, `${accounts}?large`))[1]).toContain('fwd=uri-miss');
+    expect(standIn.requests).toHaveLength(3);
+  });
+
+  it('share a failure of the upstream with all that wait for the same read', async () => {
+    const { members, standIn } = await startFleet(3, { RETRY_LIMIT: '0', CACHE_STALE_IF_ERROR: '0s' });
+    const { promise: until, resolve: answer } = Promise.withResolvers<void>();
+    standIn.behave({ until, status: 503, headers: { 'cache-control': 'no-store' } });
+    const asked = Array.from({ length: 30 }, (_, index) => statusOf(only(members, index % 3)));
+    await vi.waitFor(() => expect(members.reduce((sum, { gateway }) => sum + gateway.waiting, 0)).toBe(30));
+    await standIn.received(1);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    answer();
+    expect(new Set((await Promise.all(asked)).map(([status]) => status))).toEqual(new Set([503]));
+    expect(standIn.requests).toHaveLength(1);
+  });
+
+  it('revalidate what another gateway stored, with its validators', async () => {
+    const { members, standIn } = await startFleet(
+      2,
+      { CACHE_STALE_WHILE_REVALIDATE: '0s' },
+      { etag: true, cacheControl: 'max-age=1' },
+    );
+    await statusOf(only(members, 0));
+    await new Promise((resolve) => setTimeout(resolve, 1_100));
+    expect((await statusOf(only(members, 1)))[1]).toContain('fwd-status=304');
+    expect(standIn.counts.byStatus).toEqual({ 200: 1, 304: 1 });
+  });
+
+  it('forget an answer that one of them purges, in memory and in the store, also a gateway that comes later', async () => {
+    const { members, standIn, add } = await startFleet(2, { CACHE_TTL: '60s' });
+    for (const member of members) await statusOf(member);
+    expect(standIn.requests).toHaveLength(1);
+    await only(members, 0).askAdmin('/cache/purge', { method: 'POST' });
+    await vi.waitFor(async () =>
+      expect((await statusOf(only(members, 1)))[1]).not.toMatch(/; hit; ttl=\d+$/),
+    );
+    await vi.waitFor(() => expect(standIn.requests).toHaveLength(2));
+    await only(members, 0).askAdmin('/cache/purge?operation=list-accounts', { method: 'POST' });
+    await vi.waitFor(async () => {
+      const late = await add();
+      expect((await statusOf(late))[1]).toContain('fwd=uri-miss');
+    });
+    expect(standIn.requests).toHaveLength(3);
+  });
+
+  it('with another key share nothing', async () => {
+    const { members, standIn, add } = await startFleet(1, { CACHE_TTL: '60s' });
+    standIn.keys.add('another-key-of-this-team');
+    await statusOf(only(members, 0));
+    const other = await add({ UPSTREAM_API_KEY: 'another-key-of-this-team' });
+    expect((await statusOf(other))[1]).toContain('fwd=uri-miss');
+    expect(standIn.requests).toHaveLength(2);
+  });
+
+  it('leave nothing in the store that tells of a query or an answer, and believe nothing that was written into it', async () => {
+    const { members, standIn, redis } = await startFleet(2, { CACHE_TTL: '60s' });
+    standIn.behave({ body: '{"secret":"of the upstream"}' });
+    await statusOf(only(members, 0), `${accounts}?workspace=hidden`);
+    const names = () => redis.command('KEYS', '*').split('\n');
+    await vi.waitFor(() => expect(names().some((name) => name.includes(':answer:'))).toBe(true));
+    const name = names().find((one) => one.includes(':answer:')) ?? '';
+    const all = names().join() + redis.command('GET', name);
+    for (const word of ['hidden', 'of the upstream', 'accounts']) expect(all).not.toContain(word);
+    redis.command('SET', name, '{"secret":"of a stranger"}');
+    const came = await only(members, 1).ask(`${accounts}?workspace=hidden`);
+    expect(came.body.toString()).toBe('{"secret":"of the upstream"}');
+    expect(standIn.requests).toHaveLength(2);
+  });
+
+  it('hold a caller within its own limit together, whatever another program wrote under the name of its bucket', async () => {
+    const limit = { perSecond: 20, burst: 5 };
+    const { token, entry } = enrol('a', { operations: ['list-accounts'], limit });
+    const file = writeCallersFile([entry]);
+    const { members, redis } = await startFleet(3, { CALLERS_FILE: file, CACHE_TTL: '60s' });
+    const startedMs = performance.now();
+    let passed = 0;
+    for (let round = 0; performance.now() - startedMs < 4_000; round++) {
+      const came = await Promise.all(members.map((member) => statusOf(member, accounts, bearer(token))));
+      passed += came.filter(([status]) => status === 200).length;
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      if (round !== 5) continue;
+      const name = redis.command('KEYS', '*:limit:*');
+      expect(name).not.toBe('');
+      redis.command('HSET', name, 'level', '-1e300', 'at', '1');
+    }
+    const allowed = limit.burst + ((performance.now() - startedMs) * limit.perSecond) / 1_000;
+    // The burst that the other program gave away comes once more, and at the end one may be on its way at each gateway.
+    expect(passed).toBeGreaterThan(limit.burst * 4);
+    expect(passed).toBeLessThanOrEqual(1.1 * allowed + limit.burst + members.length);
+  });
+
+  it('know of each other, and of one that has left', async () => {
+    const { members, add } = await startFleet(2);
+    const third = await add();
+    const known = async () => (await only(members, 0).sharedStore()).gateways.length;
+    await vi.waitFor(async () => expect(await known()).toBe(3), { timeout: 20_000 });
+    await third.gateway.drain();
+    await vi.waitFor(async () => expect(await known()).toBe(2), { timeout: 20_000 });
+    const { gateways } = await only(members, 0).sharedStore();
+    expect(gateways.filter(({ isThis }) => isThis)).toHaveLength(1);
+    const metrics = (await only(members, 0).askAdmin('/metrics')).body.toString();
+    expect(metrics).toContain('analytics_gateway_shared_store_in_use 1');
+    expect(metrics).toContain('analytics_gateway_shared_store_gateways 2');
+  });
+});
+
+describe.skipIf(redisProgram === undefined)('a gateway whose shared store', () => {
+  const usualMs = 50;
+  const each = async (members: readonly FleetMember[], path: string) =>
+    Promise.all(members.map(async (member) => (await statusOf(member, path))[0]));
+
+  it('is killed answers as one that is alone, and shares again when it returns', async () => {
+    const { members, standIn, redis } = await startFleet(2, { CACHE_TTL: '60s' }, {}, usualMs);
+    await redis.kill();
+    expect(await each(members, `${accounts}?a`)).toEqual([200, 200]);
+    await Promise.all(members.map((member) => usesStore(member, false)));
+    expect(await each(members, `${accounts}?b`)).toEqual([200, 200]);
+    expect(standIn.requests).toHaveLength(4);
+    expect(only(members, 0).logText()).toContain('the shared store is away; this gateway goes on alone');
+    await redis.start();
+    await Promise.all(members.map((member) => usesStore(member)));
+    await vi.waitFor(async () => {
+      const path = `${accounts}?c=${Math.random()}`;
+      await only(members, 0).ask(path);
+      expect((await statusOf(only(members, 1), path))[1]).toContain('shared-store');
+    });
+  });
+
+  it('stands still answers as one that is alone', async () => {
+    const { members, standIn, redis } = await startFleet(2, { CACHE_TTL: '60s' }, {}, usualMs);
+    redis.freeze();
+    for (const path of ['?a', '?b', '?c']) {
+      expect(await each(members, accounts + path)).toEqual([200, 200]);
+    }
+    await Promise.all(members.map((member) => usesStore(member, false)));
+    expect(standIn.requests).toHaveLength(6);
+    redis.thaw();
+    await Promise.all(members.map((member) => usesStore(member)));
+  });
+
+  it('was away while answers were purged does not bring them back', async () => {
+    const { members, standIn, redis } = await startFleet(2, { CACHE_TTL: '60s' }, {}, usualMs);
+    const [first, second] = [only(members, 0), only(members, 1)];
+    await first.ask(accounts);
+    await vi.waitFor(async () => expect((await first.sharedStore()).reads.exchanges).toBe(1));
+    redis.freeze();
+    await usesStore(first, false);
+    await first.askAdmin('/cache/purge', { method: 'POST' });
+    redis.thaw();
+    await Promise.all(members.map((member) => usesStore(member)));
+    await vi.waitFor(() => expect(redis.command('HGETALL', 'analytics-gateway:purges')).toContain('*'));
+    const before = standIn.requests.length;
+    expect((await statusOf(second))[1]).not.toContain('shared-store');
+    expect(standIn.requests.length).toBeGreaterThan(before);
+  });
+
+  it('is full, or holds data of another kind under our names, answers all the same', async () => {
+    const { members, redis } = await startFleet(2);
+    redis.command('CONFIG', 'SET', 'maxmemory', '1');
+    expect(await each(members, `${accounts}?a`)).toEqual([200, 200]);
+    expect((await only(members, 0).sharedStore()).reason).toBe('OOM');
+    redis.command('CONFIG', 'SET', 'maxmemory', '0');
+    redis.command('DEL', 'analytics-gateway:purges');
+    redis.command('LPUSH', 'analytics-gateway:purges', 'x');
+    expect(await each(members, `${accounts}?b`)).toEqual([200, 200]);
+  });
+
+  it('has a turn that a gateway took and never gave back waits for less than its life', async () => {
+    const { members, standIn, redis } = await startFleet(2, { CACHE_TTL: '0s' });
+    await statusOf(only(members, 0));
+    // Another gateway dies: its turn has a name that is known from one that is taken now.
+    const { promise: until, resolve: answer } = Promise.withResolvers<void>();
+    standIn.behave({ until });
+    const asked = statusOf(only(members, 0));
+    const turn = () => redis.command('KEYS', '*:turn:*');
+    await vi.waitFor(() => expect(turn()).not.toBe(''));
+    const name = turn();
+    answer();
+    await asked;
+    redis.command('SET', name, 'of a gateway that died', 'PX', '700');
+    expect((await statusOf(only(members, 1)))[0]).toBe(200);
+    // One without an end was not taken by a gateway, and delays no request.
+    redis.command('SET', name, 'of a stranger');
+    expect((await statusOf(only(members, 1)))[0]).toBe(200);
+  });
+
+  it('is not reached at the start starts and answers', async () => {
+    const { redis, add, standIn } = await startFleet(0);
+    await redis.kill();
+    const starting = add();
+    await redis.start();
+    const member = await starting;
+    expect((await statusOf(member))[0]).toBe(200);
+    expect(standIn.requests).toHaveLength(1);
+  });
+});

@@ -1,0 +1,52 @@
+import { connect } from 'node:net';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { accounts, startPair } from '../support/gateway.ts';
+
+describe('a caller that sends 64 KiB of requests in one go', () => {
+  it('a caller has 16 of its pipelined requests begun, and each of these has its line when the caller leaves', async () => {
+    const pair = await startPair();
+    let release = (): void => {};
+    const released = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    pair.standIn.behave({ until: released });
+    const socket = connect(pair.port, '127.0.0.1');
+    onTestFinished(() => void socket.destroy());
+    const sent = Array.from(
+      { length: 1_000 },
+      (_, at) => `GET ${accounts}?n=${at} HTTP/1.1\r\nHost: a.localhost\r\n\r\n`,
+    );
+    socket.write(sent.join(''));
+    await expect.poll(() => pair.gateway.waiting).toBe(16);
+    await pair.ask('/problems/overloaded');
+    expect(pair.gateway.waiting).toBe(16);
+    socket.resetAndDestroy();
+    release();
+    await expect.poll(() => pair.gateway.waiting).toBe(0);
+    const lines = pair.logLines().filter(({ operation }) => operation === 'list-accounts');
+    expect(lines).toHaveLength(16);
+  });
+
+  it('each of a thousand pipelined requests is answered and logged, on both listeners', async () => {
+    const pair = await startPair({ ADMIN_PORT: '0' });
+    for (const [url, path] of [
+      [pair.url, accounts],
+      [pair.url, '/none'],
+      [pair.gateway.adminUrl ?? '', '/none'],
+    ] as const) {
+      const before = pair.logLines().length;
+      const one = `GET ${path} HTTP/1.1\r\nHost: localhost\r\n`;
+      const count = 1_000;
+      const socket = connect(Number(new URL(url).port), '127.0.0.1');
+      onTestFinished(() => void socket.destroy());
+      let came = '';
+      socket.setEncoding('latin1').on('data', (text: string) => {
+        came += text;
+      });
+      socket.write(`${`${one}\r\n`.repeat(count - 1)}${one}Connection: close\r\n\r\n`);
+      await new Promise((resolve) => socket.once('close', resolve));
+      expect(came.match(/HTTP\/1\.1 (?:200|404)/g)).toHaveLength(count);
+      expect(pair.logLines().length - before).toBe(count);
+    }
+  });
+});
