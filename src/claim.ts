@@ -97,42 +97,6 @@ export class FixedClaim extends WatchedClaim implements Claim {
   }
 }
 
-/** A claim that may end before the one it stands for. Its maker calls `release` when it is no longer needed. */
-export class DependentClaim extends WatchedClaim implements Claim, ClaimWatcher {
-  readonly #source: Claim;
-
-  constructor(source: Claim) {
-    super();
-    this.#source = source;
-    if (source.ended === undefined) source.watch(this);
-    else super.end(source.ended);
-  }
-
-  get deadlineMs(): number {
-    return this.#source.deadlineMs;
-  }
-
-  get turn(): Turn {
-    return this.#source.turn;
-  }
-
-  onEnd(reason: Error): void {
-    super.end(reason);
-  }
-
-  onChange(): void {
-    this.changed();
-  }
-
-  override end(reason: Error): void {
-    super.end(reason);
-  }
-
-  release(): void {
-    this.#source.unwatch(this);
-  }
-}
-
 /** Waits for that long; rejects with the claim's reason as soon as it ends. */
 export function pause(claim: Claim, ms: number): Promise<void> {
   if (ms <= 0) return Promise.resolve();

@@ -8,7 +8,7 @@ import type { Answer, UpstreamRequest } from './exchange.ts';
 import { type GateOptions, paceAttempts } from './gate/gate.ts';
 import { compose, type Handler, type Layer } from './layer.ts';
 import { type AttemptTally, tallyAttempts } from './upstream/attempt-tally.ts';
-import { type BreakCircuitOptions, breakCircuit } from './upstream/circuit.ts';
+import { Circuit, type CircuitOptions } from './upstream/circuit.ts';
 import { attachKey, type CredentialOptions, probeThrough } from './upstream/credential.ts';
 import { type RetryOptions, retryFailures } from './upstream/retry.ts';
 import { retryWithKey } from './upstream/retry-with-key.ts';
@@ -17,7 +17,7 @@ import { sendUpstream, type TransportOptions } from './upstream/transport.ts';
 export interface PipelineOptions {
   readonly cache: CacheOptions;
   readonly retry: Omit<RetryOptions, 'isGated'>;
-  readonly circuit: BreakCircuitOptions;
+  readonly circuit: CircuitOptions;
   readonly gate: GateOptions;
   readonly credential: CredentialOptions;
   readonly transport: TransportOptions;
@@ -26,7 +26,7 @@ export interface PipelineOptions {
 export interface Pipeline {
   readonly send: Handler<UpstreamRequest, Answer>;
   readonly cache: Pick<ReturnType<typeof shareAnswers>, 'purge' | 'snapshot'>;
-  readonly circuit: Pick<ReturnType<typeof breakCircuit>, 'snapshot'>;
+  readonly circuit: Pick<Circuit, 'snapshot'>;
   readonly gate: Pick<ReturnType<typeof paceAttempts>, 'snapshot'>;
   readonly attempts: Pick<AttemptTally, 'snapshot'>;
   /** Ends everything under way. */
@@ -55,13 +55,18 @@ export function outboundLayers({ cache, retry, circuit, gate }: OutboundParts) {
 export function createPipeline(options: PipelineOptions): Pipeline {
   const cache = shareAnswers(options.cache);
   const gate = paceAttempts(options.gate);
-  const circuit = breakCircuit(options.circuit);
+  const circuit = new Circuit(options.circuit);
   const credential = attachKey(options.credential);
   const attempts = tallyAttempts();
   const transport = sendUpstream({ ...options.transport, tally: attempts });
   const retry = retryFailures({ ...options.retry, isGated: options.gate.maxClosedMs > 0 });
   options.credential.keyring.probeWith(probeThrough(gate.layer, transport.handler));
-  const layers = outboundLayers({ cache, retry: (next) => retry(retryWithKey(next)), circuit, gate });
+  const layers = outboundLayers({
+    cache,
+    retry: (next) => retry(retryWithKey(next)),
+    circuit,
+    gate: { layer: (next) => gate.layer(circuit.atTurn(next)) },
+  });
   // The only holder of the key, and the only opener of connections.
   const send = compose(Object.values(layers), credential(transport.handler));
   return {

@@ -1,68 +1,122 @@
 /**
- * Whether the upstream is down, as a whole or in one operation, and which request may try it again. Pure: no `this`,
- * no I/O, no clock.
+ * Whether the upstream is down, as a whole or in part, and when a read may be tried again. Pure: no `this`, no I/O,
+ * no clock.
  *
- * A circuit opens after ten failures in a row over a second or more, and closes with the next success. What a failure
- * counts for follows from what it proves, because a caller can choose reads that are slow or that fail:
+ * Failures in a row are counted in three scopes: for a read (one operation of one caller), for the operation, and for
+ * the whole upstream. From ten on, over a second or more, the scope's circuit is open; the next success closes it. A
+ * caller can choose reads that are slow or that fail, so a failure counts for what it proves:
  *
  * - No connection: the whole upstream is down.
- * - A connection, but no answer in time, or a 502, 503 or 504: the operation fails. The whole upstream is down only
- *   where different callers and different operations have failed.
- * - Any other 5xx comes from the application: the operation fails, the upstream is alive.
+ * - A connection, but no answer in time, or a 502, 503 or 504: the read fails. The operation is down only where it
+ *   fails for different callers, and the whole upstream where different operations fail for different callers.
+ * - Any other 5xx comes from the application: the same, but the whole upstream is alive.
  *
- * An operation's circuit that one caller opened holds up that caller alone. While a circuit is open, each caller and
- * operation has a trial request of its own, so that a read that hangs does not use up the trials of the others.
+ * A read that is held up is tried again by one of its own requests: a read that hangs does not use up the trials of
+ * others.
  */
+import { GatewayError, type ProxyErrorType } from '../errors.ts';
 
 const openAfterFailures = 10;
 const openAfterMs = 1_000;
-/** The first trial is due after this long; the wait doubles with each round of trials that fails. */
+/** A read is tried again after this long; the wait doubles with each trial that fails. */
 const firstWaitMs = 1_000;
 const longestWaitMs = 30_000;
 
-/** Where an attempt comes from. */
-export interface Origin {
+/** One operation of one caller. */
+export interface Read {
   readonly caller: string;
   readonly operation: string;
 }
 
+export type Scope = 'whole' | 'operation' | 'read';
+
 /** What an attempt came to. A 429 is `answered`; `unknown` says nothing about the upstream. */
 export type Outcome = 'answered' | 'broken' | 'unanswered' | 'unreachable' | 'unknown';
 
-export type Permit = 'pass' | 'trial' | 'refuse';
+/** What an attempt failed with, or the status of the upstream's answer. */
+export type LastFailure = GatewayError | number | undefined;
 
 /** An attempt that has ended. */
-export interface Attempted {
-  readonly origin: Origin;
-  readonly permit: Permit;
+export interface Ended {
+  readonly read: Read;
   readonly outcome: Outcome;
+  readonly last: LastFailure;
 }
 
-export interface CircuitState {
-  readonly scope: 'whole' | 'operation';
-  readonly isOpen: boolean;
-  /** It holds up every caller, not only those that have failed. */
-  readonly isForAll: boolean;
-  /** Since the last success, */
-  readonly failures: number;
-  /** of these, failures to connect, */
+/** The failures since the last success. */
+export interface Failures {
+  readonly count: number;
+  /** Of these, failures to connect. */
   readonly unreachable: number;
-  readonly firstFailureMs: number;
-  /** and who failed; in an open circuit, since trials were last due. */
+  readonly firstMs: number;
+  readonly lastMs: number;
   readonly callers: ReadonlySet<string>;
   readonly operations: ReadonlySet<string>;
-  readonly trialAtMs: number;
-  readonly waitMs: number;
-  /** The trials under way. */
-  readonly trials: ReadonlySet<string>;
+  readonly last: LastFailure;
 }
 
-export function closedCircuit(scope: CircuitState['scope']): CircuitState {
-  const none = new Set<string>();
+export const noFailures: Failures = {
+  ...{ count: 0, unreachable: 0, firstMs: 0, lastMs: 0, last: undefined },
+  ...{ callers: new Set<string>(), operations: new Set<string>() },
+};
+
+/** Whether there were so many failures in a row for so long. */
+export function isFailing({ count, firstMs, lastMs }: Failures): boolean {
+  return count >= openAfterFailures && lastMs - firstMs >= openAfterMs;
+}
+
+export function isOpen(failures: Failures, scope: Scope): boolean {
+  const { unreachable, callers, operations } = failures;
+  if (!isFailing(failures) || scope === 'read') return isFailing(failures);
+  if (scope === 'operation') return callers.size > 1;
+  return unreachable >= openAfterFailures || (callers.size > 1 && operations.size > 1);
+}
+
+const effects = {
+  answered: { whole: 'success', part: 'success' },
+  broken: { whole: 'success', part: 'failure' },
+  unanswered: { whole: 'failure', part: 'failure' },
+  unreachable: { whole: 'failure', part: 'none' },
+  unknown: { whole: 'none', part: 'none' },
+} as const;
+
+/** What an attempt that has ended makes of the failures. */
+export function failuresAfter(failures: Failures, scope: Scope, ended: Ended, nowMs: number): Failures {
+  const { read, outcome, last } = ended;
+  const effect = effects[outcome][scope === 'whole' ? 'whole' : 'part'];
+  if (effect === 'none') return failures;
+  if (effect === 'success') return noFailures;
   return {
-    ...{ scope, isOpen: false, isForAll: false, failures: 0, unreachable: 0, firstFailureMs: 0 },
-    ...{ callers: none, operations: none, trialAtMs: 0, waitMs: firstWaitMs, trials: none },
+    count: failures.count + 1,
+    unreachable: failures.unreachable + (outcome === 'unreachable' ? 1 : 0),
+    firstMs: failures.count === 0 ? nowMs : failures.firstMs,
+    lastMs: nowMs,
+    callers: new Set(failures.callers).add(read.caller),
+    operations: new Set(failures.operations).add(read.operation),
+    last,
   };
+}
+
+/** When a read that is held up may be tried again. */
+export interface Trials {
+  readonly dueMs: number;
+  readonly waitMs: number;
+  readonly isUnderWay: boolean;
+}
+
+export const noTrials: Trials = { dueMs: 0, waitMs: 0, isUnderWay: false };
+
+export function isTrialDue({ dueMs, isUnderWay }: Trials, nowMs: number): boolean {
+  return !isUnderWay && nowMs >= dueMs;
+}
+
+/** What an attempt of the read that has ended makes of its trials. */
+export function trialsAfter(trials: Trials, outcome: Outcome, isTrial: boolean, nowMs: number): Trials {
+  if (outcome === 'answered') return noTrials;
+  const isUnderWay = trials.isUnderWay && !isTrial;
+  if (outcome === 'unknown') return { ...trials, isUnderWay };
+  const waitMs = isTrial ? Math.min(Math.max(trials.waitMs * 2, firstWaitMs), longestWaitMs) : firstWaitMs;
+  return { dueMs: nowMs + waitMs, waitMs, isUnderWay };
 }
 
 export function outcomeOfStatus(status: number): Outcome {
@@ -70,74 +124,22 @@ export function outcomeOfStatus(status: number): Outcome {
   return status >= 502 && status <= 504 ? 'unanswered' : 'broken';
 }
 
-const effects = {
-  answered: { whole: 'success', operation: 'success' },
-  broken: { whole: 'success', operation: 'failure' },
-  unanswered: { whole: 'failure', operation: 'failure' },
-  unreachable: { whole: 'failure', operation: 'none' },
-  unknown: { whole: 'none', operation: 'none' },
-} as const;
+/** What goes wrong once there is a connection. */
+const unanswered: readonly (ProxyErrorType | undefined)[] = [
+  undefined,
+  'http_response_timeout',
+  'connection_terminated',
+];
 
-/** Whether the circuit stands in the way of requests from there, trials aside. */
-export function holdsUp(state: CircuitState, origin: Origin): boolean {
-  return state.isOpen && (state.isForAll || hasFailed(state, origin));
-}
-
-/** Whether a request may go up. */
-export function permitFor(state: CircuitState, origin: Origin, nowMs: number): Permit {
-  if (!state.isOpen) return 'pass';
-  if (!holdsUp(state, origin)) return 'trial';
-  const isDue = nowMs >= state.trialAtMs || !hasFailed(state, origin);
-  return isDue && !state.trials.has(keyOf(origin)) ? 'trial' : 'refuse';
-}
-
-/** The state with a trial under way. */
-export function withTrial(state: CircuitState, origin: Origin): CircuitState {
-  return { ...state, trials: withOne(state.trials, keyOf(origin)) };
-}
-
-/** What an attempt that has ended makes of the state. */
-export function after(state: CircuitState, attempt: Attempted, nowMs: number): CircuitState {
-  const { origin, permit, outcome } = attempt;
-  const effect = effects[outcome][state.scope];
-  const isTrial = permit === 'trial';
-  // A success that was sent before the circuit opened is old news.
-  if (effect === 'success' && (state.isOpen ? !isTrial : state.failures === 0)) return state;
-  if (effect === 'success') return closedCircuit(state.scope);
-  const trials = isTrial ? withoutOne(state.trials, keyOf(origin)) : state.trials;
-  if (effect === 'none') return { ...state, trials };
-  const failures = state.failures + 1;
-  const unreachable = state.unreachable + (outcome === 'unreachable' ? 1 : 0);
-  const firstFailureMs = state.failures === 0 ? nowMs : state.firstFailureMs;
-  const callers = withOne(state.callers, origin.caller);
-  const operations = withOne(state.operations, origin.operation);
-  const isSpread = callers.size > 1 && (state.scope === 'operation' || operations.size > 1);
-  const isForAll = state.isForAll || isSpread || unreachable >= openAfterFailures;
-  const failed = { ...state, isForAll, failures, unreachable, firstFailureMs, callers, operations, trials };
-  if (!state.isOpen) {
-    const isLong = failures >= openAfterFailures && nowMs - firstFailureMs >= openAfterMs;
-    const isOpen = isLong && (isForAll || state.scope === 'operation');
-    return { ...failed, isOpen, trialAtMs: nowMs + firstWaitMs };
-  }
-  if (!isTrial || nowMs < state.trialAtMs) return failed;
-  // The next round: each of the others has a trial of its own again.
-  const waitMs = Math.min(state.waitMs * 2, longestWaitMs);
-  const alone = { callers: new Set([origin.caller]), operations: new Set([origin.operation]) };
-  return { ...failed, ...alone, waitMs, trialAtMs: nowMs + waitMs };
-}
-
-function hasFailed({ callers, operations }: CircuitState, { caller, operation }: Origin): boolean {
-  return callers.has(caller) && operations.has(operation);
-}
-
-function keyOf({ caller, operation }: Origin): string {
-  return `${operation} ${caller}`;
-}
-
-function withOne(all: ReadonlySet<string>, one: string): ReadonlySet<string> {
-  return all.has(one) ? all : new Set([...all, one]);
-}
-
-function withoutOne(all: ReadonlySet<string>, one: string): ReadonlySet<string> {
-  return new Set([...all].filter((other) => other !== one));
+/** @param wasSent whether an attempt was made: a deadline that ends in a queue says nothing about the upstream */
+export function outcomeOfError(error: unknown, wasSent: boolean): Outcome {
+  // With a wait in it, it is the gateway's own refusal.
+  if (!(error instanceof GatewayError) || error.retryAfterMs !== undefined || !wasSent) return 'unknown';
+  const { code, proxyError } = error;
+  // A refused key, or an answer that may not pass, is an answer all the same.
+  if (code === 'upstream-key-rejected' || code === 'upstream-invalid-response') return 'answered';
+  if (code !== 'upstream-unreachable' && code !== 'upstream-timeout') return 'unknown';
+  // Nothing was sent: others had all connections in use.
+  if (proxyError === 'connection_limit_reached') return 'unknown';
+  return unanswered.includes(proxyError) ? 'unanswered' : 'unreachable';
 }

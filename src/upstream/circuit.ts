@@ -1,33 +1,22 @@
 /**
  * When the upstream is down, says so at once instead of letting every request find out. `circuit-policy.ts` decides;
- * here are the clock, the requests that wait, and the refusals.
+ * here are the clock, what is remembered, and the refusals.
  *
- * Not a library's (read: cockatiel, opossum): none can count a failure for a caller, an operation or the whole, tell
- * a caller when to come back, or end the waiting of requests that stand in line behind it.
+ * Not a library's (read: cockatiel, opossum): none can count a failure for a caller, an operation or the whole, or
+ * tell a caller when to come back.
  */
-import { DependentClaim } from '../claim.ts';
-import { GatewayError, type ProblemCode, type ProxyErrorType } from '../errors.ts';
+import { GatewayError, type ProblemCode } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
 import type { Layer } from '../layer.ts';
 import type { Trace } from '../trace.ts';
-import {
-  type Attempted,
-  after,
-  type CircuitState,
-  closedCircuit,
-  holdsUp,
-  type Origin,
-  type Outcome,
-  outcomeOfStatus,
-  type Permit,
-  permitFor,
-  withTrial,
-} from './circuit-policy.ts';
+import * as policy from './circuit-policy.ts';
 
 export interface CircuitChange {
   readonly to: 'open' | 'closed';
   /** The one operation that it is about; without it, the upstream as a whole. */
   readonly operation?: string;
+  /** The one caller whose reads of the operation it is about; without it, all callers. */
+  readonly caller?: string;
   /** What the last failure was: a problem code, or a status of the upstream. */
   readonly lastFailure: ProblemCode | number | undefined;
 }
@@ -42,194 +31,151 @@ export interface BreakerSnapshot {
 
 /** Of the upstream as a whole; it is open as well where each operation that was asked is. */
 export interface CircuitSnapshot extends BreakerSnapshot {
-  /** The operations' own circuits, of all that were asked. */
+  /** Of all operations that were asked: open where an operation has only failed lately, for one caller or more. */
   readonly operations: readonly (BreakerSnapshot & { readonly operation: string })[];
 }
 
-export interface Circuit {
-  readonly layer: Layer<UpstreamRequest, Answer>;
-  snapshot(): CircuitSnapshot;
-}
-
-export interface BreakCircuitOptions {
+export interface CircuitOptions {
   /** Called once for each change. Must not throw. */
   readonly onChange?: (change: CircuitChange) => void;
 }
 
-type LastFailure = GatewayError | number | undefined;
-
-/** A request between this layer and its answer. */
-interface Pending {
-  readonly origin: Origin;
-  readonly claim: DependentClaim;
-  readonly trace: Trace;
-  /** Attempts on its trace when it came. While there are no more, it waits in a layer below. */
-  readonly attemptsBefore: number;
-  readonly isTrial: boolean;
+/** What is known of a read: the circuits that may hold it up, the widest first, and its trials. */
+interface Tracked extends policy.Read {
+  readonly breakers: readonly Breaker[];
+  trials: policy.Trials;
 }
 
 /**
- * Throws the last failure's problem, with the time until the next trial, for a request that an open circuit holds
- * up, and for those that wait below when the circuit opens. Belongs between `retry` and `gate`.
+ * Throws the last failure's problem, with the time until the next trial, for a request that an open circuit holds up.
+ * `layer` belongs between `retry` and `gate`, and `atTurn` right below the gate.
  */
-export function breakCircuit(options: BreakCircuitOptions = {}): Circuit {
-  const whole = new Breaker(undefined, options);
-  /** As many as there are operations. */
-  const operations = new Map<string, Breaker>();
-  const pending: Pending[] = [];
+export class Circuit {
+  readonly #options: CircuitOptions;
+  readonly #whole: Breaker;
+  readonly #operations = new Map<string, Breaker>();
+  /** As many as there are operations times callers. */
+  readonly #reads = new Map<string, Tracked>();
+  /** The requests that are trials now. */
+  readonly #trying = new WeakSet<Trace>();
 
-  const breakerOf = (operation: string): Breaker => {
-    let breaker = operations.get(operation);
-    if (breaker === undefined) {
-      breaker = new Breaker(operation, options);
-      operations.set(operation, breaker);
+  constructor(options: CircuitOptions = {}) {
+    this.#options = options;
+    this.#whole = new Breaker('whole', {}, options);
+  }
+
+  readonly layer: Layer<UpstreamRequest, Answer> = (next) => async (request, trace) => {
+    const read = this.#readOf(request);
+    const isTrial = read.breakers.some(({ isOpen }) => isOpen);
+    if (isTrial && !policy.isTrialDue(read.trials, performance.now())) throw refusal(read);
+    if (isTrial) {
+      read.trials = { ...read.trials, isUnderWay: true };
+      this.#trying.add(trace);
     }
-    return breaker;
-  };
-
-  const layer: Layer<UpstreamRequest, Answer> = (next) => async (request, trace) => {
-    const origin = { caller: request.claim.turn.name, operation: request.operation };
-    const own = breakerOf(request.operation);
-    const wholePermit = whole.permit(origin);
-    const ownPermit = wholePermit === 'refuse' ? 'refuse' : own.permit(origin);
-    if (ownPermit === 'refuse') throw (wholePermit === 'refuse' ? whole : own).refusal();
-    if (wholePermit === 'trial') whole.begin(origin);
-    if (ownPermit === 'trial') own.begin(origin);
-    const claim = new DependentClaim(request.claim);
-    const isTrial = wholePermit === 'trial' || ownPermit === 'trial';
-    const one: Pending = { origin, claim, trace, attemptsBefore: trace.attempts, isTrial };
-    pending.push(one);
-
-    const ended = (outcome: Outcome, failure: LastFailure): void => {
-      pending.splice(pending.indexOf(one), 1);
-      claim.release();
-      own.ended({ outcome, origin, permit: ownPermit }, failure);
-      whole.ended({ outcome, origin, permit: wholePermit }, failure);
-      if (whole.isOpen || own.isOpen) refuseWaiting(pending, [whole, own]);
+    const attemptsBefore = trace.attempts;
+    const ended = (outcome: policy.Outcome, last: policy.LastFailure): void => {
+      this.#trying.delete(trace);
+      settle(read, isTrial, outcome, last);
     };
     try {
-      const answer = await next({ ...request, claim }, trace);
-      ended(outcomeOfStatus(answer.status), answer.status);
+      const answer = await next(request, trace);
+      ended(policy.outcomeOfStatus(answer.status), answer.status);
       return answer;
     } catch (error) {
       const failure = error instanceof GatewayError ? error : undefined;
-      ended(outcomeOf(failure, trace.attempts > one.attemptsBefore), failure);
+      ended(policy.outcomeOfError(failure, trace.attempts > attemptsBefore), failure);
       throw error;
     }
   };
 
-  return {
-    layer,
-    snapshot() {
-      const own = [...operations].map(([operation, breaker]) => ({ operation, ...breaker.snapshot() }));
-      const [soonest] = own.toSorted((one, other) => one.probeInMs - other.probeInMs);
-      const isWhole = whole.isOpen || own.some(({ state }) => state === 'closed') || soonest === undefined;
-      const { state, failuresInARow, probeInMs } = isWhole ? whole.snapshot() : soonest;
-      return { state, failuresInARow, probeInMs, operations: own };
-    },
+  /** Refuses a request that waited for its turn while a circuit opened that holds it up. */
+  readonly atTurn: Layer<UpstreamRequest, Answer> = (next) => async (request, trace) => {
+    const read = this.#readOf(request);
+    if (read.breakers.some(({ isOpen }) => isOpen) && !this.#trying.has(trace)) throw refusal(read);
+    return await next(request, trace);
   };
-}
 
-/** Ends the waiting of requests that open circuits hold up. A trial goes on. */
-function refuseWaiting(pending: readonly Pending[], breakers: readonly Breaker[]): void {
-  for (const { origin, claim, trace, attemptsBefore, isTrial } of [...pending]) {
-    if (isTrial || trace.attempts > attemptsBefore) continue;
-    const breaker = breakers.find((one) => one.holdsUp(origin));
-    if (breaker !== undefined) claim.end(breaker.refusal());
+  readonly snapshot = (): CircuitSnapshot => {
+    const reads = [...this.#reads.values()];
+    const operations = [...this.#operations].map(([operation, { failures }]) => {
+      const own = reads.filter((read) => read.operation === operation);
+      return { operation, ...shown(failures, policy.isFailing(failures), own) };
+    });
+    const whole = shown(this.#whole.failures, this.#whole.isOpen, reads);
+    if (this.#whole.isOpen || operations.some(({ state }) => state === 'closed'))
+      return { ...whole, operations };
+    const [soonest = whole] = operations.toSorted((one, other) => one.probeInMs - other.probeInMs);
+    const { state, failuresInARow, probeInMs } = soonest;
+    return { state, failuresInARow, probeInMs, operations };
+  };
+
+  #readOf({ operation, claim }: UpstreamRequest): Tracked {
+    const caller = claim.turn.name;
+    const key = `${operation} ${caller}`;
+    let read = this.#reads.get(key);
+    if (read === undefined) {
+      const shared =
+        this.#operations.get(operation) ?? new Breaker('operation', { operation }, this.#options);
+      this.#operations.set(operation, shared);
+      const own = new Breaker('read', { operation, caller }, this.#options);
+      read = { operation, caller, breakers: [this.#whole, shared, own], trials: policy.noTrials };
+      this.#reads.set(key, read);
+    }
+    return read;
   }
 }
 
-/** One circuit: of the whole upstream, or of one operation. */
+/** The circuit of one scope. */
 class Breaker {
-  readonly #operation: string | undefined;
-  readonly #onChange: BreakCircuitOptions['onChange'];
-  #state: CircuitState;
-  #lastFailure: LastFailure;
+  readonly #scope: policy.Scope;
+  readonly #about: Partial<policy.Read>;
+  readonly #onChange: CircuitOptions['onChange'];
+  failures = policy.noFailures;
+  isOpen = false;
 
-  constructor(operation: string | undefined, { onChange }: BreakCircuitOptions) {
-    this.#operation = operation;
+  constructor(scope: policy.Scope, about: Partial<policy.Read>, { onChange }: CircuitOptions) {
+    this.#scope = scope;
+    this.#about = about;
     this.#onChange = onChange;
-    this.#state = closedCircuit(operation === undefined ? 'whole' : 'operation');
   }
 
-  get isOpen(): boolean {
-    return this.#state.isOpen;
-  }
-
-  permit(origin: Origin): Permit {
-    return this.isOpen ? permitFor(this.#state, origin, performance.now()) : 'pass';
-  }
-
-  holdsUp(origin: Origin): boolean {
-    return (this.#operation ?? origin.operation) === origin.operation && holdsUp(this.#state, origin);
-  }
-
-  begin(origin: Origin): void {
-    this.#state = withTrial(this.#state, origin);
-  }
-
-  ended(attempt: Attempted, failure: LastFailure): void {
-    const wasOpen = this.isOpen;
-    this.#state = after(this.#state, attempt, performance.now());
-    if (attempt.outcome !== 'answered' && attempt.outcome !== 'unknown') this.#lastFailure = failure;
-    if (this.isOpen === wasOpen) return;
-    const lastFailure =
-      this.#lastFailure instanceof GatewayError ? this.#lastFailure.code : this.#lastFailure;
-    const about = this.#operation === undefined ? {} : { operation: this.#operation };
-    this.#onChange?.({ to: this.isOpen ? 'open' : 'closed', ...about, lastFailure });
-  }
-
-  refusal(): GatewayError {
-    return problemOf(this.#lastFailure, Math.max(this.snapshot().probeInMs, 1_000));
-  }
-
-  snapshot(): BreakerSnapshot {
-    const { failures, trialAtMs } = this.#state;
-    const probeInMs = this.isOpen ? Math.max(trialAtMs - performance.now(), 0) : 0;
-    return { state: this.isOpen ? 'open' : 'closed', failuresInARow: failures, probeInMs };
+  count(ended: policy.Ended, nowMs: number): void {
+    const { last: before } = this.failures;
+    this.failures = policy.failuresAfter(this.failures, this.#scope, ended, nowMs);
+    const isOpen = policy.isOpen(this.failures, this.#scope);
+    if (isOpen === this.isOpen) return;
+    this.isOpen = isOpen;
+    const last = isOpen ? this.failures.last : before;
+    const lastFailure = last instanceof GatewayError ? last.code : last;
+    this.#onChange?.({ to: isOpen ? 'open' : 'closed', ...this.#about, lastFailure });
   }
 }
 
-/** What says that there is no connection: not the read, but the upstream. */
-const connectFailures: ReadonlySet<ProxyErrorType | undefined> = new Set([
-  'dns_error',
-  'dns_timeout',
-  'connection_refused',
-  'connection_timeout',
-  'tls_certificate_error',
-  'tls_protocol_error',
-]);
-
-/** @param wasSent whether an attempt went up: a deadline that ends in a line says nothing about the upstream */
-function outcomeOf(failure: GatewayError | undefined, wasSent: boolean): Outcome {
-  // With a wait in it, it is the gateway's own refusal.
-  if (failure === undefined || failure.retryAfterMs !== undefined || !wasSent) return 'unknown';
-  switch (failure.code) {
-    case 'upstream-unreachable':
-    case 'upstream-timeout':
-      // No attempt was made: others had all connections in use.
-      if (failure.proxyError === 'connection_limit_reached') return 'unknown';
-      return connectFailures.has(failure.proxyError) ? 'unreachable' : 'unanswered';
-    // A refused key, or an answer that may not pass, is an answer all the same.
-    case 'upstream-key-rejected':
-    case 'upstream-invalid-response':
-      return 'answered';
-    default:
-      return 'unknown';
-  }
+/** Makes of an attempt that has ended what follows for the read and its circuits. */
+function settle(read: Tracked, isTrial: boolean, outcome: policy.Outcome, last: policy.LastFailure): void {
+  // Sent before the circuit opened: what it tells is old news.
+  if (!isTrial && read.breakers.some(({ isOpen }) => isOpen)) return;
+  const nowMs = performance.now();
+  read.trials = policy.trialsAfter(read.trials, outcome, isTrial, nowMs);
+  for (const breaker of read.breakers) breaker.count({ read, outcome, last }, nowMs);
 }
 
-function problemOf(failure: LastFailure, retryAfterMs: number): GatewayError {
-  const reason = 'the circuit is open: the upstream has only failed lately';
-  if (!(failure instanceof GatewayError)) {
-    const receivedStatus = failure === undefined ? {} : { receivedStatus: failure };
-    const proxyError = 'destination_unavailable';
-    return new GatewayError('upstream-unreachable', { retryAfterMs, reason, proxyError, ...receivedStatus });
-  }
-  const { code, proxyError, cause } = failure;
+/** The last failure's problem, with the time until the read's next trial. */
+function refusal({ breakers, trials }: Tracked): GatewayError {
+  const last = breakers.find(({ isOpen }) => isOpen)?.failures.last;
+  const failure: Partial<GatewayError> = last instanceof GatewayError ? last : {};
+  const { code = 'upstream-unreachable', proxyError = 'destination_unavailable', cause } = failure;
   return new GatewayError(code, {
-    ...{ retryAfterMs, reason },
-    ...(proxyError !== undefined && { proxyError }),
-    ...(cause !== undefined && { cause }),
+    ...{ proxyError, cause, reason: 'the circuit is open: the upstream has only failed lately' },
+    ...(typeof last === 'number' && { receivedStatus: last }),
+    retryAfterMs: Math.max(trials.dueMs - performance.now(), 1_000),
   });
+}
+
+function shown({ count }: policy.Failures, isOpen: boolean, reads: readonly Tracked[]): BreakerSnapshot {
+  if (!isOpen) return { state: 'closed', failuresInARow: count, probeInMs: 0 };
+  // A read that has not failed is tried at once, whenever it comes.
+  const due = reads.map(({ trials }) => trials.dueMs).filter((dueMs) => dueMs > 0);
+  const probeInMs = Math.max(Math.min(...due) - performance.now(), 0);
+  return { state: 'open', failuresInARow: count, probeInMs };
 }

@@ -22,6 +22,13 @@ export interface RetryOptions {
   readonly isGated?: boolean;
 }
 
+interface Load {
+  /** Requests under way. */
+  live: number;
+  /** Those of them that were tried again after a failure that was no 429. */
+  retrying: number;
+}
+
 /** Carries an answer that is worth another attempt through p-retry, which retries on errors only. */
 class RetryableResponse extends Error {
   readonly answer: Answer;
@@ -40,116 +47,85 @@ class RetryableResponse extends Error {
 export function retryFailures(options: RetryOptions): Layer<UpstreamRequest, Answer> {
   const load: Load = { live: 0, retrying: 0 };
   return (next) => async (request, trace) => {
+    const send = async (): Promise<Answer> => {
+      const answer = await next(request, trace);
+      if (failureOfStatus(answer.status) !== undefined) throw new RetryableResponse(answer);
+      return answer;
+    };
     load.live++;
     try {
-      return satisfying(await next(request, trace));
+      return await send();
     } catch (error) {
       // What needs no retry, as nearly all, never meets the loop and its promises.
       if (failureOf(error) === undefined) throw error;
-      const retries = new Retries(options, load, request.claim, trace);
-      return await retries.run(error, async () => satisfying(await next(request, trace)));
+      return await retried(error, send, options, load, request.claim, trace);
     } finally {
       load.live--;
     }
   };
 }
 
-interface Load {
-  /** Requests under way. */
-  live: number;
-  /** Those of them that are tried again after a failure that was no 429. */
-  retrying: number;
-}
+/** @param first what the first attempt failed with: it counts as one of p-retry's */
+async function retried(
+  first: unknown,
+  send: () => Promise<Answer>,
+  { limit, baseMs, capMs, isGated = false }: RetryOptions,
+  load: Load,
+  claim: Claim,
+  trace: Trace,
+): Promise<Answer> {
+  let attempts = 0;
+  let endedMs = performance.now();
+  let hasRetriedFailure = false;
 
-/** The retries of one request. */
-class Retries {
-  readonly #options: RetryOptions;
-  readonly #load: Load;
-  readonly #claim: Claim;
-  readonly #trace: Trace;
-  #attempts = 0;
-  #waitsSinceMs: number | undefined;
-  #hasRetriedFailure = false;
-  #isCounted = false;
-
-  constructor(options: RetryOptions, load: Load, claim: Claim, trace: Trace) {
-    this.#options = options;
-    this.#load = load;
-    this.#claim = claim;
-    this.#trace = trace;
+  async function attempt(number: number): Promise<Answer> {
+    attempts = number;
+    if (number === 1) throw first;
+    trace.waitedMs += performance.now() - endedMs;
+    return await send().finally(() => {
+      endedMs = performance.now();
+    });
   }
 
-  /** @param first what the first attempt failed with: it counts as one of p-retry's */
-  async run(first: unknown, send: () => Promise<Answer>): Promise<Answer> {
-    const { limit, baseMs, capMs } = this.#options;
-    const attempt = async (number: number): Promise<Answer> => {
-      this.#attempts = number;
-      this.#endWait();
-      if (number === 1) throw first;
-      return await send();
-    };
-    try {
-      return await pRetry(attempt, {
-        ...{ retries: limit, minTimeout: baseMs, factor: 2, maxTimeout: capMs, randomize: true },
-        signal: this.#claim.signal,
-        shouldRetry: (context) => this.#shouldRetry(context),
-      });
-    } catch (error) {
-      if (!(error instanceof RetryableResponse)) throw error;
-      if (error.answer.status !== 429) return error.answer;
-      const backoffMs = Math.min(baseMs * 2 ** (this.#attempts - 1), capMs);
-      throw rateLimited(Math.max(statedUntilMs(error.answer) - performance.now(), backoffMs));
-    } finally {
-      this.#endWait();
-      this.#endRetry();
-    }
-  }
-
-  async #shouldRetry({ error, retryDelay }: RetryContext): Promise<boolean> {
-    this.#endRetry();
+  async function shouldRetry({ error, retryDelay }: RetryContext): Promise<boolean> {
     const failure = failureOf(error);
     if (failure === undefined) return false;
     const nowMs = performance.now();
     const statedMs = error instanceof RetryableResponse ? statedUntilMs(error.answer) : 0;
     const nextMs = Math.max(nowMs + retryDelay, statedMs);
-    const facts = { failure, hasRetriedFailure: this.#hasRetriedFailure, nextMs, ...this.#load };
-    if (!mayRetry({ ...facts, deadlineMs: this.#claim.deadlineMs })) return false;
+    const { deadlineMs } = claim;
+    if (!mayRetry({ failure, hasRetriedFailure, nextMs, deadlineMs, ...load })) return false;
     if (failure === 'failed') {
-      this.#hasRetriedFailure = true;
-      this.#isCounted = true;
-      this.#load.retrying++;
+      hasRetriedFailure = true;
+      load.retrying++;
     }
-    this.#waitsSinceMs = nowMs;
-    const isForGate = this.#options.isGated === true && failure === 'throttled';
     // p-retry waits its own delay after this.
-    if (!isForGate) await pause(this.#claim, nextMs - nowMs - retryDelay);
+    if (!isGated || failure === 'failed') await pause(claim, nextMs - nowMs - retryDelay);
     return true;
   }
 
-  #endWait(): void {
-    if (this.#waitsSinceMs !== undefined) this.#trace.waitedMs += performance.now() - this.#waitsSinceMs;
-    this.#waitsSinceMs = undefined;
+  try {
+    const backoff = { minTimeout: baseMs, factor: 2, maxTimeout: capMs, randomize: true };
+    return await pRetry(attempt, { retries: limit, ...backoff, signal: claim.signal, shouldRetry });
+  } catch (error) {
+    return lastWord(error, Math.min(baseMs * 2 ** (attempts - 1), capMs));
+  } finally {
+    trace.waitedMs += performance.now() - endedMs;
+    if (hasRetriedFailure) load.retrying--;
   }
-
-  #endRetry(): void {
-    if (this.#isCounted) this.#load.retrying--;
-    this.#isCounted = false;
-  }
-}
-
-/** @throws RetryableResponse for an answer that is worth another attempt */
-function satisfying(answer: Answer): Answer {
-  if (failureOfStatus(answer.status) !== undefined) throw new RetryableResponse(answer);
-  return answer;
 }
 
 function failureOf(error: unknown): Failure | undefined {
   return error instanceof RetryableResponse ? failureOfStatus(error.answer.status) : failureOfError(error);
 }
 
-function rateLimited(retryAfterMs: number): GatewayError {
-  return new GatewayError('upstream-rate-limited', {
-    retryAfterMs,
+/** What the caller gets of the last attempt. @throws what it failed with; `upstream-rate-limited` after a 429 */
+function lastWord(error: unknown, backoffMs: number): Answer {
+  if (!(error instanceof RetryableResponse)) throw error;
+  const { answer } = error;
+  if (answer.status !== 429) return answer;
+  throw new GatewayError('upstream-rate-limited', {
+    retryAfterMs: Math.max(statedUntilMs(answer) - performance.now(), backoffMs),
     receivedStatus: 429,
     reason: 'no further attempt fits before the deadline or within the limit of retries',
   });

@@ -2,8 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer } from '../../src/exchange.ts';
 import { paceAttempts } from '../../src/gate/gate.ts';
-import { breakCircuit, type CircuitChange } from '../../src/upstream/circuit.ts';
-import { after, closedCircuit } from '../../src/upstream/circuit-policy.ts';
+import { Circuit, type CircuitChange } from '../../src/upstream/circuit.ts';
 import { answerOf, claimFor, newTrace, requestWith } from '../support/requests.ts';
 import { seeded } from '../support/virtual-clock.ts';
 
@@ -16,7 +15,7 @@ function circuit(initial: Step) {
   let step = initial;
   let attempts = 0;
   const changes: CircuitChange[] = [];
-  const { layer, snapshot } = breakCircuit({ onChange: (change) => changes.push(change) });
+  const { layer, snapshot } = new Circuit({ onChange: (change) => changes.push(change) });
   const steps = new Map<string, Step>();
   const asked: string[] = [];
   const handler = layer(async ({ operation, claim }, trace) => {
@@ -117,18 +116,31 @@ describe('an upstream that is down', () => {
     expect(await subject.ask()).toBe(200);
   });
 
-  it('is not taken for well or worse by attempts sent before the circuit opened', () => {
-    const open = {
-      ...closedCircuit('whole'),
-      ...{ isOpen: true, isForAll: true, failures: 12, unreachable: 12, trialAtMs: 5000, waitMs: 4000 },
-      ...{ callers: new Set(['a']), operations: new Set(['reads']), trials: new Set(['reads a']) },
-    } as const;
-    const origin = { caller: 'a', operation: 'reads' };
-    for (const outcome of ['answered', 'unreachable', 'unknown'] as const) {
-      const { failures: _, unreachable: __, ...rest } = open;
-      expect(after(open, { outcome, origin, permit: 'pass' }, 4000)).toMatchObject(rest);
-    }
-  });
+  it.each([200, unreachable()])(
+    'is not taken for well or worse by attempts sent before the circuit opened that end with %s',
+    async (end) => {
+      const { layer, snapshot } = new Circuit();
+      const early = Promise.withResolvers<Answer>();
+      let isEarly = true;
+      const handler = layer((_, trace) => {
+        trace.attempts++;
+        return isEarly ? early.promise : Promise.reject(unreachable());
+      });
+      const ask = () => Promise.resolve(handler(requestWith(claimFor()), newTrace())).catch((error) => error);
+      const late = ask();
+      isEarly = false;
+      for (let i = 0; i < 20; i++) {
+        await ask();
+        await vi.advanceTimersByTimeAsync(150);
+      }
+      const before = snapshot();
+      expect(before.state).toBe('open');
+      if (typeof end === 'number') early.resolve(answerOf(end));
+      else early.reject(end);
+      await late;
+      expect(snapshot()).toEqual(before);
+    },
+  );
 
   it('counts a 429 as a sign of life', async () => {
     const subject = circuit(unreachable());
@@ -189,7 +201,9 @@ describe('one operation that fails', () => {
       },
       { operation: 'healthy', state: 'closed', failuresInARow: 0, probeInMs: 0 },
     ]);
-    expect(subject.changes).toEqual([{ to: 'open', operation: 'broken', lastFailure: 500 }]);
+    expect(subject.changes).toEqual([
+      { to: 'open', operation: 'broken', caller: 'someone', lastFailure: 500 },
+    ]);
     subject.operationDoes('broken', 200);
     await vi.advanceTimersByTimeAsync(30_000);
     expect(await subject.ask('broken')).toBe(200);
@@ -248,10 +262,31 @@ describe('one caller whose reads get no answer', () => {
     expect(await Promise.all(others)).toEqual([200, 200, 200, 200, 200]);
   });
 
+  it('in all operations is held up although other callers are answered, and the upstream is not shown as down', async () => {
+    const subject = circuit(504);
+    for (const operation of ['one', 'other']) subject.operationDoes(`${operation} quick`, 200);
+    for (let i = 0; i < 30; i++) {
+      for (const operation of ['one', 'other']) {
+        await subject.ask(operation, 'slow');
+        expect(await subject.ask(operation, 'quick')).toBe(200);
+      }
+      await vi.advanceTimersByTimeAsync(100);
+    }
+    expect(await subject.ask('one', 'slow')).toMatchObject({ receivedStatus: 504 });
+    expect(subject.changes).toEqual(
+      ['one', 'other'].map((operation) => ({ to: 'open', operation, caller: 'slow', lastFailure: 504 })),
+    );
+    const closed = { state: 'closed', failuresInARow: 0, probeInMs: 0 };
+    expect(subject.snapshot()).toEqual({
+      ...closed,
+      operations: ['one', 'other'].map((operation) => ({ operation, ...closed })),
+    });
+  });
+
   it('does not open the circuit of the whole upstream together with other operations of its own', async () => {
     const subject = circuit(hanging());
     for (let i = 0; i < 100; i++) {
-      void subject.ask(`operation ${i % 5}`, 'slow');
+      void subject.ask(`operation-${i % 5}`, 'slow');
       await vi.advanceTimersByTimeAsync(200);
     }
     expect(subject.changes.filter(({ operation }) => operation === undefined)).toEqual([]);
@@ -265,9 +300,10 @@ describe('one caller whose reads get no answer', () => {
       initialWindow: 1,
       random: () => 0,
     });
-    const { layer } = breakCircuit();
+    const { layer, atTurn } = new Circuit();
+    const gated: typeof layer = (next) => gate.layer(atTurn(next));
     const handler = layer(
-      gate.layer(async ({ claim }, trace) => {
+      gated(async ({ claim }, trace) => {
         trace.attempts++;
         await new Promise((resolve) => setTimeout(resolve, 200));
         return answerOf(claim.turn.name === 'slow' ? 504 : 200);
@@ -370,7 +406,7 @@ describe('an upstream that fails at times', () => {
   });
 
   it('is not down because requests reach their deadline before they are sent', async () => {
-    const { layer, snapshot } = breakCircuit();
+    const { layer, snapshot } = new Circuit();
     const handler = layer(async () => {
       throw new GatewayError('upstream-timeout');
     });
@@ -397,9 +433,10 @@ describe('the circuit before a gate', () => {
       initialWindow: 1,
       random: () => 0,
     });
-    const { layer } = breakCircuit();
+    const { layer, atTurn } = new Circuit();
+    const gated: typeof layer = (next) => gate.layer(atTurn(next));
     const handler = layer(
-      gate.layer(async (_, trace) => {
+      gated(async (_, trace) => {
         trace.attempts++;
         await new Promise((resolve) => setTimeout(resolve, 200));
         throw unreachable();
