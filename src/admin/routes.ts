@@ -276,7 +276,7 @@ async function readStatus(options: AdminAppOptions, health: HealthWatch): Promis
   return statusOf(snapshot, health.judge(snapshot), facts);
 }
 
-/** Whether anyone may purge who can reach the listener, or only with the token, or nobody. */
+/** What a purge asks for, where the listener stands as it does. */
 function purgeNeeds({ hosts, readToken }: AdminAppOptions): PurgeNeeds {
   if (hosts.isLocal) return 'nothing';
   return readToken === undefined ? 'setting' : 'token';

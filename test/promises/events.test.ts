@@ -69,6 +69,8 @@ describe('the events of the admin listener', () => {
     const listening = await listen(pair);
     await pair.gateway.drain();
     await listening.ended;
+    // It was ended and not cut.
+    expect(listening.response.complete).toBe(true);
   });
 
   it('answer HEAD at once', async () => {
