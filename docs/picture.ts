@@ -120,7 +120,7 @@ async function photograph(chromium: string, url: string, afterMs: number): Promi
   const { chromium: playwright } = await import('playwright-core');
   const browser = await playwright.launch({ executablePath: chromium, args: launchFlags });
   try {
-    const page = await browser.newPage({ viewport: { width: 1_200, height: 1_190 }, colorScheme: 'light' });
+    const page = await browser.newPage({ viewport: { width: 1_060, height: 1_190 }, colorScheme: 'light' });
     await page.goto(url);
     await page.locator('#banner[class]').waitFor();
     await page.waitForTimeout(afterMs);
