@@ -10,6 +10,8 @@ const { peerDependencies } = JSON.parse(readFileSync('package.json', 'utf8')) as
   peerDependencies: Readonly<Record<string, string>>;
 };
 
+const uplotFolder = 'node_modules/uplot';
+
 await build({
   input: 'src/main.ts',
   platform: 'node',
@@ -17,7 +19,7 @@ await build({
   external: Object.keys(peerDependencies),
   // Its CommonJS build asks for its parts in a way that no bundler follows.
   resolve: { alias: { 'jsonc-parser': 'jsonc-parser/lib/esm/main.js' } },
-  plugins: [licences(), oneByteSources()],
+  plugins: [embeddedUplot(), licences(), oneByteSources()],
   logLevel: 'warn',
   output: {
     dir: process.argv[2] ?? 'dist',
@@ -28,6 +30,18 @@ await build({
     comments: false,
   },
 });
+
+/** The charts' library is a text that the console sends to browsers: it goes into the program as that. */
+function embeddedUplot(): Plugin {
+  return {
+    name: 'embedded-uplot',
+    transform(_code, id) {
+      if (!id.endsWith('src/admin/uplot-script.ts')) return null;
+      const text = readFileSync(join(uplotFolder, 'dist/uPlot.iife.min.js'), 'utf8');
+      return { code: `export const uplotScript = ${JSON.stringify(text)};`, moduleType: 'js' };
+    },
+  };
+}
 
 /**
  * Characters beyond ASCII as escapes. V8 keeps a source in memory for as long as its functions live, and one that has
@@ -53,7 +67,7 @@ function licences(): Plugin {
   return {
     name: 'licences',
     generateBundle(_options, bundle) {
-      const folders = new Set<string>();
+      const folders = new Set([join(process.cwd(), uplotFolder)]);
       for (const chunk of Object.values(bundle)) {
         for (const id of chunk.type === 'chunk' ? chunk.moduleIds : []) {
           const folder = /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(id)?.[0];

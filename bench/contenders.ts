@@ -151,6 +151,7 @@ export async function startGateway(around: Surroundings, options: GatewayOptions
       NODE_COMPILE_CACHE: join(around.folder, 'compile-cache'),
       UPSTREAM_BASE_URL: around.upstreamUrl,
       UPSTREAM_API_KEY: standInKey,
+      UPSTREAM_API_KEY_CHECK: 'off',
       PORT: String(port),
       ADMIN_PORT: '0',
       CALLERS_FILE: callersFile,

@@ -63,6 +63,7 @@ function settingsOf(upstream: SoakUpstream, callersFile: string): Record<string,
   return {
     UPSTREAM_BASE_URL: upstream.url,
     UPSTREAM_API_KEY: standInKey,
+    UPSTREAM_API_KEY_CHECK: 'off',
     UPSTREAM_READS: furtherReads.join(','),
     CALLERS_FILE: callersFile,
     // Below the stand-in's stalls, so that a fault costs its own caller seconds and no more.

@@ -6,6 +6,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { nginxLine, performancePage, type Results } from '../bench/report.ts';
+import { judgeHealth } from '../src/admin/health-policy.ts';
 import { metricsOf } from '../src/admin/metrics-policy.ts';
 import { settings } from '../src/config.ts';
 import { problems } from '../src/errors.ts';
@@ -70,7 +71,8 @@ function problemsTable(): string {
 }
 
 function metricsTable(): string {
-  const rows = metricsOf(fullSnapshot()).map(({ name, type, help, samples }) => {
+  const snapshot = fullSnapshot();
+  const rows = metricsOf(snapshot, judgeHealth(snapshot)).map(({ name, type, help, samples }) => {
     const labels = new Set(samples.flatMap(({ labels = {} }) => Object.keys(labels)));
     // A histogram's own: every reader of the format knows it.
     labels.delete('le');

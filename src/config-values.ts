@@ -69,6 +69,14 @@ export function oneOf<const T extends string>(...words: readonly T[]): Reader<T>
   };
 }
 
+/** Where a secret of the gateway's own is kept: `env:NAME` or `file:/path`. */
+export const secretPlace: Reader<string> = (value) => {
+  if (!/^(?:env:[A-Za-z_]\w*|file:\/.+)$/.test(value)) {
+    throw new ConfigValueError('expects env:NAME or file:/path');
+  }
+  return value;
+};
+
 export const text: Reader<string> = (value) => value;
 
 /** A comma-separated list; blanks around the members do not count, empty members are refused. */

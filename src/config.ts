@@ -21,6 +21,7 @@ import {
   origin,
   type Reader,
   readPattern,
+  secretPlace,
   size,
   storeAddress,
   text,
@@ -78,6 +79,11 @@ export const settings = {
     duration(1_000),
     'How often a store that cannot be watched is asked again.',
   ),
+  UPSTREAM_API_KEY_CHECK: defaulted(
+    'on',
+    oneOf('on', 'off'),
+    'One read of /users/api-keys/ after the start, so that the log says at once whether the upstream accepts the key; off leaves it out.',
+  ),
   UPSTREAM_READS: defaulted(
     '',
     listOrNothing(readPattern),
@@ -111,9 +117,13 @@ export const settings = {
   ADMIN_HOST: defaulted(
     '127.0.0.1',
     listenHost,
-    'Address of the admin listener (metrics, status, console, purge), or unix:/path.sock. It authenticates no caller.',
+    'Address of the admin listener (metrics, status, console, purge), or unix:/path.sock. Reading asks for no credential.',
   ),
   ADMIN_PORT: defaulted('9091', portOrOff, 'Port of the admin listener; 0 takes a free one, off for none.'),
+  ADMIN_TOKEN_FROM: optional(
+    secretPlace,
+    'Where the token of POST /cache/purge is kept, env:NAME or file:/path; at least 16 visible ASCII characters. It is asked for where the admin listener is not on loopback or a Unix socket; without it nothing can be purged there.',
+  ),
   CALLERS_FILE: optional(
     text,
     'Callers, their token hashes and grants. Without it only an anonymous caller exists, and the gateway starts on loopback or a Unix socket only.',
@@ -194,7 +204,9 @@ export const settings = {
   LOG_LEVEL: defaulted('info', oneOf(...logLevels), 'pino level; silent for none.'),
 } as const;
 
-type SettingName = keyof typeof settings;
+export type SettingName = keyof typeof settings;
+
+type Environment = Readonly<Record<string, string | undefined>>;
 
 /** The settings as values, under their own names. */
 export type Config = {
@@ -205,10 +217,13 @@ export type Config = {
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
   readonly problems: readonly string[];
+  /** The settings that could be read. */
+  readonly readable: Partial<Config>;
 
-  constructor(problems: readonly string[]) {
+  constructor(problems: readonly string[], readable: Partial<Config> = {}) {
     super(`${problems.length === 1 ? 'one setting is' : `${problems.length} settings are`} wrong`);
     this.problems = problems;
+    this.readable = readable;
   }
 }
 
@@ -218,10 +233,36 @@ export class ConfigError extends Error {
  * @param environment names and values; an empty value counts as not set
  * @throws ConfigError with every problem at once
  */
-export function readConfig(environment: Readonly<Record<string, string | undefined>>): Config {
+export function readConfig(environment: Environment): Config {
+  const { values, problems } = readEach(environment, Object.keys(settings) as SettingName[]);
+  const config = values as Config;
+  problems.push(...misspelled(environment), ...contradictions(config));
+  if (problems.length > 0) throw new ConfigError(problems, config);
+  return config;
+}
+
+/**
+ * Reads some settings alone, for what needs no more.
+ *
+ * @throws ConfigError with every problem of these
+ */
+export function readSettings<const Name extends SettingName>(
+  environment: Environment,
+  names: readonly Name[],
+): Pick<Config, Name> {
+  const { values, problems } = readEach(environment, names);
+  if (problems.length > 0) throw new ConfigError(problems, values);
+  return values as Pick<Config, Name>;
+}
+
+function readEach(
+  environment: Environment,
+  names: readonly SettingName[],
+): { values: Partial<Config>; problems: string[] } {
   const problems: string[] = [];
   const values: Record<string, unknown> = {};
-  for (const [name, setting] of Object.entries<Setting<unknown>>(settings)) {
+  for (const name of names) {
+    const setting: Setting<unknown> = settings[name];
     const given = environment[name]?.trim() || setting.default;
     if (given === undefined) {
       values[name] = undefined;
@@ -235,10 +276,7 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
       problems.push(`${name} ${error.message}`);
     }
   }
-  const config = values as unknown as Config;
-  problems.push(...misspelled(environment), ...contradictions(config));
-  if (problems.length > 0) throw new ConfigError(problems);
-  return config;
+  return { values: values as Partial<Config>, problems };
 }
 
 /** Whether the public listener can be reached from this machine only. */
@@ -283,18 +321,41 @@ const ownPrefixes =
   /^(?:UPSTREAM_|REQUEST_|ADMIN_|ALLOWED_|CALLER|CORS_|CACHE_|RETRY_|GATE_|FORWARD_|SHUTDOWN_|SHARED_)/;
 
 /** Names that look like a slip of the pen: ours by prefix, unknown, one or two letters from a known one. */
-function misspelled(environment: Readonly<Record<string, string | undefined>>): string[] {
-  const referred = new Set(
-    ['UPSTREAM_API_KEY_FROM', 'UPSTREAM_API_KEY_PREVIOUS_FROM', 'SHARED_STORE_PASSWORD_FROM'].map((name) =>
-      environment[name]?.trim().replace(/^env:/, ''),
-    ),
-  );
-  return Object.keys(environment)
-    .filter((name) => ownPrefixes.test(name) && !(name in settings) && !referred.has(name))
-    .flatMap((name) => {
-      const meant = nearestWord(name, Object.keys(settings), 2);
-      return meant === undefined ? [] : [`${name} is not a setting; did you mean ${meant}?`];
+function misspelled(environment: Environment): string[] {
+  return unknownNames(environment).flatMap((name) => {
+    const meant = nearestWord(name, Object.keys(settings), 2);
+    return meant === undefined ? [] : [`${name} is not a setting; did you mean ${meant}?`];
+  });
+}
+
+/**
+ * What is not a setting and looks as if it was meant to be one, however far from a known name: it begins with
+ * `UPSTREAM_`. Other prefixes are other programs' as well.
+ */
+export function unknownSettings(environment: Environment): string[] {
+  const known = Object.keys(settings);
+  return unknownNames(environment)
+    .filter((name) => name.startsWith('UPSTREAM_') && nearestWord(name, known, 2) === undefined)
+    .map((name) => {
+      const words = name.split('_');
+      const meant = known.find((one) => words.every((word) => one.split('_').includes(word)));
+      return `${name} is not a setting${meant === undefined ? '' : `; did you mean ${meant}?`}`;
     });
+}
+
+/** Ours by prefix, and neither a setting nor named by one. */
+function unknownNames(environment: Environment): string[] {
+  const referred = new Set(
+    [
+      'UPSTREAM_API_KEY_FROM',
+      'UPSTREAM_API_KEY_PREVIOUS_FROM',
+      'ADMIN_TOKEN_FROM',
+      'SHARED_STORE_PASSWORD_FROM',
+    ].map((name) => environment[name]?.trim().replace(/^env:/, '')),
+  );
+  return Object.keys(environment).filter(
+    (name) => ownPrefixes.test(name) && !(name in settings) && !referred.has(name),
+  );
 }
 
 function listOrNothing<T>(member: Reader<T>): Reader<readonly T[]> {

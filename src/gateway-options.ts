@@ -13,12 +13,17 @@ import { version } from './version.ts';
 const leastBufferedBytes = 64 * 2 ** 20;
 
 /** The reads that callers may make: those of the upstream's specification, and those of `UPSTREAM_READS`. */
-export function operationsOf(config: Config): readonly Operation[] {
+export function operationsOf(config: Pick<Config, 'UPSTREAM_READS'>): readonly Operation[] {
   return [...specifiedOperations, ...configuredOperations(config.UPSTREAM_READS)];
 }
 
 /** Who may call with these settings. */
-export function authenticatorOptions(config: Config): Omit<AuthenticatorOptions, 'onEvent'> {
+export function authenticatorOptions(
+  config: Pick<
+    Config,
+    'CALLERS_FILE' | 'HOST' | 'UPSTREAM_READS' | 'FORWARD_REQUEST_HEADERS' | 'CALLER_FAILURES_PER_MINUTE'
+  >,
+): Omit<AuthenticatorOptions, 'onEvent'> {
   return {
     file: config.CALLERS_FILE,
     loopbackOnly: isLocalListener(config),

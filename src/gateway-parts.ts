@@ -30,12 +30,15 @@ import {
 } from './gateway-options.ts';
 import type { KeyEvent } from './key/key-event.ts';
 import { type Keyring, openKeyring } from './key/keyring.ts';
+import { secretReader } from './key/read-secret.ts';
 import { logCallers } from './log/callers-lines.ts';
 import type { LogDestination } from './log/destination.ts';
 import { logFleet } from './log/fleet-lines.ts';
+import { logKeyCheck } from './log/key-check-line.ts';
 import { createLogger, type GatewayLogger } from './log/logger.ts';
 import { createPipeline, type Pipeline } from './pipeline.ts';
 import { addRoutes } from './routes.ts';
+import { checkKey } from './upstream/key-check.ts';
 import { version } from './version.ts';
 
 export interface GatewayOptions {
@@ -61,6 +64,8 @@ export interface Parts {
   /** The requests that wait for the upstream. */
   readonly claims: Claims;
   readonly counts: RequestCounts;
+  /** Reads the token of ADMIN_TOKEN_FROM; `undefined` where that is not set. */
+  readonly readAdminToken: (() => Promise<string>) | undefined;
 }
 
 /** What the parts ask of the gateway's life. */
@@ -93,6 +98,7 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     ...authenticatorOptions(config),
     onEvent: (event) => logCallers(log.events, event),
   });
+  const readAdminToken = await openAdminToken(options);
   const fleet = await openFleet(options, startedAt, keyring, log);
   const pipeline = createPipeline({
     cache: {
@@ -122,7 +128,17 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     fleet,
     claims: createClaims(),
     counts: countRequests(),
+    readAdminToken,
   };
+}
+
+/** Reads the token once, so that a wrong setting is told of at the start. */
+async function openAdminToken({ config, environment }: GatewayOptions): Promise<Parts['readAdminToken']> {
+  const { ADMIN_TOKEN_FROM: from, ADMIN_PORT } = config;
+  if (from === undefined || ADMIN_PORT === 'off') return undefined;
+  const read = secretReader(from, environment, 'ADMIN_TOKEN_FROM');
+  await read();
+  return read;
 }
 
 /** The store's client is loaded only where it is used. */
@@ -240,6 +256,7 @@ export function adminOptions(parts: Parts, life: LifeState, server: Server, port
       cache: pipeline.cache.snapshot,
       attempts: pipeline.attempts.snapshot,
       callers: (most) => parts.authenticator.snapshot(most),
+      log: log.losses,
       waiting: () => parts.claims.waiting,
       connections: () =>
         new Promise((resolve) => server.getConnections((_error, connections) => resolve(connections ?? 0))),
@@ -251,6 +268,7 @@ export function adminOptions(parts: Parts, life: LifeState, server: Server, port
       isLocal: isLocalHost(config.ADMIN_HOST),
       allowed: config.ALLOWED_HOSTS,
     },
+    readToken: parts.readAdminToken,
     port,
     redact: (text) => keyring.scrub.redact(text),
     isSecret: (text) => isSecret(parts, text),
@@ -258,6 +276,13 @@ export function adminOptions(parts: Parts, life: LifeState, server: Server, port
     onRefused: (refusal) => log.events.info(refusal, 'the admin listener refused a request'),
     onFault: (error) => log.events.error({ err: error }, 'the admin listener failed'),
   };
+}
+
+/** Reads once with the key, and logs what comes of it. @returns how to end that before its time */
+export function startKeyCheck({ config, keyring, log, pipeline }: Parts): () => void {
+  const check = checkKey(pipeline.send, keyring.ready, config.REQUEST_TIMEOUT);
+  void logKeyCheck(log.events, check.outcome, keyring.firstRefusal);
+  return check.end;
 }
 
 function holdsKey({ keyring }: Parts, text: string): boolean {

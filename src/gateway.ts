@@ -13,6 +13,7 @@ import {
   type LifeState,
   openParts,
   type Parts,
+  startKeyCheck,
 } from './gateway-parts.ts';
 import type { GatewayLogger } from './log/logger.ts';
 import { version } from './version.ts';
@@ -50,6 +51,7 @@ class RunningGateway implements Gateway, LifeState {
   #admin: Admin | undefined;
   #url = '';
   #drained: Promise<void> | undefined;
+  #endKeyCheck = (): void => {};
 
   constructor(parts: Parts) {
     this.#parts = parts;
@@ -98,6 +100,7 @@ class RunningGateway implements Gateway, LifeState {
     if (this.#admin !== undefined)
       log.events.info({ adminUrl: this.#admin.url }, 'the admin listener is open');
     log.events.info({ url: this.#url, version }, 'listening');
+    if (config.UPSTREAM_API_KEY_CHECK === 'on') this.#endKeyCheck = startKeyCheck(this.#parts);
   }
 
   reload(): Promise<void> {
@@ -131,6 +134,7 @@ class RunningGateway implements Gateway, LifeState {
   async #stop(): Promise<void> {
     const { config, log, claims, counts } = this.#parts;
     log.events.info({ waiting: claims.waiting }, 'stopping');
+    this.#endKeyCheck();
     await new Promise((resolve) => setTimeout(resolve, config.SHUTDOWN_DELAY));
     const graceMs = config.SHUTDOWN_GRACE - config.SHUTDOWN_DELAY;
     await closeServer(this.#server, graceMs, () => claims.abandonAll(new GatewayError('shutting-down')));

@@ -31,28 +31,30 @@ Settings come from the environment, and from .env where there is one. To begin w
   UPSTREAM_BASE_URL=https://… UPSTREAM_API_KEY_FROM=file:/run/secrets/key analytics-gateway
 "analytics-gateway settings" lists them all. SIGTERM or Ctrl-C drains, SIGHUP reads key and callers again.`,
   )
-  .action(async () => {
+  .option('--env-file <path>', 'settings from this file (default: .env, where there is one)')
+  .action(async ({ envFile }: { envFile?: string }) => {
     const { serve } = await import('./commands/serve.ts');
-    status = await serve();
+    status = await serve(envFile);
   });
 
 program
   .command('check')
   .description('try settings, key and upstream, and say in plain words what works')
   .option('--json', 'print the findings as JSON')
+  .option('--env-file <path>', 'settings from this file (default: .env, where there is one)')
   .addHelpText(
     'after',
     '\nExit status: 0 all is well, 1 the key or the upstream is not, 2 a setting is wrong.',
   )
-  .action(async ({ json }: { json?: true }) => {
+  .action(async ({ json, envFile }: { json?: true; envFile?: string }) => {
     const { runCheck } = await import('./commands/run-check.ts');
-    status = await runCheck({ json: json === true });
+    status = await runCheck({ json: json === true, envFile });
   });
 
-const token = refuseOtherWords(
+const token: Command = refuseOtherWords(
   program.command('token').description('callers, their tokens and what they may do, in the callers file'),
   (word) => ` (did you mean "token create ${word}"?)`,
-);
+).addHelpText('after', () => `\nOptions of the commands:\n${token.commands.map(optionsOf).join('')}`);
 
 tokenCommand('create <caller>', 'make a token for a caller, show it once, and add its digest to the file')
   .option('--expires <when>', 'a date such as 2027-01-01, days from now such as 30d, or never (default: 90d)')
@@ -83,7 +85,11 @@ tokenCommand('deny <caller> <operation...>', 'take operations from a caller').ac
 tokenCommand(
   'list',
   "names, the first characters of the tokens' digests, when they expire, and what each caller may do",
-).action((options: FileOption) => onCallersFile(options, ({ listTokens }, file) => listTokens({ file }, io)));
+)
+  .option('--json', 'print them as JSON')
+  .action(({ json, ...options }: FileOption & { json?: true }) =>
+    onCallersFile(options, ({ listTokens }, file) => listTokens({ file, json: json === true }, io)),
+  );
 
 tokenCommand(
   'revoke <caller> [digest]',
@@ -108,6 +114,18 @@ function tokenCommand(usage: string, description: string): Command {
     .option('--file <path>', 'the callers file (default: CALLERS_FILE)');
 }
 
+/** One command with its options, for the help of the commands above it. */
+function optionsOf(command: Command): string {
+  const words = command.registeredArguments.map((one) => {
+    const name = `${one.name()}${one.variadic ? '...' : ''}`;
+    return one.required ? `<${name}>` : `[${name}]`;
+  });
+  const options = command.options.map(
+    ({ flags, description }) => `      ${flags.padEnd(24)}${description}\n`,
+  );
+  return `  ${[command.name(), ...words].join(' ')}\n${options.join('')}`;
+}
+
 async function onCallersFile(
   { file }: FileOption,
   run: (commands: typeof import('./commands/token.ts'), file: string | undefined) => Promise<number>,
@@ -129,17 +147,19 @@ program
   .command('demo')
   .description('serve against a stand-in upstream; needs no setting, and shows what to try')
   .option('--once', 'end after the show')
-  .action(async ({ once }: { once?: true }) => {
+  .option('--traffic', 'three callers keep asking, one of them greedily, and the upstream limits requests')
+  .action(async ({ once, traffic }: { once?: true; traffic?: true }) => {
     const { demo } = await import('./commands/demo.ts');
-    status = await demo({ once: once === true });
+    status = await demo({ once: once === true, traffic: traffic === true });
   });
 
 program
   .command('settings')
   .description('list every setting with its default and meaning')
-  .action(async () => {
+  .option('--json', 'print them as JSON')
+  .action(async ({ json }: { json?: true }) => {
     const { listSettings } = await import('./commands/settings.ts');
-    process.stdout.write(listSettings());
+    process.stdout.write(listSettings({ json: json === true }));
   });
 
 program
@@ -164,7 +184,7 @@ try {
   if (error instanceof CommanderError) status = error.exitCode === 0 ? 0 : 2;
   else {
     const { reportStartFailure } = await import('./commands/start-failure.ts');
-    status = reportStartFailure(error);
+    status = await reportStartFailure(error);
   }
 }
 process.exitCode = status;

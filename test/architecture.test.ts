@@ -63,6 +63,7 @@ describe('ARCHITECTURE.md is true', () => {
     'payload',
     'header-fields',
     'deadline',
+    'durations',
   ];
 
   it('every file belongs to a room of the table, and every room exists', () => {

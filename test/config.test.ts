@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ConfigError, readConfig, settings } from '../src/config.ts';
+import { ConfigError, readConfig, settings, unknownSettings } from '../src/config.ts';
 
 const enough = { UPSTREAM_BASE_URL: 'https://analytics.example.com/api' };
 
@@ -134,6 +134,8 @@ describe('settings that are wrong', () => {
         PATHS: 'x',
         UPSTREAM_API_KEZ: 'x',
         UPSTREAM_API_KEY_FROM: 'env:UPSTREAM_API_KEZ',
+        ADMIN_PORTS: 'x',
+        ADMIN_TOKEN_FROM: 'env:ADMIN_PORTS',
         CACHE_DIRECTORY: '/var/cache',
         SHARED_STORD: 'x',
         SHARED_STORE_PASSWORD_FROM: 'env:SHARED_STORD',
@@ -149,5 +151,25 @@ describe('the table of settings', () => {
       if (setting.default !== undefined)
         expect(() => setting.read(setting.default as string), name).not.toThrow();
     }
+  });
+});
+
+describe('a name that begins with UPSTREAM_ and is no setting', () => {
+  it('is told of however far it is from one, but for names that another setting refers to', () => {
+    const environment = {
+      ...enough,
+      UPSTREAM_URL: 'x',
+      UPSTREAM_KEY: 'x',
+      UPSTREAM_ELSEWHERE: 'x',
+      UPSTREAM_SECRET: 'x',
+      UPSTREAM_API_KEY_FROM: 'env:UPSTREAM_SECRET',
+      CACHE_DIRECTORY: 'x',
+    };
+    expect(problemsOf(environment)).toEqual([]);
+    expect(unknownSettings(environment)).toEqual([
+      'UPSTREAM_URL is not a setting; did you mean UPSTREAM_BASE_URL?',
+      'UPSTREAM_KEY is not a setting; did you mean UPSTREAM_API_KEY?',
+      'UPSTREAM_ELSEWHERE is not a setting',
+    ]);
   });
 });

@@ -95,6 +95,7 @@ function settingsOf(upstream: FuzzUpstream, callersFile: string): Record<string,
   return {
     UPSTREAM_BASE_URL: upstream.url,
     UPSTREAM_API_KEY: key,
+    UPSTREAM_API_KEY_CHECK: 'off',
     UPSTREAM_READS: operationNames.join(','),
     CALLERS_FILE: callersFile,
     ALLOWED_HOSTS: 'localhost,127.0.0.1',

@@ -46,6 +46,7 @@ export async function startGatewayProcess(
     env: {
       UPSTREAM_BASE_URL: upstream.href,
       UPSTREAM_API_KEY: key,
+      UPSTREAM_API_KEY_CHECK: 'off',
       CALLERS_FILE: callersFile,
       // Every request has a query of its own; with this, nothing could come from memory even so.
       CACHE_TTL: '0s',

@@ -66,6 +66,7 @@ export default defineConfig({
           page('Deploying', '/docs/deploying'),
           page('Several gateways', '/docs/shared-store'),
           page('Operating', '/docs/operating'),
+          page('Alerts', '/docs/alerts'),
           page('Key', '/docs/key'),
           page('Rate limits', '/docs/rate-limits'),
           page('Settings', '/docs/settings'),

@@ -1,6 +1,6 @@
 /**
- * Which requests the admin listener answers. It takes no credentials: the address it listens on decides who can reach
- * it, and these rules refuse web pages that reach it through a browser. Pure: no `this`, no I/O, no clock.
+ * Which requests the admin listener answers. Reading takes no credentials: the address it listens on decides who can
+ * reach it, and these rules refuse web pages that reach it through a browser. Pure: no `this`, no I/O, no clock.
  */
 
 import { isLoopbackHost } from '../address-policy.ts';

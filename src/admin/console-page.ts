@@ -1,37 +1,61 @@
 /**
- * The console: one page that shows `/status`. It has no framework and loads nothing from elsewhere; the browser runs only
- * this script and applies only this style, by their digests.
+ * The console: one page that shows what `/events` tells. It has no framework and loads nothing from elsewhere; the
+ * browser runs only its two scripts and applies only this style, by their digests.
  */
 import { hash } from 'node:crypto';
 import { consoleScript } from './console-script.ts';
 import { consoleStyle } from './console-style.ts';
+import { uplotScript } from './uplot-script.ts';
+
+const charts = [
+  ['traffic', 'Requests', 'a second'],
+  ['upstream', 'Calls of the upstream', 'a second'],
+  ['times', 'Time to answer', 'seconds'],
+  ['saved', 'Upstream calls saved', 'a second'],
+].map(
+  ([id, title, unit]) =>
+    `<figure><figcaption><h3 id="t-${id}">${title}</h3> <span class="soft">${unit}</span></figcaption><div class="chart" id="${id}" role="img" aria-labelledby="t-${id} d-${id}"></div><p class="key" id="d-${id}"></p></figure>`,
+);
+
+const table = (id: string, heading: string, columns: readonly string[]): string =>
+  `<table role="table" aria-labelledby="${heading}"><thead role="rowgroup"><tr role="row">${columns
+    .map((column) => {
+      const [name, kind] = column.split('#');
+      return `<th role="columnheader" scope="col"${kind === undefined ? '' : ' class="number"'}>${name}</th>`;
+    })
+    .join('')}</tr></thead><tbody role="rowgroup" id="${id}"></tbody></table><p class="soft"></p>`;
 
 export const consolePage = `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
 <title>Analytics gateway</title>
-<link rel="icon" href="data:,">
+<link rel="icon" id="icon" href="data:,">
 <style>${consoleStyle}</style>
 <header>
 <h1>Workspace Analytics Gateway</h1>
-<p id="about"></p>
-<p id="state" role="status">Asking…</p>
+<p id="about" class="soft"></p>
+<div id="banner"><p><strong id="state" role="status">Asking…</strong> <span id="since"></span></p>
+<ul id="reasons"></ul></div>
 </header>
 <main>
+<section class="wide" aria-labelledby="h-last"><h2 id="h-last">Last 15 minutes</h2><div class="charts">${charts.join('')}</div></section>
 <section aria-labelledby="h-key"><h2 id="h-key">Key</h2><p class="says" id="key-says"></p><dl id="key"></dl></section>
 <section aria-labelledby="h-up"><h2 id="h-up">Upstream</h2><p class="says" id="circuit-says"></p><p class="says" id="gate-says"></p><dl id="gate"></dl></section>
 <section aria-labelledby="h-cache"><h2 id="h-cache">Cache</h2><dl id="cache"></dl>
 <progress id="full" value="0" max="1" aria-label="Memory used by the cache"></progress>
-<form id="purge"><label for="which">Answers of</label><select id="which"></select><button id="go">Purge</button><output id="purged" for="which"></output></form></section>
+<form id="purge"><label for="which">Answers of</label><select id="which"></select><span id="ask-token" hidden><label for="token">Token</label><input id="token" type="password" autocomplete="off"></span><button id="go">Purge</button><output id="purged" for="which"></output></form></section>
 <section id="fleet" aria-labelledby="h-fleet" hidden><h2 id="h-fleet">Gateways</h2><p class="says" id="fleet-says"></p><dl id="store"></dl></section>
-<section class="wide" aria-labelledby="h-req"><h2 id="h-req">Requests</h2><p class="says" id="rate"></p>
-<svg viewBox="0 0 120 30" preserveAspectRatio="none" aria-hidden="true"><polyline id="line" points=""/></svg>
-<div class="scroll" role="region" aria-labelledby="h-req" tabindex="0"><table><thead><tr><th scope="col">Operation</th><th scope="col">Status</th><th scope="col" class="number">A second</th><th scope="col" class="number">Total</th></tr></thead><tbody id="requests"></tbody></table></div></section>
-<section class="wide" aria-labelledby="h-call"><h2 id="h-call">Callers</h2><p class="says busy" id="callers-says"></p>
-<div class="scroll" role="region" aria-labelledby="h-call" tabindex="0"><table><thead><tr><th scope="col">Name</th><th scope="col" class="number">Requests</th><th scope="col" class="number">Waiting</th><th scope="col" class="number">Longest</th><th scope="col">Credential</th><th scope="col">May read</th></tr></thead><tbody id="callers"></tbody></table></div></section>
+<section class="wide" aria-labelledby="h-call"><h2 id="h-call">Callers</h2><p class="says" id="callers-says"></p>
+<p id="find" hidden><label for="search">Find a caller</label> <input id="search" type="search" autocomplete="off"></p>
+${table('callers', 'h-call', ['Name', 'Share#', 'Requests#', 'Waiting#', 'Longest wait#', 'Refreshes#', 'Credential', 'May read'])}</section>
+<section class="wide" aria-labelledby="h-prob"><h2 id="h-prob">Recent problems</h2>
+${table('problems', 'h-prob', ['Time', 'Caller', 'Operation', 'Problem', 'Request id'])}</section>
+<section class="wide" aria-labelledby="h-req"><h2 id="h-req">Requests since the start</h2>
+${table('requests', 'h-req', ['Operation', 'Status', 'Total#'])}</section>
 </main>
-<footer><p>For programs: <a href="status">status</a>, <a href="metrics">metrics</a>.</p></footer>
+<footer><p class="soft">For programs: <a href="status">status</a>, <a href="metrics">metrics</a>.</p></footer>
+<script>${uplotScript}</script>
 <script>${consoleScript}</script>
 </html>
 `;
@@ -43,7 +67,7 @@ export const consoleFields = {
   'cache-control': 'no-store',
   'content-security-policy': [
     "default-src 'none'",
-    `script-src ${digest(consoleScript)}`,
+    `script-src ${digest(consoleScript)} ${digest(uplotScript)}`,
     `style-src ${digest(consoleStyle)}`,
     "connect-src 'self'",
     'img-src data:',

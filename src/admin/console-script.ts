@@ -1,28 +1,53 @@
 /**
- * The script of the console: asks `/status` every two seconds and shows it in plain words. It writes text only
+ * The script of the console: shows what `/events` tells, in plain words and charts. It writes text only
  * (`textContent`): names come from a file, and none of them may become markup.
  */
+import { chartsScript } from './console-charts-script.ts';
+
 export const consoleScript = `'use strict';
 const $ = (id) => document.getElementById(id);
 const set = (node, text) => { if (node.textContent !== text) node.textContent = text; };
-const make = (tag, text, className) => { const node = document.createElement(tag); node.textContent = text; if (className) node.className = className; return node; };
-const say = (id, text, mood) => { set($(id), text); $(id).className = (id === 'state' ? '' : 'says ') + (mood || ''); };
+const make = (tag, text, className) => { const node = document.createElement(tag); if (text) node.textContent = text; if (className) node.className = className; return node; };
+const say = (id, text, mood) => { set($(id), text); $(id).className = 'says ' + (mood || ''); };
 const number = (value, digits = 0) => value.toLocaleString('en', { maximumFractionDigits: digits });
 const span = (s) => s === null ? 'never' : s < 120 ? number(s) + ' s' : s < 7200 ? number(s / 60) + ' min' : s < 172800 ? number(s / 3600) + ' h' : number(s / 86400) + ' days';
 const bytes = (n) => n < 1024 ? n + ' B' : n < 1048576 ? number(n / 1024, 1) + ' KiB' : number(n / 1048576, 1) + ' MiB';
-const list = (id, pairs) => $(id).replaceChildren(...pairs.flatMap(([name, value]) => [make('dt', name), make('dd', value)]));
-const table = (id, rows, none, ...numbers) => $(id).replaceChildren(...(rows.length > 0 ? rows : [[none]]).map((cells) => {
-  const row = document.createElement('tr');
-  row.append(...cells.map((cell, at) => make(at > 0 ? 'td' : 'th', cell, numbers.includes(at) ? 'number' : '')));
-  row.firstChild.scope = 'row';
-  return row;
-}));
+const breakable = (node, text) => { const parts = text.split(/(?<=[/,])/); node.replaceChildren(...parts.flatMap((part, at) => at > 0 ? [document.createElement('wbr'), part] : [part])); return node; };
+const list = (id, pairs) => $(id).replaceChildren(...pairs.flatMap(([name, value]) => [make('dt', name), breakable(make('dd'), value)]));
+const table = (id, rows, none) => {
+  const labels = [...$(id).parentNode.querySelectorAll('thead th')].map((one) => [one.textContent, one.className]);
+  $(id).parentNode.hidden = rows.length === 0;
+  set($(id).parentNode.nextElementSibling, rows.length === 0 ? none : '');
+  $(id).replaceChildren(...rows.map((cells) => {
+    const row = document.createElement('tr');
+    row.setAttribute('role', 'row');
+    row.append(...cells.map((cell, at) => {
+      const node = breakable(make(at > 0 ? 'td' : 'th', '', labels[at][1]), cell);
+      node.setAttribute('role', at > 0 ? 'cell' : 'rowheader');
+      if (at > 0) node.dataset.label = labels[at][0]; else node.scope = 'row';
+      return node;
+    }));
+    return row;
+  }));
+};
 const fromMemory = ['hit', 'negative', 'max-stale', 'stale-while-revalidate'];
-const history = [];
-let last, lostAt;
+const verdicts = { ok: ['All is well', 'good'], degraded: ['Degraded', 'busy'], failing: ['Failing', 'bad'] };
+let lostAt, latest;
 
-function gateText(gate) {
+function verdict(text, mood, since, reasons) {
+  set($('state'), text);
+  set($('since'), since);
+  $('banner').className = mood;
+  document.title = (mood === 'good' ? '' : text + ' \\u2013 ') + 'Analytics gateway';
+  const colour = { good: '15703f', busy: 'b07400', bad: 'b3261e' }[mood];
+  const icon = 'data:image/svg+xml,%3Csvg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"%3E%3Ccircle cx="8" cy="8" r="7" fill="%23' + colour + '"/%3E%3C/svg%3E';
+  if ($('icon').getAttribute('href') !== icon) $('icon').setAttribute('href', icon);
+  $('reasons').replaceChildren(...reasons.map(({ detail, todo }) => { const item = make('li', detail); item.append(make('span', todo)); return item; }));
+}
+
+function gateText(gate, isDown) {
   const rate = gate.attemptsPerSecond === null ? '' : ', about ' + number(gate.attemptsPerSecond, 1) + ' a second';
+  if (isDown && gate.state !== 'closed') return ['Nothing but probes is sent.', 'bad'];
   return {
     open: ['Open: requests are sent as they come' + rate + '.', 'good'],
     paced: ['Open, paced: requests take turns' + rate + '.', 'good'],
@@ -31,19 +56,54 @@ function gateText(gate) {
   }[gate.state] ?? ['Switched off: each request waits by itself.'];
 }
 
-function keyText(key) {
+function keyText(key, isDown) {
   if (!key.loaded) return ['No key is loaded yet' + (key.reloadFailure ? ': ' + key.reloadFailure : '') + '.', 'bad'];
-  if (key.rejected) return ['The upstream rejects it: put a new key into the secret store.', 'bad'];
+  if (key.rejected) return ['The upstream refuses it: put a new key into the secret store.', 'bad'];
+  if (key.fallenBack) return ['The upstream refuses the newest key; this is the previous one.', 'busy'];
   if (key.reloadFailure) return ['The store gave no valid key; the last one stays. ' + key.reloadFailure, 'busy'];
+  if (isDown && key.lastAcceptedAt) return ['The upstream accepted it before it went down.'];
   return [key.lastAcceptedAt ? 'The upstream accepts it.' : 'Loaded, not used yet.', 'good'];
 }
 
-function circuitText({ state, probeInSeconds, failuresInARow, operations }, attempts) {
+function circuitText({ state, probeInSeconds, failuresInARow, operations }, attempts, isRefused) {
   const down = operations.filter((one) => one.state === 'open').map((one) => one.operation);
-  if (state === 'open') return ['It is down. Next probe in ' + span(probeInSeconds) + '.', 'bad'];
+  if (state === 'open') return ['It is down. Next probe ' + (probeInSeconds > 0 ? 'in ' + span(probeInSeconds) : 'now') + '.', 'bad'];
   if (down[0]) return ['It fails for ' + down.join(', ') + '.', 'bad'];
   if (failuresInARow > 0) return ['It has failed ' + failuresInARow + ' times in a row.', 'busy'];
+  if (isRefused) return ['It answers, and refuses the key.', 'busy'];
   return attempts ? ['It answers.', 'good'] : ['Not asked yet.'];
+}
+
+function showCallers({ callers, gate, requests }) {
+  const lines = new Map(gate.callers.map((line) => [line.name, line]));
+  const all = callers.list.reduce((sum, one) => sum + (one.requests ?? 0), 0);
+  const wanted = $('search').value.trim().toLowerCase();
+  const shown = callers.list.filter(({ name }) => name.toLowerCase().includes(wanted));
+  $('find').hidden = callers.list.length < 20;
+  table('callers', shown.map(({ name, operations, by, requests }) => {
+    const { waiting = 0, oldestWaitSeconds = 0, refreshes = 0 } = lines.get(name) ?? {};
+    const share = requests === null || all === 0 ? '\\u2013' : number(100 * requests / all) + ' %';
+    return [name, share, requests === null ? '\\u2013' : number(requests), number(waiting), waiting === 0 ? '\\u2013' : span(oldestWaitSeconds), number(refreshes), by.join(', ') || 'none', operations === 'every' ? 'everything' : operations.join(', ') || 'nothing'];
+  }), wanted === '' ? 'No caller.' : 'No caller has this in its name.');
+  say('callers-says', callers.problems.length > 0 ? 'The newest version of the callers file is refused: ' + callers.problems.join('; ') : callers.count > callers.list.length ? 'The first ' + callers.list.length + ' of ' + number(callers.count) + '.' : '', 'busy');
+}
+
+function showRequests({ requests }) {
+  const groups = new Map();
+  for (const { operation, status, count } of requests.counts) {
+    const cells = [operation ?? '(none)', status === 499 ? '499 (caller left)' : String(status ?? 'other')];
+    const key = cells.join(' ');
+    groups.set(key, { cells, count: count + (groups.get(key)?.count ?? 0) });
+  }
+  table('requests', [...groups.values()].sort((one, other) => other.count - one.count).map(({ cells, count }) => [...cells, number(count)]), 'No request yet.');
+  table('problems', requests.recentProblems.slice(0, 10).map((one) => [new Date(one.at).toLocaleTimeString(), one.caller ?? '(unknown)', one.operation ?? '(none)', one.code, one.requestId ?? 'the caller\\u2019s own']), 'No problem yet.');
+}
+
+function showPurge({ operations, purgeNeeds }) {
+  if (operations.length + 1 !== $('which').length) $('which').replaceChildren(new Option('everything', ''), ...operations.map((name) => new Option(name)));
+  $('ask-token').hidden = purgeNeeds !== 'token';
+  $('go').disabled = purgeNeeds === 'setting';
+  if (purgeNeeds === 'setting') set($('purged'), 'ADMIN_TOKEN_FROM is not set, so nothing can be purged from here.');
 }
 
 function showFleet(store) {
@@ -54,73 +114,53 @@ function showFleet(store) {
 }
 
 function show(status) {
-  const { key, gate, circuit, cache, requests, callers, upstream } = status;
+  latest = status;
+  const { key, gate, circuit, cache, requests, upstream } = status;
   const at = Date.parse(status.at);
   const ago = (time) => time === null ? 'never' : span((at - Date.parse(time)) / 1000) + ' ago';
-  if (status.ready) say('state', 'Ready', 'good'); else say('state', 'Not ready: ' + status.notReady, 'bad');
-  set($('about'), 'Version ' + status.version + ', up for ' + span(status.uptimeSeconds) + ', ' + bytes(status.process.residentBytes) + ' resident');
-
-  say('key-says', ...keyText(key));
+  verdict(...verdicts[status.health], 'for ' + span((at - Date.parse(status.since)) / 1000), status.reasons);
+  set($('about'), 'Version ' + status.version + ', up for ' + span(status.uptimeSeconds) + ', ' + bytes(status.process.residentBytes) + ' resident, ' + number(requests.inFlight) + ' requests in flight');
+  say('key-says', ...keyText(key, circuit.state === 'open'));
   list('key', [['Source', key.source], ['Fingerprint', key.fingerprint || 'none'], ['Generation', String(key.generation ?? 'none')], ['In use for', span(key.ageSeconds)], ['Last accepted', ago(key.lastAcceptedAt)], ['Last rejected', ago(key.lastRejectedAt)], ['Failed reads', number(key.reloadFailures)]]);
-
-  say('gate-says', ...gateText(gate));
-  say('circuit-says', ...circuitText(circuit, upstream.attempts));
-  list('gate', [['Attempts', number(upstream.attempts)], ['Retries', number(upstream.retries)], ['Answered with 429', number(gate.refusals)], ['In flight', number(upstream.inFlight)], ['Waiting', number(gate.waiting)]]);
-
+  say('gate-says', ...gateText(gate, circuit.state === 'open' || key.rejected));
+  say('circuit-says', ...circuitText(circuit, upstream.attempts, key.rejected));
+  list('gate', [['Attempts', number(upstream.attempts)], ['Retries', number(upstream.retries)], ['Answered with 429', number(gate.refusals)], ['In flight', number(upstream.inFlight)], ['Requests waiting', number(gate.callers.reduce((sum, one) => sum + one.waiting, 0))], ['Refreshes waiting', number(gate.callers.reduce((sum, one) => sum + one.refreshes, 0))]]);
   const total = (test) => requests.counts.reduce((sum, one) => test(one) ? sum + one.count : sum, 0);
-  const asked = total(({ cache }) => cache !== null), hits = total(({ cache }) => fromMemory.includes(cache));
+  const asked = total((one) => one.cache !== null), hits = total((one) => fromMemory.includes(one.cache));
   list('cache', [['Answered from memory', asked === 0 ? 'no request yet' : number(100 * hits / asked, 1) + ' %'], ['Stored reads', number(cache.entries)], ['Memory', bytes(cache.bytes) + ' of ' + bytes(cache.maxBytes)], ['Evicted', number(cache.evictions)]]);
   $('full').max = Math.max(1, cache.maxBytes); $('full').value = cache.bytes;
-
   showFleet(status.sharedStore);
-  const groups = new Map();
-  for (const { operation, status: code, count } of requests.counts) {
-    const name = operation + ' ' + code;
-    const cells = [operation ?? '(none)', code === 499 ? '499 (left)' : String(code ?? 'other')];
-    groups.set(name, { cells, count: count + (groups.get(name)?.count ?? 0) });
-  }
-  const seconds = last ? (at - last.at) / 1000 : 0;
-  const rate = (now, before) => seconds > 0 ? number(Math.max(0, now - before) / seconds, 1) : '–';
-  table('requests', [...groups].sort(([, one], [, other]) => other.count - one.count).map(([name, { cells, count }]) => [...cells, rate(count, last?.groups.get(name)?.count ?? 0), number(count)]), 'No request yet.', 2, 3);
-  if (seconds > 0) history.push(Math.max(0, requests.finished - last.finished) / seconds);
-  if (history.length > 60) history.shift();
-  const most = Math.max(1, ...history);
-  $('line').setAttribute('points', history.map((value, index) => (60 - history.length + index) * 2 + ',' + (29 - 28 * value / most)).join(' '));
-  set($('rate'), seconds > 0 ? rate(requests.finished, last.finished) + ' a second, ' + number(requests.inFlight) + ' in flight, ' + number(requests.connections) + ' connections' : '');
-
-  const lines = new Map(gate.callers.map((line) => [line.name, line]));
-  table('callers', callers.list.map(({ name, operations, by, requests }) => [name, requests === null ? '?' : number(requests), number(lines.get(name)?.waiting ?? 0), span(lines.get(name)?.oldestWaitSeconds ?? 0), by.join(', '), operations === 'every' ? 'everything' : operations.join(', ') || 'nothing']), 'No caller.', 1, 2, 3);
-  set($('callers-says'), callers.problems.length > 0 ? 'The newest version of the callers file is refused: ' + callers.problems.join('; ') : callers.count > callers.list.length ? 'The first ' + callers.list.length + ' of ' + number(callers.count) + '.' : '');
-
-  if (status.operations.length + 1 !== $('which').length) $('which').replaceChildren(new Option('everything', ''), ...status.operations.map((name) => new Option(name)));
-  last = { at, groups, finished: requests.finished };
+  showCallers(status);
+  showRequests(status);
+  showPurge(status);
 }
-
-async function ask() {
-  try {
-    const answer = await fetch('status', { cache: 'no-store', signal: AbortSignal.timeout(5000) });
-    if (!answer.ok) throw new Error();
-    show(await answer.json());
-    lostAt = undefined;
-  } catch {
+${chartsScript}
+let events;
+function listen() {
+  events?.close();
+  events = new EventSource('events');
+  events.addEventListener('history', ({ data }) => drawAll(JSON.parse(data)));
+  events.addEventListener('point', ({ data }) => drawMore(JSON.parse(data)));
+  events.addEventListener('status', ({ data }) => { lostAt = undefined; show(JSON.parse(data)); });
+  events.addEventListener('error', () => {
     lostAt ??= new Date();
-    last = undefined;
-    say('state', 'The gateway cannot be reached since ' + lostAt.toLocaleTimeString() + '. Below is its last state.', 'bad');
-  }
+    verdict('The gateway cannot be reached since ' + lostAt.toLocaleTimeString(), 'bad', 'Below is its last state.', []);
+    if (events.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
+  });
 }
-
+document.addEventListener('visibilitychange', () => { if (document.hidden) events.close(); else listen(); });
+$('search').addEventListener('input', () => { if (latest) showCallers(latest); });
 $('purge').addEventListener('submit', async (event) => {
   event.preventDefault();
-  const which = $('which').value;
+  const which = $('which').value, token = $('token').value;
   $('go').disabled = true;
   try {
-    const answer = await fetch('cache/purge' + (which ? '?operation=' + encodeURIComponent(which) : ''), { method: 'POST' });
+    const headers = token === '' ? {} : { authorization: 'Bearer ' + token };
+    const answer = await fetch('cache/purge' + (which ? '?operation=' + encodeURIComponent(which) : ''), { method: 'POST', headers });
     const result = await answer.json();
     set($('purged'), answer.ok ? 'Removed reads: ' + number(result.entries) + ' (' + bytes(result.bytes) + ').' : result.detail);
   } catch { set($('purged'), 'The gateway cannot be reached.'); }
   $('go').disabled = false;
-  ask();
 });
-const turn = async () => { if (!document.hidden) await ask(); setTimeout(turn, 2000); };
-turn();
+listen();
 `.replaceAll(/\n\s+/g, '\n');

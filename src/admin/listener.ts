@@ -29,20 +29,25 @@ const graceMs = 500;
 export async function openAdmin(options: AdminOptions): Promise<Admin> {
   const { hosts, onFault } = options;
   let closing = false;
-  const app = createAdminApp({ ...options, isClosing: () => closing });
+  const part = createAdminApp({ ...options, isClosing: () => closing });
   const server = createHttpServer(
-    listenThrough(app, onFault),
+    listenThrough(part.app, onFault),
     { headersTimeoutMs, maxConnections, stillMs, isSecret: options.isSecret },
     {
       onRefused: (refusal) => options.onRefused({ reason: 'no request', ...refusal }),
       onListenerError: onFault,
     },
   );
-  const url = await listen(server, hosts.listensOn, options.port, { host: 'ADMIN_HOST', port: 'ADMIN_PORT' });
+  const names = { host: 'ADMIN_HOST', port: 'ADMIN_PORT' };
+  const url = await listen(server, hosts.listensOn, options.port, names).catch((error: unknown) => {
+    part.close();
+    throw error;
+  });
   return {
     url,
     close() {
       closing = true;
+      part.close();
       return closeServer(server, graceMs, () => {});
     },
   };

@@ -1,4 +1,5 @@
 /** Metrics, and the ways to make one. Pure: no `this`, no I/O, no clock. */
+import { boundsSeconds, type DurationsSnapshot } from '../durations.ts';
 
 export type MetricType = 'counter' | 'gauge' | 'histogram';
 
@@ -33,6 +34,23 @@ export function histogram(name: string, help: string, samples: readonly Sample[]
 
 export function sample(value: number, labels: Readonly<Record<string, string>>): Sample {
   return { value, labels };
+}
+
+/** The samples of one histogram of durations, with these labels. */
+export function durationSamples(
+  labels: Readonly<Record<string, string>>,
+  { count, sumSeconds, cumulative }: DurationsSnapshot,
+): Sample[] {
+  return [
+    ...boundsSeconds.map((bound, index) => ({
+      suffix: '_bucket',
+      labels: { ...labels, le: String(bound) },
+      value: cumulative[index] ?? count,
+    })),
+    { suffix: '_bucket', labels: { ...labels, le: '+Inf' }, value: count },
+    { suffix: '_sum', labels, value: sumSeconds },
+    { suffix: '_count', labels, value: count },
+  ];
 }
 
 /** One sample for each entry, its name as the label. */

@@ -1,6 +1,8 @@
 /** All metrics of a snapshot: names, types, meanings, samples. Pure: no `this`, no I/O, no clock. */
 import { fleetMetrics } from './fleet-metrics-policy.ts';
-import { counter, gauge, type Metric, sample, seconds } from './metric-policy.ts';
+import { type HealthCode, healthCodes, healthStates, type Verdict } from './health-policy.ts';
+import { gauge, type Metric, sample, seconds } from './metric-policy.ts';
+import { processMetrics } from './process-metrics-policy.ts';
 import { callerMetrics, requestMetrics } from './request-metrics-policy.ts';
 import type { AdminSnapshot } from './sources.ts';
 import {
@@ -14,9 +16,10 @@ import {
 const prefix = 'analytics_gateway_';
 
 /** Every metric of the gateway and of its process. */
-export function metricsOf(snapshot: AdminSnapshot): readonly Metric[] {
+export function metricsOf(snapshot: AdminSnapshot, verdict: Verdict): readonly Metric[] {
   const own = [
     ...gatewayMetrics(snapshot),
+    ...healthMetrics(verdict),
     ...requestMetrics(snapshot),
     ...callerMetrics(snapshot),
     ...cacheMetrics(snapshot),
@@ -41,25 +44,18 @@ function gatewayMetrics(snapshot: AdminSnapshot): Metric[] {
   ];
 }
 
-function processMetrics(snapshot: AdminSnapshot): Metric[] {
+function healthMetrics({ health, reasons }: Verdict): Metric[] {
+  const present = new Set(reasons.map(({ code }) => code));
   return [
-    counter('process_cpu_seconds_total', 'User and system CPU time.', snapshot.cpuSeconds),
-    gauge('process_resident_memory_bytes', 'Resident memory.', snapshot.residentBytes),
-    gauge('process_start_time_seconds', 'When the gateway started.', seconds(snapshot.startedAt)),
-    counter(
-      'nodejs_eventloop_busy_seconds_total',
-      'Time that the event loop was busy. Its rate is the utilisation of the event loop.',
-      snapshot.loopBusySeconds,
-    ),
-    counter(
-      'nodejs_eventloop_idle_seconds_total',
-      'Time that the event loop was idle.',
-      snapshot.loopIdleSeconds,
+    gauge(
+      'health',
+      '1 for the verdict on the gateway: ok, degraded or failing.',
+      healthStates.map((state) => sample(Number(state === health), { state })),
     ),
     gauge(
-      'nodejs_eventloop_lag_seconds',
-      'Delay of the event loop, measured once for each scrape.',
-      snapshot.loopLagSeconds,
+      'health_reason',
+      '1 for each reason why the verdict is not ok. "/status" says what to do.',
+      (Object.keys(healthCodes) as HealthCode[]).map((code) => sample(Number(present.has(code)), { code })),
     ),
   ];
 }

@@ -2,8 +2,11 @@
  * Counts requests: one increment for each access line. Every cache hit passes here, so a cell is found by comparing the
  * members of the line, and nothing is allocated: no label, no key, no object.
  */
+
+import { Durations, type DurationsSnapshot } from '../durations.ts';
 import type { AccessLine } from '../edge/access-log.ts';
-import { Durations, type DurationsSnapshot } from './durations.ts';
+
+import { type RecentProblem, RecentProblems } from './recent-problems.ts';
 
 export interface RequestCount {
   /** `undefined` for a request that was refused before its operation was known. */
@@ -42,6 +45,8 @@ export interface RequestSnapshot {
   readonly durations: readonly DurationCount[];
   /** By problem code. */
   readonly problems: ReadonlyMap<string, number>;
+  /** The last requests that got one, newest first. */
+  readonly recentProblems: readonly RecentProblem[];
   readonly callers: readonly CallerCount[];
   /** Refused before a request was complete, by the code of the HTTP parser. */
   readonly unparsed: ReadonlyMap<string, number>;
@@ -97,6 +102,7 @@ class Counts implements RequestCounts {
   readonly #callers = new Map<string, CallerCell>();
   readonly #problems = new Map<string, number>();
   readonly #unparsed = new Map<string, number>();
+  readonly #recent = new RecentProblems();
   // Most lines are like the one before.
   #lastOperation: string | undefined = undefined;
   #lastCell: Cell | undefined = undefined;
@@ -122,7 +128,10 @@ class Counts implements RequestCounts {
     cell.durations.observe(line.totalMs);
     if (line.status === callerLeft) this.#aborted += 1;
     const problem = line.reason === undefined ? undefined : problemOf(line);
-    if (problem !== undefined) increment(this.#problems, problem);
+    if (problem !== undefined) {
+      increment(this.#problems, problem);
+      this.#recent.add(problem, line);
+    }
     if (line.caller === undefined) return;
     const caller = this.#callerOf(line.caller);
     (caller.classes[Math.min(5, Math.trunc(line.status / 100))] as number) += 1;
@@ -147,6 +156,7 @@ class Counts implements RequestCounts {
       { operation, hit: false, ...others.snapshot() },
     ]),
     problems: new Map(this.#problems),
+    recentProblems: this.#recent.list(),
     callers: [...this.#callers].map(([caller, { classes, refused, waitedMs }]) => ({
       caller,
       classes: [...classes],

@@ -1,16 +1,16 @@
 /** The metrics of requests and of callers. Pure: no `this`, no I/O, no clock. */
-import { boundsSeconds } from './durations.ts';
+import type { TokenExpiry } from '../callers/callers-snapshot.ts';
 import {
   counter,
+  durationSamples,
   gauge,
   histogram,
   type Metric,
-  type Sample,
   sample,
   samplesByName,
   seconds,
 } from './metric-policy.ts';
-import { type DurationCount, maxCallers, otherCallers } from './request-counts.ts';
+import { maxCallers, otherCallers } from './request-counts.ts';
 import type { AdminSnapshot } from './sources.ts';
 
 export function requestMetrics({ requests }: AdminSnapshot): Metric[] {
@@ -36,7 +36,9 @@ export function requestMetrics({ requests }: AdminSnapshot): Metric[] {
     histogram(
       'request_duration_seconds',
       'From the arrival of a request to its reply. hit="true": the answer came from memory.',
-      durations.filter(({ count }) => count > 0).flatMap(durationSamples),
+      durations
+        .filter(({ count }) => count > 0)
+        .flatMap((one) => durationSamples({ operation: one.operation ?? 'none', hit: String(one.hit) }, one)),
     ),
     counter('problems_total', 'Problems sent to callers, by code.', samplesByName(problems, 'code')),
     counter(
@@ -47,27 +49,7 @@ export function requestMetrics({ requests }: AdminSnapshot): Metric[] {
   ];
 }
 
-function durationSamples({
-  operation = 'none',
-  hit,
-  count,
-  sumSeconds,
-  cumulative,
-}: DurationCount): Sample[] {
-  const labels = { operation, hit: String(hit) };
-  return [
-    ...boundsSeconds.map((bound, index) => ({
-      suffix: '_bucket',
-      labels: { ...labels, le: String(bound) },
-      value: cumulative[index] ?? count,
-    })),
-    { suffix: '_bucket', labels: { ...labels, le: '+Inf' }, value: count },
-    { suffix: '_sum', labels, value: sumSeconds },
-    { suffix: '_count', labels, value: count },
-  ];
-}
-
-export function callerMetrics({ requests, callers, gate }: AdminSnapshot): Metric[] {
+export function callerMetrics({ at, requests, callers, gate }: AdminSnapshot): Metric[] {
   const queues = boundedQueues(gate.callers);
   return [
     gauge('callers', 'Callers in the version of the callers file that is in force.', callers.count),
@@ -76,6 +58,13 @@ export function callerMetrics({ requests, callers, gate }: AdminSnapshot): Metri
       'callers_file_refused',
       '1 while the newest version of the callers file is refused.',
       callers.problems.length > 0,
+    ),
+    gauge(
+      'caller_token_expiry_seconds',
+      `Time until the next token of a caller ends, negative once it has. The ${maxCallers} that end first.`,
+      nextExpiries(callers.expiries, at).map(({ caller, expiresAt }) =>
+        sample((expiresAt - at) / 1_000, { caller }),
+      ),
     ),
     counter(
       'caller_requests_total',
@@ -102,8 +91,13 @@ export function callerMetrics({ requests, callers, gate }: AdminSnapshot): Metri
     ),
     gauge(
       'gate_caller_waiting',
-      'Requests of a caller that wait at the gate.',
+      'Requests of a caller that wait at the gate, without background refreshes.',
       queues.map(({ name, length }) => sample(length, { caller: name })),
+    ),
+    gauge(
+      'gate_caller_refreshes_waiting',
+      'Background refreshes that wait at the gate, by the caller that found the answer stale.',
+      queues.map(({ name, refreshes }) => sample(refreshes, { caller: name })),
     ),
     gauge(
       'gate_caller_oldest_wait_seconds',
@@ -113,9 +107,22 @@ export function callerMetrics({ requests, callers, gate }: AdminSnapshot): Metri
   ];
 }
 
+/** Of each caller the token that ends first, but for those that have a successor and have ended. */
+function nextExpiries(expiries: readonly TokenExpiry[], at: number): readonly TokenExpiry[] {
+  const next = new Map<string, TokenExpiry>();
+  for (const expiry of expiries) {
+    const isDone = expiry.expiresAt <= at && !expiry.isLast;
+    if (!isDone && !next.has(expiry.caller)) next.set(expiry.caller, expiry);
+    if (next.size === maxCallers) break;
+  }
+  return [...next.values()];
+}
+
 /** The longest queues at the gate; those beyond the bound are one. */
 function boundedQueues(callers: AdminSnapshot['gate']['callers']): AdminSnapshot['gate']['callers'] {
-  const ranked = callers.toSorted((one, other) => other.length - one.length);
+  const ranked = callers.toSorted(
+    (one, other) => other.length - one.length || other.refreshes - one.refreshes,
+  );
   const rest = ranked.slice(maxCallers);
   if (rest.length === 0) return ranked;
   return [
@@ -124,6 +131,7 @@ function boundedQueues(callers: AdminSnapshot['gate']['callers']): AdminSnapshot
       name: otherCallers,
       length: rest.reduce((sum, { length }) => sum + length, 0),
       oldestWaitMs: Math.max(...rest.map(({ oldestWaitMs }) => oldestWaitMs)),
+      refreshes: rest.reduce((sum, { refreshes }) => sum + refreshes, 0),
     },
   ];
 }

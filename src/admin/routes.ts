@@ -4,6 +4,7 @@
  * It decides on the bytes as they came (`incoming`) and never on the URL that was made of them. Nothing here grows
  * with what is stored, except a purge. What only one route needs is loaded at its first request.
  */
+import { hash, timingSafeEqual } from 'node:crypto';
 import type { HttpBindings } from '@hono/node-server';
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
@@ -15,13 +16,19 @@ import { documentFields, problemFields } from '../edge/reply-fields.ts';
 import { newRequestId } from '../edge/request-id.ts';
 import { GatewayError, problems } from '../errors.ts';
 import { type AdminHosts, isAdminHost, isOthersPage } from './access-policy.ts';
+import { HealthWatch } from './health-watch.ts';
+import { History } from './history.ts';
+import { LiveEvents } from './live-events.ts';
 import { maxCallers } from './request-counts.ts';
 import { takeSnapshot } from './snapshot.ts';
 import type { AdminSources } from './sources.ts';
+import type { PurgeNeeds } from './status-policy.ts';
 
 export interface AdminAppOptions {
   readonly sources: AdminSources;
   readonly hosts: AdminHosts;
+  /** Reads the token of ADMIN_TOKEN_FROM; `undefined` where that is not set. */
+  readonly readToken: (() => Promise<string>) | undefined;
   /** Replaces every form of the upstream key in a text: the last step before a reply leaves. */
   readonly redact: (text: string) => string;
   /** Whether each reply is to end its connection. */
@@ -53,16 +60,39 @@ type AdminEnv = { Bindings: HttpBindings; Variables: { requestId: string } };
 export type AdminApp = Hono<AdminEnv>;
 type Handler = (context: Context<AdminEnv>) => Response | Promise<Response>;
 
+export interface AdminPart {
+  readonly app: AdminApp;
+  /** Ends what goes on between requests, and the replies that have no end of their own. */
+  close(): void;
+}
+
 /** The first to see a request is the last to see its reply. */
-export function createAdminApp(options: AdminAppOptions): AdminApp {
+export function createAdminApp(options: AdminAppOptions): AdminPart {
   const { sources } = options;
+  const health = new HealthWatch();
+  const live: LiveEvents = new LiveEvents({
+    ...options,
+    status: async () => JSON.stringify(await readStatus(options, health)),
+    history: () => JSON.stringify(history.points),
+  });
+  const history: History = new History({
+    ...options,
+    async look() {
+      const snapshot = await takeSnapshot(sources, 0);
+      health.judge(snapshot);
+      return snapshot;
+    },
+    onPoint: (point) => live.tell('point', JSON.stringify(point)),
+  });
   const app: AdminApp = new Hono({ getPath: (_request, context) => pathOf(context?.env as HttpBindings) });
   app.use(redactReplies(options), identifyRequest, guardAccess(options.hosts));
 
   route(app, 'GET', '/', showConsole);
-  route(app, 'GET', '/status', (context) => showStatus(context, sources));
-  route(app, 'GET', '/metrics', (context) => showMetrics(context, sources));
-  route(app, 'POST', '/cache/purge', (context) => purge(context, options));
+  route(app, 'GET', '/status', (context) => showStatus(context, options, health));
+  route(app, 'GET', '/events', (context) => showEvents(context, live));
+  route(app, 'GET', '/metrics', (context) => showMetrics(context, sources, health));
+  const guardChange = guardChanges(options);
+  route(app, 'POST', '/cache/purge', (context) => purge(context, options), guardChange);
   route(app, 'GET', '/livez', (context) => probe(context, undefined));
   route(app, 'GET', '/readyz', (context) => probe(context, sources.notReady()));
   route(app, 'GET', '/problems/:code', showProblem);
@@ -72,13 +102,25 @@ export function createAdminApp(options: AdminAppOptions): AdminApp {
     throw new GatewayError('unknown-operation', { detail: `The admin listener has ${paths.join(', ')}.` });
   });
   app.onError((error, context) => renderProblem(error, context, options));
-  return app;
+  return {
+    app,
+    close() {
+      history.close();
+      live.close();
+    },
+  };
 }
 
 /** Registers a route that takes one method (and HEAD where that is GET) and no body. */
-function route(app: AdminApp, method: 'GET' | 'POST', path: string, handler: Handler): void {
+function route(
+  app: AdminApp,
+  method: 'GET' | 'POST',
+  path: string,
+  handler: Handler,
+  ...guards: MiddlewareHandler<AdminEnv>[]
+): void {
   const allow = method === 'GET' ? 'GET, HEAD' : method;
-  app.on(method, path, refuseBody, handler);
+  app.on(method, [path], ...guards, refuseBody, handler);
   app.all(path, () => {
     throw new GatewayError('method-not-allowed', { headers: { allow }, detail: `Use ${allow}.` });
   });
@@ -89,6 +131,8 @@ function redactReplies({ redact, isClosing }: AdminAppOptions): MiddlewareHandle
   return async function redactReply(context, next) {
     await next();
     const { status, headers } = context.res;
+    // It has no end; each of its events is searched by itself.
+    if (headers.get('content-type') === eventStream) return;
     const text = Buffer.from(await context.res.arrayBuffer()).toString('latin1');
     const body = Buffer.from(redact(text), 'latin1');
     headers.set('content-length', String(body.length));
@@ -138,6 +182,39 @@ function guardAccess(hosts: AdminHosts): MiddlewareHandler<AdminEnv> {
   };
 }
 
+/**
+ * What changes something needs the token of ADMIN_TOKEN_FROM, wherever other machines can reach the listener.
+ *
+ * @throws GatewayError 403 where no token is set, 401 where the request does not have it
+ */
+function guardChanges({ hosts, readToken }: AdminAppOptions): MiddlewareHandler<AdminEnv> {
+  return async function guardChange({ env: { incoming } }, next) {
+    if (hosts.isLocal) return next();
+    if (readToken === undefined) {
+      throw new GatewayError('caller-forbidden', {
+        reason: 'a change was asked for, and ADMIN_TOKEN_FROM is not set',
+        detail:
+          'Other machines can reach the admin listener, and ADMIN_TOKEN_FROM is not set: nothing can be changed here.',
+      });
+    }
+    const [, sent] = /^Bearer +(\S+)$/i.exec(incoming.headers.authorization ?? '') ?? [];
+    if (sent === undefined || !isSameSecret(sent, await readToken())) {
+      throw new GatewayError('caller-unauthenticated', {
+        reason: `a change was asked for ${sent === undefined ? 'without the token' : 'with a wrong token'}`,
+        detail:
+          'A change needs the token of ADMIN_TOKEN_FROM: send it as "Authorization: Bearer <token>", once.',
+        headers: { 'www-authenticate': 'Bearer realm="admin"' },
+      });
+    }
+    await next();
+  };
+}
+
+/** Takes the same time whatever the two have in common. */
+function isSameSecret(one: string, other: string): boolean {
+  return timingSafeEqual(hash('sha256', one, 'buffer'), hash('sha256', other, 'buffer'));
+}
+
 const refuseBody: MiddlewareHandler<AdminEnv> = async ({ env }, next) => {
   if (announcesBody(env.incoming.headers)) {
     throw new GatewayError('invalid-request', {
@@ -175,17 +252,47 @@ const showConsole: Handler = async (context) => {
   return context.body(consolePage, 200, consoleFields);
 };
 
-async function showStatus(context: Context<AdminEnv>, sources: AdminSources): Promise<Response> {
-  const { statusOf } = await import('./status-policy.ts');
-  return json(context, statusOf(await takeSnapshot(sources, maxCallers), sources));
+const eventStream = 'text/event-stream';
+
+function showEvents(context: Context<AdminEnv>, live: LiveEvents): Response {
+  const fields = { ...documentFields, 'content-type': eventStream };
+  if (context.env.incoming.method === 'HEAD') return context.body(null, 200, fields);
+  return context.body(live.open(), 200, fields);
 }
 
-async function showMetrics(context: Context<AdminEnv>, sources: AdminSources): Promise<Response> {
+async function showStatus(
+  context: Context<AdminEnv>,
+  options: AdminAppOptions,
+  health: HealthWatch,
+): Promise<Response> {
+  return json(context, await readStatus(options, health));
+}
+
+async function readStatus(options: AdminAppOptions, health: HealthWatch): Promise<Record<string, unknown>> {
+  const { sources } = options;
+  const { statusOf } = await import('./status-policy.ts');
+  const snapshot = await takeSnapshot(sources, maxCallers);
+  const facts = { ...sources, purgeNeeds: purgeNeeds(options) };
+  return statusOf(snapshot, health.judge(snapshot), facts);
+}
+
+/** What a purge asks for, where the listener stands as it does. */
+function purgeNeeds({ hosts, readToken }: AdminAppOptions): PurgeNeeds {
+  if (hosts.isLocal) return 'nothing';
+  return readToken === undefined ? 'setting' : 'token';
+}
+
+async function showMetrics(
+  context: Context<AdminEnv>,
+  sources: AdminSources,
+  health: HealthWatch,
+): Promise<Response> {
   const [{ metricsOf }, { exposition, expositionType }] = await Promise.all([
     import('./metrics-policy.ts'),
     import('./exposition-policy.ts'),
   ]);
-  const text = exposition(metricsOf(await takeSnapshot(sources, 0)));
+  const snapshot = await takeSnapshot(sources, 0);
+  const text = exposition(metricsOf(snapshot, health.judge(snapshot)));
   return context.body(text, 200, { ...documentFields, 'content-type': expositionType });
 }
 

@@ -1,5 +1,6 @@
-/** Reads everything that is shown at one moment, on request: between scrapes nothing is measured and no timer runs. */
+/** Reads everything that is shown at one moment: for each request, and every five seconds for the history. */
 import { performance } from 'node:perf_hooks';
+import { readProcess } from './process-facts.ts';
 import type { AdminSnapshot, AdminSources } from './sources.ts';
 
 /** @param describedCallers how many callers to describe; they are counted in any case */
@@ -7,7 +8,7 @@ export async function takeSnapshot(sources: AdminSources, describedCallers: numb
   // Before the first await, so that waiting for it is not counted as lag.
   const loopLagSeconds = await loopLag();
   const connections = await sources.connections();
-  const { user, system } = process.cpuUsage();
+  const facts = await readProcess();
   const { active, idle } = performance.eventLoopUtilization();
   return {
     version: sources.version,
@@ -22,11 +23,13 @@ export async function takeSnapshot(sources: AdminSources, describedCallers: numb
     cache: sources.cache(),
     attempts: sources.attempts(),
     callers: sources.callers(describedCallers),
+    log: sources.log(),
     fleet: sources.fleet(),
     waiting: sources.waiting(),
     connections,
-    cpuSeconds: (user + system) / 1e6,
+    cpuSeconds: facts.cpuUserSeconds + facts.cpuSystemSeconds,
     residentBytes: process.memoryUsage.rss(),
+    process: facts,
     loopBusySeconds: active / 1_000,
     loopIdleSeconds: idle / 1_000,
     loopLagSeconds,

@@ -26,6 +26,7 @@ export interface AdminSources {
   attempts(): AttemptSnapshot;
   /** @param most how many of them to describe */
   callers(most: number): CallersSnapshot;
+  log(): LogLosses;
   /** What this gateway shares with others; `undefined` where it is alone by its settings. */
   fleet(): FleetSnapshot | undefined;
   /** Requests that wait for the upstream. */
@@ -34,6 +35,34 @@ export interface AdminSources {
   connections(): Promise<number>;
   /** Removes stored answers, all or those of one operation. Returns how many reads were stored. */
   purge(operation: string | undefined): number;
+}
+
+/** Log lines that could not be written, since the start. */
+export interface LogLosses {
+  readonly lostLines: number;
+  /** Wall clock, ms; `undefined` where no line was lost. */
+  readonly lastLostAt: number | undefined;
+}
+
+/** What other programs on Node show of their process too. */
+export interface ProcessFacts {
+  readonly cpuUserSeconds: number;
+  readonly cpuSystemSeconds: number;
+  /** `undefined` where the system does not show them. */
+  readonly virtualBytes: number | undefined;
+  readonly openDescriptors: number | undefined;
+  readonly maxDescriptors: number | undefined;
+  readonly heapTotalBytes: number;
+  readonly heapUsedBytes: number;
+  readonly externalBytes: number;
+  readonly heapSpaces: readonly {
+    readonly space: string;
+    readonly totalBytes: number;
+    readonly usedBytes: number;
+    readonly availableBytes: number;
+  }[];
+  /** What keeps the event loop alive, by kind. */
+  readonly activeResources: ReadonlyMap<string, number>;
 }
 
 /** The state of the gateway and of its process at one moment. */
@@ -51,11 +80,13 @@ export interface AdminSnapshot {
   readonly cache: CacheSnapshot;
   readonly attempts: AttemptSnapshot;
   readonly callers: CallersSnapshot;
+  readonly log: LogLosses;
   readonly fleet: FleetSnapshot | undefined;
   readonly waiting: number;
   readonly connections: number;
   readonly cpuSeconds: number;
   readonly residentBytes: number;
+  readonly process: ProcessFacts;
   /** How long the event loop was busy and idle since the start, in seconds. */
   readonly loopBusySeconds: number;
   readonly loopIdleSeconds: number;

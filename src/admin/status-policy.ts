@@ -1,13 +1,22 @@
 /** `/status`: a snapshot for people and scripts. Its names are a contract. Pure: no `this`, no I/O, no clock. */
+import type { DatedVerdict } from './health-watch.ts';
 import { maxCallers, otherCallers } from './request-counts.ts';
 import type { AdminSnapshot, AdminSources } from './sources.ts';
 
 type Members = Record<string, unknown>;
 
+/** What a purge asks for: nothing, the token of ADMIN_TOKEN_FROM, or that this setting is set at all. */
+export type PurgeNeeds = 'nothing' | 'token' | 'setting';
+
+export interface StatusFacts extends Pick<AdminSources, 'operations' | 'changedSettings'> {
+  readonly purgeNeeds: PurgeNeeds;
+}
+
 /** Members that do not apply are null, so that every member is always there. */
 export function statusOf(
   snapshot: AdminSnapshot,
-  { operations, changedSettings }: Pick<AdminSources, 'operations' | 'changedSettings'>,
+  { health, since, reasons }: DatedVerdict,
+  { operations, changedSettings, purgeNeeds }: StatusFacts,
 ): Members {
   return {
     version: snapshot.version,
@@ -15,6 +24,9 @@ export function statusOf(
     at: time(snapshot.at),
     startedAt: time(snapshot.startedAt),
     uptimeSeconds: seconds(snapshot.at - snapshot.startedAt),
+    health,
+    since: time(since),
+    reasons,
     ready: snapshot.notReady === undefined,
     notReady: snapshot.notReady ?? null,
     key: keyStatus(snapshot),
@@ -25,9 +37,11 @@ export function statusOf(
     cache: cacheStatus(snapshot),
     callers: callerStatus(snapshot),
     sharedStore: sharedStoreStatus(snapshot),
+    log: { lostLines: snapshot.log.lostLines, lastLostAt: time(snapshot.log.lastLostAt) },
     process: processStatus(snapshot),
     operations,
     settings: changedSettings,
+    purgeNeeds,
   };
 }
 
@@ -42,6 +56,7 @@ function keyStatus({ key }: AdminSnapshot): Members {
     lastAcceptedAt: time(key.lastAcceptedAt),
     lastRejectedAt: time(key.lastRejectedAt),
     rejected: key.rejected,
+    fallenBack: key.fallenBack,
     reloadFailures: key.reloadFailures,
     reloadFailure: key.reloadFailure ?? null,
   };
@@ -62,6 +77,13 @@ function requestStatus({ requests, waiting, connections }: AdminSnapshot): Membe
       count,
     })),
     problems: Object.fromEntries(requests.problems),
+    recentProblems: requests.recentProblems.map((one) => ({
+      at: time(one.at),
+      caller: one.caller ?? null,
+      operation: one.operation ?? null,
+      code: one.code,
+      requestId: one.requestId ?? null,
+    })),
   };
 }
 
@@ -90,10 +112,11 @@ function gateStatus({ gate }: AdminSnapshot): Members {
     waiting: gate.waiting,
     attempts: gate.attempts,
     refusals: gate.refusals,
-    callers: gate.callers.slice(0, maxCallers).map(({ name, length, oldestWaitMs }) => ({
+    callers: gate.callers.slice(0, maxCallers).map(({ name, length, oldestWaitMs, refreshes }) => ({
       name,
       waiting: length,
       oldestWaitSeconds: seconds(oldestWaitMs),
+      refreshes,
     })),
   };
 }

@@ -1,5 +1,5 @@
 /** The metrics of the outbound side: cache, attempts, gate, circuit, key. Pure: no `this`, no I/O, no clock. */
-import { counter, gauge, type Metric, sample, seconds } from './metric-policy.ts';
+import { counter, durationSamples, gauge, histogram, type Metric, sample, seconds } from './metric-policy.ts';
 import type { AdminSnapshot } from './sources.ts';
 
 export function cacheMetrics({ cache }: AdminSnapshot): Metric[] {
@@ -25,6 +25,16 @@ export function attemptMetrics({ attempts }: AdminSnapshot): Metric[] {
       'upstream_attempt_seconds_total',
       'Time spent in attempts.',
       [...times].map(([operation, ms]) => sample(ms / 1_000, { operation })),
+    ),
+    histogram(
+      'upstream_attempt_duration_seconds',
+      'From the start of an attempt to the last byte of its answer, or to its failure.',
+      attempts.durations.flatMap((one) => durationSamples({ operation: one.operation }, one)),
+    ),
+    counter(
+      'upstream_background_attempts_total',
+      'Attempts that no request waited for: background refreshes. They are among upstream_attempts_total.',
+      attempts.background,
     ),
     counter('upstream_retries_total', 'Attempts after the first of the same exchange.', attempts.further),
     gauge('upstream_in_flight', 'Attempts in progress.', attempts.inFlight),
@@ -89,6 +99,16 @@ export function keyMetrics({ key }: AdminSnapshot): Metric[] {
     gauge('key_loaded', '1 while a key is loaded.', fingerprint !== undefined),
     gauge('key_generation', 'Counts the values of the key since the start.', generation),
     gauge('key_age_seconds', 'How long this value has been in use.', seconds(ageMs)),
+    gauge(
+      'key_previous_expiry_seconds',
+      'Time until the last replaced value of the key is forgotten; it is searched for in answers and log lines until then.',
+      seconds(key.previousForgottenInMs),
+    ),
+    gauge(
+      'key_fallen_back',
+      '1 while the upstream refuses the newest key and the previous one is in use.',
+      key.fallenBack,
+    ),
     gauge(
       'key_rejected',
       '1 while the upstream rejects the key. Only probes are sent with it then.',

@@ -8,9 +8,9 @@ import { anonymousTable, type CallerTable, makeCallerTable } from './caller-tabl
 import type { CallersEvent } from './callers-event.ts';
 import { CallersFileError } from './callers-file.ts';
 import { type CallersFileRules, readCallersFile } from './callers-file-policy.ts';
-import { errorCode } from './file-edit.ts';
 import { flyKeyFile, readFlyKey } from './fly.ts';
 import { FollowedFile } from './followed-file.ts';
+import { describeUnreadable } from './unreadable-file.ts';
 
 export interface CallerStoreOptions extends CallersFileRules {
   /** CALLERS_FILE; left out, only an anonymous caller exists. */
@@ -41,6 +41,8 @@ export class CallerStore {
   #version: CallersVersion;
   #loadedAt = Date.now();
   #problems: readonly string[] = [];
+  /** Why the file cannot be read, while it cannot. */
+  #unreadable: string | undefined;
 
   /**
    * @param onVersion another version is in force
@@ -58,6 +60,7 @@ export class CallerStore {
       onText: (next, isSecondLook) => this.#take(next, isSecondLook),
       onFailureChange: (cause) => {
         const { onEvent } = options;
+        this.#unreadable = cause === undefined ? undefined : describeUnreadable(options.file ?? '', cause);
         onEvent(cause === undefined ? { kind: 'file-readable-again' } : { kind: 'file-unreadable', cause });
       },
     });
@@ -72,9 +75,9 @@ export class CallerStore {
     return this.#loadedAt;
   }
 
-  /** What is wrong with the newest version of the file, where that was refused. */
+  /** What keeps the newest version of the file from being in force. */
   get problems(): readonly string[] {
-    return this.#problems;
+    return this.#unreadable === undefined ? this.#problems : [this.#unreadable, ...this.#problems];
   }
 
   /** Reads the file again at once, changed or not: what is beside it, as Fly's key, may have changed. */
@@ -125,7 +128,7 @@ function readAtStart(options: Omit<CallerStoreOptions, 'onEvent'>): {
   try {
     text = readFileSync(file, 'utf8');
   } catch (cause) {
-    throw new CallersFileError([`the callers file can't be read (${errorCode(cause) ?? 'unknown error'})`]);
+    throw new CallersFileError([describeUnreadable(file, cause)]);
   }
   const prepared = prepareVersion(text, options);
   if ('problems' in prepared) throw new CallersFileError(prepared.problems);

@@ -1,5 +1,6 @@
 /** The callers as the admin listener shows them: names, grants and the first characters of digests. */
 import type { CallerStore } from './caller-store.ts';
+import type { CallerTable } from './caller-table.ts';
 
 export interface CallersSnapshot {
   /** How many callers there are; as many of them as were asked for are in the list. */
@@ -9,6 +10,16 @@ export interface CallersSnapshot {
   readonly loadedAt: number;
   /** What is wrong with the newest version of the file, where that was refused. */
   readonly problems: readonly string[];
+  /** The tokens that end, the first to end first. */
+  readonly expiries: readonly TokenExpiry[];
+}
+
+export interface TokenExpiry {
+  readonly caller: string;
+  /** Wall clock, ms. */
+  readonly expiresAt: number;
+  /** No other token of the caller ends later. */
+  readonly isLast: boolean;
 }
 
 export interface CallerSnapshot {
@@ -49,5 +60,23 @@ export function snapshotCallers(
     }),
     loadedAt,
     problems,
+    expiries: expiriesOf(version.table),
   };
+}
+
+/** A version of the file never changes, and a scrape must not sort thousands of tokens again. */
+const knownExpiries = new WeakMap<CallerTable, readonly TokenExpiry[]>();
+
+function expiriesOf(table: CallerTable): readonly TokenExpiry[] {
+  const known = knownExpiries.get(table);
+  if (known !== undefined) return known;
+  const expiries = table.entries
+    .flatMap(({ name: caller, tokens }) => {
+      const latest = Math.max(...tokens.map(({ expiresAt }) => expiresAt));
+      return tokens.map(({ expiresAt }) => ({ caller, expiresAt, isLast: expiresAt === latest }));
+    })
+    .filter(({ expiresAt }) => Number.isFinite(expiresAt))
+    .toSorted((one, other) => one.expiresAt - other.expiresAt);
+  knownExpiries.set(table, expiries);
+  return expiries;
 }

@@ -19,8 +19,13 @@ export interface Meaning {
   readonly text: string;
 }
 
-/** The specification's table of statuses, and what to do about each. */
-export function meaningOfStatus(status: number): Meaning {
+/**
+ * The specification's table of statuses, and what to do about each.
+ *
+ * @param waitMs how long the upstream asks to wait, where it says so
+ */
+export function meaningOfStatus(status: number, waitMs?: number): Meaning {
+  const wait = waitMs === undefined ? undefined : `${Math.ceil(waitMs / 1_000)} s, as it says`;
   if (status >= 200 && status < 300) return { outcome: 'accepted', text: 'The key was accepted.' };
   switch (status) {
     case 401:
@@ -38,14 +43,14 @@ export function meaningOfStatus(status: number): Meaning {
     case 429:
       return {
         outcome: 'rate-limited',
-        text: 'The upstream limits requests now, and so said nothing about the key. Wait, then check again.',
+        text: `The upstream limits requests now, and so said nothing about the key. Wait${wait === undefined ? '' : ` ${wait}`}, then check again.`,
       };
     default:
       return {
         outcome: 'unexpected-status',
         text:
           status >= 500
-            ? 'The upstream has a fault of its own, and so said nothing about the key. Check again later.'
+            ? `The upstream has a fault of its own, and so said nothing about the key. Check again ${wait === undefined ? 'later' : `in ${wait}`}.`
             : 'The upstream answered what its specification does not say for this read. Is UPSTREAM_BASE_URL right?',
       };
   }

@@ -13,6 +13,7 @@ import { describeFailure, KeyStoreError } from '../key/store.ts';
 import type { Handler } from '../layer.ts';
 import { Trace } from '../trace.ts';
 import { plainRead } from '../upstream/plain-read.ts';
+import { statedWaitMs } from '../upstream/retry-after-policy.ts';
 import {
   type CallOutcome,
   type Meaning,
@@ -36,6 +37,8 @@ export interface CheckParts {
 export interface CheckOptions {
   /** What is wrong with the settings, by name and without values; empty when all are fine. */
   readonly settingsProblems: readonly string[];
+  /** Names in the environment that have no effect. */
+  readonly warnings?: readonly string[];
   /** The upstream's base address, to be shown. */
   readonly baseUrl: string;
   /** Called only when the settings are fine. Rejects with a `KeyStoreError` where the key's setting is wrong. */
@@ -52,7 +55,7 @@ export interface CheckReport {
   ok: boolean;
   exitStatus: 0 | 1 | 2;
   summary: string;
-  settings: { ok: boolean; problems: readonly string[]; baseUrl?: string };
+  settings: { ok: boolean; problems: readonly string[]; warnings?: readonly string[]; baseUrl?: string };
   key?: { ok: boolean; source?: string; fingerprint?: string; generation?: number; problem?: string };
   previousKey?: { ok: boolean; source?: string; fingerprint?: string; problem?: string };
   sharedStore?: StoreTrial;
@@ -65,6 +68,8 @@ export interface CallReport {
   status: number | null;
   outcome: CallOutcome | 'skipped';
   meaning: string;
+  /** How long the upstream asks to wait before it is asked again. */
+  retryAfterSeconds?: number;
 }
 
 /** In the specification's order: the recommended first call, then the one whose 200 confirms the key. */
@@ -90,7 +95,8 @@ async function examine(options: CheckOptions): Promise<CheckReport> {
       calls: [],
     };
   }
-  const settings = { ok: true, problems: [], baseUrl: options.baseUrl };
+  const { warnings = [], baseUrl } = options;
+  const settings = { ok: true, problems: [], ...(warnings.length === 0 ? {} : { warnings }), baseUrl };
   let parts: CheckParts;
   try {
     parts = await options.open();
@@ -160,7 +166,7 @@ async function makeCalls(keyring: Keyring, ask: CheckParts['ask'], timeoutMs: nu
       made.push({ method: 'GET', path: call.path, status: null, outcome: 'skipped', meaning: 'Not asked.' });
       continue;
     }
-    const { status, meaning: found } = await makeCall(ask, call, timeoutMs);
+    const { status, waitMs, meaning: found } = await makeCall(ask, call, timeoutMs);
     const isOperation = found.outcome === 'key-rejected' && !isRefused(keyring);
     const meaning = isOperation ? operationRefused : found;
     made.push({
@@ -169,6 +175,7 @@ async function makeCalls(keyring: Keyring, ask: CheckParts['ask'], timeoutMs: nu
       status,
       outcome: meaning.outcome,
       meaning: keyring.scrub.redact(meaning.text),
+      ...(waitMs === undefined ? {} : { retryAfterSeconds: Math.ceil(waitMs / 1_000) }),
     });
     // A refused key is refused everywhere, and what cannot be reached now cannot be a moment later.
     lost = ['key-rejected', 'unreachable', 'timeout'].includes(meaning.outcome);
@@ -239,7 +246,7 @@ async function makeCall(
   ask: CheckParts['ask'],
   call: (typeof calls)[number],
   timeoutMs: number,
-): Promise<{ status: number | null; meaning: Meaning }> {
+): Promise<{ status: number | null; meaning: Meaning; waitMs?: number | undefined }> {
   const claim = new FixedClaim(performance.now() + timeoutMs, {
     name: 'check',
     weight: 1,
@@ -248,8 +255,10 @@ async function makeCall(
   const timer = setTimeout(() => claim.end(new GatewayError('upstream-timeout')), timeoutMs);
   const request = plainRead(call.operation, call.path, claim);
   try {
-    const { status } = await ask(request, new Trace(performance.now()));
-    return { status, meaning: meaningOfStatus(status) };
+    const { status, headers, receivedAt } = await ask(request, new Trace(performance.now()));
+    // A wait says something with a refusal only: successes may tell when a limit that is not used up begins anew.
+    const waitMs = status === 429 || status >= 500 ? statedWaitMs(headers, receivedAt) : undefined;
+    return { status, waitMs, meaning: meaningOfStatus(status, waitMs) };
   } catch (error) {
     if (claim.ended !== undefined) {
       return { status: null, meaning: { outcome: 'timeout', text: 'The upstream did not answer in time.' } };
@@ -266,6 +275,7 @@ function inWords(report: CheckReport): string {
   const lines = settings.ok
     ? [`Settings: fine. The upstream is ${settings.baseUrl}`]
     : ['Settings:', ...settings.problems.map((problem) => `  ${problem}`)];
+  for (const warning of settings.warnings ?? []) lines.push(`Without effect: ${warning}`);
   if (key?.ok) {
     lines.push(
       `Key: ${key.source} can be read; fingerprint ${key.fingerprint}, generation ${key.generation}`,
@@ -285,9 +295,13 @@ function inWords(report: CheckReport): string {
       `Shared store: ${address} ${problem === undefined ? 'can be used' : `cannot be used: ${problem}`}`,
     );
   }
-  for (const call of report.calls) {
-    lines.push(`${call.method} ${call.path}: ${call.status ?? 'no answer'}. ${call.meaning}`);
+  // What was said of one call is not said again of the next, nor at the end.
+  const said = new Set<string>();
+  for (const { method, path, status, meaning } of report.calls) {
+    lines.push(`${method} ${path}: ${status ?? 'no answer'}.${said.has(meaning) ? '' : ` ${meaning}`}`);
+    said.add(meaning);
   }
-  lines.push(`${report.ok ? 'Fine' : 'Failed'}: ${report.summary}`);
+  const verdict = report.ok ? 'Fine' : 'Failed';
+  lines.push(said.has(report.summary) ? `${verdict}.` : `${verdict}: ${report.summary}`);
   return `${lines.join('\n')}\n`;
 }

@@ -4,6 +4,7 @@ import { readConfig } from '../config.ts';
 import { ListenError } from '../edge/listen.ts';
 import { type Gateway, startGateway } from '../gateway.ts';
 import { type StandIn, standInKey, startStandIn } from '../stand-in/stand-in.ts';
+import { prepareTraffic, type Traffic, trafficLimit } from './demo-traffic.ts';
 
 interface Came {
   readonly status: number;
@@ -12,12 +13,24 @@ interface Came {
   readonly ms: number;
 }
 
+export interface DemoOptions {
+  /** Ends after the show. */
+  readonly once: boolean;
+  /** Three callers keep asking instead of the show. */
+  readonly traffic: boolean;
+}
+
+/** As it stands in the sources, or as `npm run build` has made it. */
+const isBuilt = !import.meta.url.endsWith('.ts');
+
 /** @returns the exit status */
-export async function demo({ once }: { once: boolean }): Promise<number> {
-  const standIn = await startStandIn();
-  const gateway = await startOn(process.env['PORT'] ?? '8080', standIn).catch((error: unknown) => {
+export async function demo({ once, traffic: wantsTraffic }: DemoOptions): Promise<number> {
+  const standIn = await startStandIn(wantsTraffic ? { limit: trafficLimit } : {});
+  const traffic = wantsTraffic ? prepareTraffic() : undefined;
+  const settings = traffic === undefined ? {} : { CALLERS_FILE: traffic.file };
+  const gateway = await startOn(process.env['PORT'] ?? '8080', standIn, settings).catch((error: unknown) => {
     // Another process has the usual port; a demo must not fail for that.
-    if (error instanceof ListenError && !error.isSetting) return startOn('0', standIn);
+    if (error instanceof ListenError && !error.isSetting) return startOn('0', standIn, settings);
     throw error;
   });
   const readyMs = performance.now();
@@ -25,42 +38,70 @@ export async function demo({ once }: { once: boolean }): Promise<number> {
     `The Workspace Analytics Gateway, at ${gateway.url}, before a stand-in for the upstream at ${standIn.url}`,
   );
   say('The stand-in accepts one key. The gateway holds it; the callers below do not have it.');
-  await show(gateway.url, standIn);
-  const memory = Math.round(process.memoryUsage.rss() / 2 ** 20);
-  say(
-    `\nFigures of this run: ready ${Math.round(readyMs)} ms after the process began, ${memory} MiB resident with the stand-in ` +
-      'in the same process, both from source. Compiled and alone the gateway needs less: npm run build.',
-  );
-  if (!once) {
-    say(`\nIt stays up until Ctrl-C. Try:
-  curl -i ${gateway.url}/api/analytics/accounts/
-  curl -i ${gateway.url}/api/analytics/accounts/          # again: a hit
-  curl -i ${gateway.url}/api/users/api-keys/
-  curl -i ${gateway.url}/api/analytics/                   # refused
-  curl -i '${gateway.url}/api/analytics/accounts/?api_key=x'  # a key is never in the URL
-  curl -s ${gateway.url}/problems/unknown-operation
-  curl -i ${gateway.url}/readyz
-The console, to watch it meanwhile: open ${gateway.adminUrl}/ in a browser. For programs:
-  curl -s ${gateway.adminUrl}/status
-  curl -s ${gateway.adminUrl}/metrics`);
+  if (traffic === undefined) await show(gateway.url, standIn);
+  else startTraffic(traffic, gateway);
+  sayFigures(readyMs);
+  if (once) await traffic?.answered(3);
+  else {
+    if (traffic === undefined) sayWhatToTry(gateway);
+    say('\nIt stays up until Ctrl-C.');
     await new Promise<void>((resolve) => {
       process.once('SIGINT', () => resolve());
       process.once('SIGTERM', () => resolve());
     });
   }
+  await traffic?.stop();
   await gateway.drain();
   await standIn.close();
   return 0;
 }
 
-function startOn(port: string, standIn: StandIn): Promise<Gateway> {
+function startTraffic(traffic: Traffic, { url, adminUrl }: Gateway): void {
+  const { perSecond, burst } = trafficLimit;
+  say(
+    `\nThe upstream allows ${perSecond} requests a second, ${burst} at once. Three callers ask for more:\n${traffic.describe}`,
+  );
+  say(`\nWatch them share it: open ${adminUrl}/ in a browser. For programs:
+  curl -s ${adminUrl}/status
+  curl -s ${adminUrl}/metrics`);
+  traffic.start(url);
+}
+
+function sayFigures(readyMs: number): void {
+  const memory = Math.round(process.memoryUsage.rss() / 2 ** 20);
+  const how = isBuilt
+    ? 'both built. Alone the gateway needs less.'
+    : 'both from source. Built and alone the gateway needs less: npm run build.';
+  say(
+    `\nFigures of this run: ready ${Math.round(readyMs)} ms after the process began, ${memory} MiB resident with the ` +
+      `stand-in in the same process, ${how}`,
+  );
+}
+
+function sayWhatToTry({ url, adminUrl }: Gateway): void {
+  say(`\nTry:
+  curl -i ${url}/api/analytics/accounts/
+  curl -i ${url}/api/analytics/accounts/          # again: a hit
+  curl -i ${url}/api/users/api-keys/
+  curl -i ${url}/api/analytics/                   # refused
+  curl -i '${url}/api/analytics/accounts/?api_key=x'  # a key is never in the URL
+  curl -s ${url}/problems/unknown-operation
+  curl -i ${url}/readyz
+The console, to watch it meanwhile (demo --traffic makes it move): open ${adminUrl}/ in a browser. For programs:
+  curl -s ${adminUrl}/status
+  curl -s ${adminUrl}/metrics`);
+}
+
+function startOn(port: string, standIn: StandIn, settings: Record<string, string>): Promise<Gateway> {
   const environment = {
     UPSTREAM_BASE_URL: standIn.url,
     UPSTREAM_API_KEY: standInKey,
+    UPSTREAM_API_KEY_CHECK: 'off',
     PORT: port,
     ADMIN_PORT: '0',
     LOG_LEVEL: process.env['LOG_LEVEL'] ?? 'silent',
     SHUTDOWN_GRACE: '2s',
+    ...settings,
   };
   return startGateway({ config: readConfig(environment), environment });
 }

@@ -1,13 +1,14 @@
-/** `healthcheck`: asks the gateway's own /readyz, for images without curl. Loads nothing it does not need. */
+/** `healthcheck`: asks the gateway's own /readyz, for images without curl. Loads nothing it does not need, and needs no
+ * setting but HOST and PORT. */
 import { request } from 'node:http';
-import { readConfig } from '../config.ts';
-import { loadEnvironment } from './environment.ts';
+import { readSettings } from '../config.ts';
+import { loadWhatThereIs } from './environment.ts';
 
 const timeoutMs = 3_000;
 
 /** @returns 0 when the gateway says it is ready, 1 when it does not or cannot be reached */
 export async function healthcheck(): Promise<number> {
-  const { HOST: host, PORT: port } = readConfig(await loadEnvironment());
+  const { HOST: host, PORT: port } = readSettings(await loadWhatThereIs(), ['HOST', 'PORT']);
   const where = host.startsWith('unix:')
     ? { socketPath: host.slice('unix:'.length) }
     : { host: reachable(host), port };

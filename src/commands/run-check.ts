@@ -2,7 +2,7 @@
 import { readCallersVersion } from '../callers/caller-store.ts';
 import { CallersFileError } from '../callers/callers-file.ts';
 import { guessableTokenProblems } from '../callers/weak-digest.ts';
-import { type Config, ConfigError } from '../config.ts';
+import { type Config, ConfigError, unknownSettings } from '../config.ts';
 import { authenticatorOptions, fleetOptions, transportOptions } from '../gateway-options.ts';
 import { Key } from '../key/key.ts';
 import { loadKeyValue } from '../key/key-source.ts';
@@ -15,13 +15,19 @@ import { sendUpstream } from '../upstream/transport.ts';
 import { type CheckParts, check } from './check.ts';
 import { loadConfig } from './environment.ts';
 import { guardProcess } from './guard.ts';
-import { reportRefusal } from './start-failure.ts';
+import { allProblems, reportRefusal } from './start-failure.ts';
+
+export interface RunCheckOptions {
+  readonly json: boolean;
+  /** `--env-file`. */
+  readonly envFile?: string | undefined;
+}
 
 /** A store that is reached later than this is away for a gateway that starts. */
 const storeTimeoutMs = 3_000;
 
 /** @returns the exit status: 0 all is well, 1 key or upstream are not, 2 a setting is wrong */
-export async function runCheck({ json }: { json: boolean }): Promise<number> {
+export async function runCheck({ json, envFile }: RunCheckOptions): Promise<number> {
   const write = (text: string): void => void process.stdout.write(text);
   try {
     const refused = await guardProcess();
@@ -29,13 +35,14 @@ export async function runCheck({ json }: { json: boolean }): Promise<number> {
       if (!json) return reportRefusal(refused);
       throw new ConfigError([refused]);
     }
-    const { config, environment } = await loadConfig();
+    const { config, environment } = await loadConfig(envFile);
     // `serve` would refuse what it refuses.
     const { digestPaths } = readCallersVersion(authenticatorOptions(config));
     const guessable = guessableTokenProblems(digestPaths);
     if (guessable.length > 0) throw new CallersFileError(guessable);
     return await check({
       settingsProblems: [],
+      warnings: unknownSettings(environment),
       baseUrl: config.UPSTREAM_BASE_URL.href,
       open: () => openParts(config, environment),
       timeoutMs: config.REQUEST_TIMEOUT,
@@ -45,7 +52,8 @@ export async function runCheck({ json }: { json: boolean }): Promise<number> {
   } catch (error) {
     if (!(error instanceof ConfigError || error instanceof CallersFileError)) throw error;
     return check({
-      settingsProblems: error.problems,
+      settingsProblems: await allProblems(error),
+      warnings: [],
       baseUrl: '',
       open: () => Promise.reject(error),
       timeoutMs: 0,

@@ -1,20 +1,25 @@
 /** `serve`: runs the gateway in the foreground until a signal ends it. */
+import { unknownSettings } from '../config.ts';
 import { type Gateway, startGateway } from '../gateway.ts';
 import { loadConfig } from './environment.ts';
 import { guardProcess } from './guard.ts';
 import { reportRefusal, reportStartFailure } from './start-failure.ts';
 
-/** @returns the exit status, once the gateway has stopped; 2 for wrong settings, 1 for other failures */
-export async function serve(): Promise<number> {
+/** @param envFile `--env-file`. @returns the exit status, once the gateway has stopped; 2 for wrong settings, 1 for other failures */
+export async function serve(envFile?: string): Promise<number> {
   let gateway: Gateway;
   // A rotation of the key may send it before the gateway is up; the key is read then anyway.
   process.on('SIGHUP', () => {});
   try {
     const refused = await guardProcess();
     if (refused !== undefined) return reportRefusal(refused);
-    gateway = await startGateway(await loadConfig());
+    const loaded = await loadConfig(envFile);
+    gateway = await startGateway(loaded);
+    for (const unknown of unknownSettings(loaded.environment)) {
+      gateway.log.events.warn({ reason: unknown }, 'a variable of the environment has no effect');
+    }
   } catch (error) {
-    return reportStartFailure(error);
+    return await reportStartFailure(error);
   }
   return live(gateway);
 }

@@ -1,14 +1,18 @@
 /** `settings`: what can be set, from the one table. */
 import { settings } from '../config.ts';
 
-export function listSettings(): string {
-  return Object.entries(settings)
-    .map(([name, { default: value, required, meaning }]) => {
-      const state = required
-        ? 'required'
-        : value === undefined || value === ''
-          ? 'no default'
-          : `default ${value}`;
+/** @param json one array of objects, for programs */
+export function listSettings({ json }: { json: boolean }): string {
+  const rows = Object.entries(settings).map(([name, { default: value, required, meaning }]) => ({
+    name,
+    required,
+    default: value || null,
+    meaning,
+  }));
+  if (json) return `${JSON.stringify(rows, null, 2)}\n`;
+  return rows
+    .map(({ name, required, default: value, meaning }) => {
+      const state = required ? 'required' : value === null ? 'no default' : `default ${value}`;
       return `${name}  (${state})\n    ${meaning}\n`;
     })
     .join('');

@@ -3,6 +3,7 @@ import { CallersFileError } from '../callers/callers-file.ts';
 import { ConfigError } from '../config.ts';
 import { ListenError } from '../edge/listen.ts';
 import { KeyStoreError } from '../key/store.ts';
+import { environmentAtHand } from './environment.ts';
 
 /** Says why nothing may start in this environment. @returns the exit status */
 export function reportRefusal(reason: string): number {
@@ -11,14 +12,20 @@ export function reportRefusal(reason: string): number {
 }
 
 /** @returns the exit status: 2 where settings or what they name are wrong, 1 for anything else */
-export function reportStartFailure(error: unknown): number {
-  const lines = linesOf(error);
+export async function reportStartFailure(error: unknown): Promise<number> {
+  const lines = isCorrectable(error) ? await allProblems(error) : linesOf(error);
   process.stderr.write(`analytics-gateway cannot start:\n${lines.map((line) => `  ${line}\n`).join('')}`);
-  return isSettings(error) ? 2 : 1;
+  return isCorrectable(error) || (error instanceof ListenError && error.isSetting) ? 2 : 1;
 }
 
-function isSettings(error: unknown): boolean {
-  if (error instanceof ListenError) return error.isSetting;
+/** What one failure says, with everything else that would end the next start. */
+export async function allProblems(error: unknown): Promise<readonly string[]> {
+  const { findStartProblems } = await import('./start-problems.ts');
+  return [...new Set([...(await findStartProblems(environmentAtHand())), ...linesOf(error)])];
+}
+
+/** Whether settings, or what they name, are wrong. */
+export function isCorrectable(error: unknown): boolean {
   return error instanceof ConfigError || error instanceof KeyStoreError || error instanceof CallersFileError;
 }
 

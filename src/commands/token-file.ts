@@ -12,6 +12,7 @@ import {
 } from '../callers/callers-text-policy.ts';
 import { editFile, errorCode, FileBusyError, readIfThere } from '../callers/file-edit.ts';
 import { JsonTextError } from '../callers/json-tree.ts';
+import { describeUnreadable } from '../callers/unreadable-file.ts';
 import { guessableTokenProblems } from '../callers/weak-digest.ts';
 import { ConfigError } from '../config.ts';
 import { didYouMean } from '../spelling-policy.ts';
@@ -50,7 +51,9 @@ export function requireFile(file: string | undefined): string {
 
 /** The text of a file that must be there. */
 export async function requireText(file: string): Promise<string> {
-  const text = await readIfThere(file);
+  const text = await readIfThere(file).catch((cause: unknown) => {
+    throw new TokenFailure(describeUnreadable(file, cause));
+  });
   if (text === undefined) throw new TokenFailure(`there is no file ${file}`);
   return text;
 }
@@ -69,10 +72,15 @@ export async function editCallers(file: string, edit: (text: string) => string):
   return editFile(file, (before) => edit(before ?? emptyCallersText));
 }
 
+/** What keeps a gateway from taking this text. */
+export function problemsOf(text: string, rules: CallersFileRules): readonly string[] {
+  const reading = readCallersFile(text, rules);
+  return [...reading.problems, ...guessableTokenProblems(reading.digestPaths)];
+}
+
 /** Lists what keeps a gateway from taking this text; whether there is anything. */
 export function tellProblems(text: string, rules: CallersFileRules, io: TokenIo): boolean {
-  const reading = readCallersFile(text, rules);
-  const problems = [...reading.problems, ...guessableTokenProblems(reading.digestPaths)];
+  const problems = problemsOf(text, rules);
   if (problems.length === 0) return false;
   io.stderr(
     `The gateway refuses this file and keeps the version before until these are corrected (judged with ${settingsOfRules.join(', ')} as set here):\n`,

@@ -23,6 +23,7 @@ import { didYouMean } from '../spelling-policy.ts';
 import { callersFileRules } from './callers-rules.ts';
 import {
   editCallers,
+  problemsOf,
   requireCaller,
   requireFile,
   requireText,
@@ -115,12 +116,22 @@ export function denyOperations(args: OperationsArgs, io: TokenIo): Promise<Token
   });
 }
 
+export interface ListTokensArgs extends CallersFileArgs {
+  /** One object, for programs. */
+  readonly json?: boolean;
+}
+
 /** `token list`: names, the first characters of digests, expiry, and what each caller may do. */
-export function listTokens(args: CallersFileArgs, io: TokenIo): Promise<TokenExit> {
+export function listTokens(args: ListTokensArgs, io: TokenIo): Promise<TokenExit> {
   return runTokenCommand(io, async () => {
     const text = await requireText(requireFile(args.file));
     const rules = await callersFileRules();
     const now = Date.now();
+    if (args.json === true) {
+      const callers = listCallers(text).map((caller) => jsonOf(caller, now));
+      io.stdout(`${JSON.stringify({ callers, problems: problemsOf(text, rules) }, null, 2)}\n`);
+      return 0;
+    }
     const rows = listCallers(text).flatMap((caller) => rowsOf(caller, now));
     const table = [['NAME', 'DIGEST', 'EXPIRES', 'STATE', 'OPERATIONS'], ...rows].map((row) =>
       row.map(visible),
@@ -258,6 +269,19 @@ function rowsOf({ name, tokens, operations, otherWays }: ListedCaller, now: numb
     may,
   ]);
   return lines.length > 0 ? lines : [[name, '-', '-', otherWays.join(', ') || 'no token', may]];
+}
+
+function jsonOf({ name, tokens, operations, otherWays }: ListedCaller, now: number): object {
+  return {
+    name,
+    operations,
+    tokens: tokens.map((token, index) => ({
+      digest: token.sha256.slice(0, shownDigits),
+      expires: token.expires ?? null,
+      state: stateOf(token, index === tokens.length - 1, now),
+    })),
+    otherWays,
+  };
 }
 
 function stateOf(token: ListedToken, isNewest: boolean, now: number): string {

@@ -23,14 +23,15 @@ export interface ListenSettings {
 
 function whyNotListening(
   code: string | undefined,
-  isSocketFile: boolean,
+  path: string | undefined,
+  address: string,
   { host, port }: ListenSettings,
 ): ListenError {
   if (code === 'EADDRINUSE') {
-    const instead = isSocketFile ? `choose another path in ${host}` : `choose another ${port}`;
-    return new ListenError(`the address is in use: ${instead}, or stop what listens there`, false);
+    const instead = path !== undefined ? `choose another path in ${host}` : `choose another ${port}`;
+    return new ListenError(`${address} is in use: ${instead}, or stop what listens there`, false);
   }
-  if (isSocketFile) {
+  if (path !== undefined) {
     return new ListenError(
       `${host} names a socket in a folder that does not exist or may not be written to`,
       true,
@@ -57,7 +58,9 @@ export async function listen(
   if (path !== undefined) await removeStaleSocket(path);
   await new Promise<void>((resolve, reject) => {
     const fail = ({ code }: NodeJS.ErrnoException): void =>
-      reject(whyNotListening(code, path !== undefined, settings));
+      reject(
+        whyNotListening(code, path, path ?? `${host.includes(':') ? `[${host}]` : host}:${port}`, settings),
+      );
     server.once('error', fail);
     // Only the owner and group of a socket file may call, from the moment it exists. `listen` makes the file within
     // this call, so no other file gets this mask.

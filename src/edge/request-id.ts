@@ -15,6 +15,11 @@ export function newRequestId(): string {
   return `${prefix}-${count.toString(36)}`;
 }
 
+/** Whether an id may be one of `newRequestId`: it tells nothing but a number of up to eight digits. */
+export function isOwnRequestId(id: string): boolean {
+  return id.startsWith(`${prefix}-`) && /^[0-9a-z]{1,8}$/.test(id.slice(prefix.length + 1));
+}
+
 const fit = /^[A-Za-z0-9._~:+/=-]{1,128}$/;
 
 /**

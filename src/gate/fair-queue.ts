@@ -119,12 +119,16 @@ export class FairQueue<T extends Queued> {
 
   callers(nowMs: number): CallerQueue[] {
     const all = new Map<string, CallerQueue>();
-    for (const { name, waiting } of this.#flows.values()) {
+    for (const { name, background, waiting } of this.#flows.values()) {
       const [oldest] = waiting;
       if (oldest === undefined) continue;
-      const { length = 0, oldestWaitMs = 0 } = all.get(name) ?? {};
-      const waitMs = Math.max(oldestWaitMs, nowMs - oldest.arrivedMs);
-      all.set(name, { name, length: length + waiting.length, oldestWaitMs: waitMs });
+      const known = all.get(name) ?? { name, length: 0, oldestWaitMs: 0, refreshes: 0 };
+      all.set(
+        name,
+        background
+          ? { ...known, refreshes: waiting.length }
+          : { ...known, length: waiting.length, oldestWaitMs: nowMs - oldest.arrivedMs },
+      );
     }
     return [...all.values()];
   }

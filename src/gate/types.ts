@@ -65,10 +65,14 @@ export type Next<T> =
   /** Nothing may go now; ask again then (`undefined`: only after something else has happened). */
   | { readonly kind: 'wait'; readonly untilMs: number | undefined };
 
+/** What waits of one caller. */
 export interface CallerQueue {
   readonly name: string;
+  /** Requests that wait for their answer, and the longest wait among them. */
   readonly length: number;
   readonly oldestWaitMs: number;
+  /** Background refreshes, which delay no answer. */
+  readonly refreshes: number;
 }
 
 export interface GateSnapshot {

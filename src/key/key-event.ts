@@ -48,6 +48,10 @@ export interface KeyHealth {
   readonly lastRejectedAt: number | undefined;
   /** The upstream refuses the key and nothing but probes is sent with it. */
   readonly rejected: boolean;
+  /** The upstream refuses the newest key of the store, and another one is in use. */
+  readonly fallenBack: boolean;
+  /** Until the last replaced value is searched for no more, in ms; `undefined` where there is none. */
+  readonly previousForgottenInMs: number | undefined;
   /** Reads of the store that failed, since the start. */
   readonly reloadFailures: number;
   /** Why the last read failed, while it fails. */

@@ -57,7 +57,10 @@ export class Keyring {
   readonly scrub = new Scrubber();
   /** `true` with the first key, `false` when it did not come in time. Never rejects. */
   readonly ready: Promise<boolean>;
+  /** Resolves with the first 401 of the upstream to any key, long before a rejection is proved. Never rejects. */
+  readonly firstRefusal: Promise<void>;
   readonly #announceReady: (loaded: boolean) => void;
+  readonly #announceRefusal: () => void;
   readonly #options: KeyringOptions;
   readonly #store: KeyStore;
   readonly #previousStore: KeyStore | undefined;
@@ -76,6 +79,8 @@ export class Keyring {
   /** Where each key came from. */
   readonly #sources = new WeakMap<Key, string>();
   readonly #retiring = new Set<NodeJS.Timeout>();
+  /** When the last of them is due, on the monotonic clock. */
+  #forgottenAtMs = 0;
 
   /** For `openKeyring`, which starts it. */
   constructor(options: KeyringOptions, store: KeyStore, previousStore: KeyStore | undefined) {
@@ -85,6 +90,9 @@ export class Keyring {
     const { promise, resolve } = Promise.withResolvers<boolean>();
     this.ready = promise;
     this.#announceReady = resolve;
+    const refusal = Promise.withResolvers<void>();
+    this.firstRefusal = refusal.promise;
+    this.#announceRefusal = refusal.resolve;
     this.#source = new KeySource({
       store,
       refreshMs: options.refreshMs,
@@ -124,6 +132,7 @@ export class Keyring {
   /** The upstream answered 401 to this read with this key: makes it suspect, if it is in use. */
   refused(key: Key, read: KeyRead): void {
     this.#monitor.refused(key, read);
+    this.#announceRefusal();
   }
 
   /**
@@ -164,6 +173,8 @@ export class Keyring {
     lastAcceptedAt: this.#monitor.lastAcceptedAt,
     lastRejectedAt: this.#monitor.lastRejectedAt,
     rejected: this.#monitor.isRejected,
+    fallenBack: this.#current !== this.#offered,
+    previousForgottenInMs: this.#retiring.size === 0 ? undefined : this.#forgottenAtMs - performance.now(),
     reloadFailures: this.#reloadFailures,
     reloadFailure: this.#reloadFailure,
   });
@@ -218,6 +229,7 @@ export class Keyring {
       if (key !== this.#offered) this.scrub.forget(key);
     }, retiredKeyMs);
     timer.unref();
+    this.#forgottenAtMs = performance.now() + retiredKeyMs;
     this.#retiring.add(timer);
   }
 

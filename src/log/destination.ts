@@ -7,10 +7,19 @@ import pino from 'pino';
 export interface LogDestination {
   /** Takes whole lines. */
   write(lines: string): void;
+  /** What was lost since the start; left out by a destination that loses nothing. */
+  losses?(): LogLosses;
   /** Writes out what is buffered, now, as far as it goes. */
   flush(): void;
   /** The same before the process ends: waits for a slow reader, for a moment. */
   close(): Promise<void>;
+}
+
+/** Lines that could not be written. */
+export interface LogLosses {
+  readonly lostLines: number;
+  /** Wall clock, ms; `undefined` where no line was lost. */
+  readonly lastLostAt: number | undefined;
 }
 
 /** At the end a reader that is behind gets this long to take what is buffered; one that has stopped reading, no more. */
@@ -22,7 +31,9 @@ const maxBufferedBytes = 4 * 2 ** 20;
 /** @param onLost called with the number of dropped lines, once the log can be written again */
 export function writeTo(fd: number, onLost: (lines: number) => void): LogDestination {
   let giveUpMs = Number.POSITIVE_INFINITY;
+  /** Lost and not told of yet. */
   let lost = 0;
+  let losses: LogLosses = { lostLines: 0, lastLostAt: undefined };
   let failing = false;
   const stream = pino.destination({
     dest: fd,
@@ -41,7 +52,9 @@ export function writeTo(fd: number, onLost: (lines: number) => void): LogDestina
     failing = false;
   });
   const lose = (lines: string): void => {
-    lost += lines.split('\n').length - 1;
+    const count = lines.split('\n').length - 1;
+    lost += count;
+    losses = { lostLines: losses.lostLines + count, lastLostAt: Date.now() };
   };
   stream.on('drop', lose);
   stream.on('drain', () => {
@@ -70,6 +83,7 @@ export function writeTo(fd: number, onLost: (lines: number) => void): LogDestina
         lose(lines);
       }
     },
+    losses: () => losses,
     flush,
     async close() {
       giveUpMs = performance.now() + lastMs;

@@ -5,7 +5,7 @@
 import pino, { type Logger } from 'pino';
 import type { AccessLine } from '../edge/access-log.ts';
 import { accessJson } from './access-json.ts';
-import { type LogDestination, writeTo } from './destination.ts';
+import { type LogDestination, type LogLosses, writeTo } from './destination.ts';
 import { collectLines } from './lines.ts';
 
 export interface LoggerOptions {
@@ -21,6 +21,8 @@ export interface GatewayLogger {
   readonly events: Logger;
   /** One line per request. */
   access(line: AccessLine): void;
+  /** Lines that could not be written, since the start. */
+  losses(): LogLosses;
   /** Writes out what is buffered, now. */
   flush(): void;
   /** The same before the process ends: waits for a slow reader, for a moment. */
@@ -69,6 +71,7 @@ export function createLogger({ level, redact, destination: given }: LoggerOption
       else if (isInfo)
         lines.write(`{"level":"info","time":${Date.now()},${members(line)},"msg":"request"}\n`);
     },
+    losses: () => destination.losses?.() ?? { lostLines: 0, lastLostAt: undefined },
     flush() {
       lines.flush();
       destination.flush();

@@ -2,6 +2,7 @@
  * Counts attempts where they are made, so that those of background refreshes, of probes and of exchanges that
  * no request waits for any more are counted too: no request's trace knows all of them.
  */
+import { Durations, type DurationsSnapshot } from '../durations.ts';
 import { GatewayError } from '../errors.ts';
 
 /** What became of attempts: a status, a problem's code, or `abandoned` where its request had gone. */
@@ -17,12 +18,15 @@ export interface AttemptSnapshot {
   readonly inFlight: number;
   /** Attempts that an exchange needed after its first, for whatever reason. */
   readonly further: number;
+  /** Attempts that no request waited for when they began: background refreshes. */
+  readonly background: number;
   readonly ended: readonly AttemptOutcome[];
+  readonly durations: readonly (DurationsSnapshot & { readonly operation: string })[];
 }
 
 export interface AttemptTally {
-  /** @param attemptsBefore of the same exchange */
-  begun(attemptsBefore: number): void;
+  /** @param attemptsBefore of the same exchange. @param isBackground no request waits for it */
+  begun(attemptsBefore: number, isBackground: boolean): void;
   /** @param outcome the status of an answer that was handed up, or what was thrown instead */
   ended(operation: string, outcome: unknown, ms: number): void;
   snapshot(): AttemptSnapshot;
@@ -39,16 +43,21 @@ const maxOutcomes = 32;
 const others = 'other';
 
 export function tallyAttempts(): AttemptTally {
-  const operations = new Map<string, Cell[]>();
+  const operations = new Map<string, { readonly cells: Cell[]; readonly durations: Durations }>();
   let inFlight = 0;
   let further = 0;
+  let background = 0;
 
-  function cellOf(operation: string, outcome: unknown): Cell {
-    let cells = operations.get(operation);
-    if (cells === undefined) {
-      cells = [];
-      operations.set(operation, cells);
+  function tallyOf(operation: string): { cells: Cell[]; durations: Durations } {
+    let tally = operations.get(operation);
+    if (tally === undefined) {
+      tally = { cells: [], durations: new Durations() };
+      operations.set(operation, tally);
     }
+    return tally;
+  }
+
+  function cellOf(cells: Cell[], outcome: unknown): Cell {
     const named = cells.length < maxOutcomes ? outcome : others;
     let cell = cells.find((one) => one.outcome === outcome) ?? cells.find((one) => one.outcome === named);
     if (cell === undefined) {
@@ -59,22 +68,30 @@ export function tallyAttempts(): AttemptTally {
   }
 
   return {
-    begun(attemptsBefore) {
+    begun(attemptsBefore, isBackground) {
       inFlight += 1;
+      if (isBackground) background += 1;
       if (attemptsBefore > 0) further += 1;
     },
     ended(operation, outcome, ms) {
       inFlight -= 1;
-      const cell = cellOf(operation, labelOf(outcome));
+      const { cells, durations } = tallyOf(operation);
+      durations.observe(ms);
+      const cell = cellOf(cells, labelOf(outcome));
       cell.count += 1;
       cell.ms += ms;
     },
     snapshot: () => ({
       inFlight,
       further,
-      ended: [...operations].flatMap(([operation, cells]) =>
+      background,
+      ended: [...operations].flatMap(([operation, { cells }]) =>
         cells.map(({ outcome, count, ms }) => ({ operation, outcome: String(outcome), count, ms })),
       ),
+      durations: [...operations].map(([operation, { durations }]) => ({
+        operation,
+        ...durations.snapshot(),
+      })),
     }),
   };
 }

@@ -66,7 +66,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
   /** Starts the clock; `false` where the claim has ended and nothing is to be sent. */
   begin(timeoutMs: number): boolean {
     const { claim } = this.#request;
-    this.#terms.tally?.begun(this.#trace.attempts);
+    this.#terms.tally?.begun(this.#trace.attempts, claim.turn.background);
     this.#trace.attempts += 1;
     if (claim.ended !== undefined) {
       this.#fail(claim.ended);

@@ -1,18 +1,20 @@
 import { describe, expect, it } from 'vitest';
 import { exposition } from '../../src/admin/exposition-policy.ts';
+import { judgeHealth } from '../../src/admin/health-policy.ts';
 import { metricsOf } from '../../src/admin/metrics-policy.ts';
 import { maxCallers, otherCallers } from '../../src/admin/request-counts.ts';
 import type { AdminSnapshot } from '../../src/admin/sources.ts';
 import { parseExposition } from '../support/exposition-parser.ts';
 import { fullSnapshot } from '../support/snapshot.ts';
 
+const allMetrics = (snapshot: AdminSnapshot) => metricsOf(snapshot, judgeHealth(snapshot));
 const scrape = (changes: Partial<AdminSnapshot> = {}) =>
-  parseExposition(exposition(metricsOf(fullSnapshot(changes))));
+  parseExposition(exposition(allMetrics(fullSnapshot(changes))));
 const own = (name: string): string => `analytics_gateway_${name}`;
 
 describe('the metrics', () => {
   it('can all be read by a strict parser', () => {
-    expect(scrape().types.size).toBe(metricsOf(fullSnapshot()).length);
+    expect(scrape().types.size).toBe(allMetrics(fullSnapshot()).length);
   });
 
   it('have the values of the snapshot, in base units', () => {
@@ -36,6 +38,11 @@ describe('the metrics', () => {
     expect(value(own('gate_learned_attempts_per_second'))).toBe(12.5);
     expect(value(own('gate_caller_waiting'), { caller: 'script' })).toBe(5);
     expect(value(own('gate_caller_oldest_wait_seconds'), { caller: 'script' })).toBe(1.5);
+    expect(value(own('gate_caller_refreshes_waiting'), { caller: 'page' })).toBe(3);
+    expect(value(own('health'), { state: 'failing' })).toBe(1);
+    expect(value(own('health'), { state: 'ok' })).toBe(0);
+    expect(value(own('health_reason'), { code: 'circuit-open' })).toBe(1);
+    expect(value(own('health_reason'), { code: 'key-refused' })).toBe(0);
     expect(value(own('caller_requests_total'), { caller: 'script', status: '4xx' })).toBe(2);
     expect(value(own('caller_refusals_total'), { caller: 'script', code: 'caller-rate-limited' })).toBe(1);
     expect(value(own('caller_wait_seconds_total'), { caller: 'script' })).toBe(0.005);
@@ -46,6 +53,17 @@ describe('the metrics', () => {
     expect(value(own('upstream_attempt_seconds_total'), { operation: 'list-accounts' })).toBe(0.96);
     expect(value(own('unparsed_requests_total'), { code: 'HPE_INVALID_METHOD' })).toBe(1);
     expect(value('process_resident_memory_bytes')).toBe(90_000_000);
+    expect(value('process_cpu_user_seconds_total')).toBe(1.25);
+    expect(value('nodejs_heap_space_size_used_bytes', { space: 'new' })).toBe(400_000);
+    expect(value('nodejs_version_info', { version: 'v26.0.0', major: '26', minor: '0', patch: '0' })).toBe(1);
+    const attempts = own('upstream_attempt_duration_seconds');
+    expect(value(`${attempts}_bucket`, { operation: 'list-accounts', le: '0.01' })).toBe(0);
+    expect(value(`${attempts}_bucket`, { operation: 'list-accounts', le: '0.025' })).toBe(33);
+    expect(value(`${attempts}_count`, { operation: 'list-accounts' })).toBe(33);
+    expect(value(own('upstream_background_attempts_total'))).toBe(2);
+    expect(value(own('key_previous_expiry_seconds'))).toBe(540);
+    const left = (Date.parse('2027-01-01T00:00:00Z') - Date.parse('2026-11-01T12:00:00Z')) / 1_000;
+    expect(value(own('caller_token_expiry_seconds'), { caller: 'script' })).toBe(left);
   });
 
   it('leave out a value that is not known', () => {
@@ -81,10 +99,12 @@ describe('the metrics', () => {
       name: `c${number}`,
       length: number < 50 ? 1 : 2,
       oldestWaitMs: number,
+      refreshes: number < 50 ? 3 : 0,
     }));
     const { series, value } = scrape({ gate: { ...fullSnapshot().gate, callers } });
     expect(series.filter(({ name }) => name === own('gate_caller_waiting'))).toHaveLength(maxCallers + 1);
     expect(value(own('gate_caller_waiting'), { caller: otherCallers })).toBe(50);
     expect(value(own('gate_caller_oldest_wait_seconds'), { caller: otherCallers })).toBe(0.049);
+    expect(value(own('gate_caller_refreshes_waiting'), { caller: otherCallers })).toBe(150);
   });
 });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { boundsSeconds, Durations } from '../../src/admin/durations.ts';
 import { countRequests, maxCallers, otherCallers } from '../../src/admin/request-counts.ts';
+import { boundsSeconds, Durations } from '../../src/durations.ts';
 import type { AccessLine } from '../../src/edge/access-log.ts';
 import { line as usual } from '../support/snapshot.ts';
 

@@ -1,10 +1,18 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { judgeHealth } from '../../src/admin/health-policy.ts';
 import { statusOf } from '../../src/admin/status-policy.ts';
 import { fullSnapshot } from '../support/snapshot.ts';
 
-const about = { operations: ['list-accounts', 'list-api-keys'], changedSettings: ['PORT', 'CACHE_TTL'] };
-const status = (snapshot = fullSnapshot()) => JSON.parse(JSON.stringify(statusOf(snapshot, about)));
+const about = {
+  operations: ['list-accounts', 'list-api-keys'],
+  changedSettings: ['PORT', 'CACHE_TTL'],
+  purgeNeeds: 'token' as const,
+};
+const status = (snapshot = fullSnapshot()) =>
+  JSON.parse(
+    JSON.stringify(statusOf(snapshot, { ...judgeHealth(snapshot), since: snapshot.startedAt }, about)),
+  );
 
 /** Every member by its path; those of lists once. */
 function membersOf(value: unknown, path = ''): string[] {
@@ -18,6 +26,13 @@ function membersOf(value: unknown, path = ''): string[] {
 describe('the status', () => {
   it('has the values of the snapshot', () => {
     expect(status()).toMatchObject({
+      health: 'failing',
+      since: '2026-11-01T11:59:00.000Z',
+      reasons: [
+        { code: 'circuit-open', detail: expect.stringMatching(/^The upstream is down: it failed 12 times/) },
+        { code: 'key-store-failing' },
+        { code: 'gate-closed' },
+      ],
       ready: true,
       notReady: null,
       uptimeSeconds: 60,
@@ -35,7 +50,10 @@ describe('the status', () => {
       gate: {
         state: 'closed',
         closedForSeconds: 2,
-        callers: [{ name: 'script', oldestWaitSeconds: 1.5 }, {}],
+        callers: [
+          { name: 'script', oldestWaitSeconds: 1.5, refreshes: 0 },
+          { waiting: 2, refreshes: 3 },
+        ],
       },
       circuit: {
         state: 'open',
@@ -72,6 +90,8 @@ describe('the status', () => {
           lastAcceptedAt: undefined,
           lastRejectedAt: undefined,
           rejected: false,
+          fallenBack: false,
+          previousForgottenInMs: undefined,
           reloadFailures: 0,
           reloadFailure: undefined,
         },

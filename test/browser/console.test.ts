@@ -1,48 +1,189 @@
-import type { Page } from 'playwright-core';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { mkdirSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { HistoryPoint } from '../../src/admin/history-policy.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { bearer, enrol, startWith } from '../support/callers-files.ts';
 import { findChromium, launchFlags } from '../support/chromium.ts';
-import { accounts } from '../support/gateway.ts';
+import { accounts, type TestGateway } from '../support/gateway.ts';
+import { randomFrom } from '../support/random.ts';
 import { formsIn } from '../support/secret-forms.ts';
 
 // Where a browser is required, cors.test.ts says that there is none.
 const chromium = findChromium(process.env);
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+/** Where the pictures go: look at them after a change of the console. */
+const pictures = process.env['CONSOLE_PICTURES'] ?? 'node_modules/.cache/console';
 
-async function openConsole(url: string): Promise<{ page: Page; complaints: string[] }> {
-  const { chromium: playwright } = await import('playwright-core');
-  const browser = await playwright.launch({ executablePath: chromium ?? '', args: launchFlags });
-  onTestFinished(() => browser.close());
-  const page = await browser.newPage({ viewport: { width: 360, height: 800 } });
+const phone = { width: 360, height: 800 };
+const desktop = { width: 1280, height: 900 };
+
+let browser: Browser;
+
+interface Opened {
+  readonly page: Page;
+  /** What the browser has to complain of, and requests to elsewhere. */
+  readonly complaints: string[];
+}
+
+async function openConsole(
+  url: string,
+  {
+    viewport = phone,
+    colorScheme = 'light' as 'light' | 'dark',
+    history = undefined as string | undefined,
+  } = {},
+): Promise<Opened> {
+  const context = await browser.newContext({ viewport, colorScheme, deviceScaleFactor: 1 });
+  onTestFinished(() => context.close());
+  const page = await context.newPage();
   const complaints: string[] = [];
   page.on('console', (message) => complaints.push(message.text()));
   page.on('pageerror', (error) => complaints.push(error.message));
   page.on('request', (request) => {
     if (!request.url().startsWith(url) && !request.url().startsWith('data:')) complaints.push(request.url());
   });
+  // A past of 15 minutes takes 15 minutes: this one is made up, and everything else is the gateway's own.
+  if (history !== undefined) {
+    await page.addInitScript(`
+      const add = EventSource.prototype.addEventListener;
+      EventSource.prototype.addEventListener = function (kind, handler) {
+        add.call(this, kind, kind === 'history' ? () => handler({ data: ${JSON.stringify(history)} }) : handler);
+      };`);
+  }
   await page.goto(url);
   return { page, complaints };
 }
 
 const says = (page: Page, id: string) => page.locator(`#${id}`).innerText();
 
+/** Rules that axe says are broken, each with the elements that break it. */
+async function violations(page: Page): Promise<string[]> {
+  await page.evaluate(axe);
+  const found = await page.evaluate<{ id: string; nodes: { html: string; failureSummary: string }[] }[]>(
+    'axe.run(document).then(({ violations }) => violations)',
+  );
+  return found.flatMap(({ id, nodes }) =>
+    nodes.map(({ html, failureSummary }) => `${id}: ${html} ${failureSummary}`),
+  );
+}
+
+/** Made-up minutes, calm until the last five. */
+function pastOf(last: (random: () => number) => Partial<HistoryPoint>): string {
+  const random = randomFrom(7);
+  const now = Date.now();
+  const points = Array.from({ length: 180 }, (_, index) => {
+    const requests = 40 + 10 * random();
+    const calm = { requests, fromMemory: requests * 0.9, problems: 0, attempts: 2 + random(), pace: 12 };
+    const times = {
+      callerP50: 0.000_3,
+      callerP99: 0.2 + 0.1 * random(),
+      upstreamP50: 0.12,
+      upstreamP99: 0.3,
+    };
+    const point = { at: now - (179 - index) * 5_000, ...calm, ...times, saved: requests - 3, waiting: 0 };
+    return index < 120 ? point : { ...point, ...last(random) };
+  });
+  return JSON.stringify(points);
+}
+
+interface Scene {
+  readonly name: string;
+  readonly past: string;
+  readonly settings?: Record<string, string>;
+  /** Brings a gateway into this state. */
+  play(pair: TestGateway, tokens: readonly string[]): Promise<void>;
+  readonly state: string;
+  readonly says: RegExp;
+}
+
+const ask = (pair: TestGateway, token: string | undefined, query = '') =>
+  pair.ask(`${accounts}${query}`, { headers: bearer(token ?? '') });
+
+const scenes: readonly Scene[] = [
+  {
+    name: 'calm',
+    past: pastOf(() => ({})),
+    async play(pair, tokens) {
+      for (const token of tokens) for (let more = 0; more < 4; more++) await ask(pair, token);
+    },
+    state: 'All is well',
+    says: /^$/,
+  },
+  {
+    name: 'storm',
+    past: pastOf((random) => ({
+      ...{ requests: 160 + 60 * random(), fromMemory: 60, problems: 20 * random(), attempts: 5, pace: 5 },
+      ...{ callerP99: 6 + 2 * random(), callerP50: 0.4, waiting: 40 },
+    })),
+    settings: { REQUEST_TIMEOUT: '40s', RETRY_LIMIT: '20' },
+    async play(pair, tokens) {
+      for (const token of tokens) await ask(pair, token);
+      pair.standIn.behave({ status: 429, headers: { 'retry-after': '30' }, body: '{}' });
+      for (let more = 0; more < 30; more++)
+        void ask(pair, tokens[more % 3], `?${more}`).catch(() => undefined);
+      await expect.poll(() => pair.gateway.waiting).toBeGreaterThan(20);
+      await pair.ask(accounts);
+    },
+    state: 'Degraded',
+    says: /The upstream limits requests \(429\); the gate is closed for another/,
+  },
+  {
+    name: 'key-refused',
+    past: pastOf(() => ({ attempts: 0.1, problems: 4, fromMemory: 38, requests: 42, upstreamP99: null })),
+    settings: { UPSTREAM_API_KEY: 'another-key-0123456789' },
+    async play(pair, tokens) {
+      await Promise.all(tokens.map((token) => ask(pair, token)));
+    },
+    state: 'Failing',
+    says: /The upstream refuses the key [0-9a-f]{8} of env:UPSTREAM_API_KEY/,
+  },
+  {
+    name: 'upstream-down',
+    past: pastOf(() => ({ attempts: 0.1, problems: 11, fromMemory: 30, requests: 42, upstreamP99: null })),
+    settings: { RETRY_LIMIT: '0' },
+    async play(pair, tokens) {
+      for (const token of tokens) await ask(pair, token);
+      await pair.standIn.refuseConnections(true);
+      const isDown = async (): Promise<string | undefined> => {
+        await Promise.all(tokens.map((token) => ask(pair, token, `?${Math.random()}`)));
+        const { circuit } = (await pair.askAdmin('/status')).json() as { circuit: { state: string } };
+        return circuit.state;
+      };
+      await expect.poll(isDown, { timeout: 20_000 }).toBe('open');
+    },
+    state: 'Failing',
+    says: /The upstream is down: it failed \d+ times in a row/,
+  },
+];
+
 describe.skipIf(chromium === undefined)('the console in a real browser', { timeout: 120_000 }, () => {
+  beforeAll(async () => {
+    const { chromium: playwright } = await import('playwright-core');
+    browser = await playwright.launch({ executablePath: chromium ?? '', args: launchFlags });
+    mkdirSync(pictures, { recursive: true });
+  });
+  afterAll(() => browser?.close());
+
   it('shows the state in words, purges, and says when the gateway cannot be reached', async () => {
     const script = enrol('reports.script');
     const pair = await startWith([script.entry], { ADMIN_PORT: '0' });
     for (let more = 0; more < 3; more++) await pair.ask(accounts, { headers: bearer(script.token) });
     const { page, complaints } = await openConsole(`${pair.gateway.adminUrl}/`);
 
-    await expect.poll(() => says(page, 'state')).toBe('Ready');
+    await expect.poll(() => says(page, 'state')).toBe('All is well');
     expect(await says(page, 'key-says')).toBe('The upstream accepts it.');
     expect(await says(page, 'gate-says')).toMatch(/^Open/);
     expect(await says(page, 'cache')).toMatch(/Answered from memory\s+66\.7 %/);
-    expect(await says(page, 'requests')).toMatch(/list-accounts\s+200\s+–\s+3/);
-    expect(await says(page, 'callers')).toMatch(/reports\.script\s+3\s+0/);
+    expect(await says(page, 'requests')).toMatch(
+      /list-accounts\s+Status\s+200\s+Total\s+3|list-accounts\s+200\s+3/,
+    );
+    expect(await says(page, 'callers')).toMatch(/reports\.script[\s\S]*100 %/);
     expect(formsIn(await page.content(), standInKey)).toEqual([]);
-    // A phone's width holds it: wide tables scroll in their own place.
-    const width = await page.evaluate('document.documentElement.scrollWidth');
-    expect(width).toBeLessThanOrEqual(360);
+    // A phone's width holds it, and nothing needs to be scrolled sideways.
+    expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(360);
 
     // By keyboard alone.
     await page.locator('#which').focus();
@@ -51,9 +192,79 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
     await expect.poll(() => says(page, 'purged')).toMatch(/^Removed reads: 1 \(.* KiB\)\.$/);
     await pair.ask(accounts, { headers: bearer(script.token) });
     expect(pair.standIn.counts.total).toBe(2);
+    // It is told, and does not ask again.
+    await expect.poll(() => says(page, 'cache'), { timeout: 10_000 }).toMatch(/Stored reads\s+1/);
     expect(complaints).toEqual([]);
 
     await pair.gateway.drain();
     await expect.poll(() => says(page, 'state')).toMatch(/^The gateway cannot be reached since /);
+    expect(await page.title()).toMatch(/^The gateway cannot be reached/);
   });
+
+  it('finds callers by name where there are 20 or more, and has no search where there are fewer', async () => {
+    const many = Array.from({ length: 25 }, (_, number) => enrol(`caller-${number}`).entry);
+    const pair = await startWith(many, { ADMIN_PORT: '0' });
+    const { page } = await openConsole(`${pair.gateway.adminUrl}/`, { viewport: desktop });
+    await expect.poll(() => page.locator('#callers tr').count()).toBe(25);
+    await page.locator('#search').fill('CALLER-1');
+    await expect.poll(() => page.locator('#callers tr').count()).toBe(11);
+    await page.locator('#search').fill('nothing');
+    await expect.poll(() => page.getByText('No caller has this in its name.').isVisible()).toBe(true);
+    const few = await startWith(many.slice(0, 19), { ADMIN_PORT: '0' });
+    const { page: other } = await openConsole(`${few.gateway.adminUrl}/`, { viewport: desktop });
+    await expect.poll(() => other.locator('#callers tr').count()).toBe(19);
+    expect(await other.locator('#search').isVisible()).toBe(false);
+  });
+
+  it('asks for the token of ADMIN_TOKEN_FROM where a purge needs it', async () => {
+    const pair = await startWith([enrol('script').entry], {
+      ...{ ADMIN_PORT: '0', ADMIN_HOST: '0.0.0.0' },
+      ...{ ADMIN_TOKEN_FROM: 'env:TEST_TOKEN', TEST_TOKEN: 'a-token-for-changes-0123' },
+    });
+    const url = `${pair.gateway.adminUrl?.replace('0.0.0.0', '127.0.0.1')}/`;
+    const { page } = await openConsole(url, { viewport: desktop });
+    await page.locator('#token').fill('wrong');
+    await page.locator('#go').click();
+    await expect.poll(() => says(page, 'purged')).toMatch(/needs the token of ADMIN_TOKEN_FROM/);
+    await page.locator('#token').fill('a-token-for-changes-0123');
+    await page.locator('#go').click();
+    await expect.poll(() => says(page, 'purged')).toMatch(/^Removed reads: 0/);
+  });
+
+  it.for(scenes)(
+    'shows $name truthfully, without a finding of axe, in light and dark, on desktop and phone',
+    async ({ name, past, settings = {}, play, state, says: reason }) => {
+      const callers = ['dashboard', 'reports-nightly', 'export'].map((caller) => enrol(caller));
+      const entries = callers.map(({ entry }) => entry);
+      const pair = await startWith(entries, { ADMIN_PORT: '0', ...settings });
+      await play(
+        pair,
+        callers.map(({ token }) => token),
+      );
+      const url = `${pair.gateway.adminUrl}/`;
+      for (const [view, viewport, colorScheme] of [
+        ['desktop', desktop, 'light'],
+        ['desktop-dark', desktop, 'dark'],
+        ['phone', phone, 'light'],
+        ['phone-dark', phone, 'dark'],
+      ] as const) {
+        const { page, complaints } = await openConsole(url, { viewport, colorScheme, history: past });
+        await expect.poll(() => says(page, 'state')).toBe(state);
+        expect(await says(page, 'reasons')).toMatch(reason);
+        expect(await page.title()).toBe(
+          state === 'All is well' ? 'Analytics gateway' : `${state} \u2013 Analytics gateway`,
+        );
+        expect(await page.locator('#icon').getAttribute('href')).toContain(
+          { 'All is well': '15703f', Degraded: 'b07400', Failing: 'b3261e' }[state],
+        );
+        expect(await page.locator('.chart canvas').count()).toBe(4);
+        expect(await violations(page), `${name} ${view}`).toEqual([]);
+        const width = await page.evaluate('document.documentElement.scrollWidth');
+        expect(width).toBeLessThanOrEqual(viewport.width);
+        await page.screenshot({ path: join(pictures, `${name}-${view}.png`), fullPage: true });
+        expect(complaints).toEqual([]);
+        await page.close();
+      }
+    },
+  );
 });

@@ -318,6 +318,30 @@ describe('token list', () => {
     );
   });
 
+  it('token list --json has the same for programs, with what the gateway would refuse', async () => {
+    const file = newFile();
+    const token = await made('script', file);
+    const io = collect();
+    expect(await listTokens({ file, json: true }, io)).toBe(0);
+    expect(io.err).toBe('');
+    const digest = digestOf(token).slice(0, 12);
+    expect(JSON.parse(io.out)).toEqual({
+      callers: [
+        {
+          name: 'script',
+          operations: ['list-accounts'],
+          tokens: [{ digest, expires: null, state: 'newest' }],
+          otherWays: [],
+        },
+      ],
+      problems: [],
+    });
+    writeFileSync(file, readFileSync(file, 'utf8').replace('list-accounts', 'list-nothing'));
+    const refused = collect();
+    await listTokens({ file, json: true }, refused);
+    expect((JSON.parse(refused.out) as { problems: string[] }).problems).toHaveLength(1);
+  });
+
   it('token list says what the gateway would refuse', async () => {
     const file = newFile();
     writeFileSync(file, '{"callers":[{"name":"a","tokns":[]}]}');

@@ -16,6 +16,7 @@ import { startProduct } from '../support/product.ts';
 import { formsIn } from '../support/secret-forms.ts';
 
 const withAdmin = { ADMIN_PORT: '0' };
+const adminToken = { ADMIN_TOKEN_FROM: 'env:TEST_TOKEN', TEST_TOKEN: 'a-token-for-changes-0123' };
 const metric = (name: string): string => `analytics_gateway_${name}`;
 const codeOf = (came: Came): unknown => came.json()['code'];
 
@@ -184,6 +185,75 @@ describe('a purge', () => {
   );
 });
 
+describe('a purge of a gateway whose admin listener other machines can reach', () => {
+  const open = { ...withAdmin, ADMIN_HOST: '0.0.0.0' };
+  const purge = ({ askAdmin }: TestGateway, headers: Record<string, string> = {}) =>
+    askAdmin('/cache/purge', { method: 'POST', headers });
+
+  it('needs the token of ADMIN_TOKEN_FROM, and reading needs nothing', async () => {
+    const pair = await startPair({ ...open, ...adminToken });
+    await pair.ask(accounts);
+    const { TEST_TOKEN: token } = adminToken;
+    const wrong = [
+      {},
+      bearer('wrong'),
+      bearer(`${token}x`),
+      bearer(token.toUpperCase()),
+      { 'x-api-key': token },
+      { authorization: token },
+    ];
+    for (const headers of wrong) {
+      const came = await purge(pair, headers);
+      expect(came).toMatchObject({ status: 401, headers: { 'www-authenticate': 'Bearer realm="admin"' } });
+      expect(codeOf(came)).toBe('caller-unauthenticated');
+      expect(came.json()['detail']).toContain('ADMIN_TOKEN_FROM');
+    }
+    expect((await statusOf(pair))['cache']).toMatchObject({ entries: 1 });
+    expect(await statusOf(pair)).toMatchObject({ purgeNeeds: 'token' });
+    expect((await pair.askAdmin('/metrics')).status).toBe(200);
+    expect((await purge(pair, bearer(token))).json()).toMatchObject({ entries: 1 });
+    expect(pair.logText()).not.toContain(token);
+  });
+
+  it('is refused where ADMIN_TOKEN_FROM is not set, whatever the request brings', async () => {
+    const pair = await startPair(open);
+    for (const headers of [{}, bearer('undefined')]) {
+      const came = await purge(pair, headers);
+      expect(came.status).toBe(403);
+      expect(codeOf(came)).toBe('caller-forbidden');
+      expect(came.json()['detail']).toContain('ADMIN_TOKEN_FROM is not set');
+    }
+    expect(await statusOf(pair)).toMatchObject({ purgeNeeds: 'setting' });
+  });
+
+  it('takes a new token of the file at once, and fails where the file is gone', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'admin-'));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+    const file = join(folder, 'token');
+    writeFileSync(file, 'the-first-token-0123\n');
+    const pair = await startPair({ ...open, ADMIN_TOKEN_FROM: `file:${file}` });
+    expect((await purge(pair, bearer('the-first-token-0123'))).status).toBe(200);
+    writeFileSync(file, 'another-token-012345\n');
+    expect((await purge(pair, bearer('the-first-token-0123'))).status).toBe(401);
+    expect((await purge(pair, bearer('another-token-012345'))).status).toBe(200);
+    rmSync(file);
+    expect((await purge(pair, bearer('another-token-012345'))).status).toBe(500);
+  });
+
+  it('needs no token on loopback', async () => {
+    const pair = await startPair({ ...withAdmin, ...adminToken });
+    expect((await purge(pair)).status).toBe(200);
+    expect(await statusOf(pair)).toMatchObject({ purgeNeeds: 'nothing' });
+  });
+
+  it('is told of at the start where the token cannot be read', async () => {
+    const environment = { ...settingsFor('http://127.0.0.1:9/api'), ...open, ADMIN_TOKEN_FROM: 'env:NONE' };
+    await expect(startGateway({ config: readConfig(environment), environment })).rejects.toThrow(
+      'env:NONE: the environment variable is not set',
+    );
+  });
+});
+
 describe('a page of another site gets nothing from the admin listener', () => {
   const foreign: [name: string, headers: Record<string, string>, status: number, code: string][] = [
     [
@@ -205,7 +275,7 @@ describe('a page of another site gets nothing from the admin listener', () => {
   ];
 
   it.concurrent.for(['127.0.0.1', '0.0.0.0'])('on %s', async (host, { expect, onTestFinished }) => {
-    const pair = await startPair({ ...withAdmin, ADMIN_HOST: host }, {}, onTestFinished);
+    const pair = await startPair({ ...withAdmin, ...adminToken, ADMIN_HOST: host }, {}, onTestFinished);
     await pair.ask(accounts);
     for (const [name, headers, status, code] of foreign) {
       for (const [method, path] of [
@@ -225,6 +295,7 @@ describe('a page of another site gets nothing from the admin listener', () => {
     const own = {
       origin: new URL(pair.gateway.adminUrl ?? '').origin.replace('0.0.0.0', '127.0.0.1'),
       'sec-fetch-site': 'same-origin',
+      ...(host === '0.0.0.0' ? bearer(adminToken.TEST_TOKEN) : {}),
     };
     expect((await pair.askAdmin('/cache/purge', { method: 'POST', headers: own })).status).toBe(200);
   });
@@ -302,7 +373,9 @@ describe('the routes of the admin listener', () => {
     const { askAdmin } = await startPair(withAdmin);
     const { headers, body } = await askAdmin('/');
     expect(headers['content-type']).toBe('text/html; charset=utf-8');
-    expect(headers['content-security-policy']).toMatch(/default-src 'none'; script-src 'sha256-[^' ]+'; /);
+    expect(headers['content-security-policy']).toMatch(
+      /default-src 'none'; script-src 'sha256-[^' ]+' 'sha256-[^' ]+'; /,
+    );
     expect(body.toString()).toContain('<title>Analytics gateway</title>');
   });
 

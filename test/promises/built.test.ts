@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it, vi } from 'vitest';
 import { version } from '../../src/version.ts';
-import { accounts } from '../support/gateway.ts';
+import { accounts, ask } from '../support/gateway.ts';
 import { buildProgram } from '../support/image.ts';
 import { imageFlags } from '../support/image-flags.ts';
 import { run, serve, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
@@ -45,11 +45,23 @@ describe.concurrent('what is built needs nothing beside it', () => {
     [['--version'], `${version}\n`],
     [['settings'], 'UPSTREAM_BASE_URL  (required)'],
     [['demo', '--once'], 'X-API-Key'],
+    [['demo', '--once'], 'both built'],
   ] as [string[], string][])('to run %j', async ([command, text], owner) => {
     const { status, stdout, stderr } = await run(owner, command, { main });
     expect(stdout).toContain(text);
     expect(stderr).toBe('');
     expect(status).toBe(0);
+  });
+
+  it('to show the console, charts included', async (owner) => {
+    const standIn = await standInFor(owner);
+    const settings = { ...settingsFor(standIn.url), ADMIN_PORT: '0' };
+    const gateway = await serve(owner, { main, flags: imageFlags(), settings });
+    const [, port] = await gateway.printed(/"adminUrl":"http:[^"]*:(\d+)"/);
+    const page = await ask({ host: '127.0.0.1', port: Number(port) }, '/', {});
+    expect(page.status).toBe(200);
+    expect(page.body.toString()).toContain('var uPlot=function()');
+    expect(readFileSync(join(folder, 'dist/LICENSES.txt'), 'utf8')).toMatch(/^uplot \d/m);
   });
 
   it('to know what .env must have', async (owner) => {

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { settings as table } from '../../src/config.ts';
@@ -50,6 +50,21 @@ describe.concurrent('check says in plain words what works', () => {
     expect(stdout).toMatch(/no answer\. The upstream refused the connection/);
   });
 
+  it('the upstream limits requests: 1, with the wait that it states, and each thing said once', async (owner) => {
+    const standIn = await standInFor(owner);
+    standIn.behave({ status: 429, headers: { 'retry-after': '37' }, body: '{}' });
+    const settings = settingsFor(standIn.url);
+    const { status, stdout } = await run(owner, ['check'], { settings });
+    expect(status).toBe(1);
+    expect(stdout.match(/Wait 37 s, as it says, then check again/g)).toHaveLength(1);
+    const lines = stdout.split('\n').map((line) => line.replace(/^GET \S+ /, ''));
+    expect(new Set(lines.filter((line) => line.length > 5)).size).toBe(
+      lines.filter((line) => line.length > 5).length,
+    );
+    const { stdout: json } = await run(owner, ['check', '--json'], { settings });
+    expect(JSON.parse(json)).toMatchObject({ calls: [{ retryAfterSeconds: 37 }, { retryAfterSeconds: 37 }] });
+  });
+
   it('a setting is wrong: 2, without its value', async (owner) => {
     const settings = { ...settingsFor(unreachable), CACHE_TTL: 'hunter2' };
     const { status, stdout, stderr } = await run(owner, ['check'], { settings });
@@ -78,6 +93,15 @@ describe.concurrent('healthcheck', () => {
     expect(await run(owner, ['healthcheck'], asked)).toMatchObject({ status: 1 });
   });
 
+  it('needs no setting but HOST and PORT, whatever else is wrong', async (owner) => {
+    const standIn = await standInFor(owner);
+    const gateway = await serve(owner, { settings: settingsFor(standIn.url) });
+    const settings = { PORT: String(gateway.port), CACHE_TTL: 'wrong', HOST: '0.0.0.0' };
+    expect(await run(owner, ['healthcheck'], { settings })).toMatchObject({ status: 0, stdout: 'ready\n' });
+    const wrong = await run(owner, ['healthcheck'], { settings: { PORT: 'wrong' } });
+    expect(wrong).toMatchObject({ status: 2, stderr: expect.stringContaining('PORT expects') });
+  });
+
   it('asks on the Unix socket where there is one', async (owner) => {
     const path = join(temporaryFolder(owner), 'socket');
     const settings = { ...settingsFor(unreachable), HOST: `unix:${path}` };
@@ -94,6 +118,26 @@ describe.concurrent('the command line', () => {
     for (const [name, { meaning }] of Object.entries(table)) {
       expect(stdout).toMatch(new RegExp(`^${name}  \\(`, 'm'));
       expect(stdout).toContain(meaning);
+    }
+  });
+
+  it('settings --json has the same for programs', async (owner) => {
+    const { stdout } = await run(owner, ['settings', '--json']);
+    const rows = JSON.parse(stdout) as { name: string }[];
+    expect(rows.map(({ name }) => name)).toEqual(Object.keys(table));
+    expect(rows).toContainEqual({
+      name: 'PORT',
+      required: false,
+      default: '8080',
+      meaning: table.PORT.meaning,
+    });
+  });
+
+  it.for(['token --help', 'token'])('%s shows each command with all its options', async (command, owner) => {
+    const { stdout, stderr } = await run(owner, command.split(' '));
+    const help = stdout + stderr;
+    for (const part of ['create <caller>', '--expires <when>', '--operation <name...>', '--json', '--file']) {
+      expect(help).toContain(part);
     }
   });
 
@@ -134,5 +178,19 @@ describe.concurrent('the demo', () => {
     expect(stdout).toMatch(/404 {2}unknown-operation/);
     expect(stdout).toMatch(/the key occurred 0 times/);
     for (const { name, text } of formsOf(standInKey)) expect(stdout, name).not.toContain(text);
+    expect(stdout).toContain('both from source');
+  });
+
+  it('with --traffic has three callers that share a limit, and leaves no file behind', async (owner) => {
+    const folder = temporaryFolder(owner);
+    const settings = { TMPDIR: folder, LOG_LEVEL: 'info' };
+    const { status, stdout, stderr } = await run(owner, ['demo', '--traffic', '--once'], { settings });
+    expect(stderr).toBe('');
+    expect(status).toBe(0);
+    expect(stdout).toContain('The upstream allows 5 requests a second, 10 at once.');
+    for (const caller of ['dashboard', 'reports', 'export']) {
+      expect(stdout).toMatch(new RegExp(`"caller":"${caller}".*"status":200`));
+    }
+    expect(readdirSync(folder)).toEqual([]);
   });
 });

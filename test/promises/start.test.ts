@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -6,9 +6,9 @@ import { readConfig, settings as table } from '../../src/config.ts';
 import { startGateway } from '../../src/gateway.ts';
 import { KeyStoreError } from '../../src/key/store.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
-import { accounts } from '../support/gateway.ts';
+import { accounts, ask } from '../support/gateway.ts';
 import { imageFlags } from '../support/image-flags.ts';
-import { run, serve, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
+import { run, serve, settingsFor, standInFor, start, temporaryFolder } from '../support/process.ts';
 
 const secret = 'hunter2-hunter2-hunter2';
 const upstream = 'http://127.0.0.1:9/api';
@@ -41,8 +41,13 @@ describe.concurrent('settings are all checked before anything happens', () => {
     ],
     [
       'a callers file that is not there',
-      { ...settingsFor(upstream), CALLERS_FILE: `/nowhere/${secret}` },
-      /callers file/,
+      { ...settingsFor(upstream), CALLERS_FILE: '/nowhere/callers.json' },
+      /the callers file \/nowhere\/callers\.json can't be read \(ENOENT\)/,
+    ],
+    [
+      'a secret where a callers file is to be named',
+      { ...settingsFor(upstream), CALLERS_FILE: secret },
+      /the callers file \(not a path\) can't be read/,
     ],
     [
       'a key with two lines',
@@ -129,7 +134,43 @@ describe.concurrent('a start that cannot be', () => {
       settings: { ...settingsFor(upstream), PORT: String(port) },
     });
     expect(status).toBe(1);
-    expect(stderr).toMatch(/in use/);
+    expect(stderr).toContain(`127.0.0.1:${port} is in use: choose another PORT`);
+  });
+
+  it('tells the problems of settings, key and callers file all at once', async (owner) => {
+    const folder = temporaryFolder(owner);
+    const callers = join(folder, 'callers.json');
+    writeFileSync(callers, '{"callers":[{"name":"a b"}]}');
+    const settings = {
+      UPSTREAM_URL: upstream,
+      CACHE_TTL: 'soon',
+      UPSTREAM_API_KEY_FROM: `file:${folder}/key`,
+      CALLERS_FILE: callers,
+    };
+    for (const command of ['serve', 'check']) {
+      const { status, stdout, stderr } = await run(owner, [command], { settings });
+      expect(status).toBe(2);
+      const said = stdout + stderr;
+      expect(said).toContain('UPSTREAM_BASE_URL is required');
+      expect(said).toContain('UPSTREAM_URL is not a setting; did you mean UPSTREAM_BASE_URL?');
+      expect(said).toContain('CACHE_TTL expects a duration');
+      expect(said).toContain(`file:${folder}/key: the file does not exist`);
+      expect(said).toMatch(/callers\[0\]\.name/);
+    }
+  });
+
+  it('because of an unreadable callers file names its path, owner and mode', async (owner) => {
+    const file = join(temporaryFolder(owner), 'callers.json');
+    mkdirSync(file, { mode: 0o750 });
+    const { uid } = statSync(file);
+    const { status, stderr } = await run(owner, [], {
+      settings: { ...settingsFor(upstream), CALLERS_FILE: file },
+    });
+    expect(status).toBe(2);
+    expect(stderr).toContain(
+      `the callers file ${file} can't be read (EISDIR): it belongs to user ${uid} and`,
+    );
+    expect(stderr).toContain('mode 0750; this process is user');
   });
 
   it.for(['--inspect=127.0.0.1:0', '--heapsnapshot_near_heap_limit=1', '--perf-basic-prof'])(
@@ -202,6 +243,37 @@ describe.concurrent('it starts', () => {
     // No banner of the library among the lines.
     expect(gateway.lines()[0]).toMatchObject({ level: 'info' });
     expect(gateway.stderr()).toBe('');
+  });
+
+  it('with settings from the file of --env-file, and not from .env', async (owner) => {
+    const standIn = await standInFor(owner);
+    const cwd = temporaryFolder(owner);
+    const base = `UPSTREAM_BASE_URL=${standIn.url}\nPORT=0\nUPSTREAM_API_KEY_CHECK=off\n`;
+    writeFileSync(join(cwd, '.env'), `${base}UPSTREAM_API_KEY=another-key-0123456789\n`);
+    writeFileSync(join(cwd, 'team.env'), `${base}UPSTREAM_API_KEY=${standInKey}\n`);
+    const gateway = start(owner, ['serve', '--env-file', 'team.env'], { cwd });
+    const [, url] = await gateway.printed(/"url":"(http:[^"]*)"/);
+    const came = await ask({ host: '127.0.0.1', port: Number(new URL(url ?? '').port) }, accounts, {});
+    expect(came.status).toBe(200);
+    expect(await run(owner, ['check', '--env-file', 'team.env'], { cwd })).toMatchObject({ status: 0 });
+    const missing = await run(owner, ['serve', '--env-file=none.env'], { cwd });
+    expect(missing.status).not.toBe(0);
+    expect(missing.stderr).toContain('none.env');
+  });
+
+  it('and warns of a variable that looks like a setting and has no effect', async (owner) => {
+    const standIn = await standInFor(owner);
+    const settings = { ...settingsFor(standIn.url), UPSTREAM_KEY: 'a-value', UPSTREAM_SOMETHING: 'x' };
+    const gateway = await serve(owner, { settings });
+    await gateway.printed(/UPSTREAM_SOMETHING/);
+    const reasons = gateway.lines().flatMap(({ level, reason }) => (level === 'warn' ? [reason] : []));
+    expect(reasons).toEqual([
+      'UPSTREAM_KEY is not a setting; did you mean UPSTREAM_API_KEY?',
+      'UPSTREAM_SOMETHING is not a setting',
+    ]);
+    expect(gateway.stdout()).not.toContain('a-value');
+    const { stdout } = await run(owner, ['check'], { settings });
+    expect(stdout).toContain('Without effect: UPSTREAM_SOMETHING is not a setting\n');
   });
 
   it('but not where .env lacks what .env.example names', async (owner) => {

@@ -74,6 +74,8 @@ export async function startPair(
     ADMIN_PORT: 'off',
     SHUTDOWN_GRACE: '2s',
     RETRY_BASE: '20ms',
+    // Most tests count what the upstream receives.
+    UPSTREAM_API_KEY_CHECK: 'off',
     ...settings,
   };
   const gateway = await startGateway({ config: readConfig(environment), environment, logTo });

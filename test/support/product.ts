@@ -39,6 +39,8 @@ export function startProduct(args: readonly string[], options: ProductOptions = 
       PATH: process.env['PATH'] ?? '',
       NODE_COMPILE_CACHE: compileCache,
       ADMIN_PORT: 'off',
+      // Most tests count what the upstream receives.
+      UPSTREAM_API_KEY_CHECK: 'off',
       ...settings,
     },
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -1,7 +1,11 @@
 /** The snapshot of a gateway in which every metric has a sample. */
 import { countRequests } from '../../src/admin/request-counts.ts';
 import type { AdminSnapshot } from '../../src/admin/sources.ts';
+import { Durations } from '../../src/durations.ts';
 import type { AccessLine } from '../../src/edge/access-log.ts';
+
+const attemptDurations = new Durations();
+for (let attempt = 0; attempt < 33; attempt++) attemptDurations.observe(20);
 
 const at = Date.parse('2026-11-01T12:00:00Z');
 
@@ -27,6 +31,18 @@ export const line: AccessLine = {
   upstreamMs: 0,
   totalMs: 0.2,
 };
+
+/** The snapshot of a gateway that has nothing to complain of. @param more members that differ */
+export function calmSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
+  const full = fullSnapshot();
+  return {
+    ...full,
+    key: { ...full.key, reloadFailure: undefined },
+    gate: { ...full.gate, state: 'open', callers: [], waiting: 0, closedForMs: 0, statedWaitMs: 0 },
+    circuit: { state: 'closed', failuresInARow: 0, probeInMs: 0, operations: [] },
+    ...more,
+  };
+}
 
 /** @param more members that differ */
 export function fullSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
@@ -54,6 +70,8 @@ export function fullSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
       lastAcceptedAt: at - 1_000,
       lastRejectedAt: at - 40_000,
       rejected: false,
+      fallenBack: false,
+      previousForgottenInMs: 540_000,
       reloadFailures: 2,
       reloadFailure: 'file:/run/secrets/key: does not exist',
     },
@@ -64,8 +82,8 @@ export function fullSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
       inFlight: 1,
       waiting: 7,
       callers: [
-        { name: 'script', length: 5, oldestWaitMs: 1_500 },
-        { name: 'page', length: 2, oldestWaitMs: 100 },
+        { name: 'script', length: 5, oldestWaitMs: 1_500, refreshes: 0 },
+        { name: 'page', length: 2, oldestWaitMs: 100, refreshes: 3 },
       ],
       closedForMs: 2_000,
       statedWaitMs: 1_500,
@@ -85,15 +103,21 @@ export function fullSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
     attempts: {
       inFlight: 1,
       further: 4,
+      background: 2,
       ended: [
         { operation: 'list-accounts', outcome: '200', count: 30, ms: 900 },
         { operation: 'list-accounts', outcome: '429', count: 3, ms: 60 },
       ],
+      durations: [{ operation: 'list-accounts', ...attemptDurations.snapshot() }],
     },
     callers: {
       count: 1,
       loadedAt: at - 60_000,
       problems: [],
+      expiries: [
+        { caller: 'script', expiresAt: Date.parse('2027-01-01T00:00:00Z'), isLast: false },
+        { caller: 'script', expiresAt: Date.parse('2027-02-01T00:00:00Z'), isLast: true },
+      ],
       callers: [
         {
           name: 'script',
@@ -107,6 +131,7 @@ export function fullSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
         },
       ],
     },
+    log: { lostLines: 0, lastLostAt: undefined },
     fleet: {
       store: {
         address: 'redis://store:6379',
@@ -125,6 +150,18 @@ export function fullSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
     connections: 2,
     cpuSeconds: 1.5,
     residentBytes: 90_000_000,
+    process: {
+      cpuUserSeconds: 1.25,
+      cpuSystemSeconds: 0.25,
+      virtualBytes: 900_000_000,
+      openDescriptors: 25,
+      maxDescriptors: 1_024,
+      heapTotalBytes: 20_000_000,
+      heapUsedBytes: 15_000_000,
+      externalBytes: 3_000_000,
+      heapSpaces: [{ space: 'new', totalBytes: 1_000_000, usedBytes: 400_000, availableBytes: 600_000 }],
+      activeResources: new Map([['TCPServerWrap', 2]]),
+    },
     loopBusySeconds: 1,
     loopIdleSeconds: 59,
     loopLagSeconds: 0.000_05,

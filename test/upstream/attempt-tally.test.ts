@@ -7,13 +7,16 @@ describe('the tally of attempts', () => {
     const tally = tallyAttempts();
     const outcomes = [200, 200, 429, new GatewayError('upstream-timeout'), new Error('left'), undefined];
     for (const outcome of outcomes) {
-      tally.begun(0);
+      tally.begun(0, false);
       tally.ended('a', outcome, 10);
     }
-    tally.begun(2);
-    expect(tally.snapshot()).toEqual({
+    tally.begun(2, true);
+    const { durations, ...counts } = tally.snapshot();
+    expect(durations).toMatchObject([{ operation: 'a', count: 6, sumSeconds: 0.06 }]);
+    expect(counts).toEqual({
       inFlight: 1,
       further: 1,
+      background: 1,
       ended: [
         { operation: 'a', outcome: '200', count: 2, ms: 20 },
         { operation: 'a', outcome: '429', count: 1, ms: 10 },

@@ -1,4 +1,4 @@
-/** The durations of requests as a histogram with fixed buckets. Observing allocates nothing. */
+/** Durations as a histogram with fixed buckets. Observing allocates nothing. */
 
 /** Upper bounds of the buckets, in seconds: from a hit to the default of REQUEST_TIMEOUT. */
 export const boundsSeconds = [

@@ -1,0 +1,219 @@
+/**
+ * The one verdict on the gateway, with a reason for everything that keeps it from being `ok`: what is wrong, and what
+ * to do. Status, metrics and console all show this and judge nothing themselves. Pure: no `this`, no I/O, no clock.
+ */
+import type { AdminSnapshot } from './sources.ts';
+
+/** `degraded`: callers are answered, and something needs attention. `failing`: new reads of the upstream fail. */
+export type Health = 'ok' | 'degraded' | 'failing';
+
+export const healthStates: readonly Health[] = ['ok', 'degraded', 'failing'];
+
+/** Every code that a reason may have, the worst first, and what it makes of the gateway. A contract. */
+export const healthCodes = {
+  'key-missing': 'failing',
+  'key-refused': 'failing',
+  'circuit-open': 'failing',
+  stopping: 'degraded',
+  'operation-circuit-open': 'degraded',
+  'key-fallen-back': 'degraded',
+  'key-store-failing': 'degraded',
+  'gate-closed': 'degraded',
+  'callers-waiting': 'degraded',
+  'shared-store-away': 'degraded',
+  'callers-file-refused': 'degraded',
+  'log-lines-lost': 'degraded',
+  'token-ending': 'degraded',
+} as const satisfies Record<string, Exclude<Health, 'ok'>>;
+
+export type HealthCode = keyof typeof healthCodes;
+
+export interface HealthReason {
+  readonly code: HealthCode;
+  /** What is wrong, in one sentence. */
+  readonly detail: string;
+  /** What to do about it, in one sentence. */
+  readonly todo: string;
+}
+
+export interface Verdict {
+  /** As bad as the worst reason. */
+  readonly health: Health;
+  /** The worst first. */
+  readonly reasons: readonly HealthReason[];
+}
+
+type Says = Omit<HealthReason, 'code'>;
+
+/** A request that has waited this long at the gate is about to fail, or its caller to give up. */
+export const longWaitMs = 5_000;
+/** A token is told of this long before it ends, and this long after it has ended. */
+export const tokenNoticeMs = 7 * 86_400_000;
+/** Lost log lines are told of for this long: what was lost stays lost. */
+export const lostLinesNoticeMs = 15 * 60_000;
+
+/** How many names a sentence lists. */
+const mostNamed = 5;
+
+const judges: Readonly<Record<HealthCode, (snapshot: AdminSnapshot) => Says | undefined>> = {
+  'key-missing': keyMissing,
+  'key-refused': keyRefused,
+  'circuit-open': circuitOpen,
+  stopping,
+  'operation-circuit-open': operationCircuitOpen,
+  'key-fallen-back': keyFallenBack,
+  'key-store-failing': keyStoreFailing,
+  'gate-closed': gateClosed,
+  'callers-waiting': callersWaiting,
+  'shared-store-away': sharedStoreAway,
+  'callers-file-refused': callersFileRefused,
+  'log-lines-lost': logLinesLost,
+  'token-ending': tokenEnding,
+};
+
+/** What one snapshot says of the gateway. */
+export function judgeHealth(snapshot: AdminSnapshot): Verdict {
+  const reasons = (Object.keys(healthCodes) as HealthCode[]).flatMap((code) => {
+    const says = judges[code](snapshot);
+    return says === undefined ? [] : [{ code, ...says }];
+  });
+  const worst = Math.max(0, ...reasons.map(({ code }) => healthStates.indexOf(healthCodes[code])));
+  return { health: healthStates[worst] ?? 'ok', reasons };
+}
+
+function keyMissing({ key }: AdminSnapshot): Says | undefined {
+  if (key.fingerprint !== undefined) return undefined;
+  const why = key.reloadFailure === undefined ? '' : `: ${key.reloadFailure}`;
+  return {
+    detail: `No key is loaded yet${why}.`,
+    todo: `Make ${key.source} give the key; the gateway asks it again by itself.`,
+  };
+}
+
+function keyRefused({ key }: AdminSnapshot): Says | undefined {
+  if (!key.rejected) return undefined;
+  return {
+    detail: `The upstream refuses the key ${key.fingerprint} of ${key.source}; only probes are sent with it.`,
+    todo: 'Create a new key in the web application (API keys, action Create) and put it into the secret store.',
+  };
+}
+
+function circuitOpen({ circuit }: AdminSnapshot): Says | undefined {
+  if (circuit.state !== 'open') return undefined;
+  return {
+    detail: `The upstream is down: it failed ${times(circuit.failuresInARow)} in a row. The next probe is due ${circuit.probeInMs > 0 ? `in ${span(circuit.probeInMs)}` : 'now'}.`,
+    todo: 'Run "analytics-gateway check" to see how it fails, and tell those who run the upstream.',
+  };
+}
+
+function stopping({ notReady, key }: AdminSnapshot): Says | undefined {
+  if (notReady === undefined || (key.fingerprint === undefined && notReady !== 'shutting down')) {
+    return undefined;
+  }
+  return {
+    detail: `The gateway is not ready: ${notReady}.`,
+    todo: 'Nothing, if it is to stop; else see who sent it SIGTERM.',
+  };
+}
+
+function operationCircuitOpen({ circuit }: AdminSnapshot): Says | undefined {
+  const down = circuit.operations.filter(({ state }) => state === 'open').map(({ operation }) => operation);
+  if (circuit.state === 'open' || down.length === 0) return undefined;
+  return {
+    detail: `The upstream fails for ${names(down)}, and answers other operations.`,
+    todo: 'Look into the log for the upstream’s status, and tell those who run the upstream.',
+  };
+}
+
+function keyFallenBack({ key }: AdminSnapshot): Says | undefined {
+  if (!key.fallenBack) return undefined;
+  return {
+    detail: `The upstream refuses the newest key of the store and accepts the previous one (${key.source}).`,
+    todo: 'Activate the newest key at the upstream, or put the right one into the secret store.',
+  };
+}
+
+function keyStoreFailing({ key }: AdminSnapshot): Says | undefined {
+  if (key.reloadFailure === undefined || key.fingerprint === undefined) return undefined;
+  return {
+    detail: `The secret store gives no valid key, so a rotation would not be seen; the last key stays. ${key.reloadFailure}.`,
+    todo: 'Repair the secret store or its value; the gateway asks it again by itself.',
+  };
+}
+
+function gateClosed({ gate }: AdminSnapshot): Says | undefined {
+  if (gate.state !== 'closed') return undefined;
+  return {
+    detail: `The upstream limits requests (429); the gate is closed for another ${span(gate.closedForMs)}.`,
+    todo: 'Wait; where it happens often, see which caller asks most, give it a limit, or raise CACHE_TTL.',
+  };
+}
+
+function callersWaiting({ gate }: AdminSnapshot): Says | undefined {
+  const long = gate.callers
+    .filter(({ oldestWaitMs }) => oldestWaitMs >= longWaitMs)
+    .toSorted((one, other) => other.oldestWaitMs - one.oldestWaitMs);
+  const [longest] = long;
+  if (longest === undefined) return undefined;
+  return {
+    detail: `Requests of ${names(long.map(({ name }) => name))} wait long for the upstream’s limit, the longest for ${span(longest.oldestWaitMs)}.`,
+    todo: 'See which caller asks most and give it a limit or a smaller weight, or raise CACHE_TTL.',
+  };
+}
+
+function sharedStoreAway({ fleet }: AdminSnapshot): Says | undefined {
+  if (fleet === undefined || fleet.store.inUse) return undefined;
+  const { address, reason = 'no connection yet' } = fleet.store;
+  return {
+    detail: `The shared store ${address} cannot be used (${reason}); this gateway works by itself meanwhile.`,
+    todo: 'Look after the server that SHARED_STORE names; the gateway connects again by itself.',
+  };
+}
+
+function callersFileRefused({ callers }: AdminSnapshot): Says | undefined {
+  const [first, ...more] = callers.problems;
+  if (first === undefined) return undefined;
+  const rest = more.length === 0 ? '' : ` (and ${more.length} more)`;
+  return {
+    detail: `The newest version of the callers file is refused, so the one before is in force: ${first}${rest}.`,
+    todo: 'Correct the file; "analytics-gateway token list" lists everything that is wrong with it.',
+  };
+}
+
+function logLinesLost({ log, at }: AdminSnapshot): Says | undefined {
+  if (log.lastLostAt === undefined || at - log.lastLostAt > lostLinesNoticeMs) return undefined;
+  return {
+    detail: `Log lines were lost (${log.lostLines} since the start), because standard output is not read or its disk is full.`,
+    todo: 'Look after the program or disk that takes the log.',
+  };
+}
+
+function tokenEnding({ callers, at }: AdminSnapshot): Says | undefined {
+  const due = callers.expiries.filter(({ expiresAt, isLast }) => {
+    const leftMs = expiresAt - at;
+    // An ended token that has a successor is done with. The last one of a caller that is gone is told of for a while.
+    return leftMs <= tokenNoticeMs && (leftMs > 0 || (isLast && leftMs > -tokenNoticeMs));
+  });
+  const [first] = due;
+  if (first === undefined) return undefined;
+  const when = `${first.expiresAt <= at ? 'has ended' : 'ends'} at ${new Date(first.expiresAt).toISOString()}`;
+  const others = due.length === 1 ? '' : `, and ${due.length - 1} more within 7 days`;
+  return {
+    detail: `A token of ${first.caller} ${when}${others}.`,
+    todo: `Run "analytics-gateway token create ${first.caller}" and hand the new token over, or revoke the old one where a newer is in use.`,
+  };
+}
+
+function times(count: number): string {
+  return count === 1 ? 'once' : `${count} times`;
+}
+
+function span(ms: number): string {
+  if (ms < 120_000) return `${Math.ceil(ms / 1_000)} s`;
+  return ms < 7_200_000 ? `${Math.round(ms / 60_000)} min` : `${Math.round(ms / 3_600_000)} h`;
+}
+
+function names(all: readonly string[]): string {
+  const rest = all.length - mostNamed;
+  return all.slice(0, mostNamed).join(', ') + (rest > 0 ? ` and ${rest} more` : '');
+}

@@ -1,0 +1,91 @@
+/** What the console's charts show of a moment: rates and quantiles between two snapshots. Pure: no I/O, no clock. */
+import { boundsSeconds, type DurationsSnapshot } from '../durations.ts';
+import type { RequestCount } from './request-counts.ts';
+import type { AdminSnapshot } from './sources.ts';
+
+/** Rates are per second, times in seconds; null where nothing was measured. */
+export interface HistoryPoint {
+  /** Wall clock, ms: the end of the interval. */
+  readonly at: number;
+  readonly requests: number;
+  readonly fromMemory: number;
+  /** Requests that got a problem. */
+  readonly problems: number;
+  readonly attempts: number;
+  /** The rate that the upstream accepts, as learned. */
+  readonly pace: number | null;
+  /** Requests that needed no attempt of their own. */
+  readonly saved: number;
+  readonly callerP50: number | null;
+  readonly callerP99: number | null;
+  readonly upstreamP50: number | null;
+  readonly upstreamP99: number | null;
+  readonly waiting: number;
+}
+
+const fromMemory = new Set<string | undefined>(['hit', 'negative', 'max-stale', 'stale-while-revalidate']);
+
+/** The point of the interval between two snapshots. */
+export function pointBetween(before: AdminSnapshot, now: AdminSnapshot): HistoryPoint {
+  const seconds = Math.max((now.at - before.at) / 1_000, 1e-3);
+  const rate = (count: (snapshot: AdminSnapshot) => number): number =>
+    rounded(Math.max(0, count(now) - count(before)) / seconds);
+  const callers = between(before.requests.durations, now.requests.durations);
+  const upstream = between(before.attempts.durations, now.attempts.durations);
+  return {
+    at: now.at,
+    requests: rate(({ requests }) => requests.finished),
+    fromMemory: rate((snapshot) => counted(snapshot, ({ cache }) => fromMemory.has(cache))),
+    problems: rate(({ requests }) => sum([...requests.problems.values()])),
+    attempts: rate(attemptsOf),
+    pace: now.gate.perSecond === undefined ? null : rounded(now.gate.perSecond),
+    saved: rate((snapshot) =>
+      Math.max(0, counted(snapshot, ({ cache }) => cache !== undefined) - attemptsOf(snapshot)),
+    ),
+    callerP50: quantile(callers, 0.5),
+    callerP99: quantile(callers, 0.99),
+    upstreamP50: quantile(upstream, 0.5),
+    upstreamP99: quantile(upstream, 0.99),
+    waiting: now.waiting,
+  };
+}
+
+function attemptsOf({ attempts }: AdminSnapshot): number {
+  return attempts.inFlight + sum(attempts.ended.map(({ count }) => count));
+}
+
+function counted({ requests }: AdminSnapshot, isMeant: (one: RequestCount) => boolean): number {
+  return sum(requests.requests.filter(isMeant).map(({ count }) => count));
+}
+
+/** How many took no longer than each bound, in the interval; the last is for those beyond all bounds. */
+function between(before: readonly DurationsSnapshot[], now: readonly DurationsSnapshot[]): readonly number[] {
+  const total = (all: readonly DurationsSnapshot[], index: number): number =>
+    sum(all.map(({ cumulative, count }) => cumulative[index] ?? count));
+  return Array.from(
+    { length: boundsSeconds.length + 1 },
+    (_, index) => total(now, index) - total(before, index),
+  );
+}
+
+/** Linear within the bucket that it falls into, as Prometheus has it; null where there was nothing. */
+function quantile(cumulative: readonly number[], share: number): number | null {
+  const count = cumulative.at(-1) ?? 0;
+  if (count <= 0) return null;
+  const rank = share * count;
+  const index = cumulative.findIndex((upTo) => upTo >= rank);
+  const upper = boundsSeconds[index];
+  if (upper === undefined) return boundsSeconds.at(-1) ?? null;
+  const lower = index === 0 ? 0 : (boundsSeconds[index - 1] ?? 0);
+  const below = index === 0 ? 0 : (cumulative[index - 1] ?? 0);
+  const inBucket = (cumulative[index] ?? 0) - below;
+  return Number((lower + ((upper - lower) * (rank - below)) / Math.max(inBucket, 1)).toPrecision(3));
+}
+
+function rounded(value: number): number {
+  return Math.round(value * 100) / 100;
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
+}

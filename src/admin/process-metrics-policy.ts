@@ -1,0 +1,75 @@
+/** The metrics of the process, under the names that boards for Node expect. Pure: no `this`, no I/O, no clock. */
+import { counter, gauge, type Metric, sample, samplesByName, seconds } from './metric-policy.ts';
+import type { AdminSnapshot, ProcessFacts } from './sources.ts';
+
+export function processMetrics(snapshot: AdminSnapshot): Metric[] {
+  const facts = snapshot.process;
+  return [
+    counter('process_cpu_user_seconds_total', 'User CPU time.', facts.cpuUserSeconds),
+    counter('process_cpu_system_seconds_total', 'System CPU time.', facts.cpuSystemSeconds),
+    counter('process_cpu_seconds_total', 'User and system CPU time.', snapshot.cpuSeconds),
+    gauge('process_start_time_seconds', 'When the gateway started.', seconds(snapshot.startedAt)),
+    gauge('process_resident_memory_bytes', 'Resident memory.', snapshot.residentBytes),
+    gauge('process_virtual_memory_bytes', 'Virtual memory.', facts.virtualBytes),
+    gauge('process_open_fds', 'Open file descriptors.', facts.openDescriptors),
+    gauge('process_max_fds', 'The limit of open file descriptors.', facts.maxDescriptors),
+    ...eventLoopMetrics(snapshot),
+    ...heapMetrics(facts),
+    gauge(
+      'nodejs_active_resources',
+      'What keeps the event loop alive, by kind.',
+      samplesByName(facts.activeResources, 'type'),
+    ),
+    gauge('nodejs_version_info', 'Always 1. The version is the labels.', [
+      sample(1, versionLabels(snapshot.nodeVersion)),
+    ]),
+  ];
+}
+
+function eventLoopMetrics(snapshot: AdminSnapshot): Metric[] {
+  return [
+    gauge(
+      'nodejs_eventloop_lag_seconds',
+      'Delay of the event loop, measured once for each scrape.',
+      snapshot.loopLagSeconds,
+    ),
+    counter(
+      'nodejs_eventloop_busy_seconds_total',
+      'Time that the event loop was busy. Its rate is the utilisation of the event loop.',
+      snapshot.loopBusySeconds,
+    ),
+    counter(
+      'nodejs_eventloop_idle_seconds_total',
+      'Time that the event loop was idle.',
+      snapshot.loopIdleSeconds,
+    ),
+  ];
+}
+
+function heapMetrics({ heapTotalBytes, heapUsedBytes, externalBytes, heapSpaces }: ProcessFacts): Metric[] {
+  return [
+    gauge('nodejs_heap_size_total_bytes', 'Size of the heap.', heapTotalBytes),
+    gauge('nodejs_heap_size_used_bytes', 'Used part of the heap.', heapUsedBytes),
+    gauge('nodejs_external_memory_bytes', 'Memory outside the heap that objects in it hold.', externalBytes),
+    gauge(
+      'nodejs_heap_space_size_total_bytes',
+      'Size of each space of the heap.',
+      heapSpaces.map(({ space, totalBytes }) => sample(totalBytes, { space })),
+    ),
+    gauge(
+      'nodejs_heap_space_size_used_bytes',
+      'Used part of each space of the heap.',
+      heapSpaces.map(({ space, usedBytes }) => sample(usedBytes, { space })),
+    ),
+    gauge(
+      'nodejs_heap_space_size_available_bytes',
+      'Free part of each space of the heap.',
+      heapSpaces.map(({ space, availableBytes }) => sample(availableBytes, { space })),
+    ),
+  ];
+}
+
+function versionLabels(version: string): Record<string, string> {
+  const [major = '', minor = '', patch = ''] = version.replace(/^v/, '').split('.');
+  return { version, major, minor, patch };
+}

@@ -1,0 +1,18 @@
+/** Says why the callers file can't be read, with what its owner needs to know to change that. */
+import { statSync } from 'node:fs';
+import { errorCode } from './file-edit.ts';
+
+/** One line, without a full stop: the path, the error's code, and the owner and mode where they can be seen. */
+export function describeUnreadable(file: string, cause: unknown): string {
+  const code = errorCode(cause) ?? 'unknown error';
+  // Anything else may be a secret in the wrong setting.
+  const path = /[/.\\]/.test(file) ? file : '(not a path)';
+  const said = `the callers file ${path} can't be read (${code})`;
+  try {
+    const { uid, gid, mode } = statSync(file);
+    const own = process.getuid === undefined ? '' : `; this process is user ${process.getuid()}`;
+    return `${said}: it belongs to user ${uid} and group ${gid}, mode ${(mode & 0o7777).toString(8).padStart(4, '0')}${own}`;
+  } catch {
+    return said;
+  }
+}

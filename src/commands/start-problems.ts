@@ -1,0 +1,68 @@
+/**
+ * Everything that keeps the gateway from starting: settings, key and callers file at once, so that it takes one round
+ * to put them right. Looked for only when a start has failed.
+ */
+import { readCallersVersion } from '../callers/caller-store.ts';
+import { CallersFileError } from '../callers/callers-file.ts';
+import { type Config, ConfigError, readConfig, unknownSettings } from '../config.ts';
+import { authenticatorOptions } from '../gateway-options.ts';
+import { loadKeyValue } from '../key/key-source.ts';
+import { openStore } from '../key/open-store.ts';
+import { type Environment, KeyStoreError } from '../key/store.ts';
+
+/** Names of settings, and what is wrong with what they name; never a value. The first are those of the settings. */
+export async function findStartProblems(environment: Environment): Promise<readonly string[]> {
+  const { config, problems } = tryConfig(environment);
+  return [
+    ...problems,
+    ...(problems.length > 0 ? unknownSettings(environment) : []),
+    ...(await keyProblems(config, environment)),
+    ...callersProblems(config),
+  ];
+}
+
+function tryConfig(environment: Environment): { config: Partial<Config>; problems: readonly string[] } {
+  try {
+    return { config: readConfig(environment), problems: [] };
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return { config: error.readable, problems: error.problems };
+  }
+}
+
+/** Of the stores on this machine: others may take a while, and are waited for by a gateway that runs. */
+async function keyProblems(config: Partial<Config>, environment: Environment): Promise<string[]> {
+  const places = [
+    { setting: 'UPSTREAM_API_KEY_FROM', isNeeded: true },
+    { setting: 'UPSTREAM_API_KEY_PREVIOUS_FROM', isNeeded: false },
+    { setting: 'ADMIN_TOKEN_FROM', isNeeded: true },
+  ] as const;
+  const problems: string[] = [];
+  for (const { setting, isNeeded } of places) {
+    const from = config[setting];
+    if (from === undefined) continue;
+    try {
+      const store = openStore(from, environment, setting);
+      if (store.local && isNeeded) await loadKeyValue(store);
+    } catch (error) {
+      if (!(error instanceof KeyStoreError)) throw error;
+      problems.push(error.message);
+    }
+  }
+  return problems;
+}
+
+function callersProblems(config: Partial<Config>): readonly string[] {
+  const { HOST, UPSTREAM_READS, FORWARD_REQUEST_HEADERS, CALLERS_FILE } = config;
+  if (CALLERS_FILE === undefined) return [];
+  // What these say decides what is right in the file.
+  if (HOST === undefined || UPSTREAM_READS === undefined || FORWARD_REQUEST_HEADERS === undefined) return [];
+  try {
+    const rules = { HOST, UPSTREAM_READS, FORWARD_REQUEST_HEADERS, CALLERS_FILE };
+    readCallersVersion(authenticatorOptions({ CALLER_FAILURES_PER_MINUTE: 0, ...rules }));
+    return [];
+  } catch (error) {
+    if (error instanceof CallersFileError) return error.problems;
+    throw error;
+  }
+}

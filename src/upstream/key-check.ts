@@ -1,0 +1,61 @@
+/**
+ * One read with the key right after the start, so that the log tells of a refused key before the first caller does.
+ * "A 200 confirms a key", as the specification has it of this read.
+ */
+import { FixedClaim } from '../claim.ts';
+import { GatewayError } from '../errors.ts';
+import type { Answer, UpstreamRequest } from '../exchange.ts';
+import type { Handler } from '../layer.ts';
+import { Trace } from '../trace.ts';
+import { plainRead } from './plain-read.ts';
+
+export interface KeyCheck {
+  /** The upstream's status, or the problem that there is instead; `undefined` where the check was ended. */
+  readonly outcome: Promise<number | GatewayError | undefined>;
+  /** Gives up. */
+  end(): void;
+}
+
+/**
+ * Asks through the pipeline, behind all callers' requests.
+ *
+ * @param send the outbound layers
+ * @param ready resolves with `true` once there is a key to check
+ * @param timeoutMs how long the check may take, from then on
+ */
+export function checkKey(
+  send: Handler<UpstreamRequest, Answer>,
+  ready: Promise<boolean>,
+  timeoutMs: number,
+): KeyCheck {
+  const ended = new GatewayError('shutting-down');
+  let claim: FixedClaim | undefined;
+  let isEnded = false;
+  let timer: NodeJS.Timeout | undefined;
+
+  const ask = async (): Promise<number | GatewayError | undefined> => {
+    if (!(await ready) || isEnded) return undefined;
+    const turn = { name: 'key-check', weight: 1, background: true };
+    const own = new FixedClaim(performance.now() + timeoutMs, turn);
+    claim = own;
+    timer = setTimeout(() => own.end(new GatewayError('upstream-timeout')), timeoutMs);
+    timer.unref();
+    try {
+      const request = plainRead('list-api-keys', '/users/api-keys/', own);
+      return (await send(request, new Trace(performance.now()))).status;
+    } catch (error) {
+      if (error === ended) return undefined;
+      return error instanceof GatewayError ? error : new GatewayError('internal-error', { cause: error });
+    } finally {
+      clearTimeout(timer);
+    }
+  };
+
+  return {
+    outcome: ask(),
+    end() {
+      isEnded = true;
+      claim?.end(ended);
+    },
+  };
+}

@@ -1,0 +1,142 @@
+import { describe, expect, it } from 'vitest';
+import { type HealthCode, healthCodes, judgeHealth } from '../../src/admin/health-policy.ts';
+import { HealthWatch } from '../../src/admin/health-watch.ts';
+import type { AdminSnapshot } from '../../src/admin/sources.ts';
+import { calmSnapshot } from '../support/snapshot.ts';
+
+const calm = calmSnapshot();
+const dayMs = 86_400_000;
+const openCircuit = { state: 'open' as const, failuresInARow: 7, probeInMs: 4_000 };
+const endsIn = (ms: number, isLast = true): Partial<AdminSnapshot> => ({
+  callers: { ...calm.callers, expiries: [{ caller: 'script', expiresAt: calm.at + ms, isLast }] },
+});
+const waitsFor = (oldestWaitMs: number): Partial<AdminSnapshot> => ({
+  gate: { ...calm.gate, callers: [{ name: 'page', length: 3, oldestWaitMs, refreshes: 1 }] },
+});
+
+const storeIs = (inUse: boolean): Partial<AdminSnapshot> => ({
+  fleet: calm.fleet && {
+    ...calm.fleet,
+    store: { ...calm.fleet.store, inUse, reason: inUse ? undefined : 'connection refused' },
+  },
+});
+
+const cases: [what: string, changes: Partial<AdminSnapshot>, codes: HealthCode[], says?: RegExp][] = [
+  ['nothing is wrong', {}, []],
+  [
+    'no key is loaded',
+    {
+      notReady: 'no key is loaded yet',
+      key: { ...calm.key, fingerprint: undefined, reloadFailure: 'exec:x: failed' },
+    },
+    ['key-missing'],
+    /exec:x: failed/,
+  ],
+  ['the upstream refuses the key', { key: { ...calm.key, rejected: true } }, ['key-refused'], /0123abcd/],
+  [
+    'another key than the newest is in use',
+    { key: { ...calm.key, fallenBack: true } },
+    ['key-fallen-back'],
+    /accepts the previous one/,
+  ],
+  [
+    'the store fails while a key is loaded',
+    { key: { ...calm.key, reloadFailure: 'file:/run/secrets/key: does not exist' } },
+    ['key-store-failing'],
+    /does not exist/,
+  ],
+  [
+    'the circuit to the whole upstream is open',
+    { circuit: { ...openCircuit, operations: [{ operation: 'list-accounts', ...openCircuit }] } },
+    ['circuit-open'],
+    /it failed 7 times in a row\. The next probe is due in 4 s/,
+  ],
+  [
+    'the circuit of one operation is open',
+    { circuit: { ...calm.circuit, operations: [{ operation: 'list-accounts', ...openCircuit }] } },
+    ['operation-circuit-open'],
+    /fails for list-accounts/,
+  ],
+  [
+    'the gate is closed',
+    { gate: { ...calm.gate, state: 'closed', closedForMs: 90_000 } },
+    ['gate-closed'],
+    /closed for another 90 s/,
+  ],
+  ['a request has waited for 5 s', waitsFor(5_000), ['callers-waiting'], /page wait long.*for 5 s/],
+  ['requests wait for less', waitsFor(4_999), []],
+  [
+    'the newest callers file is refused',
+    { callers: { ...calm.callers, problems: ['callers[0]: has no name', 'another'] } },
+    ['callers-file-refused'],
+    /callers\[0\]: has no name \(and 1 more\)/,
+  ],
+  [
+    'a token ends within 7 days',
+    endsIn(7 * dayMs),
+    ['token-ending'],
+    /A token of script ends at 2026-11-08T12/,
+  ],
+  ['a token ends later', endsIn(7 * dayMs + 1), []],
+  ['the last token of a caller has ended', endsIn(-dayMs), ['token-ending'], /has ended at/],
+  ['the last token of a caller ended long ago', endsIn(-8 * dayMs), []],
+  ['a token has ended that has a successor', endsIn(-dayMs, false), []],
+  [
+    'log lines were lost',
+    { log: { lostLines: 12, lastLostAt: calm.at - 60_000 } },
+    ['log-lines-lost'],
+    /12 since the start/,
+  ],
+  ['log lines were lost an hour ago', { log: { lostLines: 12, lastLostAt: calm.at - 3_600_000 } }, []],
+  [
+    'the shared store cannot be reached',
+    storeIs(false),
+    ['shared-store-away'],
+    /redis:\/\/store:6379 cannot be used \(connection refused\)/,
+  ],
+  ['the shared store is there', storeIs(true), []],
+  ['the gateway stops', { notReady: 'shutting down' }, ['stopping']],
+];
+
+describe('the verdict on the gateway', () => {
+  it.each(cases)('where %s, has the reasons that this gives', (_what, changes, codes, says = /(?:)/) => {
+    const { health, reasons } = judgeHealth(calmSnapshot(changes));
+    expect(reasons.map(({ code }) => code)).toEqual(codes);
+    const [first] = codes;
+    expect(health).toBe(first === undefined ? 'ok' : healthCodes[first]);
+    for (const { detail, todo } of reasons) {
+      expect(detail).toMatch(says);
+      expect(detail).toMatch(/^[A-Z].*\.$/);
+      expect(todo).toMatch(/^[A-Z].*\.$/);
+    }
+  });
+
+  it('has a case here for each code', () => {
+    expect(new Set(cases.flatMap(([, , codes]) => codes))).toEqual(new Set(Object.keys(healthCodes)));
+  });
+
+  it('is as bad as the worst of several reasons, and lists the worst first', () => {
+    const { health, reasons } = judgeHealth(
+      calmSnapshot({
+        ...endsIn(dayMs),
+        gate: { ...calm.gate, state: 'closed' },
+        key: { ...calm.key, rejected: true },
+      }),
+    );
+    expect(health).toBe('failing');
+    expect(reasons.map(({ code }) => code)).toEqual(['key-refused', 'gate-closed', 'token-ending']);
+  });
+});
+
+describe('the time since which the verdict is the same', () => {
+  it('begins with the start, and anew with each other verdict', () => {
+    const { judge } = new HealthWatch();
+    const at = (ms: number, changes: Partial<AdminSnapshot> = {}) =>
+      judge(calmSnapshot({ at: calm.at + ms, ...changes })).since - calm.at;
+    const closed = { gate: { ...calm.gate, state: 'closed' as const } };
+    expect(at(0)).toBe(-60_000);
+    expect(at(1_000, closed)).toBe(1_000);
+    expect(at(2_000, { ...closed, ...endsIn(dayMs) })).toBe(1_000);
+    expect(at(3_000)).toBe(3_000);
+  });
+});

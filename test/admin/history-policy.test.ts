@@ -1,0 +1,52 @@
+import { describe, expect, it } from 'vitest';
+import { pointBetween } from '../../src/admin/history-policy.ts';
+import { countRequests } from '../../src/admin/request-counts.ts';
+import type { AdminSnapshot } from '../../src/admin/sources.ts';
+import { tallyAttempts } from '../../src/upstream/attempt-tally.ts';
+import { calmSnapshot, line } from '../support/snapshot.ts';
+
+const calm = calmSnapshot();
+
+describe('a point of the history', () => {
+  it('has the rates and quantiles of its interval alone', () => {
+    const counts = countRequests();
+    const attempts = tallyAttempts();
+    const look = (atMs: number): AdminSnapshot => ({
+      ...calm,
+      at: calm.at + atMs,
+      requests: counts.snapshot(),
+      attempts: attempts.snapshot(),
+    });
+    const ask = (count: number, changes: object): void => {
+      for (let more = 0; more < count; more++) counts.count({ ...line, ...changes });
+    };
+    // Before the interval, and slow.
+    ask(50, { cache: 'miss', totalMs: 9_000 });
+    const before = look(0);
+    ask(98, { cache: 'hit', totalMs: 0.2 });
+    ask(1, { cache: 'miss', totalMs: 400 });
+    ask(1, { cache: 'miss', totalMs: 400, status: 502, problem: 'upstream-unreachable', reason: 'x' });
+    attempts.begun(0, false);
+    attempts.ended('list-accounts', 200, 300);
+    const point = pointBetween(before, look(5_000));
+    expect(point).toMatchObject({
+      at: calm.at + 5_000,
+      requests: 20,
+      fromMemory: 19.6,
+      problems: 0.2,
+      attempts: 0.2,
+      saved: 19.8,
+      pace: 12.5,
+      waiting: 7,
+    });
+    expect(point.callerP50).toBeLessThan(0.000_25);
+    expect(point.callerP99).toBeCloseTo(0.375, 3);
+    expect(point.upstreamP99).toBeGreaterThan(0.25);
+    expect(point.upstreamP99).toBeLessThanOrEqual(0.5);
+  });
+
+  it('has no quantile of nothing, and no rate below zero', () => {
+    const point = pointBetween(calm, { ...calm, gate: { ...calm.gate, perSecond: undefined } });
+    expect(point).toMatchObject({ requests: 0, saved: 0, pace: null, callerP99: null, upstreamP50: null });
+  });
+});

@@ -1,0 +1,59 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { Answer, UpstreamRequest } from '../../src/exchange.ts';
+import { checkKey } from '../../src/upstream/key-check.ts';
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+/** Never answers: only the end of its claim ends it. */
+const hangs = ({ claim }: UpstreamRequest): Promise<Answer> =>
+  new Promise((_resolve, reject) => {
+    claim.watch({ onEnd: reject });
+  });
+
+describe('the check of the key', () => {
+  it('goes behind the requests of all callers, and asks nothing before there is a key', async () => {
+    const asked: UpstreamRequest[] = [];
+    const ready = Promise.withResolvers<boolean>();
+    const { end } = checkKey(
+      (request) => {
+        asked.push(request);
+        return hangs(request);
+      },
+      ready.promise,
+      1_000,
+    );
+    await vi.advanceTimersByTimeAsync(5_000);
+    expect(asked).toEqual([]);
+    ready.resolve(true);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(asked).toMatchObject([{ operation: 'list-api-keys', path: '/users/api-keys/' }]);
+    expect(asked[0]?.claim.turn.background).toBe(true);
+    end();
+  });
+
+  it('has no outcome once it was ended, whether it was under way or had not begun', async () => {
+    const begun = checkKey(hangs, Promise.resolve(true), 1_000);
+    await vi.advanceTimersByTimeAsync(0);
+    begun.end();
+    await expect(begun.outcome).resolves.toBeUndefined();
+    expect(vi.getTimerCount()).toBe(0);
+    const waiting = checkKey(hangs, Promise.resolve(true), 1_000);
+    waiting.end();
+    await expect(waiting.outcome).resolves.toBeUndefined();
+  });
+
+  it('ends with a timeout where the upstream says nothing', async () => {
+    const { outcome } = checkKey(hangs, Promise.resolve(true), 1_000);
+    await vi.advanceTimersByTimeAsync(1_000);
+    await expect(outcome).resolves.toMatchObject({ code: 'upstream-timeout' });
+  });
+
+  it('has no outcome where no key came', async () => {
+    await expect(checkKey(hangs, Promise.resolve(false), 1_000).outcome).resolves.toBeUndefined();
+  });
+});
