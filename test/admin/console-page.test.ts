@@ -4,11 +4,11 @@ import { consoleFields, consolePage } from '../../src/admin/console-page.ts';
 import { consoleScript } from '../../src/admin/console-script.ts';
 
 describe('the console page', () => {
-  it('is smaller than 13 KiB', () => {
+  it('the console page is smaller than 13 KiB', () => {
     expect(Buffer.byteLength(consolePage)).toBeLessThan(13 * 1_024);
   });
 
-  it('allows no script and no style but its own', () => {
+  it('the console page allows no script and no style but its own', () => {
     const policy = consoleFields['content-security-policy'];
     for (const tag of ['script', 'style']) {
       const found = [...consolePage.matchAll(new RegExp(`<${tag}>([\\s\\S]*?)</${tag}>`, 'g'))];
@@ -19,13 +19,13 @@ describe('the console page', () => {
     expect(policy).not.toMatch(/unsafe|\*/);
   });
 
-  it('loads nothing from elsewhere and has no handlers in its markup', () => {
+  it('the console page loads nothing from elsewhere and has no handlers in its markup', () => {
     expect(consolePage).not.toMatch(/(?:src|href)="(?!data:,|status"|metrics")/);
     expect(consolePage).not.toMatch(/<[^>]+ on[a-z]+=/i);
     expect(consolePage).not.toMatch(/<[^>]+ style=/i);
   });
 
-  it('writes only text, into elements that its markup has', () => {
+  it('the console page writes only text, into elements that its markup has', () => {
     expect(consoleScript).not.toMatch(
       /innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|DOMParser/,
     );

@@ -27,7 +27,7 @@ async function openConsole(url: string): Promise<{ page: Page; complaints: strin
 const says = (page: Page, id: string) => page.locator(`#${id}`).innerText();
 
 describe.skipIf(chromium === undefined)('the console in a real browser', { timeout: 120_000 }, () => {
-  it('shows the state in words, purges, and says when the gateway cannot be reached', async () => {
+  it('the console shows the state in words, purges, and says when the gateway cannot be reached', async () => {
     const script = enrol('reports.script');
     const pair = await startWith([script.entry], { ADMIN_PORT: '0' });
     for (let more = 0; more < 3; more++) await pair.ask(accounts, { headers: bearer(script.token) });
