@@ -7,6 +7,8 @@ export interface CallerPlan {
   readonly thinkMs: number;
   /** Its part of the turns, as against the others'. */
   readonly weight: number;
+  /** Its own limit at the gateway; none where left out. */
+  readonly limit?: { readonly perSecond: number; readonly burst: number };
 }
 
 /** How one request ended, as its caller sees it. */

@@ -26,16 +26,25 @@ const main = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 /** Longer than that no start and no end takes, on a busy machine either. */
 const patienceMs = 20_000;
 
+export function mintTokens(plans: readonly CallerPlan[]): ReadonlyMap<string, string> {
+  return new Map(plans.map(({ name }) => [name, mintToken()]));
+}
+
+/**
+ * @param settings further ones, as `SHARED_STORE`
+ * @param tokens by the callers' names; gateways with the same callers have the same
+ */
 export async function startGatewayProcess(
   upstream: URL,
   key: string,
   deadlineMs: number,
   plans: readonly CallerPlan[],
+  settings: Readonly<Record<string, string>> = {},
+  tokens = mintTokens(plans),
 ): Promise<GatewayProcess> {
   const folder = await mkdtemp(join(tmpdir(), 'storm-'));
-  const tokens = new Map(plans.map(({ name }) => [name, mintToken()]));
-  const callers = plans.map(({ name, weight }) => {
-    return { name, weight, tokens: [{ sha256: digestOf(tokens.get(name) ?? '') }] };
+  const callers = plans.map(({ name, weight, limit }) => {
+    return { name, weight, limit, tokens: [{ sha256: digestOf(tokens.get(name) ?? '') }] };
   });
   const callersFile = join(folder, 'callers.json');
   await writeFile(callersFile, JSON.stringify({ callers }), { mode: 0o600 });
@@ -54,6 +63,7 @@ export async function startGatewayProcess(
       SHUTDOWN_GRACE: '1s',
       PORT: '0',
       ADMIN_PORT: '0',
+      ...settings,
     },
     stdio: ['ignore', log.fd, 'inherit'],
   });

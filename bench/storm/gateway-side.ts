@@ -17,29 +17,32 @@ export async function startGatewaySide(
 
   return {
     name: 'through the gateway',
-    async ask(caller): Promise<Ending> {
-      try {
-        const { statusCode, headers, body } = await pool.request({
-          method: 'GET',
-          path: `/api/analytics/accounts/?n=${count++}`,
-          headers: { authorization: `Bearer ${gateway.tokens.get(caller)}`, accept: 'application/json' },
-        });
-        await body.dump();
-        if (statusCode === 200) return { kind: 'answered' };
-        const retryAfter = headers['retry-after'];
-        if (statusCode !== 429 && statusCode !== 503) return { kind: 'failed' };
-        return retryAfter === undefined
-          ? { kind: 'failed' }
-          : { kind: 'refused', retryAfterMs: Number(retryAfter) * 1000 };
-      } catch {
-        return { kind: 'failed' };
-      }
-    },
+    ask: (caller) => askGateway(pool, `/api/analytics/accounts/?n=${count++}`, gateway.tokens.get(caller)),
     async close() {
       await pool.destroy();
       return summaryOf(await gateway.end());
     },
   };
+}
+
+/** One request, as its caller sees it end. */
+export async function askGateway(pool: Pool, path: string, token: string | undefined): Promise<Ending> {
+  try {
+    const { statusCode, headers, body } = await pool.request({
+      method: 'GET',
+      path,
+      headers: { authorization: `Bearer ${token}`, accept: 'application/json' },
+    });
+    await body.dump();
+    if (statusCode === 200) return { kind: 'answered' };
+    const retryAfter = headers['retry-after'];
+    if (statusCode !== 429 && statusCode !== 503) return { kind: 'failed' };
+    return retryAfter === undefined
+      ? { kind: 'failed' }
+      : { kind: 'refused', retryAfterMs: Number(retryAfter) * 1000 };
+  } catch {
+    return { kind: 'failed' };
+  }
 }
 
 /** What the gate did, from its lines in the log. */

@@ -8,12 +8,17 @@ afterEach(() => {
   for (const store of opened.splice(0)) store.close();
 });
 
-function open(server: RedisServer, password?: string): { store: SharedStore; changes: StoreChange[] } {
+function open(
+  server: RedisServer,
+  password?: string,
+  limitMs?: number,
+): { store: SharedStore; changes: StoreChange[] } {
   const changes: StoreChange[] = [];
   const store = new SharedStore({
     address: parseStoreAddress(server.address),
     ...(password === undefined ? {} : { readPassword: () => Promise.resolve(password) }),
     prefix: 'test',
+    limitMs,
     onChange: (change) => changes.push(change),
   });
   opened.push(store);
@@ -93,6 +98,19 @@ describe.skipIf(redisProgram === undefined)('the shared store', () => {
     server.thaw();
     await vi.waitFor(async () => expect(await get(store)).toBeNull(), { timeout: 20_000 });
     expect(store.snapshot().inUse).toBe(true);
+  });
+
+  it('that answers a process which stalled for longer than the limit is not away', async () => {
+    await using server = await startRedis();
+    const { store } = open(server, undefined, 800);
+    await inUse(store);
+    const slow = `local s = redis.call('TIME') repeat local n = redis.call('TIME')
+      until (n[1] - s[1]) * 1000000 + n[2] - s[2] > 50000 return 1`;
+    const asked = store.call((client) => client.eval(slow));
+    const untilMs = performance.now() + 1_000;
+    while (performance.now() < untilMs);
+    expect(await asked).toBe(1);
+    expect(store.snapshot().failures).toBe(0);
   });
 
   it('that refuses the password says so and nothing of the password', async () => {

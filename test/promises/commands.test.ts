@@ -10,7 +10,7 @@ import { formsOf } from '../support/secret-forms.ts';
 const unreachable = 'http://127.0.0.1:9/api';
 
 describe.concurrent('check says in plain words what works', () => {
-  it('the key was accepted: 0', async (owner) => {
+  it('check ends with 0 where the key was accepted', async (owner) => {
     const standIn = await standInFor(owner);
     const { status, stdout, stderr } = await run(owner, ['check'], { settings: settingsFor(standIn.url) });
     expect(status).toBe(0);
@@ -22,7 +22,7 @@ describe.concurrent('check says in plain words what works', () => {
     expect(stdout + stderr).not.toContain(standInKey);
   });
 
-  it('the key was refused: 1', async (owner) => {
+  it('check ends with 1 where the key was refused', async (owner) => {
     const standIn = await standInFor(owner);
     const settings = { ...settingsFor(standIn.url), UPSTREAM_API_KEY: 'another-key-0123456789' };
     const { status, stdout } = await run(owner, ['check'], { settings });
@@ -31,7 +31,7 @@ describe.concurrent('check says in plain words what works', () => {
     expect(stdout).not.toContain('another-key');
   });
 
-  it('the role is insufficient: 1, and the same for programs', async (owner) => {
+  it('check ends with 1 where the role is insufficient, and says the same to programs', async (owner) => {
     const standIn = await standInFor(owner, { role: 'insufficient' });
     const { status, stdout } = await run(owner, ['check', '--json'], { settings: settingsFor(standIn.url) });
     expect(status).toBe(1);
@@ -44,7 +44,7 @@ describe.concurrent('check says in plain words what works', () => {
     });
   });
 
-  it('the upstream cannot be reached: 1', async (owner) => {
+  it('check ends with 1 where the upstream cannot be reached', async (owner) => {
     const { status, stdout } = await run(owner, ['check'], { settings: settingsFor(unreachable) });
     expect(status).toBe(1);
     expect(stdout).toMatch(/no answer\. The upstream refused the connection/);
@@ -75,7 +75,7 @@ describe.concurrent('check says in plain words what works', () => {
 });
 
 describe.concurrent('healthcheck', () => {
-  it('is 0 while the gateway is ready and 1 when it stops or is not there', async (owner) => {
+  it('healthcheck ends with 0 while the gateway is ready and with 1 when it stops or is not there', async (owner) => {
     const standIn = await standInFor(owner);
     const settings = { ...settingsFor(standIn.url), SHUTDOWN_DELAY: '10m', SHUTDOWN_GRACE: '11m' };
     const gateway = await serve(owner, { settings });
@@ -102,7 +102,7 @@ describe.concurrent('healthcheck', () => {
     expect(wrong).toMatchObject({ status: 2, stderr: expect.stringContaining('PORT expects') });
   });
 
-  it('asks on the Unix socket where there is one', async (owner) => {
+  it('healthcheck asks on the Unix socket where there is one', async (owner) => {
     const path = join(temporaryFolder(owner), 'socket');
     const settings = { ...settingsFor(unreachable), HOST: `unix:${path}` };
     const gateway = start(owner, ['serve'], { settings });
@@ -112,7 +112,7 @@ describe.concurrent('healthcheck', () => {
 });
 
 describe.concurrent('the command line', () => {
-  it('settings lists every setting with its meaning', async (owner) => {
+  it('the settings command lists every setting with its meaning', async (owner) => {
     const { status, stdout } = await run(owner, ['settings']);
     expect(status).toBe(0);
     for (const [name, { meaning }] of Object.entries(table)) {
@@ -141,7 +141,7 @@ describe.concurrent('the command line', () => {
     }
   });
 
-  it('has the version of the package', async (owner) => {
+  it('the command line has the version of the package', async (owner) => {
     const file = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
     expect((JSON.parse(file) as { version: string }).version).toBe(version);
     expect(await run(owner, ['--version'])).toMatchObject({ status: 0, stdout: `${version}\n` });
@@ -169,7 +169,7 @@ describe.concurrent('the command line', () => {
 });
 
 describe.concurrent('the demo', () => {
-  it('needs no setting, shows five scenes, and its key is printed nowhere', async (owner) => {
+  it('the demo needs no setting, shows five scenes, and its key is printed nowhere', async (owner) => {
     const { status, stdout, stderr } = await run(owner, ['demo', '--once']);
     expect(stderr).toBe('');
     expect(status).toBe(0);

@@ -88,6 +88,8 @@ async function startMember(settings: Record<string, string>, limitMs: number): P
   const environment: Record<string, string> = {
     PORT: '0',
     ADMIN_PORT: '0',
+    // Tests count upstream calls.
+    UPSTREAM_API_KEY_CHECK: 'off',
     SHUTDOWN_GRACE: '2s',
     RETRY_BASE: '20ms',
     ...settings,

@@ -1,0 +1,127 @@
+import { describe, expect, it } from 'vitest';
+import { shareAnswers } from '../../src/cache/cache.ts';
+import type { LookOptions, Publication, SharedLook, SharedReads } from '../../src/cache/shared-reads.ts';
+import { GatewayError } from '../../src/errors.ts';
+import type { Answer, UpstreamRequest } from '../../src/exchange.ts';
+import { Trace } from '../../src/trace.ts';
+import { LiveClaim } from '../support/requests.ts';
+
+const nothing: SharedLook = { stored: undefined, outcome: undefined, exchange: undefined, other: undefined };
+
+function answer(ageMs: number, body: string, headers = {}): Answer {
+  const receivedMs = performance.now() - ageMs;
+  const receivedAt = Date.now() - ageMs;
+  return { status: 200, headers, body, sentMs: receivedMs, receivedMs, receivedAt, generation: 1 };
+}
+
+function request(more: Partial<UpstreamRequest> = {}): UpstreamRequest {
+  return {
+    operation: 'list-accounts',
+    path: '/analytics/accounts/',
+    query: '',
+    headers: {},
+    ids: {},
+    cacheControl: undefined,
+    pragma: undefined,
+    claim: new LiveClaim({ name: 'a', weight: 1, background: false }, performance.now() + 25_000),
+    ...more,
+  };
+}
+
+/** A cache whose shared store gives these looks, one after another, and the last one for ever. */
+function withShared(looks: readonly (SharedLook | undefined)[], inUse = true) {
+  const asked: LookOptions[] = [];
+  const published: (Publication | 'released')[] = [];
+  const upstream: string[] = [];
+  let purged: (operation: string | undefined) => void = () => {};
+  const mine: SharedLook = {
+    ...nothing,
+    exchange: {
+      publish: (publication) => void published.push(publication),
+      release: () => void published.push('released'),
+    },
+  };
+  const shared: SharedReads = {
+    inUse,
+    async look(_request, options) {
+      asked.push(options);
+      const at = Math.min(asked.length, looks.length) - 1;
+      return looks.length === 0 ? mine : looks[at];
+    },
+    wait: () => Promise.resolve(),
+    purge: () => {},
+    onPurge(listener) {
+      purged = listener;
+    },
+  };
+  const cache = shareAnswers({
+    ...{ ttlMs: 15_000, staleWhileRevalidateMs: 0, staleIfErrorMs: 0, refreshTimeoutMs: 1_000 },
+    ...{ maxBytes: 1 << 20, maxEntryBytes: 1 << 18, generation: () => 1, shared },
+  });
+  const handle = cache.layer((own) => {
+    upstream.push(own.cacheControl ?? 'plain');
+    return Promise.resolve(answer(0, '"from the upstream"'));
+  });
+  const ask = async (more: Partial<UpstreamRequest> = {}) =>
+    (await handle(request(more), new Trace(performance.now()))).body.toString();
+  return { ask, asked, published, upstream, mine, purge: () => purged(undefined) };
+}
+
+describe('a flight whose gateway shares a store', () => {
+  it('takes a fresh answer of another gateway, for all requests of the flight but one that wants a newer one', async () => {
+    const stored = answer(5_000, '"from another gateway"');
+    const { ask, upstream, asked } = withShared([{ ...nothing, stored }, undefined]);
+    const plain = [ask(), ask()];
+    const strict = ask({ cacheControl: 'no-cache' });
+    expect(await Promise.all(plain)).toEqual(['"from another gateway"', '"from another gateway"']);
+    expect(await strict).toBe('"from the upstream"');
+    expect(upstream).toHaveLength(1);
+    expect(asked).toHaveLength(2);
+  });
+
+  it('is one look for all its requests, and none for a hit in memory', async () => {
+    const { ask, asked } = withShared([{ ...nothing, stored: answer(0, '1') }]);
+    await Promise.all(Array.from({ length: 50 }, () => ask()));
+    await ask();
+    expect(asked).toEqual([{ mayFind: true, awaited: undefined }]);
+  });
+
+  it('asks nothing of a store that is away', async () => {
+    const { ask, asked, upstream } = withShared([], false);
+    expect(await ask()).toBe('"from the upstream"');
+    expect([asked.length, upstream.length]).toEqual([0, 1]);
+  });
+
+  it('waits for the exchange of another gateway, and takes its failure as its own', async () => {
+    const error = new GatewayError('upstream-timeout');
+    const { ask, asked, upstream } = withShared([
+      { ...nothing, other: 'x' },
+      { ...nothing, outcome: { kind: 'failed', error } },
+    ]);
+    await expect(ask()).rejects.toBe(error);
+    expect(asked.map(({ awaited }) => awaited)).toEqual([undefined, 'x']);
+    expect(upstream).toHaveLength(0);
+  });
+
+  it('publishes what its own exchange brought', async () => {
+    const { ask, published } = withShared([]);
+    await ask();
+    expect(published).toMatchObject([{ kind: 'stored' }]);
+  });
+
+  it('waits for no other where answers fit one request each', async () => {
+    const { ask, upstream, published } = withShared([{ ...nothing, stored: 'not shareable', other: 'x' }]);
+    expect(await ask()).toBe('"from the upstream"');
+    expect([upstream.length, published.length]).toEqual([1, 0]);
+  });
+
+  it('forgets what it has in memory when another gateway purges', async () => {
+    const { ask, upstream, purge } = withShared([]);
+    await ask();
+    await ask();
+    expect(upstream).toHaveLength(1);
+    purge();
+    await ask();
+    expect(upstream).toHaveLength(2);
+  });
+});
