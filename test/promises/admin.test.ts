@@ -39,7 +39,7 @@ async function statusOf({ askAdmin }: Pick<TestGateway, 'askAdmin'>): Promise<Me
 const accessLines = ({ logLines }: TestGateway) => logLines().filter(({ msg }) => msg === 'request');
 
 describe('the metrics count', () => {
-  it('one request for each access line, and started = finished + aborted', async () => {
+  it('the metrics count one request for each access line, and started = finished + aborted', async () => {
     const [script, limited] = [enrol('script'), enrol('limited', { limit: { perSecond: 0.01, burst: 1 } })];
     const pair = await startWith([script.entry, limited.entry], { ...withAdmin, RETRY_LIMIT: '0' });
     const { standIn, exchange } = pair;
@@ -113,7 +113,7 @@ describe('the metrics count', () => {
     expect(stopped).toMatchObject({ started: lines.length, finished: lines.length - 1, aborted: 1 });
   });
 
-  it('the attempts and 429s that the upstream sees, with retries and background refreshes', async () => {
+  it('the metrics count the attempts and 429s that the upstream sees, with retries and background refreshes', async () => {
     const pair = await startPair(withAdmin, { cacheControl: 'max-age=0, stale-while-revalidate=60' });
     const { standIn } = pair;
     await pair.ask(accounts);
@@ -129,7 +129,7 @@ describe('the metrics count', () => {
     expect(value(metric('gate_refusals_total'))).toBe(1);
   });
 
-  it('by labels that hold nothing of what callers send', async () => {
+  it('the labels of the metrics hold nothing of what callers send', async () => {
     const pair = await startPair(withAdmin);
     const word = 'a-word-of-the-caller';
     for (const path of [`/api/${word}/`, `${accounts}?${word}`, `/${word}`, `/problems/${word}`]) {
@@ -145,7 +145,7 @@ describe('the metrics count', () => {
 });
 
 describe('a purge', () => {
-  it('removes everything or one operation, says how much, and has a log line', async () => {
+  it('a purge removes everything or one operation, says how much, and has a log line', async () => {
     const pair = await startPair(withAdmin);
     const { askAdmin, standIn } = pair;
     for (const path of [accounts, `${accounts}?b`, '/api/users/api-keys/']) await pair.ask(path);
@@ -169,7 +169,7 @@ describe('a purge', () => {
     ['of two operations', 'POST', '/cache/purge?operation=list-accounts&operation=x', 400, 'invalid-request'],
     ['by GET', 'GET', '/cache/purge', 405, 'method-not-allowed'],
   ])(
-    '%s is refused and removes nothing',
+    'a purge of %s is refused and removes nothing',
     async ([, method, path, status, code], { expect, onTestFinished }) => {
       const pair = await startPair(withAdmin, {}, onTestFinished);
       await pair.ask(accounts);
@@ -300,7 +300,7 @@ describe('a page of another site gets nothing from the admin listener', () => {
     expect((await pair.askAdmin('/cache/purge', { method: 'POST', headers: own })).status).toBe(200);
   });
 
-  it('that listens beyond loopback answers for names of the network', async () => {
+  it('an admin listener beyond loopback answers for names of the network', async () => {
     const [open, local] = [
       await startPair({ ...withAdmin, ADMIN_HOST: '0.0.0.0' }),
       await startPair(withAdmin),
@@ -313,7 +313,7 @@ describe('a page of another site gets nothing from the admin listener', () => {
 });
 
 describe('the routes of the admin listener', () => {
-  it('answer GET and HEAD alike, refuse bodies and other methods, and are listed in a 404', async () => {
+  it('the admin routes answer GET and HEAD alike, refuse bodies and other methods, and are listed in a 404', async () => {
     const { askAdmin, exchange } = await startPair(withAdmin);
     for (const path of ['/', '/status', '/metrics', '/livez', '/readyz']) {
       const head = await askAdmin(path, { method: 'HEAD' });
@@ -340,7 +340,7 @@ describe('the routes of the admin listener', () => {
     }
   });
 
-  it('refuse a request of which no URL can be made, as they refuse others', async () => {
+  it('the admin routes refuse a request of which no URL can be made, as they refuse others', async () => {
     const { askAdmin } = await startPair(withAdmin);
     // Names that a `Host` may have, and no URL.
     for (const [path, host, status] of [
@@ -360,7 +360,7 @@ describe('the routes of the admin listener', () => {
   });
 
   it.each(['a, b', 'user@localhost', '['])(
-    'refuse the Host %s, which names none, before they are asked',
+    'the admin listener refuses the Host %s, which names none, before a route is asked',
     async (host) => {
       const { askAdmin } = await startPair(withAdmin);
       for (const path of ['/status', '/livez']) {
@@ -369,7 +369,7 @@ describe('the routes of the admin listener', () => {
     },
   );
 
-  it('show a page that runs only its own script', async () => {
+  it('the admin routes show a page that runs only its own script', async () => {
     const { askAdmin } = await startPair(withAdmin);
     const { headers, body } = await askAdmin('/');
     expect(headers['content-type']).toBe('text/html; charset=utf-8');
@@ -379,7 +379,7 @@ describe('the routes of the admin listener', () => {
     expect(body.toString()).toContain('<title>Analytics gateway</title>');
   });
 
-  it('show changed settings by name, callers without digests, and why the gateway is not ready', async () => {
+  it('the status shows changed settings by name, callers without digests, and why the gateway is not ready', async () => {
     const script = enrol('script');
     const pair = await startWith([script.entry], {
       ...withAdmin,
@@ -409,7 +409,7 @@ describe('the routes of the admin listener', () => {
 });
 
 describe('secrets of callers', () => {
-  it('are in no reply of the admin listener: neither tokens nor their digests', async () => {
+  it('callers’ tokens and their digests are in no reply of the admin listener', async () => {
     const [script, old] = [enrol('script'), enrol('old')];
     const entry = {
       ...old.entry,
@@ -442,7 +442,7 @@ describe('secrets of callers', () => {
 });
 
 describe('the key', () => {
-  it('is searched for by value in every admin reply, also where a setting holds it by mistake', async () => {
+  it('the key is searched for by value in every admin reply, also where a setting holds it by mistake', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'admin-'));
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
     const place = join(folder, standInKey);
@@ -459,7 +459,7 @@ describe('the key', () => {
 });
 
 describe('the admin listener', () => {
-  it('stays open to the end of a drain, and then closes', async () => {
+  it('the admin listener stays open to the end of a drain, and then closes', async () => {
     const pair = await startPair({ ...withAdmin, SHUTDOWN_GRACE: '4s' });
     pair.standIn.behave({ stallAt: 'before-headers' });
     const stalled = pair.ask(accounts);
@@ -483,18 +483,18 @@ describe('the admin listener', () => {
     await expect(pair.askAdmin('/metrics')).rejects.toThrow(/ECONNREFUSED/);
   });
 
-  it('does not exist with ADMIN_PORT=off', async () => {
+  it('no admin listener exists with ADMIN_PORT=off', async () => {
     const { gateway, logText } = await startPair({ ADMIN_PORT: 'off' });
     expect(gateway.adminUrl).toBeUndefined();
     expect(logText()).not.toContain('admin');
   });
 
-  it('is named in the log with its address', async () => {
+  it('the admin listener is named in the log with its address', async () => {
     const { gateway, logLines } = await startPair(withAdmin);
     expect(logLines()).toContainEqual(expect.objectContaining({ adminUrl: gateway.adminUrl }));
   });
 
-  it('ends the start with 1 on a port that is taken, and names the setting', async (owner) => {
+  it('an admin port that is taken ends the start with 1, and the setting is named', async (owner) => {
     const port = await takePort();
     const settings = { ...settingsFor('http://127.0.0.1:9/api'), ADMIN_PORT: String(port) };
     const { status, stderr, stdout } = await run(owner, [], { settings });
@@ -503,7 +503,7 @@ describe('the admin listener', () => {
     expect(stdout).not.toContain('"msg":"listening"');
   });
 
-  it('is left out where its default port is taken and no setting names it', async () => {
+  it('the admin listener is left out where its default port is taken and no setting names it', async () => {
     const other = createServer();
     // Another process may have it already, which is as good.
     await new Promise<void>((resolve) => {
@@ -519,7 +519,7 @@ describe('the admin listener', () => {
     );
   });
 
-  it('closes where the start fails because of the callers’ port', async () => {
+  it('the admin listener closes where the start fails because of the callers’ port', async () => {
     const [taken, free] = [await takePort(), await freePort()];
     const environment = {
       ...settingsFor('http://127.0.0.1:9/api'),
@@ -533,7 +533,7 @@ describe('the admin listener', () => {
 });
 
 describe('the health of the key', () => {
-  it('shows a rotation and a rejection', async () => {
+  it('the health of the key shows a rotation and a rejection', async () => {
     const pair = await startPair(withAdmin);
     await pair.ask(accounts);
     const before = await scrape(pair);
@@ -556,7 +556,7 @@ describe('the health of the key', () => {
     });
   });
 
-  it('shows a store that hangs: reads go on with the last good key, one log line says so, and a metric counts it', async () => {
+  it('a store that hangs is shown: reads go on with the last good key, one log line says so, and a metric counts it', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'admin-'));
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
     const [hang, key] = [join(folder, 'hang'), join(folder, 'key')];

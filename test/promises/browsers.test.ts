@@ -99,22 +99,25 @@ function lines(headers: Record<string, string>): string[] {
 }
 
 describe('a page of a listed origin', () => {
-  it.each([good, app])('%s reads everything the gateway says, problems too', (origin) => {
-    for (const [name, came] of everyReply(origin)) {
-      const fields = 'headers' in came ? came.headers : came.fields;
-      expect([name, [fields['access-control-allow-origin']].flat()]).toEqual([name, [origin]]);
-      const exposed = [fields['access-control-expose-headers']].flat().join();
-      for (const field of ['X-Request-ID', 'Cache-Status', 'RateLimit', 'Retry-After', 'ETag']) {
-        expect([name, exposed]).toEqual([name, expect.stringContaining(field)]);
+  it.each([good, app])(
+    'a page of the listed origin %s reads everything the gateway says, problems too',
+    (origin) => {
+      for (const [name, came] of everyReply(origin)) {
+        const fields = 'headers' in came ? came.headers : came.fields;
+        expect([name, [fields['access-control-allow-origin']].flat()]).toEqual([name, [origin]]);
+        const exposed = [fields['access-control-expose-headers']].flat().join();
+        for (const field of ['X-Request-ID', 'Cache-Status', 'RateLimit', 'Retry-After', 'ETag']) {
+          expect([name, exposed]).toEqual([name, expect.stringContaining(field)]);
+        }
+        expect([name, corsFields(fields)]).toEqual([
+          name,
+          ['access-control-allow-origin', 'access-control-expose-headers'],
+        ]);
       }
-      expect([name, corsFields(fields)]).toEqual([
-        name,
-        ['access-control-allow-origin', 'access-control-expose-headers'],
-      ]);
-    }
-  });
+    },
+  );
 
-  it('is asked before authentication, and told exactly what it may do', async () => {
+  it('a preflight of a listed origin is answered before authentication, with exactly what the page may do', async () => {
     const { ask, standIn, logLines } = await startWith([enrol('script').entry], {
       CORS_ORIGINS,
       FORWARD_REQUEST_HEADERS: 'Accept-Language',
@@ -148,7 +151,7 @@ describe('a page of a listed origin', () => {
     expect(logLines().filter(({ status, method }) => status === 204 && method === 'OPTIONS')).toHaveLength(3);
   });
 
-  it('may send its JWT in the field that the callers file names, as that changes', async () => {
+  it('a page of a listed origin may send its JWT in the field that the callers file names, as that changes', async () => {
     const staff = (header: string) => ({
       name: 'staff',
       jwt: { issuer: 'i', audience: 'a', jwks: 'http://127.0.0.1:9/keys', match: { sub: 's' }, header },
@@ -162,7 +165,7 @@ describe('a page of a listed origin', () => {
     expect(await allowed()).not.toContain('x-first');
   });
 
-  it('may come from a public address to a private one', async () => {
+  it('a page of a listed origin may come from a public address to a private one', async () => {
     const { ask } = await startPair({ CORS_ORIGINS });
     const asks = { 'access-control-request-private-network': 'true' };
     expect((await ask(accounts, preflight(good, asks))).headers).toHaveProperty(
@@ -172,7 +175,7 @@ describe('a page of a listed origin', () => {
     expect(corsFields((await ask(accounts, preflight('https://evil.example', asks))).headers)).toEqual([]);
   });
 
-  it('is not let in by its origin: it needs a credential like everybody', async () => {
+  it('a page of a listed origin is not let in by its origin: it needs a credential as any caller', async () => {
     const { ask, standIn } = await startWith([enrol('script').entry], { CORS_ORIGINS });
     expect((await ask(accounts, { headers: { origin: good } })).status).toBe(401);
     // OPTIONS without what makes it a preflight is a method like any other.
@@ -222,7 +225,7 @@ describe('a page of an origin that only looks like a listed one reads nothing', 
     'chrome-extension://good.example',
     '__proto__',
     'constructor',
-  ])('%j', async (origin) => {
+  ])('a page of the origin %j, which only looks like a listed one, reads nothing', async (origin) => {
     const { token, entry } = enrol('script');
     const pair = await startWith([entry], { CORS_ORIGINS });
     const from = [`Origin: ${origin}`];
@@ -242,7 +245,7 @@ describe('a page of an origin that only looks like a listed one reads nothing', 
     }
   });
 
-  it('nor one that names two origins in two fields', async () => {
+  it('a request that names two origins in two fields reads nothing', async () => {
     const pair = await startPair({ CORS_ORIGINS });
     for (const origins of [
       [good, 'https://evil.example'],
@@ -254,7 +257,7 @@ describe('a page of an origin that only looks like a listed one reads nothing', 
     }
   });
 
-  it('and without CORS_ORIGINS nobody’s page reads anything', async () => {
+  it('without CORS_ORIGINS no page reads anything', async () => {
     const { ask } = await startWith([enrol('script').entry]);
     const came = await ask(accounts, preflight(good));
     expect(came.json()).toMatchObject({ status: 403, code: 'origin-not-allowed' });
@@ -265,7 +268,7 @@ describe('a page of an origin that only looks like a listed one reads nothing', 
 
 describe('a cache in between never gives one origin what was said to another', () => {
   it.each([undefined, good, 'https://evil.example'])(
-    'because every answer varies by Origin, asked by %s',
+    'every answer varies by Origin, also the one to %s',
     (origin) => {
       for (const [name, came] of everyReply(origin)) {
         expect([name, varyOf(came)]).toEqual([name, expect.arrayContaining(['origin'])]);
@@ -273,7 +276,7 @@ describe('a cache in between never gives one origin what was said to another', (
     },
   );
 
-  it('beside the coding, and beside what the upstream varies by', async () => {
+  it('an answer varies by Origin beside the coding, and beside what the upstream varies by', async () => {
     const { ask, standIn } = await startPair({ CORS_ORIGINS });
     await expect
       .poll(async () => varyOf(await ask(accounts, { headers: { 'accept-encoding': 'gzip' } })))
@@ -286,7 +289,7 @@ describe('a cache in between never gives one origin what was said to another', (
     expect(varyOf(await ask(`${accounts}?v`)).sort()).toEqual(['accept-language', 'origin']);
   });
 
-  it('though the gateway itself asks the upstream once for all of them', async () => {
+  it('the gateway itself asks the upstream once for all origins', async () => {
     const { ask, standIn } = await startPair({ CORS_ORIGINS });
     const first = await ask(accounts, { headers: { origin: good } });
     const second = await ask(accounts, { headers: { origin: app } });
@@ -299,7 +302,7 @@ describe('a cache in between never gives one origin what was said to another', (
   });
 });
 
-describe('where somebody may call without a credential, other people’s pages may not', () => {
+describe('a gateway that needs no credential answers no page of another site', () => {
   const anonymous = [
     ['without a callers file', () => startPair({ CORS_ORIGINS: good })],
     [
@@ -318,10 +321,10 @@ describe('where somebody may call without a credential, other people’s pages m
       ['a look-alike', { 'sec-fetch-site': 'cross-site', origin: 'https://good.example.evil' }],
       ['an older browser', { origin: 'https://evil.example' }],
       ['an older browser’s sandboxed frame', { origin: 'null' }],
-      ['a value nobody knows', { 'sec-fetch-site': 'evil' }],
+      ['an unknown value', { 'sec-fetch-site': 'evil' }],
       ['two values', { 'sec-fetch-site': 'same-origin, cross-site' }],
       ['a page with a credential', { 'sec-fetch-site': 'cross-site', authorization: 'Bearer x' }],
-    ])('%s', async (_page, headers) => {
+    ])('a gateway that needs no credential refuses a page of another site: %s', async (_page, headers) => {
       const { ask, standIn } = await start();
       for (const path of [accounts, '/api/nothing', '/problems/overloaded']) {
         const came = await ask(path, { headers });
@@ -333,11 +336,11 @@ describe('where somebody may call without a credential, other people’s pages m
 
     it.each<[string, Record<string, string>]>([
       ['a script', {}],
-      ['what somebody typed', { 'sec-fetch-site': 'none' }],
+      ['an address that a user typed', { 'sec-fetch-site': 'none' }],
       ['the gateway’s own page', { 'sec-fetch-site': 'same-origin' }],
       ['a page of a listed origin', { 'sec-fetch-site': 'cross-site', origin: good }],
       ['an older browser’s page of a listed origin', { origin: good }],
-    ])('but %s may', async (_page, headers) => {
+    ])('a gateway that needs no credential answers %s', async (_page, headers) => {
       const { ask } = await start();
       expect((await ask(accounts, { headers })).status).toBe(200);
     });
@@ -360,16 +363,19 @@ describe('where somebody may call without a credential, other people’s pages m
       '[2001:db8::1]',
       '[2001:db8::1]:8080',
       '[::ffff:10.0.0.1]',
-    ])('nor a page whose own name %j leads here (DNS rebinding)', async (host) => {
-      const pair = await start();
-      for (const lines of [[], ['Sec-Fetch-Site: same-origin', `Origin: http://${host}`]]) {
-        const came = await sendRaw(pair, accounts, { host, lines });
-        expect(came.status).toBe(421);
-        expect(JSON.parse(came.body)).toMatchObject({ code: 'host-not-allowed' });
-        expect(corsFields(came.fields)).toEqual([]);
-      }
-      expect(pair.standIn.requests).toHaveLength(0);
-    });
+    ])(
+      'a gateway that needs no credential refuses a page whose own name %j leads to it (DNS rebinding)',
+      async (host) => {
+        const pair = await start();
+        for (const lines of [[], ['Sec-Fetch-Site: same-origin', `Origin: http://${host}`]]) {
+          const came = await sendRaw(pair, accounts, { host, lines });
+          expect(came.status).toBe(421);
+          expect(JSON.parse(came.body)).toMatchObject({ code: 'host-not-allowed' });
+          expect(corsFields(came.fields)).toEqual([]);
+        }
+        expect(pair.standIn.requests).toHaveLength(0);
+      },
+    );
 
     it.each([
       'localhost@evil.example',
@@ -381,7 +387,7 @@ describe('where somebody may call without a credential, other people’s pages m
       '::1',
       'a b',
       '',
-    ])('nor a request whose Host %j is no name', async (host) => {
+    ])('a gateway that needs no credential refuses a request whose Host %j is no name', async (host) => {
       const pair = await start();
       const came = await sendRaw(pair, accounts, { host });
       expect([came.status, came.body]).toEqual([400, '']);
@@ -390,13 +396,13 @@ describe('where somebody may call without a credential, other people’s pages m
     });
 
     it.each(['localhost', 'LOCALHOST:1', 'localhost.', 'app.localhost:8080', '127.0.0.1', '[::1]:8080'])(
-      'while %s is this machine for everybody',
+      'a gateway that needs no credential answers for %s, which means this machine everywhere',
       async (host) => {
         expect((await sendRaw(await start(), accounts, { host })).status).toBe(200);
       },
     );
 
-    it('nor a request with two Hosts, or none', async () => {
+    it('a gateway that needs no credential refuses a request with two Hosts, or none', async () => {
       const { exchange, standIn } = await start();
       const two = await exchange(
         `GET ${accounts} HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\nConnection: close\r\n\r\n`,
@@ -407,7 +413,7 @@ describe('where somebody may call without a credential, other people’s pages m
     });
   });
 
-  it('and the log says why, with the host or origin that was refused', async () => {
+  it('the log says why a page was refused, with the host or origin', async () => {
     const pair = await startPair({ CORS_ORIGINS: good });
     await pair.ask(accounts, { headers: { host: 'evil.example' } });
     await pair.exchange(`GET ${accounts} HTTP/1.0\r\n\r\n`);
@@ -429,7 +435,7 @@ describe('where somebody may call without a credential, other people’s pages m
     ]);
   });
 
-  it('and where everybody needs a credential, ALLOWED_HOSTS decides about names', async () => {
+  it('ALLOWED_HOSTS decides about names where every caller needs a credential', async () => {
     const { token, entry } = enrol('script');
     const pair = await startWith([entry], { ALLOWED_HOSTS: 'gateway.internal' });
     const known = [`Authorization: Bearer ${token}`];
@@ -450,7 +456,7 @@ describe('nothing the gateway says can be run, framed or embedded', () => {
     'cross-origin-resource-policy': 'same-origin',
   };
 
-  it('answers, problems and documents', () => {
+  it('answers, problems and documents cannot be run, framed or embedded', () => {
     for (const [name, came] of everyReply(good)) {
       const fields = 'headers' in came ? came.headers : came.fields;
       const sent = Object.fromEntries(
@@ -460,7 +466,7 @@ describe('nothing the gateway says can be run, framed or embedded', () => {
     }
   });
 
-  it('probes and preflights, for whatever Host', async () => {
+  it('replies to probes and preflights cannot be run, framed or embedded, for any Host', async () => {
     const { ask } = await startPair({ CORS_ORIGINS });
     for (const path of ['/livez', '/readyz']) {
       for (const method of ['GET', 'HEAD']) {

@@ -13,7 +13,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 const { folder, main } = buildProgram();
 
 describe.concurrent('what is built needs nothing beside it', () => {
-  it('to answer', async (owner) => {
+  it('the built gateway needs nothing beside it to answer', async (owner) => {
     const standIn = await standInFor(owner);
     const gateway = await serve(owner, { main, flags: imageFlags(), settings: settingsFor(standIn.url) });
     const [one, other] = [await gateway.ask(accounts), await gateway.ask(accounts)];
@@ -53,7 +53,7 @@ describe.concurrent('what is built needs nothing beside it', () => {
     expect(status).toBe(0);
   });
 
-  it('to show the console, charts included', async (owner) => {
+  it('the built gateway shows the console, charts included', async (owner) => {
     const standIn = await standInFor(owner);
     const settings = { ...settingsFor(standIn.url), ADMIN_PORT: '0' };
     const gateway = await serve(owner, { main, flags: imageFlags(), settings });
@@ -64,7 +64,7 @@ describe.concurrent('what is built needs nothing beside it', () => {
     expect(readFileSync(join(folder, 'dist/LICENSES.txt'), 'utf8')).toMatch(/^uplot \d/m);
   });
 
-  it('to know what .env must have', async (owner) => {
+  it('the built gateway knows without other files what .env must have', async (owner) => {
     const cwd = temporaryFolder(owner);
     writeFileSync(join(cwd, '.env'), 'PORT=0\n');
     const { status, stderr } = await run(owner, [], { main, cwd });
@@ -72,7 +72,7 @@ describe.concurrent('what is built needs nothing beside it', () => {
     expect(status).toBe(2);
   });
 
-  it('to refuse an inspector before anything else is loaded', async (owner) => {
+  it('the built gateway refuses an inspector before anything else is loaded', async (owner) => {
     const settings = { ...settingsFor('http://127.0.0.1:9/api'), NODE_OPTIONS: '--inspect=127.0.0.1:0' };
     const { status, stderr } = await run(owner, [], { main, settings });
     expect(stderr).toContain('not with a secret in memory');
@@ -92,12 +92,12 @@ describe.concurrent('what is built needs nothing beside it', () => {
     expect(status).toBe(2);
   });
 
-  it('in sources that V8 keeps at one byte per character', () => {
+  it('the built sources are kept by V8 at one byte per character', () => {
     const parts = readdirSync(join(folder, 'dist/parts')).map((name) => join(folder, 'dist/parts', name));
     for (const file of [main, ...parts]) expect(readFileSync(file, 'latin1'), file).toMatch(/^[\0-\x7f]*$/);
   });
 
-  it('to be made into an image', () => {
+  it('the built gateway can be made into an image', () => {
     const dockerfile = readFileSync(join(root, 'Dockerfile'), 'utf8');
     const copied = [...dockerfile.matchAll(/^COPY (?!--from)(.*) \S+$/gm)].flatMap(([, names = '']) =>
       names.split(' '),
@@ -112,7 +112,7 @@ describe.concurrent('what is built needs nothing beside it', () => {
     expect(allowed.slice(1).sort()).toEqual([...new Set(copied)].map((name) => `!${name}`).sort());
   });
 
-  it('to say whose work it holds', () => {
+  it('the built gateway says whose work it holds', () => {
     const text = readFileSync(join(folder, 'dist/LICENSES.txt'), 'utf8');
     const { dependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
       dependencies: Readonly<Record<string, string>>;

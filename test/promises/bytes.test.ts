@@ -29,7 +29,7 @@ function repeated(rawHeaders: readonly string[]): string[] {
 }
 
 describe.each(['length', 'chunked'] as const)('an answer framed by %s arrives byte for byte', (framing) => {
-  it.each(bodies)('%s', async (_name, body) => {
+  it.each(bodies)('the body of an answer arrives byte for byte: %s', async (_name, body) => {
     const { ask, standIn } = await startPair({ CACHE_TTL: '1h', CORS_ORIGINS: 'https://a.example' });
     standIn.behave({ body, framing });
     const origin = { origin: 'https://a.example' };
@@ -69,29 +69,32 @@ describe('an upstream that compresses although it was asked not to', () => {
   const body = ofLength(70_000);
   const tag = 'W/"v1"';
 
-  it.each(['gzip', 'deflate', 'br', 'zstd'] as const)('with %s is read as if it had not', async (coding) => {
-    const { ask, standIn } = await startPair({ CACHE_TTL: '1h' });
-    const answer = { body, compress: [coding], headers: { etag: '"v1"' } };
-    standIn.behave(answer);
-    // A miss and a hit, then a miss and a revalidation.
-    const came = [await ask(accounts), await ask(accounts)];
-    standIn.behave({ ...answer, headers: { ...answer.headers, 'cache-control': 'no-cache' } });
-    came.push(await ask(`${accounts}?again`));
-    standIn.behave({ status: 304, body: '', headers: { etag: '"v1"', 'content-encoding': coding } });
-    came.push(await ask(`${accounts}?again`));
-    for (const { status, headers, body: received } of came) {
-      expect(status).toBe(200);
-      expect(received.equals(body)).toBe(true);
-      expect(headers['content-encoding']).toBeUndefined();
-      expect(headers['content-length']).toBe(String(body.length));
-      expect(headers.etag).toBe(tag);
-    }
-    expect(standIn.requests).toHaveLength(3);
-    expect(standIn.requests[2]?.headers['if-none-match']).toBe(tag);
-    expect((await ask(accounts, { headers: { 'if-none-match': tag } })).status).toBe(304);
-  });
+  it.each(['gzip', 'deflate', 'br', 'zstd'] as const)(
+    'an answer that the upstream compressed with %s unasked is read as if it were plain',
+    async (coding) => {
+      const { ask, standIn } = await startPair({ CACHE_TTL: '1h' });
+      const answer = { body, compress: [coding], headers: { etag: '"v1"' } };
+      standIn.behave(answer);
+      // A miss and a hit, then a miss and a revalidation.
+      const came = [await ask(accounts), await ask(accounts)];
+      standIn.behave({ ...answer, headers: { ...answer.headers, 'cache-control': 'no-cache' } });
+      came.push(await ask(`${accounts}?again`));
+      standIn.behave({ status: 304, body: '', headers: { etag: '"v1"', 'content-encoding': coding } });
+      came.push(await ask(`${accounts}?again`));
+      for (const { status, headers, body: received } of came) {
+        expect(status).toBe(200);
+        expect(received.equals(body)).toBe(true);
+        expect(headers['content-encoding']).toBeUndefined();
+        expect(headers['content-length']).toBe(String(body.length));
+        expect(headers.etag).toBe(tag);
+      }
+      expect(standIn.requests).toHaveLength(3);
+      expect(standIn.requests[2]?.headers['if-none-match']).toBe(tag);
+      expect((await ask(accounts, { headers: { 'if-none-match': tag } })).status).toBe(304);
+    },
+  );
 
-  it('does not get the key through', async () => {
+  it('an upstream that compresses unasked does not get the key through', async () => {
     const { ask, standIn, logText } = await startPair();
     standIn.behave(({ key }) => ({ body: JSON.stringify({ key }), compress: ['gzip'] }));
     const came = await ask(accounts);

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { accounts, startPair } from '../support/gateway.ts';
 
 describe('repeated reads are answered from memory', () => {
-  it('with their age, for as long as they are fresh', async () => {
+  it('repeated reads are answered from memory with their age, for as long as they are fresh', async () => {
     const { ask, gateway, standIn } = await startPair();
     standIn.behave({ headers: { age: '3', 'cache-control': 'max-age=60' } });
     expect((await ask(accounts)).headers['cache-status']).toBe('analytics-gateway; fwd=uri-miss; stored');
@@ -13,15 +13,18 @@ describe('repeated reads are answered from memory', () => {
     expect(standIn.requests).toHaveLength(1);
   });
 
-  it.each(['no-store', 'private'])('but never an answer that says %s', async (directive) => {
-    const { ask, standIn } = await startPair();
-    standIn.behave({ headers: { 'cache-control': directive } });
-    await ask(accounts);
-    await ask(accounts);
-    expect(standIn.requests).toHaveLength(2);
-  });
+  it.each(['no-store', 'private'])(
+    'an answer that says %s is never served from memory',
+    async (directive) => {
+      const { ask, standIn } = await startPair();
+      standIn.behave({ headers: { 'cache-control': directive } });
+      await ask(accounts);
+      await ask(accounts);
+      expect(standIn.requests).toHaveLength(2);
+    },
+  );
 
-  it('each query and each operation apart', async () => {
+  it('each query and each operation is stored apart', async () => {
     const { ask, standIn } = await startPair();
     for (const path of [
       accounts,
@@ -82,7 +85,7 @@ describe('the trace fields of one caller', () => {
 });
 
 describe('a hit', () => {
-  it('never touches the gate: a closed one is neither asked nor waited for', async () => {
+  it('a hit never touches the gate: a closed one is neither asked nor waited for', async () => {
     const { ask, askAdmin, standIn, logLines } = await startPair({
       ADMIN_PORT: '0',
       REQUEST_TIMEOUT: '2s',
@@ -115,7 +118,7 @@ describe('identical reads in flight share one upstream call', () => {
     expect(standIn.requests).toHaveLength(1);
   });
 
-  it('one that leaves does not end it for the others; when all have left it is ended', async () => {
+  it('a caller that leaves does not end a shared read for the others; when all have left it is ended', async () => {
     const { ask, standIn, gateway, logLines } = await startPair();
     const held = Promise.withResolvers<void>();
     standIn.behave({ until: held.promise });
@@ -141,7 +144,7 @@ describe('identical reads in flight share one upstream call', () => {
     await expect.poll(() => logLines().filter(({ status }) => status === 499).length).toBe(3);
   });
 
-  it('a failure is shared by all who waited for it', async () => {
+  it('a failure of a shared read is given to all its callers', async () => {
     const { ask, standIn, gateway } = await startPair({ RETRY_LIMIT: '0' });
     const held = Promise.withResolvers<void>();
     standIn.behave({ until: held.promise, status: 500, body: '{}' });
@@ -168,7 +171,7 @@ describe('staleness is never waited for twice', () => {
     expect(standIn.requests).toHaveLength(2);
   });
 
-  it('while the upstream fails, the last good answer is given', async () => {
+  it('the last good answer is given while the upstream fails', async () => {
     const { ask, standIn, logLines } = await startPair({ RETRY_LIMIT: '0' });
     standIn.behave({ headers: { 'cache-control': 'max-age=0, stale-if-error=60' } });
     const good = await ask(accounts);
@@ -203,7 +206,7 @@ describe('staleness is never waited for twice', () => {
 });
 
 describe('stored answers are compressed once', () => {
-  it('and each coding has its own tag', async () => {
+  it('each coding of a stored answer has its own tag', async () => {
     const { ask } = await startPair();
     const plain = await ask(accounts);
     let br = plain;

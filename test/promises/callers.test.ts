@@ -61,7 +61,7 @@ describe('without a valid credential everything under /api is 401, and nothing i
     'http://localhost/api/analytics/accounts/',
     'http://evil.example/api/analytics/accounts/',
     'https://evil.example/api/readyz',
-  ])('for the target %s', async (target) => {
+  ])('a request without a valid credential is refused with 401 for the target %s', async (target) => {
     const pair = await startWith([enrol('script').entry]);
     for (const lines of [[], [`Authorization: Bearer ${stranger}`], [`X-API-Key: ${stranger}`]]) {
       const came = await sendRaw(pair, target, { lines });
@@ -85,7 +85,7 @@ describe('without a valid credential everything under /api is 401, and nothing i
   });
 
   it.each(['POST', 'PUT', 'DELETE', 'OPTIONS', 'TRACE', 'QUERY', 'HEAD'])(
-    'for the method %s',
+    'a request without a valid credential is refused with 401 for the method %s',
     async (method) => {
       const { ask, standIn } = await startWith([enrol('script').entry]);
       for (const path of [accounts, '/api/nothing']) {
@@ -97,7 +97,7 @@ describe('without a valid credential everything under /api is 401, and nothing i
     },
   );
 
-  it('for requests that would be refused for another reason', async () => {
+  it('a request without a valid credential is refused with 401 before any other reason', async () => {
     const { ask, standIn } = await startWith([enrol('script').entry]);
     const many = Object.fromEntries(Array.from({ length: 120 }, (_, index) => [`x-h-${index}`, '1']));
     const bodied = { method: 'POST', headers: { 'content-length': '2' }, body: '{}' };
@@ -107,7 +107,7 @@ describe('without a valid credential everything under /api is 401, and nothing i
     expect(standIn.requests).toHaveLength(0);
   });
 
-  it('when the answer is stored: a hit is authorised like everything else', async () => {
+  it('a request without a valid credential is refused with 401 where the answer is stored', async () => {
     const { token, entry } = enrol('script');
     const { ask, standIn } = await startWith([entry]);
     const first = await ask(accounts, { headers: bearer(token) });
@@ -121,7 +121,7 @@ describe('without a valid credential everything under /api is 401, and nothing i
     expect(standIn.requests).toHaveLength(1);
   });
 
-  it('while the answer is on its way to another caller', async () => {
+  it('a request without a valid credential is refused with 401 while the answer is on its way to another caller', async () => {
     const { token, entry } = enrol('script');
     const { ask, standIn, gateway } = await startWith([entry]);
     let release = (): void => {};
@@ -155,20 +155,25 @@ describe('whatever is wrong with a credential, the caller is told the same and t
     ['two in one', `${token} ${token}`, /Authorization is not/],
     ['two in a list', `${token}, Bearer ${token}`, /Authorization is not/],
     ['empty', '', /Authorization is not/],
-  ])('%s', async (_name, value, reason) => {
-    const { ask, logLines, logText } = await startWith([entry, old]);
-    const came = await ask(accounts, { headers: { authorization: `Bearer ${value}` } });
-    expect(came.json()).toEqual(refused);
-    expect(came.headers['www-authenticate']).toBe('Bearer realm="analytics-gateway", error="invalid_token"');
-    const line = logLines().find(({ problem }) => problem !== undefined);
-    expect(line).toMatchObject({
-      status: 401,
-      problem: 'caller-unauthenticated',
-      reason: expect.stringMatching(reason),
-    });
-    expect(line).not.toHaveProperty('caller');
-    if (value.length > 10) expect(logText()).not.toContain(value);
-  });
+  ])(
+    'a caller learns nothing of what is wrong with its credential, and the log knows: %s',
+    async (_name, value, reason) => {
+      const { ask, logLines, logText } = await startWith([entry, old]);
+      const came = await ask(accounts, { headers: { authorization: `Bearer ${value}` } });
+      expect(came.json()).toEqual(refused);
+      expect(came.headers['www-authenticate']).toBe(
+        'Bearer realm="analytics-gateway", error="invalid_token"',
+      );
+      const line = logLines().find(({ problem }) => problem !== undefined);
+      expect(line).toMatchObject({
+        status: 401,
+        problem: 'caller-unauthenticated',
+        reason: expect.stringMatching(reason),
+      });
+      expect(line).not.toHaveProperty('caller');
+      if (value.length > 10) expect(logText()).not.toContain(value);
+    },
+  );
 });
 
 describe('a request has one credential', () => {
@@ -180,7 +185,7 @@ describe('a request has one credential', () => {
     ['X-API-Key, as a script for the upstream has it', [`X-API-Key: ${token}`]],
     ['X-API-Key in another case', [`x-aPI-kEY: ${token}`]],
     ['the same one in both', [`X-API-Key: ${token}`, `Authorization: Bearer ${token}`]],
-  ])('in %s, and it never goes up', async (_name, lines) => {
+  ])('a credential in %s is accepted, and never goes up', async (_name, lines) => {
     const pair = await startWith([entry]);
     expect((await sendRaw(pair, accounts, { lines })).status).toBe(200);
     const [request] = pair.standIn.requests;
@@ -207,7 +212,7 @@ describe('a request has one credential', () => {
     ['X-Forwarded-Authorization', [`X-Forwarded-Authorization: Bearer ${token}`]],
     ['a cookie', [`Cookie: token=${token}; X-API-Key=${token}`]],
     ['Authorization as a trailer announces it', ['TE: trailers', 'Trailer: Authorization']],
-  ])('so not: %s', async (_name, lines) => {
+  ])('a request has one credential, so not: %s', async (_name, lines) => {
     const pair = await startWith([entry]);
     const came = await sendRaw(pair, accounts, { lines });
     expect(came.status).toBe(401);
@@ -221,7 +226,7 @@ describe('a request has one credential', () => {
     ['a query named as the field', (target: string) => `${target}?Authorization=Bearer+${token}`],
     ['the path', (target: string) => `${target}${token}/`],
     ['an absolute target', (target: string) => `http://localhost${target}?t=${token}`],
-  ])('nor in %s: a token in the URL never counts, and is not written down', async (_name, at) => {
+  ])('a token in %s never counts, and is not written down', async (_name, at) => {
     const pair = await startWith([entry]);
     const came = await sendRaw(pair, at(accounts));
     expect(JSON.parse(came.body)).toEqual(refused);
@@ -233,7 +238,7 @@ describe('a request has one credential', () => {
     );
   });
 
-  it('and folded over two lines it is refused before there is a request', async () => {
+  it('a credential folded over two lines is refused before there is a request', async () => {
     const pair = await startWith([entry]);
     const came = await sendRaw(pair, accounts, { lines: ['Authorization: Bearer', ` ${token}`] });
     expect([400, 401]).toContain(came.status);
@@ -243,7 +248,7 @@ describe('a request has one credential', () => {
 });
 
 describe('a caller does what it was granted', () => {
-  it('list-api-keys only by name, also when the answer is stored', async () => {
+  it('a caller may do list-api-keys only where it is granted by name, also when the answer is stored', async () => {
     const plain = enrol('plain');
     const granted = enrol('granted', { operations: ['list-api-keys'] });
     const { ask, standIn, logLines } = await startWith([plain.entry, granted.entry]);
@@ -267,7 +272,7 @@ describe('a caller does what it was granted', () => {
     );
   });
 
-  it('and only who is recognised learns what does not exist', async () => {
+  it('only an authenticated caller learns what does not exist', async () => {
     const { token, entry } = enrol('script');
     const { ask } = await startWith([entry]);
     expect((await ask('/api/nothing', { headers: bearer(token) })).status).toBe(404);
@@ -279,7 +284,7 @@ describe('a caller’s own limit', () => {
   const limited = enrol('limited', { limit: { perSecond: 0.01, burst: 6 } });
   const free = enrol('free');
 
-  it('is told with everything it gets, and ends in 429 with Retry-After, for this caller alone', async () => {
+  it('a caller’s own limit is in every reply, and ends in 429 with Retry-After, for this caller alone', async () => {
     const { ask, standIn, logLines } = await startWith([limited.entry, free.entry]);
     const etag = (await ask(accounts, { headers: bearer(free.token) })).headers.etag ?? '';
     const headers = bearer(limited.token);
@@ -321,7 +326,7 @@ describe('a caller’s own limit', () => {
     );
   });
 
-  it('is not spent by strangers, and not given back by a new version of the file', async () => {
+  it('a caller’s own limit is not spent by strangers, and not given back by a new version of the file', async () => {
     const { ask, file, logText } = await startWith([limited.entry]);
     for (let index = 0; index < 10; index++) await ask(accounts, { headers: bearer(stranger) });
     for (let index = 0; index < 6; index++) {
@@ -334,7 +339,7 @@ describe('a caller’s own limit', () => {
 });
 
 describe('failures are limited per address', () => {
-  it('without harming who authenticates properly behind the same one', async () => {
+  it('failures are limited per address without harm to callers behind the same one', async () => {
     const { token, entry } = enrol('script');
     const { ask, port, logLines } = await startWith([entry], { CALLER_FAILURES_PER_MINUTE: '3' });
     const statuses = [];
@@ -409,7 +414,7 @@ describe('a new version of the callers file is in force within a second', () => 
     },
   );
 
-  it('a version with a problem is refused loudly, and the one before stays', async () => {
+  it('a version of the callers file with a problem is refused loudly, and the one before stays', async () => {
     const { ask, file, logLines, logText } = await startWith([first.entry]);
     writeFileSync(
       file,
@@ -438,13 +443,13 @@ describe('a new version of the callers file is in force within a second', () => 
       .toBe(401);
   });
 
-  it('at once where the gateway is told to reload (SIGHUP)', async () => {
+  it('a new version of the callers file is in force at once after SIGHUP', async () => {
     const { gateway, logText } = await startWith([first.entry]);
     await gateway.reload();
     await expect.poll(() => logText(), patient).toContain('the callers file was read again');
   });
 
-  it('two tokens at once replace one without a gap, and the log says when the older is used', async () => {
+  it('a token is replaced without a gap by a second one, and the log says when the older is used', async () => {
     const older = mintToken();
     const newer = mintToken();
     const tokens = [{ sha256: digestOf(older) }, { sha256: digestOf(newer) }];
@@ -474,7 +479,7 @@ describe('a company login', () => {
     return { issuer, ...(await startWith([{ name: 'staff', jwt: rule(issuer.jwks) }])) };
   }
 
-  it('is a caller, and stays one without asking the issuer again', async () => {
+  it('a company login is a caller, and stays one without asking the issuer again', async () => {
     const { ask, issuer, standIn, logLines, logText } = await startStaff();
     const jwt = await signJwt(one);
     for (let round = 0; round < 3; round++) {
@@ -521,7 +526,7 @@ describe('a company login', () => {
     },
   };
 
-  it.each(Object.keys(forgeries))('is none with a JWT %s', async (name) => {
+  it.each(Object.keys(forgeries))('a JWT %s is no company login', async (name) => {
     const { ask, standIn, logLines, logText } = await startStaff();
     // The stored answer and a good JWT before it change nothing.
     await ask(accounts, { headers: bearer(await signJwt(one)) });
@@ -534,7 +539,7 @@ describe('a company login', () => {
     for (const part of forged.split('.').slice(1)) if (part !== '') expect(logText()).not.toContain(part);
   });
 
-  it('is none with a JWT in X-API-Key, or beside another credential', async () => {
+  it('a JWT in X-API-Key, or beside another credential, is no company login', async () => {
     const { ask } = await startStaff();
     const jwt = await signJwt(one);
     for (const headers of [{ 'x-api-key': jwt }, { ...bearer(jwt), 'x-api-key': stranger }]) {
@@ -542,7 +547,7 @@ describe('a company login', () => {
     }
   });
 
-  it('ends when the issuer removes its key, ten minutes later at most', async () => {
+  it('a company login ends when the issuer removes its key, ten minutes later at most', async () => {
     vi.useFakeTimers({ toFake: ['performance'] });
     const { ask, issuer } = await startStaff([one, two]);
     const [left, right] = await Promise.all([signJwt(one), signJwt(two)]);
@@ -554,7 +559,7 @@ describe('a company login', () => {
     expect((await ask(accounts, { headers: bearer(right) })).status).toBe(200);
   });
 
-  it('ends at once when a token with a key that is new shows that the key set has changed', async () => {
+  it('a company login ends at once when a token with a new key shows that the key set has changed', async () => {
     vi.useFakeTimers({ toFake: ['performance'] });
     const { ask, issuer } = await startStaff();
     const [left, right] = await Promise.all([signJwt(one), signJwt(two)]);
@@ -569,14 +574,14 @@ describe('a company login', () => {
     expect(issuer.asked).toBe(2);
   });
 
-  it('is none with an algorithm that the file leaves out', async () => {
+  it('a JWT with an algorithm that the file leaves out is no company login', async () => {
     const issuer = await startIssuer([one.jwk]);
     const jwt = { ...rule(issuer.jwks), algorithms: ['RS256', 'EdDSA'] };
     const { ask } = await startWith([{ name: 'staff', jwt }]);
     expect((await ask(accounts, { headers: bearer(await signJwt(one)) })).json()).toEqual(refused);
   });
 
-  it('ends within a second when the callers file no longer has it', { retry }, async () => {
+  it('a company login ends within a second when the callers file no longer has it', { retry }, async () => {
     const { ask, file, issuer } = await startStaff();
     const headers = bearer(await signJwt(one));
     expect((await ask(accounts, { headers })).status).toBe(200);
@@ -585,7 +590,7 @@ describe('a company login', () => {
     await expect.poll(async () => (await ask(accounts, { headers })).status, withinASecond).toBe(401);
   });
 
-  it('of a key set that cannot be had is refused, and static tokens work on', async () => {
+  it('a company login of a key set that cannot be had is refused, and static tokens work on', async () => {
     const { token, entry } = enrol('script');
     const nowhere = { name: 'staff', jwt: rule('http://127.0.0.1:9/keys') };
     const { ask, logText } = await startWith([nowhere, entry]);
@@ -594,7 +599,7 @@ describe('a company login', () => {
     expect(logText()).toContain('127.0.0.1:9');
   });
 
-  it('has a line in the log when its keys cannot be fetched, and when they can be again', async () => {
+  it('a company login has a line in the log when its keys cannot be fetched, and when they can be again', async () => {
     vi.useFakeTimers({ toFake: ['performance'] });
     const { ask, issuer, logLines } = await startStaff();
     const headers = bearer(await signJwt(one));
@@ -637,7 +642,7 @@ async function startFailure(settings: Record<string, string>): Promise<string> {
 }
 
 describe('no credential goes up', () => {
-  it('so a JWT cannot come in a field that does: the gateway does not start', async () => {
+  it('the gateway does not start where JWTs come in a field that goes up', async () => {
     const jwt = {
       issuer: issuerName,
       audience,
@@ -657,7 +662,7 @@ describe('a request without credential', () => {
   const { token, entry } = enrol('script', { operations: ['list-accounts', 'list-api-keys'] });
   const sidecar = { name: 'sidecar', anonymous: true };
 
-  it('is from the anonymous caller where the file has one; a credential that fails never is', async () => {
+  it('a request without credential is from the anonymous caller where the file has one; a credential that fails never is', async () => {
     const { ask, standIn, logLines } = await startWith([entry, sidecar]);
     expect((await ask(accounts)).status).toBe(200);
     expect((await ask(apiKeys)).status).toBe(403);
@@ -682,7 +687,7 @@ describe('a request without credential', () => {
     );
   });
 
-  it('is from the anonymous caller over a Unix socket too', async () => {
+  it('a request without credential is from the anonymous caller over a Unix socket too', async () => {
     const file = writeCallersFile([entry, sidecar]);
     const { ask } = await startPair({ CALLERS_FILE: file, HOST: `unix:${join(dirname(file), 'socket')}` });
     expect((await ask(accounts)).status).toBe(200);
@@ -690,7 +695,7 @@ describe('a request without credential', () => {
     expect((await ask(apiKeys, { headers: bearer(token) })).status).toBe(200);
   });
 
-  it('is from the anonymous caller without a callers file, and so is one with any credential, which stays here', async () => {
+  it('any request is from the anonymous caller without a callers file, and its credential stays here', async () => {
     const { ask, standIn } = await startPair();
     const came = await ask(apiKeys, { headers: { ...bearer(stranger), 'x-api-key': 'x' } });
     expect(came.status).toBe(200);
@@ -700,7 +705,7 @@ describe('a request without credential', () => {
   it.each([
     ['an anonymous caller in the file', [entry, sidecar]],
     ['no file', undefined],
-  ])('keeps the gateway from starting on another address: %s', async (_name, callers) => {
+  ])('an anonymous caller keeps the gateway from starting on another address: %s', async (_name, callers) => {
     const settings = callers === undefined ? {} : { CALLERS_FILE: writeCallersFile(callers) };
     expect(await startFailure({ HOST: '0.0.0.0', ...settings })).toMatch(/loopback/);
   });
@@ -710,14 +715,14 @@ describe('a Fly machine', () => {
   const source = `instance=a;app=reports;org=acme;ts=${Math.floor(Date.now() / 1_000)}`;
   const fields = { 'fly-src': source, 'fly-src-signature': Buffer.alloc(64).toString('base64') };
 
-  it('is a caller only of a gateway on Fly: elsewhere that does not start', async () => {
+  it('a Fly machine is a caller only of a gateway on Fly: elsewhere that does not start', async () => {
     const file = writeCallersFile([{ name: 'reports', fly: { org: 'acme', app: 'reports' } }]);
     expect(await startFailure({ CALLERS_FILE: file })).toMatch(
       /^callers\[0\]\.fly: .*this is not a Fly machine$/,
     );
   });
 
-  it('is refused where no caller is one, and its fields do not go up', async () => {
+  it('a Fly machine is refused where no caller is one, and its fields do not go up', async () => {
     const { token, entry } = enrol('script');
     const { ask, standIn } = await startWith([entry]);
     expect((await ask(accounts, { headers: fields })).json()).toEqual(refused);

@@ -10,7 +10,7 @@ import { formsOf } from '../support/secret-forms.ts';
 const unreachable = 'http://127.0.0.1:9/api';
 
 describe.concurrent('check says in plain words what works', () => {
-  it('the key was accepted: 0', async (owner) => {
+  it('check ends with 0 where the key was accepted', async (owner) => {
     const standIn = await standInFor(owner);
     const { status, stdout, stderr } = await run(owner, ['check'], { settings: settingsFor(standIn.url) });
     expect(status).toBe(0);
@@ -22,7 +22,7 @@ describe.concurrent('check says in plain words what works', () => {
     expect(stdout + stderr).not.toContain(standInKey);
   });
 
-  it('the key was refused: 1', async (owner) => {
+  it('check ends with 1 where the key was refused', async (owner) => {
     const standIn = await standInFor(owner);
     const settings = { ...settingsFor(standIn.url), UPSTREAM_API_KEY: 'another-key-0123456789' };
     const { status, stdout } = await run(owner, ['check'], { settings });
@@ -31,7 +31,7 @@ describe.concurrent('check says in plain words what works', () => {
     expect(stdout).not.toContain('another-key');
   });
 
-  it('the role is insufficient: 1, and the same for programs', async (owner) => {
+  it('check ends with 1 where the role is insufficient, and says the same to programs', async (owner) => {
     const standIn = await standInFor(owner, { role: 'insufficient' });
     const { status, stdout } = await run(owner, ['check', '--json'], { settings: settingsFor(standIn.url) });
     expect(status).toBe(1);
@@ -44,13 +44,13 @@ describe.concurrent('check says in plain words what works', () => {
     });
   });
 
-  it('the upstream cannot be reached: 1', async (owner) => {
+  it('check ends with 1 where the upstream cannot be reached', async (owner) => {
     const { status, stdout } = await run(owner, ['check'], { settings: settingsFor(unreachable) });
     expect(status).toBe(1);
     expect(stdout).toMatch(/no answer\. The upstream refused the connection/);
   });
 
-  it('the upstream limits requests: 1, with the wait that it states, and each thing said once', async (owner) => {
+  it('check ends with 1 where the upstream limits requests, with the wait that it states, and says each thing once', async (owner) => {
     const standIn = await standInFor(owner);
     standIn.behave({ status: 429, headers: { 'retry-after': '37' }, body: '{}' });
     const settings = settingsFor(standIn.url);
@@ -65,7 +65,7 @@ describe.concurrent('check says in plain words what works', () => {
     expect(JSON.parse(json)).toMatchObject({ calls: [{ retryAfterSeconds: 37 }, { retryAfterSeconds: 37 }] });
   });
 
-  it('a setting is wrong: 2, without its value', async (owner) => {
+  it('check ends with 2 where a setting is wrong, without its value', async (owner) => {
     const settings = { ...settingsFor(unreachable), CACHE_TTL: 'hunter2' };
     const { status, stdout, stderr } = await run(owner, ['check'], { settings });
     expect(status).toBe(2);
@@ -75,7 +75,7 @@ describe.concurrent('check says in plain words what works', () => {
 });
 
 describe.concurrent('healthcheck', () => {
-  it('is 0 while the gateway is ready and 1 when it stops or is not there', async (owner) => {
+  it('healthcheck ends with 0 while the gateway is ready and with 1 when it stops or is not there', async (owner) => {
     const standIn = await standInFor(owner);
     const settings = { ...settingsFor(standIn.url), SHUTDOWN_DELAY: '10m', SHUTDOWN_GRACE: '11m' };
     const gateway = await serve(owner, { settings });
@@ -93,7 +93,7 @@ describe.concurrent('healthcheck', () => {
     expect(await run(owner, ['healthcheck'], asked)).toMatchObject({ status: 1 });
   });
 
-  it('needs no setting but HOST and PORT, whatever else is wrong', async (owner) => {
+  it('healthcheck needs no setting but HOST and PORT, whatever else is wrong', async (owner) => {
     const standIn = await standInFor(owner);
     const gateway = await serve(owner, { settings: settingsFor(standIn.url) });
     const settings = { PORT: String(gateway.port), CACHE_TTL: 'wrong', HOST: '0.0.0.0' };
@@ -102,7 +102,7 @@ describe.concurrent('healthcheck', () => {
     expect(wrong).toMatchObject({ status: 2, stderr: expect.stringContaining('PORT expects') });
   });
 
-  it('asks on the Unix socket where there is one', async (owner) => {
+  it('healthcheck asks on the Unix socket where there is one', async (owner) => {
     const path = join(temporaryFolder(owner), 'socket');
     const settings = { ...settingsFor(unreachable), HOST: `unix:${path}` };
     const gateway = start(owner, ['serve'], { settings });
@@ -112,7 +112,7 @@ describe.concurrent('healthcheck', () => {
 });
 
 describe.concurrent('the command line', () => {
-  it('settings lists every setting with its meaning', async (owner) => {
+  it('the settings command lists every setting with its meaning', async (owner) => {
     const { status, stdout } = await run(owner, ['settings']);
     expect(status).toBe(0);
     for (const [name, { meaning }] of Object.entries(table)) {
@@ -121,7 +121,7 @@ describe.concurrent('the command line', () => {
     }
   });
 
-  it('settings --json has the same for programs', async (owner) => {
+  it('settings --json has every setting for programs', async (owner) => {
     const { stdout } = await run(owner, ['settings', '--json']);
     const rows = JSON.parse(stdout) as { name: string }[];
     expect(rows.map(({ name }) => name)).toEqual(Object.keys(table));
@@ -133,7 +133,7 @@ describe.concurrent('the command line', () => {
     });
   });
 
-  it.for(['token --help', 'token'])('%s shows each command with all its options', async (command, owner) => {
+  it.for(['token --help', 'token'])('the command %s shows each command with all its options', async (command, owner) => {
     const { stdout, stderr } = await run(owner, command.split(' '));
     const help = stdout + stderr;
     for (const part of ['create <caller>', '--expires <when>', '--operation <name...>', '--json', '--file']) {
@@ -141,7 +141,7 @@ describe.concurrent('the command line', () => {
     }
   });
 
-  it('has the version of the package', async (owner) => {
+  it('the command line has the version of the package', async (owner) => {
     const file = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
     expect((JSON.parse(file) as { version: string }).version).toBe(version);
     expect(await run(owner, ['--version'])).toMatchObject({ status: 0, stdout: `${version}\n` });
@@ -169,7 +169,7 @@ describe.concurrent('the command line', () => {
 });
 
 describe.concurrent('the demo', () => {
-  it('needs no setting, shows five scenes, and its key is printed nowhere', async (owner) => {
+  it('the demo needs no setting, shows five scenes, and its key is printed nowhere', async (owner) => {
     const { status, stdout, stderr } = await run(owner, ['demo', '--once']);
     expect(stderr).toBe('');
     expect(status).toBe(0);

@@ -97,14 +97,14 @@ function allocatedBytes(): number | undefined {
 
 // Counted and not timed, so that no slow machine can fail them.
 describe('what a cache hit costs', () => {
-  it('makes no promise', async () => {
+  it('a cache hit makes no promise', async () => {
     const { pair } = await startBoth();
     await askRepeatedly(pair.port, 10);
     // Rounded: the watch on the callers file makes a few promises of its own twice a second.
     expect(Math.round(await promisesPer(pair.port))).toBe(0);
   });
 
-  it('asks the upstream once, however often it is repeated', async () => {
+  it('a cache hit asks the upstream once, however often it is repeated', async () => {
     const { pair } = await startBoth();
     await askRepeatedly(pair.port, hits);
     expect(pair.standIn.counts.total).toBe(1);

@@ -6,7 +6,7 @@ import { accounts, startPair } from '../support/gateway.ts';
 const once = { CACHE_TTL: '0s', RETRY_LIMIT: '0' };
 
 describe.concurrent('an upstream that is down', () => {
-  it('is not waited for: who waits for a turn is sent home when that is known', async ({
+  it('an upstream that is down is not waited for: queued requests end when that is known', async ({
     expect,
     onTestFinished,
   }) => {
@@ -23,7 +23,7 @@ describe.concurrent('an upstream that is down', () => {
     }
   });
 
-  it('is none where one read answers 500: its body passes, and the others are served', async ({
+  it('an upstream is not down where one read answers 500: its body passes, and the others are served', async ({
     expect,
     onTestFinished,
   }) => {
@@ -43,7 +43,7 @@ describe.concurrent('an upstream that is down', () => {
     expect(standIn.requests.filter(({ target }) => target.includes('api-keys'))).toHaveLength(10);
   });
 
-  it('is none where one caller asks for what hangs: the others are served in every operation', async ({
+  it('an upstream is not down where one caller’s reads hang: the others are served in every operation', async ({
     expect,
     onTestFinished,
   }) => {

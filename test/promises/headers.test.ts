@@ -5,7 +5,7 @@ import { accounts, startPair } from '../support/gateway.ts';
 const traceParent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
 
 describe('of a caller’s fields only the listed ones go up', () => {
-  it('and never a credential, a cookie or a forwarding field', async () => {
+  it('of a caller’s fields never a credential, a cookie or a forwarding field goes up', async () => {
     const { ask, standIn } = await startPair({ FORWARD_REQUEST_HEADERS: 'Accept-Language' });
     await ask(accounts, {
       headers: {
@@ -49,7 +49,7 @@ describe('of a caller’s fields only the listed ones go up', () => {
   });
 
   it.each(['00-0-0-01', traceParent.replace(/4bf92f3577b34da6a3ce929d0e0e4736/, '0'.repeat(32)), 'ff-x'])(
-    'and no invalid traceparent (%s), nor its tracestate',
+    'an invalid traceparent (%s) does not go up, nor its tracestate',
     async (traceparent) => {
       const { ask, standIn } = await startPair();
       await ask(accounts, { headers: { traceparent, tracestate: 'a=b' } });
@@ -72,7 +72,7 @@ describe('a caller’s Connection', () => {
 });
 
 describe('of the upstream’s fields only the listed ones come down', () => {
-  it('with ours beside them', async () => {
+  it('of the upstream’s fields only the listed ones come down, with the gateway’s own beside them', async () => {
     const { ask, standIn } = await startPair({ FORWARD_RESPONSE_HEADERS: 'X-Total-Count' });
     standIn.behave({
       headers: {
@@ -122,7 +122,7 @@ describe('of the upstream’s fields only the listed ones come down', () => {
     });
   });
 
-  it('CALLER_CACHE_CONTROL=upstream passes its caching fields on', async () => {
+  it('CALLER_CACHE_CONTROL=upstream passes the upstream’s caching fields on', async () => {
     const { ask, standIn } = await startPair({ CALLER_CACHE_CONTROL: 'upstream' });
     standIn.behave({
       headers: { 'cache-control': 'public, max-age=60', expires: 'Sat, 21 Nov 2099 08:00:00 GMT' },
@@ -133,7 +133,7 @@ describe('of the upstream’s fields only the listed ones come down', () => {
     });
   });
 
-  it('and the age that it would lose with its date', async () => {
+  it('CALLER_CACHE_CONTROL=upstream passes on the age that an answer would lose with its date', async () => {
     const { ask, standIn } = await startPair({ CALLER_CACHE_CONTROL: 'upstream' });
     standIn.behave({
       headers: { 'cache-control': 'max-age=60', date: new Date(Date.now() - 20_000).toUTCString() },
@@ -202,7 +202,7 @@ describe('of the upstream’s fields only the listed ones come down', () => {
   });
 
   it.each([400, 403, 404, 410, 500])(
-    'a %i passes with its body, marked as the upstream’s',
+    'a %i of the upstream passes with its body, marked as the upstream’s',
     async (status) => {
       const { ask, standIn } = await startPair({ RETRY_LIMIT: '0' });
       standIn.behave({ status, headers: { 'content-type': 'text/html' }, body: '<script>alert(1)</script>' });
@@ -217,7 +217,7 @@ describe('of the upstream’s fields only the listed ones come down', () => {
 });
 
 describe('a request has one id everywhere', () => {
-  it('the caller’s own, where it is fit', async () => {
+  it('a request has the caller’s own id everywhere, where it is fit', async () => {
     const { ask, standIn, logLines } = await startPair();
     const came = await ask(accounts, { headers: { 'x-request-id': 'abc-123' } });
     expect(came.headers['x-request-id']).toBe('abc-123');
@@ -225,16 +225,19 @@ describe('a request has one id everywhere', () => {
     expect(logLines()).toContainEqual(expect.objectContaining({ requestId: 'abc-123', status: 200 }));
   });
 
-  it.each(['', 'a b', 'x'.repeat(200), '<script>', standInKey])('ours, where %j is not', async (id) => {
-    const { ask } = await startPair();
-    const came = await ask(accounts, { headers: { 'x-request-id': id } });
-    expect(came.headers['x-request-id']).toMatch(/^[\w-]{16,32}$/);
-    expect(came.headers['x-request-id']).not.toBe(id);
-  });
+  it.each(['', 'a b', 'x'.repeat(200), '<script>', standInKey])(
+    'a request has an id of the gateway everywhere, where the caller’s %j is not fit',
+    async (id) => {
+      const { ask } = await startPair();
+      const came = await ask(accounts, { headers: { 'x-request-id': id } });
+      expect(came.headers['x-request-id']).toMatch(/^[\w-]{16,32}$/);
+      expect(came.headers['x-request-id']).not.toBe(id);
+    },
+  );
 });
 
 describe('a caller’s own condition is answered here', () => {
-  it('with 304 when it holds the answer, and the upstream is not asked again', async () => {
+  it('a caller’s own condition is answered with 304 when it holds the answer, and the upstream is not asked again', async () => {
     const { ask, standIn } = await startPair();
     const first = await ask(accounts);
     const again = await ask(accounts, { headers: { 'if-none-match': `"other", ${first.headers.etag}` } });
@@ -267,13 +270,13 @@ describe('every reply says that it came through the gateway', () => {
     ['an answer', accounts, 200],
     ['a problem', '/api/nothing/', 404],
     ['a document', '/problems/overloaded', 200],
-  ])('%s', async (_, path, status) => {
+  ])('a reply says that it came through the gateway: %s', async (_, path, status) => {
     const { ask } = await startPair();
     const came = await ask(path);
     expect([came.status, came.headers.via]).toEqual([status, '1.1 analytics-gateway']);
   });
 
-  it('a preflight', async () => {
+  it('a preflight’s reply says that it came through the gateway', async () => {
     const { ask } = await startPair({ CORS_ORIGINS: 'https://app.example' });
     const headers = { origin: 'https://app.example', 'access-control-request-method': 'GET' };
     const came = await ask(accounts, { method: 'OPTIONS', headers });

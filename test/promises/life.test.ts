@@ -38,8 +38,8 @@ function knock(port: number): Promise<string> {
   });
 }
 
-describe('probes are answered to whoever asks', () => {
-  it('whatever the Host, the method of asking, the version or the credentials', async () => {
+describe('probes are answered to every client', () => {
+  it('probes are answered for every Host, method, version and credential', async () => {
     const { exchange, logLines } = await startPair({ ALLOWED_HOSTS: 'gateway.internal' });
     const asked = ['/livez', '/readyz'].flatMap((path) => [
       `GET ${path} HTTP/1.1\r\nHost: gateway.internal\r\nConnection: close\r\n\r\n`,
@@ -57,7 +57,7 @@ describe('probes are answered to whoever asks', () => {
 });
 
 describe.concurrent('on SIGTERM and SIGINT', () => {
-  it('readiness fails first, and all else goes on for SHUTDOWN_DELAY', async (owner) => {
+  it('on a stop readiness fails first, and all else goes on for SHUTDOWN_DELAY', async (owner) => {
     const standIn = await standInFor(owner);
     const settings = { ...settingsFor(standIn.url), SHUTDOWN_DELAY: '10m', SHUTDOWN_GRACE: '11m' };
     const gateway = await serve(owner, { settings });
@@ -108,7 +108,7 @@ describe.concurrent('on SIGTERM and SIGINT', () => {
     },
   );
 
-  it('whoever still waits for a stalled upstream is told, within SHUTDOWN_GRACE', async (owner) => {
+  it('on a stop a caller that waits for a stalled upstream gets a problem, within SHUTDOWN_GRACE', async (owner) => {
     const standIn = await standInFor(owner);
     standIn.behave({ stallAt: 'before-headers' });
     const gateway = await serve(owner, {
@@ -129,7 +129,7 @@ describe.concurrent('on SIGTERM and SIGINT', () => {
     expect(await gateway.exited).toBe(0);
   });
 
-  it('under load nothing is cut, and nothing lost that was sent 100 ms before', async (owner) => {
+  it('a stop under load cuts no reply, and loses no request that was sent 100 ms before', async (owner) => {
     const standIn = await standInFor(owner, { latencyMs: 15 });
     const gateway = await serve(owner, { settings: { ...settingsFor(standIn.url), CACHE_TTL: '0s' } });
     const agent = new Agent({ keepAlive: true, maxSockets: 20 });
@@ -179,7 +179,7 @@ describe.concurrent('on SIGTERM and SIGINT', () => {
 });
 
 describe.concurrent('it lives on', () => {
-  it('through SIGHUP, which reads the key again, and SIGUSR1, which opens no inspector', async (owner) => {
+  it('the gateway lives on through SIGHUP, which reads the key again, and SIGUSR1, which opens no inspector', async (owner) => {
     const standIn = await standInFor(owner);
     const keyFile = join(temporaryFolder(owner), 'key');
     writeFileSync(keyFile, `${standInKey}\n`);
@@ -198,7 +198,7 @@ describe.concurrent('it lives on', () => {
     expect(gateway.stderr()).toBe('');
   });
 
-  it('when the reader of its log has gone (EPIPE)', async (owner) => {
+  it('the gateway lives on when the reader of its log has gone (EPIPE)', async (owner) => {
     const standIn = await standInFor(owner);
     const gateway = await serve(owner, { settings: settingsFor(standIn.url) });
     gateway.child.stdout?.destroy();
@@ -209,7 +209,7 @@ describe.concurrent('it lives on', () => {
     expect(await gateway.exited).toBe(0);
   });
 
-  it('when its log’s disk is full (ENOSPC)', async (owner) => {
+  it('the gateway lives on when its log’s disk is full (ENOSPC)', async (owner) => {
     const standIn = await standInFor(owner);
     const full = openSync('/dev/full', 'w');
     const path = join(temporaryFolder(owner), 'socket');
@@ -230,7 +230,7 @@ describe.concurrent('it lives on', () => {
     expect(gateway.stderr()).toBe('');
   });
 
-  it('when callers take up all descriptors it may have, and says so', async (owner) => {
+  it('the gateway lives on when callers take up all descriptors it may have, and says so', async (owner) => {
     const standIn = await standInFor(owner);
     const gateway = await serve(owner, {
       settings: settingsFor(standIn.url),
@@ -253,7 +253,7 @@ describe.concurrent('it lives on', () => {
 });
 
 describe.concurrent('a Unix socket', () => {
-  it('is for its owner and group, replaced when stale, and gone after the end', async (owner) => {
+  it('a Unix socket is for its owner and group, replaced when stale, and gone after the end', async (owner) => {
     const standIn = await standInFor(owner);
     const path = join(temporaryFolder(owner), 'socket');
     const settings = { ...settingsFor(standIn.url), HOST: `unix:${path}` };
@@ -279,7 +279,7 @@ describe.concurrent('a Unix socket', () => {
     expect(existsSync(path)).toBe(false);
   });
 
-  it('never replaces what is no socket', async (owner) => {
+  it('a Unix socket never replaces what is no socket', async (owner) => {
     const path = join(temporaryFolder(owner), 'precious');
     writeFileSync(path, 'data');
     const { status } = await run(owner, ['serve'], {

@@ -30,7 +30,7 @@ function drip({ socket }: Opened, text: string): void {
 }
 
 describe('a slow sender is cut off', () => {
-  it('HEADERS_TIMEOUT after it began, and no more than 3.5 s later', async () => {
+  it('a slow sender is cut off HEADERS_TIMEOUT after it began, and no more than 3.5 s later', async () => {
     const { port, logLines, standIn } = await startPair({ HEADERS_TIMEOUT: '400ms' });
     const openedMs = performance.now();
     const head = `GET ${accounts} HTTP/1.1\r\nHost: localhost\r\n`;
@@ -63,7 +63,7 @@ describe('a slow sender is cut off', () => {
 });
 
 describe('a caller that does not read its answers', () => {
-  it('is cut off as well', async () => {
+  it('a caller that does not read its answers is cut off', async () => {
     const { port, ask, standIn } = await startPair({
       HEADERS_TIMEOUT: '200ms',
       REQUEST_TIMEOUT: '600ms',
@@ -97,7 +97,7 @@ describe('a caller that does not read its answers', () => {
 });
 
 describe('connections are bounded', () => {
-  it('by MAX_CONNECTIONS; the others are closed at once, with a line each', async () => {
+  it('connections are bounded by MAX_CONNECTIONS; the others are closed at once, with a line each', async () => {
     const { port, ask, logLines } = await startPair({ MAX_CONNECTIONS: '20' });
     const all = Array.from({ length: 60 }, () => open(port));
     let closed = 0;
@@ -120,17 +120,20 @@ describe('connections are bounded', () => {
     ['what the limit leaves', 1_024, 10_000, 64, 896],
     ['half of a tiny limit', 100, 10_000, 64, 50],
     ['fewer, when fewer are wanted', 1_024, 10, 64, 10],
-  ])('%s', (_name, limit, wanted, upstream, connections) => {
-    const text = `Max cpu time  unlimited\nMax open files            ${limit}              ${limit}  files\n`;
-    expect(connectionsWithin(text, wanted, upstream)).toBe(connections);
-  });
+  ])(
+    'the gateway takes as many connections as descriptors allow: %s',
+    (_name, limit, wanted, upstream, connections) => {
+      const text = `Max cpu time  unlimited\nMax open files            ${limit}              ${limit}  files\n`;
+      expect(connectionsWithin(text, wanted, upstream)).toBe(connections);
+    },
+  );
 
   it.each(['', 'Max open files            unlimited            unlimited            files'])(
-    'the wanted, where there is no limit to be seen (%j)',
+    'the gateway takes as many connections as wanted where no limit of descriptors is known (%j)',
     (text) => expect(connectionsWithin(text, 10_000, 64)).toBe(10_000),
   );
 
-  it('and slow or idle ones do not hurt the others', async () => {
+  it('slow or idle connections do not hurt the others', async () => {
     const { port, ask, standIn } = await startPair();
     for (let count = 0; count < 300; count++) open(port);
     for (let count = 0; count < 60; count++) drip(open(port), `GET ${accounts} HTTP/1.1\r\nX: aaaaaaaa`);
@@ -141,7 +144,7 @@ describe('connections are bounded', () => {
 });
 
 describe('a sick upstream does not hurt healthy reads', () => {
-  it('while a third of all reads stalls or is reset, the others are all answered', async () => {
+  it('healthy reads are all answered while a third of all reads stalls or is reset', async () => {
     const patient = { UPSTREAM_TIMEOUT: '5m', REQUEST_TIMEOUT: '5m' };
     const { ask, standIn, gateway } = await startPair({ RETRY_LIMIT: '1', ...patient });
     const allHaveCome = Promise.withResolvers<void>();
@@ -171,7 +174,7 @@ describe('a sick upstream does not hurt healthy reads', () => {
 });
 
 describe('memory is bounded', () => {
-  it('240 MB of bodies at once, none of whose length is known: those beyond 64 MiB are refused', async (owner) => {
+  it('of 240 MB of bodies at once, without lengths, those beyond 64 MiB are refused', async (owner) => {
     const standIn = await standInFor(owner);
     const gateway = await serve(owner, { settings: { ...settingsFor(standIn.url), RETRY_LIMIT: '0' } });
     await gateway.ask(accounts);

@@ -10,7 +10,7 @@ function planted(code: string): string[] {
 }
 
 describe('each request has one line', () => {
-  it('whatever became of it, and each line is JSON without a query or field that callers sent', async () => {
+  it('each request has one line, whatever became of it: JSON without a query or field that callers sent', async () => {
     const { ask, exchange, standIn, logText, logLines } = await startPair({
       RETRY_LIMIT: '0',
       UPSTREAM_TIMEOUT: '1s',
@@ -85,7 +85,7 @@ describe('each request has one line', () => {
     });
   });
 
-  it.concurrent('and none is lost when the process ends, though the reader is slow', async (owner) => {
+  it.concurrent('no line is lost when the process ends, though the reader is slow', async (owner) => {
     const standIn = await standInFor(owner);
     const gateway = await serve(owner, { settings: settingsFor(standIn.url) });
     gateway.child.stdout?.pause();
@@ -104,7 +104,7 @@ describe('each request has one line', () => {
 });
 
 describe.concurrent('nothing but the log writes', () => {
-  it('what libraries print and the runtime warns of is a line without the key', async (owner) => {
+  it('what libraries print and the runtime warns of becomes a line of the log without the key', async (owner) => {
     const standIn = await standInFor(owner);
     const gateway = await serve(owner, {
       settings: settingsFor(standIn.url),
@@ -132,10 +132,10 @@ describe.concurrent('nothing but the log writes', () => {
   });
 });
 
-describe.concurrent('a fault that nobody expected', () => {
+describe.concurrent('an unexpected fault', () => {
   it.for([
     ['thrown in a timer', 'setTimeout(() => { throw fault; })'],
-    ['a rejection that nobody handles', 'Promise.reject(fault)'],
+    ['an unhandled rejection', 'Promise.reject(fault)'],
     ['no error at all', 'setTimeout(() => { throw process.env.UPSTREAM_API_KEY; })'],
     [
       'an error that throws when it is looked at',
@@ -173,7 +173,7 @@ describe.concurrent('a fault that nobody expected', () => {
 });
 
 describe.concurrent('LOG_LEVEL', () => {
-  it('silent writes nothing at all', async (owner) => {
+  it('LOG_LEVEL=silent writes nothing at all', async (owner) => {
     const running = start(owner, ['serve'], {
       settings: { ...settingsFor('http://127.0.0.1:9/api'), LOG_LEVEL: 'silent', PORT: '0' },
       flags: planted(`setTimeout(() => process.kill(process.pid, 'SIGTERM'), 1500)`),
@@ -182,7 +182,7 @@ describe.concurrent('LOG_LEVEL', () => {
     expect(running.stdout() + running.stderr()).toBe('');
   });
 
-  it('is one of pino’s', async (owner) => {
+  it('LOG_LEVEL is one of pino’s', async (owner) => {
     const settings = { ...settingsFor('http://127.0.0.1:9/api'), LOG_LEVEL: 'loud' };
     const { status, stderr, stdout } = await run(owner, ['serve'], { settings });
     expect(status).toBe(2);

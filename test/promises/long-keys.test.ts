@@ -12,7 +12,7 @@ const keyOf = (length: number): string =>
 
 describe.concurrent('a key as long as one may be', () => {
   it.for([64, 512, 2_100, 4_096])(
-    'of %i characters: texts that begin like it are read and logged, and texts that hold it are not passed on',
+    'a key of %i characters: texts that begin like it are read and logged, and texts that hold it are not passed on',
     async (length, owner) => {
       const key = keyOf(length);
       owner.expect(key).toHaveLength(length);

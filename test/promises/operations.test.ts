@@ -9,7 +9,7 @@ describe('an operation becomes exactly the specified read', () => {
     ['/api/users/api-keys/', '/api/users/api-keys/'],
     ['/api/users/api-keys', '/api/users/api-keys/'],
     ['/api/analytics/accounts/?b=2&a=1&b=%20', '/api/analytics/accounts/?b=2&a=1&b=%20'],
-  ])('%s asks for %s', async (path, target) => {
+  ])('the operation %s becomes exactly the specified read %s', async (path, target) => {
     const { ask, standIn } = await startPair();
     const came = await ask(path);
     expect(came.status).toBe(200);
@@ -18,14 +18,14 @@ describe('an operation becomes exactly the specified read', () => {
     ]);
   });
 
-  it('and the answer is handed on to the byte', async () => {
+  it('the answer of an operation is handed on to the byte', async () => {
     const { ask, standIn } = await startPair();
     const body = '{ "b" : 1,\n\t"a": "\\u00e9\u00e9" }';
     standIn.behave({ body });
     expect((await ask(accounts)).body.toString()).toBe(body);
   });
 
-  it('HEAD is a GET whose body stays here', async () => {
+  it('HEAD is a GET to the upstream whose body stays in the gateway', async () => {
     const { ask, standIn } = await startPair();
     const whole = await ask(accounts);
     const head = await ask(accounts, { method: 'HEAD' });
@@ -37,7 +37,7 @@ describe('an operation becomes exactly the specified read', () => {
     expect(standIn.requests.map(({ method }) => method)).toEqual(['GET']);
   });
 
-  it('UPSTREAM_READS adds reads, with parameters', async () => {
+  it('UPSTREAM_READS adds operations, with parameters', async () => {
     const reads = ['/analytics/posts/', '/analytics/reports/:id/'];
     const { ask, standIn } = await startPair({ UPSTREAM_READS: reads.join(',') }, { reads });
     expect((await ask('/api/analytics/reports/a-1')).status).toBe(200);
@@ -77,7 +77,7 @@ describe('everything else stays here', () => {
     '*',
     '/api/users/api-keys/1/',
     '/api/analytics/accounts/#x',
-  ])('the target %s', async (target) => {
+  ])('a request for the target %s stays in the gateway', async (target) => {
     const { exchange, standIn } = await startPair();
     const came = await exchange(`GET ${target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`);
     expect(came).toMatch(/^HTTP\/1\.1 (?:404|400|405|421) /);
@@ -86,7 +86,7 @@ describe('everything else stays here', () => {
   });
 
   it.each(['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE', 'PROPFIND', 'QUERY'])(
-    'the method %s',
+    'a request with the method %s stays in the gateway',
     async (method) => {
       const { ask, standIn } = await startPair();
       const came = await ask(accounts, { method });
@@ -98,7 +98,7 @@ describe('everything else stays here', () => {
   );
 
   it.each(['api_key=x', 'a=1&X-Api-Key=x', 'APIKEY=x', 'api%5fkey=x', 'api-key'])(
-    'the query %s',
+    'a request with the query %s stays in the gateway',
     async (query) => {
       const { ask, standIn, logText } = await startPair();
       const came = await ask(`${accounts}?${query}hunter2`.replace('api-keyhunter2', 'api-key'));
@@ -108,7 +108,7 @@ describe('everything else stays here', () => {
     },
   );
 
-  it('a target over 8 KiB', async () => {
+  it('a request with a target over 8 KiB stays in the gateway', async () => {
     const { ask, standIn } = await startPair();
     expect((await ask(`${accounts}?q=${'x'.repeat(8_200)}`)).json()).toMatchObject({
       status: 414,
@@ -120,7 +120,7 @@ describe('everything else stays here', () => {
   it.each<[string, Record<string, string>]>([
     ['with a length', { 'content-length': '2' }],
     ['in chunks', { 'transfer-encoding': 'chunked' }],
-  ])('a body %s', async (_name, headers) => {
+  ])('a request with a body %s stays in the gateway', async (_name, headers) => {
     const { ask, standIn } = await startPair();
     const came = await ask(accounts, { headers, body: '{}' });
     expect(came.json()).toMatchObject({ status: 400, code: 'invalid-request' });
@@ -128,7 +128,7 @@ describe('everything else stays here', () => {
     expect(standIn.requests).toHaveLength(0);
   });
 
-  it('more than a hundred header fields', async () => {
+  it('a request with more than a hundred header fields stays in the gateway', async () => {
     const { ask, standIn } = await startPair();
     const headers = Object.fromEntries(Array.from({ length: 120 }, (_, index) => [`x-h-${index}`, '1']));
     expect((await ask(accounts, { headers })).json()).toMatchObject({ code: 'invalid-request' });

@@ -3,7 +3,7 @@ import { problems } from '../../src/errors.ts';
 import { accounts, startPair } from '../support/gateway.ts';
 
 describe('a problem says what it is (RFC 9457)', () => {
-  it('with everything a caller and whoever helps it needs', async () => {
+  it('a problem has everything that a caller and its helper need (RFC 9457)', async () => {
     const { ask } = await startPair();
     const came = await ask('/api/nope', { headers: { 'x-request-id': 'r-1' } });
     expect(came.headers['content-type']).toBe('application/problem+json');
@@ -19,14 +19,14 @@ describe('a problem says what it is (RFC 9457)', () => {
     });
   });
 
-  it('and how long waiting helps, the same in the body and in Retry-After', async () => {
+  it('a problem says how long waiting helps, the same in the body and in Retry-After', async () => {
     const { ask, standIn } = await startPair({ REQUEST_TIMEOUT: '1s' });
     standIn.behave({ status: 429, headers: { 'retry-after': '90' }, body: '{}' });
     const came = await ask(accounts);
     expect(came.json()['retryAfter']).toBe(Number(came.headers['retry-after']));
   });
 
-  it('HEAD gets the same fields and no body', async () => {
+  it('HEAD gets a problem’s fields and no body', async () => {
     const { ask } = await startPair();
     const get = await ask('/api/nope');
     const head = await ask('/api/nope', { method: 'HEAD' });
@@ -37,7 +37,7 @@ describe('a problem says what it is (RFC 9457)', () => {
 });
 
 describe('each problem has a page of its own', () => {
-  it('for people, without authentication', async () => {
+  it('each problem has a page for people, without authentication', async () => {
     const { ask } = await startPair();
     for (const [code, { title, help }] of Object.entries(problems)) {
       const came = await ask(`/problems/${code}`);
@@ -48,7 +48,7 @@ describe('each problem has a page of its own', () => {
     }
   });
 
-  it('and there are no others', async () => {
+  it('there are no pages but those of problems', async () => {
     const { ask } = await startPair();
     for (const path of [
       '/problems/',

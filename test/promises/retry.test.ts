@@ -3,7 +3,10 @@ import type { Behaviour } from '../../src/stand-in/behaviour.ts';
 import { accounts, startPair } from '../support/gateway.ts';
 
 describe.concurrent('a 429 is waited out', () => {
-  it('for as long as the upstream says, and the caller need not know', async ({ expect, onTestFinished }) => {
+  it('a 429 is waited out for as long as the upstream says, and the caller need not know', async ({
+    expect,
+    onTestFinished,
+  }) => {
     const { ask, standIn, logLines } = await startPair({}, {}, onTestFinished);
     standIn.behave({ status: 429, headers: { 'retry-after': '1' }, body: '{}' }, 1);
     const came = await ask(accounts);
@@ -17,7 +20,7 @@ describe.concurrent('a 429 is waited out', () => {
     expect(line?.['waitedMs']).toBeGreaterThan(500);
   });
 
-  it('with growing waits where it says nothing', async ({ expect, onTestFinished }) => {
+  it('a 429 is waited out with growing waits where it says nothing', async ({ expect, onTestFinished }) => {
     const { ask, standIn } = await startPair({ RETRY_BASE: '40ms' }, {}, onTestFinished);
     standIn.behave({ status: 429, body: '{}' }, 3);
     expect((await ask(accounts)).status).toBe(200);
@@ -29,7 +32,7 @@ describe.concurrent('a 429 is waited out', () => {
     expect(waits[2]).toBeGreaterThanOrEqual(160);
   });
 
-  it('but never beyond REQUEST_TIMEOUT: then the refusal is immediate, and its Retry-After true', async ({
+  it('a 429 is never waited out beyond REQUEST_TIMEOUT: then the refusal is immediate, and its Retry-After true', async ({
     expect,
     onTestFinished,
   }) => {
@@ -54,14 +57,14 @@ describe.concurrent('a passing failure is tried once more', () => {
     ['502', { status: 502, body: '{}' }],
     ['503', { status: 503, body: '{}' }],
     ['504', { status: 504, body: '{}' }],
-  ])('%s', async ([, behaviour], { expect, onTestFinished }) => {
+  ])('a passing failure is tried once more: %s', async ([, behaviour], { expect, onTestFinished }) => {
     const { ask, standIn } = await startPair({}, {}, onTestFinished);
     standIn.behave(behaviour, 1);
     expect((await ask(accounts)).status).toBe(200);
     expect(standIn.requests).toHaveLength(2);
   });
 
-  it('and no more than once', async ({ expect, onTestFinished }) => {
+  it('a passing failure is tried once more and no more than once', async ({ expect, onTestFinished }) => {
     const { ask, standIn } = await startPair({}, {}, onTestFinished);
     standIn.behave({ status: 503, body: '{"down":true}' });
     const came = await ask(accounts);
@@ -79,7 +82,7 @@ describe.concurrent('a passing failure is tried once more', () => {
 });
 
 describe.concurrent('every request is answered in time', () => {
-  it('a silent upstream is a 504', async ({ expect, onTestFinished }) => {
+  it('a silent upstream becomes a 504 in time', async ({ expect, onTestFinished }) => {
     const { ask, standIn } = await startPair(
       { UPSTREAM_TIMEOUT: '200ms', REQUEST_TIMEOUT: '600ms' },
       {},
@@ -89,7 +92,7 @@ describe.concurrent('every request is answered in time', () => {
     expect((await ask(accounts)).json()).toMatchObject({ status: 504, code: 'upstream-timeout' });
   });
 
-  it('an upstream that is not there is a 502', async ({ expect, onTestFinished }) => {
+  it('an unreachable upstream becomes a 502', async ({ expect, onTestFinished }) => {
     const { ask, standIn } = await startPair({}, {}, onTestFinished);
     await standIn.refuseConnections(true);
     const came = await ask(accounts);
@@ -112,8 +115,8 @@ describe.concurrent('every request is answered in time', () => {
   });
 });
 
-describe.concurrent('an upstream that is down is not asked by everybody', () => {
-  it('after failures in a row the answer is fast, says when to come back, and one probe finds it well again', async ({
+describe.concurrent('an upstream that is down is not asked by all requests', () => {
+  it('an upstream that fails in a row is answered for at once, with a Retry-After, and one probe finds it well again', async ({
     expect,
     onTestFinished,
   }) => {

@@ -117,7 +117,7 @@ describe('a key is replaced without one failed request', () => {
     },
   );
 
-  it.concurrent('and what was fetched with the old one is never given to those who come later', async ({
+  it.concurrent('an answer fetched with the old key is never given to later callers', async ({
     expect,
     onTestFinished,
   }) => {
@@ -149,7 +149,7 @@ describe('a key is replaced without one failed request', () => {
     expect(later.headers['cache-status']).toContain('; hit');
   });
 
-  it.concurrent('and what goes up again waits as long as the upstream has asked of somebody else', async ({
+  it.concurrent('a read that goes up again after a rotation waits as long as the upstream has asked of another read', async ({
     expect,
     onTestFinished,
   }) => {
@@ -182,7 +182,7 @@ describe('a key is replaced without one failed request', () => {
     expect(Math.min(...again)).toBeGreaterThanOrEqual(1_000);
   });
 
-  it('within two seconds where nobody asks, and with no 401 where the old one stays good for as long', async () => {
+  it('a key is replaced within two seconds without a request, and with no 401 where the old one stays good for as long', async () => {
     const pair = await startMounted();
     const { standIn, mount, ask } = pair;
     mount.swap(keyOf(2));
@@ -194,7 +194,7 @@ describe('a key is replaced without one failed request', () => {
 });
 
 describe('a store that cannot be watched', () => {
-  it('is read again at once when the key is refused, once for all who are', async () => {
+  it('a store that cannot be watched is read again at once when the key is refused, once for all refused requests', async () => {
     const place = folder(onTestFinished);
     const [file, reads] = [join(place, 'key'), join(place, 'reads')];
     writeFileSync(file, keyOf(1));
@@ -233,28 +233,31 @@ describe('a bad value never replaces a good key', () => {
     ['UTF-16', Buffer.from(keyOf(2), 'utf16le'), 'NUL'],
     ['NUL', `${keyOf(2)}\0`, 'NUL'],
     ['a placeholder', 'changeme', 'shorter than 16'],
-  ])('%s', async ([_name, value, reason], { expect, onTestFinished }) => {
-    const pair = await startMounted({}, {}, onTestFinished);
-    const { standIn, mount, ask, gateway } = pair;
-    mount.swap(value);
-    await expect.poll(() => events(pair, 'reload-failed'), soon).toHaveLength(1);
-    await gateway.reload();
-    await gateway.reload();
-    const [told, ...more] = events(pair, 'reload-failed');
-    expect(more).toEqual([]);
-    expect(told).toMatchObject({ level: 'error', generation: 1, reason: expect.stringContaining(reason) });
-    expect(pair.logText()).not.toContain('of-version-2');
-    expect((await ask(accounts)).status).toBe(200);
-    expect((await ask('/readyz')).status).toBe(200);
+  ])(
+    'a bad value never replaces a good key: %s',
+    async ([_name, value, reason], { expect, onTestFinished }) => {
+      const pair = await startMounted({}, {}, onTestFinished);
+      const { standIn, mount, ask, gateway } = pair;
+      mount.swap(value);
+      await expect.poll(() => events(pair, 'reload-failed'), soon).toHaveLength(1);
+      await gateway.reload();
+      await gateway.reload();
+      const [told, ...more] = events(pair, 'reload-failed');
+      expect(more).toEqual([]);
+      expect(told).toMatchObject({ level: 'error', generation: 1, reason: expect.stringContaining(reason) });
+      expect(pair.logText()).not.toContain('of-version-2');
+      expect((await ask(accounts)).status).toBe(200);
+      expect((await ask('/readyz')).status).toBe(200);
 
-    accept(standIn, keyOf(4));
-    mount.swap(`${keyOf(4)}\r\n`);
-    await expect.poll(() => events(pair, 'rotated'), soon).toHaveLength(1);
-    expect(events(pair, 'reload-recovered')).toHaveLength(1);
-    expect((await ask(`${accounts}?later`)).status).toBe(200);
-  });
+      accept(standIn, keyOf(4));
+      mount.swap(`${keyOf(4)}\r\n`);
+      await expect.poll(() => events(pair, 'rotated'), soon).toHaveLength(1);
+      expect(events(pair, 'reload-recovered')).toHaveLength(1);
+      expect((await ask(`${accounts}?later`)).status).toBe(200);
+    },
+  );
 
-  it('nor does a file that disappears; when it returns it is read', async () => {
+  it('a key file that disappears never replaces a good key; when it returns it is read', async () => {
     const pair = await startMounted();
     const { standIn, mount, ask, gateway } = pair;
     mount.remove();
@@ -272,7 +275,7 @@ describe('a bad value never replaces a good key', () => {
 });
 
 describe('while the upstream refuses the key', () => {
-  it.concurrent('callers get upstream-key-rejected or the stale answer, and it hears of nobody but the probe', async ({
+  it.concurrent('callers get upstream-key-rejected or the stale answer while the upstream refuses the key, and only the probe goes up', async ({
     expect,
     onTestFinished,
   }) => {
@@ -305,7 +308,7 @@ describe('while the upstream refuses the key', () => {
     expect(events(pair, 'rotated')).toHaveLength(1);
   });
 
-  it.concurrent('a probe finds out that it is taken again', async ({ expect, onTestFinished }) => {
+  it.concurrent('a probe finds out that a refused key is taken again', async ({ expect, onTestFinished }) => {
     const pair = await startMounted({}, {}, onTestFinished);
     const { standIn, ask } = pair;
     accept(standIn);
@@ -315,7 +318,10 @@ describe('while the upstream refuses the key', () => {
     expect((await ask(accounts)).status).toBe(200);
   });
 
-  it.concurrent('a 401 to one operation alone holds up no others', async ({ expect, onTestFinished }) => {
+  it.concurrent('a 401 to one operation alone holds up no other operations', async ({
+    expect,
+    onTestFinished,
+  }) => {
     const previous = mountSecret(keyOf(0), onTestFinished);
     const pair = await startMounted(
       { UPSTREAM_API_KEY_PREVIOUS_FROM: `file:${previous.path}` },
@@ -373,7 +379,7 @@ describe('while the upstream refuses the key', () => {
     },
   );
 
-  it.concurrent('the read that was accepted last is asked before the specification’s', async ({
+  it.concurrent('a probe asks the read that was accepted last before the specification’s', async ({
     expect,
     onTestFinished,
   }) => {
@@ -407,7 +413,7 @@ describe('while the upstream refuses the key', () => {
 });
 
 describe('the previous key', () => {
-  it.concurrent('is tried when the newest is refused, and used from then on', async ({
+  it.concurrent('the previous key is tried when the newest is refused, and used from then on', async ({
     expect,
     onTestFinished,
   }) => {
@@ -433,7 +439,10 @@ describe('the previous key', () => {
     expect((await ask(`${accounts}?latest`)).status).toBe(200);
   });
 
-  it.concurrent('that is refused too leaves the verdict as it is', async ({ expect, onTestFinished }) => {
+  it.concurrent('a previous key that is refused too leaves the newest one rejected', async ({
+    expect,
+    onTestFinished,
+  }) => {
     const previous = mountSecret(keyOf(0), onTestFinished);
     const pair = await startMounted(
       { UPSTREAM_API_KEY_PREVIOUS_FROM: `file:${previous.path}` },
@@ -455,7 +464,7 @@ function folder(atEnd: AtEnd): string {
 }
 
 describe('the process', () => {
-  it.concurrent('reads the key again on SIGHUP', async ({ expect, onTestFinished }) => {
+  it.concurrent('the process reads the key again on SIGHUP', async ({ expect, onTestFinished }) => {
     const file = join(folder(onTestFinished), 'key');
     writeFileSync(file, keyOf(1));
     const standIn = await startStandIn({ key: keyOf(1) });
@@ -483,7 +492,7 @@ describe('the process', () => {
     expect(await product.ended).toBe(0);
   });
 
-  it.concurrent('is up and not ready while the secret store gives no key, then ready', async ({
+  it.concurrent('the process is up and not ready while the secret store gives no key, then ready', async ({
     expect,
     onTestFinished,
   }) => {
@@ -507,7 +516,7 @@ describe('the process', () => {
     expect(events(pair, 'waiting')).toHaveLength(1);
   });
 
-  it.concurrent('ends with status 1 when the secret store gives none in half a minute', async ({
+  it.concurrent('the process ends with status 1 when the secret store gives no key in half a minute', async ({
     expect,
     onTestFinished,
   }) => {
@@ -529,7 +538,7 @@ describe('the process', () => {
     expect(product.stdout()).toContain('"msg":"stopped"');
   });
 
-  it.concurrent('does not wait for a command that hangs when it is to end', async ({
+  it.concurrent('the process does not wait for a hanging key command when it is to end', async ({
     expect,
     onTestFinished,
   }) => {

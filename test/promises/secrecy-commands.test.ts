@@ -266,32 +266,35 @@ const runs: Record<string, Run> = {
 };
 
 describe('the key is in nothing that a command leaves', () => {
-  it.concurrent.for(Object.keys(runs))('%s', async (name, { expect, onTestFinished }) => {
-    const run = runs[name] as Run;
-    const cwd = mkdtempSync(join(tmpdir(), 'command-'));
-    onTestFinished(() => rmSync(cwd, { recursive: true, force: true }));
-    for (const [file, text] of Object.entries(run.files ?? {})) writeFileSync(join(cwd, file), text);
-    const product = startProduct(run.args, {
-      settings: run.settings?.() ?? {},
-      cwd,
-      nodeFlags: run.nodeFlags ?? [],
-      ...(run.preload === undefined ? {} : { preload: run.preload }),
-      atEnd: onTestFinished,
-    });
-    const commandLine = readIfThere(`/proc/${product.process.pid}/cmdline`);
-    await run.drive?.(product);
-    const status = await product.ended;
-    const left = readdirSync(cwd, { recursive: true, encoding: 'utf8' })
-      .filter((file) => statSync(join(cwd, file)).isFile())
-      .map((file) => `${file}\n${readFileSync(join(cwd, file), 'latin1')}`);
-    for (const text of [product.stdout(), product.stderr(), commandLine, ...left]) {
-      expect(formsIn(text, standInKey)).toEqual([]);
-    }
-    expect([status, product.stdout() + product.stderr() === ''], product.stderr()).toEqual([
-      run.status,
-      false,
-    ]);
-  });
+  it.concurrent.for(Object.keys(runs))(
+    'the key is in nothing that a command leaves: %s',
+    async (name, { expect, onTestFinished }) => {
+      const run = runs[name] as Run;
+      const cwd = mkdtempSync(join(tmpdir(), 'command-'));
+      onTestFinished(() => rmSync(cwd, { recursive: true, force: true }));
+      for (const [file, text] of Object.entries(run.files ?? {})) writeFileSync(join(cwd, file), text);
+      const product = startProduct(run.args, {
+        settings: run.settings?.() ?? {},
+        cwd,
+        nodeFlags: run.nodeFlags ?? [],
+        ...(run.preload === undefined ? {} : { preload: run.preload }),
+        atEnd: onTestFinished,
+      });
+      const commandLine = readIfThere(`/proc/${product.process.pid}/cmdline`);
+      await run.drive?.(product);
+      const status = await product.ended;
+      const left = readdirSync(cwd, { recursive: true, encoding: 'utf8' })
+        .filter((file) => statSync(join(cwd, file)).isFile())
+        .map((file) => `${file}\n${readFileSync(join(cwd, file), 'latin1')}`);
+      for (const text of [product.stdout(), product.stderr(), commandLine, ...left]) {
+        expect(formsIn(text, standInKey)).toEqual([]);
+      }
+      expect([status, product.stdout() + product.stderr() === ''], product.stderr()).toEqual([
+        run.status,
+        false,
+      ]);
+    },
+  );
 });
 
 function readIfThere(file: string): string {

@@ -28,43 +28,47 @@ const statusOf = (reply: string): number => Number(/^HTTP\/1\.1 (\d{3}) /.exec(r
 describe('the key is in no byte that leaves, whatever the upstream does', () => {
   const names = everyMisbehaviour('http://127.0.0.1:1').map(({ name }) => name);
 
-  it.concurrent.for(names)('%s', async (name, { expect, onTestFinished }) => {
-    const pair = await startPair(
-      {
-        UPSTREAM_TIMEOUT: '300ms',
-        REQUEST_TIMEOUT: '900ms',
-        UPSTREAM_MAX_BODY: '64KiB',
-        RETRY_LIMIT: '1',
-        LOG_LEVEL: 'trace',
-        ADMIN_PORT: '0',
-      },
-      {},
-      onTestFinished,
-    );
-    const { standIn, logText } = pair;
-    const { behaviour, stalls } = everyMisbehaviour(elsewhere.origin).find((one) => one.name === name) ?? {};
-    standIn.behave(behaviour);
-    const first = rawReply(pair, accounts);
-    // What is stored is compressed for those who come later.
-    if (stalls !== true) await first;
-    const replies = await Promise.all([
-      first,
-      rawReply(pair, accounts, `X-API-Key: ${standInKey}`, 'Accept-Encoding: gzip'),
-      rawReply(pair, `${accounts}?other`, `Authorization: Bearer ${standInKey}`, 'Accept-Encoding: br'),
-    ]);
-    expect(found(replies.join('\n'))).toEqual([]);
-    const admin = await adminOutput(pair, standInKey);
-    expect(admin).toContain('analytics_gateway_upstream_attempts_total{');
-    expect(found(admin)).toEqual([]);
-    expect(found(logText())).toEqual([]);
-    for (const status of replies.map(statusOf)) {
-      expect(status).toBeGreaterThanOrEqual(200);
-      expect([401, 206]).not.toContain(status);
-    }
-    expect(standIn.counts.connections).toBeGreaterThan(0);
-    expect(standIn.requests.every(({ key }) => key === standInKey)).toBe(true);
-    expect(elsewhere.requests).toHaveLength(0);
-  });
+  it.concurrent.for(names)(
+    'the key is in no byte that leaves, whatever the upstream does: %s',
+    async (name, { expect, onTestFinished }) => {
+      const pair = await startPair(
+        {
+          UPSTREAM_TIMEOUT: '300ms',
+          REQUEST_TIMEOUT: '900ms',
+          UPSTREAM_MAX_BODY: '64KiB',
+          RETRY_LIMIT: '1',
+          LOG_LEVEL: 'trace',
+          ADMIN_PORT: '0',
+        },
+        {},
+        onTestFinished,
+      );
+      const { standIn, logText } = pair;
+      const { behaviour, stalls } =
+        everyMisbehaviour(elsewhere.origin).find((one) => one.name === name) ?? {};
+      standIn.behave(behaviour);
+      const first = rawReply(pair, accounts);
+      // What is stored is compressed for those who come later.
+      if (stalls !== true) await first;
+      const replies = await Promise.all([
+        first,
+        rawReply(pair, accounts, `X-API-Key: ${standInKey}`, 'Accept-Encoding: gzip'),
+        rawReply(pair, `${accounts}?other`, `Authorization: Bearer ${standInKey}`, 'Accept-Encoding: br'),
+      ]);
+      expect(found(replies.join('\n'))).toEqual([]);
+      const admin = await adminOutput(pair, standInKey);
+      expect(admin).toContain('analytics_gateway_upstream_attempts_total{');
+      expect(found(admin)).toEqual([]);
+      expect(found(logText())).toEqual([]);
+      for (const status of replies.map(statusOf)) {
+        expect(status).toBeGreaterThanOrEqual(200);
+        expect([401, 206]).not.toContain(status);
+      }
+      expect(standIn.counts.connections).toBeGreaterThan(0);
+      expect(standIn.requests.every(({ key }) => key === standInKey)).toBe(true);
+      expect(elsewhere.requests).toHaveLength(0);
+    },
+  );
 });
 
 describe('the key is in no problem', () => {
@@ -181,7 +185,7 @@ describe('the key is in no problem', () => {
   }
 
   it.concurrent.for(Object.keys(causes) as (keyof typeof causes)[])(
-    '%s',
+    'the key is in no problem: %s',
     async (code, { expect, onTestFinished }) => {
       const started: TestGateway[] = [];
       const start: Drive['start'] = async (settings = {}) => {
@@ -204,7 +208,7 @@ describe('the key is in no problem', () => {
     },
   );
 
-  it('internal-error', async () => {
+  it('no internal-error holds the key', async () => {
     const pair = await startPair({ LOG_LEVEL: 'trace', ADMIN_PORT: '0' });
     // Nothing that callers or the upstream do brings it about, so a fault of our own is put in, with the key in it.
     vi.spyOn(LRUCache.prototype, 'get').mockImplementation(() => {
@@ -219,7 +223,7 @@ describe('the key is in no problem', () => {
     expect(found(pair.logText())).toEqual([]);
   });
 
-  it('nor on the pages about them', async () => {
+  it('the key is not on the pages about problems', async () => {
     const pair = await startPair();
     for (const code of Object.keys(problems)) {
       expect(found(await rawReply(pair, `/problems/${code}?${standInKey}`))).toEqual([]);
@@ -233,11 +237,11 @@ describe('the key is in no problem', () => {
 });
 
 describe('the search for the key', () => {
-  it('finds each form it looks for', () => {
+  it('the search for the key finds each form it looks for', () => {
     for (const { name, text } of formsOf(standInKey)) expect(found(`a ${text} b`), name).toContain(name);
   });
 
-  it('looks into what is compressed', () => {
+  it('the search for the key looks into compressed answers', () => {
     const body = gzipSync(`a ${standInKey} b`).toString('latin1');
     expect(found(withDecodedBody(`HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n${body}`))).toContain(
       'raw',

@@ -14,7 +14,7 @@ const secret = 'hunter2-hunter2-hunter2';
 const upstream = 'http://127.0.0.1:9/api';
 
 describe.concurrent('settings are all checked before anything happens', () => {
-  it('each wrong one is named, none of their values is shown, and the status is 2', async (owner) => {
+  it('each wrong setting is named, none of their values is shown, and the status is 2', async (owner) => {
     const anyText = [
       'UPSTREAM_API_KEY',
       'UPSTREAM_API_KEY_FROM',
@@ -74,12 +74,15 @@ describe.concurrent('settings are all checked before anything happens', () => {
       settingsFor('http://analytics.example.com/api'),
       /UPSTREAM_BASE_URL must be https:/,
     ],
-  ])('%s', async ([, settings, says], owner) => {
-    const { status, stderr, stdout } = await run(owner, [], { settings });
-    expect(status).toBe(2);
-    expect(stderr).toMatch(says);
-    expect(stdout + stderr).not.toContain(secret);
-  });
+  ])(
+    'a wrong setting ends the start with 2, by name and without its value: %s',
+    async ([, settings, says], owner) => {
+      const { status, stderr, stdout } = await run(owner, [], { settings });
+      expect(status).toBe(2);
+      expect(stderr).toMatch(says);
+      expect(stdout + stderr).not.toContain(secret);
+    },
+  );
 });
 
 describe.concurrent('a key that cannot be one ends the start, with a reason and without the key', () => {
@@ -98,34 +101,37 @@ describe.concurrent('a key that cannot be one ends the start, with a reason and 
     ['too short', Buffer.from('hunter2')],
   ];
 
-  it.for(keys)('%s', async ([, bytes], owner) => {
-    const standIn = await standInFor(owner);
-    const folder = temporaryFolder(owner);
-    const file = join(folder, 'key');
-    const socket = join(folder, 'socket');
-    writeFileSync(file, bytes);
-    for (const from of ['env:UPSTREAM_API_KEY', `file:${file}`]) {
-      const environment = {
-        ...settingsFor(standIn.url),
-        HOST: `unix:${socket}`,
-        UPSTREAM_API_KEY: bytes.toString(),
-        UPSTREAM_API_KEY_FROM: from,
-      };
-      const failure = await startGateway({ config: readConfig(environment), environment }).then(
-        () => undefined,
-        (error: unknown) => error,
-      );
-      expect(failure).toBeInstanceOf(KeyStoreError);
-      expect((failure as Error).message).toContain(from);
-      expect((failure as Error).message).not.toContain('hunter2');
-      expect(existsSync(socket)).toBe(false);
-    }
-    expect(standIn.counts.connections).toBe(0);
-  });
+  it.for(keys)(
+    'a key that cannot be one ends the start, with a reason and without the key: %s',
+    async ([, bytes], owner) => {
+      const standIn = await standInFor(owner);
+      const folder = temporaryFolder(owner);
+      const file = join(folder, 'key');
+      const socket = join(folder, 'socket');
+      writeFileSync(file, bytes);
+      for (const from of ['env:UPSTREAM_API_KEY', `file:${file}`]) {
+        const environment = {
+          ...settingsFor(standIn.url),
+          HOST: `unix:${socket}`,
+          UPSTREAM_API_KEY: bytes.toString(),
+          UPSTREAM_API_KEY_FROM: from,
+        };
+        const failure = await startGateway({ config: readConfig(environment), environment }).then(
+          () => undefined,
+          (error: unknown) => error,
+        );
+        expect(failure).toBeInstanceOf(KeyStoreError);
+        expect((failure as Error).message).toContain(from);
+        expect((failure as Error).message).not.toContain('hunter2');
+        expect(existsSync(socket)).toBe(false);
+      }
+      expect(standIn.counts.connections).toBe(0);
+    },
+  );
 });
 
 describe.concurrent('a start that cannot be', () => {
-  it('on a port that other has ends with 1', async (owner) => {
+  it('a start on a port that is taken ends with 1', async (owner) => {
     const other = createServer();
     await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
     owner.onTestFinished(() => void other.close());
@@ -185,7 +191,7 @@ describe.concurrent('a start that cannot be', () => {
     },
   );
 
-  it('NODE_OPTIONS=--disable-proto=throw ends with 2, and says what to use', async (owner) => {
+  it('a start with NODE_OPTIONS=--disable-proto=throw ends with 2, and says what to use', async (owner) => {
     const { status, stderr } = await run(owner, [], {
       settings: { ...settingsFor(upstream), NODE_OPTIONS: '--disable-proto=throw' },
     });
@@ -199,12 +205,12 @@ describe('the flags of the image', () => {
   const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
   const flags = imageFlags().join(' ');
 
-  it('fill its compile cache too, which is one for each set of flags', () => {
+  it('the flags of the image fill its compile cache too, which is one for each set of flags', () => {
     const filling = /^RUN UPSTREAM_BASE_URL=(?:.*\\\n)*.*$/m.exec(read('Dockerfile'))?.[0] ?? '';
     expect(filling.replaceAll(/\s*\\\n\s*/g, ' ')).toContain(`node ${flags} /app/dist/main.js serve`);
   });
 
-  it('are those of the systemd unit in docs/deploying.md', () => {
+  it('the flags of the image are those of the systemd unit in docs/deploying.md', () => {
     expect(read('docs/deploying.md')).toContain(
       `ExecStart=/usr/bin/node ${flags} /opt/analytics-gateway/dist/main.js serve`,
     );
@@ -212,7 +218,7 @@ describe('the flags of the image', () => {
 });
 
 describe.concurrent('it starts', () => {
-  it('with the flags of the image, and with other NODE_OPTIONS', async (owner) => {
+  it('the gateway starts with the flags of the image, and with other NODE_OPTIONS', async (owner) => {
     const flags = imageFlags();
     expect(flags).toContain('--disable-sigusr1');
     const standIn = await standInFor(owner);
@@ -229,7 +235,7 @@ describe.concurrent('it starts', () => {
     expect(gateway.stderr()).toBe('');
   });
 
-  it('with settings from .env, where what is set already wins', async (owner) => {
+  it('the gateway starts with settings from .env, where what is set already wins', async (owner) => {
     const standIn = await standInFor(owner);
     const cwd = temporaryFolder(owner);
     writeFileSync(
@@ -245,7 +251,7 @@ describe.concurrent('it starts', () => {
     expect(gateway.stderr()).toBe('');
   });
 
-  it('with settings from the file of --env-file, and not from .env', async (owner) => {
+  it('the gateway starts with settings from the file of --env-file, and not from .env', async (owner) => {
     const standIn = await standInFor(owner);
     const cwd = temporaryFolder(owner);
     const base = `UPSTREAM_BASE_URL=${standIn.url}\nPORT=0\nUPSTREAM_API_KEY_CHECK=off\n`;
@@ -261,7 +267,7 @@ describe.concurrent('it starts', () => {
     expect(missing.stderr).toContain('none.env');
   });
 
-  it('and warns of a variable that looks like a setting and has no effect', async (owner) => {
+  it('the start warns of a variable that looks like a setting and has no effect', async (owner) => {
     const standIn = await standInFor(owner);
     const settings = { ...settingsFor(standIn.url), UPSTREAM_KEY: 'a-value', UPSTREAM_SOMETHING: 'x' };
     const gateway = await serve(owner, { settings });
@@ -276,7 +282,7 @@ describe.concurrent('it starts', () => {
     expect(stdout).toContain('Without effect: UPSTREAM_SOMETHING is not a setting\n');
   });
 
-  it('but not where .env lacks what .env.example names', async (owner) => {
+  it('the gateway does not start where .env lacks what .env.example names', async (owner) => {
     const cwd = temporaryFolder(owner);
     writeFileSync(join(cwd, '.env'), `UPSTREAM_API_KEY=${secret}\n`);
     const { status, stderr } = await run(owner, [], { cwd });

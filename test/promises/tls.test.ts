@@ -21,7 +21,7 @@ async function read(owner: Owner, url: string, trusted = '') {
 }
 
 describe.concurrent('the key goes only to an upstream whose certificate is verified', () => {
-  it('one signed by a trusted authority, for this name, in its time', async (owner) => {
+  it('the key goes to an upstream whose certificate is signed by a trusted authority, for its name, in its time', async (owner) => {
     const tls = makeCertificate();
     const standIn = await standInFor(owner, { tls });
     expect((await read(owner, standIn.url, tls.cert)).status).toBe(200);
@@ -41,15 +41,18 @@ describe.concurrent('the key goes only to an upstream whose certificate is verif
       makeCertificate({ notBefore: new Date(Date.now() + day), notAfter: new Date(Date.now() + 2 * day) }),
       true,
     ],
-  ] as const)('not one that is %s', async ([, tls, trusted], owner) => {
-    const standIn = await standInFor(owner, { tls });
-    const came = await read(owner, standIn.url, trusted ? tls.cert : '');
-    expect(came.json()).toMatchObject({ status: 502, code: 'upstream-unreachable' });
-    expect(came.headers['proxy-status']).toBe('analytics-gateway; error=tls_certificate_error');
-    expect(standIn.requests).toHaveLength(0);
-  });
+  ] as const)(
+    'the key does not go to an upstream whose certificate is %s',
+    async ([, tls, trusted], owner) => {
+      const standIn = await standInFor(owner, { tls });
+      const came = await read(owner, standIn.url, trusted ? tls.cert : '');
+      expect(came.json()).toMatchObject({ status: 502, code: 'upstream-unreachable' });
+      expect(came.headers['proxy-status']).toBe('analytics-gateway; error=tls_certificate_error');
+      expect(standIn.requests).toHaveLength(0);
+    },
+  );
 
-  it('nor a peer that speaks no TLS: no byte of a request is sent', async (owner) => {
+  it('the key does not go to a peer that speaks no TLS: no byte of a request is sent', async (owner) => {
     const received: Buffer[] = [];
     const peer = createServer((socket) => {
       socket.on('error', () => {});

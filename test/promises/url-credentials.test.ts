@@ -58,7 +58,7 @@ describe('a credential in a URL', () => {
     await expectRefusal(pair, `${accounts}?x=%63${made.slice(1)}`, made, bearer(made));
   });
 
-  it('ordinary queries and paths pass', async () => {
+  it('ordinary queries and paths pass the search for credentials', async () => {
     const { ask, standIn } = await startPair(reads);
     expect((await ask(`${accounts}?page=2&q=a%20b`, { headers: { 'X-API-Key': 'a' } })).status).toBe(200);
     expect(standIn.requests.at(-1)?.target).toContain('?page=2&q=a%20b');

@@ -43,7 +43,7 @@ describe.each(bases)('%s', (_name, start) => {
       cases.map(async ([name, bytes]) => [name, statusesOf(await send(Buffer.from(bytes, 'latin1')))]),
     );
 
-  it('refuses each ambiguous message to callers once, with one line in the log, and sends nothing up', async (owner) => {
+  it('the gateway refuses each ambiguous message of callers once, with one line in the log, and sends nothing up', async (owner) => {
     const base = await start(owner);
     const came = await outcomes(ambiguousRequests(accounts), (bytes) => base.exchange(bytes, 5_000));
     for (const [name, statuses] of came) {
@@ -57,7 +57,7 @@ describe.each(bases)('%s', (_name, start) => {
     await expectWell(base);
   });
 
-  it('refuses each ambiguous message to the admin listener once', async (owner) => {
+  it('the admin listener refuses each ambiguous message once', async (owner) => {
     const base = await start(owner);
     const came = await outcomes(ambiguousRequests(metrics), (bytes) => base.exchangeAdmin(bytes, 5_000));
     for (const [name, statuses] of came) {
@@ -68,7 +68,7 @@ describe.each(bases)('%s', (_name, start) => {
     await expectWell(base);
   });
 
-  it('answers each message that only looks dangerous once, as a plain read, on both listeners', async (owner) => {
+  it('both listeners answer each message that only looks dangerous once, as a plain read', async (owner) => {
     const base = await start(owner, { CACHE_TTL: '0s' });
     const asked = plainRequests(accounts);
     for (const [name, bytes] of asked) {
@@ -82,7 +82,7 @@ describe.each(bases)('%s', (_name, start) => {
     await expectWell(base);
   });
 
-  it('turns each answer of the upstream into one whole reply, and goes on', async (owner) => {
+  it('the gateway turns each answer of the upstream into one whole reply, and goes on', async (owner) => {
     const base = await start(owner, { CACHE_TTL: '0s', RETRY_LIMIT: '0' });
     const where = { host: '127.0.0.1', port: base.port };
     for (const [name, answer, statuses] of upstreamAnswers) {
@@ -96,7 +96,7 @@ describe.each(bases)('%s', (_name, start) => {
     await expectWell(base);
   });
 
-  it(`answers or refuses a request with anything changed in it, never with a 500, and sends nothing foul up (WIRE_SEED=${seed})`, async (owner) => {
+  it(`the gateway answers or refuses a request with anything changed in it, never with a 500, and sends nothing foul up (WIRE_SEED=${seed})`, async (owner) => {
     const base = await start(owner, { CACHE_TTL: '0s' });
     const random = randomFrom(seed);
     const messages = Array.from({ length: rounds }, () => mutated(random));
@@ -128,7 +128,7 @@ it('requests sent in one go are answered one after the other', async () => {
 });
 
 describe('answers find their way', () => {
-  it('200 different requests at once: none gets another’s', async () => {
+  it('200 different requests at once get each its own answer', async () => {
     const { ask, standIn } = await startPair();
     standIn.behave(({ target }) => ({
       latencyMs: (target.length * 7) % 40,
