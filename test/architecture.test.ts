@@ -105,7 +105,7 @@ describe('ARCHITECTURE.md is true', () => {
     expect(listed('Outbound')).toEqual([...Object.keys(layers), 'credential', 'transport']);
   });
 
-  it('every file it names exists', () => {
+  it('every file that ARCHITECTURE.md names exists', () => {
     const named = [
       ...architecture.matchAll(
         /`((?:src\/|admin\/|edge\/|cache\/|gate\/|upstream\/|callers\/|key\/|test\/|stand-in\/|commands\/)[\w./-]+\.ts)`/g,

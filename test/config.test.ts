@@ -14,7 +14,7 @@ function problemsOf(environment: Record<string, string>): readonly string[] {
 }
 
 describe('settings that are fine', () => {
-  it('need only the base address', () => {
+  it('settings need only the base address', () => {
     const config = readConfig(enough);
     expect(config).toMatchObject({
       HOST: '127.0.0.1',
@@ -26,7 +26,7 @@ describe('settings that are fine', () => {
     expect(config.UPSTREAM_BASE_URL.href).toBe('https://analytics.example.com/api');
   });
 
-  it('take an empty value as not set', () => {
+  it('settings take an empty value as not set', () => {
     expect(readConfig({ ...enough, PORT: '', CORS_ORIGINS: ' ' })).toMatchObject({
       PORT: 8080,
       CORS_ORIGINS: [],
@@ -56,12 +56,12 @@ describe('settings that are fine', () => {
     ['FORWARD_REQUEST_HEADERS', 'Accept-Language', ['accept-language']],
     ['SHARED_STORE', 'unix:/run/store.sock', { kind: 'unix', path: '/run/store.sock' }],
     ['SHARED_STORE_PASSWORD_FROM', 'env:STORE_PASSWORD', 'env:STORE_PASSWORD'],
-  ])('%s=%s is read', (name, value, expected) => {
+  ])('the setting %s=%s is read', (name, value, expected) => {
     expect(readConfig({ ...enough, [name]: value })).toHaveProperty(name, expected);
   });
 
   it.each(['http://127.0.0.1:9/api', 'http://localhost/api/', 'http://[::1]:9/api', 'https://a.example'])(
-    'take %s as base address',
+    'the setting UPSTREAM_BASE_URL takes %s',
     (value) => {
       expect(readConfig({ UPSTREAM_BASE_URL: value }).UPSTREAM_BASE_URL.pathname).toMatch(/^\/(?:api)?$/);
     },
@@ -69,7 +69,7 @@ describe('settings that are fine', () => {
 });
 
 describe('settings that are wrong', () => {
-  it('are all reported at once, by name', () => {
+  it('wrong settings are all reported at once, by name', () => {
     expect(problemsOf({ PORT: 'x', CACHE_TTL: '15', HOST: '0.0.0.0' })).toEqual([
       'UPSTREAM_BASE_URL is required',
       expect.stringMatching(/^PORT /),
@@ -110,14 +110,14 @@ describe('settings that are wrong', () => {
     ['SHARED_STORE_PASSWORD_FROM', 'exec:hunter2'],
     ['SHARED_STORE_PREFIX', 'hunter2:'],
     ['HOST', '0.0.0.0'],
-  ])('%s=%s is refused without repeating it', (name, value) => {
+  ])('the wrong setting %s=%s is refused without repeating it', (name, value) => {
     const problems = problemsOf({ ...enough, [name]: value });
     expect(problems).toHaveLength(1);
     expect(problems[0]).toMatch(new RegExp(`^${name} `));
     expect(problems[0]).not.toContain('hunter2');
   });
 
-  it('are found by their misspelled names', () => {
+  it('wrong settings are found by their misspelled names', () => {
     expect(problemsOf({ ...enough, CACHE_TTTL: '1s' })).toEqual([
       'CACHE_TTTL is not a setting; did you mean CACHE_TTL?',
     ]);
@@ -127,7 +127,7 @@ describe('settings that are wrong', () => {
     ]);
   });
 
-  it('are not seen in names of others, nor in a name that an env: store refers to', () => {
+  it('wrong settings are not seen in names of others, nor in a name that an env: store refers to', () => {
     expect(
       problemsOf({
         ...enough,
@@ -145,7 +145,7 @@ describe('settings that are wrong', () => {
 });
 
 describe('the table of settings', () => {
-  it('has a meaning for each, and defaults that its own readers accept', () => {
+  it('the table of settings has a meaning for each, and defaults that its own readers accept', () => {
     for (const [name, setting] of Object.entries(settings)) {
       expect(setting.meaning, name).not.toBe('');
       if (setting.default !== undefined)

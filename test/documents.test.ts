@@ -9,11 +9,11 @@ import { version } from '../src/version.ts';
 import { anchorsOf, blocksOf, documents, linksOf, readDocument, root } from './support/documents.ts';
 
 describe('the documents', () => {
-  it.each([...writtenDocuments()])('%s has what "npm run docs:write" writes', (path, text) => {
+  it.each([...writtenDocuments()])('the document %s has what "npm run docs:write" writes', (path, text) => {
     expect(readDocument(path)).toBe(text);
   });
 
-  it.each(documents)('%s links to files and headings that exist', (path) => {
+  it.each(documents)('the document %s links to files and headings that exist', (path) => {
     const broken = linksOf(readDocument(path)).filter((link) => {
       if (/^https?:/.test(link)) return false;
       const [target = '', anchor] = link.split('#');
@@ -24,7 +24,7 @@ describe('the documents', () => {
     expect(broken).toEqual([]);
   });
 
-  it('are short enough to be read', () => {
+  it('the documents are short enough to be read', () => {
     const readme = readDocument('README.md');
     expect(readme.split('\n').length).toBeLessThanOrEqual(200);
     expect(Buffer.byteLength(readme)).toBeLessThanOrEqual(14 * 1024);
@@ -36,7 +36,7 @@ describe('the documents', () => {
     expect(architecture.filter((line) => line.length > 110)).toEqual([]);
   });
 
-  it('are all linked from the index or from the list of decisions', () => {
+  it('the documents are all linked from the index or from the list of decisions', () => {
     const linked = ['docs', 'docs/decisions'].flatMap((folder) =>
       linksOf(readDocument(`${folder}/README.md`)).map((link) =>
         normalize(join(folder, link.split('#')[0] ?? '')).replaceAll('\\', '/'),
@@ -46,7 +46,7 @@ describe('the documents', () => {
     expect(pages.filter((path) => !linked.includes(path))).toEqual([]);
   });
 
-  it('are all in the sidebar of the site', () => {
+  it('the documents are all in the sidebar of the site', () => {
     const site = readFileSync(join(root, 'docs/.vitepress/config.ts'), 'utf8');
     const pages = documents
       .map((path) => /^docs\/([\w-]+)\.md$/.exec(path)?.[1] ?? '')
@@ -54,7 +54,7 @@ describe('the documents', () => {
     expect(pages.filter((name) => name !== 'README' && !site.includes(`'/docs/${name}'`))).toEqual([]);
   });
 
-  it('name only files that exist', () => {
+  it('the documents name only files that exist', () => {
     // The page on security names tests as they stand below test/.
     const exists = (file: string): boolean =>
       ['', 'test'].some((folder) => existsSync(join(root, folder, file)));
@@ -67,7 +67,7 @@ describe('the documents', () => {
     }
   });
 
-  it('name only settings that exist', () => {
+  it('the documents name only settings that exist', () => {
     const prefixes = /^(?:UPSTREAM|CALLERS?|CORS|CACHE|RETRY|GATE|FORWARD|SHUTDOWN)_[A-Z_]+$/;
     for (const path of documents) {
       const named = [...readDocument(path).matchAll(/`([A-Z][A-Z_]+)(?:=[^`]*)?`/g)].map(
@@ -78,13 +78,13 @@ describe('the documents', () => {
     }
   });
 
-  it('name every problem in README', () => {
+  it('the documents name every problem in README', () => {
     const table = readDocument('README.md').split('## When it fails')[1]?.split('\n## ')[0] ?? '';
     const named = [...table.matchAll(/`([a-z]+(?:-[a-z]+)+|overloaded)`/g)].map(([, code]) => code);
     expect(named.toSorted()).toEqual(Object.keys(problems).toSorted());
   });
 
-  it('show callers files that a gateway accepts', () => {
+  it('the documents show callers files that a gateway accepts', () => {
     const rules = { loopbackOnly: true };
     for (const path of documents) {
       const files = blocksOf(readDocument(path))
@@ -97,7 +97,7 @@ describe('the documents', () => {
     }
   });
 
-  it('have the version of the package', () => {
+  it('the documents have the version of the package', () => {
     expect(JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))).toMatchObject({ version });
     expect(readDocument('CHANGELOG.md')).toContain(`## ${version}`);
   });

@@ -42,7 +42,7 @@ describe.concurrent('the executable', () => {
     ['its own Node', []],
     ['an old Node', asOldNode],
   ] as [string, string[]][])(
-    'answers, reads the key again on SIGHUP and drains on SIGTERM, under %s',
+    'the executable answers, reads the key again on SIGHUP and drains on SIGTERM, under %s',
     async ([, flags], owner) => {
       const standIn = await standInFor(owner);
       const gateway = await serve(owner, { main: executable, flags, settings: settingsFor(standIn.url) });
@@ -57,7 +57,7 @@ describe.concurrent('the executable', () => {
   );
 
   it.runIf(process.platform === 'linux')(
-    'starts no second process where its Node is new enough',
+    'the executable starts no second process where its Node is new enough',
     async (owner) => {
       const standIn = await standInFor(owner);
       const settings = settingsFor(standIn.url);
@@ -71,7 +71,7 @@ describe.concurrent('the executable', () => {
     },
   );
 
-  it('drains on SIGINT under an old Node, and ends at once on a second one', async (owner) => {
+  it('the executable drains on SIGINT under an old Node, and ends at once on a second one', async (owner) => {
     const standIn = await standInFor(owner);
     standIn.behave({ until: new Promise(() => {}) });
     const gateway = start(owner, ['serve'], {
@@ -89,7 +89,7 @@ describe.concurrent('the executable', () => {
     await unanswered;
   });
 
-  it('passes arguments on, and the exit status back, under an old Node', async (owner) => {
+  it('the executable passes arguments on, and the exit status back, under an old Node', async (owner) => {
     const options = { main: executable, flags: asOldNode };
     expect(await run(owner, ['--version'], options)).toEqual({
       status: 0,
@@ -99,7 +99,7 @@ describe.concurrent('the executable', () => {
     expect((await run(owner, ['check'], options)).status).toBe(2);
   });
 
-  it('reports the death of the gateway by a signal as a shell does', async (owner) => {
+  it('the executable reports the death of the gateway by a signal as a shell does', async (owner) => {
     const folder = alone(owner);
     mkdirSync(join(folder, 'node_modules/node/bin'), { recursive: true });
     writeFileSync(join(folder, 'node_modules/node/package.json'), '{}');
@@ -110,7 +110,7 @@ describe.concurrent('the executable', () => {
     expect(ended.status).toBe(128 + 9);
   });
 
-  it('runs what is built rather than the source, and says what is missing', async (owner) => {
+  it('the executable runs what is built rather than the source, and says what is missing', async (owner) => {
     const folder = alone(owner);
     const main = join(folder, 'bin/analytics-gateway.js');
     const unbuilt = await run(owner, [], { main });

@@ -21,7 +21,7 @@ describe('an operation is matched on the raw path', () => {
     ['/analytics/reports/a.b-c_d~1', '/analytics/reports/:id/', '/analytics/reports/a.b-c_d~1/'],
     ['/analytics/reports/.../', '/analytics/reports/:id/', '/analytics/reports/.../'],
     ['/analytics/export/7/file.csv/', '/analytics/export/:id/file.csv', '/analytics/export/7/file.csv'],
-  ])('%s is %s', (path, name, upstream) => {
+  ])('the raw path %s is %s', (path, name, upstream) => {
     expect(match(path)).toMatchObject({ operation: { name }, path: upstream });
   });
 
@@ -78,12 +78,12 @@ describe('a query goes up unless it carries a key', () => {
     'api_key[]=1',
     '+api_key=1',
     'xapikey=1',
-  ])('%s is refused', (query) => {
+  ])('the query %s is refused', (query) => {
     expect(problemOfQuery(query)).toContain('never sent in the URL');
   });
 
   it.each(['', 'a=1&b=2', 'q=api_key', 'keys=1', 'my_api_keys=1', 'a=%20b&a=c', 'x=[1,2]&y={"a":1}'])(
-    '%s passes',
+    'the query %s passes',
     (query) => {
       expect(problemOfQuery(query)).toBeUndefined();
     },

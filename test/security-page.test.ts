@@ -24,29 +24,32 @@ const promises = Array.from({ length: 20 }, (_, at) => `P${at + 1}`);
 const checks = Array.from({ length: 27 }, (_, at) => `W${String(at + 1).padStart(2, '0')}`);
 
 describe('docs/security.md', () => {
-  it('has every promise and check of the threat model, in a table or among what is not kept', () => {
+  it('docs/security.md has every promise and check of the threat model, in a table or among what is not kept', () => {
     const missing = page.split('## What is not kept')[1] ?? '';
     const named = new Set([...rows.map(({ id }) => id), ...(missing.match(/\b(?:P\d+|W\d\d)\b/g) ?? [])]);
     expect([...promises, ...checks].filter((id) => !named.has(id))).toEqual([]);
   });
 
-  it.each(rows.map((row) => [row.id, row] as const))('%s names files that exist, and a proof', (_, row) => {
-    expect(row.files.length).toBeGreaterThan(0);
-    const exists = (file: string): boolean =>
-      existsSync(join(root, 'src', file)) || existsSync(join(root, file));
-    expect(row.files.filter((file) => !exists(file))).toEqual([]);
-    expect(row.proofs.length).toBeGreaterThan(0);
-  });
+  it.each(rows.map((row) => [row.id, row] as const))(
+    'the row %s of docs/security.md names files that exist, and a proof',
+    (_, row) => {
+      expect(row.files.length).toBeGreaterThan(0);
+      const exists = (file: string): boolean =>
+        existsSync(join(root, 'src', file)) || existsSync(join(root, file));
+      expect(row.files.filter((file) => !exists(file))).toEqual([]);
+      expect(row.proofs.length).toBeGreaterThan(0);
+    },
+  );
 
   it.each(rows.flatMap(({ id, proofs }) => proofs.map(([file, test]) => [id, file, test] as const)))(
-    '%s: %s has the test “%s”',
+    'the row %s of docs/security.md: %s has the test “%s”',
     (_, file, test) => {
       const text = readFileSync(join(root, 'test', file), 'utf8');
       expect(text.includes(test), `${file} has no “${test}”`).toBe(true);
     },
   );
 
-  it('has at most 250 lines', () => {
+  it('docs/security.md has at most 250 lines', () => {
     expect(page.split('\n').length).toBeLessThanOrEqual(250);
   });
 });

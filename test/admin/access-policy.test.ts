@@ -32,12 +32,12 @@ describe('the admin listener, against DNS rebinding,', () => {
     expect(isAdminHost(host, open)).toBe(elsewhere);
   });
 
-  it('answers for the name in ADMIN_HOST', () => {
+  it('the admin listener answers for the name in ADMIN_HOST', () => {
     expect(isAdminHost('box.corp.example:9091', named)).toBe(true);
     expect(isAdminHost('other.corp.example:9091', named)).toBe(false);
   });
 
-  it('answers for localhost on a Unix socket', () => {
+  it('the admin listener answers for localhost on a Unix socket', () => {
     const socket = { listensOn: 'unix:/run/admin.sock', isLocal: true, allowed: undefined };
     expect(isAdminHost('localhost', socket)).toBe(true);
     expect(isAdminHost('evil.example', socket)).toBe(false);

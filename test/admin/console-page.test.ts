@@ -7,12 +7,12 @@ import { uplotScript } from '../../src/admin/uplot-script.ts';
 const ownPage = consolePage.replace(uplotScript, '');
 
 describe('the console page', () => {
-  it('is smaller than 28 KiB without the charts, and than 80 KiB with them', () => {
+  it('the console page is smaller than 28 KiB without the charts, and than 80 KiB with them', () => {
     expect(Buffer.byteLength(ownPage)).toBeLessThan(28 * 1_024);
     expect(Buffer.byteLength(consolePage)).toBeLessThan(80 * 1_024);
   });
 
-  it('allows no script and no style but its own', () => {
+  it('the console page allows no script and no style but its own', () => {
     const policy = consoleFields['content-security-policy'];
     for (const [tag, count] of [
       ['script', 2],
@@ -28,13 +28,13 @@ describe('the console page', () => {
     expect(policy).not.toMatch(/unsafe|\*/);
   });
 
-  it('loads nothing from elsewhere and has no handlers in its markup', () => {
+  it('the console page loads nothing from elsewhere and has no handlers in its markup', () => {
     expect(ownPage).not.toMatch(/(?:src|href)="(?!data:,|status"|metrics")/);
     expect(ownPage).not.toMatch(/<[^>]+ on[a-z]+=/i);
     expect(ownPage).not.toMatch(/<[^>]+ style=/i);
   });
 
-  it('writes only text, into elements that its markup has', () => {
+  it('the console page writes only text, into elements that its markup has', () => {
     expect(consoleScript).not.toMatch(
       /innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|DOMParser/,
     );

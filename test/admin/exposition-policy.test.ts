@@ -11,7 +11,7 @@ const gauge = (samples: Metric['samples'], help = 'What it is.'): Metric => ({
 });
 
 describe('the text format', () => {
-  it('has help, type and samples of one metric after the other', () => {
+  it('the text format has help, type and samples of one metric after the other', () => {
     const text = exposition([
       gauge([{ value: 1.5, labels: { one: 'a', two: 'b' } }, { value: 2 }]),
       { name: 'a_total', type: 'counter', help: 'More.', samples: [{ value: 3 }] },
@@ -22,7 +22,7 @@ describe('the text format', () => {
     );
   });
 
-  it('leaves out a metric without samples', () => {
+  it('the text format leaves out a metric without samples', () => {
     expect(exposition([gauge([])])).toBe('');
   });
 
@@ -32,13 +32,13 @@ describe('the text format', () => {
     ['a line break', 'a\nb', 'a\\nb'],
     ['what looks like an escape', '\\n', '\\\\n'],
     ['what would begin a series of its own', '"} 1\nevil 1', '\\"} 1\\nevil 1'],
-  ])('escapes %s in a label, and it comes back as it was', (_name, value, written) => {
+  ])('the text format escapes %s in a label, and it comes back as it was', (_name, value, written) => {
     const text = exposition([gauge([{ value: 1, labels: { l: value } }])]);
     expect(text).toContain(`a_gauge{l="${written}"} 1\n`);
     expect(parseExposition(text).series).toEqual([{ name: 'a_gauge', labels: { l: value }, value: 1 }]);
   });
 
-  it('escapes backslashes and line breaks in help, and leaves quotes', () => {
+  it('the text format escapes backslashes and line breaks in help, and leaves quotes', () => {
     expect(exposition([gauge([{ value: 1 }], 'a "b"\\\nc')])).toContain('# HELP a_gauge a "b"\\\\\\nc\n');
   });
 
@@ -48,7 +48,7 @@ describe('the text format', () => {
     [Number.NaN, 'NaN'],
     [1e21, '1e+21'],
     [0.000_000_1, '1e-7'],
-  ])('writes %d as %s', (value, written) => {
+  ])('the text format writes %d as %s', (value, written) => {
     const text = exposition([gauge([{ value }])]);
     expect(text).toContain(`a_gauge ${written}\n`);
     expect(parseExposition(text).series[0]?.value).toBe(value);
@@ -70,7 +70,7 @@ describe('the parser of the tests', () => {
     ['+Inf that is not all', `${good}h_bucket{le="1"} 1\nh_bucket{le="+Inf"} 1\nh_sum 1\nh_count 2\n`],
     ['no +Inf', `${good}h_bucket{le="1"} 1\nh_sum 1\nh_count 1\n`],
     ['no sum', `${good}h_bucket{le="+Inf"} 1\nh_count 1\n`],
-  ])('refuses %s', (_name, text) => {
+  ])('the parser of the tests refuses %s', (_name, text) => {
     expect(() => parseExposition(text)).toThrow();
   });
 });

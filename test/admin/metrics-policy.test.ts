@@ -13,11 +13,11 @@ const scrape = (changes: Partial<AdminSnapshot> = {}) =>
 const own = (name: string): string => `analytics_gateway_${name}`;
 
 describe('the metrics', () => {
-  it('can all be read by a strict parser', () => {
+  it('the metrics can all be read by a strict parser', () => {
     expect(scrape().types.size).toBe(allMetrics(fullSnapshot()).length);
   });
 
-  it('have the values of the snapshot, in base units', () => {
+  it('the metrics have the values of the snapshot, in base units', () => {
     const { value } = scrape();
     const labels = { operation: 'list-accounts', status: '200', cache: 'hit' };
     expect(value(own('requests_total'), labels)).toBe(1);
@@ -66,7 +66,7 @@ describe('the metrics', () => {
     expect(value(own('caller_token_expiry_seconds'), { caller: 'script' })).toBe(left);
   });
 
-  it('leave out a value that is not known', () => {
+  it('the metrics leave out a value that is not known', () => {
     const { gate, key } = fullSnapshot();
     const { types, value } = scrape({
       notReady: 'no key is loaded yet',
@@ -94,7 +94,7 @@ describe('the metrics', () => {
     expect(value(own('key_reload_failing'))).toBe(0);
   });
 
-  it('name a bounded number of waiting callers and add up the rest', () => {
+  it('the metrics name a bounded number of waiting callers and add up the rest', () => {
     const callers = Array.from({ length: maxCallers + 50 }, (_, number) => ({
       name: `c${number}`,
       length: number < 50 ? 1 : 2,

@@ -17,7 +17,7 @@ const sum = (list: readonly { readonly count: number }[]): number =>
   list.reduce((all, { count }) => all + count, 0);
 
 describe('an access line', () => {
-  it('adds one to the requests of its operation, status and cache outcome', () => {
+  it('an access line adds one to the requests of its operation, status and cache outcome', () => {
     const { requests } = counted(
       {},
       {},
@@ -34,7 +34,7 @@ describe('an access line', () => {
     ]);
   });
 
-  it('adds one to the durations of hits or of the others', () => {
+  it('an access line adds one to the durations of hits or of the others', () => {
     const { durations } = counted(
       { totalMs: 0.2 },
       { totalMs: 0.25, cache: 'stale-while-revalidate' },
@@ -48,7 +48,7 @@ describe('an access line', () => {
     expect(others?.cumulative.at(-1)).toBe(1);
   });
 
-  it('finishes a request that had begun, and counts it as aborted where its caller left', () => {
+  it('an access line finishes a request that had begun, and counts it as aborted where its caller left', () => {
     const counts = counted({}, { status: 499, reason: 'left' }, { status: 502 });
     counts.begin();
     expect(counts.snapshot()).toMatchObject({ started: 4, finished: 3, aborted: 1 });
@@ -56,7 +56,7 @@ describe('an access line', () => {
 });
 
 describe('problems', () => {
-  it('are counted by code, also that of a fault, whose line has none', () => {
+  it('problems are counted by code, also that of a fault, whose line has none', () => {
     const { problems } = counted(
       { status: 404, problem: 'unknown-operation', reason: 'x' },
       { status: 404, problem: 'unknown-operation', reason: 'y' },
@@ -71,7 +71,7 @@ describe('problems', () => {
     ]);
   });
 
-  it('that concern one caller are counted by caller where the caller is known', () => {
+  it('problems that concern one caller are counted by caller where the caller is known', () => {
     const limited = { status: 429, problem: 'caller-rate-limited', reason: 'x' };
     const { callers } = counted(limited, limited, {
       caller: undefined,
@@ -89,7 +89,7 @@ describe('problems', () => {
     ]);
   });
 
-  it('of the HTTP parser are counted by a bounded number of codes', () => {
+  it('problems of the HTTP parser are counted by a bounded number of codes', () => {
     const counts = countRequests();
     for (let code = 0; code < 1_000; code++) counts.refuse(`code-${code}`);
     counts.refuse('code-0');
@@ -101,7 +101,7 @@ describe('problems', () => {
 });
 
 describe('the number of series is bounded', () => {
-  it('so callers beyond the bound are counted together', () => {
+  it('callers beyond the bound are counted together', () => {
     const lines = Array.from({ length: 3 * maxCallers }, (_, number) => ({ caller: `c${number}` }));
     const { callers } = counted(...lines, ...lines).snapshot();
     expect(callers).toHaveLength(maxCallers + 1);
@@ -109,7 +109,7 @@ describe('the number of series is bounded', () => {
     expect(callers.at(-1)).toMatchObject({ caller: otherCallers, classes: [0, 0, 4 * maxCallers, 0, 0, 0] });
   });
 
-  it('so statuses beyond the bound are counted together', () => {
+  it('statuses beyond the bound are counted together', () => {
     const lines = Array.from({ length: 800 }, (_, number) => ({ status: 200 + number, cache: 'miss' }));
     const { requests } = counted(...lines, ...lines).snapshot();
     expect(requests).toHaveLength(101);
@@ -121,7 +121,7 @@ describe('the number of series is bounded', () => {
 });
 
 describe('durations', () => {
-  it('that equal a bound are within it, and those beyond the last bound are in the count alone', () => {
+  it('durations that equal a bound are within it, and those beyond the last bound are in the count alone', () => {
     const durations = new Durations();
     for (const seconds of boundsSeconds) durations.observe(seconds * 1_000);
     durations.observe(1e9);

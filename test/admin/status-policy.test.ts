@@ -24,7 +24,7 @@ function membersOf(value: unknown, path = ''): string[] {
 }
 
 describe('the status', () => {
-  it('has the values of the snapshot', () => {
+  it('the status has the values of the snapshot', () => {
     expect(status()).toMatchObject({
       health: 'failing',
       since: '2026-11-01T11:59:00.000Z',
@@ -71,11 +71,11 @@ describe('the status', () => {
     });
   });
 
-  it('holds no digest of a token, not even its first characters', () => {
+  it('the status holds no digest of a token, not even its first characters', () => {
     expect(JSON.stringify(status())).not.toMatch(/deadbeef|cafecafe/);
   });
 
-  it('always has every member: one that does not apply is null', () => {
+  it('the status always has every member: one that does not apply is null', () => {
     const { key, gate } = fullSnapshot();
     const bare = status(
       fullSnapshot({
@@ -105,7 +105,7 @@ describe('the status', () => {
     });
   });
 
-  it('has exactly the members that docs/metrics.md lists', () => {
+  it('the status has exactly the members that docs/metrics.md lists', () => {
     const page = readFileSync(new URL('../../docs/metrics.md', import.meta.url), 'utf8');
     const section = page.split('\n## Status\n')[1] ?? '';
     const documented = [...section.matchAll(/^\| (.*?) \|/gm)].flatMap(([, names = '']) =>

@@ -20,7 +20,7 @@ const faultsOf = (text: string, more = {}, request: Partial<Judged> = {}): reado
   judge({ ...sent, ...request }, came(text, more), [key]).faults;
 
 describe('the fuzzer’s reading of replies', () => {
-  it('takes a connection apart into its replies', () => {
+  it('the fuzzer’s reading of replies takes a connection apart into its replies', () => {
     const { replies, fault, isCut } = readReplies(Buffer.from(good + good), false);
     expect(replies.map(({ status, body }) => [status, body.toString()])).toEqual([
       [200, '{}'],
@@ -41,13 +41,13 @@ describe('the fuzzer’s reading of replies', () => {
       'bytes after the last reply',
       `HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n${good}`,
     ],
-  ])('finds %s', (_name, text) => {
+  ])('the fuzzer’s reading of replies finds %s', (_name, text) => {
     expect(readReplies(Buffer.from(text), false).fault).toBeDefined();
   });
 });
 
 describe('the fuzzer’s judgement', () => {
-  it('finds nothing wrong with a good reply, which must have its line', () => {
+  it('the fuzzer’s judgement finds nothing wrong with a good reply, which must have its line', () => {
     expect(judge(sent, came(good), [key])).toEqual({ faults: [], logged: [{ id: 'case-1', status: 200 }] });
   });
 
@@ -66,7 +66,7 @@ describe('the fuzzer’s judgement', () => {
       'secret 1 got out (hex)',
       faultsOf(`HTTP/1.1 200 ${Buffer.from(key).toString('hex')}\r\nContent-Length: 0\r\n\r\n`),
     ],
-  ])('finds: %s', (fault, faults) => {
+  ])('the fuzzer’s judgement finds: %s', (fault, faults) => {
     expect(faults).toContain(fault);
   });
 });

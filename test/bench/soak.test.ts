@@ -7,7 +7,7 @@ const line = (number: number, status = 200): string =>
   JSON.stringify({ level: 'info', msg: 'request', requestId: requestId(number), status });
 
 describe('the soak’s ledger', () => {
-  it('adds up where each answer has one line with its status and each leaver at most one', () => {
+  it('the soak’s ledger adds up where each answer has one line with its status and each leaver at most one', () => {
     const ledger = openLedger();
     ledger.answer(ledger.send(), 200);
     ledger.leave(ledger.send());
@@ -18,7 +18,7 @@ describe('the soak’s ledger', () => {
     expect(ledger.totals).toMatchObject({ sent: 3, answered: 1, left: 2, lines: 2, aborted: 1 });
   });
 
-  it('finds an answer without a line, two lines, another status, a lost request and a strange line', () => {
+  it('the soak’s ledger finds an answer without a line, two lines, another status, a lost request and a strange line', () => {
     const ledger = openLedger();
     for (let number = 0; number < 4; number++) ledger.send();
     for (const number of [0, 1, 2]) ledger.answer(number, 200);
@@ -37,7 +37,7 @@ describe('the soak’s ledger', () => {
     ]);
   });
 
-  it('takes an error in the log for a fault, but for the report of an answer with the key in it', () => {
+  it('the soak’s ledger takes an error in the log for a fault, but for the report of an answer with the key in it', () => {
     const ledger = openLedger();
     ledger.read(JSON.stringify({ level: 'error', kind: 'leak', msg: 'held the key' }));
     expect(ledger.faults()).toEqual([]);
@@ -75,7 +75,7 @@ describe('the soak’s checks', () => {
       .filter(({ isKept }) => !isKept)
       .map(({ name }) => name);
 
-  it('are all kept by a gateway that keeps its promises', () => {
+  it('the soak’s checks are all kept by a gateway that keeps its promises', () => {
     expect(broken({})).toEqual([]);
   });
 
@@ -94,11 +94,11 @@ describe('the soak’s checks', () => {
     ['the event loop answers /livez', { livezMs: [3, undefined] }],
     ['exit status after SIGTERM', { exit: 1 }],
     ['standard error', { errors: '(node:1) Warning' }],
-  ])('“%s” is broken by one that does not', (check, more) => {
+  ])('the soak’s check “%s” fails for a gateway that breaks its promise', (check, more) => {
     expect(broken(more)).toEqual([check]);
   });
 
-  it('do not take a burst for growth', () => {
+  it('the soak’s checks do not take a burst for growth', () => {
     const bursts = samples(0).map((sample) => ({
       ...sample,
       descriptors: sample.minutes > 6 && Math.round(sample.minutes * 60) % 10 < 8 ? 200 : sample.descriptors,
@@ -107,7 +107,7 @@ describe('the soak’s checks', () => {
     expect(floorsOf(bursts, ({ descriptors }) => descriptors)).toHaveLength(42);
   });
 
-  it('a slope is that of the line which fits best', () => {
+  it('a slope of the soak is that of the line which fits best', () => {
     expect(slopeOf([])).toBe(0);
     expect(
       slopeOf([

@@ -167,7 +167,7 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
   });
   afterAll(() => browser?.close());
 
-  it('shows the state in words, purges, and says when the gateway cannot be reached', async () => {
+  it('the console shows the state in words, purges, and says when the gateway cannot be reached', async () => {
     const script = enrol('reports.script');
     const pair = await startWith([script.entry], { ADMIN_PORT: '0' });
     for (let more = 0; more < 3; more++) await pair.ask(accounts, { headers: bearer(script.token) });

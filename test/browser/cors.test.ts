@@ -174,7 +174,7 @@ describe.skipIf(chromium === undefined)('in a real browser', { timeout: 120_000 
     expect(logLines().some(({ status }) => status === 200 || status === 304)).toBe(false);
   });
 
-  it('a page of another origin cannot use a gateway that asks nobody for a credential', async () => {
+  it('a page of another origin cannot use a gateway that needs no credential', async () => {
     const listed = await servePage();
     const { url, standIn, logLines } = await startPair({ CORS_ORIGINS: listed });
     const { context } = await launch(chromium ?? '');

@@ -8,13 +8,17 @@ const chromium = findChromium(process.env);
 const maxBytes = 150 * 1024;
 
 describe('the picture of the console in README', () => {
-  it.skipIf(chromium === undefined)('is one that the command can take', { timeout: 120_000 }, async () => {
-    const picture = await pictureOfConsole(chromium ?? '', 2);
-    expect(picture.subarray(1, 4).toString()).toBe('PNG');
-    expect(picture.length).toBeLessThanOrEqual(maxBytes);
-  });
+  it.skipIf(chromium === undefined)(
+    'the picture of the console in README is one that the command can take',
+    { timeout: 120_000 },
+    async () => {
+      const picture = await pictureOfConsole(chromium ?? '', 2);
+      expect(picture.subarray(1, 4).toString()).toBe('PNG');
+      expect(picture.length).toBeLessThanOrEqual(maxBytes);
+    },
+  );
 
-  it('is small', () => {
+  it('the picture of the console in README is small', () => {
     expect(statSync(new URL('../../docs/console.png', import.meta.url)).size).toBeLessThanOrEqual(maxBytes);
   });
 });

@@ -47,17 +47,20 @@ describe('a library that is not installed', () => {
   it.for<[string, RegExp]>([
     ['aws-sm:team/wak#key', /npm install @aws-sdk\/client-secrets-manager@3$/m],
     ['gcp-sm:projects/p/secrets/s', /npm install @google-cloud\/secret-manager@7$/m],
-  ])('ends a start with %s and says what to install', async ([from, reason], context) => {
-    // In a process of its own: vitest answers by itself for optional packages that are missing.
-    const settings = { UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api', UPSTREAM_API_KEY_FROM: from };
-    const { status, stderr } = await run(context, ['serve'], { settings });
-    expect(status).toBe(2);
-    expect(stderr).toMatch(reason);
-  });
+  ])(
+    'a store whose library is not installed ends a start with %s and says what to install',
+    async ([from, reason], context) => {
+      // In a process of its own: vitest answers by itself for optional packages that are missing.
+      const settings = { UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api', UPSTREAM_API_KEY_FROM: from };
+      const { status, stderr } = await run(context, ['serve'], { settings });
+      expect(status).toBe(2);
+      expect(stderr).toMatch(reason);
+    },
+  );
 });
 
 describe('a secret in AWS Secrets Manager', () => {
-  it('is read whole, or one field of it, from text and from bytes', async () => {
+  it('a secret in AWS Secrets Manager is read whole, or one field of it, from text and from bytes', async () => {
     const arn = 'arn:aws:secretsmanager:eu-west-1:123456789012:secret:team/wak-AbCdEf';
     const whole = awsWith({ AWSCURRENT: { SecretString: 'first-key' } });
     expect(await open(`aws-sm:${arn}`, whole.load).load(never)).toBe('first-key');
@@ -66,7 +69,7 @@ describe('a secret in AWS Secrets Manager', () => {
     expect(await open('aws-sm:team/wak#key', json.load).load(never)).toBe('first-key');
   });
 
-  it('has a previous value under AWSPREVIOUS, or none', async () => {
+  it('a secret in AWS Secrets Manager has a previous value under AWSPREVIOUS, or none', async () => {
     const both = awsWith({ AWSPREVIOUS: { SecretString: 'old-key' } });
     expect(await open('aws-sm:wak', both.load).loadPrevious?.(never)).toBe('old-key');
     const one = awsWith({ AWSPREVIOUS: named('ResourceNotFoundException') });
@@ -82,7 +85,7 @@ describe('a secret in AWS Secrets Manager', () => {
     [{ SecretString: 'not json secret-0123456789' }, /not JSON/],
     [{ SecretString: '{"other":"secret-0123456789"}' }, /no such field/],
     [{}, /empty/],
-  ])('that cannot be had is explained %#', async (value, reason) => {
+  ])('a secret in AWS Secrets Manager that cannot be had is explained %#', async (value, reason) => {
     const failure = await open('aws-sm:wak#key', awsWith({ AWSCURRENT: value }).load)
       .load(never)
       .catch(String);
@@ -98,7 +101,7 @@ describe('a secret in Google Secret Manager', () => {
     payload: { data: Buffer.from(text) },
   });
 
-  it('is read at its latest version, or at a given one, whole or by field', async () => {
+  it('a secret in Google Secret Manager is read at its latest version, or at a given one, whole or by field', async () => {
     const load = gcpWith({
       [`${secret}/versions/latest`]: version(7, 'latest-key'),
       [`${secret}/versions/3`]: version(3, '{"key":"third-key"}'),
@@ -107,7 +110,7 @@ describe('a secret in Google Secret Manager', () => {
     expect(await open(`gcp-sm:${secret}/versions/3#key`, load).load(never)).toBe('third-key');
   });
 
-  it('has the version before as its previous value, unless that was disabled', async () => {
+  it('a secret in Google Secret Manager has the version before as its previous value, unless that was disabled', async () => {
     const values = {
       [`${secret}/versions/latest`]: version(7, 'latest-key'),
       [`${secret}/versions/6`]: version(6, 'sixth-key') as ReturnType<typeof version> | Error,
@@ -126,7 +129,7 @@ describe('a secret in Google Secret Manager', () => {
     [coded(14), /cannot be reached/],
     [new Error('Could not load the default credentials.'), /no Google credentials/],
     [{ name: 'x', payload: {} }, /empty/],
-  ])('that cannot be had is explained %#', async (value, reason) => {
+  ])('a secret in Google Secret Manager that cannot be had is explained %#', async (value, reason) => {
     const failure = await open(`gcp-sm:${secret}`, gcpWith({ [`${secret}/versions/latest`]: value }))
       .load(never)
       .catch(String);
@@ -143,7 +146,7 @@ describe('a setting that names no secret', () => {
     'gcp-sm:',
     'gcp-sm:wak',
     'gcp-sm:projects/p/secrets/s/extra',
-  ])('%s is refused', (from) => {
+  ])('the setting %s, which names no secret, is refused', (from) => {
     expect(() => openStore(from, {}, 'UPSTREAM_API_KEY_FROM')).toThrow(/^UPSTREAM_API_KEY_FROM: /);
   });
 });

@@ -50,7 +50,7 @@ describe('a command line', () => {
     ['a\\ b c\\|d', ['a b', 'c|d']],
     ["--format='get(payload.data)'x", ['--format=get(payload.data)x']],
     ['gcloud --format=get(payload.data)', ['gcloud', '--format=get(payload.data)']],
-  ])('%s is split as documented', (text, words) => {
+  ])('a command line %s is split as documented', (text, words) => {
     expect(splitWords(text)).toEqual({ words });
   });
 
@@ -66,11 +66,11 @@ describe('a command line', () => {
     ['a `b`', /no shell/],
     ['a > b', /no shell/],
     ['a && b', /no shell/],
-  ])('%s is refused', (text, reason) => {
+  ])('a command line %s is refused', (text, reason) => {
     expect(splitWords(text)).toHaveProperty('reason', expect.stringMatching(reason));
   });
 
-  it('that is refused ends the start with the name of the setting and nothing of the command', () => {
+  it('a command line that is refused ends the start with the name of the setting and nothing of the command', () => {
     expect(() => openStore('exec:op read token-0123456789 |', {}, 'UPSTREAM_API_KEY_FROM')).toThrow(
       /^UPSTREAM_API_KEY_FROM: (?!.*0123456789)/,
     );
@@ -78,11 +78,11 @@ describe('a command line', () => {
 });
 
 describe('a command that gives the key', () => {
-  it('is run without a shell, and what it prints is the key', async () => {
+  it('a command that gives the key is run without a shell, and what it prints is the key', async () => {
     expect(await load('printf %s-%s first-key "0123 *"')).toBe('first-key-0123 *');
   });
 
-  it('does not get what our env: stores hold or name, and gets the rest of the environment', async () => {
+  it('a command that gives the key does not get what our env: stores hold or name, and gets the rest of the environment', async () => {
     const names = [
       'UPSTREAM_API_KEY',
       'UPSTREAM_API_KEY_FROM',
@@ -104,19 +104,22 @@ describe('a command that gives the key', () => {
   it.each([
     ['in its group', ''],
     ['that has left its group', 'setsid '],
-  ])('may leave something running %s that holds its output open: we hold nothing of it', async (_, by) => {
-    const pidFile = join(directory, `left${by.trim()}`);
-    const before = pipes();
-    const left = `${by}sh -c "echo \\$\\$ > ${pidFile}; exec sleep 600"`;
-    const script = `${left} & while [ ! -s ${pidFile} ]; do sleep 0.01; done; echo first-key-0123456789`;
-    expect(await load(`sh -c '${script}'`)).toBe('first-key-0123456789\n');
-    await expect.poll(pipes, { timeout: 20_000 }).toBe(before);
-    const pid = Number(readFileSync(pidFile, 'utf8'));
-    if (by === '') await expect.poll(() => stateOf(pid), { timeout: 20_000 }).toBe('Z');
-    else process.kill(pid, 'SIGKILL');
-  });
+  ])(
+    'a command that gives the key may leave a program running %s that holds its output open: the store waits for none of it',
+    async (_, by) => {
+      const pidFile = join(directory, `left${by.trim()}`);
+      const before = pipes();
+      const left = `${by}sh -c "echo \\$\\$ > ${pidFile}; exec sleep 600"`;
+      const script = `${left} & while [ ! -s ${pidFile} ]; do sleep 0.01; done; echo first-key-0123456789`;
+      expect(await load(`sh -c '${script}'`)).toBe('first-key-0123456789\n');
+      await expect.poll(pipes, { timeout: 20_000 }).toBe(before);
+      const pid = Number(readFileSync(pidFile, 'utf8'));
+      if (by === '') await expect.poll(() => stateOf(pid), { timeout: 20_000 }).toBe('Z');
+      else process.kill(pid, 'SIGKILL');
+    },
+  );
 
-  it('is named by its program alone', () => {
+  it('a command that gives the key is named by its program alone', () => {
     const store = openStore('exec:op read --token=secret-0123456789', {}, 'UPSTREAM_API_KEY_FROM');
     expect(store.describe).toBe('exec:op');
     expect(store.local).toBe(false);
@@ -125,7 +128,7 @@ describe('a command that gives the key', () => {
 
 describe('a command that looks like the key itself', () => {
   it.each(['sk_live_0123456789abcdef', 'abcdef/0123456789+ABCDEF==', '0123456789abcdef0123456789abcdef'])(
-    'as %s is not repeated',
+    'a command that looks like the key itself, as %s, is not repeated',
     async (secret) => {
       const store = openStore(`exec:${secret}`, { PATH: path }, 'UPSTREAM_API_KEY_FROM');
       const failure = await store.load(never).catch((error: unknown) => error);
@@ -134,7 +137,7 @@ describe('a command that looks like the key itself', () => {
     },
   );
 
-  it('is named where there is such a program', async () => {
+  it('a command that looks like the key itself is named where there is such a program', async () => {
     const program = join(directory, 'print-key-v2-of-team7');
     await writeFile(program, '#!/bin/sh\necho first-key-0123456789\n', { mode: 0o700 });
     for (const [from, PATH] of [
@@ -148,7 +151,7 @@ describe('a command that looks like the key itself', () => {
   });
 
   it.each(['print-the-key', 'no-such-program-anywhere', '/opt/tools/print-key-2'])(
-    'is not %s, which is named',
+    'the command %s does not look like the key, and is named',
     (program) => {
       expect(openStore(`exec:${program}`, { PATH: path }, 'SETTING').describe).toBe(`exec:${program}`);
     },
@@ -164,20 +167,20 @@ describe('a command that fails', () => {
     ],
     ["sh -c 'kill -9 $$'", /the command was killed by SIGKILL$/],
     ["sh -c 'head -c 100000 /dev/zero'", /the command printed more than 64 KiB$/],
-  ])('%s is explained, and nothing that it printed is', async (command, reason) => {
+  ])('a command that fails %s is explained, and nothing that it printed is', async (command, reason) => {
     const failure = await load(command).catch((error: unknown) => error);
     expect(String(failure)).toMatch(reason);
     expect(String(failure)).not.toContain('secret-');
   });
 
-  it('is not run when it may not be', async () => {
+  it('a command that may not be run fails', async () => {
     const script = join(directory, 'not-executable');
     await writeFile(script, '#!/bin/sh\necho first-key-0123456789\n');
     await chmod(script, 0o644);
     await expect(load(script)).rejects.toThrow(/may not be/);
   });
 
-  it('by hanging is stopped after ten seconds', async () => {
+  it('a command that hangs is stopped after ten seconds', async () => {
     const store = openStore('exec:sleep 600', { PATH: path }, 'UPSTREAM_API_KEY_FROM');
     await store.prepare?.();
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
@@ -187,7 +190,7 @@ describe('a command that fails', () => {
     vi.useRealTimers();
   });
 
-  it('by hanging is stopped when nobody wants its answer any more', async () => {
+  it('a command that hangs is stopped when its answer is no longer wanted', async () => {
     const limit = new AbortController();
     const store = openStore('exec:sleep 600', { PATH: path }, 'UPSTREAM_API_KEY_FROM');
     const answer = store.load(limit.signal);
@@ -195,7 +198,7 @@ describe('a command that fails', () => {
     await expect(answer).rejects.toThrow(/the command was stopped/);
   });
 
-  it('is stopped with everything that it has started', async () => {
+  it('a command that fails is stopped with everything that it has started', async () => {
     const pidFile = join(directory, 'pid');
     const limit = new AbortController();
     const script = `sleep 600 & echo $! > ${pidFile}.new; mv ${pidFile}.new ${pidFile}; wait`;
@@ -210,7 +213,7 @@ describe('a command that fails', () => {
 });
 
 describe('a command that cannot be started', () => {
-  it('for want of a descriptor fails alone, and no argument of it is told anywhere', async () => {
+  it('a command that cannot be started for want of a descriptor fails alone, and none of its arguments is printed', async () => {
     const openStoreUrl = new URL('../../src/key/open-store.ts', import.meta.url);
     const script = `
       import { closeSync, openSync } from 'node:fs';
@@ -244,7 +247,7 @@ describe('a command that cannot be started', () => {
 });
 
 describe('a keyring over a command', () => {
-  it('sees what the command gives now when the upstream refuses the key', async () => {
+  it('a keyring over a command sees what the command gives now when the upstream refuses the key', async () => {
     const value = join(directory, 'value');
     await writeFile(value, 'first-key-0123456789\n');
     const keyring = await openKeyring({

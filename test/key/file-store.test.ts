@@ -50,7 +50,7 @@ function follow(path: string): () => string | undefined {
 const soon = { timeout: 20_000, interval: 5 };
 
 describe('a file that is written in place, slowly', () => {
-  it('is never read as the half that is there', async () => {
+  it('a key file that is written in place, slowly, is never read by half', async () => {
     const path = join(directory, 'key');
     writeFileSync(path, 'first-half-0123456789');
     vi.useFakeTimers({ toFake: ['Date'], now: statSync(path).mtimeMs });
@@ -66,7 +66,7 @@ describe('a file that is written in place, slowly', () => {
     vi.useRealTimers();
   });
 
-  it('is not waited for when it has been there for a while', async () => {
+  it('a key file that was written a while ago is read without a wait', async () => {
     const path = join(directory, 'key');
     await writeFile(path, 'whole-0123456789');
     const old = new Date(Date.now() - 1_000);
@@ -78,7 +78,7 @@ describe('a file that is written in place, slowly', () => {
 });
 
 describe('a watched key file', () => {
-  it('is seen through every swap of a Kubernetes mount', async () => {
+  it('a watched key file is seen through every swap of a Kubernetes mount', async () => {
     const last = follow(await mount('value-1', 1));
     for (const version of [2, 3, 4, 5]) {
       await mount(`value-${version}`, version);
@@ -86,7 +86,7 @@ describe('a watched key file', () => {
     }
   });
 
-  it('is seen through every replacement by rename', async () => {
+  it('a watched key file is seen through every replacement by rename', async () => {
     const path = join(directory, 'key');
     await writeFile(path, 'value-1');
     const last = follow(path);
@@ -97,7 +97,7 @@ describe('a watched key file', () => {
     }
   });
 
-  it('is seen when it is written in place', async () => {
+  it('a watched key file is seen when it is written in place', async () => {
     const path = join(directory, 'key');
     await writeFile(path, 'value-1');
     const last = follow(path);
@@ -106,7 +106,7 @@ describe('a watched key file', () => {
     await vi.waitFor(() => expect(last()).toBe('value-2'), soon);
   });
 
-  it('is seen again after it was away, and after its whole directory was', async () => {
+  it('a watched key file is seen again after it was away, and after its whole directory was', async () => {
     const path = join(directory, 'sub', 'key');
     await mkdir(join(directory, 'sub'));
     await writeFile(path, 'value-1');
@@ -140,7 +140,7 @@ describe('a watched key file', () => {
 });
 
 describe('a key file that cannot be read', () => {
-  it('is explained in plain words', async () => {
+  it('a key file that cannot be read is explained in plain words', async () => {
     await expect(readKeyFile(join(directory, 'no')).load(never)).rejects.toThrow(/the file does not exist$/);
     await expect(readKeyFile(directory).load(never)).rejects.toThrow(/the file is a directory$/);
     await writeFile(join(directory, 'big'), 'k'.repeat(1024 * 1024));

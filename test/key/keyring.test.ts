@@ -29,7 +29,7 @@ describe('the start', () => {
     ['env:KEY', /env:KEY: the environment variable is not set/],
     ['file:/no/such/file', /file:\/no\/such\/file: the file does not exist/],
   ])(
-    'is refused with the setting %j, and the value of the setting is not in the message',
+    'the start of the keyring is refused with the setting %j, whose value is not in the message',
     async (from, text) => {
       const failure = await open(from).catch((error: unknown) => error);
       expect(failure).toBeInstanceOf(KeyStoreError);
@@ -41,17 +41,20 @@ describe('the start', () => {
   it.each([
     ['env:sk_live_0123456789abcdef', /env:\(not a variable\): the environment variable is not set$/],
     ['env:Secret0123456789', /env:\(not a variable\): the environment variable is not set$/],
-  ])('with %s repeats no name that looks like the key itself', async (from, text) => {
-    const failure = await open(from).catch((error: unknown) => error);
-    expect(String(failure)).toMatch(text);
-    expect(String(failure)).not.toContain(from.slice(4));
-    await expect(open(from, { [from.slice(4)]: key1 })).resolves.toMatchObject({
-      current: expect.anything(),
-    });
-  });
+  ])(
+    'the keyring at its start with %s repeats no name that looks like the key itself',
+    async (from, text) => {
+      const failure = await open(from).catch((error: unknown) => error);
+      expect(String(failure)).toMatch(text);
+      expect(String(failure)).not.toContain(from.slice(4));
+      await expect(open(from, { [from.slice(4)]: key1 })).resolves.toMatchObject({
+        current: expect.anything(),
+      });
+    },
+  );
 
   it.each(['', ' \n', 'short', `${key1}\nX-Evil: 1`, `\uFEFF${key1}`, `${key1}\u00e9`, 'k'.repeat(65_536)])(
-    'is refused when a local store holds the malformed key %#, and no word of it is told',
+    'the start of the keyring is refused when a local store holds the malformed key %#, and no word of it is repeated',
     async (value) => {
       const failure = await open('env:KEY', { KEY: value }).catch((error: unknown) => error);
       expect(failure).toBeInstanceOf(KeyStoreError);
@@ -59,7 +62,7 @@ describe('the start', () => {
     },
   );
 
-  it('is ready with the first key of a local store', async () => {
+  it('the keyring at its start is ready with the first key of a local store', async () => {
     const { keyring, events } = await keyringOf(new FakeStore(`${key1}\n`));
     expect(keyring.current?.hasValue(key1)).toBe(true);
     expect(keyring.generation()).toBe(1);
@@ -69,7 +72,7 @@ describe('the start', () => {
     keyring.close();
   });
 
-  it('goes on without a key while a network store is down, and becomes ready when it is back', async () => {
+  it('the keyring at its start goes on without a key while a network store is down, and becomes ready when it is back', async () => {
     const store = new FakeStore(down, false);
     const { keyring, events } = await keyringOf(store);
     await vi.advanceTimersByTimeAsync(10_000);
@@ -83,14 +86,14 @@ describe('the start', () => {
     keyring.close();
   });
 
-  it('gives up after 30 s without a key from a network store, and says why', async () => {
+  it('the keyring at its start gives up after 30 s without a key from a network store, and says why', async () => {
     const { keyring, events } = await keyringOf(new FakeStore(down, false));
     await vi.advanceTimersByTimeAsync(30_000);
     await expect(keyring.ready).resolves.toBe(false);
     expect(events.at(-1)).toMatchObject({ kind: 'gave-up', level: 'error', reason: down.message });
   });
 
-  it('gives up on a network store that hangs', async () => {
+  it('the keyring at its start gives up on a network store that hangs', async () => {
     const { keyring } = await keyringOf(new FakeStore(new Promise(() => {}), false));
     await vi.advanceTimersByTimeAsync(30_000);
     await expect(keyring.ready).resolves.toBe(false);
@@ -98,7 +101,7 @@ describe('the start', () => {
 });
 
 describe('a change of the store', () => {
-  it('makes a generation of every new value, and of one that comes back', async () => {
+  it('a change of the store makes a generation of every new value, and of one that comes back', async () => {
     const store = new FakeStore(key1);
     const { keyring, events } = await keyringOf(store);
     for (const [value, generation] of [
@@ -116,7 +119,7 @@ describe('a change of the store', () => {
   });
 
   it.each(['', '\n', 'two\nlines', `\uFEFF${key2}`, `${key2}é`, `${key2}\r\nx`, 'k'.repeat(1024 * 1024)])(
-    'to the bad value %# keeps the last good key and says so once',
+    'a change of the store to the bad value %# keeps the last good key and says so once',
     async (value) => {
       const store = new FakeStore(key1);
       const { keyring, events } = await keyringOf(store);
@@ -133,7 +136,7 @@ describe('a change of the store', () => {
     },
   );
 
-  it('is found by asking again where the store has no watch', async () => {
+  it('a change of the store is found by asking again where the store has no watch', async () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(unwatched(store), { refreshMs: 5_000 });
     store.value = key2;
@@ -142,7 +145,7 @@ describe('a change of the store', () => {
     keyring.close();
   });
 
-  it('that comes while a read is under way is read again', async () => {
+  it('a change of the store that comes while a read is under way is read again', async () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(store);
     let finish: (text: string) => void = () => {};
@@ -157,7 +160,7 @@ describe('a change of the store', () => {
     keyring.close();
   });
 
-  it('leaves the store that hangs with the last good key, and asks it again later', async () => {
+  it('a change of the store leaves the store that hangs with the last good key, and asks it again later', async () => {
     const store = new FakeStore(key1, false);
     const { keyring, events } = await keyringOf(unwatched(store), { refreshMs: 5_000 });
     await vi.advanceTimersByTimeAsync(0);
@@ -173,7 +176,7 @@ describe('a change of the store', () => {
 });
 
 describe('a refused key', () => {
-  it('is replaced by what the store has by now, with one read for all', async () => {
+  it('a refused key is replaced by what the store has by now, with one read for all', async () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(store);
     await vi.advanceTimersByTimeAsync(0);
@@ -191,7 +194,7 @@ describe('a refused key', () => {
     keyring.close();
   });
 
-  it('waits 2 s for a swap, then is rejected; probes come at growing intervals', async () => {
+  it('a refused key waits 2 s for a swap, then is rejected; probes come at growing intervals', async () => {
     const { keyring, events } = await keyringOf(new FakeStore(key1));
     const probes: number[] = [];
     keyring.probeWith(() => {
@@ -218,7 +221,7 @@ describe('a refused key', () => {
     keyring.close();
   });
 
-  it('does not keep a request beyond its deadline', async () => {
+  it('a refused key does not hold a request beyond its deadline', async () => {
     const { keyring } = await keyringOf(new FakeStore(key1));
     const old = keyring.current;
     if (old === undefined) throw new Error('no key');
@@ -230,7 +233,7 @@ describe('a refused key', () => {
     keyring.close();
   });
 
-  it('is what a request hears of, and not of its own deadline', async () => {
+  it('a request that waits for a refused key gets the 401 as its reason, and not its own deadline', async () => {
     const { keyring } = await keyringOf(new FakeStore(key1));
     const old = keyring.current;
     if (old === undefined) throw new Error('no key');
@@ -244,7 +247,7 @@ describe('a refused key', () => {
     keyring.close();
   });
 
-  it('is good when a probe is answered, and the operation that was refused holds nobody up for a minute', async () => {
+  it('a refused key is good when a probe is answered, and the refused operation holds up no request for a minute', async () => {
     const store = new FakeStore(key1);
     store.previous = key2;
     const { keyring, events } = await keyringOf(store);
@@ -278,7 +281,7 @@ describe('a refused key', () => {
     keyring.close();
   });
 
-  it('is accepted again when a later probe is answered, and then no operation is to blame', async () => {
+  it('a refused key is accepted again when a later probe is answered, and then no operation is to blame', async () => {
     const { keyring, events } = await keyringOf(new FakeStore(key1));
     let status = 401;
     keyring.probeWith(() => Promise.resolve(status));
@@ -296,7 +299,7 @@ describe('a refused key', () => {
     keyring.close();
   });
 
-  it('stays suspect when a request sent before the refusal is answered late', async () => {
+  it('a refused key stays suspect when a request sent before the refusal is answered late', async () => {
     const { keyring } = await keyringOf(new FakeStore(key1));
     const old = keyring.current;
     if (old === undefined) throw new Error('no key');
@@ -319,29 +322,32 @@ describe('a refused key', () => {
     ['are not answered', () => Promise.reject(new Error('unreachable'))],
   ];
 
-  it.each(provesNothing)('stays in use, and nothing falls back, while probes %s', async (_, probe) => {
-    const store = new FakeStore(key1);
-    store.previous = key2;
-    const { keyring, events } = await keyringOf(store);
-    keyring.probeWith(probe);
-    const old = keyring.current;
-    if (old === undefined) throw new Error('no key');
-    keyring.refused(old, readOf('odd'));
-    expect(keyring.standingOf(old)).toBe('suspect');
-    const replaced = keyring.replace(old, within(25_000));
-    await vi.advanceTimersByTimeAsync(2_000);
-    // The one that was refused waited for a swap; others go up.
-    await expect(replaced).resolves.toBe(old);
-    expect(keyring.standingOf(old)).toBe('healthy');
-    await vi.advanceTimersByTimeAsync(60_000);
-    expect(keyring.standingOf(old)).toBe('healthy');
-    expect(keyring.current).toBe(old);
-    expect(kinds(events)).toEqual(['loaded', 'operation-refused']);
-    keyring.close();
-  });
+  it.each(provesNothing)(
+    'a refused key stays in use, and nothing falls back, while probes %s',
+    async (_, probe) => {
+      const store = new FakeStore(key1);
+      store.previous = key2;
+      const { keyring, events } = await keyringOf(store);
+      keyring.probeWith(probe);
+      const old = keyring.current;
+      if (old === undefined) throw new Error('no key');
+      keyring.refused(old, readOf('odd'));
+      expect(keyring.standingOf(old)).toBe('suspect');
+      const replaced = keyring.replace(old, within(25_000));
+      await vi.advanceTimersByTimeAsync(2_000);
+      // The one that was refused waited for a swap; others go up.
+      await expect(replaced).resolves.toBe(old);
+      expect(keyring.standingOf(old)).toBe('healthy');
+      await vi.advanceTimersByTimeAsync(60_000);
+      expect(keyring.standingOf(old)).toBe('healthy');
+      expect(keyring.current).toBe(old);
+      expect(kinds(events)).toEqual(['loaded', 'operation-refused']);
+      keyring.close();
+    },
+  );
 
   it.each(provesNothing)(
-    'is rejected while probes %s once reads of two operations were refused and none is accepted',
+    'a refused key is rejected while probes %s once reads of two operations were refused and none is accepted',
     async (_, probe) => {
       const { keyring, events } = await keyringOf(new FakeStore(key1));
       keyring.probeWith(probe);
@@ -357,7 +363,7 @@ describe('a refused key', () => {
     },
   );
 
-  it('stays in use when two operations are refused, a third was accepted before, and probes prove nothing', async () => {
+  it('a refused key stays in use when two operations are refused, a third was accepted before, and probes prove nothing', async () => {
     const { keyring } = await keyringOf(new FakeStore(key1));
     keyring.probeWith(() => Promise.resolve(500));
     const old = keyring.current;
@@ -375,7 +381,7 @@ describe('a refused key', () => {
     keyring.close();
   });
 
-  it('gives way to the previous one, and is not rejected, where the only operation is refused twice', async () => {
+  it('a refused key gives way to the previous one, and is not rejected, where the only operation is refused twice', async () => {
     const store = new FakeStore(key1);
     store.previous = key2;
     const { keyring, events } = await keyringOf(store);
@@ -395,7 +401,7 @@ describe('a refused key', () => {
     keyring.close();
   });
 
-  it('is probed with the read that was accepted last, then with the specification’s, then with the refused one', async () => {
+  it('a refused key is probed with the read that was accepted last, then with the specification’s, then with the refused one', async () => {
     const { keyring } = await keyringOf(new FakeStore(key1));
     const asked: string[] = [];
     keyring.probeWith((_key, { path, query }) => {
@@ -421,7 +427,7 @@ describe('a refused key', () => {
   it.each([
     ['is rejected where both reads of the specification are refused', 401, 'rejected'],
     ['stays in use where only the read that lists the keys is refused', 403, 'healthy'],
-  ] as const)('%s', async (_, toAccounts, standing) => {
+  ] as const)('a refused key %s', async (_, toAccounts, standing) => {
     const { keyring } = await keyringOf(new FakeStore(key1));
     keyring.probeWith((_key, { path }) =>
       Promise.resolve(path === '/analytics/accounts/' ? toAccounts : 401),
@@ -434,7 +440,7 @@ describe('a refused key', () => {
     keyring.close();
   });
 
-  it('is rejected, or gives way, also when the upstream takes longer than two seconds to refuse a probe', async () => {
+  it('a refused key is rejected, or gives way, also when the upstream takes longer than two seconds to refuse a probe', async () => {
     for (const previous of [undefined, key2]) {
       const store = new FakeStore(key1);
       store.previous = previous;
@@ -453,7 +459,7 @@ describe('a refused key', () => {
     }
   });
 
-  it('that was rejected has a way out though the specification’s read never works', async () => {
+  it('a refused key that was rejected has a way out though the specification’s read never works', async () => {
     const { keyring, events } = await keyringOf(new FakeStore(key1));
     let accepted = false;
     keyring.probeWith((_key, { operation }) => Promise.resolve(accepted && operation === 'b' ? 200 : 401));
@@ -470,7 +476,7 @@ describe('a refused key', () => {
     keyring.close();
   });
 
-  it('holds nobody up for longer while the store hangs; what it gives in the end is used', async () => {
+  it('a refused key holds up no request for longer while the store hangs; what it gives in the end is used', async () => {
     const store = new FakeStore(key1, false);
     const { keyring, events } = await keyringOf(unwatched(store), { refreshMs: 600_000 });
     await vi.advanceTimersByTimeAsync(0);
@@ -502,7 +508,7 @@ describe('a refused key', () => {
     keyring.close();
   });
 
-  it('holds nobody up for longer while the store of the previous key hangs, which is tried when it comes', async () => {
+  it('a refused key holds up no request for longer while the store of the previous key hangs, which is tried when it comes', async () => {
     const store = new FakeStore(key2);
     const { keyring, events } = await keyringOf(store);
     let give: (text: string) => void = () => {};
@@ -529,7 +535,7 @@ describe('a refused key', () => {
     keyring.close();
   });
 
-  it('gives way to the previous one, which is adopted when the upstream takes it', async () => {
+  it('a refused key gives way to the previous one, which is adopted when the upstream takes it', async () => {
     const store = new FakeStore(key2);
     store.previous = key1;
     const { keyring, events } = await keyringOf(store);
@@ -554,7 +560,7 @@ describe('a refused key', () => {
     keyring.close();
   });
 
-  it('gives way to the key of another store, which is then named as the source', async () => {
+  it('a refused key gives way to the key of another store, which is then named as the source', async () => {
     const newest = new FakeStore(key2);
     const { keyring, events } = await keyringOf(newest, {
       previousFrom: 'old:',
@@ -583,7 +589,7 @@ describe('a refused key', () => {
     keyring.close();
   });
 
-  it('is tried again when the one fallen back to is refused, and that is no fall', async () => {
+  it('a refused key is tried again when the one fallen back to is refused, and that is no fall', async () => {
     const store = new FakeStore(key2);
     store.previous = key1;
     const { keyring, events } = await keyringOf(store);
@@ -614,7 +620,7 @@ describe('a refused key', () => {
     keyring.close();
   });
 
-  it('is rejected when the previous one is refused too', async () => {
+  it('a refused key is rejected when the previous one is refused too', async () => {
     const store = new FakeStore(key2);
     store.previous = key1;
     const { keyring } = await keyringOf(store);
@@ -631,7 +637,7 @@ describe('a refused key', () => {
     keyring.close();
   });
 
-  it('is told apart from one that was replaced already', async () => {
+  it('a refused key is distinguished from one that was replaced already', async () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(store);
     const old = keyring.current;
@@ -647,7 +653,7 @@ describe('a refused key', () => {
 });
 
 describe('a replaced key', () => {
-  it('is searched for ten minutes more', async () => {
+  it('a replaced key is searched for ten minutes more', async () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(store);
     store.swap(key2);

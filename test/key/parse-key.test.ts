@@ -10,7 +10,7 @@ describe('a key value', () => {
     ['with CRLF and blanks at its end', `${good} \t\r\n\r\n`],
     ['of 16 characters', 'abcdefghijklmnop'],
     ['of 4096 characters and a newline', `${'k'.repeat(4096)}\n`],
-  ])('is taken %s', (_, text) => {
+  ])('a key value is taken %s', (_, text) => {
     expect(parseKey(text)).toEqual({ value: text.trimEnd() });
   });
 
@@ -30,7 +30,7 @@ describe('a key value', () => {
     ['too short', 'abcdefghijklmno', /shorter/],
     ['too long', 'k'.repeat(4097), /longer/],
     ['1 MiB', 'k'.repeat(1024 * 1024), /longer/],
-  ])('is refused when it has or is %s, without a word of it in the reason', (_, text, reason) => {
+  ])('a key value is refused when it has or is %s, without a word of it in the reason', (_, text, reason) => {
     const parsed = parseKey(text);
     expect(parsed).toHaveProperty('reason', expect.stringMatching(reason));
     expect(JSON.stringify(parsed)).not.toContain('0123456789');

@@ -47,7 +47,7 @@ describe('flags of the runtime', () => {
     ['--throw-deprecation', ['--throw-deprecation']],
     ['-e 1', ['--e']],
     ['--one-that-comes-with-the-next-release', ['--one-that-comes-with-the-next-release']],
-  ])('%s are refused, without their values', (options, named) => {
+  ])('the flags %s of the runtime are refused, without their values', (options, named) => {
     expect(refusedNodeOptions(options)).toEqual(named);
     expect(refusedNodeOptions('', options.split(' '))).toEqual(named);
   });
@@ -63,7 +63,7 @@ describe('flags of the runtime', () => {
     ['"--inspect', ['--inspect']],
     ['"--inspect\\', ['--inspect']],
     ['--no-warnings\t--inspect', ['--inspect']],
-  ])('%s are found in NODE_OPTIONS as Node takes it apart', (options, named) => {
+  ])('the flags %s are found in NODE_OPTIONS as Node takes it apart', (options, named) => {
     expect(refusedNodeOptions(options)).toEqual(named);
   });
 
@@ -72,12 +72,12 @@ describe('flags of the runtime', () => {
     ['--disable_proto throw', ['--disable-proto=throw']],
     ['--disable-proto=delete', []],
     ['--disable-proto delete', []],
-  ])('%s is refused where a field named __proto__ would end the process', (options, named) => {
+  ])('the flag %s is refused: a field named __proto__ would end the process', (options, named) => {
     expect(refusedNodeOptions(options)).toEqual(named);
     expect(refusedNodeOptions('', options.split(' '))).toEqual(named);
   });
 
-  it('of the image work', () => {
+  it('the flags of the image are allowed', () => {
     expect(refusedNodeOptions('', imageFlags())).toEqual([]);
   });
 
@@ -96,7 +96,7 @@ describe('flags of the runtime', () => {
     '--disable-sigusr1',
     '--no-warnings --use-system-ca --dns-result-order=ipv4first',
     '--enable-source-maps --require=/opt/inspect/--inspector.js',
-  ])('%s work', (options) => {
+  ])('the flags %s of the runtime are allowed', (options) => {
     expect(refusedNodeOptions(options)).toEqual([]);
   });
 });

@@ -65,13 +65,13 @@ function scrubberOf(...values: string[]) {
 describe.each(keys)('the key %j', (key) => {
   const scrubber = scrubberOf(key);
 
-  it.each(shapes)('is found in a small body, %s', (_, shape) => {
+  it.each(shapes)('the key is found in a small body, %s', (_, shape) => {
     const body = Buffer.from(`{"a":1,"b":[${shape(key)}],"c":2}`);
     expect(scrubber.leaksIn({ headers: {}, body })).toBe(true);
   });
 
   it.each(shapes.filter(([name]) => !['upper case', 'as JSON shows an array of bytes'].includes(name)))(
-    'is found in a large body, %s',
+    'the key is found in a large body, %s',
     (_, shape) => {
       const filler = Buffer.alloc(100_000, '{"name":"filler"},');
       const body = Buffer.concat([filler, Buffer.from(shape(key)), filler]);
@@ -79,12 +79,12 @@ describe.each(keys)('the key %j', (key) => {
     },
   );
 
-  it.each(shapes)('is found in a field, %s', (_, shape) => {
+  it.each(shapes)('the key is found in a field, %s', (_, shape) => {
     const headers = { date: 'now', 'x-echo': ['a', shape(key)] };
     expect(scrubber.leaksIn({ headers, body: Buffer.alloc(0) })).toBe(true);
   });
 
-  it.each(shapes)('is redacted in a log line, %s, and the line stays JSON', (_, shape) => {
+  it.each(shapes)('the key is redacted in a log line, %s, and the line stays JSON', (_, shape) => {
     const line = JSON.stringify({ level: 30, msg: `before ${shape(key)} after` });
     const clean = scrubber.redact(line);
     expect(clean).toContain(new Key(key, 1).fingerprint);
@@ -96,13 +96,13 @@ describe.each(keys)('the key %j', (key) => {
 describe('what is not the key', () => {
   const scrubber = scrubberOf(value);
 
-  it('is let through', () => {
+  it('a text that is not the key is let through', () => {
     const body = Buffer.from(JSON.stringify({ text: `${value.slice(0, -1)}-` }));
     expect(scrubber.leaksIn({ headers: { 'content-type': 'application/json' }, body })).toBe(false);
     expect(scrubber.redact('nothing to see')).toBe('nothing to see');
   });
 
-  it('is not searched for once it was forgotten', () => {
+  it('a text that is not the key is not searched for once it was forgotten', () => {
     const key = new Key(value, 1);
     const fresh = new Scrubber();
     fresh.know(key);
@@ -110,7 +110,7 @@ describe('what is not the key', () => {
     expect(fresh.leaksIn({ headers: {}, body: Buffer.from(value) })).toBe(false);
   });
 
-  it('cannot make the search slow', () => {
+  it('a text that is not the key cannot make the search slow', () => {
     // No clock: a search that tries every length from every place would not end within the test's time.
     for (const filler of ['\\', '%25', '&amp;', '&#0', ' ', '115,']) {
       const body = Buffer.alloc(2 * 1024 * 1024, filler);
@@ -148,7 +148,7 @@ describe('whatever is logged', () => {
     { maxLength: 3 },
   );
 
-  it('holds no key after it was written as JSON and redacted', () => {
+  it('a log line holds no key after it was written as JSON and redacted', () => {
     const key = fc.constantFrom('old-key-0123456789abcdef', value);
     fc.assert(
       fc.property(planted, wrapped, key, (plant, wraps, secret) => {
@@ -202,7 +202,7 @@ describe('what is not found', () => {
     ['octal', bytes.map((byte) => `\\${byte.toString(8)}`).join('')],
     ['hexadecimal with 0x', pairs.map((pair) => `0x${pair}`).join(', ')],
     ['hexadecimal with line breaks', pairs.join('\n')],
-  ])('%s', (_, text) => {
+  ])('the search for the key does not look for: %s', (_, text) => {
     expect(found(text)).toBe(false);
   });
 
@@ -214,12 +214,15 @@ describe('what is not found', () => {
     ['a list with spaces', bytes.join(', ')],
     ['a list as JSON, indented', JSON.stringify(bytes, null, 2)],
     ['an object of bytes', JSON.stringify({ ...bytes })],
-  ])('%s is, in a body of any size, with or without an escape', (_, text) => {
-    const rest = 'x'.repeat(16 * 1024);
-    expect(found(text)).toBe(true);
-    expect(found(`${rest} ${text}`)).toBe(true);
-    expect(found(`${rest}&${text}`)).toBe(true);
-  });
+  ])(
+    'the search for the key finds it in a body of any size, with or without an escape, as: %s',
+    (_, text) => {
+      const rest = 'x'.repeat(16 * 1024);
+      expect(found(text)).toBe(true);
+      expect(found(`${rest} ${text}`)).toBe(true);
+      expect(found(`${rest}&${text}`)).toBe(true);
+    },
+  );
 });
 
 describe('a key that looks like an escape', () => {
@@ -229,7 +232,7 @@ describe('a key that looks like an escape', () => {
     'abc&lt;def&#65;ghi&amp;',
     '%41%42%43%44%45%46%47%48',
     '25abcdef0123456789',
-  ])('as %j is found in every form, whatever stands before it', (key) => {
+  ])('a key that looks like an escape, as %j, is found in every form, whatever stands before it', (key) => {
     const scrubber = scrubberOf(key);
     for (const [name, shape] of shapes) {
       for (const before of ['', 'x', '%', '%4', '\\', '&', '\\u00']) {
@@ -247,7 +250,7 @@ describe('a key of any length', () => {
     Array.from({ length }, (_, at) => String.fromCharCode(0x21 + ((at * 7919 + at * at * 31) % 94))).join('');
   const lengths = [16, 64, 512, 2_100, 4_096];
 
-  it.each(lengths)('of %i characters is found in every form', (length) => {
+  it.each(lengths)('a key of %i characters is found in every form', (length) => {
     const key = random(length);
     const scrubber = scrubberOf(key);
     // Of a longer buffer Node shows the first fifty bytes.
@@ -257,7 +260,7 @@ describe('a key of any length', () => {
     }
   });
 
-  it.each(lengths)('of %i characters costs no more where a text is full of its beginning', (length) => {
+  it.each(lengths)('a key of %i characters costs no more where a text is full of its beginning', (length) => {
     const key = random(length);
     const index = new FormIndex(new Map([['it', key]]));
     for (const piece of [
@@ -272,7 +275,7 @@ describe('a key of any length', () => {
   });
 
   it.each([`${'a'.repeat(4_095)}b`, `${'ab'.repeat(2_047)}c`, `${'aaab'.repeat(1_023)}c`])(
-    'that repeats itself costs no more in a text that repeats it (%#)',
+    'a key that repeats itself costs no more in a text that repeats it (%#)',
     (key) => {
       const index = new FormIndex(new Map([['it', key]]));
       const text = textOf(Buffer.from(key.slice(0, 4).repeat(25_000)));
@@ -282,7 +285,7 @@ describe('a key of any length', () => {
   );
 });
 
-it('no pattern is made where the key is, so none is made of it', () => {
+it('the search for the key makes no pattern, which V8 would keep', () => {
   const folder = new URL('../../src/', import.meta.url);
   const made = globSync('{key,log}/*.ts', { cwd: folder }).filter((name) =>
     /\bRegExp\(/.test(readFileSync(new URL(name, folder), 'utf8')),

@@ -26,7 +26,7 @@ const hit: AccessLine = {
 };
 
 describe('an access line as JSON', () => {
-  it('has its own members, whatever was remembered of others', () => {
+  it('an access line has its own members, whatever was remembered of others', () => {
     const write = accessJson();
     const variants: Partial<AccessLine>[] = [
       {},
@@ -64,7 +64,7 @@ describe('an access line as JSON', () => {
     }
   });
 
-  it('is remembered for all callers together', () => {
+  it('the recurring part of an access line is remembered for all callers together', () => {
     const write = accessJson();
     let made = 0;
     const counted = (caller: string): AccessLine => ({

@@ -50,7 +50,7 @@ it('a search for the key that fails lets nothing out that was not searched', () 
   expect(JSON.stringify(lines())).not.toContain('not to be seen');
 });
 
-it('a figure is rounded to a hundredth, wherever it stands among the facts of an event', () => {
+it('a figure is rounded to a hundredth, wherever it stands among the fields of an event', () => {
   const { log, lines } = logOf((text) => text);
   const limits = { low: 0.129, list: [1.005, 2] };
   log.events.info(

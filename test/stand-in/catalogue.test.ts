@@ -6,12 +6,12 @@ import { standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
 /** Enough for what comes to an end; what stalls has this long. */
 const patienceMs = 150;
 
-it('has each name once', () => {
+it('the catalogue has each name once', () => {
   const names = everyMisbehaviour('http://127.0.0.1:1').map(({ name }) => name);
   expect(new Set(names).size).toBe(names.length);
 });
 
-it('leaves the stand-in well after every misbehaviour, and nothing in it fails', async () => {
+it('every misbehaviour leaves the stand-in well, and nothing in it fails', async () => {
   const warnings: Error[] = [];
   const onWarning = (warning: Error): number => warnings.push(warning);
   process.on('warning', onWarning);

@@ -35,7 +35,7 @@ async function failure(): Promise<string> {
 }
 
 describe('a misbehaviour', () => {
-  it('lasts as many requests as told, and the connection with it', async () => {
+  it('a misbehaviour lasts as many requests as asked for, and the connection with it', async () => {
     standIn.behave({ status: 503 }, 2);
     expect([(await read()).status, (await read()).status, (await read()).status]).toEqual([503, 503, 200]);
     standIn.behave({ status: 500 });
@@ -45,14 +45,14 @@ describe('a misbehaviour', () => {
     expect(standIn.counts).toMatchObject({ connections: 1, byStatus: { 200: 2, 500: 2, 503: 2 } });
   });
 
-  it('can be decided per request', async () => {
+  it('a misbehaviour can be decided per request', async () => {
     standIn.behave((received) =>
       received.target.includes('accounts') ? { status: 418, reason: 'Tea' } : undefined,
     );
     expect((await read()).status).toBe(418);
   });
 
-  it('can wait for a test', async () => {
+  it('a misbehaviour can wait for a test', async () => {
     let release = (): void => {};
     standIn.behave({ until: new Promise<void>((resolve) => (release = resolve)), status: 500 });
     const answer = read();
@@ -130,7 +130,7 @@ function bytesOf(until: (text: string) => boolean): Promise<string> {
 }
 
 describe('the bytes', () => {
-  it('are those of the fields asked for, in several lines of one name, instead of the usual ones', async () => {
+  it('the bytes of an answer are those of the fields asked for, in several lines of one name, instead of the usual ones', async () => {
     standIn.behave({
       headers: { date: 'yesterday', 'Content-Type': undefined, Vary: ['a', 'b'], Age: '007' },
       body: '[]',
@@ -142,14 +142,14 @@ describe('the bytes', () => {
     );
   });
 
-  it('hold informational responses before the answer', async () => {
+  it('the bytes of an answer hold informational responses before the answer', async () => {
     standIn.behave({ interim: [{ status: 100 }, { status: 103, headers: { Link: '</a>' } }], finAt: 'end' });
     expect(await bytesOf(() => false)).toMatch(
       /^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 103 Early Hints\r\nLink: <\/a>\r\n\r\nHTTP\/1\.1 200 OK\r\n/,
     );
   });
 
-  it('are chunks with trailers', async () => {
+  it('the bytes of an answer are chunks with trailers', async () => {
     standIn.behave({ framing: 'chunked', body: 'abc', trailers: { 'X-Late': 'yes' }, finAt: 'end' });
     const text = await bytesOf(() => false);
     expect(text).toContain('Transfer-Encoding: chunked\r\n');
@@ -157,7 +157,7 @@ describe('the bytes', () => {
     expect(text).toMatch(/\r\n\r\n3\r\nabc\r\n0\r\nX-Late: yes\r\n\r\n$/);
   });
 
-  it('end where told, counted from the end of the header section', async () => {
+  it('the bytes of an answer end where asked for, counted from the end of the header section', async () => {
     standIn.behave({ body: '0123456789', finAt: 4 });
     expect(await bytesOf(() => false)).toMatch(/\r\n\r\n0123$/);
     standIn.behave({ body: '0123456789', finAt: 'after-headers' });
@@ -166,18 +166,18 @@ describe('the bytes', () => {
     expect(await bytesOf(() => false)).toBe('');
   });
 
-  it('hold an answer nobody asked for on the idle connection', async () => {
+  it('the bytes of an unsolicited answer come on the idle connection', async () => {
     standIn.behave({ body: '[]', unsolicited: { afterMs: 1 } });
     const text = await bytesOf((so) => so.includes('no caller here'));
     expect(text.match(/HTTP\/1\.1 200 OK/g)).toHaveLength(2);
   });
 
-  it('are whatever a function writes', async () => {
+  it('the bytes of an answer are whatever a function writes', async () => {
     standIn.behave({ raw: (socket, { key }) => socket.end(`anything ${key}`) });
     expect(await bytesOf(() => false)).toBe(`anything ${standInKey}`);
   });
 
-  it('come late and slowly', async () => {
+  it('the bytes of an answer come late and slowly', async () => {
     const startMs = performance.now();
     standIn.behave({ body: '[1,2,3]', latencyMs: 30, drip: { everyMs: 5 }, finAt: 'end' });
     expect(await bytesOf(() => false)).toMatch(/\[1,2,3\]$/);
@@ -187,7 +187,7 @@ describe('the bytes', () => {
 });
 
 describe('a body', () => {
-  it('can be huge, and is valid JSON', async () => {
+  it('a body can be huge, and is valid JSON', async () => {
     standIn.behave({ body: { bytes: 300_000 } });
     const { text, headers } = await read();
     expect(headers['content-length']).toBe('300000');
@@ -196,7 +196,7 @@ describe('a body', () => {
     expect((await read()).text).toBe(text);
   });
 
-  it('can be compressed in a chain, and be a bomb', async () => {
+  it('a body can be compressed in a chain, and be a bomb', async () => {
     standIn.behave({ compress: ['gzip', 'br'], body: { bytes: 1_000_000 } });
     const answer = await request(`${standIn.url}/nowhere`, { dispatcher: agent });
     const bytes = Buffer.from(await answer.body.arrayBuffer());
@@ -205,14 +205,14 @@ describe('a body', () => {
     expect(gunzipSync(brotliDecompressSync(bytes))).toHaveLength(1_000_000);
   });
 
-  it('of another status is a JSON error, of a success the specified data', async () => {
+  it('the body of another status is a JSON error, of a success the specified data', async () => {
     standIn.behave({ status: 502 });
     expect((await read()).text).toBe('{"detail":"Bad Gateway"}');
     standIn.behave({ status: 206 });
     expect(JSON.parse((await read()).text)).toHaveLength(15);
   });
 
-  it('is not sent with 204 and 304 (RFC 9110 section 6.4.1)', async () => {
+  it('a body is not sent with 204 and 304 (RFC 9110 section 6.4.1)', async () => {
     for (const status of [204, 304]) {
       standIn.behave({ status });
       const answer = await read();
@@ -250,7 +250,7 @@ describe('an echo', () => {
     'json-every-character': (text) => JSON.parse(`"${text}"`),
   };
 
-  it.each(echoEncodings)('holds the key as %s', async (as) => {
+  it.each(echoEncodings)('an echo holds the key as %s', async (as) => {
     standIn.behave({ echo: { in: 'header', of: 'key', as, field: 'Content-Language' } });
     expect(plain[as](String((await read()).headers['content-language']))).toBe(standInKey);
     standIn.behave({ echo: { in: 'body', as } });
@@ -260,14 +260,14 @@ describe('an echo', () => {
     if (as !== 'raw' && as !== 'json') expect(body).not.toContain(standInKey);
   });
 
-  it('comes in the reason phrase', async () => {
+  it('an echo comes in the reason phrase', async () => {
     standIn.behave({ echo: { in: 'reason', of: 'key' }, finAt: 'end' });
     expect(await bytesOf(() => false)).toMatch(/^HTTP\/1\.1 200 wa_standin/);
   });
 });
 
 describe('the connection', () => {
-  it('is refused when told, and then taken again on the same port', async () => {
+  it('a connection is refused when asked for, and then taken again on the same port', async () => {
     await read();
     await standIn.refuseConnections(true);
     // The first may still try the connection that was dropped.
@@ -276,14 +276,14 @@ describe('the connection', () => {
     expect((await read()).status).toBe(200);
   });
 
-  it('is reset before any request was read, when it is new', async () => {
+  it('a new connection is reset before any request was read', async () => {
     standIn.behave({ resetAt: 'connection' }, 1);
     await expect(bytesOf(() => false)).rejects.toMatchObject({ code: 'ECONNRESET' });
     expect(standIn.counts).toMatchObject({ connections: 1, total: 0 });
     expect((await read()).status).toBe(200);
   });
 
-  it('that its owner ends before the answer counts as aborted', async () => {
+  it('a connection that its owner ends before the answer counts as aborted', async () => {
     standIn.behave({ stallAt: 'before-headers' }, 1);
     const leaving = new AbortController();
     const stalled = request(standIn.url, { dispatcher: agent, signal: leaving.signal });
@@ -293,7 +293,7 @@ describe('the connection', () => {
     await expect.poll(() => standIn.counts.aborted).toBe(1);
   });
 
-  it('that its owner ends during the latency counts as aborted', async () => {
+  it('a connection that its owner ends during the latency counts as aborted', async () => {
     await standIn.close();
     standIn = await startStandIn({ latencyMs: 100 });
     const leaving = new AbortController();
@@ -305,7 +305,7 @@ describe('the connection', () => {
     expect((await read()).status).toBe(200);
   });
 
-  it('of a stalled answer does not keep the stand-in from closing', async () => {
+  it('the connection of a stalled answer does not keep the stand-in from closing', async () => {
     standIn.behave({ stallAt: 10 });
     const stalled = failure();
     await standIn.received(1);

@@ -25,7 +25,7 @@ async function read(path = '/analytics/accounts/', headers: Record<string, strin
 }
 
 describe('the specified reads', () => {
-  it('answer 200 with a JSON list for a valid key', async () => {
+  it('the specified reads answer 200 with a JSON list for a valid key', async () => {
     await start();
     const accounts = await read();
     expect(accounts.status).toBe(200);
@@ -37,7 +37,7 @@ describe('the specified reads', () => {
     expect(keys.text).not.toContain(standInKey);
   });
 
-  it('give the same bytes for the same seed, and others for another', async () => {
+  it('the specified reads give the same bytes for the same seed, and others for another', async () => {
     await start({ seed: 7 });
     const first = await read();
     await standIn.close();
@@ -57,20 +57,20 @@ describe('the specified reads', () => {
     ['POST', '/analytics/accounts/'],
     ['HEAD', '/analytics/accounts/'],
     ['GET', '/analytics/posts/'],
-  ])('are nothing else: %s %s is 404', async (method, path) => {
+  ])('no other read than the specified ones is answered: %s %s is 404', async (method, path) => {
     await start();
     const answer = await read(path, {}, method);
     expect(answer.status).toBe(404);
     expect(answer.headers['content-type']).toBe('application/json');
   });
 
-  it('take every query but the one that is told to be refused', async () => {
+  it('the specified reads take every query but the one to be refused', async () => {
     await start();
     expect((await read('/analytics/accounts/?page=-1&x')).status).toBe(200);
     expect((await read('/analytics/accounts/?a=1&stand-in=invalid')).status).toBe(400);
   });
 
-  it('can be more, as UPSTREAM_READS names them', async () => {
+  it('the specified reads can be more, as UPSTREAM_READS names them', async () => {
     await start({ reads: ['/analytics/posts/', '/analytics/v1.0/:id/'] });
     expect((await read('/analytics/posts/')).status).toBe(200);
     expect((await read('/analytics/v1.0/a1/')).status).toBe(200);
@@ -85,14 +85,14 @@ describe('the key', () => {
     [{ 'x-api-key': '' }],
     [{ 'x-api-key': 'another' }],
     [{ authorization: `Bearer ${standInKey}` }],
-  ])('is needed in X-API-Key: %j is 401', async (headers) => {
+  ])('the key is needed in X-API-Key: %j is 401', async (headers) => {
     await start();
     const answer = await request(`${standIn.url}/analytics/accounts/`, { dispatcher: agent, headers });
     expect(answer.statusCode).toBe(401);
     await answer.body.dump();
   });
 
-  it('can be created and revoked', async () => {
+  it('the key can be created and revoked', async () => {
     await start({ key: 'the-first-of-two-keys' });
     expect((await read()).status).toBe(401);
     standIn.keys.add(standInKey);
@@ -101,14 +101,14 @@ describe('the key', () => {
     expect((await read()).status).toBe(401);
   });
 
-  it('of a holder with an insufficient role gives 403', async () => {
+  it('the key of a holder with an insufficient role gives 403', async () => {
     await start({ role: 'insufficient' });
     expect((await read()).status).toBe(403);
   });
 });
 
 describe('the limit', () => {
-  it('refuses with 429 and Retry-After what is over it, and moves when told', async () => {
+  it('the limit refuses with 429 and Retry-After what is over it, and can be moved', async () => {
     await start({ limit: { perSecond: 0.001, burst: 2, retryAfterSeconds: 3 } });
     expect([(await read()).status, (await read()).status]).toEqual([200, 200]);
     const refused = await read();
@@ -122,7 +122,7 @@ describe('the limit', () => {
     expect(standIn.counts.byStatus).toEqual({ 200: 4, 429: 2 });
   });
 
-  it('is not used by a request without a valid key', async () => {
+  it('the limit is not used by a request without a valid key', async () => {
     await start({ limit: { perSecond: 0.001, burst: 1 } });
     expect((await read(undefined, { 'x-api-key': 'another' })).status).toBe(401);
     expect((await read()).status).toBe(200);
@@ -130,7 +130,7 @@ describe('the limit', () => {
 });
 
 describe('validators', () => {
-  it('answer 304 without a body for the same ETag (RFC 9110 section 13.1.2)', async () => {
+  it('validators answer 304 without a body for the same ETag (RFC 9110 section 13.1.2)', async () => {
     await start({ etag: true, cacheControl: 'max-age=60' });
     const full = await read();
     const etag = String(full.headers['etag']);
@@ -148,7 +148,7 @@ describe('validators', () => {
 });
 
 describe('what was received', () => {
-  it('is kept as it came, with the status it got', async () => {
+  it('the record of requests is kept as it came, with the status it got', async () => {
     await start();
     await request(`${standIn.url}/users/api-keys/?b=2&a=%31`, {
       dispatcher: agent,
@@ -167,7 +167,7 @@ describe('what was received', () => {
     expect(received?.rawHeaders).toContain('X-API-Key');
   });
 
-  it('is bounded and can be forgotten', async () => {
+  it('the record of requests is bounded and can be forgotten', async () => {
     await start();
     for (let count = 0; count < 10_001; count++) await read('/nowhere');
     expect(standIn.requests).toHaveLength(9_001);
@@ -177,7 +177,7 @@ describe('what was received', () => {
     expect(standIn.counts).toEqual({ total: 0, byStatus: {}, connections: 0, aborted: 0 });
   });
 
-  it('can be waited for', async () => {
+  it('the record of requests can be waited for', async () => {
     await start();
     const two = standIn.received(2);
     await read();
@@ -186,7 +186,7 @@ describe('what was received', () => {
     await standIn.received(1);
   });
 
-  it('is not kept for benchmarks, but counted', async () => {
+  it('the record of requests is not kept for benchmarks, but counted', async () => {
     await start({ recordRequests: false });
     await read();
     expect(standIn.requests).toHaveLength(0);

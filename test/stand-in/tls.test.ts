@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
 import { makeCertificate } from '../support/certificate.ts';
 
-it('behaves and misbehaves over TLS as well', async () => {
+it('the stand-in behaves and misbehaves over TLS as well', async () => {
   const { key, cert } = makeCertificate();
   const standIn = await startStandIn({ tls: { key, cert } });
   const agent = new Agent({ connect: { ca: cert }, connections: 1 });

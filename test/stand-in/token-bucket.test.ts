@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { fillBucket, retryAfterValue } from '../../src/stand-in/token-bucket.ts';
 
 describe('the token bucket', () => {
-  it('lets the burst through at once and then one for each token', () => {
+  it('the token bucket lets the burst through at once and then one for each token', () => {
     const take = fillBucket({ perSecond: 10, burst: 3 }, 1_000);
     expect([take(1_000), take(1_000), take(1_000)]).toEqual([0, 0, 0]);
     expect(take(1_000)).toBeCloseTo(100);
@@ -11,14 +11,14 @@ describe('the token bucket', () => {
     expect(take(1_100)).toBeCloseTo(100);
   });
 
-  it('counts no refusal against the limit', () => {
+  it('the token bucket counts no refusal against the limit', () => {
     const take = fillBucket({ perSecond: 50, burst: 1 }, 0);
     let accepted = 0;
     for (let nowMs = 0; nowMs <= 10_000; nowMs++) if (take(nowMs) === 0) accepted++;
     expect(accepted).toBe(501);
   });
 
-  it('holds no more than the burst after a long rest', () => {
+  it('the token bucket holds no more than the burst after a long rest', () => {
     const take = fillBucket({ perSecond: 1_000, burst: 2 }, 0);
     expect([take(1e9), take(1e9)]).toEqual([0, 0]);
     expect(take(1e9)).toBeGreaterThan(0);
@@ -40,7 +40,7 @@ describe('Retry-After (RFC 9110 section 10.2.3)', () => {
       'Fri, 02 Jan 2026 03:04:07 GMT',
     ],
     ['nothing', { ...limit, retryAfter: 'none' as const }, 20, undefined],
-  ])('says %s', (_, given, waitMs, value) => {
+  ])('Retry-After of the token bucket says %s', (_, given, waitMs, value) => {
     expect(retryAfterValue(given, waitMs, nowMs)).toBe(value);
   });
 });

@@ -4,7 +4,7 @@ import { limitBodies } from '../../src/upstream/body-budget.ts';
 const mebibyte = 2 ** 20;
 
 describe('bodies in flight stay under the bound', () => {
-  it('one that says its length waits, in order, until that much is free', () => {
+  it('a body that says its length waits, in order, until that much is free', () => {
     const budget = limitBodies(100, 0);
     const started: string[] = [];
     const a = budget.reserve(80, () => started.push('a'));
@@ -19,7 +19,7 @@ describe('bodies in flight stay under the bound', () => {
     expect(budget.usedBytes).toBe(0);
   });
 
-  it('one that does not say is refused when nothing is left', () => {
+  it('a body that does not say its length is refused when nothing is left', () => {
     const budget = limitBodies(100, 0);
     const share = budget.reserve(0, () => {});
     expect([share.grow(60), share.grow(60), share.grow(40)]).toEqual([true, false, true]);
@@ -27,7 +27,7 @@ describe('bodies in flight stay under the bound', () => {
     expect(budget.usedBytes).toBe(0);
   });
 
-  it('one that gives up its place holds up no other', () => {
+  it('a body that gives up its place holds up no other', () => {
     const budget = limitBodies(100, 0);
     const started: string[] = [];
     const a = budget.reserve(100, () => started.push('a'));

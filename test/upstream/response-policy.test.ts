@@ -17,7 +17,7 @@ describe('media types pass by UPSTREAM_MEDIA_TYPES', () => {
     'Application/JSON; charset=utf-8',
     'application/vnd.api+json',
     'application/json;x=y',
-  ])('%s passes', (type) => {
+  ])('the media type %s passes', (type) => {
     expect(isAccepted(type)).toBe(true);
   });
   it.each([
@@ -29,8 +29,8 @@ describe('media types pass by UPSTREAM_MEDIA_TYPES', () => {
     'application/json, text/html',
     'application/+json2',
     'text/x+json',
-  ])('%s does not', (type) => expect(isAccepted(type)).toBe(false));
-  it('everything that has one passes with */*', () => {
+  ])('the media type %s does not pass', (type) => expect(isAccepted(type)).toBe(false));
+  it('every media type passes with */*', () => {
     const any = acceptMediaTypes(['*/*']);
     expect([any('text/html'), any('image/png; q'), any(undefined), any('text')]).toEqual([
       true,
@@ -65,7 +65,7 @@ describe('a response is refused by its head', () => {
     [200, { ...json, 'content-length': '101' }],
     [200, { ...json, 'content-length': ['5', '5'] }],
     [200, { ...json, 'content-length': '5', 'transfer-encoding': 'chunked' }],
-  ])('%i %j', (status, headers) => {
+  ])('a response with status %i and fields %j is refused by its head', (status, headers) => {
     expect(invalidHead(status, headers, limits)).toBeDefined();
   });
   it.each<[number, HeaderFields]>([
@@ -78,22 +78,22 @@ describe('a response is refused by its head', () => {
     [200, { ...json, 'content-encoding': 'GZip' }],
     [500, { 'content-encoding': 'br' }],
     [200, { ...json, 'cache-control': 'no-transform' }],
-  ])('but not %i %j', (status, headers) => {
+  ])('a response with status %i and fields %j is not refused by its head', (status, headers) => {
     expect(invalidHead(status, headers, limits)).toBeUndefined();
   });
-  it('nor a 304 that answers our own validators', () => {
+  it('a 304 that answers validators of the cache is not refused', () => {
     expect(invalidHead(304, {}, { ...limits, revalidating: true })).toBeUndefined();
   });
 });
 
 describe('a body that ends with the connection (RFC 9112 section 6.3)', () => {
-  it('is one with neither length nor chunks', () => {
+  it('a body with neither length nor chunks ends with the connection', () => {
     expect(endsWithConnection(200, {})).toBe(true);
     expect(endsWithConnection(200, { 'content-length': '1' })).toBe(false);
     expect(endsWithConnection(200, { 'transfer-encoding': 'chunked' })).toBe(false);
     expect(endsWithConnection(204, {})).toBe(false);
   });
-  it('must be whole JSON', () => {
+  it('a body that ends with the connection must be whole JSON', () => {
     expect(isWholeJson(Buffer.from('{"a":1}'))).toBe(true);
     expect(isWholeJson(Buffer.from('{"a":1'))).toBe(false);
     expect(isWholeJson(Buffer.from(''))).toBe(false);
@@ -101,10 +101,10 @@ describe('a body that ends with the connection (RFC 9112 section 6.3)', () => {
 });
 
 describe('a success of a JSON type', () => {
-  it('is found whole whatever it holds', () => {
+  it('a success of a JSON type is found whole whatever it holds', () => {
     fc.assert(fc.property(fc.json(), (text) => isClosedJson(Buffer.from(` ${text}\n`))));
   });
-  it('is found cut wherever an object or a list was cut', () => {
+  it('a success of a JSON type is found truncated wherever an object or a list was cut', () => {
     fc.assert(
       fc.property(
         fc.oneof(
@@ -120,7 +120,7 @@ describe('a success of a JSON type', () => {
     );
   });
   it.each(['', ' ', 'hello', '<html></html>', '[1]]', '"a', '{"a":"\\"}', 'undefined'])(
-    '%j is not',
+    'a text that no JSON text looks like is not found whole: %j',
     (text) => {
       expect(isClosedJson(Buffer.from(text))).toBe(false);
     },
@@ -131,7 +131,7 @@ describe('a success of a JSON type', () => {
     ['application/x+json', true],
     ['text/html', false],
     ['application/jsonx', false],
-  ])('%s: %s', (type, expected) => {
+  ])('the media type %s is JSON or not: %s', (type, expected) => {
     expect(isJsonType(type)).toBe(expected);
   });
 });

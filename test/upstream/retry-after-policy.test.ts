@@ -56,7 +56,7 @@ describe('the wait that the upstream states', () => {
     ['1e9: a time, long past', { 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': '1000000000' }, 0],
     ['without X-', { 'ratelimit-remaining': '0', 'ratelimit-reset': '4' }, 4000],
     ['something remains', { 'x-ratelimit-remaining': '1', 'x-ratelimit-reset': '12' }, undefined],
-    ['nobody says what remains', { 'x-ratelimit-reset': '12' }, undefined],
+    ['the answer does not say what remains', { 'x-ratelimit-reset': '12' }, undefined],
     ['garbage', { 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': 'tomorrow' }, undefined],
   ])('X-RateLimit-Reset: %s', (_, headers, expected) => {
     expect(statedWaitMs(headers, receivedAt)).toBe(expected);

@@ -50,7 +50,7 @@ async function failure(work: Promise<unknown>): Promise<GatewayError> {
 }
 
 describe('the upstream request is built, not forwarded', () => {
-  it('is a GET of base, path and query with one key and our own fields', async () => {
+  it('the upstream request is a GET of base, path and query with one key and the gateway’s own fields', async () => {
     await send({ query: '?b=2&a=%20', ids: { 'x-request-id': 'r1' }, headers: { 'accept-language': 'de' } });
     const [request] = standIn.requests;
     expect(request).toMatchObject({
@@ -81,7 +81,7 @@ describe('the upstream request is built, not forwarded', () => {
     });
   });
 
-  it('keeps our fields whatever is to be forwarded', async () => {
+  it('the upstream request keeps the gateway’s fields whatever is to be forwarded', async () => {
     await send({
       headers: { 'x-api-key': 'theirs', accept: 'text/html', via: 'x' },
       ids: { 'user-agent': 'x' },
@@ -95,7 +95,7 @@ describe('the upstream request is built, not forwarded', () => {
 });
 
 describe('an answer is handed up whole and unchanged', () => {
-  it('with its status, fields, bytes and times', async () => {
+  it('an answer is handed up with its status, fields, bytes and times', async () => {
     const answer = await send();
     expect(answer).toMatchObject({ status: 200, generation: 1 });
     expect(JSON.parse(answer.body.toString())).toBeDefined();
@@ -103,7 +103,7 @@ describe('an answer is handed up whole and unchanged', () => {
   });
 
   it.each([400, 401, 403, 404, 429, 500, 502, 503])(
-    'also when its status is %i, whatever its body',
+    'an answer in a content coding is read also with status %i, whatever its body',
     async (status) => {
       standIn.behave({ status, headers: { 'content-type': 'text/html' }, body: '<h1>no</h1>' });
       expect(await send()).toMatchObject({ status, body: '<h1>no</h1>' });
@@ -119,12 +119,12 @@ describe('an answer is handed up whole and unchanged', () => {
       { headers: { 'content-type': 'application/problem+json; charset=utf-8' } },
     ],
     ['in drips', { body: '[1,2,3]', drip: { everyMs: 1 } }],
-  ])('%s', async (_name, behaviour) => {
+  ])('an answer is handed up whole and unchanged: %s', async (_name, behaviour) => {
     standIn.behave(behaviour);
     expect((await send()).status).toBe(200);
   });
 
-  it('holds no more memory than its own bytes', async () => {
+  it('an answer holds no more memory than its own bytes', async () => {
     expect(await send()).toMatchObject({ body: expect.any(String) });
     standIn.behave({ body: JSON.stringify('x'.repeat(40_000)) });
     const { body } = (await send()) as { body: Buffer };
@@ -146,7 +146,7 @@ describe.each(Object.entries(codings))('an answer in the coding %s', (coding, en
     ['comes in drips', { drip: { everyMs: 1, bytes: 20 } }],
     ['is an error', { status: 503 }],
     ['names it in capitals', { headers: { 'content-encoding': coding.toUpperCase() } }],
-  ])('that %s is handed up as an identity answer', async (_name, behaviour) => {
+  ])('an answer that %s is handed up as an identity answer', async (_name, behaviour) => {
     standIn.behave({ body: coded, headers, ...behaviour });
     const answer = await send();
     expect(answer.body.toString()).toBe(text);
@@ -160,7 +160,7 @@ describe.each(Object.entries(codings))('an answer in the coding %s', (coding, en
     ['is followed by other bytes', Buffer.concat([coded, Buffer.from('x')])],
     ['is followed by zeros', Buffer.concat([coded, Buffer.alloc(8)])],
     ['is none at all', Buffer.from(text)],
-  ])('that %s is refused', async (_name, body) => {
+  ])('an answer that %s is refused', async (_name, body) => {
     standIn.behave({ body, headers });
     expect(await failure(send())).toMatchObject({
       code: 'upstream-invalid-response',
@@ -168,7 +168,7 @@ describe.each(Object.entries(codings))('an answer in the coding %s', (coding, en
     });
   });
 
-  it('that grows beyond UPSTREAM_MAX_BODY is refused after that many bytes', async () => {
+  it('an answer that grows beyond UPSTREAM_MAX_BODY is refused after that many bytes', async () => {
     standIn.behave({ compress: [coding as keyof typeof codings], body: { bytes: 64 * 2 ** 20 } });
     expect(await failure(send())).toMatchObject({
       code: 'upstream-invalid-response',
@@ -176,7 +176,7 @@ describe.each(Object.entries(codings))('an answer in the coding %s', (coding, en
     });
   });
 
-  it('that ends after its caller has left is given up', async () => {
+  it('an answer that ends after its caller has left is given up', async () => {
     const controller = new AbortController();
     standIn.behave({ compress: [coding as keyof typeof codings], body: { bytes: 90_000 } });
     const answered = send({ claim: patientClaim(controller.signal) });
@@ -189,20 +189,20 @@ describe.each(Object.entries(codings))('an answer in the coding %s', (coding, en
 describe('an answer in a content coding', () => {
   const text = '{"a":1}';
 
-  it('is gzip where it says x-gzip, and a gzip of several members is read whole', async () => {
+  it('an answer in x-gzip is read as gzip, and a gzip of several members is read whole', async () => {
     const body = Buffer.concat([gzipSync('{"a":'), gzipSync('1}')]);
     standIn.behave({ body, headers: { 'content-encoding': 'x-gzip' } });
     expect((await send()).body).toBe(text);
   });
 
-  it('has no body where its error has none', async () => {
+  it('a coded error without a body has none', async () => {
     standIn.behave({ status: 404, body: '', headers: { 'content-encoding': 'gzip' } });
     const answer = await send();
     expect(answer).toMatchObject({ status: 404, body: '' });
     expect(answer.headers).not.toHaveProperty('content-encoding');
   });
 
-  it('has a weak entity tag and no digests: the strong ones are about the coded bytes', async () => {
+  it('a decoded answer has a weak entity tag and no digests: the strong ones are about the coded bytes', async () => {
     const fields = { etag: '"v1"', 'repr-digest': 'sha-256=:AA==:', 'content-digest': 'sha-256=:AA==:' };
     standIn.behave({ compress: ['gzip'], body: text, headers: fields });
     const { headers } = await send();
@@ -279,14 +279,14 @@ describe('an answer that could be a lie is refused', () => {
       { headers: { 'x-long': 'x'.repeat(40_000) } },
       'http_response_header_section_size',
     ],
-  ])('%s', async (_name, behaviour, proxyError) => {
+  ])('an answer that could be a lie is refused: %s', async (_name, behaviour, proxyError) => {
     standIn.behave(behaviour);
     const error = await failure(send());
     expect(error.code).toBe('upstream-invalid-response');
     if (proxyError !== undefined) expect(error.proxyError).toBe(proxyError);
   });
 
-  it('and the connection is not used again for the bytes after a lie', async () => {
+  it('a connection is not used again after an answer that is a lie', async () => {
     standIn.behave({ claimLength: (bytes) => bytes - 5 }, 1);
     await send().catch(() => undefined);
     expect(JSON.parse((await send()).body.toString())).toBeDefined();
@@ -307,7 +307,7 @@ describe('what stands in the way is sorted', () => {
       'upstream-unreachable',
       'connection_terminated',
     ],
-  ])('%s', async (_name, behaviour, code, proxyError) => {
+  ])('a failure on the way is sorted: %s', async (_name, behaviour, code, proxyError) => {
     standIn.behave(behaviour);
     expect(await failure(send())).toMatchObject({ code, proxyError });
   });
@@ -349,7 +349,7 @@ describe('what stands in the way is sorted', () => {
     await new Promise((resolve) => server.close(resolve));
   });
 
-  it('nothing listens', async () => {
+  it('an upstream without a listener is a failure to connect', async () => {
     const server: Server = createServer();
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port } = server.address() as AddressInfo;
@@ -362,7 +362,7 @@ describe('what stands in the way is sorted', () => {
     await lost.close();
   });
 
-  it('a name that does not resolve', async () => {
+  it('an upstream whose name does not resolve is a failure to connect', async () => {
     const lost = sendUpstream(optionsFor('http://upstream.invalid/api'));
     expect(await failure(send({}, lost))).toMatchObject({
       code: 'upstream-unreachable',
@@ -383,7 +383,7 @@ describe('the claim decides how long an exchange lasts', () => {
     await expect(answered).rejects.toBe(reason);
   });
 
-  it('nothing is sent for who has left already', async () => {
+  it('nothing is sent for a caller that has left already', async () => {
     const reason = new Error('left');
     await expect(send({ claim: patientClaim(AbortSignal.abort(reason)) })).rejects.toBe(reason);
     expect(standIn.requests).toHaveLength(0);
@@ -391,7 +391,7 @@ describe('the claim decides how long an exchange lasts', () => {
 });
 
 describe('bytes that were not asked for reach no caller', () => {
-  it('even on a connection that is used again', async () => {
+  it('unsolicited bytes reach no caller, even on a connection that is used again', async () => {
     const poison = 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 8\r\n\r\n"POISON"';
     for (let round = 0; round < 20; round++) {
       standIn.behave({ unsolicited: { afterMs: 0, bytes: poison } }, 1);
@@ -403,7 +403,7 @@ describe('bytes that were not asked for reach no caller', () => {
 });
 
 describe('what is loaded of undici', () => {
-  it('is the pool that its entry exports', async () => {
+  it('the pool that is loaded of undici is the one that its entry exports', async () => {
     const { default: Pool } = await import('undici/lib/dispatcher/pool.js');
     expect(Pool).toBe((await import('undici')).Pool);
   });
@@ -414,7 +414,7 @@ describe('a connection lives a minute', () => {
     vi.useRealTimers();
   });
 
-  it('then a new one is opened, so that a change of address is followed, and what is under way ends well', async () => {
+  it('a connection lives a minute, then a new one is opened, and exchanges under way end well', async () => {
     vi.useFakeTimers({ toFake: ['performance'] });
     const renewed = sendUpstream(optionsFor(standIn.url));
     await send({}, renewed);
@@ -434,7 +434,7 @@ describe('a connection lives a minute', () => {
 });
 
 describe('bodies in flight together stay under 64 MiB', () => {
-  it('those beyond it wait for the others, and then go on', async () => {
+  it('bodies beyond 64 MiB wait for the others, and then go on', async () => {
     const roomy = sendUpstream(optionsFor(standIn.url, { maxBodyBytes: 10_000_000, connections: 20 }));
     standIn.behave({ body: { bytes: 8_000_000 } });
     const answers = await Promise.all(Array.from({ length: 20 }, () => send({}, roomy)));
@@ -446,22 +446,25 @@ describe('bodies in flight together stay under 64 MiB', () => {
   it.each<[string, Behaviour]>([
     ['that states its length', { body: '[1]' }],
     ['in chunks', { body: '[1]', framing: 'chunked' }],
-  ])('a small one %s is read while nine stalled ones of 8 MiB hold all of it', async (_name, small) => {
-    const roomy = sendUpstream(optionsFor(standIn.url, { maxBodyBytes: 8 * 2 ** 20, connections: 20 }));
-    standIn.behave({ body: { bytes: 8 * 2 ** 20 }, stallAt: 200_000 });
-    let settled = 0;
-    const controller = new AbortController();
-    const stalled = Array.from({ length: 9 }, () =>
-      send({ claim: patientClaim(controller.signal) }, roomy).catch(() => settled++),
-    );
-    await standIn.received(9);
-    // Until their heads have been read.
-    await new Promise((resolve) => setTimeout(resolve, 100));
-    standIn.behave(small);
-    expect((await send({}, roomy)).body).toBe('[1]');
-    expect(settled).toBe(0);
-    controller.abort(new Error('left'));
-    await Promise.all(stalled);
-    await roomy.close();
-  });
+  ])(
+    'a small body %s is read while nine stalled ones of 8 MiB hold all of the bound',
+    async (_name, small) => {
+      const roomy = sendUpstream(optionsFor(standIn.url, { maxBodyBytes: 8 * 2 ** 20, connections: 20 }));
+      standIn.behave({ body: { bytes: 8 * 2 ** 20 }, stallAt: 200_000 });
+      let settled = 0;
+      const controller = new AbortController();
+      const stalled = Array.from({ length: 9 }, () =>
+        send({ claim: patientClaim(controller.signal) }, roomy).catch(() => settled++),
+      );
+      await standIn.received(9);
+      // Until their heads have been read.
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      standIn.behave(small);
+      expect((await send({}, roomy)).body).toBe('[1]');
+      expect(settled).toBe(0);
+      controller.abort(new Error('left'));
+      await Promise.all(stalled);
+      await roomy.close();
+    },
+  );
 });
