@@ -67,6 +67,19 @@ describe('a secret in a Vault', () => {
     expect(urls()).toEqual(['POST /v1/auth/token/renew-self', read]);
   });
 
+  it('a secret in a Vault has its token renewed by the next read where the first renewal failed', async () => {
+    const store = open({ VAULT_TOKEN: 'root-token' });
+    vault.state.hang = true;
+    const leaving = new AbortController();
+    const hanging = store.load(leaving.signal);
+    await vi.waitFor(() => expect(vault.seen).toHaveLength(1), { timeout: 20_000 });
+    leaving.abort();
+    await expect(hanging).rejects.toThrow(/did not answer in time/);
+    vault.state.hang = false;
+    expect(await store.load(never)).toBe('first-key-0123456789');
+    expect(urls()).toEqual(['POST /v1/auth/token/renew-self', 'POST /v1/auth/token/renew-self', read]);
+  });
+
   it('a secret in a Vault is read with what an agent’s token file holds at the time', async () => {
     const path = await file('token', 'root-token\n');
     const store = open({ VAULT_TOKEN_FILE: path });
