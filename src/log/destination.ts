@@ -30,74 +30,87 @@ const maxBufferedBytes = 4 * 2 ** 20;
 
 /** @param onLost called with the number of dropped lines, once the log can be written again */
 export function writeTo(fd: number, onLost: (lines: number) => void): LogDestination {
-  let giveUpMs = Number.POSITIVE_INFINITY;
-  /** Lost and not told of yet. */
-  let lost = 0;
-  let losses: LogLosses = { lostLines: 0, lastLostAt: undefined };
-  let failing = false;
-  const stream = pino.destination({
-    dest: fd,
-    sync: false,
-    // Every line is written at once all the same; but with 0, `flush` below waits for nothing, and what comes after
-    // it overtakes the piece that is being written.
-    minLength: 1,
-    maxLength: maxBufferedBytes,
-    // A reader that has stopped reading must not keep the process from ending.
-    retryEAGAIN: () => performance.now() < giveUpMs,
-  });
-  stream.on('error', () => {
-    failing = true;
-  });
-  stream.on('write', () => {
-    failing = false;
-  });
-  const lose = (lines: string): void => {
-    const count = lines.split('\n').length - 1;
-    lost += count;
-    losses = { lostLines: losses.lostLines + count, lastLostAt: Date.now() };
-  };
-  stream.on('drop', lose);
-  stream.on('drain', () => {
-    if (lost === 0) return;
-    const lines = lost;
-    lost = 0;
-    onLost(lines);
-  });
-  const writeOut = stream.flushSync.bind(stream);
-  // On a full disk its own would try for ever, when the process exits as well.
-  stream.flushSync = () => {
-    if (!failing) writeOut();
-  };
-  const flush = (): void => {
+  return new DescriptorLog(fd, onLost);
+}
+
+class DescriptorLog implements LogDestination {
+  readonly #stream: ReturnType<typeof pino.destination>;
+  #giveUpMs = Number.POSITIVE_INFINITY;
+  /** Lost and not reported yet. */
+  #lost = 0;
+  #losses: LogLosses = { lostLines: 0, lastLostAt: undefined };
+  #isFailing = false;
+
+  constructor(fd: number, onLost: (lines: number) => void) {
+    const stream = pino.destination({
+      dest: fd,
+      sync: false,
+      // Every line is written at once all the same; but with 0, `flush` below waits for nothing, and what comes after
+      // it overtakes the piece that is being written.
+      minLength: 1,
+      maxLength: maxBufferedBytes,
+      // A reader that has stopped reading must not keep the process from ending.
+      retryEAGAIN: () => performance.now() < this.#giveUpMs,
+    });
+    this.#stream = stream;
+    stream.on('error', () => {
+      this.#isFailing = true;
+    });
+    stream.on('write', () => {
+      this.#isFailing = false;
+    });
+    stream.on('drop', (lines: string) => this.#lose(lines));
+    stream.on('drain', () => {
+      if (this.#lost === 0) return;
+      const lines = this.#lost;
+      this.#lost = 0;
+      onLost(lines);
+    });
+    const writeOut = stream.flushSync.bind(stream);
+    // On a full disk its own would try for ever, when the process exits as well.
+    stream.flushSync = () => {
+      if (!this.#isFailing) writeOut();
+    };
+  }
+
+  write(lines: string): void {
     try {
-      stream.flushSync();
+      this.#stream.write(lines);
+    } catch {
+      this.#lose(lines);
+    }
+  }
+
+  losses(): LogLosses {
+    return this.#losses;
+  }
+
+  flush(): void {
+    try {
+      this.#stream.flushSync();
     } catch {
       // The reader has gone.
     }
-  };
-  return {
-    write(lines) {
-      try {
-        stream.write(lines);
-      } catch {
-        lose(lines);
-      }
-    },
-    losses: () => losses,
-    flush,
-    async close() {
-      giveUpMs = performance.now() + lastMs;
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(() => {
-          failing = true;
-          resolve();
-        }, lastMs);
-        stream.flush(() => {
-          clearTimeout(timer);
-          resolve();
-        });
+  }
+
+  async close(): Promise<void> {
+    this.#giveUpMs = performance.now() + lastMs;
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(() => {
+        this.#isFailing = true;
+        resolve();
+      }, lastMs);
+      this.#stream.flush(() => {
+        clearTimeout(timer);
+        resolve();
       });
-      flush();
-    },
-  };
+    });
+    this.flush();
+  }
+
+  #lose(lines: string): void {
+    const count = lines.split('\n').length - 1;
+    this.#lost += count;
+    this.#losses = { lostLines: this.#losses.lostLines + count, lastLostAt: Date.now() };
+  }
 }

@@ -37,7 +37,7 @@ export function createLogger({ level, redact, destination: given }: LoggerOption
     writeTo(standardOutput, (lost) =>
       events.warn({ lines: lost }, 'log lines were lost while the log could not be written'),
     );
-  const lines = collectLines(destination.write);
+  const lines = collectLines((text) => destination.write(text));
   const events = pino(
     {
       level,
