@@ -65,7 +65,8 @@ class CallerClaim extends WatchedClaim implements Claim {
     if (this.#place !== -1) return;
     this.#place = this.#armed.push(this) - 1;
     this.#request.onAbort(this.#onAbort);
-    this.#timer = setTimeout(expire, this.deadlineMs - performance.now(), this);
+    // Node warns of a negative delay.
+    this.#timer = setTimeout(expire, Math.max(0, this.deadlineMs - performance.now()), this);
   }
 }
 
