@@ -62,6 +62,6 @@ export type Publication =
     }
   /** The outcome for those that wait, and for no later request. `replaces`: what is stored is no longer true. */
   | { readonly kind: 'outcome'; readonly outcome: SharedOutcome; readonly replaces: boolean }
-  /** Answers fit one request each: nobody waits for this read for a while. */
+  /** Answers fit one request each: no request waits for another of this read for a while. */
   | { readonly kind: 'not shareable'; readonly forMs: number }
   | { readonly kind: 'nothing' };

@@ -65,9 +65,9 @@ function retryAfterSeconds({ retryAfterMs }: GatewayError): number | undefined {
 
 /** What `Proxy-Status` says of a failure (RFC 9209): only for failures on the way to the upstream. */
 function proxyStatusOf(error: GatewayError): string | undefined {
-  const facts = [
+  const parameters = [
     error.proxyError === undefined ? '' : `; error=${error.proxyError}`,
     error.receivedStatus === undefined ? '' : `; received-status=${error.receivedStatus}`,
   ].join('');
-  return facts === '' ? undefined : `analytics-gateway${facts}`;
+  return parameters === '' ? undefined : `analytics-gateway${parameters}`;
 }

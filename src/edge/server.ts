@@ -36,7 +36,7 @@ export interface UnparsedRefusal extends RefusalFields {
 
 export interface ServerEvents {
   onRefused(refusal: UnparsedRefusal): void;
-  /** The listener itself is in trouble, as when descriptors are exhausted; it goes on listening. */
+  /** The listener itself failed, as when descriptors are exhausted; it goes on listening. */
   onListenerError(error: Error): void;
 }
 
