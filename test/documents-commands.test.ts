@@ -23,6 +23,7 @@ import { delimiter, dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type StandIn, standInKey, startStandIn } from '../src/stand-in/stand-in.ts';
 import { blocksOf, documents, readDocument, root } from './support/documents.ts';
+import { compileCache } from './support/process.ts';
 
 const oldNode = findOldNode();
 const folder = mkdtempSync(join(tmpdir(), 'gateway-documents-'));
@@ -246,6 +247,7 @@ function environment(more: Readonly<Record<string, string>> = {}): NodeJS.Proces
     CURL_HOME: folder,
     PORT: '0',
     ADMIN_PORT: '0',
+    NODE_COMPILE_CACHE: compileCache,
     npm_config_cache: join(folder, 'npm'),
     // Nothing that a document says may need the registry, or take a package of our command's name from it.
     npm_config_registry: 'http://127.0.0.1:9/',
