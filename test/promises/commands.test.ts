@@ -133,13 +133,22 @@ describe.concurrent('the command line', () => {
     });
   });
 
-  it.for(['token --help', 'token'])('the command %s shows each command with all its options', async (command, owner) => {
-    const { stdout, stderr } = await run(owner, command.split(' '));
-    const help = stdout + stderr;
-    for (const part of ['create <caller>', '--expires <when>', '--operation <name...>', '--json', '--file']) {
-      expect(help).toContain(part);
-    }
-  });
+  it.for(['token --help', 'token'])(
+    'the command %s shows each command with all its options',
+    async (command, owner) => {
+      const { stdout, stderr } = await run(owner, command.split(' '));
+      const help = stdout + stderr;
+      for (const part of [
+        'create <caller>',
+        '--expires <when>',
+        '--operation <name...>',
+        '--json',
+        '--file',
+      ]) {
+        expect(help).toContain(part);
+      }
+    },
+  );
 
   it('the command line has the version of the package', async (owner) => {
     const file = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
