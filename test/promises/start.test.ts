@@ -251,7 +251,7 @@ describe.concurrent('it starts', () => {
     expect(gateway.stderr()).toBe('');
   });
 
-  it('with settings from the file of --env-file, and not from .env', async (owner) => {
+  it('the gateway starts with settings from the file of --env-file, and not from .env', async (owner) => {
     const standIn = await standInFor(owner);
     const cwd = temporaryFolder(owner);
     const base = `UPSTREAM_BASE_URL=${standIn.url}\nPORT=0\nUPSTREAM_API_KEY_CHECK=off\n`;
@@ -267,7 +267,7 @@ describe.concurrent('it starts', () => {
     expect(missing.stderr).toContain('none.env');
   });
 
-  it('and warns of a variable that looks like a setting and has no effect', async (owner) => {
+  it('the start warns of a variable that looks like a setting and has no effect', async (owner) => {
     const standIn = await standInFor(owner);
     const settings = { ...settingsFor(standIn.url), UPSTREAM_KEY: 'a-value', UPSTREAM_SOMETHING: 'x' };
     const gateway = await serve(owner, { settings });
@@ -282,7 +282,7 @@ describe.concurrent('it starts', () => {
     expect(stdout).toContain('Without effect: UPSTREAM_SOMETHING is not a setting\n');
   });
 
-  it('but not where .env lacks what .env.example names', async (owner) => {
+  it('the gateway does not start where .env lacks what .env.example names', async (owner) => {
     const cwd = temporaryFolder(owner);
     writeFileSync(join(cwd, '.env'), `UPSTREAM_API_KEY=${secret}\n`);
     const { status, stderr } = await run(owner, [], { cwd });
