@@ -18,7 +18,8 @@ export function waitAtMost(ms: number, signal: AbortSignal, until?: Promise<unkn
       signal.removeEventListener('abort', end);
       resolve();
     };
-    const timer = setTimeout(end, ms);
+    // Node warns of a time that has passed.
+    const timer = setTimeout(end, Math.max(0, ms));
     signal.addEventListener('abort', end);
     if (signal.aborted) end();
     void until?.then(end, end);
