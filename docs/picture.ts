@@ -28,14 +28,14 @@ const loads: readonly Load[] = [
   { name: 'weekly-report', loops: 1, pauseMs: 200, reads: Number.POSITIVE_INFINITY },
 ];
 
-/** How often the console asks `/status`: each answer is one point of its line. */
-const consolePeriodMs = 2_000;
+/** How often the gateway keeps a point for the console's charts. */
+const consolePeriodMs = 5_000;
 
 /**
  * Takes the picture.
  *
  * @param chromium the browser's path
- * @param points how many points the line of requests should have at least
+ * @param points how many points the charts should have at least
  * @returns a PNG
  */
 export async function pictureOfConsole(chromium: string, points: number): Promise<Buffer> {
@@ -49,7 +49,6 @@ export async function pictureOfConsole(chromium: string, points: number): Promis
     UPSTREAM_BASE_URL: upstream.url,
     UPSTREAM_API_KEY: standInKey,
     CALLERS_FILE: callersFile,
-    // No background refreshes: the console counts them among their callers' waiting requests.
     CACHE_TTL: '5m',
   });
   const ending = new AbortController();
@@ -121,11 +120,12 @@ async function photograph(chromium: string, url: string, afterMs: number): Promi
   const { chromium: playwright } = await import('playwright-core');
   const browser = await playwright.launch({ executablePath: chromium, args: launchFlags });
   try {
-    const page = await browser.newPage({ viewport: { width: 1_200, height: 700 }, colorScheme: 'light' });
+    const page = await browser.newPage({ viewport: { width: 1_060, height: 1_190 }, colorScheme: 'light' });
     await page.goto(url);
-    await page.getByText('Ready', { exact: true }).waitFor();
+    await page.locator('#banner[class]').waitFor();
     await page.waitForTimeout(afterMs);
-    return await page.screenshot({ fullPage: true });
+    // As far as the callers; the tables below them take half as much again.
+    return await page.screenshot();
   } finally {
     await browser.close();
   }

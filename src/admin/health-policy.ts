@@ -47,6 +47,8 @@ type Says = Omit<HealthReason, 'code'>;
 
 /** A request that has waited this long at the gate is about to fail, or its caller to give up. */
 export const longWaitMs = 5_000;
+/** A shorter closing is how the gate finds the upstream's pace: a second here and there, which no caller notices. */
+export const longClosingMs = 2_000;
 /** A token is told of this long before it ends, and this long after it has ended. */
 export const tokenNoticeMs = 7 * 86_400_000;
 /** Lost log lines are told of for this long: what was lost stays lost. */
@@ -142,7 +144,7 @@ function keyStoreFailing({ key }: AdminSnapshot): Says | undefined {
 }
 
 function gateClosed({ gate }: AdminSnapshot): Says | undefined {
-  if (gate.state !== 'closed') return undefined;
+  if (gate.state !== 'closed' || gate.closedForMs < longClosingMs) return undefined;
   return {
     detail: `The upstream limits requests (429); the gate is closed for another ${span(gate.closedForMs)}.`,
     todo: 'Wait; where it happens often, see which caller asks most, give it a limit, or raise CACHE_TTL.',

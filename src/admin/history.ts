@@ -1,6 +1,6 @@
 /**
  * The last 15 minutes, for the console's charts: a point every five seconds, kept by the gateway itself, so that a
- * fresh tab is not empty. The same look keeps the verdict's `since` true while nobody asks.
+ * fresh tab is not empty. The same look keeps the verdict's `since` true between requests.
  */
 import { type HistoryPoint, pointBetween } from './history-policy.ts';
 import type { AdminSnapshot } from './sources.ts';

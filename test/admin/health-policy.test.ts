@@ -63,6 +63,11 @@ const cases: [what: string, changes: Partial<AdminSnapshot>, codes: HealthCode[]
     ['gate-closed'],
     /closed for another 90 s/,
   ],
+  [
+    'the gate is closed for less than 2 s',
+    { gate: { ...calm.gate, state: 'closed', closedForMs: 1_999 } },
+    [],
+  ],
   ['a request has waited for 5 s', waitsFor(5_000), ['callers-waiting'], /page wait long.*for 5 s/],
   ['requests wait for less', waitsFor(4_999), []],
   [
@@ -119,7 +124,7 @@ describe('the verdict on the gateway', () => {
     const { health, reasons } = judgeHealth(
       calmSnapshot({
         ...endsIn(dayMs),
-        gate: { ...calm.gate, state: 'closed' },
+        gate: { ...calm.gate, state: 'closed', closedForMs: 2_000 },
         key: { ...calm.key, rejected: true },
       }),
     );
@@ -133,7 +138,7 @@ describe('the time since which the verdict is the same', () => {
     const { judge } = new HealthWatch();
     const at = (ms: number, changes: Partial<AdminSnapshot> = {}) =>
       judge(calmSnapshot({ at: calm.at + ms, ...changes })).since - calm.at;
-    const closed = { gate: { ...calm.gate, state: 'closed' as const } };
+    const closed = { gate: { ...calm.gate, state: 'closed' as const, closedForMs: 2_000 } };
     expect(at(0)).toBe(-60_000);
     expect(at(1_000, closed)).toBe(1_000);
     expect(at(2_000, { ...closed, ...endsIn(dayMs) })).toBe(1_000);
