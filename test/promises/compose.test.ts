@@ -14,6 +14,7 @@ import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { hasLibraries, importLibrary } from '../libraries/import-library.ts';
 import { accounts, ask } from '../support/gateway.ts';
 import { type Owner, type Running, standInFor, start, temporaryFolder, until } from '../support/process.ts';
+import { redisProgram, startRedis } from '../support/redis.ts';
 
 interface Service {
   readonly environment?: Readonly<Record<string, string>>;
@@ -21,6 +22,7 @@ interface Service {
   readonly ports?: readonly string[];
   readonly depends_on?: readonly string[];
   readonly stop_grace_period?: string;
+  readonly command?: readonly string[];
 }
 
 const folder = new URL('../../deploy/', import.meta.url);
@@ -65,7 +67,7 @@ interface Wired {
 }
 
 /** The three gateways with the settings of the file, but for what names its network or its volumes. */
-async function startGateways(owner: Owner, secret: string): Promise<Wired[]> {
+async function startGateways(owner: Owner, secret: string, sharedStore?: string): Promise<Wired[]> {
   const standIn = await standInFor(owner);
   const secrets = temporaryFolder(owner);
   writeFileSync(join(secrets, 'upstream-key'), standInKey);
@@ -76,8 +78,8 @@ async function startGateways(owner: Owner, secret: string): Promise<Wired[]> {
     gateways.map(async (name) => {
       const [port, adminPort] = [await freePort(), await freePort()];
       const { environment = {} } = services[name] ?? {};
-      // A store that is not there must not keep a gateway from serving.
-      const { SHARED_STORE: _, ...settings } = environment;
+      const { SHARED_STORE: _, ...others } = environment;
+      const settings = sharedStore === undefined ? others : { ...others, SHARED_STORE: sharedStore };
       const running = start(owner, ['serve'], {
         settings: {
           ...settings,
@@ -167,6 +169,21 @@ describe.skipIf(!hasLibraries || !isHere('haproxy'))('the balancer of deploy/com
     expect(await leaving?.running.exited).toBe(0);
   });
 });
+
+describe.skipIf(!hasLibraries || redisProgram === undefined)(
+  'the shared store of deploy/compose.yaml',
+  () => {
+    it('is used by all three gateways, with the options that the file starts it with', async (owner) => {
+      const { valkey } = await composeServices();
+      const [program, ...options] = valkey?.command ?? [];
+      expect(program).toBe('valkey-server');
+      const store = await startRedis(...options);
+      owner.onTestFinished(() => store[Symbol.asyncDispose]());
+      const wired = await startGateways(owner, mintToken(), store.address);
+      for (const { running } of wired) await running.printed(/the shared store is in use/);
+    });
+  },
+);
 
 describe.skipIf(!hasLibraries || !isHere('prometheus'))('the Prometheus of deploy/compose.yaml', () => {
   it('finds all three gateways up', async (owner) => {
