@@ -20,6 +20,8 @@ describe.concurrent('settings are all checked before anything happens', () => {
       'UPSTREAM_API_KEY_FROM',
       'UPSTREAM_API_KEY_PREVIOUS_FROM',
       'CALLERS_FILE',
+      'TLS_CERT_FILE',
+      'TLS_KEY_FILE',
     ];
     const names = Object.keys(table).filter((name) => !anyText.includes(name));
     const wrong = `${secret} // {}`;
