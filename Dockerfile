@@ -46,8 +46,9 @@ RUN mkdir .compile-cache && chown node .compile-cache \
  && chmod +x dist/main.js && ln -s /app/dist/main.js /usr/local/bin/analytics-gateway
 USER node
 # One start and stop fills the compile cache, so that no start of a container has to compile. Node keeps one for each
-# user and set of flags, so this runs as the one that serves, with its flags; what has none is the health check.
-RUN UPSTREAM_BASE_URL=http://127.0.0.1:9/api UPSTREAM_API_KEY=only-to-warm-the-cache HOST=127.0.0.1 LOG_LEVEL=silent \
+# user and set of flags, so this runs as the one that serves, with its flags; what has none is the health check. On a
+# Unix socket, for a build may share the network of its machine, where the port may be taken.
+RUN UPSTREAM_BASE_URL=http://127.0.0.1:9/api UPSTREAM_API_KEY=only-to-warm-the-cache HOST=unix:/tmp/warm.sock LOG_LEVEL=silent \
     sh -c 'node --disable-sigusr1 --report-exclude-env --disable-proto=delete --max-semi-space-size=8 \
       --heap-growing-percent=25 /app/dist/main.js serve & sleep 3; analytics-gateway healthcheck; kill -TERM $! && wait $!'
 EXPOSE 8080

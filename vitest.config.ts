@@ -16,7 +16,12 @@ export default defineConfig({
       { extends: true, test: { name: 'whole', include: whole } },
       {
         extends: true,
-        test: { name: 'parts', include: ['test/**/*.test.ts'], exclude: whole, isolate: false },
+        test: {
+          name: 'parts',
+          include: ['test/**/*.test.ts'],
+          exclude: [...whole, '**/node_modules/**'],
+          isolate: false,
+        },
       },
     ],
   },

@@ -24,7 +24,7 @@ import type { AddRoutes } from './routes.ts';
 
 export interface AppOptions {
   readonly operations: readonly Operation[];
-  readonly authenticator: Pick<Authenticator, 'authenticate' | 'credentialOf'>;
+  readonly authenticator: Pick<Authenticator, 'authenticate' | 'credentialsOf'>;
   readonly limits: CallerLimits;
   readonly host: HostOptions;
   readonly bufferedResponses: BufferedResponsesOptions;

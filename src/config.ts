@@ -114,6 +114,14 @@ export const settings = {
   MAX_CONNECTIONS: defaulted('10000', integer(1, 1_000_000), 'Callers’ connections at once.'),
   HOST: defaulted('127.0.0.1', listenHost, 'Address of the public listener, or unix:/path.sock.'),
   PORT: defaulted('8080', integer(0, 65_535), 'Port of the public listener; 0 takes a free one.'),
+  TLS_CERT_FILE: optional(
+    text,
+    'Certificate of the public listener with its chain, in PEM: with it and TLS_KEY_FILE the listener speaks TLS 1.2 and later, and nothing else. Both are read again when they change.',
+  ),
+  TLS_KEY_FILE: optional(
+    text,
+    'Private key of the certificate in TLS_CERT_FILE, in PEM, without a passphrase.',
+  ),
   ADMIN_HOST: defaulted(
     '127.0.0.1',
     listenHost,
@@ -310,6 +318,9 @@ function contradictions(config: Config): string[] {
       'HOST must be loopback or a Unix socket as long as CALLERS_FILE is not set: anyone who reaches the gateway could use the key',
     );
   }
+  if ((config.TLS_CERT_FILE === undefined) !== (config.TLS_KEY_FILE === undefined)) {
+    problems.push('TLS_CERT_FILE and TLS_KEY_FILE must be set together');
+  }
   if (config.RETRY_CAP < config.RETRY_BASE) problems.push('RETRY_CAP must not be below RETRY_BASE');
   if (config.SHUTDOWN_GRACE < config.SHUTDOWN_DELAY) {
     problems.push('SHUTDOWN_GRACE must not be below SHUTDOWN_DELAY, which it includes');
@@ -318,7 +329,7 @@ function contradictions(config: Config): string[] {
 }
 
 const ownPrefixes =
-  /^(?:UPSTREAM_|REQUEST_|ADMIN_|ALLOWED_|CALLER|CORS_|CACHE_|RETRY_|GATE_|FORWARD_|SHUTDOWN_|SHARED_)/;
+  /^(?:UPSTREAM_|REQUEST_|ADMIN_|ALLOWED_|CALLER|CORS_|CACHE_|RETRY_|GATE_|FORWARD_|SHUTDOWN_|SHARED_|TLS_)/;
 
 /** Names that look like a slip of the pen: ours by prefix, unknown, one or two letters from a known one. */
 function misspelled(environment: Environment): string[] {

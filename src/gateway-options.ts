@@ -1,6 +1,7 @@
 /** From the settings to the options of each part. Pure: whatever needs another part is added in `gateway-parts.ts`. */
 import type { AuthenticatorOptions } from './callers/authenticator.ts';
 import { type Config, isLocalListener } from './config.ts';
+import type { CertificateFiles } from './edge/certificate.ts';
 import type { CorsOptions } from './edge/cors-policy.ts';
 import type { ReplyFieldOptions } from './edge/reply-fields.ts';
 import type { FleetOptions } from './fleet/fleet.ts';
@@ -15,6 +16,12 @@ const leastBufferedBytes = 64 * 2 ** 20;
 /** The reads that callers may make: those of the upstream's specification, and those of `UPSTREAM_READS`. */
 export function operationsOf(config: Pick<Config, 'UPSTREAM_READS'>): readonly Operation[] {
   return [...specifiedOperations, ...configuredOperations(config.UPSTREAM_READS)];
+}
+
+/** What the callers' listener shows; `undefined` where it speaks plain HTTP. */
+export function certificateFiles(config: Partial<Config>): CertificateFiles | undefined {
+  const { TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile } = config;
+  return certFile === undefined || keyFile === undefined ? undefined : { certFile, keyFile };
 }
 
 /** Who may call with these settings. */

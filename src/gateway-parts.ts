@@ -10,16 +10,18 @@ import { createApp } from './app.ts';
 import { Authenticator } from './callers/authenticator.ts';
 import { limitCallers } from './callers/limit.ts';
 import { type Config, changedSettings, isLocalHost } from './config.ts';
+import { type CertificatePair, FollowedCertificate, readCertificate } from './edge/certificate.ts';
 import { type Claims, createClaims } from './edge/claim.ts';
 import { corsPolicy } from './edge/cors-policy.ts';
 import { connectionsWithin, readLimits } from './edge/descriptor-limit.ts';
 import { prepareReplies } from './edge/reply-fields.ts';
-import { createHttpServer } from './edge/server.ts';
+import { createHttpServer, replaceCertificate } from './edge/server.ts';
 import type { Fleet } from './fleet/fleet.ts';
 import {
   authenticatorOptions,
   bufferOptions,
   cacheOptions,
+  certificateFiles,
   corsOptions,
   fleetOptions,
   gateOptions,
@@ -61,6 +63,8 @@ export interface Parts {
   readonly pipeline: Pipeline;
   /** What is shared with other gateways; `undefined` without `SHARED_STORE`. */
   readonly fleet: Fleet | undefined;
+  /** What the callers' listener shows; `undefined` where it speaks plain HTTP. */
+  readonly certificate: CertificatePair | undefined;
   /** The requests that wait for the upstream. */
   readonly claims: Claims;
   readonly counts: RequestCounts;
@@ -78,11 +82,14 @@ export interface LifeState {
 /**
  * Opens the stores and composes the layers.
  *
- * @throws KeyStoreError, CallersFileError for what the settings name
+ * @throws CertificateError, KeyStoreError, CallersFileError for what the settings name
  */
 export async function openParts(options: GatewayOptions): Promise<Parts> {
   const { config, environment, logTo } = options;
   const startedAt = Date.now();
+  // First, because it leaves nothing to close where it fails.
+  const files = certificateFiles(config);
+  const certificate = files && (await readCertificate(files));
   // The log searches for the key by value, and the keyring logs: one of the two has to come first.
   let redact = (text: string): string => text;
   const log = createLogger({ level: config.LOG_LEVEL, redact: (text) => redact(text), destination: logTo });
@@ -126,6 +133,7 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     authenticator,
     pipeline,
     fleet,
+    certificate,
     claims: createClaims(),
     counts: countRequests(),
     readAdminToken,
@@ -184,6 +192,7 @@ export function createCallersServer(parts: Parts, life: LifeState): Server {
       maxConnections,
       stillMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
       isSecret: (text) => isSecret(parts, text),
+      certificate: parts.certificate,
     },
     {
       onRefused(refusal) {
@@ -193,6 +202,23 @@ export function createCallersServer(parts: Parts, life: LifeState): Server {
       onListenerError: (error) => log.events.error({ err: error }, 'the listener failed'),
     },
   );
+}
+
+/** Keeps the callers' server on the pair that its files hold. @returns `undefined` where it speaks plain HTTP */
+export function followCertificate(
+  { config, certificate, log }: Parts,
+  server: Server,
+): FollowedCertificate | undefined {
+  const files = certificateFiles(config);
+  if (files === undefined || certificate === undefined) return undefined;
+  return new FollowedCertificate(files, certificate, {
+    onReplaced(pair) {
+      replaceCertificate(server, pair);
+      log.events.info({ validTo: pair.validTo }, 'the certificate for callers was replaced');
+    },
+    onProblem: (reason) =>
+      log.events.warn({ reason }, 'the new certificate for callers cannot be used: the one before is kept'),
+  });
 }
 
 function appOf(parts: Parts, life: LifeState): RequestListener {

@@ -2,6 +2,7 @@
 import type { Server } from 'node:http';
 import type { Admin } from './admin/listener.ts';
 import { changedSettings } from './config.ts';
+import type { FollowedCertificate } from './edge/certificate.ts';
 import { ListenError, listen } from './edge/listen.ts';
 import { closeServer } from './edge/shutdown.ts';
 import { GatewayError } from './errors.ts';
@@ -9,6 +10,7 @@ import {
   adminOptions,
   closeParts,
   createCallersServer,
+  followCertificate,
   type GatewayOptions,
   type LifeState,
   openParts,
@@ -28,7 +30,7 @@ export interface Gateway {
   readonly waiting: number;
   /** `false` when the key did not come in time; the process should end and be started again. */
   readonly ready: Promise<boolean>;
-  /** Reads the key's store and the callers file again at once. */
+  /** Reads the key's store, the callers file and the certificate again at once. */
   reload(): Promise<void>;
   /** Stops: readiness fails first, running requests finish, then everything is closed. The same promise each time. */
   drain(): Promise<void>;
@@ -37,7 +39,7 @@ export interface Gateway {
 /**
  * Opens the stores, composes the layers and listens.
  *
- * @throws KeyStoreError, CallersFileError, ListenError for what the settings name
+ * @throws CertificateError, KeyStoreError, CallersFileError, ListenError for what the settings name
  */
 export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const gateway = new RunningGateway(await openParts(options));
@@ -48,6 +50,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
 class RunningGateway implements Gateway, LifeState {
   readonly #parts: Parts;
   readonly #server: Server;
+  #certificate: FollowedCertificate | undefined;
   #admin: Admin | undefined;
   #url = '';
   #drained: Promise<void> | undefined;
@@ -99,13 +102,14 @@ class RunningGateway implements Gateway, LifeState {
     }
     if (this.#admin !== undefined)
       log.events.info({ adminUrl: this.#admin.url }, 'the admin listener is open');
-    log.events.info({ url: this.#url, version }, 'listening');
+    this.#certificate = followCertificate(this.#parts, this.#server);
+    log.events.info({ url: this.#url, version, validTo: this.#certificate?.current.validTo }, 'listening');
     if (config.UPSTREAM_API_KEY_CHECK === 'on') this.#endKeyCheck = startKeyCheck(this.#parts);
   }
 
-  reload(): Promise<void> {
+  async reload(): Promise<void> {
     this.#parts.authenticator.reload();
-    return this.#parts.keyring.reload();
+    await Promise.all([this.#parts.keyring.reload(), this.#certificate?.reload()]);
   }
 
   drain(): Promise<void> {
@@ -138,6 +142,7 @@ class RunningGateway implements Gateway, LifeState {
     await new Promise((resolve) => setTimeout(resolve, config.SHUTDOWN_DELAY));
     const graceMs = config.SHUTDOWN_GRACE - config.SHUTDOWN_DELAY;
     await closeServer(this.#server, graceMs, () => claims.abandonAll(new GatewayError('shutting-down')));
+    this.#certificate?.close();
     await closeParts(this.#parts);
     // Metrics can be read to the end.
     await this.#admin?.close();

@@ -53,7 +53,7 @@ program
 
 const token: Command = refuseOtherWords(
   program.command('token').description('callers, their tokens and what they may do, in the callers file'),
-  (word) => ` (did you mean "token create ${word}"?)`,
+  hintForToken,
 ).addHelpText('after', () => `\nOptions of the commands:\n${token.commands.map(optionsOf).join('')}`);
 
 tokenCommand('create <caller>', 'make a token for a caller, show it once, and add its digest to the file')
@@ -135,12 +135,21 @@ async function onCallersFile(
 }
 
 /** A word that is no command ends with status 2. It never becomes the argument of a default command. */
-function refuseOtherWords(command: Command, otherwise: (word: string) => string = () => ''): Command {
+function refuseOtherWords(command: Command, hintFor: typeof didYouMean = didYouMean): Command {
   return command.on('command:*', ([given = '']: string[]) => {
     const word = given.slice(0, 80);
     const names = command.commands.map((one) => one.name());
-    command.error(`error: unknown command '${word}'${didYouMean(word, names) || otherwise(word)}`);
+    command.error(`error: unknown command '${word}'${hintFor(word, names)}`);
   });
+}
+
+/** Other programs' words for `remove`; by letters alone the nearest command would be another one. */
+const removalWords = /^(?:rm|del|delete|destroy|drop|erase|purge|unregister)$/i;
+
+/** Never names a command that would make a caller of the word: it may stand for a command. */
+function hintForToken(word: string, names: Iterable<string>): string {
+  if (removalWords.test(word)) return ' (did you mean "remove", or "revoke" for a token alone?)';
+  return didYouMean(word, names) || ' (did you mean "create <caller>"?)';
 }
 
 program

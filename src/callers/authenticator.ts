@@ -10,7 +10,7 @@ import type { Authenticated, Credentials } from './caller.ts';
 import { CallerStore, type CallerStoreOptions } from './caller-store.ts';
 import type { CallerToken } from './caller-table.ts';
 import { type CallersSnapshot, snapshotCallers } from './callers-snapshot.ts';
-import { presentedCredential } from './credential-policy.ts';
+import { presentedCredential, presentedValues } from './credential-policy.ts';
 import { type Failures, limitFailures } from './failures.ts';
 import { authenticateFly } from './fly.ts';
 import { JwtLogins } from './jwt-logins.ts';
@@ -93,10 +93,9 @@ export class Authenticator {
     }
   }
 
-  /** The credential in a request's fields, whether or not it is a good one; `undefined` where there is none. */
-  credentialOf(rawHeaders: readonly string[]): string | undefined {
-    const presented = presentedCredential(rawHeaders, this.#store.version.table.fields);
-    return 'value' in presented ? presented.value : undefined;
+  /** The credentials in a request's fields, good ones or not. */
+  credentialsOf(rawHeaders: readonly string[]): readonly string[] {
+    return presentedValues(rawHeaders, this.credentialHeaders);
   }
 
   snapshot(most?: number): CallersSnapshot {

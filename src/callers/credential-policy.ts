@@ -123,3 +123,38 @@ function flyCredential(source: string | undefined, signature: string | undefined
   }
   return { kind: 'fly', source, signature };
 }
+
+/**
+ * Every value that came in a field for credentials, whatever it is worth: without its scheme, and of Basic also the
+ * password (RFC 7617 section 2).
+ *
+ * @param assertions lower-case names of the fields that carry a JWT for some caller
+ */
+export function presentedValues(
+  rawHeaders: readonly string[],
+  assertions: readonly string[],
+): readonly string[] {
+  const values: string[] = [];
+  for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
+    const name = rawHeaders[index] ?? '';
+    if (!mayCarryCredential(name, assertions)) continue;
+    const value = rawHeaders[index + 1] ?? '';
+    values.push(...value.split(/[\s,]+/));
+    const basic = /^basic +(\S+)/i.exec(value)?.[1];
+    if (basic !== undefined) values.push(passwordOf(basic));
+  }
+  return values;
+}
+
+function mayCarryCredential(written: string, assertions: readonly string[]): boolean {
+  const { length } = written;
+  // Most names have another length: the hot path lower-cases next to nothing.
+  if (length !== 13 && length !== 9 && assertions.length === 0) return false;
+  const name = written.toLowerCase();
+  return name === 'authorization' || name === 'x-api-key' || assertions.includes(name);
+}
+
+function passwordOf(basic: string): string {
+  const text = Buffer.from(basic, 'base64').toString('latin1');
+  return text.slice(text.indexOf(':') + 1);
+}

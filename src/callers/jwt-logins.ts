@@ -7,6 +7,7 @@ import type { CallersEvent } from './callers-event.ts';
 import type { Failures } from './failures.ts';
 import type { JwtRefusal, JwtRules, JwtVerifier } from './jwt.ts';
 import { countFailure, unauthenticated } from './refusal.ts';
+import { SignatureCheck, SignatureTurns } from './signature-check.ts';
 
 export interface JwtLoginsOptions {
   readonly failures: Failures;
@@ -18,6 +19,7 @@ export interface JwtLoginsOptions {
 export class JwtLogins {
   readonly #options: JwtLoginsOptions;
   readonly #running = new Map<string, Promise<Authenticated | JwtRefusal>>();
+  readonly #turns = new SignatureTurns();
   #verifier: JwtVerifier | undefined;
   #loading: Promise<JwtVerifier> | undefined;
 
@@ -40,10 +42,10 @@ export class JwtLogins {
   }
 
   /**
-   * Verifies a JWT. Requests with the same one share one verification.
+   * Verifies a JWT. Requests with the same one from the same address share one verification.
    *
-   * @throws GatewayError `caller-unauthenticated`; `caller-rate-limited`, before any work, where the address is over
-   * its limit
+   * @throws GatewayError `caller-unauthenticated`; `caller-rate-limited`, before a signature is verified, where the
+   * address is over its limit
    */
   async authenticate(
     header: string,
@@ -51,12 +53,10 @@ export class JwtLogins {
     value: string,
     remoteAddress: string | undefined,
   ): Promise<Authenticated> {
-    const { failures } = this.#options;
-    const name = `${header} ${digest}`;
+    const name = `${header} ${digest} ${remoteAddress}`;
     const shared = this.#running.get(name);
     let running = shared;
     if (running === undefined) {
-      countFailure(failures, remoteAddress, 'a JWT, not verified');
       running = this.#verifyCounted(header, digest, value, remoteAddress).finally(() =>
         this.#running.delete(name),
       );
@@ -64,26 +64,28 @@ export class JwtLogins {
     }
     const result = await running;
     if (!('reason' in result)) return result;
-    // The request that began the verification was counted then.
-    if (shared !== undefined && !result.isOurs) countFailure(failures, remoteAddress, result.reason);
+    // The verification was counted for the request that began it.
+    if (shared !== undefined && !result.isOurs)
+      countFailure(this.#options.failures, remoteAddress, result.reason);
     throw unauthenticated(result.reason, true);
   }
 
-  /** Counted as a failure of its address while it runs, and given back unless it is one. */
+  /** Counted as a failure of its address while a signature is verified, and given back unless it is one. */
   async #verifyCounted(
     header: string,
     digest: string,
     value: string,
     remoteAddress: string | undefined,
   ): Promise<Authenticated | JwtRefusal> {
-    let isFailure = false;
+    const check = new SignatureCheck(this.#turns, this.#options.failures, remoteAddress);
+    let failure: string | undefined;
     try {
       const verifier = this.#verifier ?? (await this.#load());
-      const result = await verifier.verify(header, digest, value);
-      isFailure = 'reason' in result && !result.isOurs;
+      const result = await verifier.verify(header, digest, value, check);
+      if ('reason' in result && !result.isOurs) failure = result.reason;
       return result;
     } finally {
-      if (!isFailure) this.#options.failures.giveBack(remoteAddress);
+      check.end(failure);
     }
   }
 

@@ -2,12 +2,14 @@
  * Authenticates callers by JWT (RFC 7519, verified as RFC 8725 asks): verified once, then remembered by digest until
  * it expires, so that a hit needs no promise. Loaded by `jwt-logins.ts` where a caller has `jwt`.
  */
-import { type JWTPayload, errors as joseErrors, jwtVerify } from 'jose';
+import { type JWTPayload, type JWTVerifyGetKey, errors as joseErrors, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
+import { GatewayError } from '../errors.ts';
 import type { Authenticated } from './caller.ts';
 import type { JwtRule } from './callers-file.ts';
 import { claimedIssuer, clockToleranceSeconds, matchesRule } from './jwt-policy.ts';
 import { KeySet, KeySetUnavailableError } from './key-set.ts';
+import type { SignatureCheck } from './signature-check.ts';
 
 export type JwtRules = readonly { readonly rule: JwtRule; readonly authenticated: Authenticated }[];
 
@@ -56,8 +58,18 @@ export class JwtVerifier {
     return found.authenticated;
   }
 
-  /** Verifies a token. Never rejects. */
-  async verify(header: string, digest: string, token: string): Promise<Authenticated | JwtRefusal> {
+  /**
+   * Verifies a token.
+   *
+   * @param check asked before each signature
+   * @throws GatewayError `caller-rate-limited`, from the check
+   */
+  async verify(
+    header: string,
+    digest: string,
+    token: string,
+    check: SignatureCheck,
+  ): Promise<Authenticated | JwtRefusal> {
     const startedIn = this.#version;
     const issuer = claimedIssuer(token);
     let refusal: JwtRefusal = { reason: 'a JWT of an issuer that no caller names', isOurs: false };
@@ -66,9 +78,9 @@ export class JwtVerifier {
     for (const { rule, authenticated } of this.#rules) {
       if (rule.header !== header || rule.issuer !== issuer) continue;
       const trust = JSON.stringify([rule.jwks, rule.audiences, rule.algorithms]);
-      const result = verified.get(trust) ?? (await this.#claimsOf(token, rule));
+      const result = verified.get(trust) ?? (await this.#claimsOf(token, rule, check));
       // A new version of the file, or other keys, came while this one waited: they decide.
-      if (startedIn !== this.#version) return this.verify(header, digest, token);
+      if (startedIn !== this.#version) return this.verify(header, digest, token, check);
       verified.set(trust, result);
       if ('refusal' in result) {
         refusal = result.refusal;
@@ -116,10 +128,11 @@ export class JwtVerifier {
     for (const address of used) this.#keysAt(address).warm();
   }
 
-  async #claimsOf(token: string, rule: JwtRule): Promise<Verified> {
+  async #claimsOf(token: string, rule: JwtRule, check: SignatureCheck): Promise<Verified> {
     const keys = this.#keysAt(rule.jwks);
+    const keyFor: JWTVerifyGetKey = (header, input) => check.begin(() => keys.keyFor(header, input));
     try {
-      const { payload } = await jwtVerify(token, (header, input) => keys.keyFor(header, input), {
+      const { payload } = await jwtVerify(token, keyFor, {
         issuer: rule.issuer,
         audience: [...rule.audiences],
         // Pinned here, never taken from the token or the key (CVE-2026-22817).
@@ -129,6 +142,7 @@ export class JwtVerifier {
       });
       return { claims: payload };
     } catch (error) {
+      if (error instanceof GatewayError) throw error;
       const isOurs = error instanceof KeySetUnavailableError;
       const why =
         error instanceof joseErrors.JOSEError ? error.code : error instanceof Error ? error.message : '';

@@ -9,20 +9,23 @@ import { holdsToken } from './token.ts';
 const leastCharacters = 16;
 
 /**
- * Whether a path or query holds a credential: a token of our making, the credential that came with the request,
- * or the upstream key. It is searched as it came, decoded, and decoded twice (a URL inside a URL).
+ * Whether a path or query holds a credential: a token of our making, a credential that came with the request, or
+ * the upstream key. It is searched as it came, decoded, and decoded twice (a URL inside a URL).
  *
- * @param presented the credential that came with the request, whatever it is worth
+ * @param presented the credentials that came with the request, whatever they are worth
  * @param holdsKey whether a text holds the upstream key
  */
 export function holdsCredential(
   urlPart: string,
-  presented: string | undefined,
+  presented: readonly string[],
   holdsKey: (text: string) => boolean,
 ): boolean {
-  const sought = presented !== undefined && presented.length >= leastCharacters ? presented : undefined;
+  // The padding of base64 is often left out in a URL.
+  const sought = presented
+    .map((value) => value.replace(/=+$/, ''))
+    .filter((value) => value.length >= leastCharacters);
   return readings(urlPart).some(
-    (text) => holdsToken(text) || (sought !== undefined && text.includes(sought)) || holdsKey(text),
+    (text) => holdsToken(text) || sought.some((value) => text.includes(value)) || holdsKey(text),
   );
 }
 

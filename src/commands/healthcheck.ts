@@ -1,6 +1,7 @@
 /** `healthcheck`: asks the gateway's own /readyz, for images without curl. Loads nothing it does not need, and needs no
- * setting but HOST and PORT. */
+ * setting but HOST, PORT and TLS_CERT_FILE. */
 import { request } from 'node:http';
+import { request as requestByTls } from 'node:https';
 import { readSettings } from '../config.ts';
 import { loadWhatThereIs } from './environment.ts';
 
@@ -8,12 +9,17 @@ const timeoutMs = 3_000;
 
 /** @returns 0 when the gateway says it is ready, 1 when it does not or cannot be reached */
 export async function healthcheck(): Promise<number> {
-  const { HOST: host, PORT: port } = readSettings(await loadWhatThereIs(), ['HOST', 'PORT']);
+  const environment = await loadWhatThereIs();
+  const names = ['HOST', 'PORT', 'TLS_CERT_FILE'] as const;
+  const { HOST: host, PORT: port, TLS_CERT_FILE: certificate } = readSettings(environment, names);
   const where = host.startsWith('unix:')
     ? { socketPath: host.slice('unix:'.length) }
     : { host: reachable(host), port };
+  // Nothing secret is sent, and a certificate for callers need not be one for loopback.
+  const how = { path: '/readyz', timeout: timeoutMs, agent: false, rejectUnauthorized: false } as const;
   const outcome = await new Promise<string>((resolve) => {
-    const probe = request({ ...where, path: '/readyz', timeout: timeoutMs, agent: false }, (response) => {
+    const send = certificate === undefined ? request : requestByTls;
+    const probe = send({ ...where, ...how }, (response) => {
       response.resume();
       resolve(response.statusCode === 200 ? 'ready' : `not ready (status ${response.statusCode})`);
     });

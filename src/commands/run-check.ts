@@ -3,7 +3,13 @@ import { readCallersVersion } from '../callers/caller-store.ts';
 import { CallersFileError } from '../callers/callers-file.ts';
 import { guessableTokenProblems } from '../callers/weak-digest.ts';
 import { type Config, ConfigError, unknownSettings } from '../config.ts';
-import { authenticatorOptions, fleetOptions, transportOptions } from '../gateway-options.ts';
+import { CertificateError, readCertificate } from '../edge/certificate.ts';
+import {
+  authenticatorOptions,
+  certificateFiles,
+  fleetOptions,
+  transportOptions,
+} from '../gateway-options.ts';
 import { Key } from '../key/key.ts';
 import { loadKeyValue } from '../key/key-source.ts';
 import { openKeyring } from '../key/keyring.ts';
@@ -36,7 +42,9 @@ export async function runCheck({ json, envFile }: RunCheckOptions): Promise<numb
       throw new ConfigError([refused]);
     }
     const { config, environment } = await loadConfig(envFile);
-    // `serve` would refuse what it refuses.
+    // `serve` would refuse what these refuse.
+    const certificate = certificateFiles(config);
+    if (certificate !== undefined) await readCertificate(certificate);
     const { digestPaths } = readCallersVersion(authenticatorOptions(config));
     const guessable = guessableTokenProblems(digestPaths);
     if (guessable.length > 0) throw new CallersFileError(guessable);
@@ -50,7 +58,7 @@ export async function runCheck({ json, envFile }: RunCheckOptions): Promise<numb
       write,
     });
   } catch (error) {
-    if (!(error instanceof ConfigError || error instanceof CallersFileError)) throw error;
+    if (!isProblemOfSettings(error)) throw error;
     return check({
       settingsProblems: await allProblems(error),
       warnings: [],
@@ -61,6 +69,12 @@ export async function runCheck({ json, envFile }: RunCheckOptions): Promise<numb
       write,
     });
   }
+}
+
+function isProblemOfSettings(error: unknown): error is ConfigError | CallersFileError | CertificateError {
+  return (
+    error instanceof ConfigError || error instanceof CallersFileError || error instanceof CertificateError
+  );
 }
 
 async function openParts(config: Config, environment: Environment): Promise<CheckParts> {

@@ -47,7 +47,7 @@ function live(gateway: Gateway): Promise<number> {
       stop(0);
     });
     process.on('SIGHUP', () => {
-      events.info('SIGHUP: reading the key again, and the callers file');
+      events.info('SIGHUP: reading the key again, the callers file and the certificate');
       void gateway.reload();
     });
     process.on('SIGUSR1', () => events.warn('SIGUSR1 is ignored'));

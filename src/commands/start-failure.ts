@@ -1,6 +1,7 @@
 /** Says plainly, on standard error, why nothing was started: names, never values. */
 import { CallersFileError } from '../callers/callers-file.ts';
 import { ConfigError } from '../config.ts';
+import { CertificateError } from '../edge/certificate.ts';
 import { ListenError } from '../edge/listen.ts';
 import { KeyStoreError } from '../key/store.ts';
 import { environmentAtHand } from './environment.ts';
@@ -26,7 +27,12 @@ export async function allProblems(error: unknown): Promise<readonly string[]> {
 
 /** Whether settings, or what they name, are wrong. */
 export function isCorrectable(error: unknown): boolean {
-  return error instanceof ConfigError || error instanceof KeyStoreError || error instanceof CallersFileError;
+  return (
+    error instanceof CertificateError ||
+    error instanceof ConfigError ||
+    error instanceof KeyStoreError ||
+    error instanceof CallersFileError
+  );
 }
 
 function linesOf(error: unknown): readonly string[] {

@@ -1,11 +1,12 @@
 /**
- * Everything that keeps the gateway from starting: settings, key and callers file at once, so that it takes one round
+ * Everything that keeps the gateway from starting: settings, key, callers file and certificate at once, so that it takes one round
  * to put them right. Looked for only when a start has failed.
  */
 import { readCallersVersion } from '../callers/caller-store.ts';
 import { CallersFileError } from '../callers/callers-file.ts';
 import { type Config, ConfigError, readConfig, unknownSettings } from '../config.ts';
-import { authenticatorOptions } from '../gateway-options.ts';
+import { CertificateError, readCertificate } from '../edge/certificate.ts';
+import { authenticatorOptions, certificateFiles } from '../gateway-options.ts';
 import { loadKeyValue } from '../key/key-source.ts';
 import { openStore } from '../key/open-store.ts';
 import { type Environment, KeyStoreError } from '../key/store.ts';
@@ -18,6 +19,7 @@ export async function findStartProblems(environment: Environment): Promise<reado
     ...(problems.length > 0 ? unknownSettings(environment) : []),
     ...(await keyProblems(config, environment)),
     ...callersProblems(config),
+    ...(await certificateProblems(config)),
   ];
 }
 
@@ -63,6 +65,18 @@ function callersProblems(config: Partial<Config>): readonly string[] {
     return [];
   } catch (error) {
     if (error instanceof CallersFileError) return error.problems;
+    throw error;
+  }
+}
+
+async function certificateProblems(config: Partial<Config>): Promise<readonly string[]> {
+  const files = certificateFiles(config);
+  if (files === undefined) return [];
+  try {
+    await readCertificate(files);
+    return [];
+  } catch (error) {
+    if (error instanceof CertificateError) return [error.message];
     throw error;
   }
 }

@@ -1,6 +1,7 @@
 /** Makes a server listen, on an address or a Unix socket, and says in plain words why it cannot. */
 import { lstatSync, unlinkSync } from 'node:fs';
 import type { Server } from 'node:http';
+import { Server as TlsServer } from 'node:https';
 import { type AddressInfo, connect } from 'node:net';
 
 /** Why the gateway cannot listen, in plain words that name the setting and not its value. */
@@ -45,7 +46,7 @@ function whyNotListening(
 /**
  * Starts listening.
  *
- * @returns where the listener can be reached: an `http:` address, or `unix:/path`
+ * @returns where the listener can be reached: an `http:` or `https:` address, or `unix:/path`
  * @throws ListenError
  */
 export async function listen(
@@ -73,7 +74,8 @@ export async function listen(
   });
   if (path !== undefined) return `unix:${path}`;
   const { address, port: taken, family } = server.address() as AddressInfo;
-  return `http://${family === 'IPv6' ? `[${address}]` : address}:${taken}`;
+  const scheme = server instanceof TlsServer ? 'https' : 'http';
+  return `${scheme}://${family === 'IPv6' ? `[${address}]` : address}:${taken}`;
 }
 
 /** A process that was killed leaves its socket file behind; one that still answers keeps it. */

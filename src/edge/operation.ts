@@ -21,7 +21,7 @@ const credentialInUrl =
   'A credential is never sent in the URL, where logs keep it: send your token in a header, and replace the one that was in this URL.';
 
 export interface CredentialSearch {
-  readonly authenticator: Pick<Authenticator, 'credentialOf'>;
+  readonly authenticator: Pick<Authenticator, 'credentialsOf'>;
   /** Whether a text holds the upstream key. */
   readonly holdsKey: (text: string) => boolean;
 }
@@ -37,7 +37,7 @@ export function selectOperation(
   { authenticator, holdsKey }: CredentialSearch,
 ): Layer<InboundRequest, Reply> {
   function refuseCredential(urlPart: string, request: InboundRequest): void {
-    if (holdsCredential(urlPart, authenticator.credentialOf(request.rawHeaders), holdsKey)) {
+    if (holdsCredential(urlPart, authenticator.credentialsOf(request.rawHeaders), holdsKey)) {
       throw new GatewayError('invalid-request', {
         detail: credentialInUrl,
         reason: 'a credential in the URL',

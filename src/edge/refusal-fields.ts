@@ -78,7 +78,7 @@ export function fieldsOfRefusedRequest(
 
 /** Searched as a whole, or a credential that begins before the cut would be half written down. */
 function loggable(text: string, isCredential: (text: string) => boolean): string {
-  if (holdsCredential(text, undefined, isCredential)) return instead;
+  if (holdsCredential(text, [], isCredential)) return instead;
   return text.slice(0, maxCharacters).replace(/[^\x21-\x7e]/g, '?');
 }
 

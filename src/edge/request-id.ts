@@ -1,7 +1,7 @@
 /** Gives every request an id: the caller's own where it fits into a log line. */
 import { randomBytes } from 'node:crypto';
-import type { IncomingHttpHeaders } from 'node:http';
-import { holdsToken } from '../callers/token.ts';
+import { presentedValues } from '../callers/credential-policy.ts';
+import { holdsCredential } from '../callers/url-credential-policy.ts';
 import type { Layer } from '../layer.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 
@@ -35,25 +35,9 @@ export function identifyRequest(isSecret: (text: string) => boolean): Layer<Inbo
       const isTaken =
         typeof given === 'string' &&
         fit.test(given) &&
-        !isSecret(given) &&
-        !holdsToken(given) &&
-        !holdsPresented(given, request.headers);
+        !holdsCredential(given, presentedValues(request.rawHeaders, []), isSecret);
       trace.requestId = isTaken ? given : newRequestId();
       request.setHeader('x-request-id', trace.requestId);
       return next(request, trace);
     };
-}
-
-/** The shortest credential that is looked for: shorter ones are found in harmless ids. */
-const leastCharacters = 16;
-
-/** Whether an id holds the credential that came with the request, whatever it is worth. */
-function holdsPresented(id: string, headers: IncomingHttpHeaders): boolean {
-  return [headers.authorization, headers['x-api-key']].some((value) => {
-    const credential =
-      String(value ?? '')
-        .split(' ')
-        .at(-1) ?? '';
-    return credential.length >= leastCharacters && id.includes(credential);
-  });
 }

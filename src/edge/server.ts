@@ -4,10 +4,14 @@ import {
   type IncomingMessage,
   type RequestListener,
   type Server,
+  type ServerOptions,
   type ServerResponse,
 } from 'node:http';
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import type { SecureContextOptions, TLSSocket } from 'node:tls';
+import { type CertificatePair, minTlsVersion } from './certificate.ts';
 import { probeCaller } from './half-close.ts';
 import { announcesBody } from './message-body.ts';
 import { countBegun, holdPaused, type ParserError } from './pipelining.ts';
@@ -22,6 +26,8 @@ export interface ServerLimits {
   readonly stillMs: number;
   /** Whether a text holds the upstream key: such a text is not logged. */
   readonly isSecret: (text: string) => boolean;
+  /** With it, the listener speaks TLS and nothing else. */
+  readonly certificate?: CertificatePair | undefined;
 }
 
 /** What the parser or a limit refused before there was a request. */
@@ -56,21 +62,25 @@ export function createHttpServer(
 ): Server {
   const intake = new Intake(answer, limits.isSecret, events);
   const listener: RequestListener = (incoming, outgoing) => intake.take(incoming, outgoing);
-  const server = createServer(
-    {
-      headersTimeout: limits.headersTimeoutMs,
-      requestTimeout: limits.headersTimeoutMs,
-      connectionsCheckingInterval: Math.min(1_000, limits.headersTimeoutMs),
-      keepAliveTimeout: keepAliveMs,
-      maxHeaderSize: maxHeaderBytes,
-      insecureHTTPParser: false,
-      // Reads have no body: nothing has to wait for its end.
-      optimizeEmptyRequests: true,
-      // Node refuses without a word; the intake does it with a line in the log (RFC 9112 section 3.2).
-      requireHostHeader: false,
-    },
-    listener,
-  );
+  const options: ServerOptions = {
+    headersTimeout: limits.headersTimeoutMs,
+    requestTimeout: limits.headersTimeoutMs,
+    connectionsCheckingInterval: Math.min(1_000, limits.headersTimeoutMs),
+    keepAliveTimeout: keepAliveMs,
+    maxHeaderSize: maxHeaderBytes,
+    insecureHTTPParser: false,
+    // Reads have no body: nothing has to wait for its end.
+    optimizeEmptyRequests: true,
+    // Node refuses without a word; the intake does it with a line in the log (RFC 9112 section 3.2).
+    requireHostHeader: false,
+  };
+  const server =
+    limits.certificate === undefined
+      ? createServer(options, listener)
+      : createTlsServer(
+          { ...options, ...secureOptions(limits.certificate), handshakeTimeout: limits.headersTimeoutMs },
+          listener,
+        );
   server.maxConnections = limits.maxConnections;
   // A caller that does not read its answer would hold it in memory for ever.
   server.timeout = limits.stillMs;
@@ -78,10 +88,15 @@ export function createHttpServer(
   server.maxHeadersCount = 0;
   // A caller that has ended its sending side may still read.
   (server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
-  server.on('connection', (socket) => socket.on('end', () => probeCaller(socket)));
+  const begun = limits.certificate === undefined ? 'connection' : 'secureConnection';
+  server.on(begun, (socket: Socket) => socket.on('end', () => probeCaller(socket)));
   // No caller is asked to go on and send a body: reads have none.
   server.on('checkContinue', listener);
   server.on('checkExpectation', listener);
+  // Before Node's own listener, which makes a `clientError` of it.
+  server.prependListener('tlsClientError', (error: NodeJS.ErrnoException, socket: TLSSocket) =>
+    intake.refuseHandshake(error, socket),
+  );
   server.on('clientError', (error: ParserError, socket) => intake.refuseUnparsed(error, socket as Socket));
   server.on('drop', (dropped) => intake.refuseConnection(dropped?.remoteAddress));
   // No tunnels: neither CONNECT nor any upgrade.
@@ -89,6 +104,15 @@ export function createHttpServer(
   // `listen` reports what keeps it from listening at all.
   server.once('listening', () => server.on('error', (error) => events.onListenerError(error)));
   return server;
+}
+
+/** Shows another certificate on connections that begin from now on. */
+export function replaceCertificate(server: Server, certificate: CertificatePair): void {
+  (server as TlsServer).setSecureContext(secureOptions(certificate));
+}
+
+function secureOptions({ cert, key }: CertificatePair): SecureContextOptions {
+  return { cert, key, minVersion: minTlsVersion };
 }
 
 /** Takes what Node's parser makes of connections: hands requests on, and refuses what is none. */
@@ -140,6 +164,20 @@ class Intake {
     const status = statusOfRefusal(error.code);
     this.#events.onRefused(describeUnparsed(status, error, socket, this.#isSecret));
     refuseBarely(socket, status);
+  }
+
+  /** No TLS connection came about, so there is nothing to answer with. */
+  refuseHandshake(error: NodeJS.ErrnoException, socket: TLSSocket): void {
+    this.#ending.add(socket);
+    socket.destroy();
+    if (error.code === 'ECONNRESET') return;
+    const { code = 'unknown' } = error;
+    const reason = code === 'ERR_SSL_HTTP_REQUEST' ? { reason: 'plain HTTP: this port speaks TLS' } : {};
+    const fields = refusalFields(
+      { peer: socket.remoteAddress },
+      { isSecret: this.#isSecret, rawHeaders: [] },
+    );
+    this.#events.onRefused({ status: 0, code, ...reason, ...fields });
   }
 
   refuseTunnel(incoming: IncomingMessage, socket: Duplex): void {

@@ -28,6 +28,10 @@ export class AcceptedReads {
     return this.#reads.toSorted((one, other) => other.sentMs - one.sentMs)[0];
   }
 
+  has(operation: string): boolean {
+    return this.#reads.some((one) => one.operation === operation);
+  }
+
   remember({ operation, path, query }: KeyRead, sentMs: number): void {
     const known = this.#reads.find((one) => one.operation === operation);
     if (known === undefined) this.#reads.push({ operation, path, query, sentMs });

@@ -66,6 +66,8 @@ const meanings: Readonly<Record<string, string>> = {
   CredentialsProviderError: 'no AWS credentials were found',
   ExpiredTokenException: 'the AWS credentials have expired',
   UnrecognizedClientException: 'the AWS credentials are not valid',
+  InvalidSignatureException: 'the AWS credentials are not valid',
+  ThrottlingException: 'too many requests: Secrets Manager throttles this account',
   AbortError: 'did not answer in time',
   TimeoutError: 'did not answer in time',
 };

@@ -78,6 +78,7 @@ const meanings: Readonly<Record<number, string>> = {
   4: 'did not answer in time',
   5: 'there is no such secret or version',
   7: 'access denied: secretmanager.versions.access is needed',
+  8: 'too many requests: the quota of the project is used up',
   9: 'the version is disabled or destroyed',
   14: 'cannot be reached',
   16: 'the Google credentials are not valid',
@@ -92,5 +93,8 @@ function explain(error: unknown, describe: string): KeyStoreError {
 }
 
 function statusOf(error: unknown): number {
-  return error instanceof Error && 'code' in error ? Number(error.code) : Number.NaN;
+  if (!(error instanceof Error && 'code' in error)) return Number.NaN;
+  // The library asks again where it is throttled, until the time is up, and names what it met only in its message.
+  const isThrottled = Number(error.code) === 4 && error.message.includes('RESOURCE_EXHAUSTED');
+  return isThrottled ? 8 : Number(error.code);
 }

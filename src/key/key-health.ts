@@ -6,8 +6,9 @@
  *    was about one operation, a second 401 that it is the key;
  * 3. requests wait for a swap until two seconds after the refusal; once all probes have proved nothing, new ones go up;
  * 4. only after that second 401 the previous key, where there is one, is tried once;
- * 5. only after one that is about another operation than the first the key is *rejected*: nothing but probes is sent,
- *    until one is answered, the store has another key, or the previous one comes late.
+ * 5. only after one that is about another operation than the first, and after each of the specification's reads was
+ *    asked, the key is *rejected*: nothing but probes is sent, until one is answered, the store has another key, or the
+ *    previous one comes late.
  *
  * Nothing waits for a store or a probe that hangs.
  */
@@ -43,11 +44,12 @@ export interface KeyHealthParts {
   readonly emit: EmitKeyEvent;
 }
 
-/** "A 200 confirms a key", as the specification has it; where that was refused itself, the other read that it has. */
+/** "A 200 confirms a key", as the specification has it of the first. A key that one of them accepts is not rejected. */
 const specifiedReads: readonly KeyRead[] = [
   { operation: 'list-api-keys', path: '/users/api-keys/', query: '' },
   { operation: 'list-accounts', path: '/analytics/accounts/', query: '' },
 ];
+
 /** Enough for the outcome to reach the caller before its own timer does. */
 const answerBeforeMs = 50;
 
@@ -227,18 +229,21 @@ export class KeyMonitor {
     this.#decide(it);
   }
 
-  /** Probes with one read after the other, until one of them proves something. */
+  /** Probes with one read after the other. Once one proves something against the key, the specification's are left. */
   async #investigate(it: Suspicion): Promise<void> {
     const answers: Promise<void>[] = [];
     for (const read of this.#readsToAsk(it)) {
+      if (it.proof !== undefined && !mayClear(it, read)) continue;
       const answer = this.#ask(it, read);
       answers.push(answer);
       await waitAtMost(probeWaitMs, it.over.signal, answer);
-      // What was refused is refused again: most likely it is the key, and a swap gets time before more is asked.
-      if (it.isRepeated) await waitAtMost(it.sinceMs + secondProbeMs - performance.now(), it.over.signal);
-      if (it.over.signal.aborted || it.proof !== undefined) return;
+      // There was a second refusal: most likely it is the key, and a swap gets time before more is asked.
+      if (it.isRepeated || it.proof !== undefined)
+        await waitAtMost(it.sinceMs + secondProbeMs - performance.now(), it.over.signal);
+      if (it.over.signal.aborted) return;
     }
     await Promise.all(answers);
+    if (it.over.signal.aborted) return;
     it.isAsked = true;
     this.#decide(it);
   }
@@ -247,7 +252,7 @@ export class KeyMonitor {
   #readsToAsk(it: Suspicion): readonly KeyRead[] {
     if (this.#probe === undefined) return [];
     const first = it.proof ?? this.#accepted.latest ?? it.earlier;
-    const specified = specifiedReads.filter(({ operation }) => !it.refused.has(operation)).slice(0, 1);
+    const specified = specifiedReads.filter(({ operation }) => !it.refused.has(operation));
     const reads = [...(first === undefined ? [] : [first]), ...specified, ...it.refused.values()];
     return reads.filter(
       ({ path, query }, at) => reads.findIndex((read) => read.path === path && read.query === query) === at,
@@ -260,6 +265,7 @@ export class KeyMonitor {
     if (it.over.signal.aborted) return;
     if (status === 401) {
       this.lastRejectedAt = Date.now();
+      this.#accepted.take(read.operation);
       if (it.refused.has(read.operation)) it.isRepeated = true;
       else it.proof ??= read;
       this.#decide(it);
@@ -281,9 +287,10 @@ export class KeyMonitor {
     this.#decide(it);
   }
 
-  /** Whether two operations were refused, and none is left that the key was accepted for. */
+  /** Whether two operations were refused, and no read is left that may well be accepted. */
   #isProven({ proof, isAsked, isDue, refused }: Suspicion): boolean {
-    if (proof !== undefined) return true;
+    if (proof !== undefined)
+      return isAsked && !specifiedReads.some(({ operation }) => this.#accepted.has(operation));
     return (isAsked || isDue) && refused.size > 1 && this.#accepted.isEmpty;
   }
 
@@ -331,11 +338,15 @@ export class KeyMonitor {
     it.timer.unref();
   }
 
-  /** One probe of a rejected key. Each asks another read than the one before: one that never works must not keep it so. */
+  /**
+   * One probe of a rejected key. Each asks another read than the one before: one that never works must not keep it so.
+   * Every second one is the specification's, however many others were refused.
+   */
   async #probeAgain(it: Suspicion): Promise<void> {
     await waitAtMost(headStartMs, it.over.signal, this.#parts.reload());
-    const reads = this.#readsToAsk(it);
-    const read = reads[it.probes % reads.length];
+    const others = this.#readsToAsk(it).filter((read) => !isSpecified(read));
+    const reads = it.probes % 2 === 1 || others.length === 0 ? specifiedReads : others;
+    const read = reads[Math.floor(it.probes / 2) % reads.length];
     if (it.over.signal.aborted || this.#state.kind !== 'rejected' || read === undefined) return;
     await this.#ask(it, read);
     it.probes++;
@@ -384,4 +395,13 @@ export class KeyMonitor {
     if (nowMs >= this.#nextLookMs) void this.#parts.reload();
     this.#nextLookMs = Math.max(this.#nextLookMs, nowMs + swapWaitMs);
   }
+}
+
+function isSpecified({ operation }: KeyRead): boolean {
+  return specifiedReads.some((read) => read.operation === operation);
+}
+
+/** Whether the key may still be accepted for this read of the specification. */
+function mayClear({ refused, proof }: Suspicion, read: KeyRead): boolean {
+  return isSpecified(read) && !refused.has(read.operation) && read.operation !== proof?.operation;
 }

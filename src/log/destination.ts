@@ -36,7 +36,7 @@ export function writeTo(fd: number, onLost: (lines: number) => void): LogDestina
 class DescriptorLog implements LogDestination {
   readonly #stream: ReturnType<typeof pino.destination>;
   #giveUpMs = Number.POSITIVE_INFINITY;
-  /** Lost and not told of yet. */
+  /** Lost and not reported yet. */
   #lost = 0;
   #losses: LogLosses = { lostLines: 0, lastLostAt: undefined };
   #isFailing = false;

@@ -7,7 +7,7 @@ import { uplotScript } from '../../src/admin/uplot-script.ts';
 const ownPage = consolePage.replace(uplotScript, '');
 
 describe('the console page', () => {
-  it('is smaller than 28 KiB without the charts, and than 80 KiB with them', () => {
+  it('the console page is smaller than 28 KiB without the charts, and than 80 KiB with them', () => {
     expect(Buffer.byteLength(ownPage)).toBeLessThan(28 * 1_024);
     expect(Buffer.byteLength(consolePage)).toBeLessThan(80 * 1_024);
   });

@@ -27,7 +27,7 @@ describe('the search of a URL for credentials', () => {
     ['the credential of the request', 'q=eyJhbGciOiJFUzI1NiJ9.e30.c2lnbmF0dXJl'],
     ['the credential of the request, encoded', 'q=eyJhbGciOiJFUzI1NiJ9%2Ee30%2Ec2lnbmF0dXJl'],
   ])('the search finds %s', (_, urlPart) => {
-    expect(holdsCredential(urlPart, 'eyJhbGciOiJFUzI1NiJ9.e30.c2lnbmF0dXJl', holdsKey)).toBe(true);
+    expect(holdsCredential(urlPart, ['eyJhbGciOiJFUzI1NiJ9.e30.c2lnbmF0dXJl'], holdsKey)).toBe(true);
   });
 
   it.each([
@@ -37,10 +37,10 @@ describe('the search of a URL for credentials', () => {
     ['broken percent signs', 'q=%&r=%zz&s=%4'],
     ['ordinary parameters', 'page=2&from=2026-01-01T00%3A00%3A00Z&q=a+b'],
   ])('the search does not take %s for a credential', (_, urlPart) => {
-    expect(holdsCredential(urlPart, undefined, holdsKey)).toBe(false);
+    expect(holdsCredential(urlPart, [], holdsKey)).toBe(false);
   });
 
   it('the search does not look for a credential so short that it could be any word', () => {
-    expect(holdsCredential('page=test', 'test', holdsKey)).toBe(false);
+    expect(holdsCredential('page=test', ['test'], holdsKey)).toBe(false);
   });
 });

@@ -24,7 +24,11 @@ describe.concurrent('the words of the command line', () => {
     [['token', 'ls'], 'did you mean "list"?'],
     [['token', 'lst', '--operation', 'list-api-keys'], 'did you mean "list"?'],
     [['token', 'remov', 'a'], 'did you mean "remove"?'],
-    [['token', 'reports-script', '--expires', '90d'], 'did you mean "token create reports-script"?'],
+    [['token', 'reports-script', '--expires', '90d'], 'did you mean "create <caller>"?'],
+    [['token', 'delete', 'alice'], 'did you mean "remove", or "revoke" for a token alone?'],
+    [['token', 'rm', 'alice'], 'did you mean "remove", or "revoke" for a token alone?'],
+    [['token', 'del', 'alice'], 'did you mean "remove", or "revoke" for a token alone?'],
+    [['token', 'obliterate', 'alice'], 'did you mean "create <caller>"?'],
     [['token'], 'create [options] <caller>'],
     [['token', 'create'], "missing required argument 'caller'"],
   ] as const)(
@@ -39,6 +43,7 @@ describe.concurrent('the words of the command line', () => {
       });
       expect({ status, stdout }).toEqual({ status: 2, stdout: '' });
       expect(stderr).toContain(message);
+      if (args[1] !== undefined) expect(stderr).not.toContain(`create ${args[1]}`);
       expect(readFileSync(file, 'utf8')).toBe('{"callers":[]}');
     },
   );

@@ -420,7 +420,7 @@ describe('a refused key', () => {
     keyring.refused(old, { ...readOf('a'), query: '?refused' });
     await vi.advanceTimersByTimeAsync(500);
     // Of the refused operation the read that was accepted before.
-    expect(asked).toEqual(['/b/?last', '/users/api-keys/', '/a/?first']);
+    expect(asked).toEqual(['/b/?last', '/users/api-keys/', '/analytics/accounts/', '/a/?first']);
     keyring.close();
   });
 
@@ -437,6 +437,64 @@ describe('a refused key', () => {
     keyring.refused(old, { ...readOf('list-api-keys'), path: '/users/api-keys/' });
     await vi.advanceTimersByTimeAsync(2_000);
     expect(keyring.standingOf(old)).toBe(standing);
+    keyring.close();
+  });
+
+  it('a refused key stays in use where all is refused but the one read of the specification that was asked last', async () => {
+    const store = new FakeStore(key1);
+    store.previous = key2;
+    const { keyring, events } = await keyringOf(store);
+    keyring.probeWith((_key, { operation }) => Promise.resolve(operation === 'list-accounts' ? 200 : 401));
+    const old = keyring.current;
+    if (old === undefined) throw new Error('no key');
+    keyring.refused(old, readOf('posts'));
+    await vi.advanceTimersByTimeAsync(100);
+    keyring.refused(old, readOf('comments'));
+    await vi.advanceTimersByTimeAsync(5_000);
+    expect(keyring.standingOf(old)).toBe('healthy');
+    expect(keyring.current).toBe(old);
+    expect(kinds(events)).not.toContain('rejected');
+    keyring.close();
+  });
+
+  it('a refused key stays in use where a read of the specification was accepted before and its probe proves nothing', async () => {
+    const { keyring } = await keyringOf(new FakeStore(key1));
+    let toAccounts = 503;
+    keyring.probeWith((_key, { operation }) =>
+      Promise.resolve(operation === 'list-accounts' ? toAccounts : 401),
+    );
+    const old = keyring.current;
+    if (old === undefined) throw new Error('no key');
+    keyring.accepted(old, 200, performance.now(), readOf('list-accounts'));
+    keyring.refused(old, readOf('posts'));
+    await vi.advanceTimersByTimeAsync(3_000);
+    expect(keyring.standingOf(old)).toBe('healthy');
+    // It is refused as well: no read is left that may be accepted.
+    toAccounts = 401;
+    keyring.refused(old, readOf('list-accounts'));
+    await vi.advanceTimersByTimeAsync(3_000);
+    expect(keyring.standingOf(old)).toBe('rejected');
+    keyring.close();
+  });
+
+  it('a refused key that was rejected is probed with each read of the specification again and again, however many others were refused', async () => {
+    const { keyring } = await keyringOf(new FakeStore(key1));
+    let asked: string[] = [];
+    keyring.probeWith((_key, { operation }) => {
+      asked.push(operation);
+      return Promise.resolve(401);
+    });
+    const old = keyring.current;
+    if (old === undefined) throw new Error('no key');
+    for (let at = 0; at < 50; at++) keyring.refused(old, readOf(`read-${at}`));
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(keyring.standingOf(old)).toBe('rejected');
+    for (let turn = 0; turn < 3; turn++) {
+      asked = [];
+      await vi.advanceTimersByTimeAsync(4 * 60_000);
+      expect(asked).toEqual(expect.arrayContaining(['list-api-keys', 'list-accounts']));
+      expect(asked.some((operation) => operation.startsWith('read-'))).toBe(true);
+    }
     keyring.close();
   });
 

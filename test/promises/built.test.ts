@@ -53,7 +53,7 @@ describe.concurrent('what is built needs nothing beside it', () => {
     expect(status).toBe(0);
   });
 
-  it('to show the console, charts included', async (owner) => {
+  it('the built gateway shows the console, charts included', async (owner) => {
     const standIn = await standInFor(owner);
     const settings = { ...settingsFor(standIn.url), ADMIN_PORT: '0' };
     const gateway = await serve(owner, { main, flags: imageFlags(), settings });
@@ -64,7 +64,7 @@ describe.concurrent('what is built needs nothing beside it', () => {
     expect(readFileSync(join(folder, 'dist/LICENSES.txt'), 'utf8')).toMatch(/^uplot \d/m);
   });
 
-  it('to know what .env must have', async (owner) => {
+  it('the built gateway knows without other files what .env must have', async (owner) => {
     const cwd = temporaryFolder(owner);
     writeFileSync(join(cwd, '.env'), 'PORT=0\n');
     const { status, stderr } = await run(owner, [], { main, cwd });

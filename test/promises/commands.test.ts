@@ -50,7 +50,7 @@ describe.concurrent('check says in plain words what works', () => {
     expect(stdout).toMatch(/no answer\. The upstream refused the connection/);
   });
 
-  it('the upstream limits requests: 1, with the wait that it states, and each thing said once', async (owner) => {
+  it('check ends with 1 where the upstream limits requests, with the wait that it states, and says each thing once', async (owner) => {
     const standIn = await standInFor(owner);
     standIn.behave({ status: 429, headers: { 'retry-after': '37' }, body: '{}' });
     const settings = settingsFor(standIn.url);
@@ -65,7 +65,7 @@ describe.concurrent('check says in plain words what works', () => {
     expect(JSON.parse(json)).toMatchObject({ calls: [{ retryAfterSeconds: 37 }, { retryAfterSeconds: 37 }] });
   });
 
-  it('a setting is wrong: 2, without its value', async (owner) => {
+  it('check ends with 2 where a setting is wrong, without its value', async (owner) => {
     const settings = { ...settingsFor(unreachable), CACHE_TTL: 'hunter2' };
     const { status, stdout, stderr } = await run(owner, ['check'], { settings });
     expect(status).toBe(2);
@@ -93,7 +93,7 @@ describe.concurrent('healthcheck', () => {
     expect(await run(owner, ['healthcheck'], asked)).toMatchObject({ status: 1 });
   });
 
-  it('needs no setting but HOST and PORT, whatever else is wrong', async (owner) => {
+  it('healthcheck needs no setting but HOST and PORT, whatever else is wrong', async (owner) => {
     const standIn = await standInFor(owner);
     const gateway = await serve(owner, { settings: settingsFor(standIn.url) });
     const settings = { PORT: String(gateway.port), CACHE_TTL: 'wrong', HOST: '0.0.0.0' };
@@ -121,7 +121,7 @@ describe.concurrent('the command line', () => {
     }
   });
 
-  it('settings --json has the same for programs', async (owner) => {
+  it('settings --json has every setting for programs', async (owner) => {
     const { stdout } = await run(owner, ['settings', '--json']);
     const rows = JSON.parse(stdout) as { name: string }[];
     expect(rows.map(({ name }) => name)).toEqual(Object.keys(table));
@@ -133,13 +133,22 @@ describe.concurrent('the command line', () => {
     });
   });
 
-  it.for(['token --help', 'token'])('%s shows each command with all its options', async (command, owner) => {
-    const { stdout, stderr } = await run(owner, command.split(' '));
-    const help = stdout + stderr;
-    for (const part of ['create <caller>', '--expires <when>', '--operation <name...>', '--json', '--file']) {
-      expect(help).toContain(part);
-    }
-  });
+  it.for(['token --help', 'token'])(
+    'the command %s shows each command with all its options',
+    async (command, owner) => {
+      const { stdout, stderr } = await run(owner, command.split(' '));
+      const help = stdout + stderr;
+      for (const part of [
+        'create <caller>',
+        '--expires <when>',
+        '--operation <name...>',
+        '--json',
+        '--file',
+      ]) {
+        expect(help).toContain(part);
+      }
+    },
+  );
 
   it('the command line has the version of the package', async (owner) => {
     const file = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');

@@ -20,6 +20,8 @@ describe.concurrent('settings are all checked before anything happens', () => {
       'UPSTREAM_API_KEY_FROM',
       'UPSTREAM_API_KEY_PREVIOUS_FROM',
       'CALLERS_FILE',
+      'TLS_CERT_FILE',
+      'TLS_KEY_FILE',
     ];
     const names = Object.keys(table).filter((name) => !anyText.includes(name));
     const wrong = `${secret} // {}`;
@@ -251,7 +253,7 @@ describe.concurrent('it starts', () => {
     expect(gateway.stderr()).toBe('');
   });
 
-  it('with settings from the file of --env-file, and not from .env', async (owner) => {
+  it('the gateway starts with settings from the file of --env-file, and not from .env', async (owner) => {
     const standIn = await standInFor(owner);
     const cwd = temporaryFolder(owner);
     const base = `UPSTREAM_BASE_URL=${standIn.url}\nPORT=0\nUPSTREAM_API_KEY_CHECK=off\n`;
@@ -267,7 +269,7 @@ describe.concurrent('it starts', () => {
     expect(missing.stderr).toContain('none.env');
   });
 
-  it('and warns of a variable that looks like a setting and has no effect', async (owner) => {
+  it('the start warns of a variable that looks like a setting and has no effect', async (owner) => {
     const standIn = await standInFor(owner);
     const settings = { ...settingsFor(standIn.url), UPSTREAM_KEY: 'a-value', UPSTREAM_SOMETHING: 'x' };
     const gateway = await serve(owner, { settings });
@@ -282,7 +284,7 @@ describe.concurrent('it starts', () => {
     expect(stdout).toContain('Without effect: UPSTREAM_SOMETHING is not a setting\n');
   });
 
-  it('but not where .env lacks what .env.example names', async (owner) => {
+  it('the gateway does not start where .env lacks what .env.example names', async (owner) => {
     const cwd = temporaryFolder(owner);
     writeFileSync(join(cwd, '.env'), `UPSTREAM_API_KEY=${secret}\n`);
     const { status, stderr } = await run(owner, [], { cwd });

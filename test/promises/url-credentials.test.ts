@@ -3,6 +3,7 @@ import { mintToken } from '../../src/callers/token.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { bearer, enrol, startWith } from '../support/callers-files.ts';
 import { accounts, startPair, type TestGateway } from '../support/gateway.ts';
+import { sendRaw } from '../support/raw-request.ts';
 
 const reads = { UPSTREAM_READS: '/analytics/reports/:id/' };
 
@@ -58,6 +59,27 @@ describe('a credential in a URL', () => {
     await expectRefusal(pair, `${accounts}?x=%63${made.slice(1)}`, made, bearer(made));
   });
 
+  it('a credential in a URL is refused when it is one of several that came with the request, or came by another scheme', async () => {
+    const pair = await startPair();
+    const made = 'c0ffee0123456789abcdef';
+    const basic = Buffer.from(`reports:${made}`).toString('base64');
+    for (const [lines, value] of [
+      [[`Authorization: Bearer ${'b'.repeat(20)}`, `X-API-Key: ${made}`], made],
+      [[`Authorization: Bearer ${made}`, `X-API-Key: ${'b'.repeat(20)}`], made],
+      [[`Authorization: Bearer ${'b'.repeat(20)}`, `Authorization: Bearer ${made}`], made],
+      [[`Authorization: ${made}`], made],
+      [[`Authorization: Token ${made}`], made],
+      [[`X-API-Key: ${made} ${made}`], made],
+      [[`Authorization: Basic ${basic}`], basic],
+      [[`Authorization: Basic ${basic}`], basic.replace(/=+$/, '')],
+      [[`Authorization: Basic ${basic}`], made],
+    ] as const) {
+      const { status } = await sendRaw(pair, `${accounts}?x=${value}`, { lines });
+      expect({ lines, status }).toEqual({ lines, status: 400 });
+    }
+    expect(pair.standIn.requests).toEqual([]);
+  });
+
   it('ordinary queries and paths pass the search for credentials', async () => {
     const { ask, standIn } = await startPair(reads);
     expect((await ask(`${accounts}?page=2&q=a%20b`, { headers: { 'X-API-Key': 'a' } })).status).toBe(200);
@@ -76,6 +98,7 @@ describe('a credential in X-Request-ID', () => {
       [`case-${mintToken()}`, bearer(token)],
       [`case-${made}`, { 'X-API-Key': made }],
       [`case-${standInKey}`, bearer(token)],
+      [`case-${made}`, { Authorization: `Basic ${Buffer.from(`a:${made}`).toString('base64')}` }],
     ] as const) {
       const came = await pair.ask(accounts, { headers: { ...headers, 'X-Request-ID': id } });
       expect(came.headers['x-request-id']).toMatch(/^[\w-]{16}-\w+$/);

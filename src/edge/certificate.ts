@@ -1,0 +1,152 @@
+/** The certificate and private key that the callers' listener shows: read from two files, and again when they change. */
+import { createPrivateKey, hash, type KeyObject, X509Certificate } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { createSecureContext } from 'node:tls';
+import { type FileWatch, watchForChanges } from '../file-watch.ts';
+
+/** Two files in PEM: the certificate with its chain, and its private key. */
+export interface CertificateFiles {
+  readonly certFile: string;
+  readonly keyFile: string;
+}
+
+export interface CertificatePair {
+  readonly cert: string;
+  readonly key: string;
+  /** When callers begin to refuse it, by the certificate itself: ISO 8601. */
+  readonly validTo: string;
+}
+
+/** Older versions are refused (RFC 8996). */
+export const minTlsVersion = 'TLSv1.2';
+
+/** Why a pair cannot be used, in plain words that name the settings and no value. */
+export class CertificateError extends Error {
+  override readonly name = 'CertificateError';
+}
+
+/** @throws CertificateError for files that cannot be read, or are no pair */
+export async function readCertificate({ certFile, keyFile }: CertificateFiles): Promise<CertificatePair> {
+  const cert = await readNamed('TLS_CERT_FILE', certFile);
+  const key = await readNamed('TLS_KEY_FILE', keyFile);
+  const certificate = parse(() => new X509Certificate(cert), 'TLS_CERT_FILE holds no certificate in PEM');
+  const privateKey = parse(
+    () => createPrivateKey(key),
+    'TLS_KEY_FILE holds no private key in PEM that can be read without a passphrase',
+  );
+  checkPair(certificate, privateKey);
+  parse(
+    () => createSecureContext({ cert, key, minVersion: minTlsVersion }),
+    'TLS_CERT_FILE and TLS_KEY_FILE are not accepted by OpenSSL: a weak key, or a broken chain',
+  );
+  return { cert, key, validTo: certificate.validToDate.toISOString() };
+}
+
+function checkPair(certificate: X509Certificate, privateKey: KeyObject): void {
+  if (!certificate.checkPrivateKey(privateKey)) {
+    throw new CertificateError('TLS_KEY_FILE is not the key of the first certificate in TLS_CERT_FILE');
+  }
+  if (certificate.validToDate.getTime() <= Date.now()) {
+    throw new CertificateError('the certificate in TLS_CERT_FILE has expired');
+  }
+}
+
+async function readNamed(setting: string, file: string): Promise<string> {
+  try {
+    return await readFile(file, 'utf8');
+  } catch (error) {
+    const { code = 'unknown' } = error as NodeJS.ErrnoException;
+    throw new CertificateError(`${setting} names a file that cannot be read (${code})`);
+  }
+}
+
+function parse<T>(make: () => T, problem: string): T {
+  try {
+    return make();
+  } catch {
+    // OpenSSL's own messages may quote what it read.
+    throw new CertificateError(problem);
+  }
+}
+
+export interface CertificateEvents {
+  /** A new pair holds for connections that begin from now on. */
+  onReplaced(pair: CertificatePair): void;
+  /** The files hold nothing usable, so the pair from before is kept. Once for each problem. */
+  onProblem(problem: string): void;
+}
+
+/** A pair that changes is written as two files, one after the other: it is judged once it has stood for this long. */
+const settledMs = 1_000;
+
+/** The pair in force. */
+export class FollowedCertificate {
+  readonly #files: CertificateFiles;
+  readonly #events: CertificateEvents;
+  readonly #watches: readonly FileWatch[];
+  #current: CertificatePair;
+  #digest: string;
+  #problem: string | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  /** How many readings have begun: one that a later one has overtaken is dropped. */
+  #readings = 0;
+  #isClosed = false;
+
+  constructor(files: CertificateFiles, current: CertificatePair, events: CertificateEvents) {
+    this.#files = files;
+    this.#events = events;
+    this.#current = current;
+    this.#digest = digestOf(current);
+    this.#watches = [files.certFile, files.keyFile].map((file) =>
+      watchForChanges(file, () => void this.#read(false)),
+    );
+  }
+
+  get current(): CertificatePair {
+    return this.#current;
+  }
+
+  /** Reads both files at once, and says at once what is wrong with them. Never rejects. */
+  reload(): Promise<void> {
+    this.#problem = undefined;
+    return this.#read(true);
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+    for (const watch of this.#watches) watch.close();
+  }
+
+  async #read(isSettled: boolean): Promise<void> {
+    clearTimeout(this.#timer);
+    const reading = ++this.#readings;
+    const isOvertaken = (): boolean => this.#isClosed || reading !== this.#readings;
+    try {
+      const pair = await readCertificate(this.#files);
+      if (isOvertaken()) return;
+      this.#problem = undefined;
+      if (digestOf(pair) === this.#digest) return;
+      this.#digest = digestOf(pair);
+      this.#current = pair;
+      this.#events.onReplaced(pair);
+    } catch (error) {
+      if (!(error instanceof CertificateError)) throw error;
+      if (!isOvertaken()) this.#report(error.message, isSettled);
+    }
+  }
+
+  #report(problem: string, isSettled: boolean): void {
+    if (!isSettled) {
+      this.#timer = setTimeout(() => void this.#read(true), settledMs);
+      this.#timer.unref();
+    } else if (problem !== this.#problem) {
+      this.#problem = problem;
+      this.#events.onProblem(problem);
+    }
+  }
+}
+
+function digestOf({ cert, key }: CertificatePair): string {
+  return hash('sha256', `${cert}\0${key}`);
+}

@@ -1,0 +1,111 @@
+/** The stores of the clouds by their makers' own libraries, which speak their real protocols to servers of ours. */
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { openStore } from '../../src/key/open-store.ts';
+import { hasLibraries, importLibrary } from '../libraries/import-library.ts';
+import { type AwsStandIn, awsAccessKey, startAws } from '../support/aws-stand-in.ts';
+import { type GcpStandIn, startGcp } from '../support/gcp-stand-in.ts';
+
+const never = new AbortController().signal;
+
+describe.skipIf(!hasLibraries)('AWS Secrets Manager, by Amazon’s library', () => {
+  let aws: AwsStandIn;
+  beforeEach(async () => {
+    aws = await startAws();
+    vi.stubEnv('AWS_ENDPOINT_URL_SECRETS_MANAGER', aws.url);
+    vi.stubEnv('AWS_REGION', awsAccessKey.region);
+    vi.stubEnv('AWS_ACCESS_KEY_ID', awsAccessKey.id);
+    vi.stubEnv('AWS_SECRET_ACCESS_KEY', awsAccessKey.secret);
+  });
+  afterEach(async () => {
+    vi.unstubAllEnvs();
+    await aws.close();
+  });
+  const open = (from = 'aws-sm:team/wak') => openStore(from, {}, 'UPSTREAM_API_KEY_FROM', importLibrary);
+
+  it('gives the secret, one field of it, and the value before the last rotation', async () => {
+    aws.stages.set('AWSCURRENT', '{"key":"the-first-key"}');
+    expect(await open().load(never)).toBe('{"key":"the-first-key"}');
+    const store = open('aws-sm:team/wak#key');
+    expect(await store.load(never)).toBe('the-first-key');
+    expect(await store.loadPrevious?.(never)).toBeUndefined();
+    aws.stages.set('AWSPREVIOUS', '{"key":"the-first-key"}').set('AWSCURRENT', '{"key":"the-second-key"}');
+    expect(await store.load(never)).toBe('the-second-key');
+    expect(await store.loadPrevious?.(never)).toBe('the-first-key');
+  });
+
+  it('refuses credentials that are wrong, and those that have expired, in words that say so', async () => {
+    aws.stages.set('AWSCURRENT', 'the-first-key');
+    aws.fail(400, 'ExpiredTokenException');
+    await expect(open().load(never)).rejects.toThrow('the AWS credentials have expired');
+    aws.fail(400, 'none', 0);
+    vi.stubEnv('AWS_SECRET_ACCESS_KEY', 'another-secret-access-key');
+    await expect(open().load(never)).rejects.toThrow('the AWS credentials are not valid');
+  });
+
+  it('is asked again where it throttles, and names the cause where it goes on', async () => {
+    aws.stages.set('AWSCURRENT', 'the-first-key');
+    aws.fail(400, 'ThrottlingException', 1);
+    expect(await open().load(never)).toBe('the-first-key');
+    expect(aws.count).toBe(2);
+    aws.fail(400, 'ThrottlingException');
+    await expect(open().load(never)).rejects.toThrow('too many requests');
+    expect(aws.count).toBeLessThan(10);
+  });
+
+  it('is given up when it does not answer in time', async () => {
+    aws.hang();
+    await expect(open().load(AbortSignal.timeout(300))).rejects.toThrow('did not answer in time');
+  });
+});
+
+describe.skipIf(!hasLibraries)('Google Secret Manager, by Google’s library', () => {
+  let gcp: GcpStandIn;
+  beforeEach(async () => {
+    // The library would ask the network for a machine of Google's.
+    vi.stubEnv('METADATA_SERVER_DETECTION', 'none');
+    gcp = await startGcp();
+  });
+  afterEach(() => {
+    vi.unstubAllEnvs();
+    gcp.close();
+  });
+  const open = (from = 'gcp-sm:projects/p/secrets/wak') =>
+    openStore(from, {}, 'UPSTREAM_API_KEY_FROM', gcp.load);
+
+  it('gives the latest version, one field of it, a version by number, and the one before', async () => {
+    gcp.versions.push('{"key":"the-first-key"}');
+    expect(await open().load(never)).toBe('{"key":"the-first-key"}');
+    const store = open('gcp-sm:projects/p/secrets/wak#key');
+    expect(await store.load(never)).toBe('the-first-key');
+    expect(await store.loadPrevious?.(never)).toBeUndefined();
+    gcp.versions.push('{"key":"the-second-key"}');
+    expect(await store.load(never)).toBe('the-second-key');
+    expect(await store.loadPrevious?.(never)).toBe('the-first-key');
+    expect(await open('gcp-sm:projects/p/secrets/wak/versions/1#key').load(never)).toBe('the-first-key');
+  });
+
+  it.for([
+    [5, 'there is no such secret or version'],
+    [7, 'access denied'],
+    [16, 'the Google credentials are not valid'],
+  ] as const)('answers with the gRPC status %i, which becomes "%s"', async ([code, reason]) => {
+    gcp.fail(code);
+    await expect(open().load(never)).rejects.toThrow(reason);
+  });
+
+  it('is asked again where it throttles, and names the cause where it goes on', {
+    timeout: 60_000,
+  }, async () => {
+    gcp.versions.push('the-first-key');
+    gcp.fail(8, 1);
+    expect(await open().load(never)).toBe('the-first-key');
+    expect(gcp.count).toBe(2);
+    gcp.fail(8);
+    await expect(open().load(never)).rejects.toThrow('too many requests');
+  });
+
+  it('is given up when it does not answer in time', { timeout: 60_000 }, async () => {
+    gcp.hang();
+    await expect(open().load(never)).rejects.toThrow('did not answer in time');
+  });
+});

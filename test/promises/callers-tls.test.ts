@@ -1,0 +1,220 @@
+/** TLS on the callers' listener, over real sockets, with certificates made here. */
+import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { Agent, request } from 'node:https';
+import { join } from 'node:path';
+import { connect as connectTls, type SecureVersion, type TLSSocket } from 'node:tls';
+import { describe, expect, it } from 'vitest';
+import { makeCertificate } from '../support/certificate.ts';
+import { accounts, exchange } from '../support/gateway.ts';
+import {
+  linesOf,
+  type Owner,
+  type Running,
+  run,
+  settingsFor,
+  standInFor,
+  start,
+  temporaryFolder,
+  until,
+} from '../support/process.ts';
+
+interface Pair {
+  readonly cert: string;
+  readonly key: string;
+}
+
+interface Secured {
+  readonly running: Running;
+  readonly port: number;
+  readonly certFile: string;
+  readonly keyFile: string;
+  readonly settings: Record<string, string>;
+}
+
+function writePair({ certFile, keyFile }: Pick<Secured, 'certFile' | 'keyFile'>, { cert, key }: Pair): void {
+  for (const [file, text] of [
+    [certFile, cert],
+    [keyFile, key],
+  ] as const) {
+    writeFileSync(`${file}.new`, text);
+    renameSync(`${file}.new`, file);
+  }
+}
+
+async function securedSettings(owner: Owner, pair: Pair): Promise<Omit<Secured, 'running' | 'port'>> {
+  const folder = temporaryFolder(owner);
+  const files = { certFile: join(folder, 'tls.crt'), keyFile: join(folder, 'tls.key') };
+  writePair(files, pair);
+  const standIn = await standInFor(owner);
+  const tls = { TLS_CERT_FILE: files.certFile, TLS_KEY_FILE: files.keyFile };
+  return { ...files, settings: { ...settingsFor(standIn.url), ...tls } };
+}
+
+async function serveSecured(owner: Owner, pair: Pair): Promise<Secured> {
+  const secured = await securedSettings(owner, pair);
+  const running = start(owner, ['serve'], { settings: secured.settings });
+  const [, port] = await running.printed(/"url":"https:[^"]*:(\d+)"/);
+  return { ...secured, running, port: Number(port) };
+}
+
+/** The status of one read by a caller that trusts this certificate and no other. */
+function read(port: number, ca: string, path = accounts): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    const options = { host: '127.0.0.1', port, path, ca, agent: new Agent({ maxCachedSessions: 0 }) };
+    request(options, (response) => {
+      response.resume().on('end', () => resolve(response.statusCode));
+    })
+      .on('error', reject)
+      .end();
+  });
+}
+
+function handshake(port: number, ca: string, maxVersion: SecureVersion): Promise<TLSSocket> {
+  return new Promise((resolve, reject) => {
+    // Level 0 lets this side offer what the gateway has to refuse.
+    const ciphers = 'DEFAULT@SECLEVEL=0';
+    const socket = connectTls({ host: '127.0.0.1', port, ca, minVersion: 'TLSv1', maxVersion, ciphers }, () =>
+      resolve(socket),
+    );
+    socket.on('error', reject);
+  });
+}
+
+const lines = ({ running }: Secured): Record<string, unknown>[] => linesOf(running.stdout());
+const hasLine = (secured: Secured, message: string): boolean =>
+  lines(secured).some(({ msg }) => typeof msg === 'string' && msg.startsWith(message));
+
+describe.concurrent('with TLS_CERT_FILE and TLS_KEY_FILE, the callers’ listener', () => {
+  it('answers by https: to those who trust its certificate, and says until when it holds', async (owner) => {
+    const pair = makeCertificate();
+    const secured = await serveSecured(owner, pair);
+    expect(await read(secured.port, pair.cert)).toBe(200);
+    await expect(read(secured.port, makeCertificate().cert)).rejects.toThrow();
+    expect(lines(secured).find(({ msg }) => msg === 'listening')).toMatchObject({
+      validTo: expect.stringMatching(/^\d{4}-\d{2}-\d{2}T/),
+    });
+    secured.running.signal('SIGTERM');
+    expect(await secured.running.exited).toBe(0);
+    expect(secured.running.stdout()).not.toContain('PRIVATE KEY');
+  });
+
+  it('speaks TLS 1.2 and 1.3, and refuses 1.1 with a line in the log', async (owner) => {
+    const pair = makeCertificate();
+    const secured = await serveSecured(owner, pair);
+    for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
+      const socket = await handshake(secured.port, pair.cert, version);
+      expect(socket.getProtocol()).toBe(version);
+      socket.destroy();
+    }
+    await expect(handshake(secured.port, pair.cert, 'TLSv1.1')).rejects.toThrow();
+    await until(() => hasLine(secured, 'refused before there was a request'));
+    expect(lines(secured)).toContainEqual(
+      expect.objectContaining({ status: 0, code: 'ERR_SSL_UNSUPPORTED_PROTOCOL', peer: '127.0.0.1' }),
+    );
+  });
+
+  it('answers nothing to plain HTTP, and says in the log what was tried', async (owner) => {
+    const secured = await serveSecured(owner, makeCertificate());
+    const answer = await exchange(secured.port, 'GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n', 300);
+    expect(answer).not.toContain('HTTP/1.1');
+    await until(() => hasLine(secured, 'refused before there was a request'));
+    expect(lines(secured)).toContainEqual(
+      expect.objectContaining({ code: 'ERR_SSL_HTTP_REQUEST', reason: 'plain HTTP: this port speaks TLS' }),
+    );
+  });
+
+  it('answers all of many requests that a caller sends at once', async (owner) => {
+    const pair = makeCertificate();
+    const { port } = await serveSecured(owner, pair);
+    const socket = await handshake(port, pair.cert, 'TLSv1.3');
+    let text = '';
+    socket.setEncoding('latin1').on('data', (piece: string) => {
+      text += piece;
+    });
+    const one = `GET ${accounts} HTTP/1.1\r\nHost: localhost\r\n\r\n`;
+    socket.write(one.repeat(99) + one.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n'));
+    await new Promise((resolve) => socket.once('close', resolve));
+    expect(text.match(/HTTP\/1\.1 200 OK/g)).toHaveLength(100);
+  });
+
+  it('is asked by https: for its health', async (owner) => {
+    const { port, settings } = await serveSecured(owner, makeCertificate({ names: ['gateway.example'] }));
+    const healthy = await run(owner, ['healthcheck'], { settings: { ...settings, PORT: String(port) } });
+    expect(healthy).toEqual({ status: 0, stdout: 'ready\n', stderr: '' });
+  });
+});
+
+describe.concurrent('a certificate that is replaced', () => {
+  it('is shown to new connections, while those that are open go on', async (owner) => {
+    const [first, second] = [makeCertificate(), makeCertificate()];
+    const secured = await serveSecured(owner, first);
+    const open = await handshake(secured.port, first.cert, 'TLSv1.3');
+    writePair(secured, second);
+    await until(() => hasLine(secured, 'the certificate for callers was replaced'));
+    expect(await read(secured.port, second.cert)).toBe(200);
+    await expect(read(secured.port, first.cert)).rejects.toThrow();
+    const answer = new Promise<string>((resolve) => open.once('data', (data) => resolve(data.toString())));
+    open.write('GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n');
+    expect(await answer).toMatch(/^HTTP\/1\.1 200 OK/);
+    open.destroy();
+  });
+
+  it.for([
+    ['with the key of another', { ...makeCertificate(), key: makeCertificate().key }, 'is not the key of'],
+    ['with half a file', { ...makeCertificate(), cert: '-----BEGIN CERT' }, 'holds no certificate'],
+    [
+      'that has expired',
+      makeCertificate({
+        notBefore: new Date(Date.now() - 2 * 86_400_000),
+        notAfter: new Date(Date.now() - 86_400_000),
+      }),
+      'has expired',
+    ],
+  ] as const)('by one %s is kept, and the log says why', async ([, bad, reason], owner) => {
+    const [good, better] = [makeCertificate(), makeCertificate()];
+    const secured = await serveSecured(owner, good);
+    writePair(secured, bad);
+    await until(() => hasLine(secured, 'the new certificate for callers cannot be used'));
+    expect(lines(secured)).toContainEqual(
+      expect.objectContaining({ level: 'warn', reason: expect.stringContaining(reason) }),
+    );
+    expect(await read(secured.port, good.cert)).toBe(200);
+    writePair(secured, better);
+    await until(() => hasLine(secured, 'the certificate for callers was replaced'));
+    expect(await read(secured.port, better.cert)).toBe(200);
+  });
+
+  it('is read at once on SIGHUP, and a bad one is named at once', async (owner) => {
+    const secured = await serveSecured(owner, makeCertificate());
+    writeFileSync(secured.keyFile, readFileSync(secured.certFile));
+    secured.running.signal('SIGHUP');
+    await until(() => hasLine(secured, 'the new certificate for callers cannot be used'));
+    secured.running.signal('SIGTERM');
+    expect(await secured.running.exited).toBe(0);
+  });
+});
+
+describe.concurrent('a certificate that cannot be used', () => {
+  it.for(['serve', 'check'])('ends %s with 2, and names the setting and no value', async (command, owner) => {
+    const other = makeCertificate().key;
+    const { settings, certFile } = await securedSettings(owner, { ...makeCertificate(), key: other });
+    const { status, stdout, stderr } = await run(owner, [command], { settings });
+    expect(stdout + stderr).toContain(
+      'TLS_KEY_FILE is not the key of the first certificate in TLS_CERT_FILE',
+    );
+    expect(stdout + stderr).not.toContain(certFile);
+    expect(status).toBe(2);
+  });
+
+  it('ends the start with 2 where a file is missing, or the other setting', async (owner) => {
+    const { settings } = await securedSettings(owner, makeCertificate());
+    const missing = { ...settings, TLS_KEY_FILE: '/none/tls.key' };
+    const { stderr, status } = await run(owner, ['serve'], { settings: missing });
+    expect(stderr).toContain('TLS_KEY_FILE names a file that cannot be read (ENOENT)');
+    expect(status).toBe(2);
+    const { TLS_KEY_FILE: _, ...half } = settings;
+    const refused = await run(owner, ['serve'], { settings: half });
+    expect(refused.stderr).toContain('TLS_CERT_FILE and TLS_KEY_FILE must be set together');
+    expect(refused.status).toBe(2);
+  });
+});
