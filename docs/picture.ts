@@ -120,11 +120,11 @@ async function photograph(chromium: string, url: string, afterMs: number): Promi
   const { chromium: playwright } = await import('playwright-core');
   const browser = await playwright.launch({ executablePath: chromium, args: launchFlags });
   try {
-    const page = await browser.newPage({ viewport: { width: 1_060, height: 1_190 }, colorScheme: 'light' });
+    const page = await browser.newPage({ viewport: { width: 1_060, height: 950 }, colorScheme: 'light' });
     await page.goto(url);
     await page.locator('#banner[class]').waitFor();
     await page.waitForTimeout(afterMs);
-    // As far as the callers; the tables below them take half as much again.
+    // The verdict, the charts and the state; the tables below them make it twice as large.
     return await page.screenshot();
   } finally {
     await browser.close();
