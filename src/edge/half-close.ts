@@ -22,15 +22,19 @@ export function awaitReply(outgoing: ServerResponse): void {
   awaited.set(outgoing, 0);
 }
 
+/** Replies whose status line leaves byte by byte. */
+const probing = new WeakSet<ServerResponse>();
+
 /** How many bytes of the status line have left already. */
 export function bytesBegun(outgoing: ServerResponse): number {
   return awaited.get(outgoing) ?? 0;
 }
 
-/** Call when a caller has ended its sending side. */
+/** Call when a caller has ended its sending side; once more does nothing. */
 export function probeCaller(socket: ReplyingSocket): void {
   const reply = socket._httpMessage;
-  if (reply === undefined || reply === null || !awaited.has(reply)) return;
+  if (reply === undefined || reply === null || !awaited.has(reply) || probing.has(reply)) return;
+  probing.add(reply);
   // Its next reply is awaited just so.
   reply.once('close', () => probeCaller(socket));
   sendNextByte(socket, reply, firstPauseMs);

@@ -4,11 +4,15 @@
  * reply, for a caller that need not read any of them.
  *
  * Node's parser stops within what was read in one way only: its callback for a new request, `onIncoming`, returns
- * llhttp's code for a pause. Then `clientError` has the code `HPE_PAUSED` and says how far it came. The rest is kept
- * here as bytes, and parsed once the replies have left. Nothing is done for connections that never pipeline.
+ * llhttp's code for a pause. Then `clientError` has the code `HPE_PAUSED` and says how far it came. The rest goes back
+ * into the socket's buffer, and is parsed once the replies have left. Nothing is done for connections that never
+ * pipeline.
+ *
+ * A paused socket goes on reading until its buffer is full (64 KiB), so that a caller that leaves is noticed.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import { probeCaller } from './half-close.ts';
 
 /** Requests of one connection that are under way at once. */
 export const maxBegun = 16;
@@ -37,6 +41,8 @@ export interface ParserError extends NodeJS.ErrnoException {
 /** Not `Buffer.alloc(0)`: without an address the parser takes it for the end of the connection. */
 const nothing = Buffer.alloc(1).subarray(0, 0);
 
+function ignore(): void {}
+
 /** One connection that has sent a request before the reply to an earlier one had left. */
 class Pipeline {
   readonly #socket: ParsedSocket;
@@ -44,8 +50,9 @@ class Pipeline {
   #queued = 0;
   /** The reply to wait for, while there is no room for another request. */
   #last: ServerResponse | undefined;
-  /** What is not parsed yet. */
-  #rest: Buffer<ArrayBuffer> | undefined;
+  /** The parser has paused, until `#last` has left. */
+  #isHeld = false;
+  #isHeldBefore = false;
 
   constructor(socket: ParsedSocket, parser: Parser) {
     this.#socket = socket;
@@ -56,7 +63,7 @@ class Pipeline {
     };
     // Node goes on reading when its own buffers have drained.
     socket.on('resume', () => {
-      if (this.#rest !== undefined) socket.pause();
+      if (this.#isHeld) socket.pause();
     });
   }
 
@@ -69,28 +76,45 @@ class Pipeline {
 
   /** The parser has paused as `queue` wanted. */
   hold(rest: Buffer<ArrayBuffer>): void {
-    this.#rest = rest;
-    this.#socket.pause();
-    // The pause came between the head of the last request and its end.
-    this.#socket.parser?.resume();
-    this.#socket.parser?.execute(nothing);
+    const socket = this.#socket;
+    if (!this.#isHeldBefore) this.#readThroughBuffer();
+    this.#isHeldBefore = true;
+    this.#isHeld = true;
+    // The pause came between the head of the last request and its end, at which Node goes on reading.
+    socket.parser?.resume();
+    socket.parser?.execute(nothing);
+    socket.pause();
+    if (rest.length > 0) socket.unshift(rest);
     this.#last?.once('close', () => this.#continue());
+  }
+
+  /**
+   * Node's parser takes the bytes from the handle itself until `data` has a listener more; then they come through the
+   * socket's buffer, also while the socket is paused. That costs more, so it is left to connections that were held.
+   */
+  #readThroughBuffer(): void {
+    const socket = this.#socket;
+    socket.on('data', ignore).off('data', ignore);
+    // `end` comes when the buffer is empty, which is too late to see that a caller has gone.
+    const push = socket.push.bind(socket);
+    socket.push = (chunk: unknown, encoding?: BufferEncoding) => {
+      const hasRoom = push(chunk, encoding);
+      if (chunk === null && this.#isHeld) probeCaller(socket);
+      return hasRoom;
+    };
   }
 
   #continue(): void {
     const socket = this.#socket;
-    const rest = this.#rest;
     // A reply may have ended the connection: what follows it is not answered (RFC 9112 section 9.6).
-    if (rest === undefined || !socket.writable || socket.parser === null) return;
+    if (!this.#isHeld || !socket.writable || socket.parser === null) return;
     if (socket._paused) {
       socket.once('drain', () => this.#continue());
       return;
     }
     this.#last = undefined;
-    this.#rest = undefined;
-    const [parse] = socket.listeners('data');
-    if (rest.length > 0) parse?.(rest);
-    if (this.#rest === undefined) socket.resume();
+    this.#isHeld = false;
+    socket.resume();
   }
 }
 

@@ -92,6 +92,29 @@ describe('pipelined requests', () => {
     await expect.poll(() => bodiesOf(came())).toEqual(urls(maxBegun + 10));
   });
 
+  it('the server keeps at most 128 KiB of what a caller sends behind 16 requests, and answers all of it', async () => {
+    const { port, begun } = await serveByHand();
+    const { socket, came } = open(port);
+    const count = 10_000;
+    socket.write(requests(count));
+    await expect.poll(() => begun.length).toBe(maxBegun);
+    const held = begun[0]?.outgoing.socket;
+    await expect.poll(() => held?.readableLength).toBeGreaterThan(64 * 1_024 - 1);
+    // More would have come by the time that a whole exchange takes.
+    const other = open(port);
+    other.socket.write(requests(1, 1_000_000));
+    await expect.poll(() => begun.length).toBe(maxBegun + 1);
+    expect(held?.readableLength).toBeLessThanOrEqual(128 * 1_024);
+    begun.pop();
+    let answered = 0;
+    for (; answered < count; answered++) {
+      while (begun[answered] === undefined) await new Promise((resolve) => setImmediate(resolve));
+      begun[answered]?.outgoing.end(begun[answered]?.url);
+    }
+    await expect.poll(() => bodiesOf(came()).length, { timeout: 10_000 }).toBe(count);
+    expect(bodiesOf(came())).toEqual(urls(count));
+  }, 60_000);
+
   it.each([
     ['something that is no request', 'foul\r\n\r\n', 'HPE_INVALID_METHOD'],
     ['a tunnel', 'CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n', 'CONNECT'],

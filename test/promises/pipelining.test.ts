@@ -1,4 +1,4 @@
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { accounts, startPair } from '../support/gateway.ts';
 
@@ -25,6 +25,55 @@ describe('a caller that sends 64 KiB of requests in one go', () => {
     await expect.poll(() => pair.gateway.waiting).toBe(0);
     const lines = pair.logLines().filter(({ operation }) => operation === 'list-accounts');
     expect(lines).toHaveLength(16);
+  });
+
+  it.each([
+    ['with a reset', 16, (socket: Socket) => void socket.resetAndDestroy()],
+    ['with a reset', 40, (socket: Socket) => void socket.resetAndDestroy()],
+    ['by closing its connection', 16, (socket: Socket) => void socket.destroy()],
+    ['by closing its connection', 40, (socket: Socket) => void socket.destroy()],
+  ])(
+    'a caller that leaves %s behind %i pipelined requests is noticed: those begun end with 499',
+    async (_way, count, leave) => {
+      const pair = await startPair();
+      const { promise: until, resolve: release } = Promise.withResolvers<void>();
+      onTestFinished(() => release());
+      pair.standIn.behave({ until });
+      const socket = connect(pair.port, '127.0.0.1');
+      onTestFinished(() => void socket.destroy());
+      const sent = Array.from(
+        { length: count },
+        (_, at) => `GET ${accounts}?n=${at} HTTP/1.1\r\nHost: a.localhost\r\n\r\n`,
+      );
+      socket.write(sent.join(''));
+      await expect.poll(() => pair.gateway.waiting).toBe(16);
+      leave(socket);
+      await expect.poll(() => pair.gateway.waiting, { timeout: 10_000 }).toBe(0);
+      const lines = pair.logLines().filter(({ operation }) => operation === 'list-accounts');
+      expect(lines.map(({ status }) => status)).toEqual(Array.from({ length: 16 }, () => 499));
+    },
+    20_000,
+  );
+
+  it('a caller that half-closes behind forty pipelined requests gets each answer', async () => {
+    const pair = await startPair();
+    pair.standIn.behave(({ target }) => ({ latencyMs: 20, body: JSON.stringify(target) }));
+    const sent = Array.from(
+      { length: 40 },
+      (_, at) => `GET ${accounts}?n=${at} HTTP/1.1\r\nHost: localhost\r\n\r\n`,
+    );
+    const socket = connect({ port: pair.port, host: '127.0.0.1', allowHalfOpen: true });
+    onTestFinished(() => void socket.destroy());
+    let came = '';
+    socket.setEncoding('latin1').on('data', (text: string) => {
+      came += text;
+    });
+    socket.end(sent.join(''));
+    await new Promise((resolve) => socket.once('end', resolve));
+    expect([...came.matchAll(/\?n=(\d+)/g)].map(([, at]) => Number(at))).toEqual(
+      Array.from({ length: 40 }, (_, at) => at),
+    );
+    expect(came.match(/HTTP\/1\.1 200 OK\r\n/g)).toHaveLength(40);
   });
 
   it('each of a thousand pipelined requests is answered and logged, on both listeners', async () => {
