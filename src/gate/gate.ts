@@ -2,25 +2,15 @@
  * The gate: lets attempts go up in fair turns and at the pace that the upstream accepts. `scheduler.ts` decides when
  * the next attempt goes and whose it is; here are the clock, one timer, and the promises of requests that wait.
  */
-import type { Claim, ClaimWatcher, Turn } from '../claim.ts';
+import type { Claim, ClaimWatcher } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
-import { andThen, type Eventually, type Handler, type Layer } from '../layer.ts';
+import { andThen, type Eventually, type Layer } from '../layer.ts';
 import type { Trace } from '../trace.ts';
 import { statedWaitMs } from '../upstream/retry-after-policy.ts';
-import { Scheduler } from './scheduler.ts';
+import { type Outcome, type Permit, type Rejected, Scheduler } from './scheduler.ts';
 import { tuning } from './tuning.ts';
-import type {
-  CooldownOptions,
-  GateSnapshot,
-  GateState,
-  Outcome,
-  Permit,
-  Queued,
-  QueueOptions,
-  Rejected,
-  Rejection,
-} from './types.ts';
+import type { GateSnapshot, GateState, Queued, SchedulerOptions } from './types.ts';
 
 /** A change of the gate's state: one line in the log. */
 export interface GateChange
@@ -29,13 +19,7 @@ export interface GateChange
   readonly to: GateState;
 }
 
-/** `maxClosedMs` of 0 switches the gate off: attempts pass as they come. */
-export interface GateOptions extends CooldownOptions, Partial<QueueOptions> {
-  /** Called once for each change of state. Must not throw. */
-  readonly onChange?: (change: GateChange) => void;
-}
-
-const defaults: QueueOptions = {
+const defaults = {
   initialWindow: 10,
   // More would wait for a connection instead.
   maxInFlight: 64,
@@ -43,6 +27,13 @@ const defaults: QueueOptions = {
   maxWaitingPerCaller: 1000,
   random: Math.random,
 };
+
+/** `maxClosedMs` of 0 switches the gate off: attempts pass as they come. */
+export type GateOptions = Omit<SchedulerOptions, keyof typeof defaults> &
+  Partial<SchedulerOptions> & {
+    /** Called once for each change of state. Must not throw. */
+    readonly onChange?: (change: GateChange) => void;
+  };
 
 export type Gate = Pick<PacingGate, 'layer' | 'snapshot' | 'close'>;
 
@@ -56,12 +47,16 @@ export function paceAttempts(options: GateOptions): Gate {
   return { layer: (next) => next, snapshot: () => off, close() {} };
 }
 
+interface QueuedRequest extends Queued {
+  go(permit: Permit): void;
+  fail(failure: Error): void;
+}
+
 class PacingGate {
   readonly #scheduler: Scheduler<QueuedRequest>;
   readonly #onChange: GateOptions['onChange'];
   #shownState: GateState = 'open';
   #timer: NodeJS.Timeout | undefined;
-  #wakeMs = Number.POSITIVE_INFINITY;
   #isPumping = false;
   #isShutDown = false;
 
@@ -81,14 +76,9 @@ class PacingGate {
     const { claim } = request;
     if (this.#isShutDown) throw shuttingDown();
     if (claim.ended !== undefined) throw claim.ended;
+    const attempt = (): Eventually<Answer> => next(request, trace);
     const permit = this.#scheduler.admit(claim.turn, performance.now());
-    if (permit !== undefined) return this.#send(next, request, trace, permit);
-    const queued = new QueuedRequest(this, claim, trace, (turn) => this.#send(next, request, trace, turn));
-    const { rejection, displaced } = this.#scheduler.enter(queued, performance.now());
-    if (displaced !== undefined) this.#reject(displaced);
-    if (rejection !== undefined) this.#reject({ request: queued, rejection });
-    this.#pump();
-    return queued.answer;
+    return permit === undefined ? this.#queue(attempt, trace, claim) : this.#send(attempt, trace, permit);
   };
 
   /** Time may have changed the state since the last call; then `onChange` is called here. */
@@ -101,63 +91,85 @@ class PacingGate {
   /** Rejects all requests that wait with `shutting-down`; attempts in flight go on. The layer refuses from then on. */
   readonly close = (): void => {
     this.#isShutDown = true;
-    const { state } = this.#scheduler;
-    for (const queued of this.#scheduler.clear()) queued.fail(shuttingDown(), state);
+    for (const queued of this.#scheduler.clear()) queued.fail(shuttingDown());
     clearTimeout(this.#timer);
   };
 
-  /** The claim of a queued request has ended. */
-  leave(queued: QueuedRequest, reason: Error): void {
-    this.#scheduler.leave(queued);
-    queued.fail(reason, this.#scheduler.state);
+  /** Waits for the turn, the deadline or the end of the claim. */
+  #queue(attempt: () => Eventually<Answer>, trace: Trace, claim: Claim): Promise<Answer> {
+    const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+    const enteredMs = performance.now();
+    let timer: NodeJS.Timeout | undefined;
+    const stopWaiting = (): void => {
+      clearTimeout(timer);
+      claim.unwatch(watcher);
+      trace.waitedMs += performance.now() - enteredMs;
+    };
+    const queued: QueuedRequest = {
+      claim,
+      arrivedMs: trace.startedMs,
+      go: (permit) => {
+        stopWaiting();
+        // Asynchronous, so that what is thrown at once rejects as well.
+        resolve((async () => await this.#send(attempt, trace, permit))());
+      },
+      fail: (failure) => {
+        stopWaiting();
+        trace.gate = this.#scheduler.state;
+        reject(failure);
+      },
+    };
+    const armDeadline = (): void => {
+      clearTimeout(timer);
+      const leftMs = claim.deadlineMs - tuning.lastWordMs - performance.now();
+      timer = setTimeout(() => {
+        this.#reject(this.#scheduler.expired(queued, performance.now()));
+        this.#pump();
+      }, leftMs).unref();
+    };
+    const watcher: ClaimWatcher = {
+      onEnd: (reason) => {
+        this.#scheduler.leave(queued);
+        queued.fail(reason);
+        this.#pump();
+      },
+      onChange: () => {
+        armDeadline();
+        this.#scheduler.moved(queued);
+        this.#pump();
+      },
+    };
+    claim.watch(watcher);
+    armDeadline();
+    this.#reject(this.#scheduler.enter(queued, enteredMs));
     this.#pump();
+    return promise;
   }
 
-  /** The flow or deadline of a queued request has changed. */
-  move(queued: QueuedRequest): void {
-    this.#scheduler.moved(queued);
-    this.#pump();
-  }
-
-  /** The deadline of a queued request has come. */
-  expire(queued: QueuedRequest): void {
-    if (!this.#scheduler.leave(queued)) return;
-    this.#reject({ request: queued, rejection: this.#scheduler.expired(queued, performance.now()) });
-    this.#pump();
-  }
-
-  #send(
-    next: Handler<UpstreamRequest, Answer>,
-    request: UpstreamRequest,
-    trace: Trace,
-    permit: Permit,
-  ): Eventually<Answer> {
+  /** One attempt, which has its turn. */
+  #send(attempt: () => Eventually<Answer>, trace: Trace, permit: Permit): Eventually<Answer> {
     trace.gate = permit.state;
+    const settle = (outcome: Outcome): void => {
+      this.#reject(this.#scheduler.settled(permit, outcome, performance.now()));
+      this.#pump();
+    };
     const onAnswer = (answer: Answer): Answer => {
-      this.#settle(permit, outcomeOf(answer));
+      settle(outcomeOf(answer));
       return answer;
     };
     const onFailure = (error: unknown): never => {
-      this.#settle(permit, { kind: 'failed' });
+      settle('failed');
       throw error;
     };
-    let answer: Eventually<Answer>;
     try {
-      answer = next(request, trace);
+      return andThen(attempt(), onAnswer, onFailure);
     } catch (error) {
       return onFailure(error);
     }
-    return andThen(answer, onAnswer, onFailure);
   }
 
-  #settle(permit: Permit, outcome: Outcome): void {
-    const scheduler = this.#scheduler;
-    for (const rejected of scheduler.settled(permit, outcome, performance.now())) this.#reject(rejected);
-    if (scheduler.waiting > 0 || scheduler.state !== 'open' || this.#shownState !== 'open') this.#pump();
-  }
-
-  #reject({ request, rejection }: Rejected<QueuedRequest>): void {
-    request.fail(failureOf(rejection), this.#scheduler.state);
+  #reject(all: readonly Rejected<QueuedRequest>[]): void {
+    for (const { request, code, retryAfterMs } of all) request.fail(failureOf(code, retryAfterMs));
   }
 
   /**
@@ -170,25 +182,15 @@ class PacingGate {
     const nowMs = performance.now();
     try {
       let next = this.#scheduler.next(nowMs);
-      for (; next.kind === 'go'; next = this.#scheduler.next(nowMs)) next.request.go(next.permit);
-      if (next.untilMs !== undefined) this.#wakeAt(next.untilMs);
+      for (; next.request !== undefined; next = this.#scheduler.next(nowMs)) next.request.go(next.permit);
+      clearTimeout(this.#timer);
+      // Rounded up: a timer that fires a fraction early would find nothing to do and spin.
+      const inMs = Math.max(1, Math.ceil((next.untilMs ?? 0) - performance.now()));
+      if (next.untilMs !== undefined) this.#timer = setTimeout(() => this.#pump(), inMs).unref();
     } finally {
       this.#isPumping = false;
     }
     this.#showChange();
-  }
-
-  #wakeAt(wakeMs: number): void {
-    if (wakeMs >= this.#wakeMs) return;
-    clearTimeout(this.#timer);
-    this.#wakeMs = wakeMs;
-    const wake = (): void => {
-      this.#wakeMs = Number.POSITIVE_INFINITY;
-      this.#pump();
-    };
-    // Rounded up: a timer that fires a fraction early would find nothing to do and spin.
-    this.#timer = setTimeout(wake, Math.max(1, Math.ceil(wakeMs - performance.now())));
-    this.#timer.unref();
   }
 
   #showChange(): void {
@@ -196,109 +198,20 @@ class PacingGate {
     const to = this.#scheduler.state;
     if (from === to) return;
     this.#shownState = to;
-    const {
-      closedForMs,
-      statedWaitMs: stated,
-      perSecond,
-      waiting,
-    } = this.#scheduler.snapshot(performance.now());
-    this.#onChange?.({ from, to, closedForMs, statedWaitMs: stated, perSecond, waiting });
+    const { closedForMs, perSecond, waiting, ...now } = this.#scheduler.snapshot(performance.now());
+    this.#onChange?.({ from, to, closedForMs, statedWaitMs: now.statedWaitMs, perSecond, waiting });
   }
 }
-
-/** A request that waits for its turn: its promise, its deadline, its leaving. */
-class QueuedRequest implements Queued, ClaimWatcher {
-  readonly arrivedMs: number;
-  readonly #gate: PacingGate;
-  readonly #claim: Claim;
-  readonly #trace: Trace;
-  readonly #send: (permit: Permit) => Eventually<Answer>;
-  readonly #outcome = Promise.withResolvers<Answer>();
-  readonly #enteredMs = performance.now();
-  #timer: NodeJS.Timeout | undefined;
-
-  constructor(gate: PacingGate, claim: Claim, trace: Trace, send: (permit: Permit) => Eventually<Answer>) {
-    this.arrivedMs = trace.startedMs;
-    this.#gate = gate;
-    this.#claim = claim;
-    this.#trace = trace;
-    this.#send = send;
-    claim.watch(this);
-    this.#armDeadline();
-  }
-
-  get answer(): Promise<Answer> {
-    return this.#outcome.promise;
-  }
-
-  get turn(): Turn {
-    return this.#claim.turn;
-  }
-
-  get deadlineMs(): number {
-    return this.#claim.deadlineMs;
-  }
-
-  go(permit: Permit): void {
-    this.#stopWaiting();
-    try {
-      this.#outcome.resolve(this.#send(permit));
-    } catch (error) {
-      this.#outcome.reject(error);
-    }
-  }
-
-  /** @param state of the gate, for the trace */
-  fail(failure: unknown, state: GateState): void {
-    this.#stopWaiting();
-    this.#trace.gate = state;
-    this.#outcome.reject(failure);
-  }
-
-  onEnd(reason: Error): void {
-    this.#gate.leave(this, reason);
-  }
-
-  onChange(): void {
-    this.#armDeadline();
-    this.#gate.move(this);
-  }
-
-  #armDeadline(): void {
-    clearTimeout(this.#timer);
-    const leftMs = (): number => Math.ceil(this.deadlineMs - tuning.lastWordMs - performance.now());
-    const onTime = (): void => (leftMs() > 0 ? this.#armDeadline() : this.#gate.expire(this));
-    // A timer holds no more than 31 bits.
-    this.#timer = setTimeout(onTime, Math.min(Math.max(leftMs(), 0), 2 ** 31 - 1));
-    this.#timer.unref();
-  }
-
-  #stopWaiting(): void {
-    clearTimeout(this.#timer);
-    this.#claim.unwatch(this);
-    this.#trace.waitedMs += performance.now() - this.#enteredMs;
-  }
-}
-
-const healthy: Outcome = { kind: 'answered', isHealthy: true };
 
 function outcomeOf({ status, headers, receivedAt }: Answer): Outcome {
-  if (status < 429) return healthy;
-  if (status === 429) return { kind: 'throttled', waitMs: statedWaitMs(headers, receivedAt) };
-  return { kind: 'answered', isHealthy: status < 500 };
+  if (status === 429) return { waitMs: statedWaitMs(headers, receivedAt) };
+  return status < 500 ? 'answered' : 'broken';
 }
 
-function shuttingDown(): GatewayError {
-  return new GatewayError('shutting-down', { retryAfterMs: 1000 });
-}
+const shuttingDown = (): GatewayError => new GatewayError('shutting-down', { retryAfterMs: 1000 });
 
-function failureOf({ code, retryAfterMs }: Rejection): GatewayError {
-  if (code === 'overloaded') {
-    return new GatewayError(code, { retryAfterMs, reason: 'too many requests wait at the gate' });
-  }
-  return new GatewayError(code, {
-    retryAfterMs,
-    receivedStatus: 429,
-    reason: 'the turn comes after the deadline',
-  });
+function failureOf(code: Rejected<never>['code'], retryAfterMs: number): GatewayError {
+  if (code === 'overloaded')
+    return new GatewayError(code, { retryAfterMs, reason: 'too many requests wait' });
+  return new GatewayError(code, { retryAfterMs, receivedStatus: 429, reason: 'the turn comes too late' });
 }

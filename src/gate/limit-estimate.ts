@@ -38,60 +38,40 @@ export interface Stretch {
   readonly accepted: number;
 }
 
-const leastPerMs = 1e-6;
-
 /** Burst of the bucket: the first burst, less what came in at the rate while it went on. */
 export function burstOf({ crowd, crowdMs }: LimitEstimate, perMs: number): number {
   return Math.max(1, crowd - perMs * crowdMs);
 }
 
-/** After the first 429: the burst is what was accepted beyond a steady rate; the rate is a guess. */
-export function firstGuess({ marks, endMs, accepted }: Stretch): LimitEstimate {
-  const { guessPerSecond, historyMs } = tuning;
-  const lengthMs = endMs - marks[0].atMs;
-  const steady = lengthMs < historyMs / 2 ? 0 : (accepted - marks[0].sent) / lengthMs;
-  const perMs = Math.max(guessPerSecond / 1000, steady);
-  let [crowd, crowdMs] = [1, 0];
-  for (const { atMs, sent } of marks) {
-    const ms = Math.max(endMs - atMs, 0);
-    if (accepted - sent - perMs * ms > crowd - perMs * crowdMs) [crowd, crowdMs] = [accepted - sent, ms];
-  }
-  return { perMs: Math.max(perMs, crowd / 1000), confirmations: 0, crowd, crowdMs };
+/** After the first 429: all that was accepted lately is taken for the burst; the rate is a guess. */
+export function firstGuess({ marks: [first], endMs, accepted }: Stretch): LimitEstimate {
+  const crowd = Math.max(accepted - first.sent, 1);
+  const perMs = Math.max(tuning.guessPerSecond, crowd) / 1000;
+  return { perMs, confirmations: 0, crowd, crowdMs: Math.max(endMs - first.atMs, 0) };
 }
 
 /** After each later 429 that our own sending explains. */
 export function measured(before: LimitEstimate, stretch: Stretch): LimitEstimate {
   const { perMs, confirmations } = before;
-  const [least, middle, most] = rateBounds(before, stretch);
-  const told = (rate: number, confirmed: number): LimitEstimate => {
-    return { ...before, perMs: Math.max(rate, leastPerMs), confirmations: confirmed };
-  };
+  const rate = (error: number): number => rateOf(stretch, burstOf(before, perMs), error);
+  const [least, middle, most] = [rate(-1), rate(0), rate(1)];
   // The trial request was refused: not one token has come since.
   if (stretch.accepted <= stretch.marks[0].sent) {
-    return told(Math.min(perMs, Math.max(perMs / 2, most)), confirmations);
+    return { ...before, perMs: Math.min(perMs, Math.max(perMs / 2, most)) };
   }
-  if (confirmations > 0 && perMs >= least && perMs <= most) return told(perMs, confirmations + 1);
+  if (confirmations > 0 && perMs >= least && perMs <= most)
+    return { ...before, confirmations: confirmations + 1 };
   // The stretch was too short to tell rate from burst.
-  if (most > tuning.usefulRange * least) return told(Math.min(Math.max(perMs / 2, least), most), 0);
-  return told(confirmations > 0 ? Math.max(middle, perMs / 2) : middle, 1);
+  if (most > tuning.usefulRange * least) {
+    return { ...before, perMs: Math.min(Math.max(perMs / 2, least), most), confirmations: 0 };
+  }
+  return { ...before, perMs: middle, confirmations: 1 };
 }
 
-/** The rate that a stretch tells, between its bounds. */
-export function rateBounds(before: LimitEstimate, stretch: Stretch): [number, number, number] {
-  const boundWith = (error: number): number => {
-    let { perMs } = before;
-    // The faster the rate, the smaller the burst was, and so again.
-    for (let round = 0; round < 8; round++) perMs = rateOf(stretch, burstOf(before, perMs), error);
-    return perMs;
-  };
-  return [boundWith(-1), boundWith(0), boundWith(1)];
-}
-
+/** @param error -1 and 1 for the bounds: one accepted less or more, and a bucket known less closely */
 function rateOf({ emptyMs, marks, endMs, accepted }: Stretch, burst: number, error: number): number {
   const sinceEmpty = (accepted - marks[0].sent + error) / Math.max(endMs - emptyMs, 1);
   const beyondBurst = error * (1 + tuning.burstError * burst) - burst;
-  const sinceMarks = marks.map(
-    ({ atMs, sent }) => (accepted - sent + beyondBurst) / Math.max(endMs - atMs, 1),
-  );
-  return Math.max(sinceEmpty, ...sinceMarks, 0);
+  const rates = marks.map(({ atMs, sent }) => (accepted - sent + beyondBurst) / Math.max(endMs - atMs, 1));
+  return Math.max(sinceEmpty, ...rates, 1e-6);
 }

@@ -17,15 +17,12 @@ export interface Pacer {
 
 type Paced = Pacer & LimitEstimate;
 
-/** Beyond so many the oldest marks are dropped, but for the first. */
-const mostMarks = 64;
-
 /** Turns per ms. While requests wait, a guess grows by itself and a known rate is probed now and then. */
 function paceOf({ perMs, confirmations, riseMs }: Paced, nowMs: number): number {
-  const { guessDoublingMs, probeExcess, probeDoublingMs } = tuning;
   if (riseMs === 0) return perMs;
-  if (confirmations === 0) return perMs * 2 ** ((nowMs - riseMs) / guessDoublingMs);
-  return perMs * (1 + probeExcess * 2 ** ((nowMs - riseMs) / probeDoublingMs));
+  const risingMs = Math.min(nowMs - riseMs, tuning.longestRiseMs);
+  if (confirmations === 0) return perMs * 2 ** (risingMs / tuning.guessDoublingMs);
+  return perMs * (1 + tuning.probeExcess * 2 ** (risingMs / tuning.probeDoublingMs));
 }
 
 /** The mirror uses a part of the burst: the rest is the margin for errors. */
@@ -33,13 +30,8 @@ function capacityOf(limit: LimitEstimate): number {
   return Math.max(1, burstOf(limit, limit.perMs) * tuning.usedBurst);
 }
 
-/** The level now if the mirror had no capacity. */
-function uncapped(record: Paced, nowMs: number): number {
-  return record.level + Math.max(nowMs - record.levelMs, 0) * paceOf(record, nowMs);
-}
-
-function levelAt(record: Paced, nowMs: number): number {
-  return Math.min(uncapped(record, nowMs), capacityOf(record));
+function levelAt(record: Paced, nowMs: number, capacity = capacityOf(record)): number {
+  return Math.min(record.level + Math.max(nowMs - record.levelMs, 0) * paceOf(record, nowMs), capacity);
 }
 
 /** When the next turn is due; not later than `nowMs` where one is due now. */
@@ -48,9 +40,9 @@ export function dueMs(record: Paced, nowMs: number): number {
   return level >= 1 - 1e-9 ? nowMs : nowMs + (1 - level) / paceOf(record, nowMs);
 }
 
-/** Whether the mirror is more than half full: a 429 for an attempt that is sent now would be provoked by others. */
+/** Whether half of the mirror is to spare: a 429 that comes now was provoked by others. */
 export function hasSpare(record: Paced, nowMs: number): boolean {
-  return uncapped(record, nowMs) >= 1 + capacityOf(record) / 2;
+  return levelAt(record, nowMs, Number.POSITIVE_INFINITY) >= 1 + capacityOf(record) / 2;
 }
 
 /** One turn is taken. */
@@ -60,38 +52,28 @@ export function taken<R extends Paced>(record: R, nowMs: number): R {
 
 /** Requests wait: lets the pace rise where a probe is due, and marks how many had been sent as it does. */
 export function risen<R extends Paced>(record: R, sent: number, nowMs: number): R {
-  const { riseMs, probeMs, confirmations, marks } = record;
+  const { riseMs, probeMs, confirmations } = record;
   if (riseMs === 0 && confirmations > 0 && nowMs < probeMs) return record;
-  const markedMs = Math.max(marks.at(-1)?.atMs ?? 0, riseMs);
+  const [reopening, ...later] = record.marks as [Mark, ...Mark[]];
+  const markedMs = later.at(-1)?.atMs ?? 0;
   if (riseMs > 0 && paceOf(record, nowMs) < tuning.markGrowth * paceOf(record, markedMs)) return record;
-  const kept = marks.length <= mostMarks ? marks : [...marks.slice(0, 1), ...marks.slice(2)];
-  const next = { ...record, marks: [...kept, { atMs: nowMs, sent }] };
-  return riseMs > 0 ? next : { ...next, level: levelAt(record, nowMs), levelMs: nowMs, riseMs: nowMs };
+  // Older ones are dropped, but for the first.
+  const marks = [reopening, ...later.slice(-64), { atMs: nowMs, sent }];
+  if (riseMs > 0) return { ...record, marks };
+  return { ...record, marks, level: levelAt(record, nowMs), levelMs: nowMs, riseMs: nowMs };
 }
 
-/** No request waits: the pace is enough. A guess that has grown is kept, and a rate that was exceeded is a guess. */
-export function settledDown<R extends Paced>(record: R, sent: number, nowMs: number): R {
-  const { perMs, confirmations, riseMs, marks } = record;
-  if (riseMs === 0) return record;
-  const start = marks.find(({ atMs }) => atMs >= riseMs) ?? { atMs: nowMs, sent };
-  const provenPerMs = (sent - start.sent - 1 - burstOf(record, perMs)) / Math.max(nowMs - start.atMs, 1);
-  const isGuess = confirmations === 0 || provenPerMs > perMs * (1 + tuning.sameRate);
-  const level = { level: levelAt(record, nowMs), levelMs: nowMs, riseMs: 0 };
-  return isGuess
-    ? { ...record, ...level, perMs: paceOf(record, nowMs), confirmations: 0 }
-    : { ...record, ...level };
+/** No request waits: the pace is enough. A guess that has grown is kept; a probe ends without a result. */
+export function settledDown<R extends Paced>(record: R, nowMs: number): R {
+  if (record.riseMs === 0) return record;
+  const perMs = record.confirmations === 0 ? paceOf(record, nowMs) : record.perMs;
+  return { ...record, perMs, level: levelAt(record, nowMs), levelMs: nowMs, riseMs: 0 };
 }
 
-/** When to probe next: later with each confirmation, and the later the more a 429 costs. */
-export function withNextProbe<R extends Paced>(
-  record: R,
-  isSameRate: boolean,
-  costMs: number,
-  nowMs: number,
-): R {
+/** When to probe next after a closing, which emptied the mirror: later with each confirmation, and the longer it was. */
+export function withNextProbe<R extends Paced>(record: R, isSameRate: boolean, closedUntilMs: number): R {
   const { probeIntervalMs: firstMs, probeBackoff, probeCosts, longestProbeIntervalMs } = tuning;
-  const leastMs = Math.max(firstMs, probeCosts * costMs);
-  const grownMs = Math.min(record.probeIntervalMs * probeBackoff, longestProbeIntervalMs);
-  const probeIntervalMs = isSameRate ? Math.max(grownMs, leastMs) : leastMs;
-  return { ...record, probeIntervalMs, probeMs: nowMs + probeIntervalMs, riseMs: 0 };
+  const grownMs = isSameRate ? Math.min(record.probeIntervalMs * probeBackoff, longestProbeIntervalMs) : 0;
+  const probeIntervalMs = Math.max(firstMs, grownMs, probeCosts * (closedUntilMs - record.levelMs));
+  return { ...record, probeIntervalMs, probeMs: closedUntilMs + probeIntervalMs, riseMs: 0 };
 }

@@ -6,26 +6,37 @@
  *                    ▲────────────429────────┘ └──────quiet for a minute───┴──────▶ open
  */
 import type { Turn } from '../claim.ts';
-import * as admission from './admission.ts';
 import { type Cooldown, cooledDown } from './cooldown.ts';
 import { FairQueue } from './fair-queue.ts';
 import { burstOf, firstGuess, type LimitEstimate, type Mark, measured } from './limit-estimate.ts';
-import * as pacer from './pacer.ts';
+import { dueMs, hasSpare, type Pacer, risen, settledDown, taken, withNextProbe } from './pacer.ts';
 import { tuning } from './tuning.ts';
-import type {
-  GateSnapshot,
-  GateState,
-  Next,
-  Outcome,
-  Permit,
-  Queued,
-  Rejected,
-  Rejection,
-  SchedulerOptions,
-} from './types.ts';
+import type { GateSnapshot, GateState, Queued, SchedulerOptions } from './types.ts';
+
+/** An attempt under way. */
+export interface Permit {
+  readonly turn: Turn;
+  readonly sentMs: number;
+  readonly state: 'open' | 'paced' | 'probe';
+}
+
+/** How an attempt ended: with a 429 and the wait that it states, a 5xx, another answer, or with none (timeout, abort). */
+export type Outcome = { readonly waitMs: number | undefined } | 'broken' | 'answered' | 'failed';
+
+/** Whose turn it is; otherwise when to ask again (`undefined`: only after something else has happened). */
+export type Next<T> =
+  | { readonly request: T; readonly permit: Permit }
+  | { readonly request: undefined; readonly untilMs: number | undefined };
+
+/** A request that gets no turn, why, and in how many ms it makes sense to come again. It is not queued any more. */
+export interface Rejected<T> {
+  readonly request: T;
+  readonly code: 'upstream-rate-limited' | 'overloaded';
+  readonly retryAfterMs: number;
+}
 
 /** All that the gate has learned and decided, as plain data. Times are ms. */
-export interface GateRecord extends LimitEstimate, pacer.Pacer, Cooldown {
+export interface GateRecord extends LimitEstimate, Pacer, Cooldown {
   readonly state: GateState;
   /** The upstream's bucket was empty: an attempt that was sent then was answered with 429. */
   readonly emptyMs: number;
@@ -37,60 +48,48 @@ export interface GateRecord extends LimitEstimate, pacer.Pacer, Cooldown {
 
 const openRecord: GateRecord = {
   state: 'open',
-  ...{ perMs: 0, confirmations: 0, crowd: 0, crowdMs: 0 },
+  ...{ perMs: 0, confirmations: 0, crowd: 0, crowdMs: 0, closedUntilMs: 0, statedUntilMs: 0, unstatedMs: 0 },
   ...{ level: 0, levelMs: 0, riseMs: 0, probeMs: 0, probeIntervalMs: 0, marks: [] },
-  ...{ closedUntilMs: 0, statedUntilMs: 0, costMs: 0, unstatedMs: 0 },
   ...{ emptyMs: 0, refused: 0, refusedMs: 0, wasProvoked: false },
 };
 
 /** What the 429s of a closing tell. It is told when the closing is over: by then attempts in flight are answered. */
-export function learned(record: GateRecord, sent: number): GateRecord {
+function learned(record: GateRecord, sent: number): GateRecord {
   const { emptyMs, refusedMs: endMs, refused, perMs, confirmations } = record;
   const marks = record.marks as [Mark, ...Mark[]];
   const stretch = { emptyMs, marks, endMs, accepted: sent - refused };
   // Others use the same key, or the upstream refuses at random: that says nothing of the rate.
   const isProvoked = confirmations === 0 ? record.riseMs > 0 : record.wasProvoked;
   const isStray = perMs > 0 && !isProvoked && stretch.accepted - marks[0].sent >= burstOf(record, perMs);
-  if (isStray) return { ...pacer.settledDown(record, sent, endMs), emptyMs: endMs };
+  if (isStray) return { ...settledDown(record, endMs), emptyMs: endMs };
   const limit = perMs === 0 ? firstGuess(stretch) : measured(record, stretch);
   const isSameRate = confirmations > 0 && Math.abs(limit.perMs / perMs - 1) <= tuning.sameRate;
   const next = { ...record, ...limit, emptyMs: endMs, level: 0, levelMs: endMs };
-  return pacer.withNextProbe(next, isSameRate, record.costMs, record.closedUntilMs);
+  return withNextProbe(next, isSameRate, record.closedUntilMs);
 }
 
 /** One more 429 of the closing that it begins or belongs to. */
-function counted(record: GateRecord, { sentMs, isSpare }: Permit): GateRecord {
-  const begins = record.state !== 'closed';
-  const reopenedMs = record.marks[0]?.atMs ?? 0;
-  return {
-    ...record,
-    state: 'closed',
-    refused: begins ? 1 : record.refused + 1,
-    refusedMs: Math.max(sentMs, reopenedMs, begins ? 0 : record.refusedMs),
-    wasProvoked: (!begins && record.wasProvoked) || !isSpare,
-  };
+function counted(record: GateRecord, sentMs: number, nowMs: number): GateRecord {
+  const { state, refused, marks } = record;
+  const refusedMs = Math.max(sentMs, marks[0]?.atMs ?? 0, record.refusedMs);
+  if (state === 'closed') return { ...record, refused: refused + 1, refusedMs };
+  return { ...record, state: 'closed', refused: 1, refusedMs, wasProvoked: !hasSpare(record, nowMs) };
 }
 
 export class Scheduler<T extends Queued> {
   readonly #options: SchedulerOptions;
   readonly #queue = new FairQueue<T>();
   #record = openRecord;
-  #trial: Permit | undefined;
-  #counts = { inFlight: 0, sent: 0, throttled: 0 };
-  /** How many attempts may be in flight; grows with the answers of an upstream that is met for the first time. */
-  #window = { size: 0, successes: 0 };
+  #isTrialUnderWay = false;
+  /** `answered` counts from when the gate opened: the more answers, the more attempts may be in flight. */
+  #counts = { inFlight: 0, sent: 0, throttled: 0, answered: 0 };
 
   constructor(options: SchedulerOptions) {
     this.#options = options;
-    this.#open();
   }
 
   get state(): GateState {
     return this.#record.state;
-  }
-
-  get waiting(): number {
-    return this.#queue.size;
   }
 
   /** A turn at once, where nothing waits and nothing is limited. */
@@ -100,20 +99,19 @@ export class Scheduler<T extends Queued> {
     return isFree ? this.#send(turn, nowMs) : undefined;
   }
 
-  /** Queues a request. A rejection says why not; `displaced` had to leave for it. */
-  enter(request: T, nowMs: number): { rejection?: Rejection; displaced?: Rejected<T> } {
+  /** Queues a request. Returns what is rejected: the request itself, or in a full queue the one whose turn is last. */
+  enter(request: T, nowMs: number): readonly Rejected<T>[] {
     this.#advance(nowMs);
-    const outlook = this.#outlook(nowMs);
-    const late = admission.lateRejection(request, this.#queue.ahead(request), outlook, nowMs);
-    if (late !== undefined) return { rejection: late };
     const { maxWaiting, maxWaitingPerCaller } = this.#options;
-    const rejection = admission.overloadedRejection(this.#queue.size, outlook, nowMs);
-    if (this.#queue.sizeOf(request.turn.name) >= maxWaitingPerCaller) return { rejection };
-    const displaced = this.#queue.size < maxWaiting ? undefined : this.#queue.displacedBy(request);
-    if (displaced === undefined && this.#queue.size >= maxWaiting) return { rejection };
-    if (displaced !== undefined) this.#queue.remove(displaced);
+    const ahead = this.#queue.ahead(request.claim.turn, request.arrivedMs);
+    if (this.#turnMs(ahead, nowMs) >= request.claim.deadlineMs) return [this.#late(request, ahead, nowMs)];
+    if (this.#queue.sizeOf(request.claim.turn.name) >= maxWaitingPerCaller)
+      return [this.#overloaded(request, nowMs)];
     this.#queue.add(request);
-    return displaced === undefined ? {} : { displaced: { request: displaced, rejection } };
+    if (this.#queue.size <= maxWaiting) return [];
+    const last = this.#queue.last() as T;
+    this.#queue.remove(last);
+    return [this.#overloaded(last, nowMs)];
   }
 
   /** Takes a request out of the queue; false when it is not there. */
@@ -126,43 +124,10 @@ export class Scheduler<T extends Queued> {
     if (this.#queue.remove(request)) this.#queue.add(request);
   }
 
-  next(nowMs: number): Next<T> {
-    this.#advance(nowMs);
-    const { state, closedUntilMs } = this.#record;
-    const isEmpty = this.#queue.size === 0;
-    if (state === 'paced') {
-      const change = isEmpty ? pacer.settledDown : pacer.risen;
-      this.#record = change(this.#record, this.#counts.sent, nowMs);
-    }
-    if (isEmpty || this.#isFull() || this.#trial !== undefined) return { kind: 'wait', untilMs: undefined };
-    if (state === 'closed') return { kind: 'wait', untilMs: closedUntilMs };
-    const untilMs = state === 'paced' ? pacer.dueMs(this.#record, nowMs) : nowMs;
-    if (untilMs > nowMs) return { kind: 'wait', untilMs };
-    const request = this.#queue.take() as T;
-    return { kind: 'go', request, permit: this.#send(request.turn, nowMs) };
-  }
-
-  /** An attempt has ended. Returns the requests whose turn can no longer come in time, taken out of the queue. */
-  settled(permit: Permit, outcome: Outcome, nowMs: number): readonly Rejected<T>[] {
-    this.#advance(nowMs);
-    const wasFull = this.#isFull();
-    const isTrial = permit === this.#trial;
-    this.#counts.inFlight--;
-    if (isTrial) this.#trial = undefined;
-    if (outcome.kind === 'failed') return [];
-    if (outcome.kind === 'throttled') this.#throttle(permit, outcome.waitMs, isTrial, nowMs);
-    else {
-      if (outcome.isHealthy) this.#growWindow(wasFull);
-      if (!isTrial || this.#record.state !== 'probing') return [];
-      this.#record = { ...this.#record, state: 'paced', statedUntilMs: 0 };
-    }
-    return this.#rejectLate(nowMs);
-  }
-
-  /** What a request is told whose deadline has come: when one like it, come anew, would be served in time. */
-  expired({ turn, deadlineMs, arrivedMs }: T, nowMs: number): Rejection {
-    const ahead = this.#queue.ahead({ turn, deadlineMs, arrivedMs: nowMs });
-    return admission.comeBack(deadlineMs - arrivedMs, ahead, this.#outlook(nowMs), nowMs);
+  /** The request's deadline has come. It is told when one like it, come anew, would be served in time. */
+  expired(request: T, nowMs: number): readonly Rejected<T>[] {
+    if (!this.#queue.remove(request)) return [];
+    return [this.#late(request, this.#queue.ahead(request.claim.turn, nowMs), nowMs)];
   }
 
   /** All queued requests, taken out of the queue. */
@@ -172,17 +137,56 @@ export class Scheduler<T extends Queued> {
     return all;
   }
 
+  next(nowMs: number): Next<T> {
+    this.#advance(nowMs);
+    const isEmpty = this.#queue.size === 0;
+    // The pace rises only while requests wait.
+    if (this.#record.state === 'paced') {
+      const { sent } = this.#counts;
+      this.#record = isEmpty ? settledDown(this.#record, nowMs) : risen(this.#record, sent, nowMs);
+    }
+    if (isEmpty || this.#isFull() || this.#isTrialUnderWay) return { request: undefined, untilMs: undefined };
+    const { state, closedUntilMs } = this.#record;
+    const untilMs = state === 'paced' ? dueMs(this.#record, nowMs) : closedUntilMs;
+    if (untilMs > nowMs) return { request: undefined, untilMs };
+    const request = this.#queue.take() as T;
+    return { request, permit: this.#send(request.claim.turn, nowMs) };
+  }
+
+  /** An attempt has ended. Returns the requests whose turn can no longer come in time, taken out of the queue. */
+  settled(permit: Permit, outcome: Outcome, nowMs: number): readonly Rejected<T>[] {
+    this.#advance(nowMs);
+    const isTrial = permit.state === 'probe';
+    this.#counts.inFlight--;
+    if (isTrial) this.#isTrialUnderWay = false;
+    if (outcome === 'failed') return [];
+    if (typeof outcome === 'object') this.#throttle(permit, outcome.waitMs ?? 0, nowMs);
+    else {
+      if (outcome === 'answered') this.#counts.answered++;
+      if (!isTrial || this.#record.state !== 'probing') return [];
+      this.#record = { ...this.#record, state: 'paced', statedUntilMs: 0 };
+    }
+    const rejected: Rejected<T>[] = [];
+    for (const [i, request] of this.#queue.inOrder().entries()) {
+      const ahead = i - rejected.length;
+      if (this.#turnMs(ahead, nowMs) < request.claim.deadlineMs) continue;
+      rejected.push(this.#late(request, ahead, nowMs));
+    }
+    for (const { request } of rejected) this.#queue.remove(request);
+    return rejected;
+  }
+
   snapshot(nowMs: number): GateSnapshot {
     this.#advance(nowMs);
     const { state, perMs, closedUntilMs, statedUntilMs } = this.#record;
     return {
       state,
       perSecond: perMs > 0 ? perMs * 1000 : undefined,
-      window: this.#window.size,
+      window: this.#window(),
       inFlight: this.#counts.inFlight,
       waiting: this.#queue.size,
       callers: this.#queue.callers(nowMs),
-      closedForMs: state === 'closed' ? Math.max(closedUntilMs - nowMs, 0) : 0,
+      closedForMs: Math.max(closedUntilMs - nowMs, 0),
       statedWaitMs: Math.max(statedUntilMs - nowMs, 0),
       attempts: this.#counts.sent,
       refusals: this.#counts.throttled,
@@ -192,31 +196,23 @@ export class Scheduler<T extends Queued> {
   /** What time alone changes. Every question and every event begins with it. */
   #advance(nowMs: number): void {
     const { state, closedUntilMs, statedUntilMs } = this.#record;
-    if (state === 'open') return;
-    if (state === 'closed') {
-      if (nowMs < closedUntilMs) return;
-      this.#record = { ...learned(this.#record, this.#counts.sent), state: 'probing' };
-    }
-    if (this.#queue.size > 0 || this.#trial !== undefined) return;
-    if (nowMs - Math.max(closedUntilMs, statedUntilMs) > tuning.quietMs) this.#open();
+    if (state === 'open' || nowMs < closedUntilMs) return;
+    if (state === 'closed') this.#record = { ...learned(this.#record, this.#counts.sent), state: 'probing' };
+    if (this.#queue.size > 0 || this.#isTrialUnderWay) return;
+    if (nowMs - Math.max(closedUntilMs, statedUntilMs) <= tuning.quietMs) return;
+    // Nothing is limited: the upstream is met as for the first time.
+    this.#record = openRecord;
+    this.#counts.answered = 0;
   }
 
-  /** Nothing is limited: the upstream is met as for the first time. */
-  #open(): void {
-    this.#record = openRecord;
-    this.#window = { size: Math.min(this.#options.initialWindow, this.#options.maxInFlight), successes: 0 };
+  /** An upstream that is met for the first time gets few attempts at once, and one more with each further answer. */
+  #window(): number {
+    const { initialWindow, maxInFlight } = this.#options;
+    return Math.min(Math.max(initialWindow, this.#counts.answered), maxInFlight);
   }
 
   #isFull(): boolean {
-    return this.#counts.inFlight >= this.#window.size;
-  }
-
-  #growWindow(wasFull: boolean): void {
-    const { initialWindow, maxInFlight } = this.#options;
-    this.#window.successes++;
-    // The first window is waited for: its answers tell whether the upstream takes as many.
-    if (!wasFull || this.#window.successes <= initialWindow || this.#window.size >= maxInFlight) return;
-    this.#window.size++;
+    return this.#counts.inFlight >= this.#window();
   }
 
   #send(turn: Turn, nowMs: number): Permit {
@@ -227,49 +223,49 @@ export class Scheduler<T extends Queued> {
       turn,
       sentMs: nowMs,
       state: state === 'open' || state === 'paced' ? state : 'probe',
-      isSpare: state === 'paced' && pacer.hasSpare(record, nowMs),
     };
     this.#counts.inFlight++;
     this.#counts.sent++;
     if (state === 'probing') {
-      this.#trial = permit;
-      this.#record = pacer.taken({ ...record, marks: [mark] }, nowMs);
-    } else if (state === 'paced') this.#record = pacer.taken(record, nowMs);
-    else if (nowMs - (marks.at(-1)?.atMs ?? Number.NEGATIVE_INFINITY) >= tuning.historyMs / 8) {
-      const recent = marks.filter(({ atMs }) => nowMs - atMs < tuning.historyMs);
-      this.#record = { ...record, marks: [...recent, mark] };
+      this.#isTrialUnderWay = true;
+      this.#record = taken({ ...record, marks: [mark] }, nowMs);
+    } else if (state === 'paced') this.#record = taken(record, nowMs);
+    else if (marks[0] === undefined || nowMs - marks[0].atMs >= tuning.historyMs) {
+      this.#record = { ...record, marks: [mark] };
     }
     return permit;
   }
 
-  #throttle(permit: Permit, waitMs: number | undefined, isTrial: boolean, nowMs: number): void {
+  #throttle(permit: Permit, statedMs: number, nowMs: number): void {
     const { state, perMs, marks } = this.#record;
-    const isStated = waitMs !== undefined && waitMs > 0;
     this.#counts.throttled++;
     this.#queue.refund(permit.turn);
     // Sent before the gate closed last: what it tells is known already.
-    if (!isStated && perMs > 0 && permit.sentMs < (marks[0]?.atMs ?? 0)) return;
-    this.#record = counted(this.#record, permit);
-    if (!isStated && state === 'closed') return;
-    const { random } = this.#options;
-    this.#record = cooledDown(this.#record, { waitMs, perMs, isTrial }, this.#options, random(), nowMs);
+    if (statedMs === 0 && perMs > 0 && permit.sentMs < (marks[0]?.atMs ?? 0)) return;
+    this.#record = counted(this.#record, permit.sentMs, nowMs);
+    if (statedMs === 0 && state === 'closed') return;
+    this.#record = cooledDown(this.#record, statedMs, permit.state === 'probe', this.#options, nowMs);
   }
 
-  #outlook(nowMs: number): admission.Outlook {
-    const { state, closedUntilMs, statedUntilMs, perMs, confirmations } = this.#record;
-    const opensMs = state === 'closed' ? Math.max(closedUntilMs, nowMs) : nowMs;
-    return { opensMs, statedUntilMs, perMs: confirmations > 0 ? perMs : 0 };
+  /** When the turn comes behind so many others. While the rate is a guess, they are taken for no time at all. */
+  #turnMs(ahead: number, nowMs: number): number {
+    const { closedUntilMs, perMs, confirmations } = this.#record;
+    return Math.max(closedUntilMs, nowMs) + (confirmations > 0 ? ahead / perMs : 0);
   }
 
-  #rejectLate(nowMs: number): Rejected<T>[] {
-    const outlook = this.#outlook(nowMs);
-    const rejected: Rejected<T>[] = [];
-    for (const [i, request] of this.#queue.inOrder().entries()) {
-      const rejection = admission.lateRejection(request, i - rejected.length, outlook, nowMs);
-      if (rejection === undefined) continue;
-      this.#queue.remove(request);
-      rejected.push({ request, rejection });
-    }
-    return rejected;
+  /** Told to come back when so few are ahead that one like it is served, or at the stated time where that is later. */
+  #late(request: T, ahead: number, nowMs: number): Rejected<T> {
+    const patienceMs = request.claim.deadlineMs - request.arrivedMs;
+    return this.#rejected(request, 'upstream-rate-limited', this.#turnMs(ahead, nowMs) - patienceMs, nowMs);
+  }
+
+  /** Told to come back when a tenth of the queue is served. */
+  #overloaded(request: T, nowMs: number): Rejected<T> {
+    return this.#rejected(request, 'overloaded', this.#turnMs(this.#queue.size / 10, nowMs), nowMs);
+  }
+
+  #rejected(request: T, code: Rejected<T>['code'], backMs: number, nowMs: number): Rejected<T> {
+    const afterMs = Math.max(backMs, this.#record.statedUntilMs) - nowMs;
+    return { request, code, retryAfterMs: Math.max(afterMs, tuning.leastRetryAfterMs) };
   }
 }

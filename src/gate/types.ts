@@ -1,24 +1,20 @@
-/** The seam between the scheduler's rules and the layer that acts on them: types only. */
-import type { Turn } from '../claim.ts';
+/** What the gate's rules are given, and what it shows of itself: types only. */
+import type { Claim } from '../claim.ts';
 
 export type GateState = 'open' | 'closed' | 'probing' | 'paced';
 
-/** A request that waits for its turn. Flow and deadline are read live. */
+/** A request that waits for its turn. Its claim is read live. */
 export interface Queued {
-  readonly turn: Turn;
-  readonly deadlineMs: number;
+  readonly claim: Pick<Claim, 'turn' | 'deadlineMs'>;
   readonly arrivedMs: number;
 }
 
-export interface CooldownOptions {
+export interface SchedulerOptions {
   /** The longest one 429 may hold all requests, ms. */
   readonly maxClosedMs: number;
   /** How long a 429 closes the gate where neither the upstream nor a known rate says, and at most, ms. */
   readonly baseMs: number;
   readonly capMs: number;
-}
-
-export interface QueueOptions {
   /** Attempts in flight: at an upstream met for the first time, and ever. */
   readonly initialWindow: number;
   readonly maxInFlight: number;
@@ -29,52 +25,6 @@ export interface QueueOptions {
   readonly random: () => number;
 }
 
-export interface SchedulerOptions extends CooldownOptions, QueueOptions {}
-
-/** Why a request gets no turn, and in how many ms it makes sense to come again. */
-export interface Rejection {
-  readonly code: 'upstream-rate-limited' | 'overloaded';
-  readonly retryAfterMs: number;
-}
-
-/** A queued request that was taken out of the queue without a turn. */
-export interface Rejected<T> {
-  readonly request: T;
-  readonly rejection: Rejection;
-}
-
-/** An attempt under way. */
-export interface Permit {
-  readonly turn: Turn;
-  readonly sentMs: number;
-  readonly state: 'open' | 'paced' | 'probe';
-  /** The pacer had turns to spare when it let this attempt go: a 429 for it was provoked by others. */
-  readonly isSpare: boolean;
-}
-
-export type Outcome =
-  /** Any answer but a 429; `isHealthy` where it is not a 5xx either. */
-  | { readonly kind: 'answered'; readonly isHealthy: boolean }
-  /** A 429, and the wait that it states. */
-  | { readonly kind: 'throttled'; readonly waitMs: number | undefined }
-  /** Nothing that says anything about the limit: no connection, a timeout, an abort. */
-  | { readonly kind: 'failed' };
-
-export type Next<T> =
-  | { readonly kind: 'go'; readonly request: T; readonly permit: Permit }
-  /** Nothing may go now; ask again then (`undefined`: only after something else has happened). */
-  | { readonly kind: 'wait'; readonly untilMs: number | undefined };
-
-/** What waits of one caller. */
-export interface CallerQueue {
-  readonly name: string;
-  /** Requests that wait for their answer, and the longest wait among them. */
-  readonly length: number;
-  readonly oldestWaitMs: number;
-  /** Background refreshes, which delay no answer. */
-  readonly refreshes: number;
-}
-
 export interface GateSnapshot {
   readonly state: GateState | 'off';
   /** Learned rate in attempts per second; undefined while none is known. */
@@ -82,7 +32,13 @@ export interface GateSnapshot {
   readonly window: number;
   readonly inFlight: number;
   readonly waiting: number;
-  readonly callers: readonly CallerQueue[];
+  readonly callers: readonly {
+    readonly name: string;
+    readonly length: number;
+    readonly oldestWaitMs: number;
+    /** Background refreshes, which delay no answer. */
+    readonly refreshes: number;
+  }[];
   /** How much longer nothing goes up, ms; 0 when the gate is not closed. */
   readonly closedForMs: number;
   /** How much longer the upstream itself has asked to wait, ms. */

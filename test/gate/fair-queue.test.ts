@@ -9,7 +9,11 @@ interface Entry extends Queued {
 let arrivals = 0;
 const entry = (name: string, weight = 1, background = false): Entry => {
   const arrivedMs = arrivals++;
-  return { id: `${name}${arrivedMs}`, turn: { name, weight, background }, arrivedMs, deadlineMs: 1e6 };
+  return {
+    id: `${name}${arrivedMs}`,
+    claim: { turn: { name, weight, background }, deadlineMs: 1e6 },
+    arrivedMs,
+  };
 };
 const filled = (...entries: Entry[]): FairQueue<Entry> => {
   const queue = new FairQueue<Entry>();
@@ -19,7 +23,7 @@ const filled = (...entries: Entry[]): FairQueue<Entry> => {
 const many = (count: number, name: string, weight = 1): Entry[] =>
   Array.from({ length: count }, () => entry(name, weight));
 const names = (queue: FairQueue<Entry>, count = queue.size): string =>
-  Array.from({ length: count }, () => queue.take()?.turn.name).join('');
+  Array.from({ length: count }, () => queue.take()?.claim.turn.name).join('');
 
 describe('the fair queue', () => {
   it('gives callers turns in proportion to their weights', () => {
@@ -43,7 +47,7 @@ describe('the fair queue', () => {
     const [first, second, third] = many(3, 'a') as [Entry, Entry, Entry];
     const queue = filled(first, second, third, entry('b'));
     expect(queue.take()).toBe(first);
-    queue.refund(first.turn);
+    queue.refund(first.claim.turn);
     queue.add(first);
     expect(queue.take()).toBe(first);
   });
@@ -51,7 +55,7 @@ describe('the fair queue', () => {
   it('forgets nothing when the flow of a request changes while it waits', () => {
     const moving = { ...entry('a', 1, true) };
     const queue = filled(moving, entry('b'));
-    moving.turn = { ...moving.turn, background: false };
+    moving.claim = { ...moving.claim, turn: { ...moving.claim.turn, background: false } };
     expect(queue.remove(moving)).toBe(true);
     queue.add(moving);
     expect(queue.size).toBe(2);
@@ -62,7 +66,7 @@ describe('the fair queue', () => {
     const queue = filled(...many(7, 'a'), ...many(3, 'b', 0.5), ...many(5, 'c', 3));
     names(queue, 4);
     const late = entry('b', 0.5);
-    const ahead = queue.ahead(late);
+    const ahead = queue.ahead(late.claim.turn, late.arrivedMs);
     queue.add(late);
     const order = queue.inOrder().indexOf(late);
     let served = 0;
@@ -71,13 +75,16 @@ describe('the fair queue', () => {
     expect(Math.abs(order - served)).toBeLessThanOrEqual(2);
   });
 
-  it('makes room by the last request of the longest flow, and by background refreshes first', () => {
-    const queue = filled(...many(3, 'a'), entry('b'));
-    expect(queue.displacedBy(entry('b'))?.turn.name).toBe('a');
-    expect(queue.displacedBy(entry('a'))).toBeUndefined();
+  it('names the request whose turn is the last: of the longest flow, and of background refreshes before all', () => {
+    const queue = filled(...many(3, 'a'), entry('b'), entry('b'));
+    expect(queue.last()?.claim.turn.name).toBe('a');
+    const [third, fourth] = many(2, 'b') as [Entry, Entry];
+    queue.add(third);
+    queue.add(fourth);
+    expect(queue.last()).toBe(fourth);
     const refresh = entry('c', 1, true);
     queue.add(refresh);
-    expect(queue.displacedBy(entry('a'))).toBe(refresh);
-    expect(queue.displacedBy(entry('d', 1, true))).toBeUndefined();
+    queue.add(entry('d'));
+    expect(queue.last()).toBe(refresh);
   });
 });

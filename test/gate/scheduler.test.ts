@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { fifty } from '../../bench/gate-lab/scenarios.ts';
-import { Scheduler } from '../../src/gate/scheduler.ts';
-import type { Permit, Queued, Rejected, Rejection, SchedulerOptions } from '../../src/gate/types.ts';
+import { dueMs, taken } from '../../src/gate/pacer.ts';
+import { type Permit, type Rejected, Scheduler } from '../../src/gate/scheduler.ts';
+import type { Queued, SchedulerOptions } from '../../src/gate/types.ts';
 import { type Figures, type Scenario, simulate } from '../support/gate-simulation.ts';
 
 const options: SchedulerOptions = {
@@ -19,7 +20,7 @@ const options: SchedulerOptions = {
 type Step =
   | { kind: 'ask'; caller: number; patienceMs: number; background: boolean }
   | { kind: 'pass'; ms: number }
-  | { kind: 'answer'; which: number; status: 'ok' | 'broken' | 'lost' }
+  | { kind: 'answer'; which: number; status: 'answered' | 'broken' | 'failed' }
   | { kind: 'refuse'; which: number; waitMs: number | undefined }
   | { kind: 'leave'; which: number }
   | { kind: 'move'; which: number };
@@ -40,7 +41,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     arbitrary: fc.record({
       kind: fc.constant('answer' as const),
       which: fc.nat(99),
-      status: fc.constantFrom('ok' as const, 'ok' as const, 'broken' as const, 'lost' as const),
+      status: fc.constantFrom('answered' as const, 'answered' as const, 'broken' as const, 'failed' as const),
     }),
   },
   {
@@ -56,7 +57,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
 );
 
 interface Changing extends Queued {
-  turn: { name: string; weight: number; background: boolean };
+  claim: Queued['claim'];
 }
 
 describe('the scheduler under any history', () => {
@@ -71,7 +72,7 @@ describe('the scheduler under any history', () => {
         const pump = (): number | undefined => {
           for (;;) {
             const next = gate.next(now);
-            if (next.kind === 'wait') return next.untilMs;
+            if (next.request === undefined) return next.untilMs;
             expect(now).toBeGreaterThanOrEqual(statedUntilMs);
             expect(waiting.delete(next.request)).toBe(true);
             under.add(next.permit);
@@ -79,15 +80,11 @@ describe('the scheduler under any history', () => {
             expect([...under].filter(({ state }) => state === 'probe').length).toBeLessThanOrEqual(1);
           }
         };
-        /** Not NaN either. */
-        const expectSensible = ({ retryAfterMs }: Rejection): void => {
-          expect(retryAfterMs).toBeGreaterThanOrEqual(1000);
-          expect(retryAfterMs).toBeLessThanOrEqual(600_000);
-        };
         const gone = (tickets: readonly Rejected<Changing>[]): void => {
-          for (const { request, rejection } of tickets) {
+          for (const { request, retryAfterMs } of tickets) {
             expect(waiting.delete(request)).toBe(true);
-            expectSensible(rejection);
+            expect(retryAfterMs).toBeGreaterThanOrEqual(1000);
+            expect(retryAfterMs).toBeLessThanOrEqual(600_000);
           }
         };
         const pickOf = <T>(set: Set<T>, which: number): T | undefined =>
@@ -96,14 +93,14 @@ describe('the scheduler under any history', () => {
           if (one.kind === 'pass') now += one.ms;
           else if (one.kind === 'ask') {
             const ticket: Changing = {
-              turn: { name: `c${one.caller}`, weight: 1 + one.caller, background: one.background },
+              claim: {
+                turn: { name: `c${one.caller}`, weight: 1 + one.caller, background: one.background },
+                deadlineMs: now + one.patienceMs,
+              },
               arrivedMs: now,
-              deadlineMs: now + one.patienceMs,
             };
-            const { rejection, displaced } = gate.enter(ticket, now);
-            if (rejection === undefined) waiting.add(ticket);
-            else expectSensible(rejection);
-            if (displaced !== undefined) gone([displaced]);
+            waiting.add(ticket);
+            gone(gate.enter(ticket, now));
           } else if (one.kind === 'leave' || one.kind === 'move') {
             const ticket = pickOf(waiting, one.which);
             if (ticket === undefined) continue;
@@ -111,7 +108,8 @@ describe('the scheduler under any history', () => {
               expect(gate.leave(ticket)).toBe(true);
               waiting.delete(ticket);
             } else {
-              ticket.turn = { ...ticket.turn, name: `c${one.which % 5}`, background: false };
+              const turn = { ...ticket.claim.turn, name: `c${one.which % 5}`, background: false };
+              ticket.claim = { ...ticket.claim, turn };
               gate.moved(ticket);
             }
           } else {
@@ -120,9 +118,8 @@ describe('the scheduler under any history', () => {
             under.delete(attempt);
             if (one.kind === 'refuse') {
               if (one.waitMs !== undefined) statedUntilMs = Math.max(statedUntilMs, now + one.waitMs);
-              gone(gate.settled(attempt, { kind: 'throttled', waitMs: one.waitMs }, now));
-            } else if (one.status === 'lost') gone(gate.settled(attempt, { kind: 'failed' }, now));
-            else gone(gate.settled(attempt, { kind: 'answered', isHealthy: one.status === 'ok' }, now));
+              gone(gate.settled(attempt, { waitMs: one.waitMs }, now));
+            } else gone(gate.settled(attempt, one.status, now));
           }
           pump();
           const { waiting: line, inFlight } = gate.snapshot(now);
@@ -134,7 +131,7 @@ describe('the scheduler under any history', () => {
         for (let round = 0; waiting.size > 0 || under.size > 0; round++) {
           expect(round).toBeLessThan(5000);
           for (const permit of under) {
-            gone(gate.settled(permit, { kind: 'answered', isHealthy: true }, now));
+            gone(gate.settled(permit, 'answered', now));
           }
           under.clear();
           const untilMs = pump();
@@ -222,10 +219,10 @@ describe('a 429 that our own sending does not explain', () => {
       let nextStrayMs = 20_000;
       for (let nowMs = 0; nowMs < 65_000; nowMs++) {
         // A rush for ten seconds, then one request every 50 ms.
-        if (nowMs < 10_000 ? gate.waiting < 20 : nowMs % 50 === 0) {
-          gate.enter({ turn, arrivedMs: nowMs, deadlineMs: nowMs + 60_000 }, nowMs);
+        if (nowMs < 10_000 ? gate.snapshot(nowMs).waiting < 20 : nowMs % 50 === 0) {
+          gate.enter({ claim: { turn, deadlineMs: nowMs + 60_000 }, arrivedMs: nowMs }, nowMs);
         }
-        for (let next = gate.next(nowMs); next.kind === 'go'; next = gate.next(nowMs)) {
+        for (let next = gate.next(nowMs); next.request !== undefined; next = gate.next(nowMs)) {
           tokens = Math.min(10, tokens + (nowMs - filledMs) / 20);
           filledMs = nowMs;
           const isStray = straySeconds !== undefined && nowMs >= nextStrayMs;
@@ -233,13 +230,23 @@ describe('a 429 that our own sending does not explain', () => {
           const isAccepted = tokens >= 1 && !isStray;
           if (isAccepted) tokens -= 1;
           const waitMs = isStray ? 1000 : undefined;
-          const accepted = { kind: 'answered', isHealthy: true } as const;
-          gate.settled(next.permit, isAccepted ? accepted : { kind: 'throttled', waitMs }, nowMs);
+          const accepted = 'answered';
+          gate.settled(next.permit, isAccepted ? accepted : { waitMs }, nowMs);
         }
       }
       return gate.snapshot(65_000).perSecond ?? 0;
     };
     expect(run(undefined)).toBeGreaterThan(45);
     expect(run(20)).toBeGreaterThan(45);
+  });
+});
+
+describe('a guess that grows for an hour without a 429', () => {
+  it('still tells when the next turn is due', () => {
+    const limit = { perMs: 0.025, confirmations: 0, crowd: 10, crowdMs: 0 };
+    const marks = [{ atMs: 0, sent: 0 }];
+    const guess = { ...limit, marks, level: 0, levelMs: 0, riseMs: 1, probeMs: 0, probeIntervalMs: 0 };
+    const hourMs = 3_600_000;
+    expect(dueMs(taken(taken(guess, hourMs), hourMs), hourMs)).toBeGreaterThanOrEqual(hourMs);
   });
 });

@@ -1,8 +1,8 @@
 /**
  * The gate's rules against a simulated upstream on a virtual clock: no timer, no promise, no chance but the seed.
  */
-import { Scheduler } from '../../src/gate/scheduler.ts';
-import type { Permit, Rejected, Rejection, SchedulerOptions } from '../../src/gate/types.ts';
+import { type Permit, type Rejected, Scheduler } from '../../src/gate/scheduler.ts';
+import type { Queued, SchedulerOptions } from '../../src/gate/types.ts';
 import { type SimulatedLimit, SimulatedUpstream } from './simulated-upstream.ts';
 import { Stalls, seeded, VirtualClock } from './virtual-clock.ts';
 
@@ -70,9 +70,11 @@ export interface Figures {
   readonly log: string[];
 }
 
+/** Why a request got no answer. */
+type Rejection = Omit<Rejected<unknown>, 'request'>;
+
 interface Request {
-  readonly turn: { name: string; weight: number; background: boolean };
-  readonly deadlineMs: number;
+  readonly claim: Queued['claim'];
   readonly arrivedMs: number;
   refusedTimes: number;
   /** It comes back as it was told. */
@@ -166,9 +168,11 @@ class Simulation {
   #arrive(caller: SimulatedCaller, isReturn = false): void {
     const { nowMs } = this.#clock;
     this.#enter({
-      turn: { name: caller.name, weight: caller.weight ?? 1, background: false },
+      claim: {
+        turn: { name: caller.name, weight: caller.weight ?? 1, background: false },
+        deadlineMs: nowMs + (this.#scenario.deadlineMs ?? 25_000),
+      },
       arrivedMs: nowMs,
-      deadlineMs: nowMs + (this.#scenario.deadlineMs ?? 25_000),
       refusedTimes: 0,
       isReturn,
       caller,
@@ -203,7 +207,7 @@ class Simulation {
   }
 
   #accepted(gate: SimulatedGate, permit: Permit, request: Request): void {
-    gate.settled(permit, { kind: 'answered', isHealthy: true });
+    gate.settled(permit, 'answered');
     this.#finish(request, undefined);
   }
 
@@ -215,8 +219,8 @@ class Simulation {
       this.#upstream.statedUntilMs = Math.max(this.#upstream.statedUntilMs, nowMs + waitMs);
     }
     const before = gate.perSecond(nowMs);
-    gate.settled(permit, { kind: 'throttled', waitMs });
-    this.#note(`429 ${request.turn.name} as ${permit.state}${permit.isSpare ? ' spare' : ''} at ${before}`);
+    gate.settled(permit, { waitMs });
+    this.#note(`429 ${request.claim.turn.name} as ${permit.state} at ${before}`);
     const backoffMs = 500 * 2 ** Math.min(request.refusedTimes++, 4);
     const ownMs = Math.max(waitMs ?? 0, backoffMs) + this.#random() * backoffMs * 0.25;
     if (request.refusedTimes > 4) {
@@ -314,19 +318,17 @@ class SimulatedGate {
 
   enter(request: Request): void {
     const { nowMs } = this.#clock;
-    const permit = this.#scheduler.admit(request.turn, nowMs);
+    const permit = this.#scheduler.admit(request.claim.turn, nowMs);
     if (permit !== undefined) {
       this.#go(permit, request);
       return;
     }
-    const { rejection, displaced } = this.#scheduler.enter(request, nowMs);
-    if (displaced !== undefined) this.#fail(displaced.request, displaced.rejection);
-    if (rejection !== undefined) this.#fail(request, rejection);
-    else {
-      this.#clock.at(request.deadlineMs, () => {
-        if (!this.#scheduler.leave(request)) return;
-        this.#fail(request, this.#scheduler.expired(request, this.#clock.nowMs));
-      });
+    const rejected = this.#scheduler.enter(request, nowMs);
+    this.#failAll(rejected);
+    if (rejected.every((other) => other.request !== request)) {
+      this.#clock.at(request.claim.deadlineMs, () =>
+        this.#failAll(this.#scheduler.expired(request, this.#clock.nowMs)),
+      );
     }
     this.pump();
   }
@@ -334,7 +336,8 @@ class SimulatedGate {
   pump(): void {
     const { nowMs } = this.#clock;
     let next = this.#scheduler.next(nowMs);
-    for (; next.kind === 'go'; next = this.#scheduler.next(nowMs)) this.#go(next.permit, next.request);
+    for (; next.request !== undefined; next = this.#scheduler.next(nowMs))
+      this.#go(next.permit, next.request);
     // Timers of a real process have a resolution of 1 ms and fire late.
     const untilMs = Math.max(Math.ceil(next.untilMs ?? Number.POSITIVE_INFINITY), nowMs + 1);
     if (untilMs >= this.#wakeMs) return;
@@ -354,7 +357,7 @@ class SimulatedGate {
       this.#clock.nowMs,
     );
     if (before !== 'closed' && this.#scheduler.state === 'closed') this.closings++;
-    for (const { request, rejection } of rejected) this.#fail(request, rejection);
+    this.#failAll(rejected);
   }
 
   /** Until the processor has done its part of an attempt. */
@@ -370,7 +373,7 @@ class SimulatedGate {
   isLoneServed(endMs: number, latencyMs: number): boolean {
     const scheduler = this.#scheduler;
     scheduler.clear();
-    for (const permit of this.#under) scheduler.settled(permit, { kind: 'answered', isHealthy: true }, endMs);
+    for (const permit of this.#under) scheduler.settled(permit, 'answered', endMs);
     const isServed = (afterMs: number): boolean => {
       const atMs = endMs + afterMs;
       const turn = { name: 'lone', weight: 1, background: false };
@@ -378,17 +381,27 @@ class SimulatedGate {
       if (permit === undefined) {
         const caller = { name: 'lone', loops: 1, thinkMs: 0 };
         const deadlineMs = atMs + 25_000;
-        const lone = { turn, arrivedMs: atMs, deadlineMs, refusedTimes: 0, isReturn: false, caller };
-        if (scheduler.enter(lone, atMs).rejection !== undefined) return false;
+        const lone = {
+          claim: { turn, deadlineMs },
+          arrivedMs: atMs,
+          refusedTimes: 0,
+          isReturn: false,
+          caller,
+        };
+        if (scheduler.enter(lone, atMs).length > 0) return false;
         let next = scheduler.next(atMs);
-        if (next.kind === 'wait') next = scheduler.next(next.untilMs ?? Number.NaN);
-        if (next.kind === 'wait') return false;
+        if (next.request === undefined) next = scheduler.next(next.untilMs ?? Number.NaN);
+        if (next.request === undefined) return false;
         permit = next.permit;
       }
-      scheduler.settled(permit, { kind: 'answered', isHealthy: true }, atMs + latencyMs);
+      scheduler.settled(permit, 'answered', atMs + latencyMs);
       return permit.sentMs < atMs + 25_000;
     };
     return [60_000, 600_000, 3_600_000].every(isServed);
+  }
+
+  #failAll(all: readonly Rejected<Request>[]): void {
+    for (const rejected of all) this.#fail(rejected.request, rejected);
   }
 
   #go(permit: Permit, request: Request): void {
