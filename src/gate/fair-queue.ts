@@ -55,11 +55,13 @@ export class FairQueue<T extends Queued> {
     return true;
   }
 
-  /** The next in turn, taken out. */
-  take(): T | undefined {
-    const next = this.#leastBy(({ start }) => start);
+  /** The next in turn of the callers that may have one, taken out. */
+  take(mayGo: (name: string) => boolean = () => true): T | undefined {
+    const next = this.#leastBy(({ start, waiting: [first] }) =>
+      first !== undefined && mayGo(first.claim.turn.name) ? start : Number.POSITIVE_INFINITY,
+    );
     const request = next?.waiting[0];
-    if (next === undefined || request === undefined) return undefined;
+    if (next === undefined || request === undefined || !mayGo(request.claim.turn.name)) return undefined;
     if (!next.background) this.#now = Math.max(this.#now, next.start);
     next.start += 1 / next.weight;
     this.remove(request);

@@ -83,6 +83,7 @@ export class Scheduler<T extends Queued> {
   #isTrialUnderWay = false;
   /** `answered` counts from when the gate opened: the more answers, the more attempts may be in flight. */
   #counts = { inFlight: 0, sent: 0, throttled: 0, answered: 0 };
+  readonly #inFlightOf = new Map<string, number>();
 
   constructor(options: SchedulerOptions) {
     this.#options = options;
@@ -95,7 +96,7 @@ export class Scheduler<T extends Queued> {
   /** A turn at once, where nothing waits and nothing is limited. */
   admit(turn: Turn, nowMs: number): Permit | undefined {
     this.#advance(nowMs);
-    const isFree = this.#record.state === 'open' && this.#queue.size === 0 && !this.#isFull();
+    const isFree = this.#record.state === 'open' && this.#queue.size === 0 && this.#hasRoom(turn.name);
     return isFree ? this.#send(turn, nowMs) : undefined;
   }
 
@@ -145,11 +146,12 @@ export class Scheduler<T extends Queued> {
       const { sent } = this.#counts;
       this.#record = isEmpty ? settledDown(this.#record, nowMs) : risen(this.#record, sent, nowMs);
     }
-    if (isEmpty || this.#isFull() || this.#isTrialUnderWay) return { request: undefined, untilMs: undefined };
+    if (isEmpty || this.#isTrialUnderWay) return { request: undefined, untilMs: undefined };
     const { state, closedUntilMs } = this.#record;
     const untilMs = state === 'paced' ? dueMs(this.#record, nowMs) : closedUntilMs;
     if (untilMs > nowMs) return { request: undefined, untilMs };
-    const request = this.#queue.take() as T;
+    const request = this.#queue.take((name) => this.#hasRoom(name));
+    if (request === undefined) return { request, untilMs: undefined };
     return { request, permit: this.#send(request.claim.turn, nowMs) };
   }
 
@@ -157,7 +159,7 @@ export class Scheduler<T extends Queued> {
   settled(permit: Permit, outcome: Outcome, nowMs: number): readonly Rejected<T>[] {
     this.#advance(nowMs);
     const isTrial = permit.state === 'probe';
-    this.#counts.inFlight--;
+    this.#countInFlight(permit.turn.name, -1);
     if (isTrial) this.#isTrialUnderWay = false;
     if (outcome === 'failed') return [];
     if (typeof outcome === 'object') this.#throttle(permit, outcome.waitMs ?? 0, nowMs);
@@ -211,8 +213,14 @@ export class Scheduler<T extends Queued> {
     return Math.min(Math.max(initialWindow, this.#counts.answered), maxInFlight);
   }
 
-  #isFull(): boolean {
-    return this.#counts.inFlight >= this.#window();
+  /** A caller may hold three slots for each one it leaves free: reads that hang never take them all from the others. */
+  #hasRoom(name: string): boolean {
+    return (this.#inFlightOf.get(name) ?? 0) < 3 * (this.#window() - this.#counts.inFlight);
+  }
+
+  #countInFlight(name: string, change: number): void {
+    this.#counts.inFlight += change;
+    this.#inFlightOf.set(name, (this.#inFlightOf.get(name) ?? 0) + change);
   }
 
   #send(turn: Turn, nowMs: number): Permit {
@@ -224,7 +232,7 @@ export class Scheduler<T extends Queued> {
       sentMs: nowMs,
       state: state === 'open' || state === 'paced' ? state : 'probe',
     };
-    this.#counts.inFlight++;
+    this.#countInFlight(turn.name, 1);
     this.#counts.sent++;
     if (state === 'probing') {
       this.#isTrialUnderWay = true;
