@@ -114,6 +114,8 @@ You want to know what the gateway costs, beside what else you could run. Under a
 
 ## Measured
 
+The targets are aims, not promises; the missed ones are listed with the others.
+
 ${tableOf(results)}
 
 ## How it is measured

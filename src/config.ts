@@ -172,7 +172,11 @@ export const settings = {
   ),
   CACHE_MAX_BYTES: defaulted('64MiB', size(0), 'All that the cache may hold.'),
   CACHE_MAX_ENTRY_BYTES: defaulted('4MiB', size(0), 'The largest single answer it may hold.'),
-  RETRY_LIMIT: defaulted('4', integer(0, 100), 'Retries after the first attempt.'),
+  RETRY_LIMIT: defaulted(
+    '4',
+    integer(0, 100),
+    'How often a request that was answered with 429 goes up again; after other passing failures it does once. 0: never.',
+  ),
   RETRY_BASE: defaulted(
     '500ms',
     duration(1),

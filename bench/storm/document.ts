@@ -39,6 +39,11 @@ export function documentOf(
   );
   return `# Many callers, one limit
 
+You want to know what changes for callers when the upstream limits requests. Both ways use nearly the whole limit, and
+callers that retry for themselves waste a large part of their calls on 429s, while the greedy one takes more than its fair
+share (100 % is the fair share) and the others less. Through the gateway few calls are wasted, and each caller
+gets about its share.
+
 Written by \`npm run bench:storm\`; do not edit. The same callers, each retrying for itself and through the gateway, over
 real sockets, against an upstream with a hidden limit (a burst of 10 unless the name says otherwise), for ${seconds} s,
 learning included. greedy: 40 loops; dashboard: 4 loops that think 300 ms; polite: one loop that thinks 200 ms.

@@ -10,12 +10,21 @@ import { defineConfig } from 'vitepress';
 const root = fileURLToPath(new URL('../..', import.meta.url));
 /** A copy of all pages: those of the root stand above `docs/`, where VitePress cannot find its own libraries. */
 const pages = fileURLToPath(new URL('pages', import.meta.url));
-const linkedFiles = ['.env.example', 'LICENSE', 'fly.toml'];
+const linkedFiles = [
+  '.env.example',
+  'Dockerfile',
+  'LICENSE',
+  'fly.toml',
+  ...globSync('deploy/{compose.yaml,grafana/*,kubernetes/*/*,prometheus/*,systemd/*}', { cwd: root }),
+];
 
 rmSync(pages, { recursive: true, force: true });
-const documents = globSync(['*.md', 'docs/*.{md,png}', 'docs/decisions/*.md', 'bench/results.svg'], {
-  cwd: root,
-});
+const documents = globSync(
+  ['*.md', 'deploy/README.md', 'docs/*.{md,png}', 'docs/decisions/*.md', 'bench/results.svg'],
+  {
+    cwd: root,
+  },
+);
 for (const file of documents) cpSync(join(root, file), join(pages, file));
 
 const page = (text: string, link: string) => ({ text, link });
@@ -64,6 +73,7 @@ export default defineConfig({
         text: 'Run it',
         items: [
           page('Deploying', '/docs/deploying'),
+          page('Files to deploy with', '/deploy/'),
           page('Several gateways', '/docs/shared-store'),
           page('Operating', '/docs/operating'),
           page('Alerts', '/docs/alerts'),

@@ -8,6 +8,11 @@ export type CallersEvent =
   | { readonly kind: 'file-readable-again' }
   /** A caller still uses a token that has a newer one beside it. At most once an hour for each token. */
   | { readonly kind: 'older-token-used'; readonly caller: string; readonly token: string }
-  /** The keys of an issuer can't be fetched: the last ones serve for a day, new callers wait. Reported once. */
-  | { readonly kind: 'keys-unavailable'; readonly address: string; readonly cause: unknown }
+  /** The keys of an issuer can't be fetched: the last ones, where there were any, serve for a day. Reported once. */
+  | {
+      readonly kind: 'keys-unavailable';
+      readonly address: string;
+      readonly hasKeys: boolean;
+      readonly cause: unknown;
+    }
   | { readonly kind: 'keys-available-again'; readonly address: string };

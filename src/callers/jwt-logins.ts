@@ -103,11 +103,11 @@ export class JwtLogins {
     this.#verifier = new JwtVerifier({
       // Of the version in force now, which may be newer than the one that asked for this.
       rules: rules(),
-      onFailureChange: (address, cause) => {
+      onFailureChange: (address, cause, hasKeys) => {
         onEvent(
           cause === undefined
             ? { kind: 'keys-available-again', address }
-            : { kind: 'keys-unavailable', address, cause },
+            : { kind: 'keys-unavailable', address, hasKeys, cause },
         );
       },
     });

@@ -22,7 +22,8 @@ export interface JwtRefusal {
 
 export interface JwtOptions {
   readonly rules: JwtRules;
-  onFailureChange(address: string, error: unknown): void;
+  /** The keys at an address can't be fetched; `undefined` when they can be again. `hasKeys`: some were before. */
+  onFailureChange(address: string, error: unknown, hasKeys: boolean): void;
 }
 
 interface Remembered {
@@ -115,7 +116,7 @@ export class JwtVerifier {
       keys = new KeySet({
         address,
         onChange: () => this.#forget(),
-        onFailureChange: (error) => this.#options.onFailureChange(address, error),
+        onFailureChange: (error, hasKeys) => this.#options.onFailureChange(address, error, hasKeys),
       });
       this.#keySets.set(address, keys);
     }

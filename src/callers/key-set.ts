@@ -14,8 +14,12 @@ export interface KeySetOptions {
   readonly address: string;
   /** The keys differ from those before: what was verified with those must be forgotten. */
   onChange(): void;
-  /** The keys can't be fetched; called once, and with `undefined` when they can be again. */
-  onFailureChange(error: unknown): void;
+  /**
+   * The keys can't be fetched; called once, and with `undefined` when they can be again.
+   *
+   * @param hasKeys some were fetched before
+   */
+  onFailureChange(error: unknown, hasKeys: boolean): void;
 }
 
 const refreshAfterMs = 5 * 60_000;
@@ -100,10 +104,10 @@ export class KeySet {
     try {
       this.#adopt(await fetchKeySet(address));
       this.#fetchedMs = performance.now();
-      if (this.#isFailing) onFailureChange(undefined);
+      if (this.#isFailing) onFailureChange(undefined, true);
       this.#isFailing = false;
     } catch (error) {
-      if (!this.#isFailing) onFailureChange(error);
+      if (!this.#isFailing) onFailureChange(error, this.#keys !== undefined);
       this.#isFailing = true;
     } finally {
       this.#running = undefined;

@@ -24,7 +24,9 @@ export function logCallers(log: Pick<Logger, 'info' | 'warn' | 'error'>, event: 
     case 'keys-unavailable':
       log.warn(
         { address: event.address, err: event.cause },
-        'the keys of company logins cannot be fetched; the last ones serve for a day',
+        event.hasKeys
+          ? 'the keys of company logins cannot be fetched; the last ones serve for a day'
+          : 'the keys of company logins cannot be fetched; there are none yet, so every JWT gets 401',
       );
       break;
     case 'keys-available-again':

@@ -493,7 +493,7 @@ describe('the keys of an issuer', () => {
       expect(authenticator.authenticate(bearer(token))).toMatchObject({ by: 'jwt' });
       expect(await authenticateOne(authenticator)).toMatchObject({ by: 'jwt' });
     }
-    expect(events).toMatchObject([{ kind: 'keys-unavailable', address: jwks }]);
+    expect(events).toMatchObject([{ kind: 'keys-unavailable', address: jwks, hasKeys: true }]);
     idp.status = 200;
     minutes(1);
     await authenticateOne(authenticator);
@@ -528,7 +528,7 @@ describe('the keys of an issuer', () => {
         expect((await refusal(() => authenticateOne(authenticator))).code).toBe('caller-unauthenticated');
       }
       expect(authenticator.authenticate(bearer(token))).toMatchObject({ by: 'token' });
-      expect(events).toMatchObject([{ kind: 'keys-unavailable' }]);
+      expect(events).toMatchObject([{ kind: 'keys-unavailable', hasKeys: false }]);
       expect(idp.asked).toBe(1);
     },
   );

@@ -211,12 +211,6 @@ describe('the flags of the image', () => {
     const filling = /^RUN UPSTREAM_BASE_URL=(?:.*\\\n)*.*$/m.exec(read('Dockerfile'))?.[0] ?? '';
     expect(filling.replaceAll(/\s*\\\n\s*/g, ' ')).toContain(`node ${flags} /app/dist/main.js serve`);
   });
-
-  it('the flags of the image are those of the systemd unit in docs/deploying.md', () => {
-    expect(read('docs/deploying.md')).toContain(
-      `ExecStart=/usr/bin/node ${flags} /opt/analytics-gateway/dist/main.js serve`,
-    );
-  });
 });
 
 describe.concurrent('it starts', () => {

@@ -8,6 +8,7 @@ export const root = fileURLToPath(new URL('../..', import.meta.url));
 /** Paths from the root, with slashes. */
 export const documents: readonly string[] = [
   ...readdirSync(root).filter((name) => name.endsWith('.md')),
+  'deploy/README.md',
   ...readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
     .map((path) => `docs/${path.replaceAll('\\', '/')}`)
     .filter((path) => path.endsWith('.md') && !/node_modules|\.vitepress/.test(path)),
