@@ -5,11 +5,12 @@ import type { Answer, UpstreamRequest } from '../exchange.ts';
 import { connectionOptions } from '../header-fields.ts';
 import { andThen, type Handler } from '../layer.ts';
 import type { CacheOutcome, Trace } from '../trace.ts';
+import { hasNoContent } from '../upstream/response-policy.ts';
 import type { Claims } from './claim.ts';
 import { isNotModified } from './conditional-policy.ts';
 import { type ContentCoding as Coding, chooseCoding } from './encoding-policy.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
-import { hasNoContent, type PreparedReply } from './reply-fields.ts';
+import type { PreparedReply } from './reply-fields.ts';
 import { traceParentOf, traceStateOf } from './trace-context-policy.ts';
 
 export interface ForwardOptions {

@@ -185,11 +185,6 @@ class ReplyOfAnswer implements PreparedReply {
   }
 }
 
-/** Whether a status means that no content follows, whatever the upstream sent with it. */
-export function hasNoContent(status: number): boolean {
-  return status === 204 || status === 205;
-}
-
 /** Describe the body, and are left out of a reply without one. */
 const describing: ReadonlySet<string> = new Set(['content-type', 'content-language']);
 
