@@ -11,7 +11,7 @@ import type { Duplex } from 'node:stream';
 import { probeCaller } from './half-close.ts';
 import { announcesBody } from './message-body.ts';
 import { countBegun, holdPaused, type ParserError } from './pipelining.ts';
-import { pathOf, type RefusalFields, readRefusedHead, refusalFields } from './refusal-fields.ts';
+import { type RefusalFields, readRefusedHead, refusalFields } from './refusal-fields.ts';
 import { type HeadRefusal, headRefusal, requestTarget } from './request-head-policy.ts';
 
 export interface ServerLimits {
@@ -153,7 +153,7 @@ class Intake {
   }
 
   #refusalFieldsOf({ socket, url = '', rawHeaders, headers: { host } }: IncomingMessage): RefusalFields {
-    const texts = { peer: socket.remoteAddress, path: pathOf(url), host };
+    const texts = { peer: socket.remoteAddress, target: url, host };
     return refusalFields(texts, { isSecret: this.#isSecret, rawHeaders });
   }
 }
@@ -192,9 +192,9 @@ function describeUnparsed(
       ...refusalFields({ peer }, { isSecret, rawHeaders: [] }),
     };
   }
-  const { path, rawHeaders } =
-    rawPacket === undefined ? { path: undefined, rawHeaders: [] } : readRefusedHead(rawPacket, bytesParsed);
-  return { status, code, ...refusalFields({ peer, path }, { isSecret, rawHeaders }) };
+  const { target, rawHeaders } =
+    rawPacket === undefined ? { target: undefined, rawHeaders: [] } : readRefusedHead(rawPacket, bytesParsed);
+  return { status, code, ...refusalFields({ peer, target }, { isSecret, rawHeaders }) };
 }
 
 /** What Node itself would answer to what its parser refuses. */
