@@ -1,7 +1,7 @@
 /**
  * Holds the built gateway, with the image's flags, under a steady load for minutes: 200 requests a second over 3,000
- * reads, 2 % of callers leaving, one upstream call of twenty a fault, a rare 429. Then stops it, with requests
- * under way, and checks that nothing was mixed up, nothing was lost and nothing grew.
+ * reads, 2 % of callers leaving, one upstream call of twenty a fault, a rare 429, and one hostile caller. Then stops
+ * it, with requests under way, and checks that nothing was mixed up, nothing was lost and nothing grew.
  *
  *   npm run soak [-- MINUTES] [--seed N]
  *
@@ -20,6 +20,7 @@ import { randomFrom } from '../test/support/random.ts';
 import { type Deployed, startDeployed } from './deployed.ts';
 import { createCallers } from './soak/callers.ts';
 import { checksOf, type Observed, tableOf } from './soak/checks.ts';
+import { startHostileCaller } from './soak/hostile.ts';
 import { openLedger } from './soak/ledger.ts';
 import { furtherReads, operations, slowTarget, targets } from './soak/reads.ts';
 import { sampleProcess } from './soak/trend.ts';
@@ -47,16 +48,18 @@ const warmUpMinutes = Math.min(longestWarmUpMinutes, minutes / 2);
 interface Callers {
   readonly file: string;
   readonly tokens: readonly string[];
+  readonly hostileToken: string;
 }
 
 function writeCallers(folder: string): Callers {
   const tokens = Array.from({ length: callerCount }, () => mintToken());
-  const callers = tokens.map((token, at) => {
+  const hostileToken = mintToken();
+  const callers = [...tokens, hostileToken].map((token, at) => {
     return { name: `caller-${at}`, operations, tokens: [{ sha256: digestOf(token) }] };
   });
   const file = join(folder, 'callers.json');
   writeFileSync(file, JSON.stringify({ callers }), { mode: 0o600 });
-  return { file, tokens };
+  return { file, tokens, hostileToken };
 }
 
 function settingsOf(upstream: SoakUpstream, callersFile: string): Record<string, string> {
@@ -135,7 +138,9 @@ async function soak(folder: string, upstream: SoakUpstream): Promise<Observed> {
   });
   const sampling = sampleProcess(gateway.pid);
   const loop = watchLoop(gateway.port);
+  const hostile = startHostileCaller({ port: gateway.port, callers, token: callersFile.hostileToken });
   await callers.arrive(minutes * 60_000);
+  hostile.end();
   sampling.end();
   loop.end();
   await callers.settled();

@@ -7,6 +7,7 @@ import { type AccessLogOptions, logAccess } from './edge/access-log.ts';
 import { type Answering, answerWith, aroundRoutes, pathAsSent } from './edge/adapter.ts';
 import { authenticate } from './edge/authenticate.ts';
 import { type BufferedResponsesOptions, limitBufferedResponses } from './edge/buffered-responses.ts';
+import { searchForCredentials } from './edge/credential-search.ts';
 import { refuseUnknown, serveProblem } from './edge/documents.ts';
 import { type ForwardOptions, forward } from './edge/forward.ts';
 import { guardHost, type HostOptions } from './edge/host.ts';
@@ -46,7 +47,9 @@ export interface AppOptions {
 /** What every request passes except probes. The first listed is the first to see the request. */
 export function layersOfEveryRequest(options: AppOptions) {
   return {
-    identifyRequest: identifyRequest(options.accessLog.isSecret),
+    identifyRequest: identifyRequest(
+      searchForCredentials({ authenticator: options.authenticator, holdsKey: options.accessLog.isSecret }),
+    ),
     logAccess: logAccess(options.accessLog),
     renderProblems: renderProblems(),
     limitBufferedResponses: limitBufferedResponses(options.bufferedResponses),
@@ -69,7 +72,7 @@ export function layersOfOperations(options: AppOptions) {
   return {
     ...layersOfEveryRequest(options),
     ...layersOfCallers(options),
-    selectOperation: selectOperation(matchOperations(options.operations), options),
+    selectOperation: selectOperation(matchOperations(options.operations), searchForCredentials(options)),
   };
 }
 
@@ -84,7 +87,10 @@ export function createApp(options: AppOptions): RequestListener {
   app.get('/readyz', () => answerProbe(options.notReady(), options.isDraining()));
   app.all('/problems/:code', answerWith(compose(everyRequest, serveProblem), answering));
   // The operations of the table, and the refusal of every other path there: its caller has to authenticate too.
-  app.all('/api/*', answerWith(compose(operations, forward(options.forward)), answering));
+  app.all(
+    '/api/*',
+    answerWith(compose(operations, forward(options.forward, searchForCredentials(options))), answering),
+  );
 
   options.addRoutes(app, {
     checked: aroundRoutes(everyRequest, answering),

@@ -5,9 +5,38 @@ export function fieldValue(value: string | readonly string[] | undefined): strin
   return value === undefined || typeof value === 'string' ? value : value.join(', ');
 }
 
+/**
+ * A field by a name that came from settings or in a message: only what the record itself has, for every object
+ * inherits a `constructor`.
+ */
+export function ownField<Value>(
+  headers: Readonly<Record<string, Value | undefined>>,
+  name: string,
+): Value | undefined {
+  return Object.hasOwn(headers, name) ? headers[name] : undefined;
+}
+
 /** The value of a field that may come once; `undefined` where it came more than once. */
 export function singleField(value: string | readonly string[] | undefined): string | undefined {
   return typeof value === 'string' ? value : undefined;
+}
+
+/**
+ * A text without the spaces and tabs around it (RFC 9110 section 5.6.3). By index: `/[\t ]+$/` begins again at each
+ * blank of a long run, and its time grows with the square of the length.
+ */
+export function trimBlanks(text: string): string {
+  let start = 0;
+  let end = text.length;
+  while (start < end && isBlank(text, start)) start++;
+  while (end > start && isBlank(text, end - 1)) end--;
+  return text.slice(start, end);
+}
+
+/** Whether a space or tab stands at this index. */
+export function isBlank(text: string, at: number): boolean {
+  const code = text.charCodeAt(at);
+  return code === 0x20 || code === 0x09;
 }
 
 const none: ReadonlySet<string> = new Set();

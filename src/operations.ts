@@ -4,7 +4,7 @@
  * The target is matched as it came, byte for byte, never decoded, normalised or parsed as a URL: a proxy
  * that decides on other bytes than those it routes can be bypassed.
  */
-import { decodePercent } from './percent-encoding.ts';
+import { decodings } from './percent-encoding.ts';
 
 export interface Operation {
   readonly name: string;
@@ -104,9 +104,7 @@ export function problemOfQuery(query: string): string | undefined {
 
 /** A parameter's name decoded until nothing changes, without blanks and brackets; bounded, for it is a caller's text. */
 function decodeName(name: string): string {
-  let decoded = name.replaceAll('+', ' ');
-  for (let round = 0; round < 3 && decoded.includes('%'); round++) {
-    decoded = decodePercent(decoded);
-  }
-  return decoded.replace(/[\s\0]|\[.*$/g, '');
+  const decoded = decodings(name.replaceAll('+', ' ')).at(-1) ?? '';
+  const bracket = decoded.indexOf('[');
+  return (bracket === -1 ? decoded : decoded.slice(0, bracket)).replace(/[\s\0]/g, '');
 }

@@ -8,6 +8,10 @@ export function bytesOf(text: string): Buffer {
 
 const mostChanges = 4;
 const longestRange = 40;
+/** Below the limits of a target and of a head, and as much as comes in one read. */
+const runBytes = [8 * 1_024, 16 * 1_024, 64 * 1_024];
+/** What makes an expression begin again and again. */
+const runs = ['\t', ' ', 'a', 'eyJ', '%25', '"', ',', '[', '&amp;'];
 
 type Change = (text: string, random: Random, words: readonly string[]) => string;
 
@@ -46,6 +50,12 @@ const changes: readonly Change[] = [
       .with(one, lines[other] ?? '')
       .with(other, lines[one] ?? '')
       .join('\r\n');
+  },
+  function insertRun(text, random) {
+    const at = below(random, text.length + 1);
+    const run = pick(random, runs);
+    const bytes = pick(random, runBytes) - below(random, 2_048);
+    return text.slice(0, at) + run.repeat(Math.floor(bytes / run.length)) + text.slice(at);
   },
   function cutEnd(text, random) {
     return text.slice(0, below(random, text.length + 1));

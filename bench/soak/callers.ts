@@ -22,8 +22,8 @@ export interface CallersOptions {
 export interface Callers {
   /** Sends for so long; resolves when the last request is sent, not when it is answered. */
   arrive(forMs: number): Promise<void>;
-  /** Sends one now. */
-  send(target: string): void;
+  /** Sends one now, with this token or any of them. */
+  send(target: string, token?: string): void;
   /** Resolves when every request has ended. */
   settled(): Promise<void>;
   close(): void;
@@ -43,26 +43,23 @@ export function createCallers(options: CallersOptions): Callers {
   const agent = new Agent({ keepAlive: true, timeout: idleMs, maxFreeSockets });
   const under = new Set<Promise<void>>();
 
-  function send(target: string, leavesAfterMs?: number): void {
+  function send(target: string, token = pick(random, tokens), leavesAfterMs?: number): void {
     const number = ledger.send();
-    const exchange = exchangeOf(
-      { agent, port, target, number, token: pick(random, tokens), leavesAfterMs },
-      ledger,
-      onWrong,
-    );
+    const exchange = exchangeOf({ agent, port, target, number, token, leavesAfterMs }, ledger, onWrong);
     under.add(exchange);
     void exchange.finally(() => under.delete(exchange));
   }
 
   return {
-    send: (target) => send(target),
+    send: (target, token) => send(target, token),
     async arrive(forMs) {
       const startMs = performance.now();
       let nextMs = startMs;
       while (nextMs < startMs + forMs) {
         const waitMs = nextMs - performance.now();
         if (waitMs > 1) await sleep(waitMs);
-        send(pick(random, targets), random() < leavingShare ? below(random, leavesWithinMs) : undefined);
+        const leavesAfterMs = random() < leavingShare ? below(random, leavesWithinMs) : undefined;
+        send(pick(random, targets), undefined, leavesAfterMs);
         nextMs -= (Math.log(1 - random()) * 1_000) / perSecond;
       }
     },

@@ -31,8 +31,8 @@ export interface Observed {
 
 /** A soak below this is no longer about the gateway: most of its answers are problems. */
 const leastGoodShare = 0.9;
-/** Not a measure of speed: the machine may be busy with other work. */
-const longestLivezMs = 20_000;
+/** Not a measure of speed, for the machine may be busy with other work: a text that stops the process takes longer. */
+const longestLivezMs = 2_000;
 /** V8's heap grows and shrinks by this much without a leak, so a short run has to allow for it. */
 const breathingMiB = 16;
 const maxMiBPerMinute = 1;

@@ -1,7 +1,16 @@
 /** The reads that the soak asks for: 3,000 different targets of three kinds of operation. */
 
 /** As UPSTREAM_READS. */
-export const furtherReads = ['/analytics/reports/:id/', '/analytics/posts/:id/metrics/'] as const;
+export const furtherReads = [
+  '/analytics/reports/:id/',
+  '/analytics/posts/:id/metrics/',
+  '/analytics/hangs/:id/',
+] as const;
+
+/** Asked by the hostile caller alone: the upstream never answers, and the circuit of no other read hears of it. */
+export function hangingTarget(number: number): string {
+  return `/api/analytics/hangs/${number}/`;
+}
 
 /** What each caller of the soak may do. */
 export const operations = ['list-accounts', ...furtherReads] as const;

@@ -31,6 +31,8 @@ const faultShare = 1 / 20;
 /** Rare: a 429 holds back everything. */
 const rateLimitedShare = 1 / 5_000;
 const slowMs = 600;
+/** Beyond UPSTREAM_TIMEOUT. */
+const hangingMs = 10_000;
 const longestLatencyMs = 25;
 
 /**
@@ -51,6 +53,7 @@ function behaviour(random: Random, catalogue: readonly Behaviour[]): Behaviour {
     note(request);
     const body = echoOf(request);
     if (request.target.includes(slowMark)) return { body, latencyMs: slowMs };
+    if (request.target.includes('/hangs/')) return { body, latencyMs: hangingMs };
     const draw = random();
     if (draw < rateLimitedShare) {
       rateLimited += 1;
@@ -77,7 +80,7 @@ function echoOf({ target }: ReceivedRequest): string {
 }
 
 const path =
-  /^\/api\/(?:analytics\/accounts|users\/api-keys|analytics\/reports\/[\w.-]+|analytics\/posts\/[\w.-]+\/metrics)\/(?:\?|$)/;
+  /^\/api\/(?:analytics\/accounts|users\/api-keys|analytics\/(?:reports|hangs)\/[\w.-]+|analytics\/posts\/[\w.-]+\/metrics)\/(?:\?|$)/;
 
 function note({ method, target, rawHeaders, key }: ReceivedRequest): void {
   const keys = rawHeaders.filter((name, at) => at % 2 === 0 && /^(?:x.?api.?key|authorization)$/i.test(name));

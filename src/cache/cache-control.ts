@@ -3,7 +3,7 @@
  *
  * A restriction counts even where it is malformed; a permission counts only where it is well-formed.
  */
-import { fieldValue } from '../header-fields.ts';
+import { fieldValue, trimBlanks } from '../header-fields.ts';
 
 interface Directive {
   /** The argument as it came, without its quotes; `undefined` where there is none. */
@@ -129,7 +129,7 @@ export function directiveFields(directives: Directives, name: string): readonly 
   if (/^[\t ]|[\t ]$/.test(found.argument)) return 'all';
   const names = found.argument
     .split(',')
-    .map((part) => part.replace(/^[\t ]+|[\t ]+$/g, '').toLowerCase())
+    .map((part) => trimBlanks(part).toLowerCase())
     .filter((part) => part !== '');
   return names.length > 0 && names.every((part) => /^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(part)) ? names : 'all';
 }

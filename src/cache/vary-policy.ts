@@ -8,7 +8,7 @@
  */
 
 import type { UpstreamRequest } from '../exchange.ts';
-import { fieldValue } from '../header-fields.ts';
+import { fieldValue, trimBlanks } from '../header-fields.ts';
 
 /** Request and trace ids, whether or not this request has them. */
 const idNames = new Set(['x-request-id', 'traceparent', 'tracestate']);
@@ -56,6 +56,6 @@ export function exactRequestKey(headers: UpstreamRequest['headers']): string {
 
 /** Makes equivalent spellings equal (RFC 9111 section 4.1): space around commas, case of languages. */
 function normalised(name: string, value: string): string {
-  const plain = value.includes('"') ? value.trim() : value.trim().replace(/[\t ]*,[\t ]*/g, ',');
+  const plain = value.includes('"') ? trimBlanks(value) : value.split(',').map(trimBlanks).join(',');
   return name === 'accept-language' ? plain.toLowerCase() : plain;
 }

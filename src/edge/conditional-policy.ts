@@ -2,6 +2,7 @@
  * A caller's own conditions, answered at the edge from the full answer (RFC 9110 section 13).
  * Pure: no `this`, no I/O, no clock.
  */
+import { isBlank } from '../header-fields.ts';
 import { parseHttpDate } from '../http-date.ts';
 
 /** The caller's conditional fields, as received; repeated lines joined by a comma. */
@@ -17,8 +18,6 @@ export interface Validators {
   /** The `Date` of an answer that comes from the cache's store; `undefined` for one just fetched. */
   readonly storedDate?: string | undefined;
 }
-
-const entityTag = /[\t ]*(?:(?:W\/)?("[\x21\x23-\x7e\x80-\xff]*"))?[\t ]*(?:,|$)/y;
 
 /** Whether a field value is an entity tag, weak or strong (RFC 9110 section 8.8.3). */
 export function isEntityTag(value: string): boolean {
@@ -58,12 +57,34 @@ function matchesAny(list: string, etag: string | undefined): boolean {
   let matched = false;
   let at = 0;
   while (at < list.length) {
-    entityTag.lastIndex = at;
-    const found = entityTag.exec(list);
+    const member = readMember(list, at);
     // A list that cannot be read to its end says nothing: the answer is given whole.
-    if (found === null) return false;
-    if (found[1] === opaque) matched = true;
-    at = entityTag.lastIndex;
+    if (member === undefined) return false;
+    if (member.opaque === opaque) matched = true;
+    at = member.next;
   }
   return matched;
+}
+
+/**
+ * Reads a member of a list of entity tags, which may be empty, and where the next one begins; `undefined` where it is
+ * no tag. By index: a caller may send any number of blanks.
+ */
+function readMember(list: string, from: number): { opaque: string | undefined; next: number } | undefined {
+  const start = afterBlanks(list, from);
+  const quote = list.startsWith('W/', start) ? start + 2 : start;
+  let end = start;
+  if (list[quote] === '"') {
+    end = list.indexOf('"', quote + 1) + 1;
+    if (end === 0 || !isEntityTag(list.slice(quote, end))) return undefined;
+  }
+  const comma = afterBlanks(list, end);
+  if (comma < list.length && list[comma] !== ',') return undefined;
+  return { opaque: end > start ? list.slice(quote, end) : undefined, next: comma + 1 };
+}
+
+function afterBlanks(text: string, from: number): number {
+  let at = from;
+  while (isBlank(text, at)) at++;
+  return at;
 }

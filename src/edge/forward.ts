@@ -5,11 +5,13 @@ import type { Answer, UpstreamRequest } from '../exchange.ts';
 import { connectionOptions } from '../header-fields.ts';
 import { andThen, type Handler } from '../layer.ts';
 import type { CacheOutcome, Trace } from '../trace.ts';
+import { hasNoContent } from '../upstream/response-policy.ts';
 import type { Claims } from './claim.ts';
 import { isNotModified } from './conditional-policy.ts';
+import type { HoldsCredential } from './credential-search.ts';
 import { type ContentCoding as Coding, chooseCoding } from './encoding-policy.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
-import { hasNoContent, type PreparedReply } from './reply-fields.ts';
+import type { PreparedReply } from './reply-fields.ts';
 import { traceParentOf, traceStateOf } from './trace-context-policy.ts';
 
 export interface ForwardOptions {
@@ -24,20 +26,28 @@ export interface ForwardOptions {
 
 const anonymousTurn: Turn = { name: '', weight: 1, background: false };
 
-export function forward(options: ForwardOptions): Handler<InboundRequest, Reply> {
+/**
+ * @throws GatewayError `invalid-request` where a field that would go up holds a credential, and what the outbound
+ * layers throw
+ */
+export function forward(
+  options: ForwardOptions,
+  holdsCredential: HoldsCredential,
+): Handler<InboundRequest, Reply> {
   const { outbound, claims, prepare, timeoutMs } = options;
   return function forward(request, trace) {
     const { match } = request;
     if (match === undefined)
       throw new GatewayError('internal-error', { reason: 'no operation was selected' });
-    const claim = claims.open(request, trace.startedMs + timeoutMs, request.caller?.turn ?? anonymousTurn);
     const hopByHop = connectionOptions(request.headers.connection);
-    const ids = idsOf(request, trace, hopByHop);
+    const headers = forwardedFields(request, options.forwardHeaders, hopByHop, holdsCredential);
+    const ids = idsOf(request, trace, hopByHop, holdsCredential);
+    const claim = claims.open(request, trace.startedMs + timeoutMs, request.caller?.turn ?? anonymousTurn);
     const upstreamRequest: UpstreamRequest = {
       operation: match.operation.name,
       path: match.path,
       query: request.query === '' ? '' : `?${request.query}`,
-      headers: forwardedFields(request, options.forwardHeaders, hopByHop),
+      headers,
       ids,
       hasCallerIds: hasCallerIds(request, ids),
       cacheControl: request.headers['cache-control'],
@@ -73,28 +83,40 @@ function forwardedFields(
   request: InboundRequest,
   names: readonly string[],
   hopByHop: ReadonlySet<string>,
+  holdsCredential: HoldsCredential,
 ): Readonly<Record<string, string>> {
   if (names.length === 0) return none;
   const fields: Record<string, string> = {};
   for (const name of names) {
     const value = request.field(name);
-    if (value !== undefined && !hopByHop.has(name)) fields[name] = value;
+    if (value === undefined || hopByHop.has(name)) continue;
+    if (holdsCredential(value, request)) {
+      const detail = `The field ${name} holds a credential: send your token in Authorization or X-API-Key alone, and replace the one that was in this field.`;
+      throw new GatewayError('invalid-request', { detail, reason: `a credential in the field ${name}` });
+    }
+    fields[name] = value;
   }
   return fields;
 }
 
-/** Ids that go up. A `tracestate` means nothing without its `traceparent` (Trace Context section 3.3). */
+/**
+ * Ids that go up. A `tracestate` means nothing without its `traceparent` (Trace Context section 3.3). One that holds a
+ * credential is dropped and the request goes on: tracing must not fail a request.
+ */
 function idsOf(
   request: InboundRequest,
   trace: Trace,
   hopByHop: ReadonlySet<string>,
+  holdsCredential: HoldsCredential,
 ): Readonly<Record<string, string>> {
+  const mayGoUp = (name: string, value: string): boolean =>
+    !hopByHop.has(name) && !holdsCredential(value, request);
   const ids: Record<string, string> = { 'x-request-id': trace.requestId };
   const parent = traceParentOf(request.field('traceparent'));
-  if (parent === undefined || hopByHop.has('traceparent')) return ids;
+  if (parent === undefined || !mayGoUp('traceparent', parent)) return ids;
   ids['traceparent'] = parent;
   const state = traceStateOf(request.field('tracestate'));
-  if (state !== undefined && !hopByHop.has('tracestate')) ids['tracestate'] = state;
+  if (state !== undefined && mayGoUp('tracestate', state)) ids['tracestate'] = state;
   return ids;
 }
 

@@ -3,7 +3,7 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Caller } from '../callers/caller.ts';
-import { fieldValue } from '../header-fields.ts';
+import { fieldValue, ownField } from '../header-fields.ts';
 import type { OperationMatch } from '../operations.ts';
 import type { Payload } from '../payload.ts';
 
@@ -66,7 +66,7 @@ export class InboundRequest {
 
   /** A field's value; the lines of a repeated one joined by commas, as Node does for all but singular fields. */
   field(name: string): string | undefined {
-    return fieldValue(this.headers[name]);
+    return fieldValue(ownField(this.headers, name));
   }
 
   /** Calls back once when the reply has left, or its connection has ended before that. */

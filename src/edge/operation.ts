@@ -1,11 +1,10 @@
 /** From a raw request target to an operation this caller may do; everything else is refused here. */
 
-import type { Authenticator } from '../callers/authenticator.ts';
 import { isGranted } from '../callers/caller.ts';
-import { holdsCredential } from '../callers/url-credential-policy.ts';
 import { GatewayError } from '../errors.ts';
 import type { Layer } from '../layer.ts';
 import { type OperationMatch, problemOfQuery } from '../operations.ts';
+import type { HoldsCredential } from './credential-search.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 import { announcesBody } from './message-body.ts';
 
@@ -20,12 +19,6 @@ const prefix = '/api';
 const credentialInUrl =
   'A credential is never sent in the URL, where logs keep it: send your token in a header, and replace the one that was in this URL.';
 
-export interface CredentialSearch {
-  readonly authenticator: Pick<Authenticator, 'credentialsOf'>;
-  /** Whether a text holds the upstream key. */
-  readonly holdsKey: (text: string) => boolean;
-}
-
 /**
  * Refuses what is not a read that this caller may do, and a credential in the URL.
  *
@@ -34,10 +27,10 @@ export interface CredentialSearch {
  */
 export function selectOperation(
   matchPath: (path: string) => OperationMatch | undefined,
-  { authenticator, holdsKey }: CredentialSearch,
+  holdsCredential: HoldsCredential,
 ): Layer<InboundRequest, Reply> {
   function refuseCredential(urlPart: string, request: InboundRequest): void {
-    if (holdsCredential(urlPart, authenticator.credentialsOf(request.rawHeaders), holdsKey)) {
+    if (holdsCredential(urlPart, request)) {
       throw new GatewayError('invalid-request', {
         detail: credentialInUrl,
         reason: 'a credential in the URL',

@@ -4,8 +4,9 @@
  * in the wrong place is not written down.
  */
 import { canonicalAddress } from '../address-policy.ts';
-import { holdsCredential } from '../callers/url-credential-policy.ts';
+import { holdsCredential } from '../callers/credential-search-policy.ts';
 import type { GatewayError } from '../errors.ts';
+import { trimBlanks } from '../header-fields.ts';
 
 export interface RefusalFields {
   /** The peer's address; left out on a Unix socket. */
@@ -19,7 +20,8 @@ export interface RefusalFields {
 /** A caller's text with which it may have sent a credential. */
 export interface CallerText {
   readonly peer: string | undefined;
-  readonly path?: string | undefined;
+  /** In any form: only its path is logged, without scheme, authority and query. */
+  readonly target?: string | undefined;
   readonly host?: string | undefined;
   readonly origin?: string | undefined;
 }
@@ -42,22 +44,36 @@ export interface RefusedRequest {
 const maxCharacters = 200;
 const instead = '[a credential]';
 
-/** Our tokens, damaged ones too, and JWTs. */
-const tokenShapes = /wag_[A-Za-z0-9_-]{16}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}/;
+/** The first 16 characters of our tokens, damaged ones too. */
+const tokenShape = /wag_[A-Za-z0-9_-]{16}/;
 
 /** A value this short would be found in harmless text. */
 const leastCharacters = 8;
+/** More values than this are not searched for: then nothing that a caller wrote is logged. */
+const maxCredentials = 32;
 
 /** Gives what may be logged of a refused request. */
-export function refusalFields({ peer, ...texts }: CallerText, options: SearchOptions): RefusalFields {
+export function refusalFields(
+  { peer, target, host, origin }: CallerText,
+  options: SearchOptions,
+): RefusalFields {
   const credentials = presentedCredentials(options.rawHeaders);
   const isCredential = (text: string): boolean =>
-    options.isSecret(text) || tokenShapes.test(text) || credentials.some((value) => text.includes(value));
+    credentials.length > maxCredentials ||
+    options.isSecret(text) ||
+    tokenShape.test(text) ||
+    holdsJwt(text) ||
+    credentials.some((value) => text.includes(value));
   const fields: Record<string, string> = {};
   if (peer !== undefined) fields['peer'] = canonicalAddress(peer);
-  for (const [name, text] of Object.entries(texts)) {
-    if (text !== undefined) fields[name] = loggable(text, isCredential);
-  }
+  const note = (name: string, text: string | undefined, shown: (text: string) => string): void => {
+    if (text === undefined) return;
+    // Searched before anything is left out: a part of a credential would not be found.
+    fields[name] = holdsCredential(text, [], isCredential) ? instead : loggable(shown(text));
+  };
+  note('path', target?.split(/[?#]/, 1)[0], pathOf);
+  note('host', host, withoutUserinfo);
+  note('origin', origin, withoutUserinfo);
   return fields;
 }
 
@@ -69,16 +85,14 @@ export function fieldsOfRefusedRequest(
 ): RefusalFields {
   const texts = {
     peer: remoteAddress,
-    path,
+    target: path,
     host: code === 'host-not-allowed' ? headers.host : undefined,
     origin: code === 'origin-not-allowed' ? headers.origin : undefined,
   };
   return refusalFields(texts, { isSecret, rawHeaders });
 }
 
-/** Searched as a whole, or a credential that begins before the cut would be half written down. */
-function loggable(text: string, isCredential: (text: string) => boolean): string {
-  if (holdsCredential(text, [], isCredential)) return instead;
+function loggable(text: string): string {
   return text.slice(0, maxCharacters).replace(/[^\x21-\x7e]/g, '?');
 }
 
@@ -90,26 +104,68 @@ function presentedCredentials(rawHeaders: readonly string[]): string[] {
     if (!/authorization$|key$|token$|assertion$|^cookie$/i.test(name)) continue;
     values.push(...(rawHeaders[index + 1] ?? '').split(/[\s;,]+/));
   }
-  return values.filter((value) => value.length >= leastCharacters);
+  return [...new Set(values)].filter((value) => value.length >= leastCharacters);
 }
 
-/** The path of a request line, without scheme, authority and query. */
-export function pathOf(target: string): string {
-  return /^[^?#]*/.exec(target)?.[0] ?? '';
+/**
+ * Whether a text holds the beginning of a JWT: `eyJ` and 8 characters, a dot, and 8 more. Word by word: an expression
+ * would begin again at each `eyJ` of a long word.
+ */
+function holdsJwt(text: string): boolean {
+  return text.split(/[^A-Za-z0-9_.-]+/).some((word) => {
+    const parts = word.split('.');
+    return parts.some((part, at) => {
+      const start = part.indexOf('eyJ');
+      return start !== -1 && part.length - start >= 11 && (parts[at + 1] ?? '').length >= 8;
+    });
+  });
 }
 
-const requestLine = /^[A-Za-z]{1,32} ((?:https?:\/\/|\/)[^\s?#]*)\S* HTTP/;
-const fieldLine = /^([A-Za-z0-9_-]+):[\t ]*(.*?)[\t ]*$/gm;
+/**
+ * The path of a request target without its query, and without scheme and authority (RFC 9112 section 3.2). Only of an authority
+ * alone, as CONNECT has it, and of one behind `//` is the authority left, without the user and password before it.
+ */
+function pathOf(text: string): string {
+  if (text.startsWith('/') && !text.startsWith('//')) return text;
+  const slashes = text.indexOf('//');
+  const from = slashes === -1 ? 0 : slashes + 2;
+  const slash = text.indexOf('/', from);
+  const rest = slash === -1 ? '' : text.slice(slash);
+  if (slashes > 0) return rest === '' ? '/' : rest;
+  const authority = withoutUserinfo(slash === -1 ? text.slice(from) : text.slice(from, slash));
+  return `${text.slice(0, from)}${authority}${rest}`;
+}
 
-/** What can be read of a head that the parser refused: its path and its fields, as far as they are there. */
+/** An authority without the user and password before it (RFC 3986 section 3.2.1). */
+function withoutUserinfo(authority: string): string {
+  return authority.slice(authority.lastIndexOf('@') + 1);
+}
+
+/** So much of a refused head is read: Node's parser takes no more. */
+const maxHeadBytes = 16 * 1_024;
+
+/** What can be read of a head that the parser refused: its target and its fields, as far as they are there. */
 export function readRefusedHead(
   packet: Buffer,
   errorAt: number,
-): { path: string | undefined; rawHeaders: string[] } {
-  const text = packet.toString('latin1');
+): { target: string | undefined; rawHeaders: string[] } {
   // Good requests may come before it in the same packet.
-  const before = errorAt > 0 ? text.lastIndexOf('\r\n\r\n', errorAt - 1) : -1;
-  const head = before === -1 ? text : text.slice(before + 4);
-  const rawHeaders = [...head.matchAll(fieldLine)].flatMap(([, name = '', value = '']) => [name, value]);
-  return { path: requestLine.exec(head)?.[1], rawHeaders };
+  const before = errorAt > 0 ? packet.lastIndexOf('\r\n\r\n', errorAt - 1, 'latin1') : -1;
+  const start = before === -1 ? 0 : before + 4;
+  const [first = '', ...lines] = packet.toString('latin1', start, start + maxHeadBytes).split(/[\r\n]+/);
+  return { target: targetIn(first), rawHeaders: lines.flatMap(fieldIn) };
+}
+
+/** The target in a request line; `undefined` where it is none. */
+function targetIn(line: string): string | undefined {
+  const [method = '', target = '', version = ''] = line.split(' ', 3);
+  const isRequest = /^[A-Za-z]{1,32}$/.test(method) && version.startsWith('HTTP') && !/\s/.test(target);
+  return isRequest && /^(?:https?:\/)?\//i.test(target) ? target : undefined;
+}
+
+/** Name and value in a field line; nothing where it is none. */
+function fieldIn(line: string): string[] {
+  const colon = line.indexOf(':');
+  const name = line.slice(0, Math.max(colon, 0));
+  return /^[A-Za-z0-9_-]+$/.test(name) ? [name, trimBlanks(line.slice(colon + 1))] : [];
 }

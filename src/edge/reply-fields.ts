@@ -7,7 +7,7 @@
  */
 
 import type { Answer, HeaderFields } from '../exchange.ts';
-import { connectionOptions, fieldValue, singleField } from '../header-fields.ts';
+import { connectionOptions, fieldValue, ownField, singleField } from '../header-fields.ts';
 import { dateOfAnswer, httpDate } from '../http-date.ts';
 import type { ContentCoding as Coding } from './encoding-policy.ts';
 import { codedEntityTag, entityTagOf } from './entity-tag.ts';
@@ -185,17 +185,13 @@ class ReplyOfAnswer implements PreparedReply {
   }
 }
 
-/** Whether a status means that no content follows, whatever the upstream sent with it. */
-export function hasNoContent(status: number): boolean {
-  return status === 204 || status === 205;
-}
-
 /** Describe the body, and are left out of a reply without one. */
 const describing: ReadonlySet<string> = new Set(['content-type', 'content-language']);
 
 /** A field's value on one line: all members of a repeated list field, nothing of a repeated singular field. */
 function joined(headers: HeaderFields, name: string): string | undefined {
-  return singular.has(name) ? singleField(headers[name]) : fieldValue(headers[name]);
+  const value = ownField(headers, name);
+  return singular.has(name) ? singleField(value) : fieldValue(value);
 }
 
 const singular = new Set(['content-type', 'etag', 'last-modified', 'retry-after', 'expires']);

@@ -1,8 +1,7 @@
 /** Gives every request an id: the caller's own where it fits into a log line. */
 import { randomBytes } from 'node:crypto';
-import { presentedValues } from '../callers/credential-policy.ts';
-import { holdsCredential } from '../callers/url-credential-policy.ts';
 import type { Layer } from '../layer.ts';
+import type { HoldsCredential } from './credential-search.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 
 /** Of this process; a counter follows it. Random ids one by one would cost as much as looking up the answer. */
@@ -25,17 +24,12 @@ const fit = /^[A-Za-z0-9._~:+/=-]{1,128}$/;
 /**
  * Takes a caller's own id over where it is fit to be one. One that holds a credential is not: it would stand in the log
  * and in the reply.
- *
- * @param isSecret whether a text holds the upstream key
  */
-export function identifyRequest(isSecret: (text: string) => boolean): Layer<InboundRequest, Reply> {
+export function identifyRequest(holdsCredential: HoldsCredential): Layer<InboundRequest, Reply> {
   return (next) =>
     function identify(request, trace) {
       const given = request.headers['x-request-id'];
-      const isTaken =
-        typeof given === 'string' &&
-        fit.test(given) &&
-        !holdsCredential(given, presentedValues(request.rawHeaders, []), isSecret);
+      const isTaken = typeof given === 'string' && fit.test(given) && !holdsCredential(given, request);
       trace.requestId = isTaken ? given : newRequestId();
       request.setHeader('x-request-id', trace.requestId);
       return next(request, trace);

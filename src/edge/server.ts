@@ -15,7 +15,7 @@ import { type CertificatePair, minTlsVersion } from './certificate.ts';
 import { probeCaller } from './half-close.ts';
 import { announcesBody } from './message-body.ts';
 import { countBegun, holdPaused, type ParserError } from './pipelining.ts';
-import { pathOf, type RefusalFields, readRefusedHead, refusalFields } from './refusal-fields.ts';
+import { type RefusalFields, readRefusedHead, refusalFields } from './refusal-fields.ts';
 import { type HeadRefusal, headRefusal, requestTarget } from './request-head-policy.ts';
 
 export interface ServerLimits {
@@ -191,7 +191,7 @@ class Intake {
   }
 
   #refusalFieldsOf({ socket, url = '', rawHeaders, headers: { host } }: IncomingMessage): RefusalFields {
-    const texts = { peer: socket.remoteAddress, path: pathOf(url), host };
+    const texts = { peer: socket.remoteAddress, target: url, host };
     return refusalFields(texts, { isSecret: this.#isSecret, rawHeaders });
   }
 }
@@ -230,9 +230,9 @@ function describeUnparsed(
       ...refusalFields({ peer }, { isSecret, rawHeaders: [] }),
     };
   }
-  const { path, rawHeaders } =
-    rawPacket === undefined ? { path: undefined, rawHeaders: [] } : readRefusedHead(rawPacket, bytesParsed);
-  return { status, code, ...refusalFields({ peer, path }, { isSecret, rawHeaders }) };
+  const { target, rawHeaders } =
+    rawPacket === undefined ? { target: undefined, rawHeaders: [] } : readRefusedHead(rawPacket, bytesParsed);
+  return { status, code, ...refusalFields({ peer, target }, { isSecret, rawHeaders }) };
 }
 
 /** What Node itself would answer to what its parser refuses. */

@@ -3,6 +3,7 @@
  * form passes: an upstream that refuses an odd or overlong field would give its answer to all callers that share the read.
  * Pure: no `this`, no I/O, no clock.
  */
+import { trimBlanks } from '../header-fields.ts';
 
 const parent =
   /^(?!ff)([0-9a-f]{2})-((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16})-([0-9a-f]{2})(-[\x21-\x7e]*)?$/;
@@ -36,7 +37,7 @@ export function traceStateOf(value: string | undefined): string | undefined {
   if (value === undefined || value.length > maxStateLength) return undefined;
   const keys = new Set<string>();
   for (const part of value.split(',')) {
-    const member = part.replace(/^[\t ]+|[\t ]+$/g, '');
+    const member = trimBlanks(part);
     // Empty members are allowed (section 3.3.1.1).
     if (member === '') continue;
     const key = stateMember.exec(member)?.[1];

@@ -6,12 +6,16 @@
 const backslash = 0x5c;
 const percent = 0x25;
 const ampersand = 0x26;
+const semicolon = 0x3b;
 
 /** Whether an escape may begin with this byte. */
 export const isEscape = (byte: number): boolean =>
   byte === backslash || byte === percent || byte === ampersand;
 
-const references = new Map(Object.entries({ amp: 0x26, lt: 0x3c, gt: 0x3e, quot: 0x22, apos: 0x27 }));
+/** Compared byte by byte: a text of ampersands alone is searched for the key as quickly as any other. */
+const references = Object.entries({ amp: 0x26, lt: 0x3c, gt: 0x3e, quot: 0x22, apos: 0x27 }).map(
+  ([name, code]) => ({ name: Buffer.from(name), code }),
+);
 /** No reference of a character that a key can have is longer. */
 const maxReference = 12;
 
@@ -84,22 +88,44 @@ export class EscapeReader {
 
   #afterAmpersand(): number {
     for (;;) {
-      const end = this.#text.subarray(this.at, this.at + maxReference).indexOf(0x3b);
-      if (end < 0) return ampersand;
-      const name = String.fromCharCode(...this.#text.subarray(this.at, this.at + end)).toLowerCase();
-      const code = references.get(name) ?? referenced(name);
-      if (Number.isNaN(code)) return ampersand;
-      this.at += end + 1;
+      const code = this.#text[this.at] === 0x23 ? this.#numbered() : this.#named();
       // `&amp;` may begin a reference that was escaped once more.
-      if (code !== ampersand) return code;
+      if (code !== ampersand) return code < 0 ? ampersand : code;
     }
   }
-}
 
-/** `#119` or `#x77`; NaN where it is neither. */
-function referenced(name: string): number {
-  const [, hex, digits] = /^#(?:x([0-9a-f]+)|(\d+))$/.exec(name) ?? [];
-  return digits === undefined ? Number.parseInt(hex ?? '', 16) : Number(digits);
+  /** Reads `amp;` and such like; -1 where it is none. */
+  #named(): number {
+    // No letter, no name: of ampersands alone each is done with here.
+    if (((this.#text[this.at] ?? 0) | 0x20) < 0x61) return -1;
+    for (const { name, code } of references) {
+      let length = 0;
+      while (length < name.length && ((this.#text[this.at + length] ?? 0) | 0x20) === name[length]) length++;
+      if (length < name.length || this.#text[this.at + length] !== semicolon) continue;
+      this.at += length + 1;
+      return code;
+    }
+    return -1;
+  }
+
+  /** Reads `#119;` or `#x77;`; -1 where it is neither. */
+  #numbered(): number {
+    const isHex = ((this.#text[this.at + 1] ?? 0) | 0x20) === 0x78;
+    const from = this.at + (isHex ? 2 : 1);
+    const base = isHex ? 16 : 10;
+    let code = 0;
+    for (let place = from; place < this.at + maxReference; place++) {
+      const byte = this.#text[place] ?? 0;
+      if (byte === semicolon && place > from) {
+        this.at = place + 1;
+        return code;
+      }
+      const digit = hexDigit(byte);
+      if (digit < 0 || digit >= base) return -1;
+      code = code * base + digit;
+    }
+    return -1;
+  }
 }
 
 /** The value of so many hexadecimal digits, or -1 where they are none. */

@@ -17,6 +17,7 @@ import { asAskedAbout, asIdentity, codingOf, type UpstreamCoding } from './codin
 import { decode } from './decode.ts';
 import {
   endsWithConnection,
+  hasNoContent,
   invalidHead,
   isClosedJson,
   isJsonType,
@@ -140,7 +141,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
     if (coding === 'identity') this.#finish(joined(this.#chunks, this.#receivedBytes), this.#headers);
     else if (this.#status === 304) this.#finish(joined([], 0), this.#headers);
     // An error without a body has nothing to decode; a success has to show a whole one.
-    else if (this.#receivedBytes === 0 && (this.#status === 204 || this.#status >= 300)) {
+    else if (this.#receivedBytes === 0 && (hasNoContent(this.#status) || this.#status >= 300)) {
       this.#finish(joined([], 0), asIdentity(this.#headers, 0));
     } else void this.#decode(coding);
   }
@@ -241,7 +242,7 @@ function expire(attempt: Attempt, timeoutMs: number): void {
 
 /** Whether a success is all there. Errors pass with whatever body they have. */
 function isWhole(status: number, headers: HeaderFields, body: Buffer): boolean {
-  if (status >= 300 || status === 204) return true;
+  if (status >= 300 || hasNoContent(status)) return true;
   if (endsWithConnection(status, headers)) return isWholeJson(body);
   return !isJsonType(singleField(headers['content-type'])) || isClosedJson(body);
 }

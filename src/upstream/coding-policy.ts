@@ -3,7 +3,9 @@
  *
  * The gateway asks for no coding (`Accept-Encoding: identity`). An upstream, or a CDN before it, may use one all the
  * same: RFC 9110 section 12.5.3 lets it. Then the answer is decoded, because it has to be searched for the key and
- * its callers may not take that coding.
+ * its callers may not take that coding. `no-transform` does not keep it coded: it binds proxies (RFC 9110 section
+ * 7.7), and a gateway answers for the origin (section 3.7), whose coding we have not asked for. The content stays as it
+ * is, and the cache makes no coding of its own of such an answer.
  */
 import type { HeaderFields } from '../exchange.ts';
 
@@ -25,13 +27,6 @@ export function codingOf(headers: HeaderFields): UpstreamCoding | 'identity' | u
   const named = headers['content-encoding'];
   if (named === undefined) return 'identity';
   return typeof named === 'string' ? codings.get(named.trim().toLowerCase()) : undefined;
-}
-
-/** RFC 9111 section 5.2.2.6: the content must stay as it is, so an answer in a coding cannot be used. */
-export function mustStayCoded(headers: HeaderFields): boolean {
-  return [headers['cache-control'] ?? '']
-    .flat()
-    .some((line) => /(?:^|[\s,])no-transform(?:[\s,]|$)/i.test(line));
 }
 
 /** Digests of the coded bytes (RFC 9530), which are not the bytes that are handed on. */

@@ -6,7 +6,7 @@
 
 import type { HeaderFields } from '../exchange.ts';
 import { singleField } from '../header-fields.ts';
-import { codingOf, mustStayCoded } from './coding-policy.ts';
+import { codingOf } from './coding-policy.ts';
 
 /** Prepares the check of media types against `UPSTREAM_MEDIA_TYPES`; ranges are lower-cased. */
 export function acceptMediaTypes(ranges: readonly string[]): (contentType: string | undefined) => boolean {
@@ -58,18 +58,23 @@ export function invalidHead(
     return because('two statements of its length');
   }
   const coding = codingOf(headers);
-  if (coding === undefined || (coding !== 'identity' && mustStayCoded(headers))) {
-    const reason = coding === undefined ? 'several content codings or an unknown one' : 'a coding to be kept';
+  if (coding === undefined) {
+    const reason = 'several content codings or an unknown one';
     return { reason, proxyError: 'http_response_content_coding' };
   }
   if (Number(length) > limits.maxBodyBytes) {
     return { reason: 'a body over UPSTREAM_MAX_BODY', proxyError: 'http_response_body_size' };
   }
   const isSuccess = status < 300;
-  if (isSuccess && status !== 204 && !limits.isAcceptedType(singleField(headers['content-type']))) {
+  if (isSuccess && !hasNoContent(status) && !limits.isAcceptedType(singleField(headers['content-type']))) {
     return because('a success whose media type is not in UPSTREAM_MEDIA_TYPES');
   }
   return undefined;
+}
+
+/** Whether a status means that no content follows, whatever the upstream sent with it (RFC 9110 section 15.3). */
+export function hasNoContent(status: number): boolean {
+  return status === 204 || status === 205;
 }
 
 /**

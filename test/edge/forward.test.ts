@@ -33,7 +33,8 @@ function requestFor(headers: Record<string, string> = {}) {
 
 function forwardTo(outbound: (request: UpstreamRequest) => Answer | Promise<Answer>) {
   const claims = createClaims();
-  return { claims, handle: forward({ outbound, claims, prepare, timeoutMs: 25_000, forwardHeaders: [] }) };
+  const options = { outbound, claims, prepare, timeoutMs: 25_000, forwardHeaders: [] };
+  return { claims, handle: forward(options, () => false) };
 }
 
 describe('a request that has been answered', () => {

@@ -1,5 +1,6 @@
 import { connect } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import type { Behaviour } from '../../src/stand-in/behaviour.ts';
 import { accounts, startPair } from '../support/gateway.ts';
 
 const request = (path: string) => `GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`;
@@ -87,5 +88,19 @@ describe('a 205', () => {
     const two = await pair.exchange(request(accounts) + request('/livez'));
     expect(two.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 205', 'HTTP/1.1 200']);
     expect(two).not.toContain('{"a":1}');
+  });
+
+  it.each<[string, Behaviour]>([
+    ['without a media type', { headers: { 'content-type': undefined } }],
+    ['with a media type', {}],
+    ['in empty chunks', { framing: 'chunked' }],
+    ['in a coding', { headers: { 'content-encoding': 'gzip' } }],
+  ])('a 205 that is empty passes %s', async (_name, behaviour) => {
+    const pair = await startPair();
+    pair.standIn.behave({ status: 205, body: '', ...behaviour });
+    for (const method of ['GET', 'HEAD']) {
+      const came = await pair.ask(accounts, { method });
+      expect([came.status, came.body.length]).toEqual([205, 0]);
+    }
   });
 });

@@ -48,6 +48,23 @@ describe('of a caller’s fields only the listed ones go up', () => {
     expect(agent).toMatch(/^workspace-analytics-gateway\//);
   });
 
+  it.each(['constructor', 'toString', '__proto__', 'hasOwnProperty'])(
+    'and a field that is named like what every object inherits (%s) is that of the caller or none',
+    async (name) => {
+      const { ask, standIn } = await startPair({
+        FORWARD_REQUEST_HEADERS: name,
+        FORWARD_RESPONSE_HEADERS: name,
+      });
+      expect((await ask(accounts)).status).toBe(200);
+      expect(Object.keys(standIn.requests[0]?.headers ?? {})).not.toContain(name.toLowerCase());
+      if (name === '__proto__') return;
+      standIn.behave({ headers: { [name]: 'theirs' } });
+      const came = await ask(`${accounts}?2`, { headers: { [name]: 'ours' } });
+      expect([came.status, came.headers[name.toLowerCase()]]).toEqual([200, 'theirs']);
+      expect(standIn.requests[1]?.headers).toHaveProperty(name.toLowerCase(), 'ours');
+    },
+  );
+
   it.each(['00-0-0-01', traceParent.replace(/4bf92f3577b34da6a3ce929d0e0e4736/, '0'.repeat(32)), 'ff-x'])(
     'an invalid traceparent (%s) does not go up, nor its tracestate',
     async (traceparent) => {

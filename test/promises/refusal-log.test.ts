@@ -141,6 +141,7 @@ describe('a credential in the wrong place is not written down', () => {
         credential,
         encoded(credential),
         encoded(encoded(credential)),
+        encoded(encoded(encoded(credential))),
         'x'.repeat(185) + credential,
       ]) {
         await sendRaw(pair, `/${text}`, { lines });
@@ -156,9 +157,37 @@ describe('a credential in the wrong place is not written down', () => {
         expect(written).not.toContain(part);
       }
       const refused = pair.logLines().filter(({ status }) => Number(status) >= 400);
-      expect(refused.length).toBe(15);
+      expect(refused.length).toBe(18);
     },
   );
+});
+
+describe('a user and password before a host are not written down', () => {
+  it.each([
+    ['an absolute target', 'GET http://user:pass%77ord@localhost/a/b@c?q=1 HTTP/1.1', '/a/b@c'],
+    ['an absolute target without a path', 'GET https://user:pass%77ord@localhost HTTP/1.1', '/'],
+    ['the target of a tunnel', 'CONNECT user:pass%77ord@evil.example:443 HTTP/1.1', 'evil.example:443'],
+    ['a target that begins with two slashes', 'GET //user:pass%77ord@host/a HTTP/1.1', '//host/a'],
+    ['a path without a user', 'GET /a@b HTTP/1.1', '/a@b'],
+  ])('the line of %s has the path alone', async (_name, start, path) => {
+    const pair = await startPair();
+    await pair.exchange(`${start}\r\nHost: localhost\r\nConnection: close\r\n\r\n`, 5_000);
+    await pair.exchange(`${start}\r\nHost: localhost\r\nA : b\r\n\r\n`, 5_000);
+    const lines = pair.logLines().filter(({ status }) => Number(status) >= 400);
+    expect(lines.map((line) => line['path'])).toEqual(
+      start.startsWith('CONNECT') ? [path, undefined] : [path, path],
+    );
+    expect(JSON.stringify(lines)).not.toMatch(/user|pass%77ord/);
+  });
+
+  it('the line of a refused Host or Origin has the host alone', async () => {
+    const pair = await startPair({ CORS_ORIGINS: 'https://app.example' });
+    await sendRaw(pair, accounts, { host: 'user:pass%77ord@evil.example' });
+    await sendRaw(pair, accounts, { lines: ['Origin: https://user:pass%77ord@evil.example'] });
+    const lines = pair.logLines().filter(({ status }) => Number(status) >= 400);
+    expect(lines).toMatchObject([{ host: 'evil.example' }, { origin: 'evil.example' }]);
+    expect(JSON.stringify(lines)).not.toMatch(/user|pass%77ord/);
+  });
 });
 
 describe('the line of a caller that is known by a JWT', () => {

@@ -46,7 +46,8 @@ describe('a credential in a URL', () => {
   it('a credential in a URL is refused when it is the upstream key, as it is or encoded', async () => {
     const pair = await startPair(reads);
     const encoded = standInKey.replaceAll(/[a-z]/g, (letter) => `%${letter.charCodeAt(0).toString(16)}`);
-    for (const value of [standInKey, encoded, encodeURIComponent(encoded)]) {
+    const twice = encodeURIComponent(encoded);
+    for (const value of [standInKey, encoded, twice, encodeURIComponent(twice)]) {
       await expectRefusal(pair, `${accounts}?x=${value}`, standInKey);
     }
     await expectRefusal(pair, `/api/analytics/reports/${standInKey}/`, standInKey);
@@ -105,5 +106,48 @@ describe('a credential in X-Request-ID', () => {
       expect(pair.logText()).not.toContain(id);
       expect(JSON.stringify(pair.standIn.requests)).not.toContain(id);
     }
+  });
+});
+
+describe('a credential in a field that goes up', () => {
+  const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
+  const made = 'c0ffee0123456789abcdef';
+  const { token, entry } = enrol('script');
+  const credentials: readonly [name: string, credential: string, headers: Record<string, string>][] = [
+    ['a token of the caller', token, bearer(token)],
+    ['another token of our making', mintToken(), bearer(token)],
+    ['the upstream key', standInKey, bearer(token)],
+    ['a token, percent-encoded', token.replace('wag_', '%77ag%255f'), bearer(token)],
+  ];
+
+  it.each(credentials)('%s in tracestate is not sent up, and the read goes on', async (_, value, headers) => {
+    const pair = await startWith([entry]);
+    const came = await pair.ask(accounts, {
+      headers: { ...headers, traceparent, tracestate: `a=x${value}` },
+    });
+    expect(came.status).toBe(200);
+    expect(pair.standIn.requests[0]?.headers).toHaveProperty('traceparent', traceparent);
+    expect(pair.standIn.requests[0]?.headers).not.toHaveProperty('tracestate');
+  });
+
+  it.each(credentials)('%s in a forwarded field is refused', async (_, value, headers) => {
+    const pair = await startWith([entry], { FORWARD_REQUEST_HEADERS: 'x-team' });
+    const came = await pair.ask(accounts, { headers: { ...headers, 'X-Team': `blue ${value}` } });
+    expect([came.status, came.json()['code']]).toEqual([400, 'invalid-request']);
+    expect(came.json()['detail']).toContain('x-team');
+    expect(pair.standIn.requests).toEqual([]);
+    expect(pair.logText()).not.toContain(value);
+    expect(pair.logLines().at(-1)).toMatchObject({ reason: 'a credential in the field x-team' });
+    expect((await pair.ask(accounts, { headers: { ...headers, 'X-Team': 'blue' } })).status).toBe(200);
+  });
+
+  it('the credential of a request to a gateway without callers is found as well, whatever its scheme', async () => {
+    const pair = await startPair({ FORWARD_REQUEST_HEADERS: 'x-team' });
+    for (const headers of [{ 'X-API-Key': made }, bearer(made), { authorization: `Basic ${made}` }]) {
+      const fields = { ...headers, traceparent, tracestate: `a=${made}` };
+      expect((await pair.ask(accounts, { headers: { ...fields, 'X-Team': made } })).status).toBe(400);
+      expect((await pair.ask(accounts, { headers: fields })).status).toBe(200);
+    }
+    expect(JSON.stringify(pair.standIn.requests)).not.toContain(made);
   });
 });

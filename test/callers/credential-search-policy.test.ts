@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { holdsCredential } from '../../src/callers/credential-search-policy.ts';
 import { mintToken } from '../../src/callers/token.ts';
-import { holdsCredential } from '../../src/callers/url-credential-policy.ts';
 
 const token = mintToken();
 const key = 'wa_live/7Qx+91=.key';
@@ -9,6 +9,10 @@ const holdsKey = (text: string): boolean => text.includes(key);
 /** Every character as `%XX`. */
 const encodeAll = (text: string): string =>
   [...text].map((character) => `%${character.charCodeAt(0).toString(16)}`).join('');
+
+const encodedTimes = (times: number, text: string): string =>
+  times === 1 ? encodeAll(text) : encodeURIComponent(encodedTimes(times - 1, text));
+const presented = ['eyJhbGciOiJFUzI1NiJ9.e30.c2lnbmF0dXJl'];
 
 describe('the search of a URL for credentials', () => {
   it.each([
@@ -20,6 +24,8 @@ describe('the search of a URL for credentials', () => {
     ['a token behind something that only begins like one', `q=wag_wag_${token}`],
     ['a token that is percent-encoded', `q=${encodeAll(token)}`],
     ['a token that is percent-encoded twice', `q=${encodeURIComponent(encodeAll(token))}`],
+    ['a token that is percent-encoded three times', `q=${encodedTimes(3, token)}`],
+    ['a token that is percent-encoded five times', `q=${encodedTimes(5, token)}`],
     ['the upstream key', `x=${key}`],
     ['the upstream key, encoded', `x=${encodeURIComponent(key)}`],
     ['the upstream key, encoded twice', `x=${encodeURIComponent(encodeURIComponent(key))}`],
@@ -27,7 +33,7 @@ describe('the search of a URL for credentials', () => {
     ['the credential of the request', 'q=eyJhbGciOiJFUzI1NiJ9.e30.c2lnbmF0dXJl'],
     ['the credential of the request, encoded', 'q=eyJhbGciOiJFUzI1NiJ9%2Ee30%2Ec2lnbmF0dXJl'],
   ])('the search finds %s', (_, urlPart) => {
-    expect(holdsCredential(urlPart, ['eyJhbGciOiJFUzI1NiJ9.e30.c2lnbmF0dXJl'], holdsKey)).toBe(true);
+    expect(holdsCredential(urlPart, presented, holdsKey)).toBe(true);
   });
 
   it.each([

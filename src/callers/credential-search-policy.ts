@@ -1,0 +1,39 @@
+/**
+ * Finds credentials in a caller's text by their value. URLs and ids stand in access logs, histories and `Referer`
+ * fields, on both sides of the gateway, so no credential may be in one, under whatever name.
+ * Pure: no `this`, no I/O, no clock.
+ */
+import { decodings } from '../percent-encoding.ts';
+import { holdsToken } from './token.ts';
+
+/** The shortest upstream key. A shorter text that came as a credential could be any word of a query. */
+const leastCharacters = 16;
+
+/**
+ * Whether a text holds a credential: a token of our making, a credential that came with the request, or the upstream
+ * key. It is searched as it came, and percent-decoded until nothing changes, five times at most.
+ *
+ * @param presented the credentials that came with the request, whatever they are worth
+ * @param holdsKey whether a text holds the upstream key
+ */
+export function holdsCredential(
+  text: string,
+  presented: readonly string[],
+  holdsKey: (text: string) => boolean,
+): boolean {
+  // The padding of base64 is often left out in a URL.
+  const sought = presented
+    .map((credential) => credential.replace(/={1,2}$/, ''))
+    .filter((credential) => credential.length >= leastCharacters);
+  return decodings(text)
+    .map(blanksAsPlus)
+    .some(
+      (reading) =>
+        holdsToken(reading) || sought.some((credential) => reading.includes(credential)) || holdsKey(reading),
+    );
+}
+
+/** A form writes a blank as `+`. No credential has a blank, so one that is found here was a `+`. */
+function blanksAsPlus(text: string): string {
+  return text.replaceAll(' ', '+');
+}

@@ -1,0 +1,190 @@
+/**
+ * The process has one thread: a text of one caller that takes seconds to read stops all others. So whatever reads a text
+ * of a caller or of the upstream takes time in proportion to its length. The same work on a text four times as long is
+ * measured side by side, so that the machine's speed does not count.
+ */
+import { describe, expect, it } from 'vitest';
+import { directiveFields, directiveSeconds, parseCacheControl } from '../src/cache/cache-control.ts';
+import { mayCompress } from '../src/cache/compress.ts';
+import { validatorsOf } from '../src/cache/validation-policy.ts';
+import { exactRequestKey, varyNames } from '../src/cache/vary-policy.ts';
+import { presentedCredential } from '../src/callers/credential-policy.ts';
+import { holdsCredential } from '../src/callers/credential-search-policy.ts';
+import { parseFlySource } from '../src/callers/fly-policy.ts';
+import { claimedIssuer } from '../src/callers/jwt-policy.ts';
+import { isNotModified } from '../src/edge/conditional-policy.ts';
+import { chooseCoding } from '../src/edge/encoding-policy.ts';
+import { hostName } from '../src/edge/host-policy.ts';
+import { readRefusedHead, refusalFields } from '../src/edge/refusal-fields.ts';
+import { headRefusal, requestTarget } from '../src/edge/request-head-policy.ts';
+import { traceParentOf, traceStateOf } from '../src/edge/trace-context-policy.ts';
+import { connectionOptions } from '../src/header-fields.ts';
+import { parseHttpDate } from '../src/http-date.ts';
+import { unescapeAll } from '../src/key/escapes.ts';
+import { FormIndex, textOf } from '../src/key/search.ts';
+import { matchOperations, problemOfQuery } from '../src/operations.ts';
+import { codingOf } from '../src/upstream/coding-policy.ts';
+import { acceptMediaTypes, isJsonType } from '../src/upstream/response-policy.ts';
+import { statedWaitMs } from '../src/upstream/retry-after-policy.ts';
+
+const longCharacters = 32 * 1_024;
+const times = 8;
+/** A linear function takes 8 times as long for 8 times the length, a quadratic one 64 times. */
+const mostTimesAsLong = 24;
+/** A quadratic function makes some 500 million steps of the long text: one that takes less than this needs no second look. */
+const promptMs = 4;
+const rounds = 3;
+/** Others use the processor as well; what is quadratic is so each time. */
+const tries = 3;
+
+/** What a long run is made of. */
+const runs = [
+  '\t',
+  ' ',
+  'a',
+  '0',
+  'eyJ',
+  '[',
+  '%25',
+  '%2541',
+  '"',
+  ',',
+  ';',
+  ';t=',
+  '=',
+  '.',
+  '/',
+  '@',
+  ':',
+  '+',
+  '\\',
+  '&amp;',
+  '&#',
+  'no-store ',
+  'wag_',
+  '/json',
+  '"a",',
+  'q=',
+  '%0A[',
+];
+
+const index = new FormIndex(new Map([['key', 'wk_test+3f9d/71c2-0123456789abcdef']]));
+const noKey = (text: string): boolean => index.find(textOf(Buffer.from(text, 'latin1'))) !== undefined;
+const match = matchOperations([{ name: 'one', path: '/analytics/posts/:id/metrics/:name/', purpose: '' }]);
+const accepts = acceptMediaTypes(['application/json', 'application/*+json', '*/*']);
+const json = { 'content-type': 'application/json' };
+const fields = (name: string, value: string) => ({ [name]: value });
+const noSearch = { isSecret: noKey, rawHeaders: [] };
+
+/** Each reads the text that is put together of what begins it, a run, and what ends it. */
+const readers: Readonly<Record<string, (run: string) => unknown>> = {
+  'a refused head, a field': (run) =>
+    readRefusedHead(Buffer.from(`GET / HTTP/1.1\r\nB d\r\nX: a${run}b\r\n\r\n`, 'latin1'), 0),
+  'a refused head, its request line': (run) => readRefusedHead(Buffer.from(`GET /${run}`, 'latin1'), 0),
+  'a refused head after good requests': (run) =>
+    readRefusedHead(Buffer.from(`${run}\r\n\r\nGET / HTTP/1.1`, 'latin1'), run.length),
+  'the path of a refused request': (run) => refusalFields({ peer: undefined, target: `/${run}` }, noSearch),
+  'the path of a refused absolute target': (run) =>
+    refusalFields({ peer: undefined, target: `http://${run}` }, noSearch),
+  'the host of a refused request': (run) => refusalFields({ peer: undefined, host: `${run}x` }, noSearch),
+  'the credentials of a refused request': (run) =>
+    refusalFields({ peer: undefined, target: `/${run}` }, { ...noSearch, rawHeaders: ['cookie', run] }),
+  'a request target': (run) => requestTarget('GET', `http://${run}`),
+  'a Host': (run) => headRefusal({ httpVersion: '1.1', rawHeaders: ['host', run], headers: {} }),
+  'a Transfer-Encoding': (run) =>
+    headRefusal({
+      httpVersion: '1.1',
+      rawHeaders: ['host', 'a'],
+      headers: { 'transfer-encoding': `${run}x` },
+    }),
+  'the name of a host': (run) => hostName(run),
+  'a path': (run) => match(`/analytics/posts/${run}/metrics/${run}%`),
+  'a query': (run) => problemOfQuery(`${run}%0Ax`),
+  'a URL that may hold a credential': (run) => holdsCredential(run, ['c0ffee0123456789abcdef'], noKey),
+  'an Authorization field': (run) =>
+    presentedCredential(['Authorization', `Bearer ${run}"`], { assertions: [], fly: true }),
+  'a JWT': (run) => claimedIssuer(`${run}.${run}.`),
+  'a Fly-Src': (run) => parseFlySource(`instance=${run}`),
+  'an If-None-Match': (run) =>
+    isNotModified(
+      200,
+      { ifNoneMatch: `"a",${run}x`, ifModifiedSince: undefined },
+      { etag: '"b"', lastModified: undefined },
+      0,
+    ),
+  'an If-Modified-Since': (run) => parseHttpDate(`Sun, 06 Nov ${run}`, 0),
+  'an Accept-Encoding': (run) => chooseCoding(`gzip${run}x`, { br: true, gzip: true }),
+  'a Connection field': (run) => connectionOptions(`${run}x`),
+  'a traceparent': (run) => traceParentOf(`01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-${run}\t`),
+  'a tracestate': (run) => traceStateOf(`a=1,${run}x`),
+  'a forwarded field': (run) => exactRequestKey(fields('x-a', `a${run}b`)),
+  'a Cache-Control': (run) => parseCacheControl(`max-age=1${run}x`),
+  'a quoted argument of Cache-Control': (run) => {
+    const directives = parseCacheControl(`private="a${run}b", max-age="${run}1"`);
+    return [directiveFields(directives, 'private'), directiveSeconds(directives, 'max-age')];
+  },
+  'a Vary': (run) => varyNames(`a${run}b`, { headers: {}, ids: {} }),
+  'a Content-Encoding': (run) => codingOf(fields('content-encoding', `${run}x`)),
+  'a Content-Type': (run) => [
+    isJsonType(`application/${run}+json${run}x`),
+    accepts(`application/${run}+json${run}x`),
+  ],
+  'a Content-Type that may be compressed': (run) =>
+    mayCompress({ status: 200, headers: fields('content-type', `text/${run}x`), body: 'a'.repeat(2_000) }),
+  'a Cache-Control of what may be compressed': (run) =>
+    mayCompress({ status: 200, headers: { ...json, 'cache-control': `a${run}x` }, body: 'a'.repeat(2_000) }),
+  'an ETag': (run) => validatorsOf(fields('etag', `"${run}`)),
+  'a Retry-After': (run) => statedWaitMs(fields('retry-after', `${run}x`), 0),
+  'a RateLimit': (run) => statedWaitMs(fields('ratelimit', `"a";r=0;${run}x`), 0),
+  'an X-RateLimit-Reset': (run) =>
+    statedWaitMs({ 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': `1${run}x` }, 0),
+  'a body that may hold the key': (run) => noKey(run),
+  'a text with escapes': (run) => unescapeAll(Buffer.from(run, 'latin1')),
+};
+
+function runOf(unit: string, characters: number): string {
+  // Through a buffer: a string that is made by repetition is put together when it is first read.
+  return Buffer.from(
+    unit.repeat(Math.ceil(characters / unit.length)).slice(0, characters),
+    'latin1',
+  ).toString('latin1');
+}
+
+function timeMs(read: (run: string) => unknown, run: string, count: number): number {
+  const startMs = performance.now();
+  for (let done = 0; done < count; done++) read(run);
+  return performance.now() - startMs;
+}
+
+/** How many times as long the long text takes: the least time of several, taken in turn. */
+function growth(read: (run: string) => unknown, short: string, long: string): number {
+  const [ofShort, ofLong]: [number[], number[]] = [[], []];
+  for (let round = 0; round < rounds; round++) {
+    ofShort.push(timeMs(read, short, times) / times);
+    ofLong.push(timeMs(read, long, 1));
+  }
+  return Math.min(...ofLong) / Math.min(...ofShort);
+}
+
+function isLinear(read: (run: string) => unknown, unit: string, characters = longCharacters): boolean {
+  const [short, long] = [runOf(unit, characters / times), runOf(unit, characters)];
+  if (timeMs(read, long, 1) < promptMs) return true;
+  for (let left = tries; left > 0; left--) {
+    if (growth(read, short, long) < mostTimesAsLong) return true;
+  }
+  return false;
+}
+
+describe('the time to read a text of a caller or of the upstream grows with its length and not with its square', () => {
+  it.each(Object.entries(readers))(
+    '%s is read in linear time, whatever it repeats',
+    { timeout: 60_000 },
+    (_name, read) => {
+      expect(runs.find((unit) => !isLinear(read, unit))).toBeUndefined();
+    },
+  );
+
+  it('the measurement finds an expression that begins again at each blank', { timeout: 60_000 }, () => {
+    expect(isLinear((run) => /[\t ]+$/.test(`${run}x`), '\t', 8 * 1_024)).toBe(false);
+  });
+});
