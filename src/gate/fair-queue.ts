@@ -5,7 +5,7 @@
  * tag last served. Background refreshes are flows of their own, whose tags come after all others.
  */
 import type { Turn } from '../claim.ts';
-import type { GateSnapshot, Queued } from './types.ts';
+import type { CallerQueue, Queued } from './types.ts';
 
 interface Flow<T> {
   readonly background: boolean;
@@ -55,13 +55,11 @@ export class FairQueue<T extends Queued> {
     return true;
   }
 
-  /** The next in turn of the callers that may have one, taken out. */
-  take(mayGo: (name: string) => boolean = () => true): T | undefined {
-    const next = this.#leastBy(({ start, waiting: [first] }) =>
-      first !== undefined && mayGo(first.claim.turn.name) ? start : Number.POSITIVE_INFINITY,
-    );
+  /** The next in turn, taken out. */
+  take(): T | undefined {
+    const next = this.#leastBy(({ start }) => start);
     const request = next?.waiting[0];
-    if (next === undefined || request === undefined || !mayGo(request.claim.turn.name)) return undefined;
+    if (next === undefined || request === undefined) return undefined;
     if (!next.background) this.#now = Math.max(this.#now, next.start);
     next.start += 1 / next.weight;
     this.remove(request);
@@ -100,13 +98,12 @@ export class FairQueue<T extends Queued> {
     return this.#leastBy((flow) => -lastTag(flow))?.waiting.at(-1);
   }
 
-  callers(nowMs: number): GateSnapshot['callers'] {
+  callers(nowMs: number): CallerQueue[] {
     const byName = Map.groupBy(this.#queuedIn.keys(), ({ claim }) => claim.turn.name);
-    return [...byName].map(([name, requests]) => {
-      const awaited = requests.filter(({ claim }) => !claim.turn.background);
-      const oldestMs = Math.min(nowMs, ...awaited.map(({ arrivedMs }) => arrivedMs));
-      const refreshes = requests.length - awaited.length;
-      return { name, length: awaited.length, oldestWaitMs: nowMs - oldestMs, refreshes };
+    return [...byName].map(([name, all]) => {
+      const requests = all.filter(({ claim }) => !claim.turn.background);
+      const oldestWaitMs = Math.max(0, ...requests.map(({ arrivedMs }) => nowMs - arrivedMs));
+      return { name, length: requests.length, oldestWaitMs, refreshes: all.length - requests.length };
     });
   }
 

@@ -13,11 +13,10 @@ import { tuning } from './tuning.ts';
 import type { GateSnapshot, GateState, Queued, SchedulerOptions } from './types.ts';
 
 /** A change of the gate's state: one line in the log. */
-export interface GateChange
-  extends Pick<GateSnapshot, 'closedForMs' | 'statedWaitMs' | 'perSecond' | 'waiting'> {
+export type GateChange = Pick<GateSnapshot, 'closedForMs' | 'statedWaitMs' | 'perSecond' | 'waiting'> & {
   readonly from: GateState;
   readonly to: GateState;
-}
+};
 
 const defaults = {
   initialWindow: 10,

@@ -83,7 +83,6 @@ export class Scheduler<T extends Queued> {
   #isTrialUnderWay = false;
   /** `answered` counts from when the gate opened: the more answers, the more attempts may be in flight. */
   #counts = { inFlight: 0, sent: 0, throttled: 0, answered: 0 };
-  readonly #inFlightOf = new Map<string, number>();
 
   constructor(options: SchedulerOptions) {
     this.#options = options;
@@ -96,7 +95,7 @@ export class Scheduler<T extends Queued> {
   /** A turn at once, where nothing waits and nothing is limited. */
   admit(turn: Turn, nowMs: number): Permit | undefined {
     this.#advance(nowMs);
-    const isFree = this.#record.state === 'open' && this.#queue.size === 0 && this.#hasRoom(turn.name);
+    const isFree = this.#record.state === 'open' && this.#queue.size === 0 && !this.#isFull();
     return isFree ? this.#send(turn, nowMs) : undefined;
   }
 
@@ -133,9 +132,7 @@ export class Scheduler<T extends Queued> {
 
   /** All queued requests, taken out of the queue. */
   clear(): readonly T[] {
-    const all = this.#queue.inOrder();
-    for (const request of all) this.#queue.remove(request);
-    return all;
+    return this.#queue.inOrder().filter((request) => this.#queue.remove(request));
   }
 
   next(nowMs: number): Next<T> {
@@ -146,12 +143,11 @@ export class Scheduler<T extends Queued> {
       const { sent } = this.#counts;
       this.#record = isEmpty ? settledDown(this.#record, nowMs) : risen(this.#record, sent, nowMs);
     }
-    if (isEmpty || this.#isTrialUnderWay) return { request: undefined, untilMs: undefined };
+    if (isEmpty || this.#isFull() || this.#isTrialUnderWay) return { request: undefined, untilMs: undefined };
     const { state, closedUntilMs } = this.#record;
     const untilMs = state === 'paced' ? dueMs(this.#record, nowMs) : closedUntilMs;
     if (untilMs > nowMs) return { request: undefined, untilMs };
-    const request = this.#queue.take((name) => this.#hasRoom(name));
-    if (request === undefined) return { request, untilMs: undefined };
+    const request = this.#queue.take() as T;
     return { request, permit: this.#send(request.claim.turn, nowMs) };
   }
 
@@ -159,7 +155,7 @@ export class Scheduler<T extends Queued> {
   settled(permit: Permit, outcome: Outcome, nowMs: number): readonly Rejected<T>[] {
     this.#advance(nowMs);
     const isTrial = permit.state === 'probe';
-    this.#countInFlight(permit.turn.name, -1);
+    this.#counts.inFlight--;
     if (isTrial) this.#isTrialUnderWay = false;
     if (outcome === 'failed') return [];
     if (typeof outcome === 'object') this.#throttle(permit, outcome.waitMs ?? 0, nowMs);
@@ -213,14 +209,8 @@ export class Scheduler<T extends Queued> {
     return Math.min(Math.max(initialWindow, this.#counts.answered), maxInFlight);
   }
 
-  /** A caller may hold three slots for each one it leaves free: reads that hang never take them all from the others. */
-  #hasRoom(name: string): boolean {
-    return (this.#inFlightOf.get(name) ?? 0) < 3 * (this.#window() - this.#counts.inFlight);
-  }
-
-  #countInFlight(name: string, change: number): void {
-    this.#counts.inFlight += change;
-    this.#inFlightOf.set(name, (this.#inFlightOf.get(name) ?? 0) + change);
+  #isFull(): boolean {
+    return this.#counts.inFlight >= this.#window();
   }
 
   #send(turn: Turn, nowMs: number): Permit {
@@ -232,7 +222,7 @@ export class Scheduler<T extends Queued> {
       sentMs: nowMs,
       state: state === 'open' || state === 'paced' ? state : 'probe',
     };
-    this.#countInFlight(turn.name, 1);
+    this.#counts.inFlight++;
     this.#counts.sent++;
     if (state === 'probing') {
       this.#isTrialUnderWay = true;
@@ -264,16 +254,14 @@ export class Scheduler<T extends Queued> {
   /** Told to come back when so few are ahead that one like it is served, or at the stated time where that is later. */
   #late(request: T, ahead: number, nowMs: number): Rejected<T> {
     const patienceMs = request.claim.deadlineMs - request.arrivedMs;
-    return this.#rejected(request, 'upstream-rate-limited', this.#turnMs(ahead, nowMs) - patienceMs, nowMs);
+    const backMs = Math.max(this.#turnMs(ahead, nowMs) - patienceMs, this.#record.statedUntilMs);
+    const retryAfterMs = Math.max(backMs - nowMs, tuning.leastRetryAfterMs);
+    return { request, code: 'upstream-rate-limited', retryAfterMs };
   }
 
   /** Told to come back when a tenth of the queue is served. */
   #overloaded(request: T, nowMs: number): Rejected<T> {
-    return this.#rejected(request, 'overloaded', this.#turnMs(this.#queue.size / 10, nowMs), nowMs);
-  }
-
-  #rejected(request: T, code: Rejected<T>['code'], backMs: number, nowMs: number): Rejected<T> {
-    const afterMs = Math.max(backMs, this.#record.statedUntilMs) - nowMs;
-    return { request, code, retryAfterMs: Math.max(afterMs, tuning.leastRetryAfterMs) };
+    const backMs = Math.max(this.#turnMs(this.#queue.size / 10, nowMs), this.#record.statedUntilMs);
+    return { request, code: 'overloaded', retryAfterMs: Math.max(backMs - nowMs, tuning.leastRetryAfterMs) };
   }
 }

@@ -25,6 +25,15 @@ export interface SchedulerOptions {
   readonly random: () => number;
 }
 
+/** What waits of one caller: requests, and background refreshes, which delay no answer. */
+export interface CallerQueue {
+  readonly name: string;
+  readonly length: number;
+  /** Of the requests. */
+  readonly oldestWaitMs: number;
+  readonly refreshes: number;
+}
+
 export interface GateSnapshot {
   readonly state: GateState | 'off';
   /** Learned rate in attempts per second; undefined while none is known. */
@@ -32,13 +41,7 @@ export interface GateSnapshot {
   readonly window: number;
   readonly inFlight: number;
   readonly waiting: number;
-  readonly callers: readonly {
-    readonly name: string;
-    readonly length: number;
-    readonly oldestWaitMs: number;
-    /** Background refreshes, which delay no answer. */
-    readonly refreshes: number;
-  }[];
+  readonly callers: readonly CallerQueue[];
   /** How much longer nothing goes up, ms; 0 when the gate is not closed. */
   readonly closedForMs: number;
   /** How much longer the upstream itself has asked to wait, ms. */

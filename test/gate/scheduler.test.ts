@@ -250,29 +250,3 @@ describe('a guess that grows for an hour without a 429', () => {
     expect(dueMs(taken(taken(guess, hourMs), hourMs), hourMs)).toBeGreaterThanOrEqual(hourMs);
   });
 });
-
-describe('attempts that hang', () => {
-  /** Lets everything go up that may, and answers nothing. */
-  const sendAll = (scheduler: Scheduler<Queued>): string[] => {
-    const sent: string[] = [];
-    for (let next = scheduler.next(0); next.request !== undefined; next = scheduler.next(0)) {
-      sent.push(next.request.claim.turn.name);
-    }
-    return sent;
-  };
-  const queued = (name: string): Queued => ({
-    arrivedMs: 0,
-    claim: { turn: { name, weight: 1, background: false }, deadlineMs: 60_000 } as Queued['claim'],
-  });
-
-  it('attempts of one caller that hang leave slots to every other caller, for each a share', () => {
-    const scheduler = new Scheduler<Queued>(options);
-    for (let count = 0; count < 15; count++) scheduler.enter(queued('hanging'), 0);
-    const held = sendAll(scheduler).length;
-    expect(held).toBeGreaterThan(options.initialWindow / 2);
-    expect(held).toBeLessThan(options.initialWindow);
-    for (let count = 0; count < 3; count++) scheduler.enter(queued('other'), 0);
-    expect(sendAll(scheduler)).toContain('other');
-    expect(scheduler.admit({ name: 'hanging', weight: 1, background: false }, 0)).toBeUndefined();
-  });
-});
