@@ -15,15 +15,22 @@ function only<T>(list: readonly T[], index: number): T {
   return one;
 }
 
+/** What comes for certain, but on a busy machine late. */
+const patiently = { timeout: 20_000 };
+
 describe.skipIf(redisProgram === undefined)('gateways that share a store', () => {
   it('make one upstream call for a read that 500 callers of three gateways make at once', async () => {
     const { members, standIn } = await startFleet(3, { REQUEST_TIMEOUT: '25s' });
     const { promise: until, resolve: answer } = Promise.withResolvers<void>();
     standIn.behave({ until, headers: { 'cache-control': 'max-age=60' } });
     const asked = Array.from({ length: 500 }, (_, index) => statusOf(only(members, index % 3)));
-    await vi.waitFor(() => expect(members.reduce((sum, { gateway }) => sum + gateway.waiting, 0)).toBe(500), {
-      timeout: 20_000,
-    });
+    await vi.waitFor(
+      () => expect(members.reduce((sum, { gateway }) => sum + gateway.waiting, 0)).toBe(500),
+      {
+        timeout: 20_000,
+      },
+      patiently,
+    );
     answer();
     const came = await Promise.all(asked);
     expect(new Set(came.map(([status]) => status))).toEqual(new Set([200]));
@@ -39,9 +46,9 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     standIn.behave({ headers: { age: '7', 'cache-control': 'max-age=60' } });
     const [first, second] = [only(members, 0), only(members, 1)];
     const original = await first.ask(accounts);
-    await vi.waitFor(async () => expect((await first.sharedStore()).reads.exchanges).toBe(1));
+    await vi.waitFor(async () => expect((await first.sharedStore()).reads.exchanges).toBe(1), patiently);
     // The turn is given back, or other gateways would wait for it.
-    await vi.waitFor(() => expect(redis.command('KEYS', '*:turn:*')).toBe(''));
+    await vi.waitFor(() => expect(redis.command('KEYS', '*:turn:*')).toBe(''), patiently);
     const found = await second.ask(accounts);
     expect(found.body).toEqual(original.body);
     expect(found.headers['cache-status']).toMatch(
@@ -68,7 +75,7 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
       for (const member of members) {
         const came = await member.ask(`${accounts}?x`, { headers: { 'accept-language': language } });
         bodies.push(came.body.toString());
-        await vi.waitFor(async () => expect((await member.sharedStore()).inUse).toBe(true));
+        await vi.waitFor(async () => expect((await member.sharedStore()).inUse).toBe(true), patiently);
       }
     }
     expect(bodies).toEqual(['"de"', '"de"', '"fr"', '"fr"']);
@@ -76,9 +83,11 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
   });
 
   it('ask the upstream for a caller that says no-cache, although another gateway has an answer', async () => {
-    const { members, standIn } = await startFleet(2, { CACHE_TTL: '60s' });
+    const { members, standIn, redis } = await startFleet(2, { CACHE_TTL: '60s' });
     await statusOf(only(members, 0));
-    await new Promise((resolve) => setTimeout(resolve, 600));
+    // The exchange is over, also for those who would have joined it.
+    await vi.waitFor(() => expect(redis.command('KEYS', '*:turn:*')).toBe(''), patiently);
+    await vi.waitFor(() => expect(redis.command('KEYS', '*:outcome:*')).toBe(''), patiently);
     expect((await statusOf(only(members, 1), accounts, { 'cache-control': 'no-cache' }))[1]).toContain(
       'fwd=',
     );
@@ -89,11 +98,11 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     const { members, standIn, redis } = await startFleet(2, { CACHE_TTL: '60s' });
     const [first, second] = [only(members, 0), only(members, 1)];
     await statusOf(first, accounts, { 'cache-control': 'no-store' });
-    await vi.waitFor(() => expect(redis.command('KEYS', '*:turn:*')).toBe(''));
+    await vi.waitFor(() => expect(redis.command('KEYS', '*:turn:*')).toBe(''), patiently);
     expect(redis.command('KEYS', '*:answer:*') + redis.command('KEYS', '*:outcome:*')).toBe('');
     standIn.behave({ body: { bytes: 2 ** 20 + 1 } });
     await statusOf(first, `${accounts}?large`);
-    await vi.waitFor(() => expect(redis.command('KEYS', '*:answer:*')).not.toBe(''));
+    await vi.waitFor(() => expect(redis.command('KEYS', '*:answer:*')).not.toBe(''), patiently);
     expect(Number(redis.command('STRLEN', redis.command('KEYS', '*:answer:*')))).toBeLessThan(1_000);
     expect((await statusOf(second, `${accounts}?large`))[1]).toContain('fwd=uri-miss');
     expect(standIn.requests).toHaveLength(3);
@@ -104,7 +113,10 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     const { promise: until, resolve: answer } = Promise.withResolvers<void>();
     standIn.behave({ until, status: 503, headers: { 'cache-control': 'no-store' } });
     const asked = Array.from({ length: 30 }, (_, index) => statusOf(only(members, index % 3)));
-    await vi.waitFor(() => expect(members.reduce((sum, { gateway }) => sum + gateway.waiting, 0)).toBe(30));
+    await vi.waitFor(
+      () => expect(members.reduce((sum, { gateway }) => sum + gateway.waiting, 0)).toBe(30),
+      patiently,
+    );
     await standIn.received(1);
     await new Promise((resolve) => setTimeout(resolve, 300));
     answer();
@@ -132,12 +144,12 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     await vi.waitFor(async () =>
       expect((await statusOf(only(members, 1)))[1]).not.toMatch(/; hit; ttl=\d+$/),
     );
-    await vi.waitFor(() => expect(standIn.requests).toHaveLength(2));
+    await vi.waitFor(() => expect(standIn.requests).toHaveLength(2), patiently);
     await only(members, 0).askAdmin('/cache/purge?operation=list-accounts', { method: 'POST' });
     await vi.waitFor(async () => {
       const late = await add();
       expect((await statusOf(late))[1]).toContain('fwd=uri-miss');
-    });
+    }, patiently);
     expect(standIn.requests).toHaveLength(3);
   });
 
@@ -155,7 +167,7 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     standIn.behave({ body: '{"secret":"of the upstream"}' });
     await statusOf(only(members, 0), `${accounts}?workspace=hidden`);
     const names = () => redis.command('KEYS', '*').split('\n');
-    await vi.waitFor(() => expect(names().some((name) => name.includes(':answer:'))).toBe(true));
+    await vi.waitFor(() => expect(names().some((name) => name.includes(':answer:'))).toBe(true), patiently);
     const name = names().find((one) => one.includes(':answer:')) ?? '';
     const all = names().join() + redis.command('GET', name);
     for (const word of ['hidden', 'of the upstream', 'accounts']) expect(all).not.toContain(word);
@@ -221,7 +233,7 @@ describe.skipIf(redisProgram === undefined)('a gateway whose shared store', () =
       const path = `${accounts}?c=${Math.random()}`;
       await only(members, 0).ask(path);
       expect((await statusOf(only(members, 1), path))[1]).toContain('shared-store');
-    });
+    }, patiently);
   });
 
   it('stands still answers as one that is alone', async () => {
@@ -240,13 +252,16 @@ describe.skipIf(redisProgram === undefined)('a gateway whose shared store', () =
     const { members, standIn, redis } = await startFleet(2, { CACHE_TTL: '60s' }, {}, usualMs);
     const [first, second] = [only(members, 0), only(members, 1)];
     await first.ask(accounts);
-    await vi.waitFor(async () => expect((await first.sharedStore()).reads.exchanges).toBe(1));
+    await vi.waitFor(async () => expect((await first.sharedStore()).reads.exchanges).toBe(1), patiently);
     redis.freeze();
     await usesStore(first, false);
     await first.askAdmin('/cache/purge', { method: 'POST' });
     redis.thaw();
     await Promise.all(members.map((member) => usesStore(member)));
-    await vi.waitFor(() => expect(redis.command('HGETALL', 'analytics-gateway:purges')).toContain('*'));
+    await vi.waitFor(
+      () => expect(redis.command('HGETALL', 'analytics-gateway:purges')).toContain('*'),
+      patiently,
+    );
     const before = standIn.requests.length;
     expect((await statusOf(second))[1]).not.toContain('shared-store');
     expect(standIn.requests.length).toBeGreaterThan(before);
@@ -271,7 +286,7 @@ describe.skipIf(redisProgram === undefined)('a gateway whose shared store', () =
     standIn.behave({ until });
     const asked = statusOf(only(members, 0));
     const turn = () => redis.command('KEYS', '*:turn:*');
-    await vi.waitFor(() => expect(turn()).not.toBe(''));
+    await vi.waitFor(() => expect(turn()).not.toBe(''), patiently);
     const name = turn();
     answer();
     await asked;
