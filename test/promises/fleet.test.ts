@@ -26,9 +26,6 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     const asked = Array.from({ length: 500 }, (_, index) => statusOf(only(members, index % 3)));
     await vi.waitFor(
       () => expect(members.reduce((sum, { gateway }) => sum + gateway.waiting, 0)).toBe(500),
-      {
-        timeout: 20_000,
-      },
       patiently,
     );
     answer();
