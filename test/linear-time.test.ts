@@ -8,7 +8,7 @@ import { directiveFields, directiveSeconds, parseCacheControl } from '../src/cac
 import { mayCompress } from '../src/cache/compress.ts';
 import { validatorsOf } from '../src/cache/validation-policy.ts';
 import { exactRequestKey, varyNames } from '../src/cache/vary-policy.ts';
-import { presentedCredential } from '../src/callers/credential-policy.ts';
+import { presentedCredential, presentedValues } from '../src/callers/credential-policy.ts';
 import { holdsCredential } from '../src/callers/credential-search-policy.ts';
 import { parseFlySource } from '../src/callers/fly-policy.ts';
 import { claimedIssuer } from '../src/callers/jwt-policy.ts';
@@ -100,6 +100,8 @@ const readers: Readonly<Record<string, (run: string) => unknown>> = {
   'the name of a host': (run) => hostName(run),
   'a path': (run) => match(`/analytics/posts/${run}/metrics/${run}%`),
   'a query': (run) => problemOfQuery(`${run}%0Ax`),
+  'a URL and the credentials of its request': (run) =>
+    holdsCredential(run, presentedValues(['Authorization', `Bearer ${run}x`], []), noKey),
   'a URL that may hold a credential': (run) => holdsCredential(run, ['c0ffee0123456789abcdef'], noKey),
   'an Authorization field': (run) =>
     presentedCredential(['Authorization', `Bearer ${run}"`], { assertions: [], fly: true }),
