@@ -37,6 +37,12 @@ const longestLivezMs = 2_000;
 const breathingMiB = 16;
 const maxMiBPerMinute = 1;
 const breathingDescriptors = 16;
+/**
+ * The upstream pool opens up to UPSTREAM_CONNECTIONS over the minute that it lives and closes them with it. A run that
+ * is measured for less than three such minutes may see no more than one rise.
+ */
+const poolDescriptors = 64;
+const fewPoolMinutes = 3;
 const maxDescriptorsPerMinute = 1;
 
 export function checksOf(observed: Observed): Check[] {
@@ -101,7 +107,8 @@ function processKept({ samples, livezMs, exit, errors }: Observed): Check[] {
   const memory = slopeOf(floorsOf(samples, ({ residentMiB }) => residentMiB));
   const descriptors = slopeOf(floorsOf(samples, ({ descriptors }) => descriptors));
   const memoryBound = Math.max(maxMiBPerMinute, breathingMiB / minutes);
-  const descriptorsBound = Math.max(maxDescriptorsPerMinute, breathingDescriptors / minutes);
+  const breathing = minutes < fewPoolMinutes ? poolDescriptors : breathingDescriptors;
+  const descriptorsBound = Math.max(maxDescriptorsPerMinute, breathing / minutes);
   const failed = livezMs.filter((ms) => ms === undefined).length;
   const longest = Math.max(0, ...livezMs.map((ms) => ms ?? 0));
   return [
