@@ -37,12 +37,6 @@ const longestLivezMs = 2_000;
 const breathingMiB = 16;
 const maxMiBPerMinute = 1;
 const breathingDescriptors = 16;
-/**
- * The upstream pool opens up to UPSTREAM_CONNECTIONS over the minute that it lives and closes them with it. A run that
- * is measured for less than three such minutes may see no more than one rise.
- */
-const poolDescriptors = 64;
-const fewPoolMinutes = 3;
 const maxDescriptorsPerMinute = 1;
 
 export function checksOf(observed: Observed): Check[] {
@@ -107,8 +101,7 @@ function processKept({ samples, livezMs, exit, errors }: Observed): Check[] {
   const memory = slopeOf(floorsOf(samples, ({ residentMiB }) => residentMiB));
   const descriptors = slopeOf(floorsOf(samples, ({ descriptors }) => descriptors));
   const memoryBound = Math.max(maxMiBPerMinute, breathingMiB / minutes);
-  const breathing = minutes < fewPoolMinutes ? poolDescriptors : breathingDescriptors;
-  const descriptorsBound = Math.max(maxDescriptorsPerMinute, breathing / minutes);
+  const descriptorsBound = Math.max(maxDescriptorsPerMinute, breathingDescriptors / minutes);
   const failed = livezMs.filter((ms) => ms === undefined).length;
   const longest = Math.max(0, ...livezMs.map((ms) => ms ?? 0));
   return [
@@ -119,7 +112,7 @@ function processKept({ samples, livezMs, exit, errors }: Observed): Check[] {
       samples.length > 1 && memory <= memoryBound,
     ),
     check(
-      'descriptors, slope',
+      'descriptors without the pool, slope',
       `${descriptors.toFixed(2)} a minute (${range(samples.map((one) => one.descriptors))})`,
       `at most ${descriptorsBound.toFixed(2)}`,
       samples.length > 1 && descriptors <= descriptorsBound,

@@ -5,6 +5,7 @@ export interface Sample {
   /** Since the first one. */
   readonly minutes: number;
   readonly residentMiB: number;
+  /** Without those of connections to the upstream: the pool, which has a bound of its own, holds them for a minute. */
   readonly descriptors: number;
 }
 
@@ -16,17 +17,32 @@ export interface Sampling {
 const everyMs = 1_000;
 const windowMinutes = 1 / 6;
 
-/** Reads a process's resident memory and open descriptors once a second (Linux). */
-export function sampleProcess(pid: number): Sampling {
+/**
+ * Reads a process's resident memory and open descriptors once a second (Linux).
+ *
+ * @param upstreamPort where only this process connects to
+ */
+export function sampleProcess(pid: number, upstreamPort: number): Sampling {
   const samples: Sample[] = [];
   const startMs = performance.now();
   const timer = setInterval(() => {
     const resident = residentMiB(pid);
     if (resident === undefined) return;
     const minutes = (performance.now() - startMs) / 60_000;
-    samples.push({ minutes, residentMiB: resident, descriptors: readdirSync(`/proc/${pid}/fd`).length });
+    const open = readdirSync(`/proc/${pid}/fd`).length;
+    samples.push({ minutes, residentMiB: resident, descriptors: open - connectionsTo(pid, upstreamPort) });
   }, everyMs);
   return { samples, end: () => clearInterval(timer) };
+}
+
+/** Sockets connected to a port, as proc(5) lists them: those that a process still holds have an inode. */
+function connectionsTo(pid: number, port: number): number {
+  const remote = `:${port.toString(16).toUpperCase().padStart(4, '0')}`;
+  const rows = readFileSync(`/proc/${pid}/net/tcp`, 'utf8').trim().split('\n').slice(1);
+  return rows.filter((row) => {
+    const fields = row.trim().split(/\s+/);
+    return fields[2]?.endsWith(remote) === true && fields[9] !== '0';
+  }).length;
 }
 
 /** `undefined` where the process has ended. */
