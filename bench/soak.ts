@@ -136,7 +136,7 @@ async function soak(folder: string, upstream: SoakUpstream): Promise<Observed> {
     ledger,
     onWrong: (what) => wrong.push(what),
   });
-  const sampling = sampleProcess(gateway.pid, Number(new URL(upstream.url).port));
+  const sampling = sampleProcess(gateway.pid);
   const loop = watchLoop(gateway.port);
   const hostile = startHostileCaller({ port: gateway.port, callers, token: callersFile.hostileToken });
   await callers.arrive(minutes * 60_000);

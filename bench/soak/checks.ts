@@ -112,7 +112,7 @@ function processKept({ samples, livezMs, exit, errors }: Observed): Check[] {
       samples.length > 1 && memory <= memoryBound,
     ),
     check(
-      'descriptors without the pool, slope',
+      'descriptors beside connections, slope',
       `${descriptors.toFixed(2)} a minute (${range(samples.map((one) => one.descriptors))})`,
       `at most ${descriptorsBound.toFixed(2)}`,
       samples.length > 1 && descriptors <= descriptorsBound,

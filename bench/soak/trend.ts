@@ -1,11 +1,14 @@
 /** What grows: samples of a process over time, and the slope of the line that fits them best. */
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 
 export interface Sample {
   /** Since the first one. */
   readonly minutes: number;
   readonly residentMiB: number;
-  /** Without those of connections to the upstream: the pool, which has a bound of its own, holds them for a minute. */
+  /**
+   * Without established connections: those are held by their other end too, which closes them when it likes. One that
+   * the other end has closed and the process has not is counted.
+   */
   readonly descriptors: number;
 }
 
@@ -17,32 +20,39 @@ export interface Sampling {
 const everyMs = 1_000;
 const windowMinutes = 1 / 6;
 
-/**
- * Reads a process's resident memory and open descriptors once a second (Linux).
- *
- * @param upstreamPort where only this process connects to
- */
-export function sampleProcess(pid: number, upstreamPort: number): Sampling {
+/** Reads a process's resident memory and open descriptors once a second (Linux). */
+export function sampleProcess(pid: number): Sampling {
   const samples: Sample[] = [];
   const startMs = performance.now();
   const timer = setInterval(() => {
     const resident = residentMiB(pid);
     if (resident === undefined) return;
     const minutes = (performance.now() - startMs) / 60_000;
-    const open = readdirSync(`/proc/${pid}/fd`).length;
-    samples.push({ minutes, residentMiB: resident, descriptors: open - connectionsTo(pid, upstreamPort) });
+    samples.push({ minutes, residentMiB: resident, descriptors: descriptorsOf(pid) });
   }, everyMs);
   return { samples, end: () => clearInterval(timer) };
 }
 
-/** Sockets connected to a port, as proc(5) lists them: those that a process still holds have an inode. */
-function connectionsTo(pid: number, port: number): number {
-  const remote = `:${port.toString(16).toUpperCase().padStart(4, '0')}`;
-  const rows = readFileSync(`/proc/${pid}/net/tcp`, 'utf8').trim().split('\n').slice(1);
-  return rows.filter((row) => {
-    const fields = row.trim().split(/\s+/);
-    return fields[2]?.endsWith(remote) === true && fields[9] !== '0';
-  }).length;
+/** Open descriptors of a process, but for its established connections (proc(5): state 01, and the socket's inode). */
+export function descriptorsOf(pid: number): number {
+  const established = new Set<string>();
+  for (const file of ['tcp', 'tcp6']) {
+    for (const row of readFileSync(`/proc/${pid}/net/${file}`, 'utf8').split('\n').slice(1)) {
+      const [, , , state, , , , , , inode] = row.trim().split(/\s+/);
+      if (state === '01' && inode !== undefined) established.add(`socket:[${inode}]`);
+    }
+  }
+  const folder = `/proc/${pid}/fd`;
+  return readdirSync(folder).filter((name) => !established.has(linkOf(`${folder}/${name}`))).length;
+}
+
+/** What a descriptor leads to; nothing where it was closed meanwhile. */
+function linkOf(path: string): string {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return '';
+  }
 }
 
 /** `undefined` where the process has ended. */

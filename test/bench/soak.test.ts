@@ -1,7 +1,8 @@
-import { describe, expect, it } from 'vitest';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { describe, expect, it, vi } from 'vitest';
 import { checksOf, type Observed } from '../../bench/soak/checks.ts';
 import { openLedger, requestId } from '../../bench/soak/ledger.ts';
-import { floorsOf, slopeOf } from '../../bench/soak/trend.ts';
+import { descriptorsOf, floorsOf, slopeOf } from '../../bench/soak/trend.ts';
 
 const line = (number: number, status = 200): string =>
   JSON.stringify({ level: 'info', msg: 'request', requestId: requestId(number), status });
@@ -125,5 +126,23 @@ describe('the soak’s checks', () => {
         [3, 3],
       ]),
     ).toBeCloseTo(0.6);
+  });
+});
+
+describe.skipIf(process.platform !== 'linux')('the descriptors that the soak counts', () => {
+  it('the descriptors that the soak counts are those of connections that only this side still holds', async () => {
+    const held: Socket[] = [];
+    const server = createServer({ allowHalfOpen: true }, (socket) => held.push(socket.resume()));
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const before = descriptorsOf(process.pid);
+    const peer = connect((server.address() as AddressInfo).port, '127.0.0.1');
+    await vi.waitFor(() => expect(held).toHaveLength(1), { timeout: 20_000 });
+    expect(descriptorsOf(process.pid)).toBe(before);
+    // The peer has ended its side, the server keeps its own: what a leak looks like. The peer's end counts as well.
+    peer.end();
+    await vi.waitFor(() => expect(descriptorsOf(process.pid)).toBe(before + 2), { timeout: 20_000 });
+    held[0]?.destroy();
+    peer.destroy();
+    await new Promise((resolve) => server.close(resolve));
   });
 });
