@@ -44,44 +44,46 @@ export interface AppOptions {
   readonly isDraining: () => boolean;
 }
 
-/** What every request passes except probes. The first listed is the first to see the request. */
-export function layersOfEveryRequest(options: AppOptions) {
-  return {
-    identifyRequest: identifyRequest(
-      searchForCredentials({ authenticator: options.authenticator, holdsKey: options.accessLog.isSecret }),
-    ),
-    logAccess: logAccess(options.accessLog),
+/**
+ * The inbound order. The first listed is the first to see the request. A layer keeps its counts to itself, so each is
+ * made once, and routes share it.
+ */
+export function inboundLayers(options: AppOptions) {
+  const { authenticator, accessLog, holdsKey } = options;
+  /** What every request passes except probes. */
+  const everyRequest = {
+    identifyRequest: identifyRequest(searchForCredentials({ authenticator, holdsKey: accessLog.isSecret })),
+    logAccess: logAccess(accessLog),
     renderProblems: renderProblems(),
     limitBufferedResponses: limitBufferedResponses(options.bufferedResponses),
     corsHeaders: corsHeaders(options.origin.cors),
     guardHost: guardHost(options.host),
     guardOrigin: guardOrigin(options.origin),
   };
-}
-
-/** What a request of a caller passes besides. */
-export function layersOfCallers(options: AppOptions) {
-  return {
-    authenticate: authenticate(options.authenticator),
+  /** What a request of a caller passes. */
+  const callers = {
+    ...everyRequest,
+    authenticate: authenticate(authenticator),
     limitCaller: limitCaller(options.limits),
   };
-}
-
-/** The inbound order of operations; `forward` comes last. */
-export function layersOfOperations(options: AppOptions) {
-  return {
-    ...layersOfEveryRequest(options),
-    ...layersOfCallers(options),
-    selectOperation: selectOperation(matchOperations(options.operations), searchForCredentials(options)),
+  /** What a read passes; `forward` comes last. */
+  const operations = {
+    ...callers,
+    selectOperation: selectOperation(
+      matchOperations(options.operations),
+      searchForCredentials({ authenticator, holdsKey }),
+    ),
   };
+  return { everyRequest, callers, operations };
 }
 
 export function createApp(options: AppOptions): RequestListener {
   const app = new Hono<Bindings>({ getPath: pathAsSent });
   const answering: Answering = { endsConnection: options.isDraining, onFault: options.onFault };
-  const everyRequest = Object.values(layersOfEveryRequest(options));
-  const operations = Object.values(layersOfOperations(options));
-  const callers = Object.values({ ...layersOfEveryRequest(options), ...layersOfCallers(options) });
+  const layers = inboundLayers(options);
+  const everyRequest = Object.values(layers.everyRequest);
+  const callers = Object.values(layers.callers);
+  const operations = Object.values(layers.operations);
 
   app.get('/livez', () => answerProbe(undefined, options.isDraining()));
   app.get('/readyz', () => answerProbe(options.notReady(), options.isDraining()));

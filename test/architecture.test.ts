@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import { parseAst } from 'rolldown/parseAst';
 import { describe, expect, it } from 'vitest';
-import { type AppOptions, layersOfOperations } from '../src/app.ts';
+import { type AppOptions, inboundLayers } from '../src/app.ts';
 import { outboundLayers } from '../src/pipeline.ts';
 
 const root = join(import.meta.dirname, '..');
@@ -96,8 +96,17 @@ describe('ARCHITECTURE.md is true', () => {
   });
 
   it('the inbound order is the one in app.ts', () => {
-    const layers = layersOfOperations(unused as AppOptions);
-    expect(listed('Inbound')).toEqual([...Object.keys(layers), 'forward']);
+    const { operations } = inboundLayers(unused as AppOptions);
+    expect(listed('Inbound')).toEqual([...Object.keys(operations), 'forward']);
+  });
+
+  it('a layer that counts is made once for all routes, so that its limit is one', () => {
+    const { everyRequest, callers, operations } = inboundLayers(unused as AppOptions);
+    expect(operations).toMatchObject(callers);
+    for (const [name, layer] of Object.entries(everyRequest)) {
+      expect(operations, name).toHaveProperty(name, layer);
+      expect(callers, name).toHaveProperty(name, layer);
+    }
   });
 
   it('the outbound order is the one in pipeline.ts', () => {
