@@ -181,6 +181,8 @@ class Intake {
   }
 
   refuseTunnel(incoming: IncomingMessage, socket: Duplex): void {
+    // Node has handed the connection over, its listener for errors included: without one, a reset ends the process.
+    socket.on('error', () => socket.destroy());
     this.#events.onRefused({ status: 400, code: 'CONNECT', ...this.#refusalFieldsOf(incoming) });
     refuseBarely(socket, 400);
   }
