@@ -48,6 +48,8 @@ export interface ServerEvents {
 
 /** Node's parser refuses larger heads with 431. */
 const maxHeaderBytes = 16 * 1_024;
+/** How long a refused caller may take to read the reply and end its side. */
+const lingerMs = 1_000;
 /** Longer than load balancers keep idle connections, so that load balancers close first. */
 export const keepAliveMs = 65_000;
 
@@ -267,7 +269,11 @@ function refuseBarely(socket: Duplex, status: number): void {
   }
   // One of the replies may have ended the connection.
   if (!socket.writable) return;
-  socket.end(`HTTP/1.1 ${status} ${reasons[status]}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`, () =>
-    socket.destroy(),
-  );
+  socket.end(`HTTP/1.1 ${status} ${reasons[status]}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+  // To close while bytes are unread is a reset, which takes the reply with it: they are read and dropped for a moment
+  // (RFC 9112 section 9.6).
+  socket.resume();
+  const timer = setTimeout(() => socket.destroy(), lingerMs);
+  timer.unref();
+  socket.once('close', () => clearTimeout(timer));
 }
