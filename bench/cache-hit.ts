@@ -1,7 +1,6 @@
 /** What a hit costs inside the layer. Run with `node bench/cache-hit.ts`. */
-
 import { shareAnswers } from '../src/cache/cache.ts';
-import { FixedClaim } from '../src/claim.ts';
+import { FixedContext } from '../src/request-context.ts';
 import { Trace } from '../src/trace.ts';
 
 const cache = shareAnswers({
@@ -31,7 +30,7 @@ const request = {
   ids: {},
   cacheControl: undefined,
   pragma: undefined,
-  claim: new FixedClaim(Number.MAX_SAFE_INTEGER, { name: 'bench', weight: 1, background: false }),
+  context: new FixedContext(Number.MAX_SAFE_INTEGER, { name: 'bench', weight: 1, background: false }),
 };
 const rounds = 1_000_000;
 for (let pass = 0; pass < 3; pass += 1) {

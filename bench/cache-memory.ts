@@ -7,7 +7,7 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { shareAnswers } from '../src/cache/cache.ts';
-import { FixedClaim } from '../src/claim.ts';
+import { FixedContext } from '../src/request-context.ts';
 import { Trace } from '../src/trace.ts';
 
 const mebibyte = 1024 * 1024;
@@ -15,7 +15,7 @@ const maxBytes = 64 * mebibyte;
 /** V8 lets dead buffers lie until some tens of MiB of them have come together: more of them where each is large. */
 const allowedBytes = (bodyBytes: number) => maxBytes + (bodyBytes < 100_000 ? 60 : 120) * mebibyte;
 const sizes = process.argv.length > 2 ? process.argv.slice(2).map(Number) : [600, 1_000_000];
-const claim = new FixedClaim(Number.MAX_SAFE_INTEGER, { name: 'bench', weight: 1, background: false });
+const context = new FixedContext(Number.MAX_SAFE_INTEGER, { name: 'bench', weight: 1, background: false });
 const show = (amount: number) => `${(amount / mebibyte).toFixed(1)} MiB`;
 
 /** As from a socket: bytes that were never a string. */
@@ -63,7 +63,7 @@ async function measure(bodyBytes: number): Promise<number> {
   const before = process.memoryUsage().rss;
   let peak = before;
   for (let start = 0; start < reads; start += perTurn) {
-    const turn: unknown[] = [];
+    const flow: unknown[] = [];
     for (let read = start; read < Math.min(start + perTurn, reads); read += 1) {
       const request = {
         operation: 'list-accounts',
@@ -73,11 +73,11 @@ async function measure(bodyBytes: number): Promise<number> {
         ids: {},
         cacheControl: undefined,
         pragma: undefined,
-        claim,
+        context,
       };
       turn.push(handle(request, new Trace(performance.now())));
     }
-    await Promise.all(turn);
+    await Promise.all(flow);
     // As between requests from sockets: back to the event loop.
     await nextTurn();
     peak = Math.max(peak, process.memoryUsage().rss);

@@ -3,7 +3,7 @@
 /** Node's timers hold no longer delay; a greater one would fire at once. */
 export const maxTimerMs = 2 ** 31 - 1;
 
-/** How long a request may wait; read live, for it may be extended. A claim of the outbound layers is one. */
+/** How long a request may wait; read live, for it may be extended. A context of the outbound layers is one. */
 export interface WaitOptions {
   readonly signal: AbortSignal;
   /** On the monotonic clock (`performance.now()`), in ms. */

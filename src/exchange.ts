@@ -1,6 +1,6 @@
-/** What travels along the outbound layers: the request, the claim that waits for it, and the upstream's answer. */
-import type { Claim } from './claim.ts';
+/** What travels along the outbound layers: the request, the context that waits for it, and the upstream's answer. */
 import type { Payload } from './payload.ts';
+import type { RequestContext } from './request-context.ts';
 
 /** Lower-case names. A field that came more than once is a list, in order of arrival. */
 export type HeaderFields = Readonly<Record<string, string | readonly string[]>>;
@@ -24,7 +24,7 @@ export interface UpstreamRequest {
   /** The caller's `Cache-Control` (repeated fields joined by a comma) and `Pragma`: for the cache, never sent. */
   readonly cacheControl: string | undefined;
   readonly pragma: string | undefined;
-  readonly claim: Claim;
+  readonly context: RequestContext;
 }
 
 /** A request with the key's value on it: only `credential` makes one, only `transport` gets one. */

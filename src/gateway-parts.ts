@@ -11,10 +11,10 @@ import { Authenticator } from './callers/authenticator.ts';
 import { limitCallers } from './callers/limit.ts';
 import { type Config, changedSettings, isLocalHost } from './config.ts';
 import { type CertificatePair, FollowedCertificate, readCertificate } from './edge/certificate.ts';
-import { type Claims, createClaims } from './edge/claim.ts';
 import { corsPolicy } from './edge/cors-policy.ts';
 import { connectionsWithin, readLimits } from './edge/descriptor-limit.ts';
 import { prepareReplies } from './edge/reply-fields.ts';
+import { type CallerContexts, createContexts } from './edge/request-context.ts';
 import { createHttpServer, replaceCertificate } from './edge/server.ts';
 import type { Fleet } from './fleet/fleet.ts';
 import {
@@ -66,7 +66,7 @@ export interface Parts {
   /** What the callers' listener shows; `undefined` where it speaks plain HTTP. */
   readonly certificate: CertificatePair | undefined;
   /** The requests that wait for the upstream. */
-  readonly claims: Claims;
+  readonly contexts: CallerContexts;
   readonly counts: RequestCounts;
   /** Reads the token of ADMIN_TOKEN_FROM; `undefined` where that is not set. */
   readonly readAdminToken: (() => Promise<string>) | undefined;
@@ -134,7 +134,7 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     pipeline,
     fleet,
     certificate,
-    claims: createClaims(),
+    contexts: createContexts(),
     counts: countRequests(),
     readAdminToken,
   };
@@ -243,7 +243,7 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
     origin: { cors, admitsAnonymous },
     forward: {
       outbound: parts.pipeline.send,
-      claims: parts.claims,
+      contexts: parts.contexts,
       prepare: prepareReplies(replyOptions(config)),
       timeoutMs: config.REQUEST_TIMEOUT,
       forwardHeaders: config.FORWARD_REQUEST_HEADERS,
@@ -283,7 +283,7 @@ export function adminOptions(parts: Parts, life: LifeState, server: Server, port
       attempts: pipeline.attempts.snapshot,
       callers: (most) => parts.authenticator.snapshot(most),
       log: log.losses,
-      waiting: () => parts.claims.waiting,
+      waiting: () => parts.contexts.waiting,
       connections: () =>
         new Promise((resolve) => server.getConnections((_error, connections) => resolve(connections ?? 0))),
       purge: pipeline.cache.purge,

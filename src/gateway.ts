@@ -74,7 +74,7 @@ class RunningGateway implements Gateway, LifeState {
   }
 
   get waiting(): number {
-    return this.#parts.claims.waiting;
+    return this.#parts.contexts.waiting;
   }
 
   get ready(): Promise<boolean> {
@@ -136,12 +136,12 @@ class RunningGateway implements Gateway, LifeState {
   }
 
   async #stop(): Promise<void> {
-    const { config, log, claims, counts } = this.#parts;
-    log.events.info({ waiting: claims.waiting }, 'stopping');
+    const { config, log, contexts, counts } = this.#parts;
+    log.events.info({ waiting: contexts.waiting }, 'stopping');
     this.#endKeyCheck();
     await new Promise((resolve) => setTimeout(resolve, config.SHUTDOWN_DELAY));
     const graceMs = config.SHUTDOWN_GRACE - config.SHUTDOWN_DELAY;
-    await closeServer(this.#server, graceMs, () => claims.abandonAll(new GatewayError('shutting-down')));
+    await closeServer(this.#server, graceMs, () => contexts.abandonAll(new GatewayError('shutting-down')));
     this.#certificate?.close();
     await closeParts(this.#parts);
     // Metrics can be read to the end.

@@ -2,7 +2,6 @@
  * The outbound order, listed once, top-down: what a read passes on its way to the upstream. Knows nothing of
  * callers, Hono or the log.
  */
-
 import { type CacheOptions, shareAnswers } from './cache/cache.ts';
 import type { Answer, UpstreamRequest } from './exchange.ts';
 import { type GateOptions, paceAttempts } from './gate/gate.ts';
@@ -48,7 +47,7 @@ export function outboundLayers({ cache, retry, circuit, gate }: OutboundParts) {
     cache: cache.layer, // fresh, stale, joined, miss
     retry, // p-retry owns the loop; once more with another key where one was refused
     circuit: circuit.layer, // the upstream is down: say so at once
-    gate: gate.layer, // whose turn, and when
+    gate: gate.layer, // whose flow, and when
   };
 }
 

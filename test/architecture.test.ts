@@ -52,7 +52,7 @@ describe('ARCHITECTURE.md is true', () => {
     'layer',
     'exchange',
     'trace',
-    'claim',
+    'request-context',
     'errors',
     'version',
     'http-date',

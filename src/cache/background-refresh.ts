@@ -3,7 +3,7 @@ import type { UpstreamRequest } from '../exchange.ts';
 import type { Eventually } from '../layer.ts';
 import type { Variant } from './answer-store.ts';
 import type { CoalescedFetch } from './coalesced-fetch.ts';
-import { backgroundClaim, type Subscriber } from './single-flight.ts';
+import { backgroundContext, type Subscriber } from './single-flight.ts';
 import { failedOutcome, type Outcome } from './store-response.ts';
 
 /** The facts of one background refresh, for one log line. */
@@ -58,7 +58,7 @@ export class BackgroundRefreshes {
   ): void {
     const { trace } = flight;
     const subscriber = flight.subscribe(
-      backgroundClaim(request.claim, nowMs + this.#options.refreshTimeoutMs),
+      backgroundContext(request.context, nowMs + this.#options.refreshTimeoutMs),
       (reason) => failedOutcome(request, reason, trace.attempts > 0),
       true,
     );

@@ -58,14 +58,14 @@ class SharedFetch {
 
   async outcome(variant: Variant | undefined, directives: RequestDirectives | undefined): Promise<Outcome> {
     const { shared } = this.#options;
-    const { claim } = this.#request;
+    const { context } = this.#request;
     let mayFind = variant === undefined && directives === undefined;
     let awaited: string | undefined;
     for (;;) {
       const look = await shared.look(this.#request, { mayFind, awaited });
-      if (claim.ended !== undefined) {
+      if (context.ended !== undefined) {
         look?.exchange?.release();
-        return failedOutcome(this.#request, claim.ended, false);
+        return failedOutcome(this.#request, context.ended, false);
       }
       if (look === undefined || look.stored === 'not shareable') {
         return this.#ask(look?.exchange, variant);
@@ -78,7 +78,7 @@ class SharedFetch {
       if (look.exchange !== undefined) return this.#ask(look.exchange, this.#newer(look, variant));
       mayFind = false;
       awaited = look.other;
-      if (awaited !== undefined) await shared.wait(awaited, claim);
+      if (awaited !== undefined) await shared.wait(awaited, context);
     }
   }
 

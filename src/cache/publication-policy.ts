@@ -26,8 +26,8 @@ export function publicationOf(request: UpstreamRequest, outcome: Outcome, maySto
   if (outcome.kind === 'failed') {
     const { error, sent } = outcome;
     const isOfUpstream = error instanceof GatewayError && sharedFailures.has(error.code);
-    // A claim that has ended says nothing of the upstream.
-    if (!sent || !isOfUpstream || request.hasCallerIds === true || request.claim.ended !== undefined) {
+    // A context that has ended says nothing of the upstream.
+    if (!sent || !isOfUpstream || request.hasCallerIds === true || request.context.ended !== undefined) {
       return nothing;
     }
     return { kind: 'outcome', outcome: { kind: 'failed', error }, replaces: false };

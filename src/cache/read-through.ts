@@ -72,7 +72,7 @@ export class ReadThrough {
     }
     if (directives?.onlyIfCached === true) throw new GatewayError('not-in-cache');
     // Nothing goes up for a caller that has already left.
-    if (request.claim.ended !== undefined) throw request.claim.ended;
+    if (request.context.ended !== undefined) throw request.context.ended;
     return this.#fetchMiss(
       { request, trace, directives, forwarded, collapsed },
       key,
@@ -135,7 +135,7 @@ export class ReadThrough {
     directives: RequestDirectives | undefined,
   ): Eventually<Outcome> {
     const { fetchFlight, flights } = this.#parts;
-    const shared = { ...request, claim: flight };
+    const shared = { ...request, context: flight };
     return andThen(fetchFlight(shared, flight.trace, variant, flight, directives), (outcome) => {
       flights.remove(flightKey, flight);
       flight.complete(outcome);
@@ -176,7 +176,7 @@ export class ReadThrough {
 
 function subscribe(flight: CoalescedFetch, request: UpstreamRequest) {
   // What was sent for the flight was sent for this request as well.
-  return flight.subscribe(request.claim, (reason) =>
+  return flight.subscribe(request.context, (reason) =>
     failedOutcome(request, reason, flight.trace.attempts > 0),
   );
 }

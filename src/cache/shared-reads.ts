@@ -2,9 +2,9 @@
  * What several gateways share of reads, as the cache sees it: a second level of answers behind its own memory, and one
  * exchange at a time for each read. The cache knows no store; where there is none, or it is away, it goes on alone.
  */
-import type { Claim } from '../claim.ts';
 import type { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
+import type { RequestContext } from '../request-context.ts';
 
 export interface SharedReads {
   /** False while the store is away: the cache then asks it for nothing. */
@@ -14,8 +14,8 @@ export interface SharedReads {
    * `undefined`: the store is away. Never rejects.
    */
   look(request: UpstreamRequest, options: LookOptions): Promise<SharedLook | undefined>;
-  /** Waits until that exchange of another gateway seems to have ended, briefly in any case, or until the claim ends. */
-  wait(exchangeId: string, claim: Claim): Promise<void>;
+  /** Waits until that exchange of another gateway seems to have ended, briefly in any case, or until the context ends. */
+  wait(exchangeId: string, context: RequestContext): Promise<void>;
   /** Makes all gateways forget their answers, or one operation's, and what the store has of them. */
   purge(operation: string | undefined): void;
   /** Calls back when another gateway has purged. */

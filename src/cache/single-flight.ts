@@ -1,24 +1,29 @@
 /**
  * Single flight: one upstream exchange that several requests share.
  *
- * To the layers below it is one claim: the latest deadline and the best turn of its subscribers at the moment. It
- * ends when the last subscriber leaves. Each subscriber keeps its own claim: one that leaves early, or runs out of
+ * To the layers below it is one context: the latest deadline and the best flow of its subscribers at the moment. It
+ * ends when the last subscriber leaves. Each subscriber keeps its own context: one that leaves early, or runs out of
  * time, gets an outcome of its own and the others go on.
  */
-
-import { type Claim, type ClaimWatcher, FixedClaim, type Turn, WatchedClaim } from '../claim.ts';
 import { maxTimerMs } from '../deadline.ts';
 import { GatewayError } from '../errors.ts';
+import {
+  type ContextWatcher,
+  FixedContext,
+  type Flow,
+  type RequestContext,
+  WatchedContext,
+} from '../request-context.ts';
 
-const turnWithoutSubscribers: Turn = { name: '', weight: 1, background: true };
+const flowWithoutSubscribers: Flow = { name: '', weight: 1, background: true };
 
 /** What a request makes of its early end: the outcome that it gets instead of the shared one. */
 export type LeavingOutcome<Outcome> = (reason: Error) => Outcome;
 
 /** One request's part in a flight, for as long as it waits. */
-export class Subscriber<Outcome> implements ClaimWatcher {
-  readonly claim: Claim;
-  /** Nothing else ends this claim, so the flight does at its deadline. */
+export class Subscriber<Outcome> implements ContextWatcher {
+  readonly context: RequestContext;
+  /** Nothing else ends this context, so the flight does at its deadline. */
   readonly enforcesDeadline: boolean;
   /** Never rejects: settles with the flight's outcome, or with the subscriber's own when it leaves before. */
   readonly outcome: Promise<Outcome>;
@@ -30,12 +35,12 @@ export class Subscriber<Outcome> implements ClaimWatcher {
 
   constructor(
     flight: SingleFlight<Outcome>,
-    claim: Claim,
+    context: RequestContext,
     outcomeOfLeaving: LeavingOutcome<Outcome>,
     enforcesDeadline: boolean,
   ) {
     this.#flight = flight;
-    this.claim = claim;
+    this.context = context;
     this.#outcomeOfLeaving = outcomeOfLeaving;
     this.enforcesDeadline = enforcesDeadline;
     this.outcome = new Promise((resolve) => {
@@ -44,7 +49,7 @@ export class Subscriber<Outcome> implements ClaimWatcher {
   }
 
   settle(outcome: Outcome): void {
-    this.claim.unwatch(this);
+    this.context.unwatch(this);
     this.#resolve(outcome);
   }
 
@@ -64,10 +69,10 @@ export class Subscriber<Outcome> implements ClaimWatcher {
   }
 }
 
-/** A shared exchange and, for the layers below, the claim of all its subscribers. */
-export class SingleFlight<Outcome> extends WatchedClaim implements Claim {
+/** A shared exchange and, for the layers below, the context of all its subscribers. */
+export class SingleFlight<Outcome> extends WatchedContext implements RequestContext {
   #deadlineMs = -Infinity;
-  #turn: Turn | undefined;
+  #flow: Flow | undefined;
   #subscribers: Subscriber<Outcome>[] = [];
   #onAbandoned: (() => void) | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -84,33 +89,33 @@ export class SingleFlight<Outcome> extends WatchedClaim implements Claim {
     return this.#deadlineMs;
   }
 
-  get turn(): Turn {
-    return this.#turn ?? turnWithoutSubscribers;
+  get flow(): Flow {
+    return this.#flow ?? flowWithoutSubscribers;
   }
 
   /**
    * Adds a request. O(1): the other subscribers are not scanned.
    *
    * @param outcomeOfLeaving makes the outcome of this subscriber alone when it leaves before completion
-   * @param enforcesDeadline nothing but this flight ends the claim
+   * @param enforcesDeadline nothing but this flight ends the context
    */
   subscribe(
-    claim: Claim,
+    context: RequestContext,
     outcomeOfLeaving: LeavingOutcome<Outcome>,
     enforcesDeadline = false,
   ): Subscriber<Outcome> {
-    const subscriber = new Subscriber(this, claim, outcomeOfLeaving, enforcesDeadline);
+    const subscriber = new Subscriber(this, context, outcomeOfLeaving, enforcesDeadline);
     subscriber.index = this.#subscribers.push(subscriber) - 1;
-    claim.watch(subscriber);
+    context.watch(subscriber);
     const formerMs = this.#deadlineMs;
-    const { turn: former } = this;
+    const { flow: former } = this;
     this.#adopt(
-      Math.max(claim.deadlineMs, formerMs),
-      this.#turn === undefined || isBetter(claim.turn, former) ? claim.turn : former,
+      Math.max(context.deadlineMs, formerMs),
+      this.#flow === undefined || isBetter(context.flow, former) ? context.flow : former,
     );
-    if (enforcesDeadline || claim.deadlineMs < formerMs) this.#setTimer(claim.deadlineMs);
-    else if (claim.deadlineMs > formerMs && this.#subscribers.length > 1) this.#setTimer(formerMs);
-    if (claim.ended !== undefined) subscriber.leave(claim.ended);
+    if (enforcesDeadline || context.deadlineMs < formerMs) this.#setTimer(context.deadlineMs);
+    else if (context.deadlineMs > formerMs && this.#subscribers.length > 1) this.#setTimer(formerMs);
+    if (context.ended !== undefined) subscriber.leave(context.ended);
     return subscriber;
   }
 
@@ -135,9 +140,9 @@ export class SingleFlight<Outcome> extends WatchedClaim implements Claim {
     }
     subscriber.index = -1;
     if (this.#subscribers.length > 0) {
-      // Most leave without having had the latest deadline or the best turn: then neither changes.
-      const { deadlineMs, turn } = subscriber.claim;
-      if (deadlineMs >= this.#deadlineMs || turn === this.#turn) this.recompute();
+      // Most leave without having had the latest deadline or the best flow: then neither changes.
+      const { deadlineMs, flow } = subscriber.context;
+      if (deadlineMs >= this.#deadlineMs || flow === this.#flow) this.recompute();
       return;
     }
     clearTimeout(this.#timer);
@@ -145,22 +150,22 @@ export class SingleFlight<Outcome> extends WatchedClaim implements Claim {
     this.end(reason);
   }
 
-  /** For subscribers alone: scans all of them, because one has left or its claim has changed. */
+  /** For subscribers alone: scans all of them, because one has left or its context has changed. */
   recompute(): void {
     let latestMs = -Infinity;
-    let best: Turn | undefined;
-    for (const { claim } of this.#subscribers) {
-      latestMs = Math.max(latestMs, claim.deadlineMs);
-      if (best === undefined || isBetter(claim.turn, best)) best = claim.turn;
+    let best: Flow | undefined;
+    for (const { context } of this.#subscribers) {
+      latestMs = Math.max(latestMs, context.deadlineMs);
+      if (best === undefined || isBetter(context.flow, best)) best = context.flow;
     }
     this.#adopt(latestMs, best);
     this.#watchDeadlines();
   }
 
-  #adopt(latestMs: number, best: Turn | undefined): void {
-    if (latestMs === this.#deadlineMs && best === this.#turn) return;
+  #adopt(latestMs: number, best: Flow | undefined): void {
+    if (latestMs === this.#deadlineMs && best === this.#flow) return;
     this.#deadlineMs = latestMs;
-    this.#turn = best;
+    this.#flow = best;
     this.changed();
   }
 
@@ -168,8 +173,8 @@ export class SingleFlight<Outcome> extends WatchedClaim implements Claim {
   #watchDeadlines(): void {
     this.#timerMs = Infinity;
     let firstMs = Infinity;
-    for (const { claim, enforcesDeadline } of this.#subscribers) {
-      const { deadlineMs } = claim;
+    for (const { context, enforcesDeadline } of this.#subscribers) {
+      const { deadlineMs } = context;
       if ((enforcesDeadline || deadlineMs < this.#deadlineMs) && deadlineMs < firstMs) firstMs = deadlineMs;
     }
     this.#setTimer(firstMs);
@@ -188,7 +193,7 @@ export class SingleFlight<Outcome> extends WatchedClaim implements Claim {
   #expire(): void {
     const nowMs = performance.now();
     for (const subscriber of [...this.#subscribers]) {
-      const { deadlineMs } = subscriber.claim;
+      const { deadlineMs } = subscriber.context;
       if (deadlineMs > nowMs || (!subscriber.enforcesDeadline && deadlineMs === this.#deadlineMs)) continue;
       subscriber.leave(
         new GatewayError('upstream-timeout', { reason: 'its time was up before the shared exchange' }),
@@ -198,13 +203,13 @@ export class SingleFlight<Outcome> extends WatchedClaim implements Claim {
   }
 }
 
-/** A caller's turn is better than a background refresh's; then the greater weight, then the earlier subscriber. */
-function isBetter(turn: Turn, than: Turn): boolean {
-  if (turn.background !== than.background) return than.background;
-  return turn.weight > than.weight;
+/** A flow of a caller is better than that of a background refresh; then the greater weight, then the earlier subscriber. */
+function isBetter(flow: Flow, than: Flow): boolean {
+  if (flow.background !== than.background) return than.background;
+  return flow.weight > than.weight;
 }
 
-/** The claim of a background refresh: in the name of the caller whose request found the answer stale. */
-export function backgroundClaim(of: Claim, deadlineMs: number): Claim {
-  return new FixedClaim(deadlineMs, { ...of.turn, background: true });
+/** The context of a background refresh: in the name of the caller whose request found the answer stale. */
+export function backgroundContext(of: RequestContext, deadlineMs: number): RequestContext {
+  return new FixedContext(deadlineMs, { ...of.flow, background: true });
 }

@@ -15,7 +15,7 @@ export interface Caller {
   readonly weight: number;
   readonly limit?: CallerLimit;
   /** What the outbound layers know of the caller, prepared once. */
-  readonly turn: { readonly name: string; readonly weight: number; readonly background: false };
+  readonly flow: { readonly name: string; readonly weight: number; readonly background: false };
 }
 
 export interface Authenticated {
@@ -50,7 +50,7 @@ export function makeCaller({ name, operations, weight = 1, limit }: CallerFields
     operations,
     weight,
     ...(limit === undefined ? {} : { limit }),
-    turn: { name, weight, background: false },
+    flow: { name, weight, background: false },
   };
 }
 

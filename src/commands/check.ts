@@ -2,8 +2,6 @@
  * `check`: says in plain words whether the gateway could work with these settings, before it has to: the
  * settings, the key's store, and the two calls of the upstream's specification. It does not listen.
  */
-
-import { FixedClaim } from '../claim.ts';
 import { waitAtMost } from '../deadline.ts';
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
@@ -11,6 +9,7 @@ import type { StoreTrial } from '../fleet/try-store.ts';
 import type { Keyring } from '../key/keyring.ts';
 import { describeFailure, KeyStoreError } from '../key/store.ts';
 import type { Handler } from '../layer.ts';
+import { FixedContext } from '../request-context.ts';
 import { Trace } from '../trace.ts';
 import { plainRead } from '../upstream/plain-read.ts';
 import { statedWaitMs } from '../upstream/retry-after-policy.ts';
@@ -247,20 +246,20 @@ async function makeCall(
   call: (typeof calls)[number],
   timeoutMs: number,
 ): Promise<{ status: number | null; meaning: Meaning; waitMs?: number | undefined }> {
-  const claim = new FixedClaim(performance.now() + timeoutMs, {
+  const context = new FixedContext(performance.now() + timeoutMs, {
     name: 'check',
     weight: 1,
     background: false,
   });
-  const timer = setTimeout(() => claim.end(new GatewayError('upstream-timeout')), timeoutMs);
-  const request = plainRead(call.operation, call.path, claim);
+  const timer = setTimeout(() => context.end(new GatewayError('upstream-timeout')), timeoutMs);
+  const request = plainRead(call.operation, call.path, context);
   try {
     const { status, headers, receivedAt } = await ask(request, new Trace(performance.now()));
     // A wait says something with a refusal only: successes may tell when a limit that is not used up begins anew.
     const waitMs = status === 429 || status >= 500 ? statedWaitMs(headers, receivedAt) : undefined;
     return { status, waitMs, meaning: meaningOfStatus(status, waitMs) };
   } catch (error) {
-    if (claim.ended !== undefined) {
+    if (context.ended !== undefined) {
       return { status: null, meaning: { outcome: 'timeout', text: 'The upstream did not answer in time.' } };
     }
     const status = (error as { receivedStatus?: number }).receivedStatus ?? null;

@@ -1,22 +1,22 @@
 /** The last inbound layer: makes an upstream request of the caller's, and a reply of the answer. */
-import type { Turn } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
 import { connectionOptions } from '../header-fields.ts';
 import { andThen, type Handler } from '../layer.ts';
+import type { Flow } from '../request-context.ts';
 import type { CacheOutcome, Trace } from '../trace.ts';
 import { hasNoContent } from '../upstream/response-policy.ts';
-import type { Claims } from './claim.ts';
 import { isNotModified } from './conditional-policy.ts';
 import type { HoldsCredential } from './credential-search.ts';
 import { type ContentCoding as Coding, chooseCoding } from './encoding-policy.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 import type { PreparedReply } from './reply-fields.ts';
+import type { CallerContexts } from './request-context.ts';
 import { traceParentOf, traceStateOf } from './trace-context-policy.ts';
 
 export interface ForwardOptions {
   readonly outbound: Handler<UpstreamRequest, Answer>;
-  readonly claims: Claims;
+  readonly contexts: CallerContexts;
   readonly prepare: (answer: Answer) => PreparedReply;
   /** One caller's request, waiting and retries included. */
   readonly timeoutMs: number;
@@ -24,7 +24,7 @@ export interface ForwardOptions {
   readonly forwardHeaders: readonly string[];
 }
 
-const anonymousTurn: Turn = { name: '', weight: 1, background: false };
+const anonymousFlow: Flow = { name: '', weight: 1, background: false };
 
 /**
  * @throws GatewayError `invalid-request` where a field that would go up holds a credential, and what the outbound
@@ -34,7 +34,7 @@ export function forward(
   options: ForwardOptions,
   holdsCredential: HoldsCredential,
 ): Handler<InboundRequest, Reply> {
-  const { outbound, claims, prepare, timeoutMs } = options;
+  const { outbound, contexts, prepare, timeoutMs } = options;
   return function forward(request, trace) {
     const { match } = request;
     if (match === undefined)
@@ -42,7 +42,11 @@ export function forward(
     const hopByHop = connectionOptions(request.headers.connection);
     const headers = forwardedFields(request, options.forwardHeaders, hopByHop, holdsCredential);
     const ids = idsOf(request, trace, hopByHop, holdsCredential);
-    const claim = claims.open(request, trace.startedMs + timeoutMs, request.caller?.turn ?? anonymousTurn);
+    const context = contexts.open(
+      request,
+      trace.startedMs + timeoutMs,
+      request.caller?.flow ?? anonymousFlow,
+    );
     const upstreamRequest: UpstreamRequest = {
       operation: match.operation.name,
       path: match.path,
@@ -52,7 +56,7 @@ export function forward(
       hasCallerIds: hasCallerIds(request, ids),
       cacheControl: request.headers['cache-control'],
       pragma: request.headers.pragma,
-      claim,
+      context,
     };
     let answered: ReturnType<typeof outbound>;
     try {
@@ -64,12 +68,12 @@ export function forward(
     return andThen(
       answered,
       (answer) => {
-        claim.release();
+        context.release();
         describeCache(request, trace);
         return replyWith(answer, request, prepare(answer), trace.cache?.hit === true);
       },
       (error) => {
-        claim.release();
+        context.release();
         describeCache(request, trace);
         throw error;
       },

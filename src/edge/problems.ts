@@ -2,9 +2,9 @@
 import { GatewayError, problems } from '../errors.ts';
 import { andThen, type Layer } from '../layer.ts';
 import type { Trace } from '../trace.ts';
-import { CallerLeft } from './claim.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 import { listed, problemFields } from './reply-fields.ts';
+import { CallerLeft } from './request-context.ts';
 
 /** nginx's status for a caller that left; it is logged and never sent. */
 const callerLeftStatus = 499;

@@ -12,8 +12,8 @@ import type {
   SharedReads,
 } from '../cache/shared-reads.ts';
 import { exactRequestKey } from '../cache/vary-policy.ts';
-import type { Claim } from '../claim.ts';
 import type { UpstreamRequest } from '../exchange.ts';
+import type { RequestContext } from '../request-context.ts';
 import type { KeySealing } from './key-sealing.ts';
 import { lookScript, purgeScript, releaseScript, renewScript } from './scripts.ts';
 import type { SharedStore } from './store.ts';
@@ -109,14 +109,14 @@ export class SharedAnswers implements SharedReads {
     };
   }
 
-  wait(exchangeId: string, claim: Claim): Promise<void> {
-    if (this.#ended.has(exchangeId) || claim.ended !== undefined) return Promise.resolve();
+  wait(exchangeId: string, context: RequestContext): Promise<void> {
+    if (this.#ended.has(exchangeId) || context.ended !== undefined) return Promise.resolve();
     const { promise, resolve } = Promise.withResolvers<void>();
     const waiting = this.#waiting.get(exchangeId) ?? new Set();
     this.#waiting.set(exchangeId, waiting);
     const done = (): void => {
       clearTimeout(timer);
-      claim.unwatch(watcher);
+      context.unwatch(watcher);
       waiting.delete(done);
       if (waiting.size === 0) this.#waiting.delete(exchangeId);
       resolve();
@@ -124,7 +124,7 @@ export class SharedAnswers implements SharedReads {
     const watcher = { onEnd: done };
     const timer = setTimeout(done, lookEveryMs);
     waiting.add(done);
-    claim.watch(watcher);
+    context.watch(watcher);
     return promise;
   }
 

@@ -4,10 +4,10 @@
  * Each flow has a start tag; the lowest goes next, and each turn moves the tag on by 1 / weight. Virtual time is the
  * tag last served. Background refreshes are flows of their own, whose tags come after all others.
  */
-import type { Turn } from '../claim.ts';
+import type { Flow } from '../request-context.ts';
 import type { CallerQueue, Queued } from './types.ts';
 
-interface Flow<T> {
+interface Backlog<T> {
   readonly background: boolean;
   weight: number;
   /** Start tag of the next turn. */
@@ -15,14 +15,14 @@ interface Flow<T> {
   readonly waiting: T[];
 }
 
-/** Virtual time never gets here: it starts anew with each empty queue. */
+/** Virtual time never gets here: it starts anew with each empty backlog. */
 const backgroundTag = 1e9;
 
 export class FairQueue<T extends Queued> {
   /** At most two for each caller; none while the queue is empty. */
-  readonly #flows = new Map<string, Flow<T>>();
-  /** The flow that each request was queued in: its claim is live and may have changed since. */
-  readonly #queuedIn = new Map<T, Flow<T>>();
+  readonly #backlogs = new Map<string, Backlog<T>>();
+  /** The backlog that each request is in: its context is live and may have changed since. */
+  readonly #queuedIn = new Map<T, Backlog<T>>();
   #now = 0;
 
   get size(): number {
@@ -30,26 +30,27 @@ export class FairQueue<T extends Queued> {
   }
 
   sizeOf(name: string): number {
-    const lengthOf = (key: string): number => this.#flows.get(key)?.waiting.length ?? 0;
+    const lengthOf = (key: string): number => this.#backlogs.get(key)?.waiting.length ?? 0;
     return lengthOf(`+${name}`) + lengthOf(`-${name}`);
   }
 
   /** Within a flow the oldest goes first, so that a request that was answered with 429 returns to its old place. */
   add(request: T): void {
-    const flow = this.#flowOf(request.claim.turn);
-    flow.weight = request.claim.turn.weight;
-    flow.waiting.splice(positionIn(flow, request.arrivedMs), 0, request);
-    this.#queuedIn.set(request, flow);
+    const { flow } = request.context;
+    const backlog = this.#backlogOf(flow);
+    backlog.weight = flow.weight;
+    backlog.waiting.splice(positionIn(backlog, request.arrivedMs), 0, request);
+    this.#queuedIn.set(request, backlog);
   }
 
   /** Takes a request out; false where it was not queued. */
   remove(request: T): boolean {
-    const flow = this.#queuedIn.get(request);
-    if (flow === undefined) return false;
+    const backlog = this.#queuedIn.get(request);
+    if (backlog === undefined) return false;
     this.#queuedIn.delete(request);
-    flow.waiting.splice(flow.waiting.indexOf(request), 1);
+    backlog.waiting.splice(backlog.waiting.indexOf(request), 1);
     if (this.size === 0) {
-      this.#flows.clear();
+      this.#backlogs.clear();
       this.#now = 0;
     }
     return true;
@@ -67,66 +68,66 @@ export class FairQueue<T extends Queued> {
   }
 
   /** A turn that was answered with 429 is given back to its flow. */
-  refund(turn: Turn): void {
-    this.#flowOf(turn).start -= 1 / turn.weight;
+  refund(flow: Flow): void {
+    this.#backlogOf(flow).start -= 1 / flow.weight;
   }
 
   /** How many turns are taken before that of a request that is queued now. */
-  ahead(turn: Turn, arrivedMs: number): number {
-    const flow = this.#flowOf(turn);
-    let count = positionIn(flow, arrivedMs);
-    const tag = flow.start + count / turn.weight;
-    for (const other of this.#flows.values()) {
+  ahead(flow: Flow, arrivedMs: number): number {
+    const own = this.#backlogOf(flow);
+    let count = positionIn(own, arrivedMs);
+    const tag = own.start + count / own.weight;
+    for (const other of this.#backlogs.values()) {
       // Less a little, which makes up for the rounding of sums.
       const turns = Math.ceil((tag - other.start) * other.weight - 1e-6);
-      if (other !== flow) count += Math.min(Math.max(turns, 0), other.waiting.length);
+      if (other !== own) count += Math.min(Math.max(turns, 0), other.waiting.length);
     }
     return count;
   }
 
   /** All requests in the order of their turns, as far as it is known now. */
   inOrder(): T[] {
-    const tagged = [...this.#flows.values()].flatMap(({ start, weight, waiting }) =>
+    const tagged = [...this.#backlogs.values()].flatMap(({ start, weight, waiting }) =>
       waiting.map((request, i) => ({ request, tag: start + i / weight })),
     );
     return tagged.sort((a, b) => a.tag - b.tag).map(({ request }) => request);
   }
 
-  /** The request whose turn is the last: the one to make room in a full queue. */
+  /** The request whose turn is the last: the one to make room in a full backlog. */
   last(): T | undefined {
-    const lastTag = ({ start, weight, waiting }: Flow<T>): number => start + (waiting.length - 1) / weight;
-    return this.#leastBy((flow) => -lastTag(flow))?.waiting.at(-1);
+    const lastTag = ({ start, weight, waiting }: Backlog<T>) => start + (waiting.length - 1) / weight;
+    return this.#leastBy((backlog) => -lastTag(backlog))?.waiting.at(-1);
   }
 
   callers(nowMs: number): CallerQueue[] {
-    const byName = Map.groupBy(this.#queuedIn.keys(), ({ claim }) => claim.turn.name);
+    const byName = Map.groupBy(this.#queuedIn.keys(), ({ context }) => context.flow.name);
     return [...byName].map(([name, all]) => {
-      const requests = all.filter(({ claim }) => !claim.turn.background);
+      const requests = all.filter(({ context }) => !context.flow.background);
       const oldestWaitMs = Math.max(0, ...requests.map(({ arrivedMs }) => nowMs - arrivedMs));
       return { name, length: requests.length, oldestWaitMs, refreshes: all.length - requests.length };
     });
   }
 
-  /** The flow with requests that has the least of a figure. */
-  #leastBy(figure: (flow: Flow<T>) => number): Flow<T> | undefined {
-    let least: Flow<T> | undefined;
-    for (const flow of this.#flows.values()) {
-      if (flow.waiting.length > 0 && (least === undefined || figure(flow) < figure(least))) least = flow;
+  /** The backlog with requests that has the least of a figure. */
+  #leastBy(figure: (backlog: Backlog<T>) => number): Backlog<T> | undefined {
+    let least: Backlog<T> | undefined;
+    for (const backlog of this.#backlogs.values()) {
+      if (backlog.waiting.length > 0 && (least === undefined || figure(backlog) < figure(least))) least = backlog;
     }
     return least;
   }
 
   /** A flow that comes back starts up to one turn before virtual time: it does not wait behind its equals' next turns. */
-  #flowOf({ name, background, weight }: Turn): Flow<T> {
+  #backlogOf({ name, background, weight }: Flow): Backlog<T> {
     const key = `${background ? '-' : '+'}${name}`;
     const earliest = this.#now - 1 / weight + (background ? backgroundTag : 0);
-    const flow = this.#flows.get(key) ?? { background, weight, start: earliest, waiting: [] };
-    if (flow.waiting.length === 0) flow.start = Math.max(flow.start, earliest);
-    this.#flows.set(key, flow);
-    return flow;
+    const backlog = this.#backlogs.get(key) ?? { background, weight, start: earliest, waiting: [] };
+    if (backlog.waiting.length === 0) backlog.start = Math.max(backlog.start, earliest);
+    this.#backlogs.set(key, backlog);
+    return backlog;
   }
 }
 
-function positionIn<T extends Queued>({ waiting }: Flow<T>, arrivedMs: number): number {
+function positionIn<T extends Queued>({ waiting }: Backlog<T>, arrivedMs: number): number {
   return waiting.findLastIndex((other) => other.arrivedMs <= arrivedMs) + 1;
 }

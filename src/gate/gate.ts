@@ -2,10 +2,10 @@
  * The gate: lets attempts go up in fair turns and at the pace that the upstream accepts. `scheduler.ts` decides when
  * the next attempt goes and whose it is; here are the clock, one timer, and the promises of requests that wait.
  */
-import type { Claim, ClaimWatcher } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
 import { andThen, type Eventually, type Layer } from '../layer.ts';
+import type { ContextWatcher, RequestContext } from '../request-context.ts';
 import type { Trace } from '../trace.ts';
 import { statedWaitMs } from '../upstream/retry-after-policy.ts';
 import { type Outcome, type Permit, type Rejected, Scheduler } from './scheduler.ts';
@@ -66,18 +66,18 @@ class PacingGate {
 
   /**
    * An answer passes as it came, a 429 too: it closes the gate for all callers, and the layer above decides whether
-   * to come back. Throws `upstream-rate-limited` at once where the turn cannot come before the claim's deadline,
-   * `overloaded` where too many wait, and the claim's reason when it is aborted.
+   * to come back. Throws `upstream-rate-limited` at once where the turn cannot come before the context's deadline,
+   * `overloaded` where too many wait, and the context's reason when it is aborted.
    *
    * Where nothing is limited and nothing waits, it adds no timer, and no promise to an answer that is a value.
    */
   readonly layer: Layer<UpstreamRequest, Answer> = (next) => (request, trace) => {
-    const { claim } = request;
+    const { context } = request;
     if (this.#isShutDown) throw shuttingDown();
-    if (claim.ended !== undefined) throw claim.ended;
+    if (context.ended !== undefined) throw context.ended;
     const attempt = (): Eventually<Answer> => next(request, trace);
-    const permit = this.#scheduler.admit(claim.turn, performance.now());
-    return permit === undefined ? this.#queue(attempt, trace, claim) : this.#send(attempt, trace, permit);
+    const permit = this.#scheduler.admit(context.flow, performance.now());
+    return permit === undefined ? this.#queue(attempt, trace, context) : this.#send(attempt, trace, permit);
   };
 
   /** Time may have changed the state since the last call; then `onChange` is called here. */
@@ -94,18 +94,18 @@ class PacingGate {
     clearTimeout(this.#timer);
   };
 
-  /** Waits for the turn, the deadline or the end of the claim. */
-  #queue(attempt: () => Eventually<Answer>, trace: Trace, claim: Claim): Promise<Answer> {
+  /** Waits for the turn, the deadline or the end of the context. */
+  #queue(attempt: () => Eventually<Answer>, trace: Trace, context: RequestContext): Promise<Answer> {
     const { promise, resolve, reject } = Promise.withResolvers<Answer>();
     const enteredMs = performance.now();
     let timer: NodeJS.Timeout | undefined;
     const stopWaiting = (): void => {
       clearTimeout(timer);
-      claim.unwatch(watcher);
+      context.unwatch(watcher);
       trace.waitedMs += performance.now() - enteredMs;
     };
     const queued: QueuedRequest = {
-      claim,
+      context,
       arrivedMs: trace.startedMs,
       go: (permit) => {
         stopWaiting();
@@ -120,13 +120,13 @@ class PacingGate {
     };
     const armDeadline = (): void => {
       clearTimeout(timer);
-      const leftMs = claim.deadlineMs - tuning.lastWordMs - performance.now();
+      const leftMs = context.deadlineMs - tuning.lastWordMs - performance.now();
       timer = setTimeout(() => {
         this.#reject(this.#scheduler.expired(queued, performance.now()));
         this.#pump();
       }, leftMs).unref();
     };
-    const watcher: ClaimWatcher = {
+    const watcher: ContextWatcher = {
       onEnd: (reason) => {
         this.#scheduler.leave(queued);
         queued.fail(reason);
@@ -138,7 +138,7 @@ class PacingGate {
         this.#pump();
       },
     };
-    claim.watch(watcher);
+    context.watch(watcher);
     armDeadline();
     this.#reject(this.#scheduler.enter(queued, enteredMs));
     this.#pump();

@@ -5,7 +5,7 @@
  *   open ──429──▶ closed ──time──▶ probing ──any answer but 429──▶ paced ──429──▶ closed
  *                    ▲────────────429────────┘ └──────quiet for a minute───┴──────▶ open
  */
-import type { Turn } from '../claim.ts';
+import type { Flow } from '../request-context.ts';
 import { type Cooldown, cooledDown } from './cooldown.ts';
 import { FairQueue } from './fair-queue.ts';
 import { burstOf, firstGuess, type LimitEstimate, type Mark, measured } from './limit-estimate.ts';
@@ -15,7 +15,7 @@ import type { GateSnapshot, GateState, Queued, SchedulerOptions } from './types.
 
 /** An attempt under way. */
 export interface Permit {
-  readonly turn: Turn;
+  readonly flow: Flow;
   readonly sentMs: number;
   readonly state: 'open' | 'paced' | 'probe';
 }
@@ -93,19 +93,19 @@ export class Scheduler<T extends Queued> {
   }
 
   /** A turn at once, where nothing waits and nothing is limited. */
-  admit(turn: Turn, nowMs: number): Permit | undefined {
+  admit(flow: Flow, nowMs: number): Permit | undefined {
     this.#advance(nowMs);
     const isFree = this.#record.state === 'open' && this.#queue.size === 0 && !this.#isFull();
-    return isFree ? this.#send(turn, nowMs) : undefined;
+    return isFree ? this.#send(flow, nowMs) : undefined;
   }
 
   /** Queues a request. Returns what is rejected: the request itself, or in a full queue the one whose turn is last. */
   enter(request: T, nowMs: number): readonly Rejected<T>[] {
     this.#advance(nowMs);
     const { maxWaiting, maxWaitingPerCaller } = this.#options;
-    const ahead = this.#queue.ahead(request.claim.turn, request.arrivedMs);
-    if (this.#turnMs(ahead, nowMs) >= request.claim.deadlineMs) return [this.#late(request, ahead, nowMs)];
-    if (this.#queue.sizeOf(request.claim.turn.name) >= maxWaitingPerCaller)
+    const ahead = this.#queue.ahead(request.context.flow, request.arrivedMs);
+    if (this.#turnMs(ahead, nowMs) >= request.context.deadlineMs) return [this.#late(request, ahead, nowMs)];
+    if (this.#queue.sizeOf(request.context.flow.name) >= maxWaitingPerCaller)
       return [this.#overloaded(request, nowMs)];
     this.#queue.add(request);
     if (this.#queue.size <= maxWaiting) return [];
@@ -127,7 +127,7 @@ export class Scheduler<T extends Queued> {
   /** The request's deadline has come. It is told when one like it, come anew, would be served in time. */
   expired(request: T, nowMs: number): readonly Rejected<T>[] {
     if (!this.#queue.remove(request)) return [];
-    return [this.#late(request, this.#queue.ahead(request.claim.turn, nowMs), nowMs)];
+    return [this.#late(request, this.#queue.ahead(request.context.flow, nowMs), nowMs)];
   }
 
   /** All queued requests, taken out of the queue. */
@@ -148,7 +148,7 @@ export class Scheduler<T extends Queued> {
     const untilMs = state === 'paced' ? dueMs(this.#record, nowMs) : closedUntilMs;
     if (untilMs > nowMs) return { request: undefined, untilMs };
     const request = this.#queue.take() as T;
-    return { request, permit: this.#send(request.claim.turn, nowMs) };
+    return { request, permit: this.#send(request.context.flow, nowMs) };
   }
 
   /** An attempt has ended. Returns the requests whose turn can no longer come in time, taken out of the queue. */
@@ -167,7 +167,7 @@ export class Scheduler<T extends Queued> {
     const rejected: Rejected<T>[] = [];
     for (const [i, request] of this.#queue.inOrder().entries()) {
       const ahead = i - rejected.length;
-      if (this.#turnMs(ahead, nowMs) < request.claim.deadlineMs) continue;
+      if (this.#turnMs(ahead, nowMs) < request.context.deadlineMs) continue;
       rejected.push(this.#late(request, ahead, nowMs));
     }
     for (const { request } of rejected) this.#queue.remove(request);
@@ -213,12 +213,12 @@ export class Scheduler<T extends Queued> {
     return this.#counts.inFlight >= this.#window();
   }
 
-  #send(turn: Turn, nowMs: number): Permit {
+  #send(flow: Flow, nowMs: number): Permit {
     const record = this.#record;
     const { state, marks } = record;
     const mark = { atMs: nowMs, sent: this.#counts.sent };
     const permit: Permit = {
-      turn,
+      flow,
       sentMs: nowMs,
       state: state === 'open' || state === 'paced' ? state : 'probe',
     };
@@ -237,7 +237,7 @@ export class Scheduler<T extends Queued> {
   #throttle(permit: Permit, statedMs: number, nowMs: number): void {
     const { state, perMs, marks } = this.#record;
     this.#counts.throttled++;
-    this.#queue.refund(permit.turn);
+    this.#queue.refund(permit.flow);
     // Sent before the gate closed last: what it tells is known already.
     if (statedMs === 0 && perMs > 0 && permit.sentMs < (marks[0]?.atMs ?? 0)) return;
     this.#record = counted(this.#record, permit.sentMs, nowMs);
@@ -253,7 +253,7 @@ export class Scheduler<T extends Queued> {
 
   /** Told to come back when so few are ahead that one like it is served, or at the stated time where that is later. */
   #late(request: T, ahead: number, nowMs: number): Rejected<T> {
-    const patienceMs = request.claim.deadlineMs - request.arrivedMs;
+    const patienceMs = request.context.deadlineMs - request.arrivedMs;
     const backMs = Math.max(this.#turnMs(ahead, nowMs) - patienceMs, this.#record.statedUntilMs);
     const retryAfterMs = Math.max(backMs - nowMs, tuning.leastRetryAfterMs);
     return { request, code: 'upstream-rate-limited', retryAfterMs };

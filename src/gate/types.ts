@@ -1,11 +1,11 @@
 /** What the gate's rules are given, and what it shows of itself: types only. */
-import type { Claim } from '../claim.ts';
+import type { RequestContext } from '../request-context.ts';
 
 export type GateState = 'open' | 'closed' | 'probing' | 'paced';
 
-/** A request that waits for its turn. Its claim is read live. */
+/** A request that waits for its turn. Its context is read live. */
 export interface Queued {
-  readonly claim: Pick<Claim, 'turn' | 'deadlineMs'>;
+  readonly context: Pick<RequestContext, 'flow' | 'deadlineMs'>;
   readonly arrivedMs: number;
 }
 

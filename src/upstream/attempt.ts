@@ -2,14 +2,13 @@
  * One attempt: what undici reports of an exchange, made into an answer or a failure. The body is read whole, within its
  * bounds, and checked before it is handed up.
  */
-
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
-import type { ClaimWatcher } from '../claim.ts';
 import { GatewayError, type ProxyErrorType } from '../errors.ts';
 import type { Answer, HeaderFields, SignedRequest } from '../exchange.ts';
 import { singleField } from '../header-fields.ts';
 import { payloadOf, smallBytes } from '../payload.ts';
+import type { ContextWatcher } from '../request-context.ts';
 import type { Trace } from '../trace.ts';
 import type { AttemptTally } from './attempt-tally.ts';
 import type { BodyBudget, BodyShare } from './body-budget.ts';
@@ -36,7 +35,7 @@ export interface AttemptTerms {
 }
 
 /** One attempt as undici sees it: a handler of its events, and the timers around it. */
-export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
+export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
   readonly #request: SignedRequest;
   readonly #trace: Trace;
   readonly #terms: AttemptTerms;
@@ -59,21 +58,21 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
     this.#terms = terms;
   }
 
-  /** The answer, whole and checked. Rejects with the gateway's failure, or the reason of a claim that has ended. */
+  /** The answer, whole and checked. Rejects with the gateway's failure, or the reason of a context that has ended. */
   get answer(): Promise<Answer> {
     return this.#result.promise;
   }
 
-  /** Starts the clock; `false` where the claim has ended and nothing is to be sent. */
+  /** Starts the clock; `false` where the context has ended and nothing is to be sent. */
   begin(timeoutMs: number): boolean {
-    const { claim } = this.#request;
-    this.#terms.tally?.begun(this.#trace.attempts, claim.turn.background);
+    const { context } = this.#request;
+    this.#terms.tally?.begun(this.#trace.attempts, context.flow.background);
     this.#trace.attempts += 1;
-    if (claim.ended !== undefined) {
-      this.#fail(claim.ended);
+    if (context.ended !== undefined) {
+      this.#fail(context.ended);
       return false;
     }
-    claim.watch(this);
+    context.watch(this);
     this.#timer = setTimeout(expire, timeoutMs, this, timeoutMs);
     return true;
   }
@@ -190,7 +189,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
     this.#fail(transportFailure(error, progress));
   }
 
-  /** The claim has ended. */
+  /** The context has ended. */
   onEnd(reason: Error): void {
     this.#abort(reason);
   }
@@ -222,7 +221,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ClaimWatcher {
   #settle(outcome: unknown): void {
     this.#settled = true;
     clearTimeout(this.#timer);
-    this.#request.claim.unwatch(this);
+    this.#request.context.unwatch(this);
     this.#share?.release();
     const ms = performance.now() - this.#sentMs;
     this.#trace.upstreamMs += ms;

@@ -109,8 +109,8 @@ export class Circuit {
     return { state, failuresInARow, probeInMs, operations };
   };
 
-  #readOf({ operation, claim }: UpstreamRequest): Tracked {
-    const caller = claim.turn.name;
+  #readOf({ operation, context }: UpstreamRequest): Tracked {
+    const caller = context.flow.name;
     const key = `${operation} ${caller}`;
     let read = this.#reads.get(key);
     if (read === undefined) {

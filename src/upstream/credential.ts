@@ -9,14 +9,13 @@
  * `KeySuspected`, so that it holds no place at the gate while the key is looked into; `retry-with-key.ts` waits and
  * sends it again. A 403 is about the role of the key's holder: it marks nothing and passes.
  */
-
-import { type Claim, FixedClaim, type Turn } from '../claim.ts';
 import { GatewayError, type GatewayErrorOptions } from '../errors.ts';
 import type { Answer, HeaderFields, SignedRequest, UpstreamRequest } from '../exchange.ts';
 import { exposeKey, type Key } from '../key/key.ts';
 import type { KeyProbe } from '../key/key-health.ts';
 import type { Keyring } from '../key/keyring.ts';
 import type { Handler, Layer } from '../layer.ts';
+import { FixedContext, type Flow, type RequestContext } from '../request-context.ts';
 import { Trace } from '../trace.ts';
 import { plainRead } from './plain-read.ts';
 import { statedWaitMs } from './retry-after-policy.ts';
@@ -32,7 +31,7 @@ export interface CredentialOptions {
 }
 
 /** A flow of its own: while a key is suspect, no other turn is of use. */
-const probeTurn: Turn = { name: 'key-probe', weight: 1, background: false };
+const probeFlow: Flow = { name: 'key-probe', weight: 1, background: false };
 /** A store that was down is asked again about this soon. */
 const missingRetryMs = 1_000;
 
@@ -54,10 +53,10 @@ export class KeySuspected extends GatewayError {
    *
    * @returns whether that is another key
    * @throws GatewayError `upstream-key-rejected` where no key is left to send with, or the same key would be refused
-   * again; the claim's reason when it ends
+   * again; the context's reason when it ends
    */
-  async settled(claim: Claim): Promise<boolean> {
-    const key = await this.#keyring.replace(this.#key, claim);
+  async settled(context: RequestContext): Promise<boolean> {
+    const key = await this.#keyring.replace(this.#key, context);
     if (key === undefined) throw rejected('the store has no other');
     if (key === this.#key && this.#wasSent) {
       throw rejected('nothing says that it is about more than this operation');
@@ -125,10 +124,10 @@ export function probeThrough(
   timeoutMs = 10_000,
 ): KeyProbe {
   return async (key, read) => {
-    const claim = new FixedClaim(performance.now() + timeoutMs, probeTurn);
-    const timer = setTimeout(() => claim.end(new GatewayError('upstream-timeout')), timeoutMs);
+    const context = new FixedContext(performance.now() + timeoutMs, probeFlow);
+    const timer = setTimeout(() => context.end(new GatewayError('upstream-timeout')), timeoutMs);
     timer.unref();
-    const request = { ...plainRead('key-probe', read.path, claim), query: read.query };
+    const request = { ...plainRead('key-probe', read.path, context), query: read.query };
     const probe = gate((asked, trace) => send(signedWith(key, asked), trace));
     try {
       return (await probe(request, new Trace(performance.now()))).status;

@@ -2,10 +2,10 @@
  * One read with the key right after the start, so that the log tells of a refused key before the first caller does.
  * "A 200 confirms a key", as the specification has it of this read.
  */
-import { FixedClaim } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
 import type { Handler } from '../layer.ts';
+import { FixedContext } from '../request-context.ts';
 import { Trace } from '../trace.ts';
 import { plainRead } from './plain-read.ts';
 
@@ -29,15 +29,15 @@ export function checkKey(
   timeoutMs: number,
 ): KeyCheck {
   const ended = new GatewayError('shutting-down');
-  let claim: FixedClaim | undefined;
+  let context: FixedContext | undefined;
   let isEnded = false;
   let timer: NodeJS.Timeout | undefined;
 
   const ask = async (): Promise<number | GatewayError | undefined> => {
     if (!(await ready) || isEnded) return undefined;
-    const turn = { name: 'key-check', weight: 1, background: true };
-    const own = new FixedClaim(performance.now() + timeoutMs, turn);
-    claim = own;
+    const flow = { name: 'key-check', weight: 1, background: true };
+    const own = new FixedContext(performance.now() + timeoutMs, flow);
+    context = own;
     timer = setTimeout(() => own.end(new GatewayError('upstream-timeout')), timeoutMs);
     timer.unref();
     try {
@@ -55,7 +55,7 @@ export function checkKey(
     outcome: ask(),
     end() {
       isEnded = true;
-      claim?.end(ended);
+      context?.end(ended);
     },
   };
 }

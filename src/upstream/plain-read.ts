@@ -1,9 +1,9 @@
 /** Reads of our own, on no caller's behalf: a probe of the key, a check of the settings. */
-import type { Claim } from '../claim.ts';
 import type { UpstreamRequest } from '../exchange.ts';
+import type { RequestContext } from '../request-context.ts';
 
 /** A read without query and fields. */
-export function plainRead(operation: string, path: string, claim: Claim): UpstreamRequest {
+export function plainRead(operation: string, path: string, context: RequestContext): UpstreamRequest {
   return {
     operation,
     path,
@@ -12,6 +12,6 @@ export function plainRead(operation: string, path: string, claim: Claim): Upstre
     ids: {},
     cacheControl: undefined,
     pragma: undefined,
-    claim,
+    context,
   };
 }

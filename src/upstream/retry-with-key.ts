@@ -20,7 +20,7 @@ export const retryWithKey: Layer<UpstreamRequest, Answer> = (next) => async (fir
     } catch (error) {
       if (!(error instanceof KeySuspected) || sends === maxSends) throw error;
       // Validators belong to an answer that was fetched with the old key.
-      if (await error.settled(request.claim)) request = withoutValidators(request);
+      if (await error.settled(request.context)) request = withoutValidators(request);
     }
   }
 };

@@ -5,10 +5,10 @@
  * lets nothing up before. Where the gate is off, the wait that the upstream states is waited here.
  */
 import pRetry, { type RetryContext } from 'p-retry';
-import { type Claim, pause } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
 import type { Layer } from '../layer.ts';
+import { pause, type RequestContext } from '../request-context.ts';
 import type { Trace } from '../trace.ts';
 import { type Failure, failureOfError, failureOfStatus, mayRetry, statedUntilMs } from './retry-policy.ts';
 
@@ -40,9 +40,9 @@ class RetryableResponse extends Error {
 }
 
 /**
- * Retries within the claim's deadline, read live. When retries run out or cannot come in time, a 429 becomes
+ * Retries within the context's deadline, read live. When retries run out or cannot come in time, a 429 becomes
  * `upstream-rate-limited` at once; any other answer is handed back as it came and an error is thrown as it was. A
- * claim that ends ends every wait with its reason.
+ * context that ends ends every wait with its reason.
  */
 export function retryFailures(options: RetryOptions): Layer<UpstreamRequest, Answer> {
   const load: Load = { live: 0, retrying: 0 };
@@ -58,7 +58,7 @@ export function retryFailures(options: RetryOptions): Layer<UpstreamRequest, Ans
     } catch (error) {
       // What needs no retry, as nearly all, never meets the loop and its promises.
       if (failureOf(error) === undefined) throw error;
-      return await retried(error, send, options, load, request.claim, trace);
+      return await retried(error, send, options, load, request.context, trace);
     } finally {
       load.live--;
     }
@@ -71,7 +71,7 @@ async function retried(
   send: () => Promise<Answer>,
   { limit, baseMs, capMs, isGated = false }: RetryOptions,
   load: Load,
-  claim: Claim,
+  context: RequestContext,
   trace: Trace,
 ): Promise<Answer> {
   let attempts = 0;
@@ -93,20 +93,20 @@ async function retried(
     const nowMs = performance.now();
     const statedMs = error instanceof RetryableResponse ? statedUntilMs(error.answer) : 0;
     const nextMs = Math.max(nowMs + retryDelay, statedMs);
-    const { deadlineMs } = claim;
+    const { deadlineMs } = context;
     if (!mayRetry({ failure, hasRetriedFailure, nextMs, deadlineMs, ...load })) return false;
     if (failure === 'failed') {
       hasRetriedFailure = true;
       load.retrying++;
     }
     // p-retry waits its own delay after this.
-    if (!isGated || failure === 'failed') await pause(claim, nextMs - nowMs - retryDelay);
+    if (!isGated || failure === 'failed') await pause(context, nextMs - nowMs - retryDelay);
     return true;
   }
 
   try {
     const backoff = { minTimeout: baseMs, factor: 2, maxTimeout: capMs, randomize: true };
-    return await pRetry(attempt, { retries: limit, ...backoff, signal: claim.signal, shouldRetry });
+    return await pRetry(attempt, { retries: limit, ...backoff, signal: context.signal, shouldRetry });
   } catch (error) {
     return lastWord(error, Math.min(baseMs * 2 ** (attempts - 1), capMs));
   } finally {

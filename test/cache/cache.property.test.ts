@@ -3,9 +3,9 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { shareAnswers } from '../../src/cache/cache.ts';
-import { FixedClaim } from '../../src/claim.ts';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer, UpstreamRequest } from '../../src/exchange.ts';
+import { FixedContext } from '../../src/request-context.ts';
 import { Trace } from '../../src/trace.ts';
 
 const left = new Error('left');
@@ -121,9 +121,9 @@ async function play(history: readonly Action[], mayVary: boolean): Promise<void>
       new Promise<Answer>((resolve, reject) => {
         const call = { request, generation, give: resolve, fail: reject };
         pending.push(call);
-        request.claim.signal.addEventListener('abort', () => {
+        request.context.signal.addEventListener('abort', () => {
           if (pending.includes(call)) pending.splice(pending.indexOf(call), 1);
-          reject(request.claim.signal.reason);
+          reject(request.context.signal.reason);
         });
       }),
   );
@@ -166,12 +166,12 @@ async function play(history: readonly Action[], mayVary: boolean): Promise<void>
   }
 
   function ask(asked: Extract<Action, { do: 'ask' }>): void {
-    const claim = new FixedClaim(performance.now() + asked.timeoutMs, {
+    const context = new FixedContext(performance.now() + asked.timeoutMs, {
       name: 'a',
       weight: 1,
       background: false,
     });
-    const caller = { leave: () => claim.end(left), settled: 0, left: false };
+    const caller = { leave: () => context.end(left), settled: 0, left: false };
     callers.push(caller);
     const trace = new Trace(performance.now());
     const language = mayVary ? asked.language : undefined;
@@ -183,7 +183,7 @@ async function play(history: readonly Action[], mayVary: boolean): Promise<void>
       ids: {},
       cacheControl: asked.directives,
       pragma: undefined,
-      claim,
+      context,
     };
     const got = async () => handle(request, trace);
     all.push(

@@ -6,7 +6,7 @@ import { GatewayError } from '../../src/errors.ts';
 import type { Answer, HeaderFields, UpstreamRequest } from '../../src/exchange.ts';
 import type { Eventually } from '../../src/layer.ts';
 import { Trace } from '../../src/trace.ts';
-import { LiveClaim } from '../support/requests.ts';
+import { LiveContext } from '../support/requests.ts';
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['performance', 'Date', 'setTimeout', 'clearTimeout'] });
@@ -38,7 +38,7 @@ function answer(headers: HeaderFields = {}, body = '{}', status = 200, generatio
 }
 
 /** Counts how often its signal is read. */
-class SpiedClaim extends LiveClaim {
+class SpiedContext extends LiveContext {
   override get signal(): AbortSignal {
     signalsRead += 1;
     return super.signal;
@@ -47,9 +47,9 @@ class SpiedClaim extends LiveClaim {
 
 const left = new Error('left');
 
-function claimOf(name = 'a', deadlineMs = performance.now() + 25_000, weight = 1) {
-  const claim = new SpiedClaim({ name, weight, background: false }, deadlineMs);
-  return { claim, leave: (reason: Error = left) => claim.abort(reason) };
+function contextOf(name = 'a', deadlineMs = performance.now() + 25_000, weight = 1) {
+  const context = new SpiedContext({ name, weight, background: false }, deadlineMs);
+  return { context, leave: (reason: Error = left) => context.abort(reason) };
 }
 let signalsRead = 0;
 
@@ -62,7 +62,7 @@ function request(more: Partial<UpstreamRequest> = {}): UpstreamRequest {
     ids: { 'x-request-id': 'r1' },
     cacheControl: undefined,
     pragma: undefined,
-    claim: claimOf().claim,
+    context: contextOf().context,
     ...more,
   };
 }
@@ -423,7 +423,7 @@ describe('a stale answer while it is refreshed (RFC 5861 section 3)', () => {
       expect(trace.cache).toEqual({ hit: true, ttlSeconds: 0, detail: 'stale-while-revalidate' });
     }
     expect(calls).toHaveLength(2);
-    expect(sent[1]?.claim.turn.background).toBe(true);
+    expect(sent[1]?.context.flow.background).toBe(true);
     expect(sent[1]?.ids).toEqual({});
     calls[1]?.give(answer({}, 'new'));
     await nextTurn();
@@ -448,15 +448,15 @@ describe('a stale answer while it is refreshed (RFC 5861 section 3)', () => {
     vi.advanceTimersByTime(15_000);
     ask();
     const changes = vi.fn();
-    const seen = sent[1]?.claim;
+    const seen = sent[1]?.context;
     seen?.watch({ onEnd: () => {}, onChange: changes });
-    const { claim, leave } = claimOf('b', performance.now() + 90_000);
-    const joined = get({ cacheControl: 'no-cache', claim });
-    expect(seen?.turn).toEqual({ name: 'b', weight: 1, background: false });
-    expect(seen?.deadlineMs).toBe(claim.deadlineMs);
+    const { context, leave } = contextOf('b', performance.now() + 90_000);
+    const joined = get({ cacheControl: 'no-cache', context });
+    expect(seen?.flow).toEqual({ name: 'b', weight: 1, background: false });
+    expect(seen?.deadlineMs).toBe(context.deadlineMs);
     leave();
     await expect(joined).rejects.toThrow('left');
-    expect(seen?.turn.background).toBe(true);
+    expect(seen?.flow.background).toBe(true);
     expect(changes).toHaveBeenCalledTimes(2);
     expect(seen?.signal.aborted).toBe(false);
     expect(calls).toHaveLength(2);
@@ -487,11 +487,11 @@ describe('a stale answer while it is refreshed (RFC 5861 section 3)', () => {
     vi.advanceTimersByTime(1000);
     ask();
     vi.advanceTimersByTime(25_000);
-    expect(sent[1]?.claim.signal.reason).toMatchObject({ code: 'upstream-timeout' });
+    expect(sent[1]?.context.signal.reason).toMatchObject({ code: 'upstream-timeout' });
     ask();
-    expect(sent[2]?.claim.signal.aborted).toBe(false);
+    expect(sent[2]?.context.signal.aborted).toBe(false);
     cache.close();
-    expect(sent[2]?.claim.signal.reason).toMatchObject({ code: 'shutting-down' });
+    expect(sent[2]?.context.signal.reason).toMatchObject({ code: 'shutting-down' });
     ask();
     expect(sent).toHaveLength(3);
   });
@@ -619,8 +619,8 @@ describe('a stale answer in place of a failure (RFC 5861 section 4)', () => {
     calls[0]?.give(answer({}, 'good'));
     await first;
     vi.advanceTimersByTime(40_000);
-    const hasty = get({ claim: claimOf('a', performance.now() + 100).claim });
-    const patient = get({ claim: claimOf('b', performance.now() + 9000).claim });
+    const hasty = get({ context: contextOf('a', performance.now() + 100).context });
+    const patient = get({ context: contextOf('b', performance.now() + 9000).context });
     vi.advanceTimersByTime(100);
     expect((await hasty).cache).toMatchObject({ detail: 'stale-if-error' });
     calls[1]?.give(answer({}, 'new'));
@@ -956,9 +956,9 @@ describe('identical reads at one moment', () => {
   it('a request that left its flight is not asked for again', async () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
-    const { claim, leave } = claimOf();
+    const { context, leave } = contextOf();
     const stays = get({ headers: { 'x-odd': '1' } });
-    const leaves = get({ claim });
+    const leaves = get({ context });
     leave(new GatewayError('internal-error'));
     await expect(leaves).rejects.toMatchObject({ code: 'internal-error' });
     expect(calls).toHaveLength(1);
@@ -1040,23 +1040,23 @@ describe('a subscriber of a shared exchange', () => {
   it('a subscriber leaves with its own reason and harms no other', async () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
-    const [a, b, c] = [claimOf(), claimOf(), claimOf()];
-    const all = [a, b, c].map(({ claim }) => get({ claim }).catch((error: unknown) => error));
+    const [a, b, c] = [contextOf(), contextOf(), contextOf()];
+    const all = [a, b, c].map(({ context }) => get({ context }).catch((error: unknown) => error));
     a.leave(new Error('a left'));
     b.leave(new Error('b left'));
     expect(await all[0]).toMatchObject({ message: 'a left' });
     expect(await all[1]).toMatchObject({ message: 'b left' });
-    expect(calls[0]?.request.claim.signal.aborted).toBe(false);
+    expect(calls[0]?.request.context.signal.aborted).toBe(false);
     calls[0]?.give(answer({}, 'for c'));
     expect(await all[2]).toMatchObject({ text: 'for c' });
-    expect([a.claim.watchers, b.claim.watchers, c.claim.watchers]).toEqual([0, 0, 0]);
+    expect([a.context.watchers, b.context.watchers, c.context.watchers]).toEqual([0, 0, 0]);
   });
   it('the last subscriber to leave aborts the exchange, and the next request starts another', async () => {
     const { calls, upstream } = manual();
     const { get, cache } = cacheBefore(upstream);
-    const [a, b] = [claimOf(), claimOf()];
-    const all = [a, b].map(({ claim }) => get({ claim }).catch((error: unknown) => error));
-    const signal = calls[0]?.request.claim.signal;
+    const [a, b] = [contextOf(), contextOf()];
+    const all = [a, b].map(({ context }) => get({ context }).catch((error: unknown) => error));
+    const signal = calls[0]?.request.context.signal;
     a.leave(new Error('a left'));
     expect(signal?.aborted).toBe(false);
     b.leave(new Error('b left'));
@@ -1072,40 +1072,40 @@ describe('a subscriber of a shared exchange', () => {
   it('the signal of an abandoned exchange is aborted even when it is first read later', async () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
-    const a = claimOf();
-    const gone = get({ claim: a.claim }).catch((error: unknown) => error);
+    const a = contextOf();
+    const gone = get({ context: a.context }).catch((error: unknown) => error);
     a.leave();
     await gone;
-    expect(calls[0]?.request.claim.signal.reason).toBe(left);
+    expect(calls[0]?.request.context.signal.reason).toBe(left);
   });
   it('nothing goes up for a caller that has already left', async () => {
     const { get, sent } = cacheBefore(counting());
-    const a = claimOf();
+    const a = contextOf();
     a.leave();
-    await expect(get({ claim: a.claim })).rejects.toBe(left);
+    await expect(get({ context: a.context })).rejects.toBe(left);
     expect(sent).toHaveLength(0);
   });
   it('a subscriber gives the flight its deadline and its turn while it waits', () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
     const join = (name: string, deadlineMs: number, weight: number) => {
-      const one = claimOf(name, deadlineMs, weight);
-      get({ claim: one.claim }).catch(() => undefined);
+      const one = contextOf(name, deadlineMs, weight);
+      get({ context: one.context }).catch(() => undefined);
       return one;
     };
     const now = performance.now();
     join('a', now + 10_000, 1);
-    const seen = calls[0]?.request.claim;
+    const seen = calls[0]?.request.context;
     const changes = vi.fn();
     const watcher = { onEnd: () => {}, onChange: changes };
     seen?.watch(watcher);
     const b = join('b', now + 20_000, 5);
-    expect([seen?.deadlineMs, seen?.turn.name]).toEqual([now + 20_000, 'b']);
+    expect([seen?.deadlineMs, seen?.flow.name]).toEqual([now + 20_000, 'b']);
     join('c', now + 5_000, 2);
-    expect([seen?.deadlineMs, seen?.turn.name]).toEqual([now + 20_000, 'b']);
+    expect([seen?.deadlineMs, seen?.flow.name]).toEqual([now + 20_000, 'b']);
     expect(changes).toHaveBeenCalledTimes(1);
     b.leave();
-    expect([seen?.deadlineMs, seen?.turn.name]).toEqual([now + 10_000, 'c']);
+    expect([seen?.deadlineMs, seen?.flow.name]).toEqual([now + 10_000, 'c']);
     expect(changes).toHaveBeenCalledTimes(2);
     seen?.unwatch(watcher);
     join('d', now + 30_000, 1);
@@ -1115,8 +1115,8 @@ describe('a subscriber of a shared exchange', () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
     const now = performance.now();
-    const hasty = get({ claim: claimOf('a', now + 1000).claim });
-    const patient = get({ claim: claimOf('b', now + 9000).claim });
+    const hasty = get({ context: contextOf('a', now + 1000).context });
+    const patient = get({ context: contextOf('b', now + 9000).context });
     vi.advanceTimersByTime(999);
     const settled = vi.fn();
     hasty.then(settled, settled);

@@ -6,7 +6,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { shareAnswers } from '../../src/cache/cache.ts';
 import { createCompressor, mayCompress } from '../../src/cache/compress.ts';
 import type { Answer, HeaderFields } from '../../src/exchange.ts';
-import { newTrace, patientClaim, requestWith } from '../support/requests.ts';
+import { newTrace, patientContext, requestWith } from '../support/requests.ts';
 
 const json = { 'content-type': 'application/json' };
 const text = JSON.stringify(Array.from({ length: 200 }, (_, id) => ({ id, name: `account ${id}` })));
@@ -57,7 +57,7 @@ function cacheOf(answer: () => Answer, maxEntryBytes = 1 << 20) {
     refreshTimeoutMs: 1000,
   });
   const handle = cache.layer(answer);
-  const get = () => handle(requestWith(patientClaim()), newTrace()) as Answer;
+  const get = () => handle(requestWith(patientContext()), newTrace()) as Answer;
   const done = () => vi.waitFor(() => expect(cache.snapshot().compressing).toBe(0));
   return { cache, get, done };
 }
@@ -136,7 +136,7 @@ describe('bodies that wait to be compressed', () => {
     });
     // In one turn: the first is being compressed, and none of the others can be.
     for (let i = 0; i < 100; i += 1) {
-      const answer = handle({ ...requestWith(patientClaim()), query: `?${i}` }, newTrace()) as Answer;
+      const answer = handle({ ...requestWith(patientContext()), query: `?${i}` }, newTrace()) as Answer;
       answer.encoded?.want?.();
     }
     // A WeakRef holds on until the turn ends: no time to compress more than one.

@@ -4,7 +4,7 @@ import type { LookOptions, Publication, SharedLook, SharedReads } from '../../sr
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer, UpstreamRequest } from '../../src/exchange.ts';
 import { Trace } from '../../src/trace.ts';
-import { LiveClaim } from '../support/requests.ts';
+import { LiveContext } from '../support/requests.ts';
 
 const nothing: SharedLook = { stored: undefined, outcome: undefined, exchange: undefined, other: undefined };
 
@@ -23,7 +23,7 @@ function request(more: Partial<UpstreamRequest> = {}): UpstreamRequest {
     ids: {},
     cacheControl: undefined,
     pragma: undefined,
-    claim: new LiveClaim({ name: 'a', weight: 1, background: false }, performance.now() + 25_000),
+    context: new LiveContext({ name: 'a', weight: 1, background: false }, performance.now() + 25_000),
     ...more,
   };
 }

@@ -2,11 +2,11 @@ import { describe, expect, it } from 'vitest';
 import type { AnswerPolicy } from '../../src/cache/cache-policy.ts';
 import { publicationOf } from '../../src/cache/publication-policy.ts';
 import { failedOutcome, type Outcome } from '../../src/cache/store-response.ts';
-import { FixedClaim } from '../../src/claim.ts';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer, UpstreamRequest } from '../../src/exchange.ts';
+import { FixedContext } from '../../src/request-context.ts';
 
-const claim = new FixedClaim(1_000, { name: 'a', weight: 1, background: false });
+const context = new FixedContext(1_000, { name: 'a', weight: 1, background: false });
 const request: UpstreamRequest = {
   operation: 'list-accounts',
   path: '/analytics/accounts/',
@@ -15,7 +15,7 @@ const request: UpstreamRequest = {
   ids: {},
   cacheControl: undefined,
   pragma: undefined,
-  claim,
+  context,
 };
 const answer: Answer = {
   status: 200,
@@ -106,7 +106,7 @@ describe('what an exchange means for other gateways', () => {
     });
   });
 
-  const ended = new FixedClaim(1_000, claim.turn);
+  const ended = new FixedContext(1_000, context.flow);
   ended.end(new Error('it left'));
   const withIds = { ...request, hasCallerIds: true };
   it.each<[string, UpstreamRequest, Outcome, boolean]>([
@@ -120,7 +120,7 @@ describe('what an exchange means for other gateways', () => {
     ['a fault', request, failedOutcome(request, new TypeError('a fault'), true), true],
     [
       'a failure because all subscribers left',
-      { ...request, claim: ended },
+      { ...request, context: ended },
       failedOutcome(request, timeout, true),
       true,
     ],

@@ -35,7 +35,7 @@ describe('a static token', () => {
           name: 'reports-script',
           weight: 2,
           limit: { perSecond: 5, burst: 9 },
-          turn: { name: 'reports-script', weight: 2, background: false },
+          flow: { name: 'reports-script', weight: 2, background: false },
         },
       });
     }

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { createClaims } from '../../src/edge/claim.ts';
 import { forward } from '../../src/edge/forward.ts';
 import type { InboundRequest } from '../../src/edge/inbound.ts';
 import { prepareReplies } from '../../src/edge/reply-fields.ts';
+import { createContexts } from '../../src/edge/request-context.ts';
 import type { Answer, HeaderFields, UpstreamRequest } from '../../src/exchange.ts';
 import { answerOf, newTrace } from '../support/requests.ts';
 
@@ -32,26 +32,26 @@ function requestFor(headers: Record<string, string> = {}) {
 }
 
 function forwardTo(outbound: (request: UpstreamRequest) => Answer | Promise<Answer>) {
-  const claims = createClaims();
-  const options = { outbound, claims, prepare, timeoutMs: 25_000, forwardHeaders: [] };
-  return { claims, handle: forward(options, () => false) };
+  const contexts = createContexts();
+  const options = { outbound, contexts, prepare, timeoutMs: 25_000, forwardHeaders: [] };
+  return { contexts, handle: forward(options, () => false) };
 }
 
 describe('a request that has been answered', () => {
-  it.each<[string, (claim: UpstreamRequest['claim']) => Promise<Answer>]>([
+  it.each<[string, (context: UpstreamRequest['context']) => Promise<Answer>]>([
     ['with an answer', async () => answerOf(200)],
     ['with a failure', async () => Promise.reject(new Error('no'))],
   ])('a request that has been answered %s waits for nothing more', async (_, answer) => {
-    const { claims, handle } = forwardTo(({ claim }) => {
+    const { contexts, handle } = forwardTo(({ context }) => {
       // It waits, as anything does that goes up.
-      expect(claim.signal.aborted).toBe(false);
-      return answer(claim);
+      expect(context.signal.aborted).toBe(false);
+      return answer(context);
     });
     const { request, stopListening } = requestFor();
     const answered = Promise.resolve(handle(request, newTrace()));
-    expect([claims.waiting, vi.getTimerCount()]).toEqual([1, 1]);
+    expect([contexts.waiting, vi.getTimerCount()]).toEqual([1, 1]);
     await answered.catch(() => undefined);
-    expect([claims.waiting, vi.getTimerCount()]).toEqual([0, 0]);
+    expect([contexts.waiting, vi.getTimerCount()]).toEqual([0, 0]);
     expect(stopListening).toHaveBeenCalledOnce();
   });
 });

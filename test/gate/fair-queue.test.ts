@@ -11,7 +11,7 @@ const entry = (name: string, weight = 1, background = false): Entry => {
   const arrivedMs = arrivals++;
   return {
     id: `${name}${arrivedMs}`,
-    claim: { turn: { name, weight, background }, deadlineMs: 1e6 },
+    context: { flow: { name, weight, background }, deadlineMs: 1e6 },
     arrivedMs,
   };
 };
@@ -23,7 +23,7 @@ const filled = (...entries: Entry[]): FairQueue<Entry> => {
 const many = (count: number, name: string, weight = 1): Entry[] =>
   Array.from({ length: count }, () => entry(name, weight));
 const names = (queue: FairQueue<Entry>, count = queue.size): string =>
-  Array.from({ length: count }, () => queue.take()?.claim.turn.name).join('');
+  Array.from({ length: count }, () => queue.take()?.context.flow.name).join('');
 
 describe('the fair queue', () => {
   it('gives callers turns in proportion to their weights', () => {
@@ -47,7 +47,7 @@ describe('the fair queue', () => {
     const [first, second, third] = many(3, 'a') as [Entry, Entry, Entry];
     const queue = filled(first, second, third, entry('b'));
     expect(queue.take()).toBe(first);
-    queue.refund(first.claim.turn);
+    queue.refund(first.context.flow);
     queue.add(first);
     expect(queue.take()).toBe(first);
   });
@@ -55,7 +55,7 @@ describe('the fair queue', () => {
   it('forgets nothing when the flow of a request changes while it waits', () => {
     const moving = { ...entry('a', 1, true) };
     const queue = filled(moving, entry('b'));
-    moving.claim = { ...moving.claim, turn: { ...moving.claim.turn, background: false } };
+    moving.context = { ...moving.context, flow: { ...moving.context.flow, background: false } };
     expect(queue.remove(moving)).toBe(true);
     queue.add(moving);
     expect(queue.size).toBe(2);
@@ -66,7 +66,7 @@ describe('the fair queue', () => {
     const queue = filled(...many(7, 'a'), ...many(3, 'b', 0.5), ...many(5, 'c', 3));
     names(queue, 4);
     const late = entry('b', 0.5);
-    const ahead = queue.ahead(late.claim.turn, late.arrivedMs);
+    const ahead = queue.ahead(late.context.flow, late.arrivedMs);
     queue.add(late);
     const order = queue.inOrder().indexOf(late);
     let served = 0;
@@ -77,7 +77,7 @@ describe('the fair queue', () => {
 
   it('names the request whose turn is the last: of the longest flow, and of background refreshes before all', () => {
     const queue = filled(...many(3, 'a'), entry('b'), entry('b'));
-    expect(queue.last()?.claim.turn.name).toBe('a');
+    expect(queue.last()?.context.flow.name).toBe('a');
     const [third, fourth] = many(2, 'b') as [Entry, Entry];
     queue.add(third);
     queue.add(fourth);

@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Turn } from '../../src/claim.ts';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer, HeaderFields } from '../../src/exchange.ts';
 import { type Gate, type GateChange, type GateOptions, paceAttempts } from '../../src/gate/gate.ts';
+import type { Flow } from '../../src/request-context.ts';
 import { retryFailures } from '../../src/upstream/retry.ts';
-import { answerOf, claimFor, type LiveClaim, newTrace, requestWith } from '../support/requests.ts';
+import { answerOf, contextFor, type LiveContext, newTrace, requestWith } from '../support/requests.ts';
 
 const options: GateOptions = { maxClosedMs: 300_000, baseMs: 500, capMs: 8000, random: () => 0 };
 
@@ -24,24 +24,24 @@ function gated(over: Partial<GateOptions> = {}) {
   const handler = gate.layer((request) => {
     const { promise, resolve, reject } = Promise.withResolvers<Answer>();
     sent.push({
-      name: request.claim.turn.name,
+      name: request.context.flow.name,
       atMs: Math.round(performance.now() - startMs),
       answer: (status, headers) => resolve(answerOf(status, headers)),
       fail: reject,
     });
     return promise;
   });
-  const ask = (turn: Partial<Turn> = {}, patienceMs = 25_000) => {
-    const claim: LiveClaim = claimFor(turn, patienceMs);
+  const ask = (flow: Partial<Flow> = {}, patienceMs = 25_000) => {
+    const context: LiveContext = contextFor(flow, patienceMs);
     const trace = newTrace();
     const result = (async (): Promise<unknown> => {
       try {
-        return (await handler(requestWith(claim), trace)).status;
+        return (await handler(requestWith(context), trace)).status;
       } catch (error) {
         return error;
       }
     })();
-    return { claim, trace, result };
+    return { context, trace, result };
   };
   return { gate, sent, changes, ask };
 }
@@ -237,7 +237,7 @@ describe('one stray 429 at a gateway that is hardly used', () => {
       await new Promise((resolve) => setTimeout(resolve, 6));
       return answer;
     });
-    const ask = () => handler(requestWith(claimFor()), newTrace());
+    const ask = () => handler(requestWith(contextFor()), newTrace());
     for (let i = 0; i < 20; i++) {
       isStray = i === 19;
       void ask();
@@ -298,11 +298,11 @@ describe('an upstream met for the first time', () => {
   it('costs a request that nothing is in the way of neither a promise nor a timer', () => {
     const gate = paceAttempts(options);
     const answer = answerOf(200);
-    const claim = claimFor();
+    const context = contextFor();
     const handler = gate.layer(() => answer);
-    expect(handler(requestWith(claim), newTrace())).toBe(answer);
+    expect(handler(requestWith(context), newTrace())).toBe(answer);
     expect(vi.getTimerCount()).toBe(0);
-    expect(claim.watchers).toBe(0);
+    expect(context.watchers).toBe(0);
     expect(gate.snapshot()).toMatchObject({ inFlight: 0, waiting: 0, attempts: 1 });
   });
 
@@ -331,14 +331,14 @@ describe('turns', () => {
     const refresh = ask({ name: 'refresh', background: true });
     const joined = ask({ name: 'joined', background: true });
     for (let i = 0; i < 3; i++) ask({ name: 'b' });
-    joined.claim.change({ turn: { name: 'joined', background: false } });
+    joined.context.change({ flow: { name: 'joined', background: false } });
     for (let i = 0; i < 5; i++) {
       sent[i]?.answer(200);
       await flush();
     }
     expect(sent.map(({ name }) => name).indexOf('joined')).toBeLessThan(4);
     expect(sent.at(-1)?.name).toBe('refresh');
-    expect(refresh.claim.watchers).toBe(0);
+    expect(refresh.context.watchers).toBe(0);
   });
 
   it('are given up by a caller that leaves, and are not lost', async () => {
@@ -347,13 +347,13 @@ describe('turns', () => {
     const leaving = ask({ name: 'leaving' });
     ask({ name: 'b' });
     const reason = new Error('left');
-    leaving.claim.abort(reason);
+    leaving.context.abort(reason);
     expect(await leaving.result).toBe(reason);
     expect(gate.snapshot().waiting).toBe(1);
     sent[0]?.answer(200);
     await flush();
     expect(sent.map(({ name }) => name)).toEqual(['a', 'b']);
-    expect(leaving.claim.watchers).toBe(0);
+    expect(leaving.context.watchers).toBe(0);
   });
 });
 
@@ -380,7 +380,7 @@ describe('a deadline', () => {
     ask();
     const waiting = ask({}, 1000);
     const extended = ask({}, 1000);
-    extended.claim.change({ deadlineMs: performance.now() + 5000 });
+    extended.context.change({ deadlineMs: performance.now() + 5000 });
     let isSettled = false;
     void extended.result.then(() => {
       isSettled = true;
@@ -423,11 +423,11 @@ describe('the line', () => {
       if (isRefusing) return answerOf(429);
       throw new GatewayError('upstream-key-missing', { retryAfterMs: 1000 });
     });
-    await handler(requestWith(claimFor()), newTrace());
+    await handler(requestWith(contextFor()), newTrace());
     isRefusing = false;
     const codes = Array.from({ length: 5000 }, async () => {
       try {
-        return await handler(requestWith(claimFor()), newTrace());
+        return await handler(requestWith(contextFor()), newTrace());
       } catch (error) {
         return (error as GatewayError).code ?? String(error);
       }
@@ -471,7 +471,7 @@ describe('callers at a limit of so many per window', () => {
     let isOver = false;
     const ask = async (): Promise<unknown> => {
       try {
-        const { status } = await handler(requestWith(claimFor()), newTrace());
+        const { status } = await handler(requestWith(contextFor()), newTrace());
         if (status === 200) served++;
         return status;
       } catch (error) {

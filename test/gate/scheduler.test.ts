@@ -57,7 +57,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
 );
 
 interface Changing extends Queued {
-  claim: Queued['claim'];
+  context: Queued['context'];
 }
 
 describe('the scheduler under any history', () => {
@@ -93,8 +93,8 @@ describe('the scheduler under any history', () => {
           if (one.kind === 'pass') now += one.ms;
           else if (one.kind === 'ask') {
             const ticket: Changing = {
-              claim: {
-                turn: { name: `c${one.caller}`, weight: 1 + one.caller, background: one.background },
+              context: {
+                flow: { name: `c${one.caller}`, weight: 1 + one.caller, background: one.background },
                 deadlineMs: now + one.patienceMs,
               },
               arrivedMs: now,
@@ -108,8 +108,8 @@ describe('the scheduler under any history', () => {
               expect(gate.leave(ticket)).toBe(true);
               waiting.delete(ticket);
             } else {
-              const turn = { ...ticket.claim.turn, name: `c${one.which % 5}`, background: false };
-              ticket.claim = { ...ticket.claim, turn };
+              const flow = { ...ticket.context.flow, name: `c${one.which % 5}`, background: false };
+              ticket.context = { ...ticket.context, flow };
               gate.moved(ticket);
             }
           } else {
@@ -213,14 +213,14 @@ describe('a 429 that our own sending does not explain', () => {
   it('leaves a rate as it was that the demand stays below', () => {
     const run = (straySeconds: number | undefined): number => {
       const gate = new Scheduler<Queued>({ ...options, maxWaiting: 5000 });
-      const turn = { name: 'steady', weight: 1, background: false };
+      const flow = { name: 'steady', weight: 1, background: false };
       let tokens = 10;
       let filledMs = 0;
       let nextStrayMs = 20_000;
       for (let nowMs = 0; nowMs < 65_000; nowMs++) {
         // A rush for ten seconds, then one request every 50 ms.
         if (nowMs < 10_000 ? gate.snapshot(nowMs).waiting < 20 : nowMs % 50 === 0) {
-          gate.enter({ claim: { turn, deadlineMs: nowMs + 60_000 }, arrivedMs: nowMs }, nowMs);
+          gate.enter({ context: { flow, deadlineMs: nowMs + 60_000 }, arrivedMs: nowMs }, nowMs);
         }
         for (let next = gate.next(nowMs); next.request !== undefined; next = gate.next(nowMs)) {
           tokens = Math.min(10, tokens + (nowMs - filledMs) / 20);

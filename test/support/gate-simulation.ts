@@ -74,7 +74,7 @@ export interface Figures {
 type Rejection = Omit<Rejected<unknown>, 'request'>;
 
 interface Request {
-  readonly claim: Queued['claim'];
+  readonly context: Queued['context'];
   readonly arrivedMs: number;
   refusedTimes: number;
   /** It comes back as it was told. */
@@ -168,8 +168,8 @@ class Simulation {
   #arrive(caller: SimulatedCaller, isReturn = false): void {
     const { nowMs } = this.#clock;
     this.#enter({
-      claim: {
-        turn: { name: caller.name, weight: caller.weight ?? 1, background: false },
+      context: {
+        flow: { name: caller.name, weight: caller.weight ?? 1, background: false },
         deadlineMs: nowMs + (this.#scenario.deadlineMs ?? 25_000),
       },
       arrivedMs: nowMs,
@@ -220,7 +220,7 @@ class Simulation {
     }
     const before = gate.perSecond(nowMs);
     gate.settled(permit, { waitMs });
-    this.#note(`429 ${request.claim.turn.name} as ${permit.state} at ${before}`);
+    this.#note(`429 ${request.context.flow.name} as ${permit.state} at ${before}`);
     const backoffMs = 500 * 2 ** Math.min(request.refusedTimes++, 4);
     const ownMs = Math.max(waitMs ?? 0, backoffMs) + this.#random() * backoffMs * 0.25;
     if (request.refusedTimes > 4) {
@@ -318,7 +318,7 @@ class SimulatedGate {
 
   enter(request: Request): void {
     const { nowMs } = this.#clock;
-    const permit = this.#scheduler.admit(request.claim.turn, nowMs);
+    const permit = this.#scheduler.admit(request.context.flow, nowMs);
     if (permit !== undefined) {
       this.#go(permit, request);
       return;
@@ -326,7 +326,7 @@ class SimulatedGate {
     const rejected = this.#scheduler.enter(request, nowMs);
     this.#failAll(rejected);
     if (rejected.every((other) => other.request !== request)) {
-      this.#clock.at(request.claim.deadlineMs, () =>
+      this.#clock.at(request.context.deadlineMs, () =>
         this.#failAll(this.#scheduler.expired(request, this.#clock.nowMs)),
       );
     }
@@ -376,13 +376,13 @@ class SimulatedGate {
     for (const permit of this.#under) scheduler.settled(permit, 'answered', endMs);
     const isServed = (afterMs: number): boolean => {
       const atMs = endMs + afterMs;
-      const turn = { name: 'lone', weight: 1, background: false };
-      let permit = scheduler.admit(turn, atMs);
+      const flow = { name: 'lone', weight: 1, background: false };
+      let permit = scheduler.admit(flow, atMs);
       if (permit === undefined) {
         const caller = { name: 'lone', loops: 1, thinkMs: 0 };
         const deadlineMs = atMs + 25_000;
         const lone = {
-          claim: { turn, deadlineMs },
+          context: { flow, deadlineMs },
           arrivedMs: atMs,
           refusedTimes: 0,
           isReturn: false,

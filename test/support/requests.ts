@@ -1,36 +1,41 @@
-/** Requests, claims and answers for the tests of the outbound layers. */
-
-import { type Claim, type ClaimWatcher, FixedClaim, type Turn, WatchedClaim } from '../../src/claim.ts';
+/** Requests, contexts and answers for the tests of the outbound layers. */
 import type { Answer, HeaderFields, SignedRequest, UpstreamRequest } from '../../src/exchange.ts';
+import {
+  type ContextWatcher,
+  FixedContext,
+  type Flow,
+  type RequestContext,
+  WatchedContext,
+} from '../../src/request-context.ts';
 import { Trace } from '../../src/trace.ts';
 import { plainRead } from '../../src/upstream/plain-read.ts';
 
-/** A claim whose deadline and turn can be changed, as the cache does when someone joins a flight. */
-export class LiveClaim extends WatchedClaim implements Claim {
+/** A context whose deadline and flow can be changed, as the cache does when someone joins a flight. */
+export class LiveContext extends WatchedContext implements RequestContext {
   deadlineMs: number;
-  turn: Turn;
+  flow: Flow;
   /** How many watch it. */
   watchers = 0;
 
-  constructor(turn: Turn, deadlineMs: number) {
+  constructor(flow: Flow, deadlineMs: number) {
     super();
-    this.turn = turn;
+    this.flow = flow;
     this.deadlineMs = deadlineMs;
   }
 
-  override watch(watcher: ClaimWatcher): void {
+  override watch(watcher: ContextWatcher): void {
     this.watchers += 1;
     super.watch(watcher);
   }
 
-  override unwatch(watcher: ClaimWatcher): void {
+  override unwatch(watcher: ContextWatcher): void {
     this.watchers -= 1;
     super.unwatch(watcher);
   }
 
-  change(change: { deadlineMs?: number; turn?: Partial<Turn> }): void {
+  change(change: { deadlineMs?: number; flow?: Partial<Flow> }): void {
     this.deadlineMs = change.deadlineMs ?? this.deadlineMs;
-    this.turn = { ...this.turn, ...change.turn };
+    this.flow = { ...this.flow, ...change.flow };
     this.changed();
   }
 
@@ -39,32 +44,32 @@ export class LiveClaim extends WatchedClaim implements Claim {
   }
 }
 
-export function claimFor(turn: Partial<Turn> = {}, patienceMs = 25_000): LiveClaim {
-  return new LiveClaim(
-    { name: 'someone', weight: 1, background: false, ...turn },
+export function contextFor(flow: Partial<Flow> = {}, patienceMs = 25_000): LiveContext {
+  return new LiveContext(
+    { name: 'someone', weight: 1, background: false, ...flow },
     performance.now() + patienceMs,
   );
 }
 
-export function requestWith(claim: Claim): UpstreamRequest {
-  return plainRead('list-accounts', '/analytics/accounts/', claim);
+export function requestWith(context: RequestContext): UpstreamRequest {
+  return plainRead('list-accounts', '/analytics/accounts/', context);
 }
 
-/** A claim that waits until it is ended. */
-export function patientClaim(signal?: AbortSignal, withinMs = 60_000): Claim {
-  const claim = new FixedClaim(performance.now() + withinMs, {
+/** A context that waits until it is ended. */
+export function patientContext(signal?: AbortSignal, withinMs = 60_000): RequestContext {
+  const context = new FixedContext(performance.now() + withinMs, {
     name: 'tester',
     weight: 1,
     background: false,
   });
-  if (signal?.aborted) claim.end(signal.reason);
-  else signal?.addEventListener('abort', () => claim.end(signal.reason), { once: true });
-  return claim;
+  if (signal?.aborted) context.end(signal.reason);
+  else signal?.addEventListener('abort', () => context.end(signal.reason), { once: true });
+  return context;
 }
 
 /** A read of the accounts with this key. */
 export function signedRequest(key: string, overrides: Partial<SignedRequest> = {}): SignedRequest {
-  return { ...requestWith(patientClaim()), key, generation: 1, ...overrides };
+  return { ...requestWith(patientContext()), key, generation: 1, ...overrides };
 }
 
 export function newTrace(): Trace {

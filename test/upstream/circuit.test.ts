@@ -3,7 +3,7 @@ import { GatewayError } from '../../src/errors.ts';
 import type { Answer } from '../../src/exchange.ts';
 import { paceAttempts } from '../../src/gate/gate.ts';
 import { Circuit, type CircuitChange } from '../../src/upstream/circuit.ts';
-import { answerOf, claimFor, newTrace, requestWith } from '../support/requests.ts';
+import { answerOf, contextFor, newTrace, requestWith } from '../support/requests.ts';
 import { seeded } from '../support/virtual-clock.ts';
 
 type Step = number | GatewayError | Error;
@@ -18,8 +18,8 @@ function circuit(initial: Step) {
   const { layer, snapshot } = new Circuit({ onChange: (change) => changes.push(change) });
   const steps = new Map<string, Step>();
   const asked: string[] = [];
-  const handler = layer(async ({ operation, claim }, trace) => {
-    const { name: caller } = claim.turn;
+  const handler = layer(async ({ operation, context }, trace) => {
+    const { name: caller } = context.flow;
     attempts++;
     trace.attempts++;
     asked.push(operation);
@@ -32,7 +32,7 @@ function circuit(initial: Step) {
   });
   const ask = async (operation = 'list-accounts', caller = 'someone'): Promise<unknown> => {
     try {
-      const request = { ...requestWith(claimFor({ name: caller })), operation };
+      const request = { ...requestWith(contextFor({ name: caller })), operation };
       return ((await handler(request, newTrace())) as Answer).status;
     } catch (error) {
       return error;
@@ -126,7 +126,8 @@ describe('an upstream that is down', () => {
         trace.attempts++;
         return isEarly ? early.promise : Promise.reject(unreachable());
       });
-      const ask = () => Promise.resolve(handler(requestWith(claimFor()), newTrace())).catch((error) => error);
+      const ask = () =>
+        Promise.resolve(handler(requestWith(contextFor()), newTrace())).catch((error) => error);
       const late = ask();
       isEarly = false;
       for (let i = 0; i < 20; i++) {
@@ -303,16 +304,16 @@ describe('one caller whose reads get no answer', () => {
     const { layer, atTurn } = new Circuit();
     const gated: typeof layer = (next) => gate.layer(atTurn(next));
     const handler = layer(
-      gated(async ({ claim }, trace) => {
+      gated(async ({ context }, trace) => {
         trace.attempts++;
         await new Promise((resolve) => setTimeout(resolve, 200));
-        return answerOf(claim.turn.name === 'slow' ? 504 : 200);
+        return answerOf(context.flow.name === 'slow' ? 504 : 200);
       }),
     );
     const outcomes = (name: string, count: number) =>
       Array.from({ length: count }, async () => {
         try {
-          return ((await handler(requestWith(claimFor({ name })), newTrace())) as Answer).status;
+          return ((await handler(requestWith(contextFor({ name })), newTrace())) as Answer).status;
         } catch (error) {
           return (error as GatewayError).retryAfterMs;
         }
@@ -411,7 +412,7 @@ describe('an upstream that fails at times', () => {
       throw new GatewayError('upstream-timeout');
     });
     for (let i = 0; i < 30; i++) {
-      await Promise.resolve(handler(requestWith(claimFor()), newTrace())).catch(() => {});
+      await Promise.resolve(handler(requestWith(contextFor()), newTrace())).catch(() => {});
       await vi.advanceTimersByTimeAsync(200);
     }
     expect(snapshot()).toMatchObject({ state: 'closed', failuresInARow: 0 });
@@ -444,7 +445,7 @@ describe('the circuit before a gate', () => {
     );
     const results = Array.from({ length: 50 }, async () => {
       try {
-        return await handler(requestWith(claimFor()), newTrace());
+        return await handler(requestWith(contextFor()), newTrace());
       } catch (error) {
         return (error as GatewayError).retryAfterMs;
       }

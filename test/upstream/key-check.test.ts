@@ -9,10 +9,10 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** Never answers: only the end of its claim ends it. */
-const hangs = ({ claim }: UpstreamRequest): Promise<Answer> =>
+/** Never answers: only the end of its context ends it. */
+const hangs = ({ context }: UpstreamRequest): Promise<Answer> =>
   new Promise((_resolve, reject) => {
-    claim.watch({ onEnd: reject });
+    context.watch({ onEnd: reject });
   });
 
 describe('the check of the key', () => {
@@ -32,7 +32,7 @@ describe('the check of the key', () => {
     ready.resolve(true);
     await vi.advanceTimersByTimeAsync(0);
     expect(asked).toMatchObject([{ operation: 'list-api-keys', path: '/users/api-keys/' }]);
-    expect(asked[0]?.claim.turn.background).toBe(true);
+    expect(asked[0]?.context.flow.background).toBe(true);
     end();
   });
 

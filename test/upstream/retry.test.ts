@@ -3,7 +3,7 @@ import { GatewayError } from '../../src/errors.ts';
 import type { Answer, HeaderFields, UpstreamRequest } from '../../src/exchange.ts';
 import type { Handler } from '../../src/layer.ts';
 import { retryFailures } from '../../src/upstream/retry.ts';
-import { answerOf, claimFor, newTrace, requestWith } from '../support/requests.ts';
+import { answerOf, contextFor, newTrace, requestWith } from '../support/requests.ts';
 
 type Step = number | [number, HeaderFields] | GatewayError;
 
@@ -35,7 +35,7 @@ async function outcome(promise: unknown): Promise<unknown> {
 /** Sends one request and lets time pass until it is settled or an hour has gone by. */
 async function run(next: Handler<UpstreamRequest, Answer>, patienceMs = 25_000, over = options) {
   const trace = newTrace();
-  const result = outcome(retryFailures(over)(next)(requestWith(claimFor({}, patienceMs)), trace));
+  const result = outcome(retryFailures(over)(next)(requestWith(contextFor({}, patienceMs)), trace));
   await vi.advanceTimersByTimeAsync(3_600_000);
   return { result: await result, trace };
 }
@@ -108,7 +108,7 @@ describe('a refused attempt (429)', () => {
   it('becomes upstream-rate-limited at once when the wait does not fit the deadline', async () => {
     const next = upstream([429, { 'retry-after': '60' }]);
     const trace = newTrace();
-    const result = outcome(retryFailures(options)(next)(requestWith(claimFor()), trace));
+    const result = outcome(retryFailures(options)(next)(requestWith(contextFor()), trace));
     await vi.advanceTimersByTimeAsync(0);
     expect(await result).toMatchObject({ code: 'upstream-rate-limited', retryAfterMs: 60_000 });
     expect(trace.waitedMs).toBe(0);
@@ -130,9 +130,9 @@ describe('a refused attempt (429)', () => {
 
   it('follows the deadline as it moves', async () => {
     const next = upstream([429, { 'retry-after': '3' }], 200);
-    const claim = claimFor({}, 10_000);
-    const result = outcome(retryFailures(options)(next)(requestWith(claim), newTrace()));
-    claim.change({ deadlineMs: performance.now() + 1000 });
+    const context = contextFor({}, 10_000);
+    const result = outcome(retryFailures(options)(next)(requestWith(context), newTrace()));
+    context.change({ deadlineMs: performance.now() + 1000 });
     await vi.advanceTimersByTimeAsync(5000);
     expect(await result).toMatchObject({ code: 'upstream-rate-limited' });
     expect(next.sentMs).toEqual([0]);
@@ -209,12 +209,14 @@ describe('an upstream in trouble', () => {
       await new Promise((resolve) => setTimeout(resolve, 10));
       throw unreachable();
     });
-    const results = Array.from({ length: 100 }, () => outcome(handler(requestWith(claimFor()), newTrace())));
+    const results = Array.from({ length: 100 }, () =>
+      outcome(handler(requestWith(contextFor()), newTrace())),
+    );
     await vi.advanceTimersByTimeAsync(5000);
     await Promise.all(results);
     expect(attempts).toBe(100 + 20);
     attempts = 0;
-    const few = Array.from({ length: 5 }, () => outcome(handler(requestWith(claimFor()), newTrace())));
+    const few = Array.from({ length: 5 }, () => outcome(handler(requestWith(contextFor()), newTrace())));
     await vi.advanceTimersByTimeAsync(5000);
     await Promise.all(few);
     expect(attempts).toBe(5 + 3);
@@ -225,22 +227,22 @@ describe('an upstream in trouble', () => {
     const next = upstream(...steps);
     const handler = retryFailures(options)(next);
     for (let round = 0; round < 10; round++) {
-      const result = outcome(handler(requestWith(claimFor()), newTrace()));
+      const result = outcome(handler(requestWith(contextFor()), newTrace()));
       await vi.advanceTimersByTimeAsync(1000);
       expect(await result).toBe(200);
     }
   });
 });
 
-describe('an aborted claim', () => {
+describe('an aborted context', () => {
   it('ends a wait at once with its reason', async () => {
     const next = upstream([429, { 'retry-after': '10' }], 200);
-    const claim = claimFor();
+    const context = contextFor();
     const trace = newTrace();
-    const result = outcome(retryFailures(options)(next)(requestWith(claim), trace));
+    const result = outcome(retryFailures(options)(next)(requestWith(context), trace));
     await vi.advanceTimersByTimeAsync(1000);
     const reason = new Error('the caller has left');
-    claim.abort(reason);
+    context.abort(reason);
     await vi.advanceTimersByTimeAsync(0);
     expect(await result).toBe(reason);
     expect(trace.waitedMs).toBe(1000);

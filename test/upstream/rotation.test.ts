@@ -8,7 +8,7 @@ import { openKeyring } from '../../src/key/keyring.ts';
 import { Trace } from '../../src/trace.ts';
 import { attachKey, probeThrough } from '../../src/upstream/credential.ts';
 import { retryWithKey } from '../../src/upstream/retry-with-key.ts';
-import { patientClaim, requestWith } from '../support/requests.ts';
+import { patientContext, requestWith } from '../support/requests.ts';
 
 const loops = 20;
 
@@ -60,7 +60,7 @@ it('four rotations of a Kubernetes mount, each revoking the old key in the same 
   const signal = new AbortController().signal;
   const running = Array.from({ length: loops }, async () => {
     while (!stop) {
-      const request = requestWith(patientClaim(signal, 25_000));
+      const request = requestWith(patientContext(signal, 25_000));
       try {
         const answer = await handle(request, new Trace(performance.now()));
         if (answer.status === 200) answered++;

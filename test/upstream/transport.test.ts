@@ -8,7 +8,7 @@ import type { Behaviour } from '../../src/stand-in/behaviour.ts';
 import { type StandIn, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
 import { Trace } from '../../src/trace.ts';
 import { sendUpstream, type Transport, type TransportOptions } from '../../src/upstream/transport.ts';
-import { patientClaim, signedRequest } from '../support/requests.ts';
+import { patientContext, signedRequest } from '../support/requests.ts';
 
 let standIn: StandIn;
 let transport: Transport;
@@ -179,7 +179,7 @@ describe.each(Object.entries(codings))('an answer in the coding %s', (coding, en
   it('an answer that ends after its caller has left is given up', async () => {
     const controller = new AbortController();
     standIn.behave({ compress: [coding as keyof typeof codings], body: { bytes: 90_000 } });
-    const answered = send({ claim: patientClaim(controller.signal) });
+    const answered = send({ context: patientContext(controller.signal) });
     await standIn.received(1);
     controller.abort(new Error('left'));
     await expect(answered).rejects.toThrow('left');
@@ -379,11 +379,11 @@ describe('what stands in the way is sorted', () => {
   });
 });
 
-describe('the claim decides how long an exchange lasts', () => {
-  it('an exchange ends when its claim does, with the claim’s reason', async () => {
+describe('the context decides how long an exchange lasts', () => {
+  it('an exchange ends when its context does, with the context’s reason', async () => {
     const controller = new AbortController();
     standIn.behave({ stallAt: 50 });
-    const answered = send({ claim: patientClaim(controller.signal) });
+    const answered = send({ context: patientContext(controller.signal) });
     const reason = new Error('left');
     await standIn.received(1);
     controller.abort(reason);
@@ -392,7 +392,7 @@ describe('the claim decides how long an exchange lasts', () => {
 
   it('nothing is sent for a caller that has left already', async () => {
     const reason = new Error('left');
-    await expect(send({ claim: patientClaim(AbortSignal.abort(reason)) })).rejects.toBe(reason);
+    await expect(send({ context: patientContext(AbortSignal.abort(reason)) })).rejects.toBe(reason);
     expect(standIn.requests).toHaveLength(0);
   });
 });
@@ -461,7 +461,7 @@ describe('bodies in flight together stay under 64 MiB', () => {
       let settled = 0;
       const controller = new AbortController();
       const stalled = Array.from({ length: 9 }, () =>
-        send({ claim: patientClaim(controller.signal) }, roomy).catch(() => settled++),
+        send({ context: patientContext(controller.signal) }, roomy).catch(() => settled++),
       );
       await standIn.received(9);
       // Until their heads have been read.

@@ -2,8 +2,8 @@
  * The deadline of a caller's request, and its end when the caller leaves. Made for every forwarded request; its timer
  * and listener are made only when a layer waits, so a cache hit costs neither.
  */
-import { type Claim, type ClaimWatcher, type Turn, WatchedClaim } from '../claim.ts';
 import { GatewayError } from '../errors.ts';
+import { type ContextWatcher, type Flow, type RequestContext, WatchedContext } from '../request-context.ts';
 import type { InboundRequest } from './inbound.ts';
 
 /** The caller closed its connection before it was answered. Nothing is sent; the log says 499. */
@@ -14,21 +14,21 @@ export class CallerLeft extends Error {
   }
 }
 
-class CallerClaim extends WatchedClaim implements Claim {
+class CallerContext extends WatchedContext implements RequestContext {
   readonly deadlineMs: number;
-  readonly turn: Turn;
+  readonly flow: Flow;
   readonly #request: InboundRequest;
-  readonly #armed: CallerClaim[];
-  /** Its index among the armed claims; -1 while it is not armed. */
+  readonly #armed: CallerContext[];
+  /** Its index among the armed contexts; -1 while it is not armed. */
   #place = -1;
   #timer: NodeJS.Timeout | undefined;
   readonly #onAbort = (): void => this.abandon(new CallerLeft());
 
-  constructor(request: InboundRequest, deadlineMs: number, turn: Turn, armed: CallerClaim[]) {
+  constructor(request: InboundRequest, deadlineMs: number, flow: Flow, armed: CallerContext[]) {
     super();
     this.#request = request;
     this.deadlineMs = deadlineMs;
-    this.turn = turn;
+    this.flow = flow;
     this.#armed = armed;
   }
 
@@ -37,7 +37,7 @@ class CallerClaim extends WatchedClaim implements Claim {
     return super.signal;
   }
 
-  override watch(watcher: ClaimWatcher): void {
+  override watch(watcher: ContextWatcher): void {
     this.#arm();
     super.watch(watcher);
   }
@@ -51,7 +51,7 @@ class CallerClaim extends WatchedClaim implements Claim {
     if (this.#place === -1) return;
     clearTimeout(this.#timer);
     this.#request.offAbort(this.#onAbort);
-    // The last claim takes its place. A Set would be rebuilt every few requests, and V8 keeps the members of its
+    // The last context takes its place. A Set would be rebuilt every few requests, and V8 keeps the members of its
     // former tables until the next full collection.
     const last = this.#armed.pop();
     if (last !== undefined && last !== this) {
@@ -70,26 +70,26 @@ class CallerClaim extends WatchedClaim implements Claim {
   }
 }
 
-function expire(claim: CallerClaim): void {
-  claim.abandon(new GatewayError('upstream-timeout', { reason: 'REQUEST_TIMEOUT ran out' }));
+function expire(context: CallerContext): void {
+  context.abandon(new GatewayError('upstream-timeout', { reason: 'REQUEST_TIMEOUT ran out' }));
 }
 
-export type { CallerClaim };
+export type { CallerContext };
 
-export interface Claims {
-  open(request: InboundRequest, deadlineMs: number, turn: Turn): CallerClaim;
-  /** Ends all armed claims: the gateway stops. */
+export interface CallerContexts {
+  open(request: InboundRequest, deadlineMs: number, flow: Flow): CallerContext;
+  /** Ends all armed contexts: the gateway stops. */
   abandonAll(reason: Error): void;
-  /** How many claims are armed: requests that wait. */
+  /** How many contexts are armed: requests that wait. */
   readonly waiting: number;
 }
 
-export function createClaims(): Claims {
-  const armed: CallerClaim[] = [];
+export function createContexts(): CallerContexts {
+  const armed: CallerContext[] = [];
   return {
-    open: (request, deadlineMs, turn) => new CallerClaim(request, deadlineMs, turn, armed),
+    open: (request, deadlineMs, flow) => new CallerContext(request, deadlineMs, flow, armed),
     abandonAll(reason) {
-      for (const claim of [...armed]) claim.abandon(reason);
+      for (const context of [...armed]) context.abandon(reason);
     },
     get waiting() {
       return armed.length;

@@ -6,7 +6,7 @@
  */
 
 /** A caller as the outbound layers see it: an opaque name and its share. They know no callers. */
-export interface Turn {
+export interface Flow {
   readonly name: string;
   /** Share of the upstream's limit relative to the others'; at least 0.01. */
   readonly weight: number;
@@ -14,33 +14,33 @@ export interface Turn {
   readonly background: boolean;
 }
 
-/** What code that waits on behalf of a claim is notified of. */
-export interface ClaimWatcher {
+/** What code that waits on behalf of a context is notified of. */
+export interface ContextWatcher {
   /** Waiting has no sense any more. Called once; no other call follows. */
   onEnd(reason: Error): void;
-  /** Deadline or turn have changed. */
+  /** Deadline or flow have changed. */
   onChange?(): void;
 }
 
 /**
- * Several requests may share one exchange: then the deadline is the latest and the turn the best of the requests
- * that wait when it is read, and the claim ends when no request waits any more.
+ * Several requests may share one exchange: then the deadline is the latest and the flow the best of the requests
+ * that wait when it is read, and the context ends when no request waits any more.
  */
-export interface Claim {
+export interface RequestContext {
   /** What to reject with, once waiting has no sense any more. */
   readonly ended: Error | undefined;
   /** On the monotonic clock (`performance.now()`), in ms. */
   readonly deadlineMs: number;
-  readonly turn: Turn;
-  watch(watcher: ClaimWatcher): void;
-  unwatch(watcher: ClaimWatcher): void;
-  /** Aborts when the claim ends, with the same reason. */
+  readonly flow: Flow;
+  watch(watcher: ContextWatcher): void;
+  unwatch(watcher: ContextWatcher): void;
+  /** Aborts when the context ends, with the same reason. */
   readonly signal: AbortSignal;
 }
 
-/** What all claims have in common: their watchers, and how these learn of the end. */
-export class WatchedClaim {
-  #watchers: ClaimWatcher[] = [];
+/** What all contexts have in common: their watchers, and how these learn of the end. */
+export class WatchedContext {
+  #watchers: ContextWatcher[] = [];
   #ended: Error | undefined;
   #controller: AbortController | undefined;
 
@@ -56,16 +56,16 @@ export class WatchedClaim {
     return this.#controller.signal;
   }
 
-  watch(watcher: ClaimWatcher): void {
+  watch(watcher: ContextWatcher): void {
     this.#watchers.push(watcher);
   }
 
-  unwatch(watcher: ClaimWatcher): void {
+  unwatch(watcher: ContextWatcher): void {
     const at = this.#watchers.indexOf(watcher);
     if (at !== -1) this.#watchers.splice(at, 1);
   }
 
-  /** Ends the claim; a second time is nothing. */
+  /** Ends the context; a second time is nothing. */
   protected end(reason: Error): void {
     if (this.#ended !== undefined) return;
     this.#ended = reason;
@@ -75,21 +75,21 @@ export class WatchedClaim {
     this.#controller?.abort(reason);
   }
 
-  /** Notifies the watchers that deadline or turn have changed. */
+  /** Notifies the watchers that deadline or flow have changed. */
   protected changed(): void {
     for (const watcher of [...this.#watchers]) watcher.onChange?.();
   }
 }
 
-/** A claim of our own, on no caller's behalf: its turn and deadline stay, and its maker may end it. */
-export class FixedClaim extends WatchedClaim implements Claim {
+/** A context of our own, on no caller's behalf: its flow and deadline stay, and its maker may end it. */
+export class FixedContext extends WatchedContext implements RequestContext {
   readonly deadlineMs: number;
-  readonly turn: Turn;
+  readonly flow: Flow;
 
-  constructor(deadlineMs: number, turn: Turn) {
+  constructor(deadlineMs: number, flow: Flow) {
     super();
     this.deadlineMs = deadlineMs;
-    this.turn = turn;
+    this.flow = flow;
   }
 
   override end(reason: Error): void {
@@ -97,21 +97,21 @@ export class FixedClaim extends WatchedClaim implements Claim {
   }
 }
 
-/** Waits for that long; rejects with the claim's reason as soon as it ends. */
-export function pause(claim: Claim, ms: number): Promise<void> {
+/** Waits for that long; rejects with the context's reason as soon as it ends. */
+export function pause(context: RequestContext, ms: number): Promise<void> {
   if (ms <= 0) return Promise.resolve();
   const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const watcher: ClaimWatcher = {
+  const watcher: ContextWatcher = {
     onEnd(reason) {
       clearTimeout(timer);
       reject(reason);
     },
   };
   const timer = setTimeout(() => {
-    claim.unwatch(watcher);
+    context.unwatch(watcher);
     resolve();
   }, Math.ceil(ms));
-  if (claim.ended === undefined) claim.watch(watcher);
-  else watcher.onEnd(claim.ended);
+  if (context.ended === undefined) context.watch(watcher);
+  else watcher.onEnd(context.ended);
   return promise;
 }
