@@ -45,6 +45,7 @@ const noisy = [
 ];
 const open = [{ name: 'arrivals', loops: 0, thinkMs: 0, perSecond: 115 }];
 const windows = { ...fifty, seconds: 360, limit: () => 1, burst: 1, windowSeconds: 60, callers: ten };
+const slow = { seconds: 120, limit: () => 20, burst: 5 };
 const three = { ...fifty, gates: 3, latencyMs: 30 };
 
 /** A scenario without a stated wait, and one where each 429 states a second. */
@@ -167,5 +168,23 @@ export const rows: readonly Row[] = [
     { ...fifty, ...noLimit, latencyMs: 20, noise: 0.005, callers: noisy },
     ['0.60', '0.39'],
     [{ goodput: 0.7 }, { goodput: 0.3 }],
+  ),
+  ...both(
+    '20/s, burst 5, 300 ms away, 120 s',
+    { ...fifty, ...slow, latencyMs: 300 },
+    ['–', '–'],
+    [
+      { goodput: 0.88, wasted: 0.03 },
+      { goodput: 0.82, wasted: 0.02 },
+    ],
+  ),
+  ...both(
+    '20/s, burst 5, a second away, 120 s',
+    { ...fifty, ...slow, latencyMs: 1000 },
+    ['–', '–'],
+    [
+      { goodput: 0.65, wasted: 0.2 },
+      { goodput: 0.65, wasted: 0.06 },
+    ],
   ),
 ];

@@ -4,11 +4,11 @@ import { tuning } from './tuning.ts';
 import type { SchedulerOptions } from './types.ts';
 
 export interface Cooldown {
-  /** Nothing goes up before. Moves only forward. */
+  /** Nothing goes up before. Moves only forward while anything is known of a limit. */
   readonly closedUntilMs: number;
   /** What the upstream itself has asked for, however long; 0 once it has accepted an attempt again. */
   readonly statedUntilMs: number;
-  /** How long the last 429 without a stated wait closed the gate, ms. */
+  /** How long a 429 without a stated wait closed the gate last, ms, `maxClosedMs` aside. */
   readonly unstatedMs: number;
 }
 
@@ -28,8 +28,7 @@ export function cooledDown<R extends Cooldown & LimitEstimate>(
   const briefMs = record.perMs > 0 ? Math.min(tuning.briefClosedMs, baseMs) : baseMs;
   const unstatedMs = Math.min(isTrial ? Math.max(record.unstatedMs * 2, briefMs) : briefMs, capMs);
   const closedMs = Math.min(statedMs || unstatedMs, maxClosedMs) * (1 + random() * tuning.jitter);
-  const statedUntilMs =
-    statedMs > 0 ? Math.max(record.statedUntilMs, nowMs + statedMs) : record.statedUntilMs;
+  const statedUntilMs = Math.max(record.statedUntilMs, statedMs && nowMs + statedMs);
   const closedUntilMs = Math.max(record.closedUntilMs, nowMs + closedMs);
   return { ...record, unstatedMs, statedUntilMs, closedUntilMs };
 }

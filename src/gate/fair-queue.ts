@@ -19,7 +19,7 @@ interface Backlog<T> {
 const backgroundTag = 1e9;
 
 export class FairQueue<T extends Queued> {
-  /** At most two for each caller; none while the queue is empty. */
+  /** At most two for each caller; all are forgotten when the last request leaves. */
   readonly #backlogs = new Map<string, Backlog<T>>();
   /** The backlog that each request is in: its context is live and may have changed since. */
   readonly #queuedIn = new Map<T, Backlog<T>>();
@@ -112,7 +112,8 @@ export class FairQueue<T extends Queued> {
   #leastBy(figure: (backlog: Backlog<T>) => number): Backlog<T> | undefined {
     let least: Backlog<T> | undefined;
     for (const backlog of this.#backlogs.values()) {
-      if (backlog.waiting.length > 0 && (least === undefined || figure(backlog) < figure(least))) least = backlog;
+      if (backlog.waiting.length > 0 && (least === undefined || figure(backlog) < figure(least)))
+        least = backlog;
     }
     return least;
   }

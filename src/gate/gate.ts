@@ -13,10 +13,7 @@ import { tuning } from './tuning.ts';
 import type { GateSnapshot, GateState, Queued, SchedulerOptions } from './types.ts';
 
 /** A change of the gate's state: one line in the log. */
-export type GateChange = Pick<GateSnapshot, 'closedForMs' | 'statedWaitMs' | 'perSecond' | 'waiting'> & {
-  readonly from: GateState;
-  readonly to: GateState;
-};
+export type GateChange = GateSnapshot & { readonly from: GateState; readonly to: GateState };
 
 const defaults = {
   initialWindow: 10,
@@ -121,10 +118,8 @@ class PacingGate {
     const armDeadline = (): void => {
       clearTimeout(timer);
       const leftMs = context.deadlineMs - tuning.lastWordMs - performance.now();
-      timer = setTimeout(() => {
-        this.#reject(this.#scheduler.expired(queued, performance.now()));
-        this.#pump();
-      }, leftMs).unref();
+      const tell = (): void => this.#pump(this.#scheduler.expired(queued, performance.now()));
+      timer = setTimeout(tell, leftMs).unref();
     };
     const watcher: ContextWatcher = {
       onEnd: (reason) => {
@@ -140,18 +135,15 @@ class PacingGate {
     };
     context.watch(watcher);
     armDeadline();
-    this.#reject(this.#scheduler.enter(queued, enteredMs));
-    this.#pump();
+    this.#pump(this.#scheduler.enter(queued, enteredMs));
     return promise;
   }
 
   /** One attempt, which has its turn. */
   #send(attempt: () => Eventually<Answer>, trace: Trace, permit: Permit): Eventually<Answer> {
     trace.gate = permit.state;
-    const settle = (outcome: Outcome): void => {
-      this.#reject(this.#scheduler.settled(permit, outcome, performance.now()));
-      this.#pump();
-    };
+    const settle = (outcome: Outcome): void =>
+      this.#pump(this.#scheduler.settled(permit, outcome, performance.now()));
     const onAnswer = (answer: Answer): Answer => {
       settle(outcomeOf(answer));
       return answer;
@@ -167,15 +159,12 @@ class PacingGate {
     }
   }
 
-  #reject(all: readonly Rejected<QueuedRequest>[]): void {
-    for (const { request, code, retryAfterMs } of all) request.fail(failureOf(code, retryAfterMs));
-  }
-
   /**
-   * Sends every request whose turn it is. An attempt that fails at once settles in here: the loop under way goes on
-   * with the next, or a queue of thousands would be a recursion as deep.
+   * Fails the requests that get no turn, and sends every one whose turn it is. An attempt that fails at once settles in
+   * here: the loop under way goes on with the next, or a queue of thousands would be a recursion as deep.
    */
-  #pump(): void {
+  #pump(rejected: readonly Rejected<QueuedRequest>[] = []): void {
+    for (const { request, code, retryAfterMs } of rejected) request.fail(failureOf(code, retryAfterMs));
     if (this.#isPumping) return;
     this.#isPumping = true;
     const nowMs = performance.now();
@@ -197,8 +186,7 @@ class PacingGate {
     const to = this.#scheduler.state;
     if (from === to) return;
     this.#shownState = to;
-    const { closedForMs, perSecond, waiting, ...now } = this.#scheduler.snapshot(performance.now());
-    this.#onChange?.({ from, to, closedForMs, statedWaitMs: now.statedWaitMs, perSecond, waiting });
+    this.#onChange?.({ ...this.#scheduler.snapshot(performance.now()), from, to });
   }
 }
 

@@ -6,8 +6,8 @@
  *
  *     n = min(B, R * C) + R * T   (one more or less)      and      R = max((n - B) / T, n / (C + T))
  *
- * T may begin at any moment of the stretch: of the n sent since then at most B were the burst, and exactly B where the
- * bucket was full for the last time at that moment. So the greatest over all marks of the stretch is the rate.
+ * T may begin at any mark of the stretch: of the n sent since then at most B were the burst, and exactly B where the
+ * bucket was full at that mark for the last time. A wrong mark only underestimates, so the greatest is the rate.
  */
 import { tuning } from './tuning.ts';
 
@@ -20,8 +20,8 @@ export interface Mark {
 export interface LimitEstimate {
   /** Attempts per ms; 0 while no limit is known. */
   readonly perMs: number;
-  /** Measurements that told this rate; 0 while it is a guess. */
-  readonly confirmations: number;
+  /** False while the rate is a guess. */
+  readonly isMeasured: boolean;
   /** What was accepted in the burst before the first 429, and how long that took. */
   readonly crowd: number;
   readonly crowdMs: number;
@@ -33,8 +33,9 @@ export interface Stretch {
   readonly emptyMs: number;
   /** In order of time; the first is the reopening. */
   readonly marks: readonly [Mark, ...Mark[]];
-  /** When the last attempt was sent that was answered with 429, and all attempts so far but those. */
+  /** When the last attempt was sent that was answered with 429. */
   readonly endMs: number;
+  /** All attempts up to then, since the start, but those answered with 429 in this closing. */
   readonly accepted: number;
 }
 
@@ -47,25 +48,24 @@ export function burstOf({ crowd, crowdMs }: LimitEstimate, perMs: number): numbe
 export function firstGuess({ marks: [first], endMs, accepted }: Stretch): LimitEstimate {
   const crowd = Math.max(accepted - first.sent, 1);
   const perMs = Math.max(tuning.guessPerSecond, crowd) / 1000;
-  return { perMs, confirmations: 0, crowd, crowdMs: Math.max(endMs - first.atMs, 0) };
+  return { perMs, isMeasured: false, crowd, crowdMs: Math.max(endMs - first.atMs, 0) };
 }
 
 /** After each later 429 that our own sending explains. */
 export function measured(before: LimitEstimate, stretch: Stretch): LimitEstimate {
-  const { perMs, confirmations } = before;
+  const { perMs, isMeasured } = before;
   const rate = (error: number): number => rateOf(stretch, burstOf(before, perMs), error);
   const [least, middle, most] = [rate(-1), rate(0), rate(1)];
   // The trial request was refused: not one token has come since.
   if (stretch.accepted <= stretch.marks[0].sent) {
     return { ...before, perMs: Math.min(perMs, Math.max(perMs / 2, most)) };
   }
-  if (confirmations > 0 && perMs >= least && perMs <= most)
-    return { ...before, confirmations: confirmations + 1 };
+  if (isMeasured && perMs >= least && perMs <= most) return before;
   // The stretch was too short to tell rate from burst.
   if (most > tuning.usefulRange * least) {
-    return { ...before, perMs: Math.min(Math.max(perMs / 2, least), most), confirmations: 0 };
+    return { ...before, perMs: Math.min(Math.max(perMs / 2, least), most), isMeasured: false };
   }
-  return { ...before, perMs: middle, confirmations: 1 };
+  return { ...before, perMs: middle, isMeasured: true };
 }
 
 /** @param error -1 and 1 for the bounds: one accepted less or more, and a bucket known less closely */

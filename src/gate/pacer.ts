@@ -18,10 +18,10 @@ export interface Pacer {
 type Paced = Pacer & LimitEstimate;
 
 /** Turns per ms. While requests wait, a guess grows by itself and a known rate is probed now and then. */
-function paceOf({ perMs, confirmations, riseMs }: Paced, nowMs: number): number {
+function paceOf({ perMs, isMeasured, riseMs }: Paced, nowMs: number): number {
   if (riseMs === 0) return perMs;
   const risingMs = Math.min(nowMs - riseMs, tuning.longestRiseMs);
-  if (confirmations === 0) return perMs * 2 ** (risingMs / tuning.guessDoublingMs);
+  if (!isMeasured) return perMs * 2 ** (risingMs / tuning.guessDoublingMs);
   return perMs * (1 + tuning.probeExcess * 2 ** (risingMs / tuning.probeDoublingMs));
 }
 
@@ -52,8 +52,8 @@ export function taken<R extends Paced>(record: R, nowMs: number): R {
 
 /** Requests wait: lets the pace rise where a probe is due, and marks how many had been sent as it does. */
 export function risen<R extends Paced>(record: R, sent: number, nowMs: number): R {
-  const { riseMs, probeMs, confirmations } = record;
-  if (riseMs === 0 && confirmations > 0 && nowMs < probeMs) return record;
+  const { riseMs, probeMs, isMeasured } = record;
+  if (riseMs === 0 && isMeasured && nowMs < probeMs) return record;
   const [reopening, ...later] = record.marks as [Mark, ...Mark[]];
   const markedMs = later.at(-1)?.atMs ?? 0;
   if (riseMs > 0 && paceOf(record, nowMs) < tuning.markGrowth * paceOf(record, markedMs)) return record;
@@ -66,7 +66,7 @@ export function risen<R extends Paced>(record: R, sent: number, nowMs: number): 
 /** No request waits: the pace is enough. A guess that has grown is kept; a probe ends without a result. */
 export function settledDown<R extends Paced>(record: R, nowMs: number): R {
   if (record.riseMs === 0) return record;
-  const perMs = record.confirmations === 0 ? paceOf(record, nowMs) : record.perMs;
+  const perMs = record.isMeasured ? record.perMs : paceOf(record, nowMs);
   return { ...record, perMs, level: levelAt(record, nowMs), levelMs: nowMs, riseMs: 0 };
 }
 

@@ -16,7 +16,8 @@ import type { GateSnapshot, GateState, Queued, SchedulerOptions } from './types.
 /** An attempt under way. */
 export interface Permit {
   readonly flow: Flow;
-  readonly sentMs: number;
+  /** When it was sent, and how many had been sent before. */
+  readonly sent: Mark;
   readonly state: 'open' | 'paced' | 'probe';
 }
 
@@ -40,40 +41,51 @@ export interface GateRecord extends LimitEstimate, Pacer, Cooldown {
   readonly state: GateState;
   /** The upstream's bucket was empty: an attempt that was sent then was answered with 429. */
   readonly emptyMs: number;
-  /** The 429s that keep the gate closed: how many, the latest by its sending, and whether we provoked them. */
+  /** The 429s that keep the gate closed: since when, how many, the latest by its sending, and whether we provoked them. */
+  readonly closedMs: number;
   readonly refused: number;
-  readonly refusedMs: number;
+  readonly lastRefused: Mark;
   readonly wasProvoked: boolean;
 }
 
 const openRecord: GateRecord = {
   state: 'open',
-  ...{ perMs: 0, confirmations: 0, crowd: 0, crowdMs: 0, closedUntilMs: 0, statedUntilMs: 0, unstatedMs: 0 },
+  ...{ perMs: 0, isMeasured: false, crowd: 0, crowdMs: 0, closedUntilMs: 0, statedUntilMs: 0, unstatedMs: 0 },
   ...{ level: 0, levelMs: 0, riseMs: 0, probeMs: 0, probeIntervalMs: 0, marks: [] },
-  ...{ emptyMs: 0, refused: 0, refusedMs: 0, wasProvoked: false },
+  ...{ emptyMs: 0, closedMs: 0, refused: 0, lastRefused: { atMs: 0, sent: 0 }, wasProvoked: false },
 };
 
-/** What the 429s of a closing tell. It is told when the closing is over: by then attempts in flight are answered. */
+/**
+ * What the 429s of a closing tell, once it is over. Only what was sent up to the last of them counts: of the attempts
+ * after it, answers may be under way.
+ */
 function learned(record: GateRecord, sent: number): GateRecord {
-  const { emptyMs, refusedMs: endMs, refused, perMs, confirmations } = record;
-  const marks = record.marks as [Mark, ...Mark[]];
-  const stretch = { emptyMs, marks, endMs, accepted: sent - refused };
-  // Others use the same key, or the upstream refuses at random: that says nothing of the rate.
-  const isProvoked = confirmations === 0 ? record.riseMs > 0 : record.wasProvoked;
-  const isStray = perMs > 0 && !isProvoked && stretch.accepted - marks[0].sent >= burstOf(record, perMs);
-  if (isStray) return { ...settledDown(record, endMs), emptyMs: endMs };
+  const { emptyMs, closedMs, closedUntilMs, refused, lastRefused, perMs, isMeasured } = record;
+  const endMs = lastRefused.atMs;
+  const [first, ...later] = record.marks as [Mark, ...Mark[]];
+  const marks = [first, ...later.filter(({ atMs }) => atMs < endMs)] as const;
+  const stretch = { emptyMs, marks, endMs, accepted: lastRefused.sent + 1 - refused };
+  const reopened = { emptyMs: closedMs, marks: [{ atMs: closedUntilMs, sent }] };
+  // Others use the same key, the upstream refuses at random, or it is told late: that says nothing of the rate.
+  const isProvoked = isMeasured ? record.wasProvoked : record.riseMs > 0;
+  const hasRefilled = stretch.accepted - first.sent >= Math.max(burstOf(record, perMs), refused);
+  const isStray = endMs < first.atMs || (!isProvoked && hasRefilled);
+  if (perMs > 0 && isStray) return { ...settledDown(record, closedMs), ...reopened };
   const limit = perMs === 0 ? firstGuess(stretch) : measured(record, stretch);
-  const isSameRate = confirmations > 0 && Math.abs(limit.perMs / perMs - 1) <= tuning.sameRate;
-  const next = { ...record, ...limit, emptyMs: endMs, level: 0, levelMs: endMs };
-  return withNextProbe(next, isSameRate, record.closedUntilMs);
+  const isSameRate = isMeasured && Math.abs(limit.perMs / perMs - 1) <= tuning.sameRate;
+  const next = { ...record, ...limit, ...reopened, level: 0, levelMs: closedMs };
+  // No probe led here: the next one is due when it was.
+  return isSameRate && record.riseMs === 0 ? next : withNextProbe(next, isSameRate, closedUntilMs);
 }
 
 /** One more 429 of the closing that it begins or belongs to. */
-function counted(record: GateRecord, sentMs: number, nowMs: number): GateRecord {
-  const { state, refused, marks } = record;
-  const refusedMs = Math.max(sentMs, marks[0]?.atMs ?? 0, record.refusedMs);
-  if (state === 'closed') return { ...record, refused: refused + 1, refusedMs };
-  return { ...record, state: 'closed', refused: 1, refusedMs, wasProvoked: !hasSpare(record, nowMs) };
+function counted(record: GateRecord, sent: Mark, nowMs: number): GateRecord {
+  const { refused, lastRefused } = record;
+  if (record.state !== 'closed') {
+    const wasProvoked = !hasSpare(record, nowMs);
+    return { ...record, state: 'closed', closedMs: nowMs, refused: 1, lastRefused: sent, wasProvoked };
+  }
+  return { ...record, refused: refused + 1, lastRefused: sent.atMs > lastRefused.atMs ? sent : lastRefused };
 }
 
 export class Scheduler<T extends Queued> {
@@ -167,10 +179,9 @@ export class Scheduler<T extends Queued> {
     const rejected: Rejected<T>[] = [];
     for (const [i, request] of this.#queue.inOrder().entries()) {
       const ahead = i - rejected.length;
-      if (this.#turnMs(ahead, nowMs) < request.context.deadlineMs) continue;
-      rejected.push(this.#late(request, ahead, nowMs));
+      const isLate = this.#turnMs(ahead, nowMs) >= request.context.deadlineMs;
+      if (isLate && this.#queue.remove(request)) rejected.push(this.#late(request, ahead, nowMs));
     }
-    for (const { request } of rejected) this.#queue.remove(request);
     return rejected;
   }
 
@@ -191,7 +202,7 @@ export class Scheduler<T extends Queued> {
     };
   }
 
-  /** What time alone changes. Every question and every event begins with it. */
+  /** What time alone changes. */
   #advance(nowMs: number): void {
     const { state, closedUntilMs, statedUntilMs } = this.#record;
     if (state === 'open' || nowMs < closedUntilMs) return;
@@ -219,7 +230,7 @@ export class Scheduler<T extends Queued> {
     const mark = { atMs: nowMs, sent: this.#counts.sent };
     const permit: Permit = {
       flow,
-      sentMs: nowMs,
+      sent: mark,
       state: state === 'open' || state === 'paced' ? state : 'probe',
     };
     this.#counts.inFlight++;
@@ -237,18 +248,18 @@ export class Scheduler<T extends Queued> {
   #throttle(permit: Permit, statedMs: number, nowMs: number): void {
     const { state, perMs, marks } = this.#record;
     this.#counts.throttled++;
-    this.#queue.refund(permit.flow);
+    if (permit.state !== 'open') this.#queue.refund(permit.flow);
     // Sent before the gate closed last: what it tells is known already.
-    if (statedMs === 0 && perMs > 0 && permit.sentMs < (marks[0]?.atMs ?? 0)) return;
-    this.#record = counted(this.#record, permit.sentMs, nowMs);
+    if (statedMs === 0 && perMs > 0 && permit.sent.atMs < (marks[0]?.atMs ?? 0)) return;
+    this.#record = counted(this.#record, permit.sent, nowMs);
     if (statedMs === 0 && state === 'closed') return;
     this.#record = cooledDown(this.#record, statedMs, permit.state === 'probe', this.#options, nowMs);
   }
 
-  /** When the turn comes behind so many others. While the rate is a guess, they are taken for no time at all. */
+  /** When the turn comes behind so many others. A guessed rate counts them as zero. */
   #turnMs(ahead: number, nowMs: number): number {
-    const { closedUntilMs, perMs, confirmations } = this.#record;
-    return Math.max(closedUntilMs, nowMs) + (confirmations > 0 ? ahead / perMs : 0);
+    const { closedUntilMs, perMs, isMeasured } = this.#record;
+    return Math.max(closedUntilMs, nowMs) + (isMeasured ? ahead / perMs : 0);
   }
 
   /** Told to come back when so few are ahead that one like it is served, or at the stated time where that is later. */

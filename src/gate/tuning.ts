@@ -11,10 +11,10 @@ export const tuning = {
   /** Share of the burst that the pacer uses. More: a closing costs less; less: a rate too high shows later. */
   usedBurst: 0.5,
   /** A probe begins this share above the known rate. More: quicker, but more 429s in flight when it ends. */
-  probeExcess: 0.1,
+  probeExcess: 0.07,
   /** The excess of a probe doubles in this time. Shorter: a raised limit is found sooner; more 429s. */
   probeDoublingMs: 500,
-  /** First interval between probes; doubles with each confirmation. Shorter: follows the limit; more 429s. */
+  /** Interval between probes: first, its growth with each that finds the same rate, and longest. Shorter: more 429s. */
   probeIntervalMs: 5000,
   probeBackoff: 1.25,
   longestProbeIntervalMs: 240_000,

@@ -8,8 +8,8 @@ import {
 } from '../../src/gate/limit-estimate.ts';
 
 /** 50/s with a burst of 10, known or guessed. */
-const limit = (perSecond: number, confirmations: number): LimitEstimate => {
-  return { perMs: perSecond / 1000, confirmations, crowd: 10, crowdMs: 0 };
+const limit = (perSecond: number, isMeasured: boolean): LimitEstimate => {
+  return { perMs: perSecond / 1000, isMeasured, crowd: 10, crowdMs: 0 };
 };
 /** Closed from 0 to `openedMs`, then so many accepted until `endMs`. */
 const stretch = (
@@ -25,7 +25,7 @@ const perSecond = (estimate: LimitEstimate): number => estimate.perMs * 1000;
 describe('the first 429', () => {
   it('tells the burst, and leaves the rate a guess', () => {
     const guess = firstGuess(stretch(0, 12, 10));
-    expect(guess).toMatchObject({ confirmations: 0, crowd: 10, crowdMs: 12 });
+    expect(guess).toMatchObject({ isMeasured: false, crowd: 10, crowdMs: 12 });
     expect(perSecond(guess)).toBe(25);
   });
 
@@ -34,30 +34,42 @@ describe('the first 429', () => {
   });
 
   it('counts what came in at the rate while the burst went on', () => {
-    const slow = { ...limit(50, 1), crowd: 15, crowdMs: 100 };
+    const slow = { ...limit(50, true), crowd: 15, crowdMs: 100 };
     expect(burstOf(slow, 0.05)).toBe(10);
   });
 });
 
 describe('a later 429', () => {
-  it.each<[string, LimitEstimate, Stretch, number, number]>([
-    ['after a full bucket is (n - B) / T', limit(20, 0), stretch(1000, 3000, 110), 50, 1],
-    ['before the bucket had filled is n / (C + T)', limit(20, 0), stretch(80, 1080, 8), 7.4, 1],
+  it.each<[string, LimitEstimate, Stretch, number, boolean]>([
+    ['after a full bucket is (n - B) / T', limit(20, false), stretch(1000, 3000, 110), 50, true],
+    ['before the bucket had filled is n / (C + T)', limit(20, false), stretch(80, 1080, 8), 7.4, true],
     [
       'of a pace that grew is told by the end of the stretch',
-      limit(20, 0),
+      limit(20, false),
       stretch(1000, 3000, 90, [{ atMs: 2000, sent: 30 }]),
       50,
-      1,
+      true,
     ],
-    ['within the bounds of the known rate confirms it', limit(50, 3), stretch(1000, 3000, 111), 50, 4],
-    ['of a limit that has gone up raises the rate', limit(50, 3), stretch(1000, 6000, 410), 80, 1],
-    ['of a limit that has come down lowers the rate', limit(50, 3), stretch(1000, 6000, 160), 30, 1],
-    ['of a full bucket that was spent at once halves a guess', limit(20, 0), stretch(1000, 1010, 10), 10, 0],
-    ['for the trial request lowers the rate by half at most', limit(50, 3), stretch(500, 500, 0), 25, 3],
-  ])('%s', (_, before, seen, rate, confirmations) => {
+    ['within the bounds of the known rate leaves it', limit(50, true), stretch(1000, 3000, 111), 50, true],
+    ['of a limit that has gone up raises the rate', limit(50, true), stretch(1000, 6000, 410), 80, true],
+    ['of a limit that has come down lowers the rate', limit(50, true), stretch(1000, 6000, 160), 30, true],
+    [
+      'of a full bucket that was spent at once halves a guess',
+      limit(20, false),
+      stretch(1000, 1010, 10),
+      10,
+      false,
+    ],
+    [
+      'for the trial request lowers the rate by half at most',
+      limit(50, true),
+      stretch(500, 500, 0),
+      25,
+      true,
+    ],
+  ])('%s', (_, before, seen, rate, isMeasured) => {
     const after = measured(before, seen);
     expect(perSecond(after)).toBeCloseTo(rate, 1);
-    expect(after.confirmations).toBe(confirmations);
+    expect(after.isMeasured).toBe(isMeasured);
   });
 });

@@ -161,6 +161,7 @@ const noLimit = { limit: () => 1e6, burst: 1e6, callers: [{ name: 'loops', loops
 // The laboratory (`npm run lab:gate`) measures the same for longer, and more; its floors are the promise.
 describe('half a simulated minute', () => {
   const half: Scenario = { ...fifty, seconds: 30 };
+  const two: Scenario = { ...fifty, seconds: 120, latencyMs: 300 };
   const stated: Scenario = { ...half, retryAfterMs: 1000 };
 
   it.each<[string, Scenario, { goodput: number; wasted?: number; share?: number }]>([
@@ -175,6 +176,7 @@ describe('half a simulated minute', () => {
     ['50/s that takes no two requests at once', { ...half, burst: 1 }, { goodput: 0.65 }],
     ['10/s with a burst of 100', { ...half, limit: () => 10, burst: 100 }, { goodput: 0.95, wasted: 0.13 }],
     ['300 ms away', { ...half, latencyMs: 300 }, { goodput: 0.72 }],
+    ['20/s that is 300 ms away', { ...two, limit: () => 20, burst: 5 }, { goodput: 0.85, wasted: 0.03 }],
     ['three gates that know nothing of each other', { ...half, gates: 3, latencyMs: 30 }, { goodput: 0.75 }],
     ['no limit', { ...half, ...noLimit }, { goodput: 0.95, wasted: 0 }],
     ['strays without a limit', { ...half, ...noLimit, straySeconds: 5 }, { goodput: 0.8 }],
@@ -241,9 +243,82 @@ describe('a 429 that our own sending does not explain', () => {
   });
 });
 
+describe('a 429 that comes late', () => {
+  const flow = { name: 'steady', weight: 1, background: false };
+
+  /** Ten seconds of a rush at 50/s with a burst of 10. */
+  function rushed(): Scheduler<Queued> {
+    const gate = new Scheduler<Queued>({ ...options, maxWaiting: 5000, maxWaitingPerCaller: 5000 });
+    let tokens = 10;
+    for (let nowMs = 0; nowMs < 10_000; nowMs++) {
+      tokens = Math.min(10, tokens + 1 / 20);
+      enter(gate, 20, nowMs);
+      for (let next = gate.next(nowMs); next.request !== undefined; next = gate.next(nowMs)) {
+        const isAccepted = tokens >= 1;
+        if (isAccepted) tokens -= 1;
+        gate.settled(next.permit, isAccepted ? 'answered' : { waitMs: undefined }, nowMs);
+      }
+    }
+    return gate;
+  }
+
+  function enter(gate: Scheduler<Queued>, waiting: number, nowMs: number): void {
+    while (gate.snapshot(nowMs).waiting < waiting) {
+      gate.enter({ context: { flow, deadlineMs: nowMs + 60_000 }, arrivedMs: nowMs }, nowMs);
+    }
+  }
+
+  function sentAfter(gate: Scheduler<Queued>, nowMs: number): [Permit, number] {
+    for (let atMs = nowMs; atMs < nowMs + 2_000; atMs++) {
+      const next = gate.next(atMs);
+      if (next.request !== undefined) return [next.permit, atMs];
+    }
+    throw new Error('nothing was sent');
+  }
+
+  it('holds requests until its stated time, and tells nothing of the rate', () => {
+    const gate = rushed();
+    enter(gate, 100, 10_000);
+    const [late, lateMs] = sentAfter(gate, 10_000);
+    const [refused, refusedMs] = sentAfter(gate, lateMs);
+    gate.settled(refused, { waitMs: undefined }, refusedMs + 10);
+    const [trial, trialMs] = sentAfter(gate, refusedMs + 10);
+    gate.settled(trial, 'answered', trialMs + 10);
+    const before = gate.snapshot(trialMs + 10);
+    expect(before.state).toBe('paced');
+
+    gate.settled(late, { waitMs: 2_000 }, trialMs + 20);
+    expect(gate.snapshot(trialMs + 20)).toMatchObject({ state: 'closed', statedWaitMs: 2_000 });
+    expect(gate.snapshot(trialMs + 2_200)).toMatchObject({ state: 'probing', perSecond: before.perSecond });
+  });
+});
+
+describe('attempts that went up freely', () => {
+  it('give their caller no turn back when they are answered with 429', () => {
+    const gate = new Scheduler<Queued>(options);
+    const flowOf = (name: string) => ({ name, weight: 1, background: false });
+    const free = Array.from({ length: 10 }, () => gate.admit(flowOf('greedy'), 0) as Permit);
+    const enter = (name: string): void => {
+      gate.enter({ context: { flow: flowOf(name), deadlineMs: 60_000 }, arrivedMs: 1 }, 1);
+    };
+    for (let i = 0; i < 5; i++) enter('greedy');
+    for (const permit of free) gate.settled(permit, { waitMs: undefined }, 10);
+    for (let i = 0; i < 5; i++) enter('other');
+
+    const served: string[] = [];
+    for (let nowMs = 10; served.length < 6; nowMs++) {
+      const next = gate.next(nowMs);
+      if (next.request === undefined) continue;
+      served.push(next.permit.flow.name);
+      gate.settled(next.permit, 'answered', nowMs);
+    }
+    expect(served.filter((name) => name === 'other')).toHaveLength(3);
+  });
+});
+
 describe('a guess that grows for an hour without a 429', () => {
   it('still tells when the next turn is due', () => {
-    const limit = { perMs: 0.025, confirmations: 0, crowd: 10, crowdMs: 0 };
+    const limit = { perMs: 0.025, isMeasured: false, crowd: 10, crowdMs: 0 };
     const marks = [{ atMs: 0, sent: 0 }];
     const guess = { ...limit, marks, level: 0, levelMs: 0, riseMs: 1, probeMs: 0, probeIntervalMs: 0 };
     const hourMs = 3_600_000;

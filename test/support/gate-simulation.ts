@@ -395,7 +395,7 @@ class SimulatedGate {
         permit = next.permit;
       }
       scheduler.settled(permit, 'answered', atMs + latencyMs);
-      return permit.sentMs < atMs + 25_000;
+      return permit.sent.atMs < atMs + 25_000;
     };
     return [60_000, 600_000, 3_600_000].every(isServed);
   }
