@@ -54,7 +54,7 @@ export function describeApi({ operations, admitsAnonymous }: ApiFacts): OpenApiD
 }
 
 const introduction = [
-  'Every operation is a read of the Workspace Analytics API. The gateway adds the key of the upstream, answers repeated reads from memory, and keeps within the limit of the upstream for all callers together.',
+  'Every operation is a read of the Workspace Analytics API, at the same path below `/api`. The gateway adds the key of the upstream, answers repeated reads from memory, and keeps within the limit of the upstream for all callers together.',
   'HEAD is answered like GET, without a body. A path may be sent with or without its trailing slash, and without any encoding. A request has no body.',
   "What a reply's body holds is the upstream's to say. Its specification does not show fields, parameters or limits, and so this document has none.",
   'What fails in the gateway is a problem (`application/problem+json`, RFC 9457) with a stable `code`. An answer of the upstream with a status of 400 or above passes as it came, except 401 and 429.',
