@@ -32,7 +32,7 @@ function schemaOf(code: ProblemCode): Schema {
     required: ['type', 'title', 'status', 'detail', 'code', 'requestId'],
     properties: {
       type: { type: 'string', const: `/problems/${code}` },
-      title: { type: 'string', const: title },
+      title: { type: 'string', examples: [title] },
       status: { type: 'integer', const: status },
       detail: { type: 'string', description: 'What is wrong with this request, or what to do.' },
       code: { type: 'string', const: code },

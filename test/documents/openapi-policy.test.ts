@@ -96,7 +96,8 @@ describe('the API document', () => {
   it('the API document has every problem at its status, with its code and title', () => {
     for (const [code, { status, title }] of Object.entries(problems)) {
       expect(document.components.schemas[code], code).toMatchObject({
-        properties: { code: { const: code }, status: { const: status }, title: { const: title } },
+        title,
+        properties: { code: { const: code }, status: { const: status } },
       });
       const response = document.components.responses[`Problem${status}`];
       // A GET is never refused for its method.
