@@ -85,7 +85,7 @@ function operationArticle({ name, path, purpose }: Operation, at: number, facts:
 <p>${purpose}</p>
 ${segments.length > 0 ? html`<p>In the examples <code>${segmentInExamples}</code> stands for ${segments.map((segment) => html`<code>:${segment}</code> `)}.</p>` : ''}
 ${examples.map(({ language, text }) => html`<div class="example ${language.toLowerCase()}"><pre tabindex="0" aria-label="Example in ${language}"><code>${text}</code></pre></div>`)}
-<form hidden data-path="/api${path}">${segments.map((segment) => html`<label>${segment}<input type="text" name="${segment}" required></label>`)}<label class="query">Query, as the upstream takes it<input type="text" name="?" placeholder="none" autocomplete="off" spellcheck="false"></label><button>Send</button><div class="came" role="status"></div></form></article>`;
+<form hidden data-path="/api${path}">${segments.map((segment) => html`<label>${segment}<input type="text" name="${segment}" required></label>`)}<label class="query">Query for the upstream<input type="text" name="?" placeholder="none" autocomplete="off" spellcheck="false"></label><button>Send</button><div class="came" role="status"></div></form></article>`;
 }
 
 function replies({ components }: OpenApiDocument): Html {
