@@ -80,11 +80,10 @@ async function prefersPage(request: InboundRequest): Promise<boolean> {
 
 function explainProblem({ path }: InboundRequest): RenderedDocument {
   const text = problemPage(path.slice('/problems/'.length));
-  if (text === undefined)
-    throw new GatewayError('unknown-operation', {
-      detail: 'There is no such problem; /problems lists them all.',
-    });
-  return { text };
+  if (text !== undefined) return { text };
+  throw new GatewayError('unknown-operation', {
+    detail: 'There is no such problem. /problems lists them all.',
+  });
 }
 
 /** Without a credential all operations are described: who may do which is nothing of theirs. */

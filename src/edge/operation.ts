@@ -54,7 +54,7 @@ export function selectOperation(
       const isFixedPath = match !== undefined && match.path === match.operation.path;
       if (!isFixedPath) refuseCredential(request.path, request);
       if (request.query !== '') refuseCredential(request.query, request);
-      if (match === undefined) throw new GatewayError('unknown-operation', { detail: unknown });
+      if (match === undefined) throw unknownOperation(unknown);
       trace.operation = match.operation.name;
       if (request.method !== 'GET' && request.method !== 'HEAD') {
         throw new GatewayError('method-not-allowed', { headers: { allow: 'GET, HEAD' } });
@@ -74,8 +74,13 @@ export function selectOperation(
 export function refuseUnknown(operations: readonly Operation[]): () => never {
   const detail = detailOfUnknown(operations);
   return () => {
-    throw new GatewayError('unknown-operation', { detail });
+    throw unknownOperation(detail);
   };
+}
+
+/** The log has the path, and need not repeat the table. */
+function unknownOperation(detail: string): GatewayError {
+  return new GatewayError('unknown-operation', { detail, reason: 'no operation at this path' });
 }
 
 /** So many are listed in a problem. */

@@ -48,6 +48,14 @@ describe('a refusal says what to ask for', () => {
     }
   });
 
+  it('the line of a 404 in the log has no list', async () => {
+    const { ask, logLines } = await startPair();
+    await ask('/api/analytics/account/');
+    await ask('/nothing');
+    const lines = logLines().filter(({ msg }) => msg === 'request');
+    expect(lines.map(({ reason }) => reason)).toEqual(Array(2).fill('no operation at this path'));
+  });
+
   it('a 404 lists twenty operations at most, and says where the others are', async () => {
     const names = Array.from({ length: 30 }, (_, at) => `/analytics/table-${at}/`);
     const { ask } = await startPair({ UPSTREAM_READS: names.join() });
