@@ -9,6 +9,7 @@ import { nginxLine, performancePage, type Results } from '../bench/report.ts';
 import { judgeHealth } from '../src/admin/health-policy.ts';
 import { metricsOf } from '../src/admin/metrics-policy.ts';
 import { settings } from '../src/config.ts';
+import { cacheDirectives, validators } from '../src/documents/cache-requests.ts';
 import { problems } from '../src/errors.ts';
 import { fullSnapshot } from '../test/support/snapshot.ts';
 
@@ -20,6 +21,7 @@ export function writtenDocuments(): ReadonlyMap<string, string> {
   return new Map([
     ['docs/settings.md', settingsPage()],
     ['docs/performance.md', performancePage(results)],
+    ['docs/caching.md', withPart('docs/caching.md', 'cache-requests', cacheRequestsTable())],
     ['docs/callers.md', withPart('docs/callers.md', 'problems', problemsTable())],
     ['docs/metrics.md', withPart('docs/metrics.md', 'metrics', metricsTable())],
     ['README.md', withPart('README.md', 'nginx', nginxLine(results))],
@@ -68,6 +70,13 @@ function problemsTable(): string {
     ([code, { status, title, help }]) => `| \`${code}\` | ${status} | ${cell(title)}. ${cell(help)} |`,
   );
   return ['| code | status | what it means, and what to do |', '|---|---|---|', ...rows].join('\n');
+}
+
+function cacheRequestsTable(): string {
+  const rows = [...cacheDirectives, validators].map(
+    ({ fields, meaning }) => `| ${fields.map((field) => `\`${field}\``).join(', ')} | ${cell(meaning)} |`,
+  );
+  return ['| request field | what it does |', '|---|---|', ...rows].join('\n');
 }
 
 function metricsTable(): string {

@@ -3,24 +3,24 @@ import type { RequestListener } from 'node:http';
 import { Hono } from 'hono';
 import type { Authenticator } from './callers/authenticator.ts';
 import type { CallerLimits } from './callers/limit.ts';
+import { documentRoutes } from './documents/document-routes.ts';
 import { type AccessLogOptions, logAccess } from './edge/access-log.ts';
-import { type Answering, answerWith, aroundRoutes, pathAsSent } from './edge/adapter.ts';
-import { authenticate } from './edge/authenticate.ts';
+import { type Answering, answerWith, aroundRoutes, type InboundLayer, pathAsSent } from './edge/adapter.ts';
+import { authenticate, authenticateWhereSent } from './edge/authenticate.ts';
 import { type BufferedResponsesOptions, limitBufferedResponses } from './edge/buffered-responses.ts';
 import { searchForCredentials } from './edge/credential-search.ts';
-import { refuseUnknown, serveProblem } from './edge/documents.ts';
 import { type ForwardOptions, forward } from './edge/forward.ts';
 import { guardHost, type HostOptions } from './edge/host.ts';
 import { limitCaller } from './edge/limit.ts';
 import { type Bindings, listenThrough } from './edge/node-listener.ts';
-import { selectOperation } from './edge/operation.ts';
+import { refuseUnknown, selectOperation } from './edge/operation.ts';
 import { corsHeaders, guardOrigin, type OriginOptions } from './edge/origin.ts';
 import { answerProbe } from './edge/probe.ts';
 import { renderProblems } from './edge/problems.ts';
 import { identifyRequest } from './edge/request-id.ts';
 import { GatewayError } from './errors.ts';
 import { compose } from './layer.ts';
-import { matchOperations, type Operation } from './operations.ts';
+import type { Operation } from './operations.ts';
 import type { AddRoutes } from './routes.ts';
 
 export interface AppOptions {
@@ -31,6 +31,8 @@ export interface AppOptions {
   readonly bufferedResponses: BufferedResponsesOptions;
   readonly origin: OriginOptions;
   readonly forward: ForwardOptions;
+  /** By which the listener is reached where no proxy is before it. */
+  readonly scheme: 'http' | 'https';
   /** Registers a team's own routes. */
   readonly addRoutes: AddRoutes;
   readonly accessLog: AccessLogOptions;
@@ -69,12 +71,14 @@ export function inboundLayers(options: AppOptions) {
   /** What a read passes; `forward` comes last. */
   const operations = {
     ...callers,
-    selectOperation: selectOperation(
-      matchOperations(options.operations),
-      searchForCredentials({ authenticator, holdsKey }),
-    ),
+    selectOperation: selectOperation(options.operations, searchForCredentials({ authenticator, holdsKey })),
   };
-  return { everyRequest, callers, operations };
+  /** What a request for a document passes. */
+  const documents = {
+    ...everyRequest,
+    guardOrigin: guardOrigin({ ...options.origin, admitsLinks: true }),
+  };
+  return { everyRequest, callers, operations, documents };
 }
 
 export function createApp(options: AppOptions): RequestListener {
@@ -87,7 +91,7 @@ export function createApp(options: AppOptions): RequestListener {
 
   app.get('/livez', () => answerProbe(undefined, options.isDraining()));
   app.get('/readyz', () => answerProbe(options.notReady(), options.isDraining()));
-  app.all('/problems/:code', answerWith(compose(everyRequest, serveProblem), answering));
+  addDocuments(app, options, Object.values(layers.documents), answering);
   // The operations of the table, and the refusal of every other path there: its caller has to authenticate too.
   app.all(
     '/api/*',
@@ -99,9 +103,10 @@ export function createApp(options: AppOptions): RequestListener {
     forCallers: aroundRoutes(callers, answering),
   });
 
-  const refuse = answerWith(compose(everyRequest, refuseUnknown), answering);
+  const refuseHere = refuseUnknown(options.operations);
+  const refuse = answerWith(compose(everyRequest, refuseHere), answering);
   // Behind a check the layers run already.
-  app.notFound((context) => (context.get('isChecked') ? refuseUnknown() : refuse(context)));
+  app.notFound((context) => (context.get('isChecked') ? refuseHere() : refuse(context)));
   app.onError((error, context) => {
     if ('getResponse' in error) return error.getResponse();
     // A problem that a checked route threw is rendered by the layers around it.
@@ -110,4 +115,25 @@ export function createApp(options: AppOptions): RequestListener {
     return new Response(null, { status: 500 });
   });
   return listenThrough(app, options.onFault);
+}
+
+/** Registers what writers of callers read. */
+function addDocuments(
+  app: Hono<Bindings>,
+  { operations, authenticator, origin, scheme }: AppOptions,
+  layers: readonly InboundLayer[],
+  answering: Answering,
+): void {
+  const { open, ofCaller } = documentRoutes({
+    operations,
+    admitsAnonymous: origin.admitsAnonymous,
+    scheme,
+  });
+  for (const [path, handler] of Object.entries(open)) {
+    app.all(path, answerWith(compose(layers, handler), answering));
+  }
+  const recognising = [...layers, authenticateWhereSent(authenticator)];
+  for (const [path, handler] of Object.entries(ofCaller)) {
+    app.all(path, answerWith(compose(recognising, handler), answering));
+  }
 }

@@ -21,7 +21,7 @@ export const problems = {
   'caller-forbidden': {
     status: 403,
     title: 'This caller may not do this operation',
-    help: 'Your token is fine, but the operation is not among those granted to you. Ask the operator of the gateway to add it to your entry in the callers file.',
+    help: 'Your token is fine, but the operation is not among those granted to you. Ask the operator of the gateway for the operation that the detail names; /openapi.json lists those that you have.',
   },
   'origin-not-allowed': {
     status: 403,
@@ -51,7 +51,7 @@ export const problems = {
   'unknown-operation': {
     status: 404,
     title: 'The gateway has no such operation',
-    help: 'Only listed reads pass: GET /api/analytics/accounts/, GET /api/users/api-keys/ and what UPSTREAM_READS adds, spelled exactly so, without any encoding in the path.',
+    help: 'Only listed reads pass, spelled exactly so, without any encoding in the path. The detail lists them, and /docs describes them.',
   },
   'method-not-allowed': {
     status: 405,

@@ -248,6 +248,7 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
       timeoutMs: config.REQUEST_TIMEOUT,
       forwardHeaders: config.FORWARD_REQUEST_HEADERS,
     },
+    scheme: parts.certificate === undefined ? 'http' : 'https',
     addRoutes,
     holdsKey: (text) => holdsKey(parts, text),
     accessLog: {

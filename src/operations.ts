@@ -30,7 +30,11 @@ export const specifiedOperations = [
 
 /** The operations of `UPSTREAM_READS`: each is named by its pattern as written. */
 export function configuredOperations(patterns: readonly string[]): Operation[] {
-  return patterns.map((pattern) => ({ name: pattern, path: pattern, purpose: 'Allowed by UPSTREAM_READS.' }));
+  return patterns.map((pattern) => ({
+    name: pattern,
+    path: pattern,
+    purpose: 'A read that this gateway allows besides.',
+  }));
 }
 
 export interface OperationMatch {
@@ -40,7 +44,7 @@ export interface OperationMatch {
 }
 
 /** One segment as `UPSTREAM_READS` promises it: unreserved characters only (RFC 3986 section 2.3), no dots alone. */
-const segment = '(?!\\.{1,2}(?:/|$))[A-Za-z0-9._~-]+';
+export const segmentPattern = '(?!\\.{1,2}(?:/|$))[A-Za-z0-9._~-]+';
 
 /**
  * Prepares the look-up of a path below `/api`.
@@ -59,7 +63,7 @@ export function matchOperations(
       const expression = new RegExp(
         `^${bare
           .split('/')
-          .map((part) => (part.startsWith(':') ? segment : part.replace(/[.~-]/g, '\\$&')))
+          .map((part) => (part.startsWith(':') ? segmentPattern : part.replace(/[.~-]/g, '\\$&')))
           .join('/')}/?$`,
       );
       patterns.push({ expression, operation, trailingSlash: operation.path.endsWith('/') });

@@ -136,6 +136,23 @@ describe('ARCHITECTURE.md is true', () => {
   }
 });
 
+describe('documents/ is loaded when it is read', () => {
+  const statics = (text: string): string[] =>
+    [...codeOf(text).matchAll(/^import (?!type\b)[^;]*?from '([^']+)'/gm)].map(([, target = '']) => target);
+
+  it('of documents/ only its routes are loaded with the gateway, and they load the rest when it is asked for', () => {
+    const loaded = sources.flatMap(({ path, text }) =>
+      path.startsWith('documents/') ? [] : statics(text).filter((target) => target.includes('/documents/')),
+    );
+    expect(loaded).toEqual(['./documents/document-routes.ts']);
+    const routes = sources.find(({ path }) => path === 'documents/document-routes.ts')?.text ?? '';
+    expect(statics(routes).filter((target) => target.startsWith('./') || target.includes('hono'))).toEqual(
+      [],
+    );
+    expect(routes).toContain("await import('./api-page.ts')");
+  });
+});
+
 describe('the graph of imports, types included', () => {
   const graph = new Map(sources.map(({ path, text }) => [path, importsOf(path, text)]));
 
@@ -218,6 +235,13 @@ describe('the rules that keep the key in are kept', () => {
   const offenders = (pattern: RegExp, allowed: (path: string) => boolean = () => false): string[] =>
     sources.filter(({ path, text }) => !allowed(path) && pattern.test(codeOf(text))).map(({ path }) => path);
 
+  /** Programs as texts, for browsers and for people to copy: the gateway does not run them. */
+  const textsForReaders = [
+    'admin/console-script.ts',
+    'documents/api-page-script.ts',
+    'documents/examples.ts',
+  ];
+
   it('only credential.ts and the key’s own room take its value out', () => {
     expect(
       offenders(/exposeKey/, (path) => path.startsWith('key/') || path === 'upstream/credential.ts'),
@@ -234,7 +258,9 @@ describe('the rules that keep the key in are kept', () => {
   });
 
   it('only commands read the environment', () => {
-    expect(offenders(/process\.env\b/, (path) => path.startsWith('commands/'))).toEqual([]);
+    const elsewhere = (path: string): boolean =>
+      path.startsWith('commands/') || textsForReaders.includes(path);
+    expect(offenders(/process\.env\b/, elsewhere)).toEqual([]);
   });
 
   it.each<[string, RegExp]>([
@@ -248,8 +274,7 @@ describe('the rules that keep the key in are kept', () => {
     ['errors made to JSON by themselves', /JSON\.stringify\((?:err|error|cause)\)/],
     ['diagnostics channels', /diagnostics_channel/],
   ])('nothing uses %s', (name, pattern) => {
-    // The console's script is a text for browsers, which never have the key.
-    const elsewhere = ['callers/key-set-fetch.ts', 'admin/console-script.ts'];
+    const elsewhere = ['callers/key-set-fetch.ts', ...textsForReaders];
     // It asks the gateway's own listener, whose certificate is for other names, and sends nothing secret.
     if (name === 'TLS without verification') elsewhere.push('commands/healthcheck.ts');
     expect(offenders(pattern, (path) => path.startsWith('stand-in/') || elsewhere.includes(path))).toEqual(

@@ -8,9 +8,8 @@ import { hash, timingSafeEqual } from 'node:crypto';
 import type { HttpBindings } from '@hono/node-server';
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
-import { problemDocument } from '../edge/documents.ts';
 import { announcesBody } from '../edge/message-body.ts';
-import { problemText } from '../edge/problems.ts';
+import { problemPage, problemText } from '../edge/problems.ts';
 import { fieldsOfRefusedRequest, type RefusalFields } from '../edge/refusal-fields.ts';
 import { documentFields, problemFields } from '../edge/reply-fields.ts';
 import { newRequestId } from '../edge/request-id.ts';
@@ -324,7 +323,7 @@ function probe(context: Context<AdminEnv>, problem: string | undefined): Respons
 }
 
 const showProblem: Handler = (context) => {
-  const text = problemDocument(pathOf(context.env).slice('/problems/'.length));
+  const text = problemPage(pathOf(context.env).slice('/problems/'.length));
   if (text === undefined) throw new GatewayError('unknown-operation');
   return context.body(text, 200, documentFields);
 };

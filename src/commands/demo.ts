@@ -87,6 +87,7 @@ function sayWhatToTry({ url, adminUrl }: Gateway): void {
   curl -i '${url}/api/analytics/accounts/?api_key=x'  # a key is never in the URL
   curl -s ${url}/problems/unknown-operation
   curl -i ${url}/readyz
+Operations, examples and problems: open ${url}/docs in a browser.
 The console, to watch it meanwhile (demo --traffic makes it move): open ${adminUrl}/ in a browser. For programs:
   curl -s ${adminUrl}/status
   curl -s ${adminUrl}/metrics`);

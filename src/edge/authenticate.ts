@@ -20,3 +20,16 @@ export function authenticate(
       });
     };
 }
+
+/** For what is open to all: authenticates where a credential was sent, which must then be right. */
+export function authenticateWhereSent(
+  authenticator: Pick<Authenticator, 'authenticate' | 'credentialsOf'>,
+): Layer<InboundRequest, Reply> {
+  return (next) => {
+    const authenticated = authenticate(authenticator)(next);
+    return function authenticateWhereSent(request, trace) {
+      const isSent = authenticator.credentialsOf(request.rawHeaders).length > 0;
+      return isSent ? authenticated(request, trace) : next(request, trace);
+    };
+  };
+}

@@ -3,7 +3,7 @@
 import { isGranted } from '../callers/caller.ts';
 import { GatewayError } from '../errors.ts';
 import type { Layer } from '../layer.ts';
-import { type OperationMatch, problemOfQuery } from '../operations.ts';
+import { matchOperations, type Operation, problemOfQuery } from '../operations.ts';
 import type { HoldsCredential } from './credential-search.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 import { announcesBody } from './message-body.ts';
@@ -26,9 +26,12 @@ const credentialInUrl =
  * `caller-forbidden`
  */
 export function selectOperation(
-  matchPath: (path: string) => OperationMatch | undefined,
+  operations: readonly Operation[],
   holdsCredential: HoldsCredential,
 ): Layer<InboundRequest, Reply> {
+  const matchPath = matchOperations(operations);
+  const unknown = detailOfUnknown(operations);
+
   function refuseCredential(urlPart: string, request: InboundRequest): void {
     if (holdsCredential(urlPart, request)) {
       throw new GatewayError('invalid-request', {
@@ -51,7 +54,7 @@ export function selectOperation(
       const isFixedPath = match !== undefined && match.path === match.operation.path;
       if (!isFixedPath) refuseCredential(request.path, request);
       if (request.query !== '') refuseCredential(request.query, request);
-      if (match === undefined) throw new GatewayError('unknown-operation');
+      if (match === undefined) throw unknownOperation(unknown);
       trace.operation = match.operation.name;
       if (request.method !== 'GET' && request.method !== 'HEAD') {
         throw new GatewayError('method-not-allowed', { headers: { allow: 'GET, HEAD' } });
@@ -60,11 +63,42 @@ export function selectOperation(
       const problem = problemOfQuery(request.query);
       if (problem !== undefined) throw invalid(problem);
       if (request.caller === undefined || !isGranted(request.caller, match.operation.name)) {
-        throw new GatewayError('caller-forbidden', { reason: `not granted: ${match.operation.name}` });
+        throw forbidden(match.operation.name);
       }
       request.match = match;
       return next(request, trace);
     };
+}
+
+/** Ends every request that no route takes. @throws GatewayError `unknown-operation` */
+export function refuseUnknown(operations: readonly Operation[]): () => never {
+  const detail = detailOfUnknown(operations);
+  return () => {
+    throw unknownOperation(detail);
+  };
+}
+
+/** The log has the path, and need not repeat the table. */
+function unknownOperation(detail: string): GatewayError {
+  return new GatewayError('unknown-operation', { detail, reason: 'no operation at this path' });
+}
+
+/** So many are listed in a problem. */
+const maxListed = 20;
+
+/** What a 404 says: what could have been meant. */
+function detailOfUnknown(operations: readonly Operation[]): string {
+  const listed = operations.slice(0, maxListed).map(({ path }) => `GET ${prefix}${path}`);
+  const more = operations.length - listed.length;
+  const rest = more > 0 ? ` and ${more} more, which /openapi.json lists` : '';
+  return `There is no operation at this path. These exist: ${listed.join(', ')}${rest}. Spell the path exactly so, without any encoding.`;
+}
+
+function forbidden(operation: string): GatewayError {
+  return new GatewayError('caller-forbidden', {
+    detail: `The operation ${operation} is not among those granted to you. Ask the operator of the gateway for it by this name.`,
+    reason: `not granted: ${operation}`,
+  });
 }
 
 function invalid(detail: string, headers?: Readonly<Record<string, string>>): GatewayError {

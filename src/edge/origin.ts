@@ -9,6 +9,8 @@ import { listed, securityFields, viaField } from './reply-fields.ts';
 export interface OriginOptions {
   readonly cors: CorsPolicy;
   readonly admitsAnonymous: () => boolean;
+  /** Whether a link on a page of another site may lead here: to documents, which are for reading. */
+  readonly admitsLinks?: boolean;
 }
 
 /**
@@ -24,7 +26,11 @@ export function corsHeaders(cors: CorsPolicy): Layer<InboundRequest, Reply> {
     };
 }
 
-export function guardOrigin({ cors, admitsAnonymous }: OriginOptions): Layer<InboundRequest, Reply> {
+export function guardOrigin({
+  cors,
+  admitsAnonymous,
+  admitsLinks = false,
+}: OriginOptions): Layer<InboundRequest, Reply> {
   return (next) =>
     function guard(request, trace) {
       const { headers } = request;
@@ -44,9 +50,21 @@ export function guardOrigin({ cors, admitsAnonymous }: OriginOptions): Layer<Inb
         return { status: 204, fields: listed({ ...fields, ...viaField, ...securityFields }), body: null };
       }
       const site = request.field('sec-fetch-site');
-      if (admitsAnonymous() && isForeignPage({ site, origin, host: headers.host }, cors.isAllowed)) {
+      const from = { site, origin, host: headers.host };
+      const isForeign = admitsAnonymous() && isForeignPage(from, cors.isAllowed);
+      if (isForeign && !(admitsLinks && isFollowedLink(request))) {
         throw new GatewayError('origin-not-allowed', { reason: 'a request from a page of another site' });
       }
       return next(request, trace);
     };
+}
+
+/** Whether a browser goes to the page itself: what comes back is shown, and the page with the link cannot read it. */
+function isFollowedLink(request: InboundRequest): boolean {
+  return (
+    request.method === 'GET' &&
+    request.headers.origin === undefined &&
+    request.field('sec-fetch-mode') === 'navigate' &&
+    request.field('sec-fetch-dest') === 'document'
+  );
 }

@@ -1,5 +1,5 @@
 /** The one place where a failure becomes what a caller sees: problem details (RFC 9457). */
-import { GatewayError, problems } from '../errors.ts';
+import { GatewayError, type ProblemCode, problems } from '../errors.ts';
 import { andThen, type Layer } from '../layer.ts';
 import type { Trace } from '../trace.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
@@ -57,6 +57,17 @@ export function problemText(error: GatewayError, requestId: string): string {
     requestId,
     retryAfter: retryAfterSeconds(error),
   });
+}
+
+/** The page about a problem, for people; `undefined` where there is no problem with this code. */
+export function problemPage(code: string): string | undefined {
+  if (!isProblemCode(code)) return undefined;
+  const { status, title, help } = problems[code];
+  return `${title} (${status} ${code})\n\n${help}\n`;
+}
+
+function isProblemCode(code: string): code is ProblemCode {
+  return Object.hasOwn(problems, code);
 }
 
 function retryAfterSeconds({ retryAfterMs }: GatewayError): number | undefined {

@@ -64,6 +64,23 @@ describe.concurrent('what is built needs nothing beside it', () => {
     expect(readFileSync(join(folder, 'dist/LICENSES.txt'), 'utf8')).toMatch(/^uplot \d/m);
   });
 
+  it('the built gateway carries its documents', async (owner) => {
+    const standIn = await standInFor(owner);
+    const gateway = await serve(owner, { main, flags: imageFlags(), settings: settingsFor(standIn.url) });
+    for (const [path, text] of [
+      ['/', '"openapi": "/openapi.json"'],
+      ['/openapi.json', '"openapi": "3.1.0"'],
+      ['/docs', '</html>'],
+      ['/problems', 'caller-forbidden'],
+    ] as const) {
+      const came = await gateway.ask(path);
+      expect([came.status, came.body.toString().includes(text)], path).toEqual([200, true]);
+    }
+    // Each is in a part of its own, which the start does not load.
+    const parts = readdirSync(join(folder, 'dist/parts'));
+    expect(parts).toEqual(expect.arrayContaining(['api-page.js', 'openapi-policy.js', 'start-page.js']));
+  });
+
   it('the built gateway knows without other files what .env must have', async (owner) => {
     const cwd = temporaryFolder(owner);
     writeFileSync(join(cwd, '.env'), 'PORT=0\n');

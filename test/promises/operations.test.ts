@@ -52,7 +52,6 @@ describe('an operation becomes exactly the specified read', () => {
 
 describe('everything else stays here', () => {
   it.each([
-    '/',
     '/api',
     '/api/',
     '/api/analytics/',

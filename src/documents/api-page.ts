@@ -1,0 +1,120 @@
+/** The API document for people, at `/docs`: made from the same document that programs get. */
+import { html } from 'hono/html';
+import type { Operation } from '../operations.ts';
+import { apiPageScript } from './api-page-script.ts';
+import { type CacheRequest, cacheDirectives, validators } from './cache-requests.ts';
+import { examplesOf, segmentInExamples, tokenVariable } from './examples.ts';
+import { type Field, requestFields, responseFields } from './message-fields.ts';
+import { type ApiFacts, describeApi } from './openapi-policy.ts';
+import type { OpenApiDocument } from './openapi-types.ts';
+import { type Html, prose, type RenderedDocument, renderPage } from './page.ts';
+import { problemTable } from './problem-list.ts';
+
+export interface ApiPageFacts extends ApiFacts {
+  /** Scheme and authority, as the request names them. The page's script puts its own in their place. */
+  readonly origin: string;
+}
+
+const languages = ['curl', 'JavaScript', 'Python'] as const;
+
+export function apiPage(facts: ApiPageFacts): Promise<RenderedDocument> {
+  const document = describeApi(facts);
+  const { info } = document;
+  return renderPage({
+    title: `${info.title}: API`,
+    script: apiPageScript,
+    body: html`<div class="frame wide"><header><h1>${info.title}</h1>
+<p class="soft">Version ${info.version}. For programs: <a href="openapi.json">openapi.json</a></p></header>
+${contents(facts.operations)}
+<main data-origin="${facts.origin}">
+<section id="start"><h2>Start</h2>${info.description.split('\n\n').map((text) => html`<p>${prose(text)}</p>`)}</section>
+${authentication(document, facts.admitsAnonymous)}
+${operationList(facts)}
+${replies(document)}
+<section id="cache"><h2>Ask the cache</h2><p>Repeated reads are answered from memory. A request may ask for more, or for less:</p>${cacheTable([...cacheDirectives, validators])}</section>
+<section id="request-fields"><h2>Request fields</h2><p>All of them may be left out.</p>${fieldTable(Object.values(requestFields).filter(({ name }) => !isOfCache(name)))}</section>
+<section id="response-fields"><h2>Response fields</h2>${fieldTable(Object.values(responseFields))}</section>
+<section id="problems"><h2>Problems</h2>${problemTable()}</section>
+</main></div>`,
+  });
+}
+
+/** These stand in the table about the cache. */
+function isOfCache(name: string): boolean {
+  return name === 'Cache-Control' || validators.fields.includes(name);
+}
+
+function contents(operations: readonly Operation[]): Html {
+  return html`<nav aria-label="On this page"><ul>
+<li><a href="#start">Start</a></li><li><a href="#authentication">Authenticate</a></li>
+<li><a href="#operations">Operations</a><ul>${operations.map(({ path }, at) => html`<li><a href="#operation-${at}">${path}</a></li>`)}</ul></li>
+<li><a href="#replies">Replies</a></li><li><a href="#cache">Ask the cache</a></li><li><a href="#request-fields">Request fields</a></li>
+<li><a href="#response-fields">Response fields</a></li><li><a href="#problems">Problems</a></li></ul></nav>`;
+}
+
+function authentication({ components }: OpenApiDocument, admitsAnonymous: boolean): Html {
+  const { token, apiKey } = components.securitySchemes;
+  return html`<section id="authentication"><h2>Authenticate</h2>
+<p>Send one of these with each request:</p>
+<table><tbody><tr><th scope="row"><code>Authorization: Bearer &lt;token&gt;</code></th><td>${token?.description}</td></tr>
+<tr><th scope="row"><code>X-API-Key: &lt;token&gt;</code></th><td>${apiKey?.description}</td></tr></tbody></table>
+${
+  admitsAnonymous
+    ? html`<p>Where you reach this gateway now, a request without a credential is answered too.</p>`
+    : html`<p>The examples below read the token from the environment variable <code>${tokenVariable}</code>.</p>`
+}
+<form class="token" hidden><label>Token for the requests that you send from this page. It stays in this field.<input type="password" id="token" autocomplete="off"></label></form></section>`;
+}
+
+function operationList(facts: ApiPageFacts): Html {
+  if (facts.operations.length === 0) {
+    return html`<section id="operations"><h2>Operations</h2><p>No operation is granted to you. Ask the operator of the gateway for one.</p></section>`;
+  }
+  return html`<section id="operations"><h2>Operations</h2>
+<fieldset class="languages"><legend class="soft">Examples in</legend>${languages.map(
+    (language, at) =>
+      html`<label><input type="radio" name="language" id="in-${language.toLowerCase()}"${at === 0 ? html` checked` : ''}>${language}</label>`,
+  )}</fieldset>
+${facts.operations.map((operation, at) => operationArticle(operation, at, facts))}</section>`;
+}
+
+function operationArticle({ name, path, purpose }: Operation, at: number, facts: ApiPageFacts): Html {
+  const examples = examplesOf({ origin: facts.origin, path, needsToken: !facts.admitsAnonymous });
+  const segments = [...path.matchAll(/:(\w+)/g)].map(([, segment = '']) => segment);
+  return html`<article id="operation-${at}"><h3><span class="method">GET</span> <code>/api${path}</code> <span class="name">${name}</span></h3>
+<p>${purpose}</p>
+${segments.length > 0 ? html`<p>In the examples <code>${segmentInExamples}</code> stands for ${segments.map((segment) => html`<code>:${segment}</code> `)}.</p>` : ''}
+${examples.map(({ language, text }) => html`<div class="example ${language.toLowerCase()}"><pre tabindex="0" aria-label="Example in ${language}"><code>${text}</code></pre></div>`)}
+<form hidden data-path="/api${path}">${segments.map((segment) => html`<label>${segment}<input type="text" name="${segment}" required></label>`)}<label class="query">Query for the upstream<input type="text" name="?" placeholder="none" autocomplete="off" spellcheck="false"></label><button>Send</button><div class="came" role="status"></div></form></article>`;
+}
+
+function replies({ components }: OpenApiDocument): Html {
+  const rows = Object.entries(components.responses).map(([name, { description }]) => {
+    const status = name.replace(/\D/g, '') || 'other';
+    return html`<tr><th scope="row">${status}</th><td>${withLinks(description)}</td></tr>`;
+  });
+  return html`<section id="replies"><h2>Replies</h2><table><thead><tr><th scope="col">Status</th><th scope="col">What it is</th></tr></thead><tbody>
+<tr><th scope="row">200</th><td>The upstream's answer, as it came or from memory.</td></tr>
+<tr><th scope="row">304</th><td>Your copy still holds.</td></tr>${rows}</tbody></table></section>`;
+}
+
+/** As `prose`; the code of a problem leads to its row. */
+function withLinks(text: string): Html[] {
+  return text
+    .split('`')
+    .map((part, at) => (at % 2 === 0 ? html`${part}` : html`<a href="#${part}"><code>${part}</code></a>`));
+}
+
+function cacheTable(requests: readonly CacheRequest[]): Html {
+  return html`<table><tbody>${requests.map(
+    ({ fields, meaning }) =>
+      html`<tr><th scope="row">${fields.map((field, at) => html`${at === 0 ? '' : ', '}<code>${field}</code>`)}</th><td>${prose(meaning)}</td></tr>`,
+  )}</tbody></table>`;
+}
+
+function fieldTable(fields: readonly Field[]): Html {
+  return html`<table><tbody>${fields.map(
+    ({ name, meaning, example }) =>
+      html`<tr><th scope="row"><code>${name}</code></th><td>${prose(meaning)} For example <code>${example}</code></td></tr>`,
+  )}</tbody></table>`;
+}

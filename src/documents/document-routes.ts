@@ -1,0 +1,99 @@
+/**
+ * The documents' routes: what a person reads who writes a caller. What makes a document is loaded when it is first asked
+ * for, and nothing of it is kept: a gateway whose documents are not read pays for none of them.
+ */
+import { isGranted } from '../callers/caller.ts';
+import type { InboundRequest, Reply } from '../edge/inbound.ts';
+import { problemPage } from '../edge/problems.ts';
+import { documentFields, listed } from '../edge/reply-fields.ts';
+import { GatewayError } from '../errors.ts';
+import type { Eventually, Handler } from '../layer.ts';
+import type { Operation } from '../operations.ts';
+import type { RenderedDocument } from './page.ts';
+
+export interface DocumentOptions {
+  readonly operations: readonly Operation[];
+  readonly admitsAnonymous: () => boolean;
+  /** By which the listener is reached where no proxy is before it. */
+  readonly scheme: 'http' | 'https';
+}
+
+export type DocumentHandler = Handler<InboundRequest, Reply>;
+
+export interface DocumentRoutes {
+  /** By path. A credential is not looked at. */
+  readonly open: Readonly<Record<string, DocumentHandler>>;
+  /** By path. For a caller that sent its credential, they have what this caller may do. */
+  readonly ofCaller: Readonly<Record<string, DocumentHandler>>;
+}
+
+export function documentRoutes(options: DocumentOptions): DocumentRoutes {
+  return {
+    open: {
+      '/': handle('start-page', async (request) => {
+        const { startDocument, startPage } = await import('./start-page.ts');
+        return (await prefersPage(request)) ? startPage() : json(startDocument);
+      }),
+      '/problems': handle('problem-list', async (request) => {
+        const { problemList, problemListPage } = await import('./problem-list.ts');
+        return (await prefersPage(request)) ? problemListPage() : json(problemList);
+      }),
+      '/problems/:code': handle('problem-document', explainProblem),
+    },
+    ofCaller: {
+      '/openapi.json': handle('api-document', async (request) => {
+        const { describeApi } = await import('./openapi-policy.ts');
+        return json(describeApi(factsFor(request, options)));
+      }),
+      '/docs': handle('api-page', async (request) => {
+        const { apiPage } = await import('./api-page.ts');
+        const { host = 'localhost' } = request.headers;
+        return apiPage({ ...factsFor(request, options), origin: `${options.scheme}://${host}` });
+      }),
+    },
+  };
+}
+
+/** Answers GET and HEAD with a document. */
+function handle(
+  name: string,
+  render: (request: InboundRequest) => Eventually<RenderedDocument>,
+): DocumentHandler {
+  return async function answer(request, trace) {
+    trace.operation = name;
+    if (request.method !== 'GET' && request.method !== 'HEAD') {
+      throw new GatewayError('method-not-allowed', { headers: { allow: 'GET, HEAD' } });
+    }
+    const { text, fields } = await render(request);
+    const body = Buffer.from(text);
+    return {
+      status: 200,
+      fields: listed({ ...documentFields, ...fields, 'content-length': String(body.length) }),
+      body: request.method === 'HEAD' ? null : body,
+    };
+  };
+}
+
+async function prefersPage(request: InboundRequest): Promise<boolean> {
+  return (await import('./negotiation-policy.ts')).prefersPage(request.field('accept'));
+}
+
+function explainProblem({ path }: InboundRequest): RenderedDocument {
+  const text = problemPage(path.slice('/problems/'.length));
+  if (text !== undefined) return { text };
+  throw new GatewayError('unknown-operation', {
+    detail: 'There is no such problem. /problems lists them all.',
+  });
+}
+
+/** Without a credential all operations are described: who may do which is nothing of theirs. */
+function factsFor({ caller }: InboundRequest, { operations, admitsAnonymous }: DocumentOptions) {
+  return {
+    operations: caller === undefined ? operations : operations.filter(({ name }) => isGranted(caller, name)),
+    admitsAnonymous: admitsAnonymous(),
+  };
+}
+
+function json(value: unknown): RenderedDocument {
+  return { text: `${JSON.stringify(value, null, 2)}\n`, fields: { 'content-type': 'application/json' } };
+}

@@ -1,0 +1,63 @@
+/**
+ * The frame of every page: one style, at most one script, both in the page itself and admitted by their digests. A page
+ * loads nothing from elsewhere, and where no script runs it can be read all the same.
+ */
+import { hash } from 'node:crypto';
+import { html, raw } from 'hono/html';
+import { pageStyle } from './page-style.ts';
+
+/** A document with its own fields; where it has no `content-type`, it is plain text. */
+export interface RenderedDocument {
+  readonly text: string;
+  readonly fields?: Readonly<Record<string, string>>;
+}
+
+/** Text that has been escaped. */
+export type Html = ReturnType<typeof html>;
+
+export interface PageParts {
+  readonly title: string;
+  readonly body: Html;
+  readonly script?: string;
+}
+
+export async function renderPage({ title, body, script }: PageParts): Promise<RenderedDocument> {
+  const text = await html`<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${title}</title>
+<link rel="icon" href="data:,">
+<style>${raw(pageStyle)}</style>
+<body>${body}${script === undefined ? '' : html`<script>${raw(script)}</script>`}</body>
+</html>
+`;
+  return { text: String(text), fields: pageFields(script) };
+}
+
+function pageFields(script: string | undefined): Readonly<Record<string, string>> {
+  return {
+    'content-type': 'text/html; charset=utf-8',
+    'content-security-policy': [
+      "default-src 'none'",
+      `style-src ${digest(pageStyle)}`,
+      // The page of the API sends the requests that its reader asks for.
+      ...(script === undefined ? [] : [`script-src ${digest(script)}`, "connect-src 'self'"]),
+      'img-src data:',
+      "base-uri 'none'",
+      "form-action 'none'",
+      "frame-ancestors 'none'",
+    ].join('; '),
+    'cross-origin-opener-policy': 'same-origin',
+    'referrer-policy': 'no-referrer',
+  };
+}
+
+function digest(text: string): string {
+  return `'sha256-${hash('sha256', text, 'base64')}'`;
+}
+
+/** A text of this program, in which backticks mark code. */
+export function prose(text: string): Html[] {
+  return text.split('`').map((part, at) => (at % 2 === 0 ? html`${part}` : html`<code>${part}</code>`));
+}

@@ -1,0 +1,198 @@
+import { hash } from 'node:crypto';
+import { describe, expect, it } from 'vitest';
+import { problems } from '../../src/errors.ts';
+import { bearer, enrol, startWith } from '../support/callers-files.ts';
+import { accounts, type Came, startPair, type TestGateway } from '../support/gateway.ts';
+
+/** As Chromium sends it when it goes to a page. */
+const browserAccept = 'text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8';
+const asBrowser = { headers: { accept: browserAccept } };
+
+const paths = ['/', '/openapi.json', '/docs', '/problems'];
+
+/** Paths and names of the operations that an API document has. */
+function operationsIn(came: Came): string[] {
+  const described = came.json()['paths'] as Record<string, { get: { operationId: string } }>;
+  return Object.entries(described).map(([path, { get }]) => `${path} ${get.operationId}`);
+}
+
+const both = ['/analytics/accounts/ list-accounts', '/users/api-keys/ list-api-keys'];
+
+describe('the documents for those who write callers', () => {
+  it('the start page says what the gateway is and where to read on, to programs in JSON', async () => {
+    const { ask } = await startPair();
+    for (const headers of [{}, { accept: '*/*' }, { accept: 'application/json' }]) {
+      const came = await ask('/', { headers });
+      expect([came.status, came.headers['content-type']]).toEqual([200, 'application/json']);
+      const { name, base, docs, openapi, problems, ready } = came.json();
+      expect([name, base]).toEqual(['Workspace Analytics Gateway', '/api']);
+      for (const path of [docs, openapi, problems, ready]) expect((await ask(String(path))).status).toBe(200);
+    }
+  });
+
+  it('the start page is HTML for browsers, with links to the same', async () => {
+    const { ask } = await startPair();
+    const came = await ask('/', asBrowser);
+    expect(came.headers['content-type']).toBe('text/html; charset=utf-8');
+    const links = [...came.body.toString().matchAll(/<a href="([^"]*)"/g)].map(([, link]) => link);
+    expect(links).toEqual(['docs', 'openapi.json', 'problems', 'readyz']);
+  });
+
+  it('the list of problems has every problem, in JSON and as a page', async () => {
+    const { ask } = await startPair();
+    const list = JSON.parse((await ask('/problems')).body.toString()) as object[];
+    expect(list).toEqual(
+      Object.entries(problems).map(([code, facts]) => ({ type: `/problems/${code}`, code, ...facts })),
+    );
+    const page = (await ask('/problems', asBrowser)).body.toString();
+    for (const code of Object.keys(problems)) expect(page).toContain(`<tr id="${code}">`);
+  });
+
+  it.each(paths)('%s answers HEAD like GET without a body, and refuses other methods', async (path) => {
+    const { ask } = await startPair();
+    const get = await ask(path);
+    const head = await ask(path, { method: 'HEAD' });
+    expect([head.status, head.body.length]).toEqual([200, 0]);
+    expect(head.headers['content-length']).toBe(String(get.body.length));
+    const post = await ask(path, { method: 'POST' });
+    expect([post.status, post.headers.allow]).toEqual([405, 'GET, HEAD']);
+  });
+
+  it.each(paths)('%s stands behind the check of the host, and in the log', async (path) => {
+    const { ask, logLines } = await startPair();
+    expect((await ask(path, { headers: { host: 'evil.example' } })).json()['code']).toBe('host-not-allowed');
+    await ask(path);
+    const [, line] = logLines().filter(({ msg }) => msg === 'request');
+    expect(line).toMatchObject({ status: 200, method: 'GET', operation: expect.any(String) });
+  });
+
+  it.each(paths)('%s needs no upstream and is kept by no cache', async (path) => {
+    const { ask, standIn } = await startPair();
+    expect((await ask(path)).headers['cache-control']).toBe('no-store');
+    expect(standIn.counts.total).toBe(0);
+  });
+});
+
+describe('the API document of a gateway', () => {
+  it('the API document has the operations of the specification and those of UPSTREAM_READS', async () => {
+    const { ask } = await startPair({ UPSTREAM_READS: '/analytics/reports/:id/' });
+    const came = await ask('/openapi.json');
+    expect(came.headers['content-type']).toBe('application/json');
+    expect(operationsIn(came)).toEqual([...both, '/analytics/reports/{id}/ /analytics/reports/:id/']);
+    expect(came.json()['security']).toContainEqual({});
+  });
+
+  it('the API document lists all operations without a token, and with one what its caller may do', async () => {
+    const { token, entry } = enrol('reports-of-finance');
+    const { token: idle, entry: idleEntry } = enrol('idle', { operations: [] });
+    const { ask } = await startWith([entry, idleEntry]);
+    expect(operationsIn(await ask('/openapi.json'))).toEqual(both);
+    expect(operationsIn(await ask('/openapi.json', { headers: bearer(token) }))).toEqual([both[0]]);
+    expect(operationsIn(await ask('/openapi.json', { headers: { 'x-api-key': token } }))).toEqual([both[0]]);
+    expect(operationsIn(await ask('/openapi.json', { headers: bearer(idle) }))).toEqual([]);
+    expect((await ask('/docs', { headers: bearer(idle) })).body.toString()).toContain('No operation');
+  });
+
+  it('the documents name no caller, whether its token is sent or not', async () => {
+    const { token, entry } = enrol('reports-of-finance');
+    const { ask } = await startWith([entry]);
+    for (const path of paths) {
+      for (const headers of [{}, bearer(token)]) {
+        const came = await ask(path, { headers });
+        expect(came.status).toBe(200);
+        expect(came.body.toString() + JSON.stringify(came.headers)).not.toContain('finance');
+      }
+    }
+  });
+
+  it('a wrong token gets 401 from what depends on it, and the other documents explain the problem', async () => {
+    const { entry } = enrol('reports');
+    const { ask } = await startWith([entry]);
+    const headers = bearer('wag_not-a-token-of-this-gateway-at-all');
+    for (const path of ['/openapi.json', '/docs']) expect((await ask(path, { headers })).status).toBe(401);
+    for (const path of ['/', '/problems', '/problems/caller-unauthenticated']) {
+      expect((await ask(path, { headers })).status).toBe(200);
+    }
+  });
+
+  it('a document counts for no limit of its reader', async () => {
+    const { token, entry } = enrol('reports', { limit: { perSecond: 0.01, burst: 1 } });
+    const { ask } = await startWith([entry]);
+    const headers = bearer(token);
+    for (const path of ['/openapi.json', '/docs']) expect((await ask(path, { headers })).status).toBe(200);
+    expect((await ask(accounts, { headers })).status).toBe(200);
+  });
+});
+
+describe('the pages', () => {
+  async function page(path: string): Promise<Came> {
+    const { ask } = await startPair({ UPSTREAM_READS: '/analytics/reports/:id/' });
+    return ask(path, asBrowser);
+  }
+
+  it.each(['/', '/docs', '/problems'])(
+    'the page %s loads nothing, and runs what it has alone',
+    async (path) => {
+      const { headers, body } = await page(path);
+      const text = body.toString();
+      const policy = String(headers['content-security-policy']);
+      expect(policy).toMatch(/^default-src 'none'; /);
+      expect(policy).not.toMatch(/unsafe|https?:|\*/);
+      const digests = [...text.matchAll(/<(script|style)>([\s\S]*?)<\/\1>/g)].map(
+        ([, kind, inner = '']) => `${kind}-src 'sha256-${hash('sha256', inner, 'base64')}'`,
+      );
+      expect(digests).toHaveLength(path === '/docs' ? 2 : 1);
+      for (const digest of digests) expect(policy).toContain(digest);
+      // Attributes that run or style would be refused by the browser.
+      expect(text).not.toMatch(/ (?:style|on\w+)=/);
+      const loaded = [...text.matchAll(/ (?:src|href)="([^"]*)"/g)].map(([, link = '']) => link);
+      for (const link of loaded) expect(link).toMatch(/^(?:#[\w-]+|[a-z]+(?:\.json)?|data:,)$/);
+    },
+  );
+
+  it('the pages escape what texts have', async () => {
+    for (const path of ['/docs', '/problems']) {
+      const text = (await page(path)).body.toString();
+      expect(text).toContain('Bearer &lt;token&gt;');
+      expect(text).not.toContain('<token>');
+    }
+  });
+
+  it('the API page has each operation, and each problem under its code', async () => {
+    const text = (await page('/docs')).body.toString();
+    for (const path of ['/analytics/accounts/', '/users/api-keys/', '/analytics/reports/:id/']) {
+      expect(text).toContain(`<code>/api${path}</code>`);
+    }
+    const links = [...text.matchAll(/href="#([\w-]+)"/g)].map(([, id]) => id);
+    expect(links).toContain('caller-forbidden');
+    for (const id of links) expect(text).toContain(`id="${id}"`);
+  });
+});
+
+describe('a link to the documents, where an anonymous caller exists', () => {
+  const link = { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate', 'sec-fetch-dest': 'document' };
+  const codeOf = async (gateway: TestGateway, path: string, headers: Record<string, string>) => {
+    const came = await gateway.ask(path, { headers });
+    return came.status === 200 ? 200 : came.json()['code'];
+  };
+
+  it('a link on a page of another site leads to the documents, and to no operation', async () => {
+    const gateway = await startPair();
+    for (const path of paths) expect(await codeOf(gateway, path, link)).toBe(200);
+    expect(await codeOf(gateway, accounts, link)).toBe('origin-not-allowed');
+  });
+
+  it('a page of another site can neither load nor embed the documents', async () => {
+    const gateway = await startPair();
+    for (const path of paths) {
+      for (const [mode, dest] of [
+        ['cors', 'empty'],
+        ['no-cors', 'script'],
+        ['navigate', 'iframe'],
+      ] as const) {
+        const headers = { ...link, 'sec-fetch-mode': mode, 'sec-fetch-dest': dest };
+        expect(await codeOf(gateway, path, headers), `${path} ${dest}`).toBe('origin-not-allowed');
+      }
+    }
+  });
+});
