@@ -9,8 +9,6 @@ import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import {
   accessSync,
   constants,
-  cpSync,
-  existsSync,
   mkdirSync,
   mkdtempSync,
   readFileSync,
@@ -19,9 +17,10 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { delimiter, dirname, join } from 'node:path';
+import { delimiter, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type StandIn, standInKey, startStandIn } from '../src/stand-in/stand-in.ts';
+import { copyCheckout } from './support/checkout.ts';
 import { blocksOf, documents, readDocument, root } from './support/documents.ts';
 import { compileCache } from './support/process.ts';
 
@@ -38,7 +37,8 @@ const withCommands = documents.filter(
 );
 
 beforeAll(async () => {
-  copyCheckout();
+  copyCheckout(checkout);
+  makePrograms();
   writeFileSync(keyFile, standInKey, { mode: 0o600 });
   // An answer of 400 and above is an error for curl, which prints nothing of its own.
   writeFileSync(join(folder, '.curlrc'), 'fail\nsilent\nshow-error\nmax-time = 60\n');
@@ -256,17 +256,8 @@ function environment(more: Readonly<Record<string, string>> = {}): NodeJS.Proces
   };
 }
 
-/** What git would give to one that clones, with what is not committed yet; and the `node_modules` of this checkout. */
-function copyCheckout(): void {
-  const listed = execFileSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], {
-    cwd: root,
-  });
-  for (const file of listed.toString().split('\0')) {
-    if (file === '' || !existsSync(join(root, file))) continue;
-    mkdirSync(join(checkout, dirname(file)), { recursive: true });
-    cpSync(join(root, file), join(checkout, file));
-  }
-  symlinkSync(join(root, 'node_modules'), join(checkout, 'node_modules'));
+/** The programs that a reader has: a Node, and an npm whose `npm ci` was run already. */
+function makePrograms(): void {
   const bin = join(folder, 'bin');
   mkdirSync(bin);
   symlinkSync(oldNode ?? process.execPath, join(bin, 'node'));
