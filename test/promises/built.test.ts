@@ -152,6 +152,7 @@ describe.concurrent('what is built needs nothing beside it', () => {
     expect(JSON.parse(read(join(root, 'package.json')))).not.toHaveProperty('dependencies');
     expect(readdirSync(join(folder, 'dist')).sort()).toEqual([
       'LICENSES.txt',
+      'client',
       'main.js',
       'parts',
       'sbom.cdx.json',
