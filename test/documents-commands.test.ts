@@ -6,22 +6,14 @@
  * files that a document takes for granted are those of this test (`here` below).
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
-import {
-  accessSync,
-  constants,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type StandIn, standInKey, startStandIn } from '../src/stand-in/stand-in.ts';
 import { copyCheckout } from './support/checkout.ts';
-import { blocksOf, documents, readDocument, root } from './support/documents.ts';
+import { blocksOf, documents, readDocument } from './support/documents.ts';
+import { findOldNode, findOnPath } from './support/old-node.ts';
 import { compileCache } from './support/process.ts';
 
 const oldNode = findOldNode();
@@ -265,30 +257,4 @@ function makePrograms(): void {
   writeFileSync(join(bin, 'npm'), `#!/bin/sh\n[ "$1" = ci ] || exec ${JSON.stringify(npm)} "$@"\n`, {
     mode: 0o755,
   });
-}
-
-/** A Node of the machine's own that `engines` in package.json rules out. */
-function findOldNode(): string | undefined {
-  const { engines } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
-    engines: { node: string };
-  };
-  const [leastMajor = 0] = engines.node.replace('>=', '').split('.').map(Number);
-  const node = findOnPath('node');
-  if (node === undefined) return undefined;
-  const version = execFileSync(node, ['--version'], { encoding: 'utf8' });
-  return Number.parseInt(version.slice(1), 10) < leastMajor ? node : undefined;
-}
-
-function findOnPath(name: string): string | undefined {
-  const folders = (process.env['PATH'] ?? '').split(delimiter).filter((one) => !one.includes('node_modules'));
-  return folders
-    .map((one) => join(one, name))
-    .find((file) => {
-      try {
-        accessSync(file, constants.X_OK);
-        return true;
-      } catch {
-        return false;
-      }
-    });
 }

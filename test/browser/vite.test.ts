@@ -1,47 +1,13 @@
 /** The recipe for a development server in docs/callers.md, with a real Vite server between page and gateway. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { createServer, type ViteDevServer } from 'vite';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { enrol, startWith } from '../support/callers-files.ts';
 import { findChromium, launchFlags } from '../support/chromium.ts';
-import { blocksOf, readDocument } from '../support/documents.ts';
-import { type AskOptions, accounts, ask, type Came, startPair } from '../support/gateway.ts';
+import { readDocument } from '../support/documents.ts';
+import { accounts, startPair } from '../support/gateway.ts';
+import { startVite } from '../support/vite.ts';
 
 // Where a browser is required, cors.test.ts says that there is none.
 const chromium = findChromium(process.env);
-
-interface Development {
-  readonly url: string;
-  ask(path: string, options?: AskOptions): Promise<Came>;
-}
-
-/** Vite with the configuration that the document shows, but for the gateway's address. */
-async function startVite(gatewayUrl: string, change = (text: string) => text): Promise<Development> {
-  const folder = mkdtempSync(join(tmpdir(), 'gateway-vite-'));
-  const recipe = blocksOf(readDocument('docs/callers.md')).find(({ text }) =>
-    text.includes('vite.config.js'),
-  );
-  const config = change(recipe?.text.replace('http://127.0.0.1:8080', gatewayUrl) ?? '');
-  writeFileSync(join(folder, 'vite.config.js'), config);
-  writeFileSync(join(folder, 'package.json'), '{ "type": "module" }');
-  writeFileSync(join(folder, 'index.html'), '<!doctype html><title>A page under development</title>');
-  const server: ViteDevServer = await createServer({
-    root: folder,
-    configFile: join(folder, 'vite.config.js'),
-    logLevel: 'silent',
-    server: { host: '127.0.0.1', port: 0 },
-  });
-  onTestFinished(async () => {
-    await server.close();
-    rmSync(folder, { recursive: true, force: true });
-  });
-  await server.listen();
-  const [url = ''] = server.resolvedUrls?.local ?? [];
-  const where = { host: '127.0.0.1', port: Number(new URL(url).port) };
-  return { url, ask: (path, options = {}) => ask(where, path, options) };
-}
 
 describe('a page on a Vite development server', () => {
   it.skipIf(chromium === undefined)(
