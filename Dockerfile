@@ -22,8 +22,7 @@ COPY package.json package-lock.json ./
 RUN npm ci --ignore-scripts
 COPY build.ts ./
 COPY src ./src
-RUN node build.ts \
- && npm sbom --package-lock-only --omit=dev --sbom-format=cyclonedx >dist/sbom.cdx.json
+RUN node build.ts
 
 FROM base
 ARG VERSION=development

@@ -1,28 +1,40 @@
 /**
  * `npm run build [-- DIR]` makes `dist/main.js` and the parts it loads when they are needed, libraries included. A
- * start then reads a dozen files instead of two hundred, which saves 70 ms, and needs no `node_modules`.
+ * start then reads a dozen files instead of two hundred, which saves 70 ms, and needs no `node_modules`. Beside it
+ * `dist/client/` is what programs in TypeScript import.
  */
-import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { readdirSync, readFileSync, realpathSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { build, type Plugin } from 'rolldown';
+import { transformSync } from 'rolldown/utils';
 
-const { peerDependencies } = JSON.parse(readFileSync('package.json', 'utf8')) as {
-  peerDependencies: Readonly<Record<string, string>>;
+const ownPackage = JSON.parse(readFileSync('package.json', 'utf8')) as {
+  readonly name: string;
+  readonly version: string;
+  readonly license: string;
+  readonly peerDependencies: Readonly<Record<string, string>>;
+};
+const lock = JSON.parse(readFileSync('package-lock.json', 'utf8')) as {
+  readonly packages: Readonly<Record<string, { readonly integrity?: string }>>;
 };
 
 const uplotFolder = 'node_modules/uplot';
+// Rolldown names a file by its real path.
+const modules = realpathSync('node_modules');
+
+const folder = process.argv[2] ?? 'dist';
 
 await build({
   input: 'src/main.ts',
   platform: 'node',
-  // The clouds' libraries are installed by whoever keeps the key there.
-  external: Object.keys(peerDependencies),
+  // Those who keep the key in a cloud install that cloud's library.
+  external: Object.keys(ownPackage.peerDependencies),
   // Its CommonJS build asks for its parts in a way that no bundler follows.
   resolve: { alias: { 'jsonc-parser': 'jsonc-parser/lib/esm/main.js' } },
-  plugins: [embeddedUplot(), licences(), oneByteSources()],
+  plugins: [embeddedUplot(), libraries(), oneByteSources()],
   logLevel: 'warn',
   output: {
-    dir: process.argv[2] ?? 'dist',
+    dir: folder,
     cleanDir: true,
     format: 'esm',
     // One folder down, as in `src/`: from there `.env.example` is found.
@@ -30,6 +42,31 @@ await build({
     comments: false,
   },
 });
+
+await build({
+  input: 'src/client/client.ts',
+  platform: 'neutral',
+  plugins: [declarations()],
+  logLevel: 'warn',
+  output: { dir: join(folder, 'client'), format: 'esm', comments: false, minify: true },
+});
+
+/** A declaration for each file, by that file alone: what it exports says its type (isolatedDeclarations). */
+function declarations(): Plugin {
+  return {
+    name: 'declarations',
+    transform(code, id) {
+      if (!id.endsWith('.ts')) return;
+      const { declaration = '', errors } = transformSync(id, code, { typescript: { declaration: {} } });
+      for (const { message } of errors) this.error(`${id}: ${message}`);
+      this.emitFile({
+        type: 'asset',
+        fileName: basename(id).replace('.ts', '.d.ts'),
+        source: declaration.replaceAll('.ts"', '.js"'),
+      });
+    },
+  };
+}
 
 /** The charts' library is a text that the console sends to browsers: it goes into the program as that. */
 function embeddedUplot(): Plugin {
@@ -62,33 +99,75 @@ function escaped(unit: string): string {
   return `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
 }
 
-/** The licences of the libraries that are in it, as each of them asks for: `dist/LICENSES.txt`. */
-function licences(): Plugin {
+/**
+ * The libraries that are in the program, whose package names none: their licences, as each of them asks for
+ * (`LICENSES.txt`), and what scanners read (`sbom.cdx.json`, CycloneDX). `npm sbom` would list what npm installs, which
+ * is not the same.
+ */
+function libraries(): Plugin {
   return {
-    name: 'licences',
+    name: 'libraries',
     generateBundle(_options, bundle) {
-      const folders = new Set([join(process.cwd(), uplotFolder)]);
+      const folders = new Set([uplotFolder]);
       for (const chunk of Object.values(bundle)) {
         for (const id of chunk.type === 'chunk' ? chunk.moduleIds : []) {
-          const folder = /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(id)?.[0];
-          if (folder !== undefined) folders.add(folder);
+          const inside = id.startsWith(modules) ? id.slice(modules.length) : '';
+          const folder = /^\/(?:.*\/node_modules\/)?(?:@[^/]+\/)?[^/]+/.exec(inside)?.[0];
+          if (folder !== undefined) folders.add(`node_modules${folder}`);
         }
       }
-      const source = [...folders].sort().map(licenceOf).join('\n');
-      this.emitFile({ type: 'asset', fileName: 'LICENSES.txt', source });
+      const found = [...folders].sort().map(libraryIn);
+      const licences = found.map(
+        ({ name, version, license, text }) => `${name} ${version} (${license})\n\n${text}\n`,
+      );
+      this.emitFile({ type: 'asset', fileName: 'LICENSES.txt', source: licences.join('\n') });
+      this.emitFile({ type: 'asset', fileName: 'sbom.cdx.json', source: billOfMaterials(found) });
     },
   };
 }
 
-/** @throws Error for a library without one: it may not be passed on */
-function licenceOf(folder: string): string {
-  const { name, version, license } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as {
-    name: string;
-    version: string;
-    license?: string;
-  };
+interface Library {
+  readonly name: string;
+  readonly version: string;
+  readonly license: string;
+  /** The licence's text. */
+  readonly text: string;
+  /** Base64 of the SHA-512 of the package as it was fetched. */
+  readonly sha512: string;
+}
+
+/** @throws Error for a library without a licence: it may not be passed on */
+function libraryIn(folder: string): Library {
+  const { name, version, license } = JSON.parse(
+    readFileSync(join(folder, 'package.json'), 'utf8'),
+  ) as Library;
   const file = readdirSync(folder).find((one) => /^licen[cs]e/i.test(one));
-  if (file === undefined && license === undefined) throw new Error(`${name} has no licence`);
+  if (license === undefined) throw new Error(`${name} has no licence`);
   const text = file === undefined ? '' : readFileSync(join(folder, file), 'utf8').trim();
-  return `${name} ${version} (${license ?? 'see below'})\n\n${text}\n`;
+  const sha512 = /sha512-(\S+)/.exec(lock.packages[folder]?.integrity ?? '')?.[1];
+  if (sha512 === undefined) throw new Error(`package-lock.json has no hash of ${folder}`);
+  return { name, version, license, text, sha512 };
+}
+
+/** CycloneDX 1.5, with no time and no number of its own in it: the same source makes the same bytes. */
+function billOfMaterials(found: readonly Library[]): string {
+  const component = (type: string, { name, version, license }: Omit<Library, 'text' | 'sha512'>): object => ({
+    type,
+    'bom-ref': `${name}@${version}`,
+    name,
+    version,
+    purl: `pkg:npm/${name.replace('@', '%40')}@${version}`,
+    licenses: [{ license: { id: license } }],
+  });
+  const bill = {
+    bomFormat: 'CycloneDX',
+    specVersion: '1.5',
+    version: 1,
+    metadata: { component: component('application', ownPackage) },
+    components: found.map((library) => ({
+      ...component('library', library),
+      hashes: [{ alg: 'SHA-512', content: Buffer.from(library.sha512, 'base64').toString('hex') }],
+    })),
+  };
+  return `${JSON.stringify(bill, null, 2)}\n`;
 }

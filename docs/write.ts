@@ -1,6 +1,7 @@
 /**
  * `npm run docs:write`: writes what of the documents comes from the code, so that it cannot differ from it:
- * `settings.md`, `performance.md`, and the tables of problems and metrics in other pages. A test compares.
+ * `settings.md`, `performance.md`, and the tables of problems and metrics in other pages; and the client's types. A test
+ * compares.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -10,10 +11,16 @@ import { judgeHealth } from '../src/admin/health-policy.ts';
 import { metricsOf } from '../src/admin/metrics-policy.ts';
 import { settings } from '../src/config.ts';
 import { cacheDirectives, validators } from '../src/documents/cache-requests.ts';
+import { describeApi } from '../src/documents/openapi-policy.ts';
 import { problems } from '../src/errors.ts';
+import { specifiedOperations } from '../src/operations.ts';
 import { fullSnapshot } from '../test/support/snapshot.ts';
+import { clientTypes } from './client-types.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
+
+/** What is true of every gateway: reads of `UPSTREAM_READS` are some gateways' own. */
+const everyGateway = describeApi({ operations: specifiedOperations, admitsAnonymous: false });
 
 /** Every document of which something is written, with its text as it should be now. Paths are from the root. */
 export function writtenDocuments(): ReadonlyMap<string, string> {
@@ -24,6 +31,7 @@ export function writtenDocuments(): ReadonlyMap<string, string> {
     ['docs/caching.md', withPart('docs/caching.md', 'cache-requests', cacheRequestsTable())],
     ['docs/callers.md', withPart('docs/callers.md', 'problems', problemsTable())],
     ['docs/metrics.md', withPart('docs/metrics.md', 'metrics', metricsTable())],
+    ['src/client/operations.ts', clientTypes(everyGateway)],
     ['README.md', withPart('README.md', 'nginx', nginxLine(results))],
   ]);
 }

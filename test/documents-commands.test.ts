@@ -6,23 +6,14 @@
  * files that a document takes for granted are those of this test (`here` below).
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
-import {
-  accessSync,
-  constants,
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { delimiter, dirname, join } from 'node:path';
+import { delimiter, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type StandIn, standInKey, startStandIn } from '../src/stand-in/stand-in.ts';
-import { blocksOf, documents, readDocument, root } from './support/documents.ts';
+import { copyCheckout } from './support/checkout.ts';
+import { blocksOf, documents, readDocument } from './support/documents.ts';
+import { findOldNode, findOnPath } from './support/old-node.ts';
 import { compileCache } from './support/process.ts';
 
 const oldNode = findOldNode();
@@ -38,7 +29,8 @@ const withCommands = documents.filter(
 );
 
 beforeAll(async () => {
-  copyCheckout();
+  copyCheckout(checkout);
+  makePrograms();
   writeFileSync(keyFile, standInKey, { mode: 0o600 });
   // An answer of 400 and above is an error for curl, which prints nothing of its own.
   writeFileSync(join(folder, '.curlrc'), 'fail\nsilent\nshow-error\nmax-time = 60\n');
@@ -256,17 +248,8 @@ function environment(more: Readonly<Record<string, string>> = {}): NodeJS.Proces
   };
 }
 
-/** What git would give to one that clones, with what is not committed yet; and the `node_modules` of this checkout. */
-function copyCheckout(): void {
-  const listed = execFileSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], {
-    cwd: root,
-  });
-  for (const file of listed.toString().split('\0')) {
-    if (file === '' || !existsSync(join(root, file))) continue;
-    mkdirSync(join(checkout, dirname(file)), { recursive: true });
-    cpSync(join(root, file), join(checkout, file));
-  }
-  symlinkSync(join(root, 'node_modules'), join(checkout, 'node_modules'));
+/** The programs that a reader has: a Node, and an npm whose `npm ci` was run already. */
+function makePrograms(): void {
   const bin = join(folder, 'bin');
   mkdirSync(bin);
   symlinkSync(oldNode ?? process.execPath, join(bin, 'node'));
@@ -274,30 +257,4 @@ function copyCheckout(): void {
   writeFileSync(join(bin, 'npm'), `#!/bin/sh\n[ "$1" = ci ] || exec ${JSON.stringify(npm)} "$@"\n`, {
     mode: 0o755,
   });
-}
-
-/** A Node of the machine's own that `engines` in package.json rules out. */
-function findOldNode(): string | undefined {
-  const { engines } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
-    engines: { node: string };
-  };
-  const [leastMajor = 0] = engines.node.replace('>=', '').split('.').map(Number);
-  const node = findOnPath('node');
-  if (node === undefined) return undefined;
-  const version = execFileSync(node, ['--version'], { encoding: 'utf8' });
-  return Number.parseInt(version.slice(1), 10) < leastMajor ? node : undefined;
-}
-
-function findOnPath(name: string): string | undefined {
-  const folders = (process.env['PATH'] ?? '').split(delimiter).filter((one) => !one.includes('node_modules'));
-  return folders
-    .map((one) => join(one, name))
-    .find((file) => {
-      try {
-        accessSync(file, constants.X_OK);
-        return true;
-      } catch {
-        return false;
-      }
-    });
 }

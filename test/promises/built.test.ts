@@ -129,12 +129,33 @@ describe.concurrent('what is built needs nothing beside it', () => {
     expect(allowed.slice(1).sort()).toEqual([...new Set(copied)].map((name) => `!${name}`).sort());
   });
 
-  it('the built gateway says whose work it holds', () => {
-    const text = readFileSync(join(folder, 'dist/LICENSES.txt'), 'utf8');
-    const { dependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
-      dependencies: Readonly<Record<string, string>>;
+  it('the built gateway says whose work it holds, and its package makes npm install none of it', () => {
+    const read = (path: string): string => readFileSync(path, 'utf8');
+    const imported = readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' })
+      .filter((path) => path.endsWith('.ts'))
+      .flatMap((path) => [...read(join(root, 'src', path)).matchAll(/(?:from|import\() ?'([^.'][^']*)'/g)])
+      .map(([, name = '']) => /^(?:@[^/]+\/)?[^/]+/.exec(name)?.[0] ?? '')
+      .filter((name) => !name.startsWith('node:'));
+    const licences = read(join(folder, 'dist/LICENSES.txt'));
+    const { components } = JSON.parse(read(join(folder, 'dist/sbom.cdx.json'))) as {
+      components: readonly {
+        readonly name: string;
+        readonly hashes: readonly { readonly content: string }[];
+      }[];
     };
-    for (const name of Object.keys(dependencies)) expect(text).toMatch(new RegExp(`^${name} \\d`, 'm'));
-    expect(readdirSync(join(folder, 'dist')).sort()).toEqual(['LICENSES.txt', 'main.js', 'parts']);
+    expect(imported.length).toBeGreaterThan(10);
+    for (const name of imported) {
+      expect(licences).toMatch(new RegExp(`^${name} \\d`, 'm'));
+      expect(components.map((one) => one.name)).toContain(name);
+    }
+    for (const { hashes } of components) expect(hashes[0]?.content).toMatch(/^[0-9a-f]{128}$/);
+    expect(JSON.parse(read(join(root, 'package.json')))).not.toHaveProperty('dependencies');
+    expect(readdirSync(join(folder, 'dist')).sort()).toEqual([
+      'LICENSES.txt',
+      'client',
+      'main.js',
+      'parts',
+      'sbom.cdx.json',
+    ]);
   });
 });

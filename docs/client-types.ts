@@ -1,0 +1,73 @@
+/** The types of the client for TypeScript, `src/client/operations.ts`, from the OpenAPI document. */
+import type { OpenApiDocument, Schema } from '../src/documents/openapi-types.ts';
+
+/**
+ * The file's whole text, formatted.
+ *
+ * @throws Error for a schema of a kind that the document did not have when this was written
+ */
+export function clientTypes({ paths, components }: OpenApiDocument): string {
+  const operations = Object.entries(paths).map(([path, { get }]) => ({ path, ...get }));
+  const { Problem, ...problems } = components.schemas;
+  return `/** Written by "npm run docs:write" from the OpenAPI document that src/documents/ makes. */
+
+/** The reads that every gateway has, and what their answers hold. */
+export interface Operations {
+${operations
+  .map(({ operationId, description, responses }) =>
+    member(operationId, typeOf(jsonOf(responses['200'])), description),
+  )
+  .join('')}}
+
+/** Their paths below the base address. */
+export const operationPaths: Readonly<Record<keyof Operations, string>> = {
+${operations.map(({ operationId, path }) => `  '${operationId}': '${path}',\n`).join('')}};
+
+/** What a problem of the gateway is called. A later gateway may have codes that are not among these. */
+export type ProblemCode =${Object.keys(problems)
+    .map((code) => `\n  | '${code}'`)
+    .join('')};
+
+/** What the gateway says when it fails (RFC 9457). */
+export interface Problem {
+${membersOf(Object.values(problems))}}
+`;
+}
+
+/** The members that all problems have; where their values are constants, a member is any of them. */
+function membersOf(schemas: readonly Schema[]): string {
+  const [first] = schemas as readonly {
+    readonly required: readonly string[];
+    readonly properties: Readonly<Record<string, Schema>>;
+  }[];
+  if (first === undefined) throw new Error('the document has no problems');
+  return Object.entries(first.properties)
+    .map(([name, schema]) => {
+      const type = name === 'code' ? 'ProblemCode' : typeOf(schema);
+      const { description } = schema as { readonly description?: string };
+      return member(first.required.includes(name) ? name : `${name}?`, type, description);
+    })
+    .join('');
+}
+
+function member(name: string, type: string, description: string | undefined): string {
+  const written = /^\w+\??$/.test(name) ? name : `'${name}'`;
+  return `${description === undefined ? '' : `  /** ${description} */\n`}  readonly ${written}: ${type};\n`;
+}
+
+function jsonOf(response: object | undefined): Schema {
+  const { content } = response as {
+    readonly content?: Readonly<Record<string, { readonly schema: Schema }>>;
+  };
+  const schema = content?.['application/json']?.schema;
+  if (schema === undefined) throw new Error('a read of the specification has no JSON');
+  return schema;
+}
+
+/** A schema without a type is one that any value fits. */
+function typeOf(schema: Schema): string {
+  if (!('type' in schema) && !('$ref' in schema)) return 'unknown';
+  if (schema['type'] === 'string') return 'string';
+  if (schema['type'] === 'integer') return 'number';
+  throw new Error(`the client has no type for ${JSON.stringify(schema)}`);
+}

@@ -1,0 +1,51 @@
+/** Written by "npm run docs:write" from the OpenAPI document that src/documents/ makes. */
+
+/** The reads that every gateway has, and what their answers hold. */
+export interface Operations {
+  /** The accounts connected to the workspace. The recommended first call: it verifies the key. */
+  readonly 'list-accounts': unknown;
+  /** The API keys of the key's holder, without their secret values. A 200 confirms the key. */
+  readonly 'list-api-keys': unknown;
+}
+
+/** Their paths below the base address. */
+export const operationPaths: Readonly<Record<keyof Operations, string>> = {
+  'list-accounts': '/analytics/accounts/',
+  'list-api-keys': '/users/api-keys/',
+};
+
+/** What a problem of the gateway is called. A later gateway may have codes that are not among these. */
+export type ProblemCode =
+  | 'caller-unauthenticated'
+  | 'caller-forbidden'
+  | 'origin-not-allowed'
+  | 'caller-rate-limited'
+  | 'host-not-allowed'
+  | 'invalid-request'
+  | 'uri-too-long'
+  | 'unknown-operation'
+  | 'method-not-allowed'
+  | 'upstream-rate-limited'
+  | 'upstream-key-rejected'
+  | 'upstream-key-missing'
+  | 'upstream-unreachable'
+  | 'upstream-invalid-response'
+  | 'upstream-timeout'
+  | 'not-in-cache'
+  | 'overloaded'
+  | 'shutting-down'
+  | 'internal-error';
+
+/** What the gateway says when it fails (RFC 9457). */
+export interface Problem {
+  readonly type: string;
+  readonly title: string;
+  readonly status: number;
+  /** What is wrong with this request, or what to do. */
+  readonly detail: string;
+  readonly code: ProblemCode;
+  /** Also in the log of the gateway. */
+  readonly requestId: string;
+  /** Seconds to wait, where waiting helps. */
+  readonly retryAfter?: number;
+}

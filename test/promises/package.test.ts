@@ -1,0 +1,237 @@
+/** What npm makes of a fresh clone, and what it installs of that, as those who use the package see it. */
+import { execFile, execFileSync, spawnSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
+import { Agent, fetch as fetchOfUndici } from 'undici';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { version } from '../../src/version.ts';
+import { enrol, startWith } from '../support/callers-files.ts';
+import { installPackage } from '../support/checkout.ts';
+import { blocksOf, readDocument, root } from '../support/documents.ts';
+import { accounts, startPair } from '../support/gateway.ts';
+import { findOldNode } from '../support/old-node.ts';
+import { run, serve, settingsFor, standInFor, temporaryFolder, until } from '../support/process.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'gateway-package-'));
+let project: string;
+let installed: string;
+
+beforeAll(() => {
+  project = installPackage(folder);
+  installed = join(project, 'node_modules/workspace-analytics-gateway');
+}, 180_000);
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+describe('the package of a fresh clone, installed into an empty project', () => {
+  it('the package brings no library along, because they are in what was built', () => {
+    expect(readdirSync(join(project, 'node_modules')).sort()).toEqual([
+      '.bin',
+      '.package-lock.json',
+      'workspace-analytics-gateway',
+    ]);
+    expect(readdirSync(installed).sort()).toEqual([
+      '.env.example',
+      'CHANGELOG.md',
+      'LICENSE',
+      'README.md',
+      'bin',
+      'dist',
+      'package.json',
+    ]);
+  });
+
+  it('the command of the package serves', async (owner) => {
+    const main = join(project, 'node_modules/.bin/analytics-gateway');
+    expect((await run(owner, ['--version'], { main, cwd: project })).stdout).toBe(`${version}\n`);
+    const standIn = await standInFor(owner);
+    const gateway = await serve(owner, { main, cwd: project, settings: settingsFor(standIn.url) });
+    expect((await gateway.ask(accounts)).status).toBe(200);
+  });
+});
+
+describe('the client of the package', () => {
+  const [program] = blocksOf(readDocument('docs/callers.md')).filter(({ language }) => language === 'ts');
+
+  it('the client of the package is smaller than 5 KiB and imports nothing', () => {
+    expect(readdirSync(join(installed, 'dist/client')).sort()).toEqual([
+      'client.d.ts',
+      'client.js',
+      'operations.d.ts',
+    ]);
+    const text = readFileSync(join(installed, 'dist/client/client.js'), 'utf8');
+    expect(Buffer.byteLength(text)).toBeLessThan(5 * 1_024);
+    expect(text).not.toMatch(/\bimport\b|\brequire\b/);
+  });
+
+  it('the program that the document shows has the right types, in Node and in a browser', () => {
+    const text = program?.text ?? '';
+    expect(problemsOf({ 'script.ts': text }, ['--lib', 'ES2022', '--types', 'node'])).toBe('');
+    const page = text.replace('process.env.GATEWAY_TOKEN', '() => localStorage.token');
+    expect(page).not.toBe(text);
+    const browser = ['--lib', 'ES2022,DOM', '--types', ''];
+    expect(
+      problemsOf({ 'page.ts': page }, [...browser, '--moduleResolution', 'bundler', '--module', 'esnext']),
+    ).toBe('');
+  });
+
+  it('the types of the client refuse what the gateway would refuse, and know no fields that are not specified', () => {
+    const refused = `
+      import { createClient, GatewayProblem, type Fetch } from 'workspace-analytics-gateway/client';
+      const client = createClient({ baseUrl: '/api', token: async () => 'a-token' });
+      // @ts-expect-error no operation
+      await client.read('list-account');
+      // @ts-expect-error the specification shows no fields
+      (await client.read('list-accounts')).data.results;
+      // @ts-expect-error nor those of other reads
+      (await client.read('/analytics/posts/')).data.results;
+      // @ts-expect-error no code
+      export const isRight = (error: unknown) => error instanceof GatewayProblem && error.code === 'forbidden';
+      const { data, status, headers } = await client.read('list-accounts', { query: { page: 1 }, signal: undefined });
+      const again = await client.read('list-accounts', { previous: { data, status, headers, url: '' } });
+      export const results: unknown = again.data;
+      export const globalFetch: Fetch = fetch;
+    `;
+    expect(problemsOf({ 'refused.ts': refused }, ['--lib', 'ES2022', '--types', 'node'])).toBe('');
+  });
+
+  /** What tsc says of files in the project, as strictly as it can. */
+  function problemsOf(files: Readonly<Record<string, string>>, options: readonly string[]): string {
+    for (const [name, text] of Object.entries(files)) writeFileSync(join(project, name), text);
+    const words = [
+      '--noEmit',
+      '--strict',
+      '--exactOptionalPropertyTypes',
+      '--target',
+      'ES2022',
+      '--module',
+      'nodenext',
+    ];
+    const types = ['--typeRoots', join(root, 'node_modules/@types')];
+    const compiler = join(root, 'node_modules/typescript/bin/tsc');
+    const { stdout, stderr } = spawnSync(
+      process.execPath,
+      [compiler, ...words, ...types, ...options, ...Object.keys(files)],
+      { cwd: project, encoding: 'utf8' },
+    );
+    return `${stdout}${stderr}`;
+  }
+
+  const oldNode = findOldNode();
+  it.for([
+    ['the Node of the gateway', process.execPath],
+    ...(oldNode === undefined
+      ? []
+      : [[execFileSync(oldNode, ['--version'], { encoding: 'utf8' }).trim(), oldNode]]),
+  ] as [string, string][])('the program that the document shows runs on %s', async ([, node]) => {
+    const { token, entry } = enrol('script');
+    const { url, standIn } = await startWith([entry]);
+    writeFileSync(join(project, 'script.js'), program?.text.replace('http://gateway:8080', url) ?? '');
+    const options = { cwd: project, env: { PATH: process.env['PATH'] } };
+    const printed = async (withToken: string): Promise<string> => {
+      const env = { ...options.env, GATEWAY_TOKEN: withToken };
+      const { stdout, stderr } = await promisify(execFile)(node, ['script.js'], { ...options, env });
+      return `${stdout}${stderr}`;
+    };
+    expect(await printed(token)).toContain('followers');
+    expect(await printed('another-token')).toMatch(
+      /^caller-unauthenticated The gateway does not know this caller/,
+    );
+    expect(standIn.requests).toHaveLength(1);
+  });
+
+  /** The client as it was packed. */
+  const load = (): Promise<typeof import('../../src/client/client.ts')> =>
+    import(pathToFileURL(join(installed, 'dist/client/client.js')).href);
+
+  it('the client tells problems of the gateway from errors of the upstream', async () => {
+    const { createClient } = await load();
+    const { token, entry } = enrol('script', { operations: ['list-accounts', '/analytics/posts/:id/'] });
+    const { url, standIn } = await startWith([entry], {
+      UPSTREAM_READS: '/analytics/posts/:id/',
+      CACHE_TTL: '0s',
+    });
+    const client = createClient({ baseUrl: `${url}/api/`, token });
+    await expect(client.read('list-api-keys')).rejects.toMatchObject({
+      name: 'GatewayProblem',
+      code: 'caller-forbidden',
+      status: 403,
+      problem: { requestId: expect.any(String) },
+    });
+    standIn.behave({ status: 403, body: '{"detail":"the role does not suffice"}' }, 1);
+    await expect(client.read('list-accounts')).rejects.toMatchObject({
+      name: 'AnswerError',
+      status: 403,
+      body: { detail: 'the role does not suffice' },
+    });
+    standIn.behave({ status: 200, body: '{"id":42}' });
+    const answer = await client.read('/analytics/posts/42/', { query: { fields: 'a b' } });
+    expect(answer).toMatchObject({ data: { id: 42 }, status: 200 });
+    expect(answer.headers.get('cache-status')).toContain('analytics-gateway; fwd=');
+    expect(standIn.requests.at(-1)?.target).toBe('/api/analytics/posts/42/?fields=a+b');
+  });
+
+  it('the client asks with its last answer whether that still holds', async () => {
+    const { createClient } = await load();
+    const { url, logLines } = await startPair();
+    const client = createClient({ baseUrl: `${url}/api` });
+    const first = await client.read('list-accounts');
+    const second = await client.read('list-accounts', { previous: first });
+    expect([first.status, second.status]).toEqual([200, 304]);
+    expect(second.data).toBe(first.data);
+    expect(statusesIn(logLines())).toEqual([200, 304]);
+  });
+
+  it('the client waits as long as Retry-After says, and sends again', async () => {
+    const { createClient } = await load();
+    const { url, standIn, logLines } = await startPair({ RETRY_LIMIT: '0' });
+    standIn.behave({ status: 429, headers: { 'retry-after': '1' }, body: '{}' }, 1);
+    expect(await createClient({ baseUrl: `${url}/api` }).read('list-accounts')).toMatchObject({
+      status: 200,
+    });
+    expect(statusesIn(logLines())).toEqual([429, 200]);
+  });
+
+  it('the client ends a read when its signal says so, on its way and while it waits', async () => {
+    const { createClient } = await load();
+    const { url, standIn, logLines } = await startPair({ RETRY_LIMIT: '0' });
+    const client = createClient({ baseUrl: `${url}/api`, maxWaitMs: 300_000 });
+    const reason = new Error('the page was left');
+    const onItsWay = new AbortController();
+    standIn.behave({ until: new Promise(() => {}) });
+    const hanging = expect(client.read('list-accounts', { signal: onItsWay.signal })).rejects.toBe(reason);
+    await until(() => standIn.requests.length === 1);
+    onItsWay.abort(reason);
+    await hanging;
+    await until(() => statusesIn(logLines()).includes(499));
+
+    const whileItWaits = new AbortController();
+    standIn.behave({ status: 429, headers: { 'retry-after': '200' }, body: '{}' });
+    const waiting = expect(client.read('list-api-keys', { signal: whileItWaits.signal })).rejects.toBe(
+      reason,
+    );
+    await until(() => statusesIn(logLines()).includes(429));
+    whileItWaits.abort(reason);
+    await waiting;
+    expect(standIn.requests).toHaveLength(2);
+  });
+
+  it('the client reads from a sidecar’s Unix socket by the fetch of undici', async (owner) => {
+    const { createClient } = await load();
+    const path = join(temporaryFolder(owner), 'gateway.sock');
+    await startPair({ HOST: `unix:${path}` });
+    const dispatcher = new Agent({ connect: { socketPath: path } });
+    owner.onTestFinished(() => dispatcher.close());
+    const client = createClient({
+      baseUrl: 'http://localhost/api',
+      fetch: (url, init) => fetchOfUndici(url, { ...init, dispatcher }),
+    });
+    expect(await client.read('list-accounts')).toMatchObject({ status: 200 });
+  });
+
+  function statusesIn(lines: readonly Record<string, unknown>[]): unknown[] {
+    return lines.flatMap(({ status }) => (status === undefined ? [] : [status]));
+  }
+});
