@@ -28,8 +28,7 @@ export function cooledDown<R extends Cooldown & LimitEstimate>(
   const briefMs = record.perMs > 0 ? Math.min(tuning.briefClosedMs, baseMs) : baseMs;
   const unstatedMs = Math.min(isTrial ? Math.max(record.unstatedMs * 2, briefMs) : briefMs, capMs);
   const closedMs = Math.min(statedMs || unstatedMs, maxClosedMs) * (1 + random() * tuning.jitter);
-  const statedUntilMs =
-    statedMs > 0 ? Math.max(record.statedUntilMs, nowMs + statedMs) : record.statedUntilMs;
+  const statedUntilMs = Math.max(record.statedUntilMs, statedMs > 0 ? nowMs + statedMs : 0);
   const closedUntilMs = Math.max(record.closedUntilMs, nowMs + closedMs);
   return { ...record, unstatedMs, statedUntilMs, closedUntilMs };
 }

@@ -112,7 +112,8 @@ export class FairQueue<T extends Queued> {
   #leastBy(figure: (backlog: Backlog<T>) => number): Backlog<T> | undefined {
     let least: Backlog<T> | undefined;
     for (const backlog of this.#backlogs.values()) {
-      if (backlog.waiting.length > 0 && (least === undefined || figure(backlog) < figure(least))) least = backlog;
+      if (backlog.waiting.length === 0) continue;
+      if (least === undefined || figure(backlog) < figure(least)) least = backlog;
     }
     return least;
   }

@@ -210,7 +210,6 @@ function outcomeOf({ status, headers, receivedAt }: Answer): Outcome {
 const shuttingDown = (): GatewayError => new GatewayError('shutting-down', { retryAfterMs: 1000 });
 
 function failureOf(code: Rejected<never>['code'], retryAfterMs: number): GatewayError {
-  if (code === 'overloaded')
-    return new GatewayError(code, { retryAfterMs, reason: 'too many requests wait' });
+  if (code === 'overloaded') return new GatewayError(code, { retryAfterMs, reason: 'too many requests' });
   return new GatewayError(code, { retryAfterMs, receivedStatus: 429, reason: 'the turn comes too late' });
 }

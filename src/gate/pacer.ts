@@ -15,7 +15,7 @@ export interface Pacer {
   readonly marks: readonly Mark[];
 }
 
-type Paced = Pacer & LimitEstimate;
+type Paced = Pacer & LimitEstimate & { readonly closedUntilMs: number };
 
 /** Turns per ms. While requests wait, a guess grows by itself and a known rate is probed now and then. */
 function paceOf({ perMs, confirmations, riseMs }: Paced, nowMs: number): number {
@@ -71,9 +71,9 @@ export function settledDown<R extends Paced>(record: R, nowMs: number): R {
 }
 
 /** When to probe next after a closing, which emptied the mirror: later with each confirmation, and the longer it was. */
-export function withNextProbe<R extends Paced>(record: R, isSameRate: boolean, closedUntilMs: number): R {
+export function withNextProbe<R extends Paced>(record: R, isSameRate: boolean): R {
   const { probeIntervalMs: firstMs, probeBackoff, probeCosts, longestProbeIntervalMs } = tuning;
   const grownMs = isSameRate ? Math.min(record.probeIntervalMs * probeBackoff, longestProbeIntervalMs) : 0;
-  const probeIntervalMs = Math.max(firstMs, grownMs, probeCosts * (closedUntilMs - record.levelMs));
-  return { ...record, probeIntervalMs, probeMs: closedUntilMs + probeIntervalMs, riseMs: 0 };
+  const probeIntervalMs = Math.max(firstMs, grownMs, probeCosts * (record.closedUntilMs - record.levelMs));
+  return { ...record, probeIntervalMs, probeMs: record.closedUntilMs + probeIntervalMs, riseMs: 0 };
 }

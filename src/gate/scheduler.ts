@@ -58,14 +58,15 @@ function learned(record: GateRecord, sent: number): GateRecord {
   const { emptyMs, refusedMs: endMs, refused, perMs, confirmations } = record;
   const marks = record.marks as [Mark, ...Mark[]];
   const stretch = { emptyMs, marks, endMs, accepted: sent - refused };
-  // Others use the same key, or the upstream refuses at random: that says nothing of the rate.
-  const isProvoked = confirmations === 0 ? record.riseMs > 0 : record.wasProvoked;
+  // A single one may come because others use the same key, or at random: that says nothing of the rate.
+  const isProvoked = refused > 1 || (confirmations === 0 ? record.riseMs > 0 : record.wasProvoked);
   const isStray = perMs > 0 && !isProvoked && stretch.accepted - marks[0].sent >= burstOf(record, perMs);
   if (isStray) return { ...settledDown(record, endMs), emptyMs: endMs };
   const limit = perMs === 0 ? firstGuess(stretch) : measured(record, stretch);
   const isSameRate = confirmations > 0 && Math.abs(limit.perMs / perMs - 1) <= tuning.sameRate;
-  const next = { ...record, ...limit, emptyMs: endMs, level: 0, levelMs: endMs };
-  return withNextProbe(next, isSameRate, record.closedUntilMs);
+  // A first guess knows nothing of what comes in while the gate is closed.
+  const levelMs = perMs === 0 ? record.closedUntilMs : endMs;
+  return withNextProbe({ ...record, ...limit, emptyMs: endMs, level: 0, levelMs }, isSameRate);
 }
 
 /** One more 429 of the closing that it begins or belongs to. */

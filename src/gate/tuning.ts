@@ -29,7 +29,7 @@ export const tuning = {
   /** A rate that differs by less is the same rate. More: probes stay rare; a slow drift is followed later. */
   sameRate: 0.1,
   /** A 429 without a stated wait closes so long once a rate is known. Shorter: less lost; answers in flight blur more. */
-  briefClosedMs: 80,
+  briefClosedMs: 100,
   /** Reopening comes later by up to this share. More: several gateways collide less; each waits longer. */
   jitter: 0.05,
   /** Without a 429 for so long and nothing waiting, the limit is forgotten. Longer: a known limit is kept. */

@@ -25,11 +25,10 @@ export interface SchedulerOptions {
   readonly random: () => number;
 }
 
-/** What waits of one caller: requests, and background refreshes, which delay no answer. */
+/** What waits of one caller: requests, the oldest of them, and background refreshes, which delay no answer. */
 export interface CallerQueue {
   readonly name: string;
   readonly length: number;
-  /** Of the requests. */
   readonly oldestWaitMs: number;
   readonly refreshes: number;
 }
