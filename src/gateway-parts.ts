@@ -40,7 +40,7 @@ import { logKeyCheck } from './log/key-check-line.ts';
 import { createLogger, type GatewayLogger } from './log/logger.ts';
 import { createPipeline, type Pipeline } from './pipeline.ts';
 import { addRoutes } from './routes.ts';
-import { checkKey } from './upstream/key-check.ts';
+import { checkKey } from './upstream/own-reads.ts';
 import { version } from './version.ts';
 
 export interface GatewayOptions {

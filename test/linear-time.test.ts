@@ -23,7 +23,7 @@ import { parseHttpDate } from '../src/http-date.ts';
 import { unescapeAll } from '../src/key/escapes.ts';
 import { FormIndex, textOf } from '../src/key/search.ts';
 import { matchOperations, problemOfQuery } from '../src/operations.ts';
-import { codingOf } from '../src/upstream/coding-policy.ts';
+import { codingOf } from '../src/upstream/content-coding.ts';
 import { acceptMediaTypes, isJsonType } from '../src/upstream/response-policy.ts';
 import { statedWaitMs } from '../src/upstream/retry-after-policy.ts';
 

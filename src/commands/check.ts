@@ -11,7 +11,7 @@ import { describeFailure, KeyStoreError } from '../key/store.ts';
 import type { Handler } from '../layer.ts';
 import { FixedContext } from '../request-context.ts';
 import { Trace } from '../trace.ts';
-import { plainRead } from '../upstream/plain-read.ts';
+import { plainRead } from '../upstream/own-reads.ts';
 import { statedWaitMs } from '../upstream/retry-after-policy.ts';
 import {
   type CallOutcome,

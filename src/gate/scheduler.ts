@@ -73,9 +73,10 @@ function learned(record: GateRecord, sent: number): GateRecord {
   if (perMs > 0 && isStray) return { ...settledDown(record, closedMs), ...reopened };
   const limit = perMs === 0 ? firstGuess(stretch) : measured(record, stretch);
   const isSameRate = isMeasured && Math.abs(limit.perMs / perMs - 1) <= tuning.sameRate;
-  const next = { ...record, ...limit, ...reopened, level: 0, levelMs: closedMs };
-  // No probe led here: the next one is due when it was.
-  return isSameRate && record.riseMs === 0 ? next : withNextProbe(next, isSameRate, closedUntilMs);
+  // A first guess knows nothing of what comes in while the gate is closed.
+  const levelMs = perMs === 0 ? closedUntilMs : closedMs;
+  const next = { ...record, ...limit, ...reopened, level: 0, levelMs };
+  return withNextProbe(next, isSameRate, closedUntilMs);
 }
 
 /** One more 429 of the closing that it begins or belongs to. */

@@ -12,8 +12,7 @@ import type { ContextWatcher } from '../request-context.ts';
 import type { Trace } from '../trace.ts';
 import type { AttemptTally } from './attempt-tally.ts';
 import type { BodyBudget, BodyShare } from './body-budget.ts';
-import { asAskedAbout, asIdentity, codingOf, type UpstreamCoding } from './coding-policy.ts';
-import { decode } from './decode.ts';
+import { asAskedAbout, asIdentity, codingOf, decode, type UpstreamCoding } from './content-coding.ts';
 import {
   endsWithConnection,
   hasNoContent,

@@ -1,145 +1,111 @@
 /**
- * Whether the upstream is down, as a whole or in part, and when a read may be tried again. Pure: no `this`, no I/O,
- * no clock.
+ * Whether the upstream is down, as a whole or in part. Pure: no `this`, no I/O, no clock.
  *
- * Failures in a row are counted in three scopes: for a read (one operation of one caller), for the operation, and for
- * the whole upstream. From ten on, over a second or more, the scope's circuit is open; the next success closes it. A
- * caller can choose reads that are slow or that fail, so a failure counts for what it proves:
- *
- * - No connection: the whole upstream is down.
- * - A connection, but no answer in time, or a 502, 503 or 504: the read fails. The operation is down only where it
- *   fails for different callers, and the whole upstream where different operations fail for different callers.
- * - Any other 5xx comes from the application: the same, but the whole upstream is alive.
- *
- * A read that is held up is tried again by one of its own requests: a read that hangs does not use up the trials of
- * others.
+ * There is a circuit for the whole upstream, for each operation, and for each operation of each caller. It is open
+ * after ten failures in a row over a second or more, and the next success closes it. A caller can choose reads that are
+ * slow or that fail: so what is about all callers opens only where several callers fail, and what is about all
+ * operations only where several operations fail, or no connection is made.
  */
-import { GatewayError, type ProxyErrorType } from '../errors.ts';
+import type { GatewayError } from '../errors.ts';
 
 const openAfterFailures = 10;
 const openAfterMs = 1_000;
-/** A read is tried again after this long; the wait doubles with each trial that fails. */
+/** What has failed is tried again after this long; the wait doubles with each trial that fails. */
 const firstWaitMs = 1_000;
 const longestWaitMs = 30_000;
 
-/** One operation of one caller. */
-export interface Read {
-  readonly caller: string;
-  readonly operation: string;
+/** What the end of an attempt says of the whole upstream, and of its parts: an operation, or that of one caller. */
+const effects = {
+  /** Any answer below 500, a 429 too. */
+  answered: { whole: 'success', part: 'success' },
+  /** A 5xx of the application, which is alive. */
+  broken: { whole: 'success', part: 'failure' },
+  /** A connection, but no answer in time, or a 502, 503 or 504. */
+  unanswered: { whole: 'failure', part: 'failure' },
+  /** No connection: no part is to blame. */
+  unreachable: { whole: 'failure', part: 'nothing' },
+  unknown: { whole: 'nothing', part: 'nothing' },
+} as const;
+
+export type Outcome = keyof typeof effects;
+
+/** What a circuit is about: one caller's reads of one operation, all reads of one operation, or the whole upstream. */
+export interface Scope {
+  readonly operation?: string;
+  readonly caller?: string;
 }
-
-export type Scope = 'whole' | 'operation' | 'read';
-
-/** What an attempt came to. A 429 is `answered`; `unknown` says nothing about the upstream. */
-export type Outcome = 'answered' | 'broken' | 'unanswered' | 'unreachable' | 'unknown';
-
-/** What an attempt failed with, or the status of the upstream's answer. */
-export type LastFailure = GatewayError | number | undefined;
 
 /** An attempt that has ended. */
-export interface Ended {
-  readonly read: Read;
+export interface Ended extends Required<Scope> {
   readonly outcome: Outcome;
-  readonly last: LastFailure;
+  readonly atMs: number;
+  /** The status of its answer, or what it failed with. */
+  readonly result: number | GatewayError;
 }
 
-/** The failures since the last success. */
+/** The failures of a circuit since its last success. */
 export interface Failures {
   readonly count: number;
   /** Of these, failures to connect. */
   readonly unreachable: number;
-  readonly firstMs: number;
-  readonly lastMs: number;
-  readonly callers: ReadonlySet<string>;
-  readonly operations: ReadonlySet<string>;
-  readonly last: LastFailure;
+  readonly ofSeveralCallers: boolean;
+  readonly ofSeveralOperations: boolean;
+  readonly first: Ended;
+  readonly last: Ended;
 }
 
-export const noFailures: Failures = {
-  ...{ count: 0, unreachable: 0, firstMs: 0, lastMs: 0, last: undefined },
-  ...{ callers: new Set<string>(), operations: new Set<string>() },
-};
-
-/** Whether there were so many failures in a row for so long. */
-export function isFailing({ count, firstMs, lastMs }: Failures): boolean {
-  return count >= openAfterFailures && lastMs - firstMs >= openAfterMs;
-}
-
-export function isOpen(failures: Failures, scope: Scope): boolean {
-  const { unreachable, callers, operations } = failures;
-  if (!isFailing(failures) || scope === 'read') return isFailing(failures);
-  if (scope === 'operation') return callers.size > 1;
-  return unreachable >= openAfterFailures || (callers.size > 1 && operations.size > 1);
-}
-
-const effects = {
-  answered: { whole: 'success', part: 'success' },
-  broken: { whole: 'success', part: 'failure' },
-  unanswered: { whole: 'failure', part: 'failure' },
-  unreachable: { whole: 'failure', part: 'none' },
-  unknown: { whole: 'none', part: 'none' },
-} as const;
-
-/** What an attempt that has ended makes of the failures. */
-export function failuresAfter(failures: Failures, scope: Scope, ended: Ended, nowMs: number): Failures {
-  const { read, outcome, last } = ended;
-  const effect = effects[outcome][scope === 'whole' ? 'whole' : 'part'];
-  if (effect === 'none') return failures;
-  if (effect === 'success') return noFailures;
+/** `undefined` where there are none. */
+export function failuresAfter(
+  before: Failures | undefined,
+  scope: Scope,
+  ended: Ended,
+): Failures | undefined {
+  const effect = effects[ended.outcome][scope.operation === undefined ? 'whole' : 'part'];
+  if (effect === 'nothing') return before;
+  if (effect === 'success') return undefined;
+  const { first = ended, count = 0, unreachable = 0, ofSeveralCallers, ofSeveralOperations } = before ?? {};
   return {
-    count: failures.count + 1,
-    unreachable: failures.unreachable + (outcome === 'unreachable' ? 1 : 0),
-    firstMs: failures.count === 0 ? nowMs : failures.firstMs,
-    lastMs: nowMs,
-    callers: new Set(failures.callers).add(read.caller),
-    operations: new Set(failures.operations).add(read.operation),
-    last,
+    count: count + 1,
+    unreachable: unreachable + (ended.outcome === 'unreachable' ? 1 : 0),
+    ofSeveralCallers: ofSeveralCallers === true || ended.caller !== first.caller,
+    ofSeveralOperations: ofSeveralOperations === true || ended.operation !== first.operation,
+    first,
+    last: ended,
   };
 }
 
-/** When a read that is held up may be tried again. */
-export interface Trials {
-  readonly dueMs: number;
-  readonly waitMs: number;
-  readonly isUnderWay: boolean;
+/** Whether there are only failures lately, of one caller or of several. */
+export function isFailing(failures: Failures | undefined): boolean {
+  if (failures === undefined || failures.count < openAfterFailures) return false;
+  return failures.last.atMs - failures.first.atMs >= openAfterMs;
 }
 
-export const noTrials: Trials = { dueMs: 0, waitMs: 0, isUnderWay: false };
-
-export function isTrialDue({ dueMs, isUnderWay }: Trials, nowMs: number): boolean {
-  return !isUnderWay && nowMs >= dueMs;
+export function isOpen(failures: Failures | undefined, { operation, caller }: Scope): boolean {
+  if (failures === undefined || !isFailing(failures)) return false;
+  if (failures.unreachable >= openAfterFailures) return true;
+  const isForCaller = caller !== undefined || failures.ofSeveralCallers;
+  return isForCaller && (operation !== undefined || failures.ofSeveralOperations);
 }
 
-/** What an attempt of the read that has ended makes of its trials. */
-export function trialsAfter(trials: Trials, outcome: Outcome, isTrial: boolean, nowMs: number): Trials {
-  if (outcome === 'answered') return noTrials;
-  const isUnderWay = trials.isUnderWay && !isTrial;
-  if (outcome === 'unknown') return { ...trials, isUnderWay };
-  const waitMs = isTrial ? Math.min(Math.max(trials.waitMs * 2, firstWaitMs), longestWaitMs) : firstWaitMs;
-  return { dueMs: nowMs + waitMs, waitMs, isUnderWay };
+/** How long to wait for the next trial, ms. @param beforeMs the wait before the attempt that failed; 0 for none */
+export function waitAfter(beforeMs: number, isTrial: boolean): number {
+  return isTrial ? Math.min(Math.max(beforeMs * 2, firstWaitMs), longestWaitMs) : firstWaitMs;
 }
-
-export function outcomeOfStatus(status: number): Outcome {
-  if (status < 500) return 'answered';
-  return status >= 502 && status <= 504 ? 'unanswered' : 'broken';
-}
-
-/** What goes wrong once there is a connection. */
-const unanswered: readonly (ProxyErrorType | undefined)[] = [
-  undefined,
-  'http_response_timeout',
-  'connection_terminated',
-];
 
 /** @param wasSent whether an attempt was made: a deadline that ends in a queue says nothing about the upstream */
-export function outcomeOfError(error: unknown, wasSent: boolean): Outcome {
+export function outcomeOf(result: Ended['result'], wasSent: boolean): Outcome {
+  if (typeof result === 'number') {
+    if (result < 500) return 'answered';
+    return result >= 502 && result <= 504 ? 'unanswered' : 'broken';
+  }
+  const { code, proxyError, retryAfterMs } = result;
   // With a wait in it, it is the gateway's own refusal.
-  if (!(error instanceof GatewayError) || error.retryAfterMs !== undefined || !wasSent) return 'unknown';
-  const { code, proxyError } = error;
+  if (!wasSent || retryAfterMs !== undefined) return 'unknown';
   // A refused key, or an answer that may not pass, is an answer all the same.
   if (code === 'upstream-key-rejected' || code === 'upstream-invalid-response') return 'answered';
   if (code !== 'upstream-unreachable' && code !== 'upstream-timeout') return 'unknown';
   // Nothing was sent: others had all connections in use.
   if (proxyError === 'connection_limit_reached') return 'unknown';
-  return unanswered.includes(proxyError) ? 'unanswered' : 'unreachable';
+  const isConnected = [undefined, 'http_response_timeout', 'connection_terminated'].includes(proxyError);
+  return isConnected ? 'unanswered' : 'unreachable';
 }

@@ -1,6 +1,6 @@
 /**
- * When the upstream is down, says so at once instead of letting every request find out. `circuit-policy.ts` decides;
- * here are the clock, what is remembered, and the refusals.
+ * When the upstream is down, says so at once instead of letting every request find out. `circuit-policy.ts` decides
+ * which circuits are open; here are the requests that are refused, and the ones that are let through to try.
  *
  * Not a library's (read: cockatiel, opossum): none can count a failure for a caller, an operation or the whole, or
  * tell a caller when to come back.
@@ -11,14 +11,15 @@ import type { Layer } from '../layer.ts';
 import type { Trace } from '../trace.ts';
 import * as policy from './circuit-policy.ts';
 
-export interface CircuitChange {
+export interface CircuitChange extends policy.Scope {
   readonly to: 'open' | 'closed';
-  /** The one operation that it is about; without it, the upstream as a whole. */
-  readonly operation?: string;
-  /** The one caller whose reads of the operation it is about; without it, all callers. */
-  readonly caller?: string;
   /** What the last failure was: a problem code, or a status of the upstream. */
   readonly lastFailure: ProblemCode | number | undefined;
+}
+
+export interface CircuitOptions {
+  /** Called once for each change. Must not throw. */
+  readonly onChange?: (change: CircuitChange) => void;
 }
 
 /** One circuit as it is now. */
@@ -35,15 +36,20 @@ export interface CircuitSnapshot extends BreakerSnapshot {
   readonly operations: readonly (BreakerSnapshot & { readonly operation: string })[];
 }
 
-export interface CircuitOptions {
-  /** Called once for each change. Must not throw. */
-  readonly onChange?: (change: CircuitChange) => void;
+interface Breaker {
+  readonly scope: policy.Scope;
+  failures: policy.Failures | undefined;
 }
 
-/** What is known of a read: the circuits that may hold it up, the widest first, and its trials. */
-interface Tracked extends policy.Read {
+/** One operation of one caller: it has trials of its own, so that one that hangs does not use up those of others. */
+interface Read extends Required<policy.Scope> {
+  /** The circuits that may hold it up, the widest first. */
   readonly breakers: readonly Breaker[];
-  trials: policy.Trials;
+  /** When it may be tried again, and how long that is after its failure; 0 where it has not failed. */
+  dueMs: number;
+  waitMs: number;
+  /** The request that tries it now. */
+  trial: Trace | undefined;
 }
 
 /**
@@ -51,47 +57,39 @@ interface Tracked extends policy.Read {
  * `layer` belongs between `retry` and `gate`, and `atTurn` right below the gate.
  */
 export class Circuit {
-  readonly #options: CircuitOptions;
-  readonly #whole: Breaker;
+  readonly #onChange: CircuitOptions['onChange'];
+  readonly #whole: Breaker = { scope: {}, failures: undefined };
   readonly #operations = new Map<string, Breaker>();
   /** As many as there are operations times callers. */
-  readonly #reads = new Map<string, Tracked>();
-  /** The requests that are trials now. */
-  readonly #trying = new WeakSet<Trace>();
+  readonly #reads = new Map<string, Read>();
 
-  constructor(options: CircuitOptions = {}) {
-    this.#options = options;
-    this.#whole = new Breaker('whole', {}, options);
+  constructor({ onChange }: CircuitOptions = {}) {
+    this.#onChange = onChange;
   }
 
   readonly layer: Layer<UpstreamRequest, Answer> = (next) => async (request, trace) => {
     const read = this.#readOf(request);
-    const isTrial = read.breakers.some(({ isOpen }) => isOpen);
-    if (isTrial && !policy.isTrialDue(read.trials, performance.now())) throw refusal(read);
-    if (isTrial) {
-      read.trials = { ...read.trials, isUnderWay: true };
-      this.#trying.add(trace);
-    }
+    const isTrial = openOf(read) !== undefined;
+    if (isTrial && (read.trial !== undefined || performance.now() < read.dueMs)) throw refusal(read);
+    if (isTrial) read.trial = trace;
     const attemptsBefore = trace.attempts;
-    const ended = (outcome: policy.Outcome, last: policy.LastFailure): void => {
-      this.#trying.delete(trace);
-      settle(read, isTrial, outcome, last);
-    };
     try {
       const answer = await next(request, trace);
-      ended(policy.outcomeOfStatus(answer.status), answer.status);
+      this.#settle(read, isTrial, answer.status, true);
       return answer;
     } catch (error) {
-      const failure = error instanceof GatewayError ? error : undefined;
-      ended(policy.outcomeOfError(failure, trace.attempts > attemptsBefore), failure);
+      const wasSent = trace.attempts > attemptsBefore;
+      if (error instanceof GatewayError) this.#settle(read, isTrial, error, wasSent);
       throw error;
+    } finally {
+      if (isTrial) read.trial = undefined;
     }
   };
 
   /** Refuses a request that waited for its turn while a circuit opened that holds it up. */
   readonly atTurn: Layer<UpstreamRequest, Answer> = (next) => async (request, trace) => {
     const read = this.#readOf(request);
-    if (read.breakers.some(({ isOpen }) => isOpen) && !this.#trying.has(trace)) throw refusal(read);
+    if (openOf(read) !== undefined && read.trial !== trace) throw refusal(read);
     return await next(request, trace);
   };
 
@@ -99,83 +97,71 @@ export class Circuit {
     const reads = [...this.#reads.values()];
     const operations = [...this.#operations].map(([operation, { failures }]) => {
       const own = reads.filter((read) => read.operation === operation);
-      return { operation, ...shown(failures, policy.isFailing(failures), own) };
+      return { operation, ...shown(policy.isFailing(failures), failures?.count ?? 0, own) };
     });
-    const whole = shown(this.#whole.failures, this.#whole.isOpen, reads);
-    if (this.#whole.isOpen || operations.some(({ state }) => state === 'closed'))
-      return { ...whole, operations };
-    const [soonest = whole] = operations.toSorted((one, other) => one.probeInMs - other.probeInMs);
-    const { state, failuresInARow, probeInMs } = soonest;
-    return { state, failuresInARow, probeInMs, operations };
+    const { scope, failures } = this.#whole;
+    const isEachOpen = operations.length > 0 && operations.every(({ state }) => state === 'open');
+    const counts = isEachOpen ? operations.map(({ failuresInARow }) => failuresInARow) : [];
+    const count = Math.max(failures?.count ?? 0, ...counts);
+    return { ...shown(isEachOpen || policy.isOpen(failures, scope), count, reads), operations };
   };
 
-  #readOf({ operation, context }: UpstreamRequest): Tracked {
+  #readOf({ operation, context }: UpstreamRequest): Read {
     const caller = context.flow.name;
     const key = `${operation} ${caller}`;
-    let read = this.#reads.get(key);
-    if (read === undefined) {
-      const shared =
-        this.#operations.get(operation) ?? new Breaker('operation', { operation }, this.#options);
-      this.#operations.set(operation, shared);
-      const own = new Breaker('read', { operation, caller }, this.#options);
-      read = { operation, caller, breakers: [this.#whole, shared, own], trials: policy.noTrials };
-      this.#reads.set(key, read);
-    }
+    const known = this.#reads.get(key);
+    if (known !== undefined) return known;
+    const shared = this.#operations.get(operation) ?? { scope: { operation }, failures: undefined };
+    const own = { scope: { operation, caller }, failures: undefined };
+    const breakers = [this.#whole, shared, own];
+    const read = { operation, caller, breakers, dueMs: 0, waitMs: 0, trial: undefined };
+    this.#operations.set(operation, shared);
+    this.#reads.set(key, read);
     return read;
   }
-}
 
-/** The circuit of one scope. */
-class Breaker {
-  readonly #scope: policy.Scope;
-  readonly #about: Partial<policy.Read>;
-  readonly #onChange: CircuitOptions['onChange'];
-  failures = policy.noFailures;
-  isOpen = false;
-
-  constructor(scope: policy.Scope, about: Partial<policy.Read>, { onChange }: CircuitOptions) {
-    this.#scope = scope;
-    this.#about = about;
-    this.#onChange = onChange;
-  }
-
-  count(ended: policy.Ended, nowMs: number): void {
-    const { last: before } = this.failures;
-    this.failures = policy.failuresAfter(this.failures, this.#scope, ended, nowMs);
-    const isOpen = policy.isOpen(this.failures, this.#scope);
-    if (isOpen === this.isOpen) return;
-    this.isOpen = isOpen;
-    const last = isOpen ? this.failures.last : before;
-    const lastFailure = last instanceof GatewayError ? last.code : last;
-    this.#onChange?.({ to: isOpen ? 'open' : 'closed', ...this.#about, lastFailure });
+  /** Makes of an attempt that has ended what follows for the read and its circuits. */
+  #settle(read: Read, isTrial: boolean, result: policy.Ended['result'], wasSent: boolean): void {
+    const outcome = policy.outcomeOf(result, wasSent);
+    // Sent before the circuit opened: what it tells is old news.
+    if (outcome === 'unknown' || (!isTrial && openOf(read) !== undefined)) return;
+    const { operation, caller } = read;
+    const atMs = performance.now();
+    read.waitMs = outcome === 'answered' ? 0 : policy.waitAfter(read.waitMs, isTrial);
+    read.dueMs = read.waitMs === 0 ? 0 : atMs + read.waitMs;
+    for (const breaker of read.breakers) {
+      const { scope, failures: before } = breaker;
+      const after = policy.failuresAfter(before, scope, { operation, caller, outcome, atMs, result });
+      breaker.failures = after;
+      const isOpen = policy.isOpen(after, scope);
+      if (isOpen === policy.isOpen(before, scope)) continue;
+      const last = (isOpen ? after : before)?.last.result;
+      const lastFailure = last instanceof GatewayError ? last.code : last;
+      this.#onChange?.({ to: isOpen ? 'open' : 'closed', ...scope, lastFailure });
+    }
   }
 }
 
-/** Makes of an attempt that has ended what follows for the read and its circuits. */
-function settle(read: Tracked, isTrial: boolean, outcome: policy.Outcome, last: policy.LastFailure): void {
-  // Sent before the circuit opened: what it tells is old news.
-  if (!isTrial && read.breakers.some(({ isOpen }) => isOpen)) return;
-  const nowMs = performance.now();
-  read.trials = policy.trialsAfter(read.trials, outcome, isTrial, nowMs);
-  for (const breaker of read.breakers) breaker.count({ read, outcome, last }, nowMs);
+/** The widest open circuit that holds a read up. */
+function openOf({ breakers }: Read): Breaker | undefined {
+  return breakers.find(({ failures, scope }) => policy.isOpen(failures, scope));
 }
 
 /** The last failure's problem, with the time until the read's next trial. */
-function refusal({ breakers, trials }: Tracked): GatewayError {
-  const last = breakers.find(({ isOpen }) => isOpen)?.failures.last;
+function refusal(read: Read): GatewayError {
+  const last = openOf(read)?.failures?.last.result;
   const failure: Partial<GatewayError> = last instanceof GatewayError ? last : {};
   const { code = 'upstream-unreachable', proxyError = 'destination_unavailable', cause } = failure;
   return new GatewayError(code, {
     ...{ proxyError, cause, reason: 'the circuit is open: the upstream has only failed lately' },
     ...(typeof last === 'number' && { receivedStatus: last }),
-    retryAfterMs: Math.max(trials.dueMs - performance.now(), 1_000),
+    retryAfterMs: Math.max(read.dueMs - performance.now(), 1_000),
   });
 }
 
-function shown({ count }: policy.Failures, isOpen: boolean, reads: readonly Tracked[]): BreakerSnapshot {
-  if (!isOpen) return { state: 'closed', failuresInARow: count, probeInMs: 0 };
+function shown(isOpen: boolean, failuresInARow: number, reads: readonly Read[]): BreakerSnapshot {
+  if (!isOpen) return { state: 'closed', failuresInARow, probeInMs: 0 };
   // A read that has not failed is tried at once, whenever it comes.
-  const due = reads.map(({ trials }) => trials.dueMs).filter((dueMs) => dueMs > 0);
-  const probeInMs = Math.max(Math.min(...due) - performance.now(), 0);
-  return { state: 'open', failuresInARow: count, probeInMs };
+  const due = reads.map(({ dueMs }) => dueMs).filter((dueMs) => dueMs > 0);
+  return { state: 'open', failuresInARow, probeInMs: Math.max(Math.min(...due) - performance.now(), 0) };
 }

@@ -17,7 +17,7 @@ import type { Keyring } from '../key/keyring.ts';
 import type { Handler, Layer } from '../layer.ts';
 import { FixedContext, type Flow, type RequestContext } from '../request-context.ts';
 import { Trace } from '../trace.ts';
-import { plainRead } from './plain-read.ts';
+import { plainRead } from './own-reads.ts';
 import { statedWaitMs } from './retry-after-policy.ts';
 
 /** What this layer needs of the keyring. */

@@ -6,7 +6,7 @@
 
 import type { HeaderFields } from '../exchange.ts';
 import { singleField } from '../header-fields.ts';
-import { codingOf } from './coding-policy.ts';
+import { codingOf } from './content-coding.ts';
 
 /** Prepares the check of media types against `UPSTREAM_MEDIA_TYPES`; ranges are lower-cased. */
 export function acceptMediaTypes(ranges: readonly string[]): (contentType: string | undefined) => boolean {

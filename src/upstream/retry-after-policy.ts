@@ -3,7 +3,7 @@
  * Malformed fields are as good as absent; nothing here throws.
  */
 
-import type { HeaderFields } from '../exchange.ts';
+import type { Answer, HeaderFields } from '../exchange.ts';
 import { parseHttpDate } from '../http-date.ts';
 
 /** No upstream is believed to mean more than this, and a timer can hold no more: about 24 days. */
@@ -29,6 +29,12 @@ export function statedWaitMs(headers: HeaderFields, receivedAt: number): number 
     if (waitMs !== undefined) return waitMs;
   }
   return rateLimitMs(first(headers['ratelimit'])) ?? resetMs(headers, answeredAt);
+}
+
+/** The time before which the upstream asks not to be asked again, on the clock of `receivedMs`; 0 where it does not say. */
+export function statedUntilMs({ headers, receivedAt, receivedMs }: Answer): number {
+  const statedMs = statedWaitMs(headers, receivedAt);
+  return statedMs === undefined ? 0 : receivedMs + statedMs;
 }
 
 /** Seconds or a date. A date is measured against the answer's own `Date`, so that clocks need not agree. */

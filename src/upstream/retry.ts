@@ -1,16 +1,15 @@
 /**
- * Tries again what may pass: a 429 with increasing waits, a broken connection, a timeout or a 502, 503, 504 once.
+ * Tries again what may pass: a 429, and once a broken connection, a timeout, a 502, 503 or 504. All our requests are
+ * reads. p-retry owns the loop and the backoff.
  *
- * p-retry owns the loop and the backoff, `retry-policy.ts` decides. How long a 429 holds is the gate's to know: it
- * lets nothing up before. Where the gate is off, the wait that the upstream states is waited here.
+ * A gate below holds back what is sent again after a 429, in its old place in line: then nothing is waited here.
  */
 import pRetry, { type RetryContext } from 'p-retry';
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
 import type { Layer } from '../layer.ts';
-import { pause, type RequestContext } from '../request-context.ts';
-import type { Trace } from '../trace.ts';
-import { type Failure, failureOfError, failureOfStatus, mayRetry, statedUntilMs } from './retry-policy.ts';
+import { pause } from '../request-context.ts';
+import { statedUntilMs } from './retry-after-policy.ts';
 
 export interface RetryOptions {
   /** Retries after the first attempt, at most. */
@@ -22,12 +21,12 @@ export interface RetryOptions {
   readonly isGated?: boolean;
 }
 
-interface Load {
-  /** Requests under way. */
-  live: number;
-  /** Those of them that were tried again after a failure that was no 429. */
-  retrying: number;
-}
+/** Retries of failures may make up this share of the live requests: trouble upstream is not multiplied by ours. */
+const budgetShare = 0.2;
+/** So few are always allowed. */
+const leastBudget = 3;
+
+const retriedStatuses: readonly number[] = [429, 502, 503, 504];
 
 /** Carries an answer that is worth another attempt through p-retry, which retries on errors only. */
 class RetryableResponse extends Error {
@@ -45,78 +44,69 @@ class RetryableResponse extends Error {
  * context that ends ends every wait with its reason.
  */
 export function retryFailures(options: RetryOptions): Layer<UpstreamRequest, Answer> {
-  const load: Load = { live: 0, retrying: 0 };
+  const { limit, baseMs, capMs, isGated = false } = options;
+  const backoff = { retries: limit, minTimeout: baseMs, maxTimeout: capMs, randomize: true };
+  // Requests under way, and those of them that are tried again after a failure that was no 429.
+  const load = { live: 0, retrying: 0 };
+
   return (next) => async (request, trace) => {
-    const send = async (): Promise<Answer> => {
-      const answer = await next(request, trace);
-      if (failureOfStatus(answer.status) !== undefined) throw new RetryableResponse(answer);
-      return answer;
-    };
+    const { context } = request;
+    let attempts = 0;
+    let endedMs = performance.now();
+    let isRetrying = false;
+
+    async function attempt(): Promise<Answer> {
+      if (attempts++ > 0) trace.waitedMs += performance.now() - endedMs;
+      try {
+        const answer = await next(request, trace);
+        if (retriedStatuses.includes(answer.status)) throw new RetryableResponse(answer);
+        return answer;
+      } finally {
+        endedMs = performance.now();
+      }
+    }
+
+    async function shouldRetry({ error, retryDelay }: RetryContext): Promise<boolean> {
+      const nowMs = performance.now();
+      const statedMs = error instanceof RetryableResponse ? statedUntilMs(error.answer) : 0;
+      const nextMs = Math.max(nowMs + retryDelay, statedMs);
+      if (attempts > limit || nextMs >= context.deadlineMs) return false;
+      if (!is429(error)) {
+        const budget = Math.max(leastBudget, Math.floor(load.live * budgetShare));
+        if (!isFailure(error) || isRetrying || load.retrying >= budget) return false;
+        isRetrying = true;
+        load.retrying++;
+      } else if (isGated) return true;
+      // p-retry waits its own delay after this.
+      await pause(context, nextMs - nowMs - retryDelay);
+      return true;
+    }
+
+    // p-retry has no delay for what consumes no retry.
+    const shouldConsumeRetry = ({ error }: RetryContext): boolean => !(isGated && is429(error));
     load.live++;
     try {
-      return await send();
+      const { signal } = context;
+      return await pRetry(attempt, { ...backoff, signal, shouldConsumeRetry, shouldRetry });
     } catch (error) {
-      // What needs no retry, as nearly all, never meets the loop and its promises.
-      if (failureOf(error) === undefined) throw error;
-      return await retried(error, send, options, load, request.context, trace);
+      trace.waitedMs += performance.now() - endedMs;
+      return lastWord(error, Math.min(baseMs * 2 ** (attempts - 1), capMs));
     } finally {
       load.live--;
+      if (isRetrying) load.retrying--;
     }
   };
 }
 
-/** @param first what the first attempt failed with: it counts as one of p-retry's */
-async function retried(
-  first: unknown,
-  send: () => Promise<Answer>,
-  { limit, baseMs, capMs, isGated = false }: RetryOptions,
-  load: Load,
-  context: RequestContext,
-  trace: Trace,
-): Promise<Answer> {
-  let attempts = 0;
-  let endedMs = performance.now();
-  let hasRetriedFailure = false;
-
-  async function attempt(number: number): Promise<Answer> {
-    attempts = number;
-    if (number === 1) throw first;
-    trace.waitedMs += performance.now() - endedMs;
-    return await send().finally(() => {
-      endedMs = performance.now();
-    });
-  }
-
-  async function shouldRetry({ error, retryDelay }: RetryContext): Promise<boolean> {
-    const failure = failureOf(error);
-    if (failure === undefined) return false;
-    const nowMs = performance.now();
-    const statedMs = error instanceof RetryableResponse ? statedUntilMs(error.answer) : 0;
-    const nextMs = Math.max(nowMs + retryDelay, statedMs);
-    const { deadlineMs } = context;
-    if (!mayRetry({ failure, hasRetriedFailure, nextMs, deadlineMs, ...load })) return false;
-    if (failure === 'failed') {
-      hasRetriedFailure = true;
-      load.retrying++;
-    }
-    // p-retry waits its own delay after this.
-    if (!isGated || failure === 'failed') await pause(context, nextMs - nowMs - retryDelay);
-    return true;
-  }
-
-  try {
-    const backoff = { minTimeout: baseMs, factor: 2, maxTimeout: capMs, randomize: true };
-    return await pRetry(attempt, { retries: limit, ...backoff, signal: context.signal, shouldRetry });
-  } catch (error) {
-    return lastWord(error, Math.min(baseMs * 2 ** (attempts - 1), capMs));
-  } finally {
-    trace.waitedMs += performance.now() - endedMs;
-    if (hasRetriedFailure) load.retrying--;
-  }
+function is429(error: unknown): boolean {
+  return error instanceof RetryableResponse && error.answer.status === 429;
 }
 
-function failureOf(error: unknown): Failure | undefined {
-  return error instanceof RetryableResponse ? failureOfStatus(error.answer.status) : failureOfError(error);
+/** Whether a failure may pass. With a wait in it, it comes from the circuit or the gate, which know better. */
+function isFailure(error: unknown): boolean {
+  if (!(error instanceof GatewayError)) return error instanceof RetryableResponse;
+  const { code, retryAfterMs } = error;
+  return retryAfterMs === undefined && (code === 'upstream-timeout' || code === 'upstream-unreachable');
 }
 
 /** What the caller gets of the last attempt. @throws what it failed with; `upstream-rate-limited` after a 429 */

@@ -211,7 +211,7 @@ class Simulation {
     this.#finish(request, undefined);
   }
 
-  /** A 429 waits its backoff in the retry layer and comes back with its old time of arrival. */
+  /** The retry layer sends a 429 back at once, with its old time of arrival. */
   #refused(gate: SimulatedGate, permit: Permit, request: Request, waitMs: number | undefined): void {
     const { nowMs } = this.#clock;
     this.#counts.refusals++;
@@ -221,11 +221,11 @@ class Simulation {
     const before = gate.perSecond(nowMs);
     gate.settled(permit, { waitMs });
     this.#note(`429 ${request.context.flow.name} as ${permit.state} at ${before}`);
-    const backoffMs = 500 * 2 ** Math.min(request.refusedTimes++, 4);
-    const ownMs = Math.max(waitMs ?? 0, backoffMs) + this.#random() * backoffMs * 0.25;
-    if (request.refusedTimes > 4) {
-      this.#finish(request, { code: 'upstream-rate-limited', retryAfterMs: ownMs });
-    } else this.#clock.at(nowMs + ownMs, () => this.#enter(request));
+    if (request.refusedTimes++ < 4) {
+      this.#enter(request);
+      return;
+    }
+    this.#finish(request, { code: 'upstream-rate-limited', retryAfterMs: Math.max(waitMs ?? 0, 8000) });
   }
 
   #finish(request: Request, rejection: Rejection | undefined): void {

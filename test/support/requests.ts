@@ -8,7 +8,7 @@ import {
   WatchedContext,
 } from '../../src/request-context.ts';
 import { Trace } from '../../src/trace.ts';
-import { plainRead } from '../../src/upstream/plain-read.ts';
+import { plainRead } from '../../src/upstream/own-reads.ts';
 
 /** A context whose deadline and flow can be changed, as the cache does when someone joins a flight. */
 export class LiveContext extends WatchedContext implements RequestContext {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { HeaderFields } from '../../src/exchange.ts';
-import { longestWaitMs, statedWaitMs } from '../../src/upstream/retry-after-policy.ts';
+import { longestWaitMs, statedUntilMs, statedWaitMs } from '../../src/upstream/retry-after-policy.ts';
+import { answerOf } from '../support/requests.ts';
 
 const receivedAt = Date.parse('Sat, 21 Nov 2026 12:00:00 GMT');
 const epoch = receivedAt / 1000;
@@ -60,5 +61,11 @@ describe('the wait that the upstream states', () => {
     ['garbage', { 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': 'tomorrow' }, undefined],
   ])('X-RateLimit-Reset: %s', (_, headers, expected) => {
     expect(statedWaitMs(headers, receivedAt)).toBe(expected);
+  });
+
+  it('the wait that an answer states counts from its receipt, and is none where it states none', () => {
+    const answer = answerOf(429, { 'retry-after': '7' });
+    expect(statedUntilMs(answer)).toBe(answer.receivedMs + 7000);
+    expect(statedUntilMs(answerOf(429))).toBe(0);
   });
 });

@@ -5,7 +5,7 @@ import type { Handler } from '../../src/layer.ts';
 import { retryFailures } from '../../src/upstream/retry.ts';
 import { answerOf, contextFor, newTrace, requestWith } from '../support/requests.ts';
 
-type Step = number | [number, HeaderFields] | GatewayError;
+type Step = number | [number, HeaderFields] | Error;
 
 const options = { limit: 4, baseMs: 500, capMs: 8000 };
 const unreachable = () => new GatewayError('upstream-unreachable', { proxyError: 'connection_refused' });
@@ -18,7 +18,7 @@ function upstream(...steps: Step[]): Handler<UpstreamRequest, Answer> & { sentMs
   const handler = async (): Promise<Answer> => {
     const step = steps[Math.min(sentMs.length, steps.length - 1)] as Step;
     sentMs.push(Math.round(performance.now() - startMs));
-    if (step instanceof GatewayError) throw step;
+    if (step instanceof Error) throw step;
     return typeof step === 'number' ? answerOf(step) : answerOf(...step);
   };
   return Object.assign(handler, { sentMs });
@@ -50,7 +50,7 @@ afterEach(() => {
 });
 
 describe('a refused attempt (429)', () => {
-  it('is tried again with waits that double', async () => {
+  it('a 429 is tried again with waits that double', async () => {
     const next = upstream(429, 429, 429, 200);
     const { result, trace } = await run(next);
     expect(result).toBe(200);
@@ -58,7 +58,7 @@ describe('a refused attempt (429)', () => {
     expect(trace.waitedMs).toBe(3500);
   });
 
-  it('is tried again later than the backoff says, never earlier, when chance plays', async () => {
+  it('a 429 is tried again later than the backoff says, never earlier, when chance plays', async () => {
     vi.spyOn(Math, 'random').mockReturnValue(0.999);
     const next = upstream(429, 429, 200);
     await run(next);
@@ -67,17 +67,20 @@ describe('a refused attempt (429)', () => {
     expect((next.sentMs[2] as number) - (next.sentMs[1] as number)).toBeGreaterThanOrEqual(1000);
   });
 
-  it('waits at least as long as Retry-After says', async () => {
+  it('a request that was answered with 429 waits at least as long as Retry-After says', async () => {
     const next = upstream([429, { 'retry-after': '7' }], 200);
     await run(next);
     expect(next.sentMs).toEqual([0, 7000]);
   });
 
-  it('leaves the stated wait to a gate below, and is still told at once where it does not fit', async () => {
+  it('a 429 goes back to a gate below at once, up to the limit of retries, and is told at once where its wait does not fit', async () => {
     const gated = { ...options, isGated: true };
     const next = upstream([429, { 'retry-after': '7' }], 200);
     await run(next, 25_000, gated);
-    expect(next.sentMs).toEqual([0, 500]);
+    expect(next.sentMs).toEqual([0, 0]);
+    const always = upstream(429);
+    expect((await run(always, 25_000, gated)).result).toMatchObject({ code: 'upstream-rate-limited' });
+    expect(always.sentMs).toHaveLength(5);
     const late = upstream([429, { 'retry-after': '60' }], 200);
     expect((await run(late, 25_000, gated)).result).toMatchObject({ retryAfterMs: 60_000 });
     expect(late.sentMs).toEqual([0]);
@@ -86,7 +89,7 @@ describe('a refused attempt (429)', () => {
     expect(failed.sentMs).toEqual([0, 7000]);
   });
 
-  it('waits from the receipt of the answer, not from when it got round to it', async () => {
+  it('the stated wait counts from the receipt of the 429, not from when the retry got round to it', async () => {
     let attempts = 0;
     const late = async (): Promise<Answer> => {
       if (++attempts > 1) return answerOf(200);
@@ -97,7 +100,7 @@ describe('a refused attempt (429)', () => {
     expect((await run(late)).trace.waitedMs).toBe(500);
   });
 
-  it('becomes upstream-rate-limited with the time to wait when retries run out', async () => {
+  it('a 429 becomes upstream-rate-limited with the time to wait when retries run out', async () => {
     const next = upstream([429, { 'retry-after': '2' }]);
     const { result } = await run(next);
     expect(next.sentMs).toHaveLength(5);
@@ -105,30 +108,33 @@ describe('a refused attempt (429)', () => {
     expect((result as GatewayError).retryAfterMs).toBeGreaterThanOrEqual(2000);
   });
 
-  it('becomes upstream-rate-limited at once when the wait does not fit the deadline', async () => {
+  it('a 429 becomes upstream-rate-limited at once when the wait does not fit the deadline', async () => {
     const next = upstream([429, { 'retry-after': '60' }]);
     const trace = newTrace();
     const result = outcome(retryFailures(options)(next)(requestWith(contextFor()), trace));
     await vi.advanceTimersByTimeAsync(0);
     expect(await result).toMatchObject({ code: 'upstream-rate-limited', retryAfterMs: 60_000 });
     expect(trace.waitedMs).toBe(0);
+    const justLate = upstream([429, { 'retry-after': '25' }]);
+    expect((await run(justLate)).result).toMatchObject({ code: 'upstream-rate-limited' });
+    expect(justLate.sentMs).toEqual([0]);
   });
 
-  it('counts against the limit together with other retries, and is never handed back as a 429', async () => {
+  it('a 429 counts against the limit together with other retries, and is never handed back as a 429', async () => {
     const next = upstream(503, 429);
     const { result } = await run(next);
     expect(next.sentMs).toHaveLength(5);
     expect(result).toMatchObject({ code: 'upstream-rate-limited' });
   });
 
-  it('is not tried again where the limit of retries is 0', async () => {
+  it('a 429 is not tried again where the limit of retries is 0', async () => {
     const next = upstream(429);
     const { result } = await run(next, 25_000, { ...options, limit: 0 });
     expect(next.sentMs).toEqual([0]);
     expect(result).toMatchObject({ code: 'upstream-rate-limited' });
   });
 
-  it('follows the deadline as it moves', async () => {
+  it('a request that was answered with 429 follows its deadline as it moves', async () => {
     const next = upstream([429, { 'retry-after': '3' }], 200);
     const context = contextFor({}, 10_000);
     const result = outcome(retryFailures(options)(next)(requestWith(context), newTrace()));
@@ -146,15 +152,18 @@ describe('an upstream in trouble', () => {
     [504, [504, 200], 200, 2],
     [503, [503, 503, 200], 503, 2],
     [500, [500, 200], 500, 1],
-    [404, [404, 200], 404, 1],
-    [401, [401, 200], 401, 1],
-  ])('answering %i as %j ends in %i after %i attempts', async (_, steps, status, attempts) => {
-    const next = upstream(...steps);
-    expect((await run(next)).result).toBe(status);
-    expect(next.sentMs).toHaveLength(attempts);
-  });
+    ...[200, 304, 400, 401, 403, 404, 501].map((status) => [status, [status, 200], status, 1] as const),
+    [503, [503, 429, 200], 200, 3],
+  ] as [number, Step[], number, number][])(
+    'an upstream that answers %i, in all %j, ends a request with %i after %i attempts',
+    async (_, steps, status, attempts) => {
+      const next = upstream(...steps);
+      expect((await run(next)).result).toBe(status);
+      expect(next.sentMs).toHaveLength(attempts);
+    },
+  );
 
-  it('that cannot be reached is tried again once', async () => {
+  it('an upstream that cannot be reached is tried again once', async () => {
     const next = upstream(unreachable(), 200);
     expect((await run(next)).result).toBe(200);
     const twice = upstream(unreachable());
@@ -162,7 +171,7 @@ describe('an upstream in trouble', () => {
     expect(twice.sentMs).toHaveLength(2);
   });
 
-  it('that does not answer in time is tried again once if the deadline leaves room', async () => {
+  it('an upstream that does not answer in time is tried again once if the deadline leaves room', async () => {
     const next = upstream(timeout(), 200);
     expect((await run(next)).result).toBe(200);
     const late = upstream(timeout(), 200);
@@ -170,13 +179,13 @@ describe('an upstream in trouble', () => {
     expect(late.sentMs).toHaveLength(1);
   });
 
-  it('gets one retry in all for failures of different kinds', async () => {
+  it('a request gets one retry in all for failures of different kinds', async () => {
     const next = upstream(unreachable(), timeout(), 503, 200);
     expect((await run(next)).result).toMatchObject({ code: 'upstream-timeout' });
     expect(next.sentMs).toHaveLength(2);
   });
 
-  it('gets its 503 handed back as it came when its Retry-After does not fit', async () => {
+  it('a 503 is handed back as it came when its Retry-After does not fit', async () => {
     const next = upstream([503, { 'retry-after': '120' }]);
     expect((await run(next)).result).toBe(503);
     expect(next.sentMs).toEqual([0]);
@@ -190,39 +199,58 @@ describe('an upstream in trouble', () => {
     'upstream-key-rejected',
     'upstream-key-missing',
     'overloaded',
-  ] as const)('is not tried again after %s', async (code) => {
+  ] as const)('a request is not tried again after %s', async (code) => {
     const next = upstream(new GatewayError(code), 200);
     expect((await run(next)).result).toMatchObject({ code });
     expect(next.sentMs).toHaveLength(1);
   });
 
-  it('is not tried again after a failure that says when to come back: the circuit is open', async () => {
+  it('a request is not tried again after a failure that says when to come back: the circuit is open', async () => {
     const next = upstream(new GatewayError('upstream-unreachable', { retryAfterMs: 1000 }), 200);
     expect((await run(next)).result).toMatchObject({ code: 'upstream-unreachable' });
     expect(next.sentMs).toHaveLength(1);
   });
 
-  it('gets retries for no more than a fifth of the live requests, and at least three', async () => {
-    let attempts = 0;
-    const handler = retryFailures(options)(async () => {
-      attempts++;
-      await new Promise((resolve) => setTimeout(resolve, 10));
-      throw unreachable();
-    });
-    const results = Array.from({ length: 100 }, () =>
-      outcome(handler(requestWith(contextFor()), newTrace())),
-    );
-    await vi.advanceTimersByTimeAsync(5000);
-    await Promise.all(results);
-    expect(attempts).toBe(100 + 20);
-    attempts = 0;
-    const few = Array.from({ length: 5 }, () => outcome(handler(requestWith(contextFor()), newTrace())));
-    await vi.advanceTimersByTimeAsync(5000);
-    await Promise.all(few);
-    expect(attempts).toBe(5 + 3);
+  it('a request is not tried again after an error that is not of the gateway', async () => {
+    const failure = new Error('the caller has left');
+    const next = upstream(failure, 200);
+    expect((await run(next)).result).toBe(failure);
+    expect(next.sentMs).toHaveLength(1);
   });
 
-  it('gives a retry back to the budget when it is over, however it ended', async () => {
+  it.each([
+    [1, 1],
+    [5, 3],
+    [19, 3],
+    [20, 4],
+    [100, 20],
+  ])(
+    '%i live requests that fail get %i retries: a fifth of them, and at least three',
+    async (live, retries) => {
+      let attempts = 0;
+      const handler = retryFailures(options)(async () => {
+        attempts++;
+        await new Promise((resolve) => setTimeout(resolve, 10));
+        throw unreachable();
+      });
+      const results = Array.from({ length: live }, () =>
+        outcome(handler(requestWith(contextFor()), newTrace())),
+      );
+      await vi.advanceTimersByTimeAsync(5000);
+      await Promise.all(results);
+      expect(attempts).toBe(live + retries);
+    },
+  );
+
+  it('a 429 is tried again even where the budget for retries of failures is spent', async () => {
+    const steps: Step[] = [503, 503, 503, 503, 429, 200];
+    const handler = retryFailures(options)(upstream(...steps));
+    const results = Array.from({ length: 5 }, () => outcome(handler(requestWith(contextFor()), newTrace())));
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(await Promise.all(results)).toEqual([200, 200, 200, 503, 200]);
+  });
+
+  it('a retry is given back to the budget when it is over, however it ended', async () => {
     const steps: Step[] = Array.from({ length: 10 }, () => [unreachable(), 200]).flat();
     const next = upstream(...steps);
     const handler = retryFailures(options)(next);
@@ -235,7 +263,7 @@ describe('an upstream in trouble', () => {
 });
 
 describe('an aborted context', () => {
-  it('ends a wait at once with its reason', async () => {
+  it('a context that is aborted ends a wait at once with its reason', async () => {
     const next = upstream([429, { 'retry-after': '10' }], 200);
     const context = contextFor();
     const trace = newTrace();

@@ -1,13 +1,23 @@
-/**
- * One read with the key right after the start, so that the log tells of a refused key before the first caller does.
- * "A 200 confirms a key", as the specification has it of this read.
- */
+/** Reads of our own, on no caller's behalf: a probe of the key, a check of the settings, the first read after the start. */
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
 import type { Handler } from '../layer.ts';
-import { FixedContext } from '../request-context.ts';
+import { FixedContext, type RequestContext } from '../request-context.ts';
 import { Trace } from '../trace.ts';
-import { plainRead } from './plain-read.ts';
+
+/** A read without query and fields. */
+export function plainRead(operation: string, path: string, context: RequestContext): UpstreamRequest {
+  return {
+    operation,
+    path,
+    query: '',
+    headers: {},
+    ids: {},
+    cacheControl: undefined,
+    pragma: undefined,
+    context,
+  };
+}
 
 export interface KeyCheck {
   /** The upstream's status, or the problem that there is instead; `undefined` where the check was ended. */
@@ -17,7 +27,8 @@ export interface KeyCheck {
 }
 
 /**
- * Asks through the pipeline, behind all callers' requests.
+ * One read with the key right after the start, behind all callers' requests, so that the log tells of a refused key
+ * before the first caller does. "A 200 confirms a key", as the specification has it of this read.
  *
  * @param send the outbound layers
  * @param ready resolves with `true` once there is a key to check

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Answer, UpstreamRequest } from '../../src/exchange.ts';
-import { checkKey } from '../../src/upstream/key-check.ts';
+import { checkKey } from '../../src/upstream/own-reads.ts';
 
 beforeEach(() => {
   vi.useFakeTimers();

@@ -1,5 +1,5 @@
 /**
- * What the content coding of an upstream's answer means for its fields. Pure: no `this`, no I/O, no clock.
+ * The content coding of an upstream's answer: how its body is decoded, and what becomes of its fields.
  *
  * The gateway asks for no coding (`Accept-Encoding: identity`). An upstream, or a CDN before it, may use one all the
  * same: RFC 9110 section 12.5.3 lets it. Then the answer is decoded, because it has to be searched for the key and
@@ -7,6 +7,13 @@
  * 7.7), and a gateway answers for the origin (section 3.7), whose coding we have not asked for. The content stays as it
  * is, and the cache makes no coding of its own of such an answer.
  */
+import {
+  constants,
+  createBrotliDecompress,
+  createGunzip,
+  createInflate,
+  createZstdDecompress,
+} from 'node:zlib';
 import type { HeaderFields } from '../exchange.ts';
 
 export type UpstreamCoding = 'gzip' | 'br' | 'deflate' | 'zstd';
@@ -58,4 +65,45 @@ export function asAskedAbout(headers: HeaderFields, askedAbout: string | undefin
 
 function weak(etag: string): string {
   return etag.startsWith('W/') ? etag : `W/${etag}`;
+}
+
+/** 8 MiB, which every decoder has to support and no encoder may exceed (RFC 9659); zlib's default is 128 MiB. */
+const zstdWindowLog = 23;
+
+const decoders = {
+  gzip: () => createGunzip(),
+  deflate: () => createInflate(),
+  br: () => createBrotliDecompress(),
+  zstd: () => createZstdDecompress({ params: { [constants.ZSTD_d_windowLogMax]: zstdWindowLog } }),
+} as const satisfies Record<UpstreamCoding, unknown>;
+
+/**
+ * The decoded bytes. Rejects where they are truncated, corrupt or followed by others.
+ *
+ * @param take called with the length of each piece before the next one is made; what it throws ends the decoding
+ */
+export async function decode(
+  coding: UpstreamCoding,
+  chunks: readonly Buffer[],
+  take: (bytes: number) => void,
+): Promise<Buffer[]> {
+  const decoder = decoders[coding]();
+  const pieces: Buffer[] = [];
+  let codedBytes = 0;
+  try {
+    for (const chunk of chunks) {
+      codedBytes += chunk.length;
+      decoder.write(chunk);
+    }
+    decoder.end();
+    for await (const piece of decoder as AsyncIterable<Buffer>) {
+      take(piece.length);
+      pieces.push(piece);
+    }
+    // Zlib ends quietly at the end of a coding, whatever comes after it.
+    if (decoder.bytesWritten !== codedBytes) throw new Error('bytes after the end of the content coding');
+    return pieces;
+  } finally {
+    decoder.destroy();
+  }
 }
