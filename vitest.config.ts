@@ -13,6 +13,7 @@ const alone = [
 export default defineConfig({
   test: {
     restoreMocks: true,
+    globalSetup: 'test/support/image.ts',
     maxWorkers: 3,
     // What is promised to come, but not when, is waited for patiently.
     expect: { poll: { timeout: 20_000 } },
