@@ -41,7 +41,7 @@ const leavingShare = 0.02;
 const callerCount = 8;
 /** What is under way when the gateway is told to stop. */
 const lateRequests = 40;
-/** Half of the run, but no more than this: the cache has all reads then, and V8 has compiled what is hot. */
+/** Half of the run, but no more than this: V8 has compiled what is hot, and its heap has found its size. */
 const longestWarmUpMinutes = 3;
 const warmUpMinutes = Math.min(longestWarmUpMinutes, minutes / 2);
 
@@ -136,6 +136,8 @@ async function soak(folder: string, upstream: SoakUpstream): Promise<Observed> {
     ledger,
     onWrong: (what) => wrong.push(what),
   });
+  // What the cache holds of them is no growth: all are there before the first sample.
+  await callers.sendEach(targets);
   const sampling = sampleProcess(gateway.pid);
   const loop = watchLoop(gateway.port);
   const hostile = startHostileCaller({ port: gateway.port, callers, token: callersFile.hostileToken });

@@ -14,12 +14,13 @@ import { type StandIn, standInKey, startStandIn } from '../src/stand-in/stand-in
 import { copyCheckout } from './support/checkout.ts';
 import { blocksOf, documents, readDocument } from './support/documents.ts';
 import { findOldNode, findOnPath } from './support/old-node.ts';
-import { compileCache } from './support/process.ts';
 
 const oldNode = findOldNode();
 const folder = mkdtempSync(join(tmpdir(), 'gateway-documents-'));
 const checkout = join(folder, 'checkout');
 const keyFile = join(folder, 'upstream-key');
+/** Has an `npx` in it that does what npm's own does here: the checkout's executable, under the Node that npm brought. */
+const quickNpx = join(folder, 'npx');
 let upstream: StandIn;
 
 const withCommands = documents.filter(
@@ -66,9 +67,16 @@ describe('the command lines of the documents', () => {
   });
 });
 
-/** The settings that every gateway needs, where a document does not give them. */
+/**
+ * What the documents take from README: the settings that every gateway needs, and that `npx` finds the executable.
+ * Npm's own takes half a second of work at each start; README's commands run with it.
+ */
 function needed(): Record<string, string> {
-  return { UPSTREAM_BASE_URL: upstream.url, UPSTREAM_API_KEY_FROM: `file:${keyFile}` };
+  return {
+    UPSTREAM_BASE_URL: upstream.url,
+    UPSTREAM_API_KEY_FROM: `file:${keyFile}`,
+    PATH: [quickNpx, environment()['PATH']].join(delimiter),
+  };
 }
 
 /** One document's terminals: what was exported, and the server that runs in the foreground of one of them. */
@@ -239,7 +247,8 @@ function environment(more: Readonly<Record<string, string>> = {}): NodeJS.Proces
     CURL_HOME: folder,
     PORT: '0',
     ADMIN_PORT: '0',
-    NODE_COMPILE_CACHE: compileCache,
+    // Of no use to the next run, whose checkout has another path.
+    NODE_COMPILE_CACHE: join(folder, 'compiled'),
     npm_config_cache: join(folder, 'npm'),
     // Nothing that a document says may need the registry, or take a package of our command's name from it.
     npm_config_registry: 'http://127.0.0.1:9/',
@@ -257,4 +266,14 @@ function makePrograms(): void {
   writeFileSync(join(bin, 'npm'), `#!/bin/sh\n[ "$1" = ci ] || exec ${JSON.stringify(npm)} "$@"\n`, {
     mode: 0o755,
   });
+  mkdirSync(quickNpx);
+  writeFileSync(
+    join(quickNpx, 'npx'),
+    `#!/bin/sh
+[ "$1" = analytics-gateway ] || exit 127
+shift
+PATH=${join(checkout, 'node_modules/.bin')}:$PATH exec ${join(checkout, 'bin/analytics-gateway.js')} "$@"
+`,
+    { mode: 0o755 },
+  );
 }

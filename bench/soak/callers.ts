@@ -22,6 +22,8 @@ export interface CallersOptions {
 export interface Callers {
   /** Sends for so long; resolves when the last request is sent, not when it is answered. */
   arrive(forMs: number): Promise<void>;
+  /** Sends each of them once, a few at a time; resolves when all have ended. */
+  sendEach(targets: readonly string[]): Promise<void>;
   /** Sends one now, with this token or any of them. */
   send(target: string, token?: string): void;
   /** Resolves when every request has ended. */
@@ -35,6 +37,8 @@ const patienceMs = 30_000;
 const leavesWithinMs = 5;
 /** After a burst its connections close at once, so that descriptors show what the gateway holds and not what came. */
 const maxFreeSockets = 32;
+/** Of `sendEach`, at once: fewer than one caller may have waiting. */
+const lanes = 16;
 /** Below the time for which the gateway keeps idle connections, so that none is used as it closes. */
 const idleMs = 20_000;
 
@@ -43,15 +47,23 @@ export function createCallers(options: CallersOptions): Callers {
   const agent = new Agent({ keepAlive: true, timeout: idleMs, maxFreeSockets });
   const under = new Set<Promise<void>>();
 
-  function send(target: string, token = pick(random, tokens), leavesAfterMs?: number): void {
+  function send(target: string, token = pick(random, tokens), leavesAfterMs?: number): Promise<void> {
     const number = ledger.send();
     const exchange = exchangeOf({ agent, port, target, number, token, leavesAfterMs }, ledger, onWrong);
     under.add(exchange);
     void exchange.finally(() => under.delete(exchange));
+    return exchange;
   }
 
   return {
-    send: (target, token) => send(target, token),
+    send: (target, token) => void send(target, token),
+    async sendEach(all) {
+      const left = all.values();
+      const lane = async (): Promise<void> => {
+        for (const target of left) await send(target);
+      };
+      await Promise.all(Array.from({ length: lanes }, lane));
+    },
     async arrive(forMs) {
       const startMs = performance.now();
       let nextMs = startMs;
@@ -59,7 +71,7 @@ export function createCallers(options: CallersOptions): Callers {
         const waitMs = nextMs - performance.now();
         if (waitMs > 1) await sleep(waitMs);
         const leavesAfterMs = random() < leavingShare ? below(random, leavesWithinMs) : undefined;
-        send(pick(random, targets), undefined, leavesAfterMs);
+        void send(pick(random, targets), undefined, leavesAfterMs);
         nextMs -= (Math.log(1 - random()) * 1_000) / perSecond;
       }
     },

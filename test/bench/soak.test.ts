@@ -1,5 +1,7 @@
+import { createServer as createHttpServer } from 'node:http';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { describe, expect, it, vi } from 'vitest';
+import { createCallers } from '../../bench/soak/callers.ts';
 import { checksOf, type Observed } from '../../bench/soak/checks.ts';
 import { openLedger, requestId } from '../../bench/soak/ledger.ts';
 import { descriptorsOf, floorsOf, slopeOf } from '../../bench/soak/trend.ts';
@@ -45,6 +47,37 @@ describe('the soak’s ledger', () => {
     ledger.read(JSON.stringify({ level: 'error', msg: 'a request could not be answered' }));
     expect(ledger.faults()).toHaveLength(1);
   });
+});
+
+it('the soak’s callers ask for each read once before the soak begins, a few at a time', async () => {
+  const asked: string[] = [];
+  let atOnce = 0;
+  let most = 0;
+  const server = createHttpServer((incoming, outgoing) => {
+    asked.push(incoming.url ?? '');
+    most = Math.max(most, ++atOnce);
+    const headers = { 'content-type': 'application/json', 'x-request-id': incoming.headers['x-request-id'] };
+    setImmediate(() => {
+      atOnce -= 1;
+      outgoing.writeHead(200, headers).end(JSON.stringify({ target: incoming.url }));
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const ledger = openLedger();
+  const wrong: string[] = [];
+  const targets = Array.from({ length: 100 }, (_, at) => `/read/${at}`);
+  const callers = createCallers({
+    ...{ port: (server.address() as AddressInfo).port, perSecond: 1, leavingShare: 0, tokens: ['token'] },
+    ...{ targets: [], random: Math.random, ledger, onWrong: (what: string) => wrong.push(what) },
+  });
+  await callers.sendEach(targets);
+  callers.close();
+  await new Promise((resolve) => server.close(resolve));
+  expect(asked.sort()).toEqual([...targets].sort());
+  expect(wrong).toEqual([]);
+  expect(ledger.totals).toMatchObject({ sent: 100, answered: 100 });
+  expect(most).toBeGreaterThan(1);
+  expect(most).toBeLessThan(100);
 });
 
 describe('the soak’s checks', () => {

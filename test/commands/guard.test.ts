@@ -2,7 +2,8 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { mainFile, run, serve, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
+import { builtMain } from '../support/image.ts';
+import { run, serve, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
 
 const upstream = 'http://127.0.0.1:9/api';
 
@@ -47,7 +48,7 @@ describe.concurrent('a gateway that is the command of its own store', () => {
     // Counts, and stops a chain that nothing else stops.
     writeFileSync(
       script,
-      `#!/bin/sh\necho >> ${count}\n[ $(wc -l < ${count}) -ge 4 ] || exec ${process.execPath} ${mainFile} ${command}\n`,
+      `#!/bin/sh\necho >> ${count}\n[ $(wc -l < ${count}) -ge 4 ] || exec ${process.execPath} ${builtMain} ${command}\n`,
       { mode: 0o700 },
     );
     const settings: Record<string, string> = { ...settingsFor(upstream), UPSTREAM_API_KEY: '' };

@@ -4,7 +4,16 @@ import { describe, expect, it } from 'vitest';
 import { settings as table } from '../../src/config.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { version } from '../../src/version.ts';
-import { run, serve, settingsFor, standInFor, start, temporaryFolder, until } from '../support/process.ts';
+import {
+  run,
+  serve,
+  settingsFor,
+  sourceMain,
+  standInFor,
+  start,
+  temporaryFolder,
+  until,
+} from '../support/process.ts';
 import { formsOf } from '../support/secret-forms.ts';
 
 const unreachable = 'http://127.0.0.1:9/api';
@@ -179,7 +188,7 @@ describe.concurrent('the command line', () => {
 
 describe.concurrent('the demo', () => {
   it('the demo needs no setting, shows five scenes, and its key is printed nowhere', async (owner) => {
-    const { status, stdout, stderr } = await run(owner, ['demo', '--once']);
+    const { status, stdout, stderr } = await run(owner, ['demo', '--once'], { main: sourceMain });
     expect(stderr).toBe('');
     expect(status).toBe(0);
     expect(stdout.match(/^ {2}caller sent {8}/gm)).toHaveLength(5);

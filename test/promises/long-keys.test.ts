@@ -1,10 +1,7 @@
 import { describe, it } from 'vitest';
 import { accounts, ask } from '../support/gateway.ts';
-import { buildProgram } from '../support/image.ts';
 import { imageFlags } from '../support/image-flags.ts';
 import { serve, settingsFor, standInFor } from '../support/process.ts';
-
-const { main } = buildProgram();
 
 /** Of characters that every escape and encoding changes some of. */
 const keyOf = (length: number): string =>
@@ -19,7 +16,6 @@ describe.concurrent('a key as long as one may be', () => {
       const opening = key.slice(0, 6);
       const standIn = await standInFor(owner, { key });
       const gateway = await serve(owner, {
-        main,
         flags: imageFlags(),
         settings: { ...settingsFor(standIn.url), UPSTREAM_API_KEY: key, CACHE_TTL: '0s', LOG_LEVEL: 'trace' },
       });

@@ -1,7 +1,6 @@
 import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { accounts, ask, startPair } from '../support/gateway.ts';
-import { buildProgram } from '../support/image.ts';
 import {
   expectNothingFoul,
   type StartBase,
@@ -23,7 +22,7 @@ const rounds = Number(process.env['WIRE_ROUNDS'] ?? 400);
 
 const bases: readonly [name: string, start: StartBase][] = [
   ['the gateway from its sources', startSource],
-  ["the built program with the image's flags", startDeployed(buildProgram())],
+  ["the built program with the image's flags", startDeployed],
 ];
 
 describe.each(bases)('%s', (_name, start) => {

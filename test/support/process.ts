@@ -7,11 +7,13 @@ import { fileURLToPath } from 'node:url';
 import type { TestContext } from 'vitest';
 import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
 import { type AskOptions, ask, type Came } from './gateway.ts';
+import { builtMain } from './image.ts';
 
 /** The test that something ends with. Tests that run at once have no other way to say which they are. */
 export type Owner = Pick<TestContext, 'onTestFinished'>;
 
-export const mainFile = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+/** The executable as it stands in a checkout. */
+export const sourceMain = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 
 /** Dozens of starts compile the same files: kept here, they take half the time. */
 export const compileCache = fileURLToPath(new URL('../../node_modules/.cache/compile', import.meta.url));
@@ -27,7 +29,7 @@ export interface RunOptions {
   readonly stdout?: number;
   /** A program to run it with, such as `prlimit --nofile=40`. */
   readonly under?: readonly string[];
-  /** Default: `src/main.ts`. */
+  /** Default: the built program. */
   readonly main?: string;
 }
 
@@ -58,7 +60,7 @@ export function temporaryFolder({ onTestFinished }: Owner): string {
 
 /** Starts the executable; whatever happens, it ends with the test. */
 export function start(owner: Owner, command: readonly string[], options: RunOptions = {}): Running {
-  const { settings = {}, flags = [], under = [], main = mainFile, cwd = temporaryFolder(owner) } = options;
+  const { settings = {}, flags = [], under = [], main = builtMain, cwd = temporaryFolder(owner) } = options;
   const [program = '', ...rest] = [...under, process.execPath, ...flags, main, ...command];
   const child = spawn(program, rest, {
     cwd,

@@ -2,7 +2,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { onTestFinished } from 'vitest';
 import type { AtEnd } from './gateway.ts';
-import { compileCache, mainFile } from './process.ts';
+import { builtMain } from './image.ts';
+import { compileCache } from './process.ts';
 
 export interface Product {
   readonly process: ChildProcess;
@@ -33,7 +34,7 @@ export function startProduct(args: readonly string[], options: ProductOptions = 
   if (preload !== undefined) {
     flags.push('--import', `data:text/javascript,${encodeURIComponent(preload)}`);
   }
-  const child = spawn(process.execPath, [...flags, mainFile, ...args], {
+  const child = spawn(process.execPath, [...flags, builtMain, ...args], {
     // Many run side by side, so none takes the admin listener's usual port.
     env: {
       PATH: process.env['PATH'] ?? '',

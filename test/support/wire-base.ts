@@ -2,7 +2,6 @@
 import { expect } from 'vitest';
 import { type StandIn, standInKey } from '../../src/stand-in/stand-in.ts';
 import { exchange, startPair } from './gateway.ts';
-import type { BuiltProgram } from './image.ts';
 import { imageFlags } from './image-flags.ts';
 import { type Owner, serve, settingsFor, standInFor } from './process.ts';
 
@@ -26,18 +25,15 @@ export const startSource: StartBase = async (owner, settings = {}) => {
 };
 
 /** The built program with exactly the flags of the image. */
-export function startDeployed({ main }: BuiltProgram): StartBase {
-  return async (owner, settings = {}) => {
-    const standIn = await standInFor(owner);
-    const running = await serve(owner, {
-      main,
-      flags: imageFlags(),
-      settings: { ...settingsFor(standIn.url), ADMIN_PORT: '0', ...settings },
-    });
-    const adminUrl = running.lines().find((line) => 'adminUrl' in line)?.['adminUrl'];
-    return baseOf(standIn, running.port, Number(new URL(String(adminUrl)).port), running.lines);
-  };
-}
+export const startDeployed: StartBase = async (owner, settings = {}) => {
+  const standIn = await standInFor(owner);
+  const running = await serve(owner, {
+    flags: imageFlags(),
+    settings: { ...settingsFor(standIn.url), ADMIN_PORT: '0', ...settings },
+  });
+  const adminUrl = running.lines().find((line) => 'adminUrl' in line)?.['adminUrl'];
+  return baseOf(standIn, running.port, Number(new URL(String(adminUrl)).port), running.lines);
+};
 
 function baseOf(standIn: StandIn, port: number, adminPort: number, logLines: WireBase['logLines']): WireBase {
   return {
