@@ -81,7 +81,7 @@ async function retried(
   async function attempt(number: number): Promise<Answer> {
     attempts = number;
     if (number === 1) throw first;
-    trace.waitedMs += performance.now() - endedMs;
+    trace.waited('retry', endedMs);
     return await send().finally(() => {
       endedMs = performance.now();
     });
@@ -110,7 +110,7 @@ async function retried(
   } catch (error) {
     return lastWord(error, Math.min(baseMs * 2 ** (attempts - 1), capMs));
   } finally {
-    trace.waitedMs += performance.now() - endedMs;
+    trace.waited('retry', endedMs);
     if (hasRetriedFailure) load.retrying--;
   }
 }
