@@ -27,7 +27,7 @@ const folder = process.argv[2] ?? 'dist';
 await build({
   input: 'src/main.ts',
   platform: 'node',
-  // Those who keep the key in a cloud install that cloud's library.
+  // Optional libraries: the clouds' and OpenTelemetry's are installed where they are used.
   external: Object.keys(ownPackage.peerDependencies),
   // Its CommonJS build asks for its parts in a way that no bundler follows.
   resolve: { alias: { 'jsonc-parser': 'jsonc-parser/lib/esm/main.js' } },

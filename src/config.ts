@@ -213,6 +213,10 @@ export const settings = {
   ),
   SHUTDOWN_DELAY: defaulted('0s', duration(), 'How long to serve on after readiness fails.'),
   SHUTDOWN_GRACE: defaulted('30s', duration(), 'How long a drain may take, the delay included.'),
+  OTEL_EXPORTER_OTLP_ENDPOINT: optional(
+    baseUrl,
+    'The collector that spans of requests and attempts are sent to, such as http://localhost:4318. OpenTelemetry’s SDK does it, which has to be installed beside the gateway and reads its other variables (OTEL_…) itself.',
+  ),
   LOG_LEVEL: defaulted('info', oneOf(...logLevels), 'pino level; silent for none.'),
 } as const;
 

@@ -10,6 +10,7 @@ import { createApp } from './app.ts';
 import { Authenticator } from './callers/authenticator.ts';
 import { limitCallers } from './callers/limit.ts';
 import { type Config, changedSettings, isLocalHost } from './config.ts';
+import type { AccessLine, AccessLogOptions } from './edge/access-log.ts';
 import { type CertificatePair, FollowedCertificate, readCertificate } from './edge/certificate.ts';
 import { corsPolicy } from './edge/cors-policy.ts';
 import { connectionsWithin, readLimits } from './edge/descriptor-limit.ts';
@@ -40,6 +41,7 @@ import { logKeyCheck } from './log/key-check-line.ts';
 import { createLogger, type GatewayLogger } from './log/logger.ts';
 import { createPipeline, type Pipeline } from './pipeline.ts';
 import { addRoutes } from './routes.ts';
+import type { Tracing } from './tracing.ts';
 import { checkKey } from './upstream/own-reads.ts';
 import { version } from './version.ts';
 
@@ -68,6 +70,8 @@ export interface Parts {
   /** The requests that wait for the upstream. */
   readonly contexts: CallerContexts;
   readonly counts: RequestCounts;
+  /** Exports spans; `undefined` where no collector is set. */
+  readonly tracing: Tracing | undefined;
   /** Reads the token of ADMIN_TOKEN_FROM; `undefined` where that is not set. */
   readonly readAdminToken: (() => Promise<string>) | undefined;
 }
@@ -82,7 +86,7 @@ export interface LifeState {
 /**
  * Opens the stores and composes the layers.
  *
- * @throws CertificateError, KeyStoreError, CallersFileError for what the settings name
+ * @throws CertificateError, KeyStoreError, CallersFileError, PackageError for what the settings name
  */
 export async function openParts(options: GatewayOptions): Promise<Parts> {
   const { config, environment, logTo } = options;
@@ -93,6 +97,7 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   // The log searches for the key by value, and the keyring logs: one of the two has to come first.
   let redact = (text: string): string => text;
   const log = createLogger({ level: config.LOG_LEVEL, redact: (text) => redact(text), destination: logTo });
+  const tracing = await openTracing(options, log);
   const keyring = await openKeyring({
     from: config.UPSTREAM_API_KEY_FROM,
     previousFrom: config.UPSTREAM_API_KEY_PREVIOUS_FROM,
@@ -123,7 +128,7 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
       onChange: (state) => log.events.info(state, 'gate state changed'),
     },
     credential: { keyring },
-    transport: transportOptions(config),
+    transport: { ...transportOptions(config), spans: tracing },
   });
   return {
     config,
@@ -136,6 +141,7 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     certificate,
     contexts: createContexts(),
     counts: countRequests(),
+    tracing,
     readAdminToken,
   };
 }
@@ -147,6 +153,20 @@ async function openAdminToken({ config, environment }: GatewayOptions): Promise<
   const read = secretReader(from, environment, 'ADMIN_TOKEN_FROM');
   await read();
   return read;
+}
+
+/** OpenTelemetry is loaded only where spans are exported. */
+async function openTracing(
+  { config, environment }: GatewayOptions,
+  log: GatewayLogger,
+): Promise<Tracing | undefined> {
+  if (config.OTEL_EXPORTER_OTLP_ENDPOINT === undefined) return undefined;
+  const { startTracing } = await import('./tracing.ts');
+  return startTracing({
+    upstream: config.UPSTREAM_BASE_URL,
+    environment,
+    onProblem: (reason) => log.events.warn({ reason }, 'spans could not be exported'),
+  });
 }
 
 /** The store's client is loaded only where it is used. */
@@ -222,7 +242,7 @@ export function followCertificate(
 }
 
 function appOf(parts: Parts, life: LifeState): RequestListener {
-  const { config, log, authenticator, counts } = parts;
+  const { config, log, authenticator } = parts;
   const admitsAnonymous = (): boolean => authenticator.admitsAnonymous;
   const cors = corsPolicy({
     ...corsOptions(config),
@@ -251,19 +271,33 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
     scheme: parts.certificate === undefined ? 'http' : 'https',
     addRoutes,
     holdsKey: (text) => holdsKey(parts, text),
-    accessLog: {
-      // One line, one increment: what is counted is the line.
-      write(line) {
-        counts.count(line);
-        log.access(line);
-      },
-      begin: counts.begin,
-      isSecret: (text) => isSecret(parts, text),
-    },
+    accessLog: accessLogOptions(parts),
     onFault: (error) => log.events.error({ err: error }, 'a request could not be answered'),
     notReady: life.notReady,
     isDraining: life.isDraining,
   });
+}
+
+function accessLogOptions(parts: Parts): AccessLogOptions {
+  const { counts, log, tracing } = parts;
+  // One line, one increment: what is counted is the line.
+  const write = (line: AccessLine): void => {
+    counts.count(line);
+    log.access(line);
+  };
+  const untraced = { write, begin: counts.begin, isSecret: (text: string) => isSecret(parts, text) };
+  if (tracing === undefined) return untraced;
+  return {
+    ...untraced,
+    begin(trace) {
+      counts.begin();
+      tracing.beginRequest(trace);
+    },
+    write(line, trace) {
+      write(line);
+      tracing.endRequest(trace, line);
+    },
+  };
 }
 
 /** @param server the callers' server, whose connections are shown */

@@ -39,7 +39,7 @@ export interface Gateway {
 /**
  * Opens the stores, composes the layers and listens.
  *
- * @throws CertificateError, KeyStoreError, CallersFileError, ListenError for what the settings name
+ * @throws CertificateError, KeyStoreError, CallersFileError, PackageError, ListenError for what the settings name
  */
 export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const gateway = new RunningGateway(await openParts(options));
@@ -136,14 +136,17 @@ class RunningGateway implements Gateway, LifeState {
   }
 
   async #stop(): Promise<void> {
-    const { config, log, contexts, counts } = this.#parts;
+    const { config, log, contexts, counts, tracing } = this.#parts;
     log.events.info({ waiting: contexts.waiting }, 'stopping');
     this.#endKeyCheck();
     await new Promise((resolve) => setTimeout(resolve, config.SHUTDOWN_DELAY));
     const graceMs = config.SHUTDOWN_GRACE - config.SHUTDOWN_DELAY;
+    const endsMs = performance.now() + graceMs;
     await closeServer(this.#server, graceMs, () => contexts.abandonAll(new GatewayError('shutting-down')));
     this.#certificate?.close();
     await closeParts(this.#parts);
+    if ((await tracing?.close(endsMs - performance.now())) === false)
+      log.events.warn('the last spans could not be exported before the end');
     // Metrics can be read to the end.
     await this.#admin?.close();
     const { started, finished, aborted } = counts.snapshot();

@@ -21,9 +21,35 @@ export interface CacheOutcome {
   readonly detail?: string;
 }
 
+/** Where a request waits: for its turn at the gate, or before a retry. */
+export type WaitingPlace = 'gate' | 'retry';
+
+/** The span of one request in a distributed trace; `tracing.ts` makes it, where spans are exported. */
+export interface RequestSpan {
+  readonly traceId: string;
+  /** The request waited. Times are monotonic, in ms. */
+  waited(place: WaitingPlace, fromMs: number, untilMs: number): void;
+}
+
+/** The span of one upstream attempt. */
+export interface AttemptSpan {
+  /** For the upstream, so that its own spans belong below this one (W3C Trace Context). */
+  readonly traceParent: string;
+  /** @param outcome the status, a problem's code, or `abandoned` */
+  end(outcome: string): void;
+}
+
+/** Makes the spans of attempts. */
+export interface AttemptSpans {
+  /** @param isBackground no request waits for it */
+  beginAttempt(trace: Trace, operation: string, isBackground: boolean): AttemptSpan;
+}
+
 export class Trace {
   /** The caller's own `X-Request-ID` where it is fit to be one, else ours. */
   requestId = '';
+  /** The caller's own `traceparent` where it is valid and holds no credential, in the form that may go up. */
+  traceParent: string | undefined = undefined;
   /** When the request arrived, on the monotonic clock (`performance.now()`), in ms. */
   readonly startedMs: number;
   /** The caller's name, once it is authenticated. */
@@ -52,10 +78,27 @@ export class Trace {
   /** What the gate was doing when it let the attempt go or refused it: `open`, `paced`, `closed`, `probe`. */
   gate: string | undefined = undefined;
 
+  /** Where spans are exported, its own one. */
+  span: RequestSpan | undefined = undefined;
+  /** Of the request whose exchange this one has joined. */
+  joined: Trace | undefined = undefined;
+
   /** Why the caller got a problem instead of an answer. For the log. */
   failure: unknown = undefined;
 
   constructor(startedMs: number) {
     this.startedMs = startedMs;
+  }
+
+  /** The id of the distributed trace that the request belongs to (W3C Trace Context section 3.2.2.3). */
+  get traceId(): string | undefined {
+    return this.span?.traceId ?? this.traceParent?.slice(3, 35);
+  }
+
+  /** The request has waited until now. @param fromMs since when, on the monotonic clock */
+  waited(place: WaitingPlace, fromMs: number): void {
+    const nowMs = performance.now();
+    this.waitedMs += nowMs - fromMs;
+    this.span?.waited(place, fromMs, nowMs);
   }
 }

@@ -64,6 +64,7 @@ describe('ARCHITECTURE.md is true', () => {
     'header-fields',
     'deadline',
     'durations',
+    'optional-package',
   ];
 
   it('every file belongs to a room of the table, and every room exists', () => {

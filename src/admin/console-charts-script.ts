@@ -23,7 +23,7 @@ function draw(id) {
   const chart = new uPlot({
     width: node.clientWidth, height: 170, legend: { show: false }, cursor: { show: false }, padding: [8, 12, 0, 0],
     scales: { x: { range: () => { const end = (points.at(-1)?.at ?? Date.now()) / 1000, first = (points[0]?.at ?? 0) / 1000; return [Math.max(end - 900, Math.min(first, end - 120)), end]; } }, y: { range: (_chart, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
-    axes: [{ ...axis, space: 70, size: 34, values: (_chart, ticks) => ticks.map((at) => new Date(at * 1000).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', second: ticks[1] - ticks[0] < 60 ? '2-digit' : undefined })) }, { ...axis, size: 62, values: (_chart, ticks) => ticks.map((value) => id === 'times' ? time(value) : number(value, 2)) }],
+    axes: [{ ...axis, space: 70, size: 34, values: (_chart, ticks) => ticks.map((at) => clock(at * 1000, ticks[1] - ticks[0] < 60)) }, { ...axis, size: 62, values: (_chart, ticks) => ticks.map((value) => id === 'times' ? time(value) : number(value, 2)) }],
     series: [{}, ...series[id].map(([label, , colour]) => ({ label, stroke: colourOf('c' + colour, 'backgroundColor'), width: 1.75, points: { show: points.length < 3 } }))],
   }, columns(id), node);
   charts.set(id, chart);

@@ -10,7 +10,7 @@ import { uplotScript } from './uplot-script.ts';
 const charts = [
   ['traffic', 'Requests', 'a second'],
   ['upstream', 'Calls of the upstream', 'a second'],
-  ['times', 'Time to answer', 'seconds'],
+  ['times', 'Time to answer', 'callers and upstream'],
   ['saved', 'Upstream calls saved', 'a second'],
 ].map(
   ([id, title, unit]) =>
@@ -50,7 +50,7 @@ export const consolePage = `<!doctype html>
 <p id="find" hidden><label for="search">Find a caller</label> <input id="search" type="search" autocomplete="off"></p>
 ${table('callers', 'h-call', ['Name', 'Share#', 'Requests#', 'Waiting#', 'Longest wait#', 'Refreshes#', 'Credential', 'May read'])}</section>
 <section class="wide" aria-labelledby="h-prob"><h2 id="h-prob">Recent problems</h2>
-${table('problems', 'h-prob', ['Time', 'Caller', 'Operation', 'Problem', 'Request id'])}</section>
+${table('problems', 'h-prob', ['Time', 'Problem', 'Caller', 'Operation', 'Request id'])}</section>
 <section class="wide" aria-labelledby="h-req"><h2 id="h-req">Requests since the start</h2>
 ${table('requests', 'h-req', ['Operation', 'Status', 'Total#'])}</section>
 </main>

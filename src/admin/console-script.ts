@@ -10,6 +10,8 @@ const set = (node, text) => { if (node.textContent !== text) node.textContent = 
 const make = (tag, text, className) => { const node = document.createElement(tag); if (text) node.textContent = text; if (className) node.className = className; return node; };
 const say = (id, text, mood) => { set($(id), text); $(id).className = 'says ' + (mood || ''); };
 const number = (value, digits = 0) => value.toLocaleString('en', { maximumFractionDigits: digits });
+// Of 24 hours, wherever the reader is.
+const clock = (at, hasSeconds = true) => new Date(at).toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit', second: hasSeconds ? '2-digit' : undefined });
 const span = (s) => s === null ? 'never' : s < 120 ? number(s) + ' s' : s < 7200 ? number(s / 60) + ' min' : s < 172800 ? number(s / 3600) + ' h' : number(s / 86400) + ' days';
 const bytes = (n) => n < 1024 ? n + ' B' : n < 1048576 ? number(n / 1024, 1) + ' KiB' : number(n / 1048576, 1) + ' MiB';
 const breakable = (node, text) => { const parts = text.split(/(?<=[/,])/); node.replaceChildren(...parts.flatMap((part, at) => at > 0 ? [document.createElement('wbr'), part] : [part])); return node; };
@@ -91,12 +93,12 @@ function showCallers({ callers, gate, requests }) {
 function showRequests({ requests }) {
   const groups = new Map();
   for (const { operation, status, count } of requests.counts) {
-    const cells = [operation ?? '(none)', status === 499 ? '499 (caller left)' : String(status ?? 'other')];
+    const cells = [operation ?? 'no operation', status === 499 ? '499 (caller left)' : String(status ?? 'other')];
     const key = cells.join(' ');
     groups.set(key, { cells, count: count + (groups.get(key)?.count ?? 0) });
   }
   table('requests', [...groups.values()].sort((one, other) => other.count - one.count).map(({ cells, count }) => [...cells, number(count)]), 'No request yet.');
-  table('problems', requests.recentProblems.slice(0, 10).map((one) => [new Date(one.at).toLocaleTimeString(), one.caller ?? '(unknown)', one.operation ?? '(none)', one.code, one.requestId ?? 'the caller\\u2019s own']), 'No problem yet.');
+  table('problems', requests.recentProblems.slice(0, 10).map((one) => [clock(one.at), one.code, one.caller ?? 'unknown caller', one.operation ?? 'no operation', one.requestId ?? 'the caller\\u2019s own']), 'No problem yet.');
 }
 
 function showPurge({ operations, purgeNeeds }) {
@@ -127,7 +129,7 @@ function show(status) {
   list('gate', [['Attempts', number(upstream.attempts)], ['Retries', number(upstream.retries)], ['Answered with 429', number(gate.refusals)], ['In flight', number(upstream.inFlight)], ['Requests waiting', number(gate.callers.reduce((sum, one) => sum + one.waiting, 0))], ['Refreshes waiting', number(gate.callers.reduce((sum, one) => sum + one.refreshes, 0))]]);
   const total = (test) => requests.counts.reduce((sum, one) => test(one) ? sum + one.count : sum, 0);
   const asked = total((one) => one.cache !== null), hits = total((one) => fromMemory.includes(one.cache));
-  list('cache', [['Answered from memory', asked === 0 ? 'no request yet' : number(100 * hits / asked, 1) + ' %'], ['Stored reads', number(cache.entries)], ['Memory', bytes(cache.bytes) + ' of ' + bytes(cache.maxBytes)], ['Evicted', number(cache.evictions)]]);
+  list('cache', [['From memory', asked === 0 ? 'no request yet' : number(100 * hits / asked, 1) + ' %'], ['Stored reads', number(cache.entries)], ['Memory', bytes(cache.bytes) + ' of ' + bytes(cache.maxBytes)], ['Evicted', number(cache.evictions)]]);
   $('full').max = Math.max(1, cache.maxBytes); $('full').value = cache.bytes;
   showFleet(status.sharedStore);
   showCallers(status);
@@ -144,7 +146,7 @@ function listen() {
   events.addEventListener('status', ({ data }) => { lostAt = undefined; show(JSON.parse(data)); });
   events.addEventListener('error', () => {
     lostAt ??= new Date();
-    verdict('The gateway cannot be reached since ' + lostAt.toLocaleTimeString(), 'bad', 'Below is its last state.', []);
+    verdict('The gateway cannot be reached since ' + clock(lostAt), 'bad', 'Below is its last state.', []);
     if (events.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
   });
 }

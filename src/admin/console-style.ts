@@ -56,5 +56,15 @@ tbody tr{border:1px solid var(--line);border-radius:.5rem;padding:.5rem .75rem;m
 tbody th,tbody td{display:flex;justify-content:space-between;gap:1rem;border:0;padding:.1rem 0;text-align:right;overflow-wrap:anywhere}
 tbody th{font-weight:600;text-align:left}
 tbody td::before{content:attr(data-label);color:var(--soft);text-align:left;flex:none}
+#callers tr{display:grid;grid-template-columns:2fr 3fr;gap:0 1rem}
+#callers td{gap:.5rem}
+#callers .number{white-space:nowrap}
+#callers th,#callers td:not(.number){grid-column:1/-1}
+#problems tr{display:flex;flex-wrap:wrap;gap:0 1rem}
+#problems td:nth-child(even){flex:1 1 55%;justify-content:flex-end}
+#problems td:nth-child(3){flex:1 1 20%}
+#problems td:nth-child(4){flex-basis:20%}
+#problems td:last-child{flex-basis:100%;color:var(--soft);font-size:.85rem}
+#problems td::before{content:none}
 }
 `;

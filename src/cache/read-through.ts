@@ -115,6 +115,7 @@ export class ReadThrough {
 
   #join(flight: CoalescedFetch, miss: Miss): Eventually<Answer> {
     if (miss.directives?.noStore !== true) flight.mayStore = true;
+    miss.trace.joined = flight.trace;
     return subscribe(flight, miss.request).outcome.then((outcome) => this.#respondToJoined(outcome, miss));
   }
 

@@ -15,6 +15,7 @@ import { loadKeyValue } from '../key/key-source.ts';
 import { openKeyring } from '../key/keyring.ts';
 import { openStore } from '../key/open-store.ts';
 import type { Environment } from '../key/store.ts';
+import { PackageError } from '../optional-package.ts';
 import { attachKey, probeThrough } from '../upstream/credential.ts';
 import { retryWithKey } from '../upstream/retry-with-key.ts';
 import { sendUpstream } from '../upstream/transport.ts';
@@ -45,6 +46,9 @@ export async function runCheck({ json, envFile }: RunCheckOptions): Promise<numb
     // `serve` would refuse what these refuse.
     const certificate = certificateFiles(config);
     if (certificate !== undefined) await readCertificate(certificate);
+    if (config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined) {
+      await (await import('../tracing.ts')).loadOtel();
+    }
     const { digestPaths } = readCallersVersion(authenticatorOptions(config));
     const guessable = guessableTokenProblems(digestPaths);
     if (guessable.length > 0) throw new CallersFileError(guessable);
@@ -71,9 +75,12 @@ export async function runCheck({ json, envFile }: RunCheckOptions): Promise<numb
   }
 }
 
-function isProblemOfSettings(error: unknown): error is ConfigError | CallersFileError | CertificateError {
+function isProblemOfSettings(error: unknown): boolean {
   return (
-    error instanceof ConfigError || error instanceof CallersFileError || error instanceof CertificateError
+    error instanceof ConfigError ||
+    error instanceof CallersFileError ||
+    error instanceof CertificateError ||
+    error instanceof PackageError
   );
 }
 

@@ -5,6 +5,9 @@ import { loadConfig } from './environment.ts';
 import { guardProcess } from './guard.ts';
 import { reportRefusal, reportStartFailure } from './start-failure.ts';
 
+/** How long what is still open after a drain may keep the process from ending. */
+const lingerMs = 500;
+
 /** @param envFile `--env-file`. @returns the exit status, once the gateway has stopped; 2 for wrong settings, 1 for other failures */
 export async function serve(envFile?: string): Promise<number> {
   let gateway: Gateway;
@@ -30,7 +33,11 @@ function live(gateway: Gateway): Promise<number> {
   return new Promise((resolve) => {
     const stop = (status: number): void => {
       gateway.drain().then(
-        () => resolve(status),
+        () => {
+          resolve(status);
+          // A collector that does not answer must not hold the process.
+          setTimeout(() => process.exit(status), lingerMs).unref();
+        },
         // What could not be closed would keep the process from ending.
         () => process.exit(1),
       );

@@ -4,6 +4,7 @@ import { ConfigError } from '../config.ts';
 import { CertificateError } from '../edge/certificate.ts';
 import { ListenError } from '../edge/listen.ts';
 import { KeyStoreError } from '../key/store.ts';
+import { PackageError } from '../optional-package.ts';
 import { environmentAtHand } from './environment.ts';
 
 /** Says why nothing may start in this environment. @returns the exit status */
@@ -31,7 +32,8 @@ export function isCorrectable(error: unknown): boolean {
     error instanceof CertificateError ||
     error instanceof ConfigError ||
     error instanceof KeyStoreError ||
-    error instanceof CallersFileError
+    error instanceof CallersFileError ||
+    error instanceof PackageError
   );
 }
 

@@ -1,5 +1,5 @@
 /**
- * Everything that keeps the gateway from starting: settings, key, callers file and certificate at once, so that it takes one round
+ * Everything that keeps the gateway from starting: settings, key, callers file, certificate and OpenTelemetry at once, so that it takes one round
  * to put them right. Looked for only when a start has failed.
  */
 import { readCallersVersion } from '../callers/caller-store.ts';
@@ -10,6 +10,8 @@ import { authenticatorOptions, certificateFiles } from '../gateway-options.ts';
 import { loadKeyValue } from '../key/key-source.ts';
 import { openStore } from '../key/open-store.ts';
 import { type Environment, KeyStoreError } from '../key/store.ts';
+import { PackageError } from '../optional-package.ts';
+import { loadOtel } from '../tracing.ts';
 
 /** Names of settings, and what is wrong with what they name; never a value. The first are those of the settings. */
 export async function findStartProblems(environment: Environment): Promise<readonly string[]> {
@@ -20,6 +22,7 @@ export async function findStartProblems(environment: Environment): Promise<reado
     ...(await keyProblems(config, environment)),
     ...callersProblems(config),
     ...(await certificateProblems(config)),
+    ...(await tracingProblems(config)),
   ];
 }
 
@@ -77,6 +80,17 @@ async function certificateProblems(config: Partial<Config>): Promise<readonly st
     return [];
   } catch (error) {
     if (error instanceof CertificateError) return [error.message];
+    throw error;
+  }
+}
+
+async function tracingProblems(config: Partial<Config>): Promise<readonly string[]> {
+  if (config.OTEL_EXPORTER_OTLP_ENDPOINT === undefined) return [];
+  try {
+    await loadOtel();
+    return [];
+  } catch (error) {
+    if (error instanceof PackageError) return [error.message];
     throw error;
   }
 }

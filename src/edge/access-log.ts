@@ -8,6 +8,8 @@ import { fieldsOfRefusedRequest, type RefusalFields } from './refusal-fields.ts'
 /** A request's line. Members that do not apply are left out. */
 export interface AccessLine {
   readonly requestId: string;
+  /** Of the distributed trace that the caller named in `traceparent`, or that began here. */
+  readonly traceId: string | undefined;
   readonly caller: string | undefined;
   /** The `sub` of a JWT. */
   readonly subject: string | undefined;
@@ -35,9 +37,9 @@ export interface AccessLine {
 
 export interface AccessLogOptions {
   /** Takes the line; must not throw. */
-  readonly write: (line: AccessLine) => void;
+  readonly write: (line: AccessLine, trace: Trace) => void;
   /** Called for each request before anything else is done for it; `write` is called once for each. */
-  readonly begin: () => void;
+  readonly begin: (trace: Trace) => void;
   /** Whether a text holds the upstream key: such a text is not logged. */
   readonly isSecret: (text: string) => boolean;
 }
@@ -46,9 +48,9 @@ export interface AccessLogOptions {
 export function logAccess({ write, begin, isSecret }: AccessLogOptions): Layer<InboundRequest, Reply> {
   return (next) =>
     function log(request, trace) {
-      begin();
+      begin(trace);
       return andThen(next(request, trace), (reply) => {
-        write(lineOf(request, reply, trace, isSecret));
+        write(lineOf(request, reply, trace, isSecret), trace);
         return reply;
       });
     };
@@ -63,6 +65,7 @@ function lineOf(
   const { failure } = trace;
   return {
     requestId: trace.requestId,
+    traceId: trace.traceId,
     caller: trace.caller,
     subject: trace.subject,
     by: trace.authenticatedBy,

@@ -12,7 +12,7 @@ import { type ContentCoding as Coding, chooseCoding } from './encoding-policy.ts
 import type { InboundRequest, Reply } from './inbound.ts';
 import type { PreparedReply } from './reply-fields.ts';
 import type { CallerContexts } from './request-context.ts';
-import { traceParentOf, traceStateOf } from './trace-context-policy.ts';
+import { traceStateOf } from './trace-context-policy.ts';
 
 export interface ForwardOptions {
   readonly outbound: Handler<UpstreamRequest, Answer>;
@@ -113,14 +113,14 @@ function idsOf(
   hopByHop: ReadonlySet<string>,
   holdsCredential: HoldsCredential,
 ): Readonly<Record<string, string>> {
-  const mayGoUp = (name: string, value: string): boolean =>
-    !hopByHop.has(name) && !holdsCredential(value, request);
   const ids: Record<string, string> = { 'x-request-id': trace.requestId };
-  const parent = traceParentOf(request.field('traceparent'));
-  if (parent === undefined || !mayGoUp('traceparent', parent)) return ids;
-  ids['traceparent'] = parent;
+  const { traceParent } = trace;
+  if (traceParent === undefined || hopByHop.has('traceparent')) return ids;
+  ids['traceparent'] = traceParent;
   const state = traceStateOf(request.field('tracestate'));
-  if (state !== undefined && mayGoUp('tracestate', state)) ids['tracestate'] = state;
+  if (state !== undefined && !hopByHop.has('tracestate') && !holdsCredential(state, request)) {
+    ids['tracestate'] = state;
+  }
   return ids;
 }
 

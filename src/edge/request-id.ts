@@ -1,8 +1,9 @@
-/** Gives every request an id: the caller's own where it fits into a log line. */
+/** Gives every request its ids: the caller's own where they fit into a log line. */
 import { randomBytes } from 'node:crypto';
 import type { Layer } from '../layer.ts';
 import type { HoldsCredential } from './credential-search.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
+import { traceParentOf } from './trace-context-policy.ts';
 
 /** Of this process; a counter follows it. Random ids one by one would cost as much as looking up the answer. */
 const prefix = randomBytes(12).toString('base64url');
@@ -22,8 +23,8 @@ export function isOwnRequestId(id: string): boolean {
 const fit = /^[A-Za-z0-9._~:+/=-]{1,128}$/;
 
 /**
- * Takes a caller's own id over where it is fit to be one. One that holds a credential is not: it would stand in the log
- * and in the reply.
+ * Takes a caller's own id over where it is fit to be one, and its place in a distributed trace. What holds a credential
+ * is not: it would stand in the log and in the reply.
  */
 export function identifyRequest(holdsCredential: HoldsCredential): Layer<InboundRequest, Reply> {
   return (next) =>
@@ -32,6 +33,8 @@ export function identifyRequest(holdsCredential: HoldsCredential): Layer<Inbound
       const isTaken = typeof given === 'string' && fit.test(given) && !holdsCredential(given, request);
       trace.requestId = isTaken ? given : newRequestId();
       request.setHeader('x-request-id', trace.requestId);
+      const parent = traceParentOf(request.field('traceparent'));
+      if (parent !== undefined && !holdsCredential(parent, request)) trace.traceParent = parent;
       return next(request, trace);
     };
 }

@@ -99,7 +99,7 @@ class PacingGate {
     const stopWaiting = (): void => {
       clearTimeout(timer);
       context.unwatch(watcher);
-      trace.waitedMs += performance.now() - enteredMs;
+      trace.waited('gate', enteredMs);
     };
     const queued: QueuedRequest = {
       context,

@@ -1,5 +1,6 @@
 /** `aws-sm:name#field`: AWS Secrets Manager, by Amazon's own library, with its ways to find credentials. */
-import { type LoadModule, loadSdk } from './sdk.ts';
+import type { LoadModule } from '../optional-package.ts';
+import { loadSdk } from './sdk.ts';
 import { memberOf } from './secret-field.ts';
 import { KeyStoreError } from './store.ts';
 import type { OpenedStore } from './when-used.ts';

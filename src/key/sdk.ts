@@ -1,10 +1,6 @@
 /** Loads a cloud's own library when a store that needs it is named; none is among our dependencies. */
+import { importProblem, type LoadModule } from '../optional-package.ts';
 import { KeyStoreError } from './store.ts';
-
-/** Imports a package by name. A test gives its own. */
-export type LoadModule = (name: string) => Promise<unknown>;
-
-export const importModule: LoadModule = (name) => import(name);
 
 /** @throws KeyStoreError that says what to install */
 export async function loadSdk<T>(
@@ -16,11 +12,6 @@ export async function loadSdk<T>(
   try {
     return (await load(name)) as T;
   } catch (error) {
-    const missing = error instanceof Error && 'code' in error && error.code === 'ERR_MODULE_NOT_FOUND';
-    throw new KeyStoreError(
-      missing
-        ? `${describe}: needs a package that is not installed: npm install ${name}@${major}`
-        : `${describe}: the package ${name} cannot be loaded`,
-    );
+    throw new KeyStoreError(`${describe}: ${importProblem(error, `${name}@${major}`)}`);
   }
 }

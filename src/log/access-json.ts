@@ -1,5 +1,5 @@
 /**
- * An access line as JSON. Most lines differ from one written lately in caller, subject, id, time and duration alone, so the
+ * An access line as JSON. Most lines differ from one written lately in caller, subject, ids, time and duration alone, so the
  * text of the rest is remembered: to write every member of every line anew would cost more than all layers together.
  * Remembered for all callers together, or ten thousand of them would each need their own.
  */
@@ -21,7 +21,7 @@ export function accessJson(): (line: AccessLine) => string {
 
   function recurring(line: AccessLine): string {
     for (const one of remembered) if (isAlike(one.line, line)) return one.text;
-    const { requestId, caller, subject, waitedMs, upstreamMs, totalMs, ...rest } = line;
+    const { requestId, traceId, caller, subject, waitedMs, upstreamMs, totalMs, ...rest } = line;
     const text = JSON.stringify(rest).slice(1, -1);
     remembered[eldest] = { line, text };
     eldest = (eldest + 1) % maxRemembered;
@@ -29,8 +29,9 @@ export function accessJson(): (line: AccessLine) => string {
   }
 
   return (line) => {
-    const { requestId, caller, subject, waitedMs, upstreamMs, totalMs } = line;
+    const { requestId, traceId, caller, subject, waitedMs, upstreamMs, totalMs } = line;
     const who =
+      (traceId === undefined ? '' : `"traceId":"${traceId}",`) +
       (caller === undefined ? '' : `"caller":${JSON.stringify(caller)},`) +
       (subject === undefined ? '' : `"subject":${JSON.stringify(subject)},`);
     const times = `"waitedMs":${waitedMs},"upstreamMs":${upstreamMs},"totalMs":${totalMs}`;
@@ -38,7 +39,7 @@ export function accessJson(): (line: AccessLine) => string {
   };
 }
 
-/** Whether all members but caller, subject, id, times and durations are the same. */
+/** Whether all members but caller, subject, ids, times and durations are the same. */
 function isAlike(one: AccessLine, other: AccessLine): boolean {
   return (
     one.status === other.status &&

@@ -77,7 +77,7 @@ export function tallyAttempts(): AttemptTally {
       inFlight -= 1;
       const { cells, durations } = tallyOf(operation);
       durations.observe(ms);
-      const cell = cellOf(cells, labelOf(outcome));
+      const cell = cellOf(cells, outcomeOf(outcome));
       cell.count += 1;
       cell.ms += ms;
     },
@@ -96,7 +96,8 @@ export function tallyAttempts(): AttemptTally {
   };
 }
 
-function labelOf(outcome: unknown): unknown {
+/** What became of an attempt: the status of its answer, or the name of what it ended with. */
+export function outcomeOf(outcome: unknown): number | string {
   if (typeof outcome === 'number') return outcome;
   return outcome instanceof GatewayError ? outcome.code : 'abandoned';
 }

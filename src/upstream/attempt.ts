@@ -9,8 +9,8 @@ import type { Answer, HeaderFields, SignedRequest } from '../exchange.ts';
 import { singleField } from '../header-fields.ts';
 import { payloadOf, smallBytes } from '../payload.ts';
 import type { ContextWatcher } from '../request-context.ts';
-import type { Trace } from '../trace.ts';
-import type { AttemptTally } from './attempt-tally.ts';
+import type { AttemptSpan, AttemptSpans, Trace } from '../trace.ts';
+import { type AttemptTally, outcomeOf } from './attempt-tally.ts';
 import type { BodyBudget, BodyShare } from './body-budget.ts';
 import { asAskedAbout, asIdentity, codingOf, decode, type UpstreamCoding } from './content-coding.ts';
 import {
@@ -29,6 +29,7 @@ export interface AttemptTerms {
   readonly limits: ResponseLimits;
   readonly budget: BodyBudget;
   readonly tally: AttemptTally | undefined;
+  readonly spans: AttemptSpans | undefined;
   /** When a request was last written to a connection. */
   readonly connections: { lastUsedMs: number };
 }
@@ -40,6 +41,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
   readonly #terms: AttemptTerms;
   readonly #result = Promise.withResolvers<Answer>();
   readonly #sentMs = performance.now();
+  #span: AttemptSpan | undefined;
   #timer: NodeJS.Timeout | undefined;
   #controller: Dispatcher.DispatchController | undefined;
   #abortedWith: unknown;
@@ -62,10 +64,23 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
     return this.#result.promise;
   }
 
+  /**
+   * Request and trace ids to send. Where spans are exported, the attempt's own is the upstream's parent, unless the
+   * caller chose the trace and this exchange leaves out what callers choose.
+   */
+  get ids(): Readonly<Record<string, string>> {
+    const { ids } = this.#request;
+    if (this.#span === undefined) return ids;
+    if (this.#trace.traceParent !== undefined && ids['traceparent'] === undefined) return ids;
+    return { ...ids, traceparent: this.#span.traceParent };
+  }
+
   /** Starts the clock; `false` where the context has ended and nothing is to be sent. */
   begin(timeoutMs: number): boolean {
-    const { context } = this.#request;
-    this.#terms.tally?.begun(this.#trace.attempts, context.flow.background);
+    const { context, operation } = this.#request;
+    const { background } = context.flow;
+    this.#terms.tally?.begun(this.#trace.attempts, background);
+    this.#span = this.#terms.spans?.beginAttempt(this.#trace, operation, background);
     this.#trace.attempts += 1;
     if (context.ended !== undefined) {
       this.#fail(context.ended);
@@ -225,6 +240,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
     const ms = performance.now() - this.#sentMs;
     this.#trace.upstreamMs += ms;
     this.#terms.tally?.ended(this.#request.operation, outcome, ms);
+    this.#span?.end(String(outcomeOf(outcome)));
   }
 }
 

@@ -56,7 +56,7 @@ export function retryFailures(options: RetryOptions): Layer<UpstreamRequest, Ans
     let isRetrying = false;
 
     async function attempt(): Promise<Answer> {
-      if (attempts++ > 0) trace.waitedMs += performance.now() - endedMs;
+      if (attempts++ > 0) trace.waited('retry', endedMs);
       try {
         const answer = await next(request, trace);
         if (retriedStatuses.includes(answer.status)) throw new RetryableResponse(answer);
@@ -89,7 +89,7 @@ export function retryFailures(options: RetryOptions): Layer<UpstreamRequest, Ans
       const { signal } = context;
       return await pRetry(attempt, { ...backoff, signal, shouldConsumeRetry, shouldRetry });
     } catch (error) {
-      trace.waitedMs += performance.now() - endedMs;
+      trace.waited('retry', endedMs);
       return lastWord(error, Math.min(baseMs * 2 ** (attempts - 1), capMs));
     } finally {
       load.live--;

@@ -9,6 +9,7 @@
 import Pool from 'undici/lib/dispatcher/pool.js';
 import type { Answer, SignedRequest } from '../exchange.ts';
 import type { Handler } from '../layer.ts';
+import type { AttemptSpans } from '../trace.ts';
 import { Attempt, type AttemptTerms } from './attempt.ts';
 import type { AttemptTally } from './attempt-tally.ts';
 import { limitBodies } from './body-budget.ts';
@@ -27,6 +28,8 @@ export interface TransportOptions {
   readonly userAgent: string;
   /** Counts what is sent. */
   readonly tally?: AttemptTally;
+  /** Makes a span of each attempt. */
+  readonly spans?: AttemptSpans | undefined;
 }
 
 export interface Transport {
@@ -57,6 +60,7 @@ export function sendUpstream(options: TransportOptions): Transport {
     limits: { maxBodyBytes: options.maxBodyBytes, isAcceptedType, revalidating },
     budget,
     tally: options.tally,
+    spans: options.spans,
     connections,
   });
   const forRead = terms(false);
@@ -70,7 +74,7 @@ export function sendUpstream(options: TransportOptions): Transport {
         request.validators === undefined ? forRead : forRevalidation,
       );
       if (attempt.begin(options.timeoutMs)) {
-        const headers = fieldsOf(request, constantFields);
+        const headers = fieldsOf(request, attempt.ids, constantFields);
         const path = `${basePath}${request.path}${request.query}`;
         // Blocking: a head that is late must not hold up another request on the same connection.
         pools.current().dispatch({ method: 'GET', path, headers, blocking: true }, attempt);
@@ -99,10 +103,10 @@ function openPool({ baseUrl, connections, timeoutMs }: TransportOptions): Instan
 }
 
 /** The fields of the upstream request, names and values in turn. */
-function fieldsOf(request: SignedRequest, constant: readonly string[]): string[] {
+function fieldsOf(request: SignedRequest, ids: SignedRequest['ids'], constant: readonly string[]): string[] {
   const fields = [...constant, request.key];
   pushAll(fields, request.headers);
-  pushAll(fields, request.ids);
+  pushAll(fields, ids);
   if (request.validators !== undefined) pushAll(fields, request.validators);
   return fields;
 }

@@ -47,6 +47,8 @@ describe.skipIf(!hasLibraries)('the release workflow', () => {
     const { jobs } = await workflow();
     const stepsOf = (job: string): string => JSON.stringify(jobs[job]?.steps);
     expect(stepsOf('publish-image')).toContain('cosign sign --yes');
+    // Packages carry the repository that built them: npm compares.
+    expect(stepsOf('publish-package')).toContain('npm pkg set \\"repository=github:$GITHUB_REPOSITORY\\"');
     for (const job of ['publish-image', 'publish-package'])
       expect(stepsOf(job)).toContain('actions/attest-build-provenance');
   });

@@ -4,6 +4,7 @@ import { accessJson } from '../../src/log/access-json.ts';
 
 const hit: AccessLine = {
   requestId: 'r-1',
+  traceId: undefined,
   caller: 'script',
   subject: undefined,
   by: 'token',
@@ -33,6 +34,7 @@ describe('an access line as JSON', () => {
       { caller: undefined },
       { caller: 'one"more\n' },
       { requestId: 'r"\\2' },
+      { traceId: '4bf92f3577b34da6a3ce929d0e0e4736' },
       { by: 'jwt' },
       { by: 'jwt', subject: 'a"b' },
       { note: 'an older token' },

@@ -9,6 +9,27 @@ function planted(code: string): string[] {
   return ['--import', `data:text/javascript,${encodeURIComponent(code)}`];
 }
 
+describe('a request’s line in the log', () => {
+  it('a request’s line has the id of the trace that its caller named, refused or answered', async () => {
+    const { ask, logLines } = await startPair();
+    const traceId = '4bf92f3577b34da6a3ce929d0e0e4736';
+    const traceparent = `00-${traceId}-00f067aa0ba902b7-01`;
+    await ask(accounts, { headers: { traceparent } });
+    await ask(accounts, { headers: { traceparent } });
+    await ask('/api/nothing', { headers: { traceparent } });
+    await ask(accounts, { headers: { traceparent: 'nonsense' } });
+    await ask(accounts);
+    const lines = logLines().filter(({ msg }) => msg === 'request');
+    expect(lines.map((line) => [line['cache'] ?? line['problem'], line['traceId']])).toEqual([
+      ['miss', traceId],
+      ['hit', traceId],
+      ['unknown-operation', traceId],
+      ['hit', undefined],
+      ['hit', undefined],
+    ]);
+  });
+});
+
 describe('each request has one line', () => {
   it('each request has one line, whatever became of it: JSON without a query or field that callers sent', async () => {
     const { ask, exchange, standIn, logText, logLines } = await startPair({

@@ -130,6 +130,20 @@ describe('a credential in a field that goes up', () => {
     expect(pair.standIn.requests[0]?.headers).not.toHaveProperty('tracestate');
   });
 
+  it('a traceparent that holds a credential is neither sent up nor logged, and the read goes on', async () => {
+    const pair = await startWith([entry]);
+    const given = '4bf92f3577b34da6a3ce929d0e0e4736';
+    const came = await pair.ask(accounts, { headers: { ...bearer(given), traceparent, tracestate: 'a=b' } });
+    expect(came.status).toBe(401);
+    expect(pair.logText()).not.toContain(given);
+    const anonymous = await startPair();
+    const fields = { ...bearer(given), traceparent, tracestate: 'a=b' };
+    expect((await anonymous.ask(accounts, { headers: fields })).status).toBe(200);
+    expect(anonymous.logText()).not.toContain(given);
+    expect(anonymous.standIn.requests[0]?.headers).not.toHaveProperty('traceparent');
+    expect(anonymous.standIn.requests[0]?.headers).not.toHaveProperty('tracestate');
+  });
+
   it.each(credentials)('%s in a forwarded field is refused', async (_, value, headers) => {
     const pair = await startWith([entry], { FORWARD_REQUEST_HEADERS: 'x-team' });
     const came = await pair.ask(accounts, { headers: { ...headers, 'X-Team': `blue ${value}` } });

@@ -21,6 +21,7 @@ export interface GcpStandIn {
   /** The values of the one secret, `projects/p/secrets/wak`, by version from 1 on. */
   readonly versions: string[];
   readonly count: number;
+  readonly port: number;
   /** Answers the next requests with this gRPC status. */
   fail(code: number, times?: number): void;
   hang(): void;
@@ -71,6 +72,7 @@ export async function startGcp(): Promise<GcpStandIn> {
   });
   return {
     versions,
+    port,
     get count() {
       return count;
     },

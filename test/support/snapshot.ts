@@ -11,6 +11,7 @@ const at = Date.parse('2026-11-01T12:00:00Z');
 
 export const line: AccessLine = {
   requestId: 'id',
+  traceId: undefined,
   caller: 'script',
   subject: undefined,
   by: 'token',

@@ -4,6 +4,7 @@ import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'nod
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer, SignedRequest } from '../../src/exchange.ts';
+import { FixedContext } from '../../src/request-context.ts';
 import type { Behaviour } from '../../src/stand-in/behaviour.ts';
 import { type StandIn, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
 import { Trace } from '../../src/trace.ts';
@@ -91,6 +92,41 @@ describe('the upstream request is built, not forwarded', () => {
       accept: 'application/json',
       'user-agent': 'test',
     });
+  });
+});
+
+describe('an attempt that has a span', () => {
+  const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
+  const own = '00-4bf92f3577b34da6a3ce929d0e0e4736-b7ad6b7169203331-01';
+  const ended: string[] = [];
+  const spans = { beginAttempt: () => ({ traceParent: own, end: (how: string) => void ended.push(how) }) };
+
+  it.each([
+    ['in place of its caller’s', traceparent, { traceparent, tracestate: 'a=b' }, own],
+    ['where its caller named none', undefined, { 'x-request-id': 'r' }, own],
+    ['not where the exchange leaves out what its caller chose', traceparent, {}, undefined],
+  ])('an attempt that has a span is the upstream’s parent %s', async (_, callers, ids, expected) => {
+    const traced = sendUpstream(optionsFor(standIn.url, { spans }));
+    const trace = new Trace(performance.now());
+    trace.traceParent = callers;
+    await traced.handler(signedRequest(standInKey, { ids }), trace);
+    await traced.close();
+    expect(standIn.requests[0]?.headers['traceparent']).toBe(expected);
+    expect(ended.at(-1)).toBe('200');
+  });
+
+  it('an attempt that has a span ends it however it fails', async () => {
+    ended.length = 0;
+    const traced = sendUpstream(optionsFor(standIn.url, { spans, timeoutMs: 200 }));
+    standIn.behave({ resetAt: 'before-headers' });
+    await failure(send({}, traced));
+    standIn.behave({ stallAt: 'before-headers' });
+    await failure(send({}, traced));
+    const context = new FixedContext(performance.now() + 10_000, { name: '', weight: 1, background: false });
+    context.end(new Error('the caller left'));
+    await send({ context }, traced).catch(() => undefined);
+    await traced.close();
+    expect(ended).toEqual(['upstream-unreachable', 'upstream-timeout', 'abandoned']);
   });
 });
 

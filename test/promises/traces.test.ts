@@ -1,0 +1,266 @@
+/** The built gateway with OpenTelemetry's own SDK beside it, before a collector of ours. */
+import { symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { beforeAll, describe, expect, it } from 'vitest';
+import type { Behaviour, Misbehaviour } from '../../src/stand-in/behaviour.ts';
+import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { hasLibraries } from '../libraries/import-library.ts';
+import { enrol, writeCallersFile } from '../support/callers-files.ts';
+import { type Collector, type ExportedSpan, startCollector } from '../support/collector-stand-in.ts';
+import { accounts, ask } from '../support/gateway.ts';
+import { buildProgram } from '../support/image.ts';
+import { type Owner, run, type Served, serve, settingsFor, standInFor, until } from '../support/process.ts';
+
+const traceId = '4bf92f3577b34da6a3ce929d0e0e4736';
+const callerSpanId = '00f067aa0ba902b7';
+const traceparent = `00-${traceId}-${callerSpanId}-01`;
+
+async function startTraced(owner: Owner, main: string, settings: Record<string, string> = {}) {
+  const collector = await startCollector(owner);
+  const standIn = await standInFor(owner);
+  const gateway = await serve(owner, {
+    main,
+    settings: {
+      ...settingsFor(standIn.url),
+      OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+      OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
+      ...settings,
+    },
+  });
+  return { collector, standIn, gateway };
+}
+
+/** Ends the gateway, by which all spans are exported. */
+async function exportedSpans(gateway: Served, { spans }: Collector): Promise<readonly ExportedSpan[]> {
+  gateway.signal('SIGTERM');
+  expect(await gateway.exited).toBe(0);
+  expect(gateway.stderr()).toBe('');
+  return spans;
+}
+
+/** The first request is answered so, the others as specified. */
+function onceOnly(misbehaviour: Misbehaviour): Behaviour {
+  let isFirst = true;
+  return () => {
+    const first = isFirst;
+    isFirst = false;
+    return first ? misbehaviour : undefined;
+  };
+}
+
+const requestsOf = (spans: readonly ExportedSpan[]) => spans.filter(({ kind }) => kind === 2);
+const attemptsOf = (spans: readonly ExportedSpan[]) =>
+  spans.filter(({ kind }) => kind === 3).sort((one, other) => Number(one.startNs - other.startNs));
+
+describe.skipIf(!hasLibraries)('traces for a collector', () => {
+  const { folder, main } = buildProgram();
+  beforeAll(() => {
+    const libraries = fileURLToPath(new URL('../libraries/node_modules', import.meta.url));
+    symlinkSync(libraries, join(folder, 'node_modules'));
+  });
+
+  it('a request has a span below its caller’s, with one below it for each attempt, which is the upstream’s parent', async (owner) => {
+    const { collector, standIn, gateway } = await startTraced(owner, main);
+    standIn.behave(onceOnly({ status: 503 }));
+    const headers = { traceparent, tracestate: 'a=b', 'x-request-id': 'r-1' };
+    expect((await gateway.ask(accounts, { headers })).status).toBe(200);
+    const spans = await exportedSpans(gateway, collector);
+    const [request] = requestsOf(spans);
+    const attempts = attemptsOf(spans);
+    expect(spans).toHaveLength(3);
+    expect(request).toMatchObject({
+      name: 'GET list-accounts',
+      traceId,
+      parentSpanId: callerSpanId,
+      statusCode: 0,
+      attributes: {
+        'http.request.method': 'GET',
+        'http.response.status_code': 200,
+        'analytics_gateway.request_id': 'r-1',
+        'analytics_gateway.cache': 'miss',
+        'analytics_gateway.attempts': 2,
+      },
+      resource: { 'service.name': 'workspace-analytics-gateway' },
+    });
+    for (const attempt of attempts) {
+      expect(attempt).toMatchObject({ traceId, parentSpanId: request?.spanId, name: 'GET list-accounts' });
+      expect(attempt.startNs >= (request?.startNs ?? 0n) && attempt.endNs <= (request?.endNs ?? 0n)).toBe(
+        true,
+      );
+    }
+    expect(attempts.map(({ attributes, statusCode }) => [attributes, statusCode])).toMatchObject([
+      [{ 'http.response.status_code': 503, 'error.type': '503', 'server.address': '127.0.0.1' }, 2],
+      [{ 'http.response.status_code': 200, 'http.request.resend_count': 1 }, 0],
+    ]);
+    expect(standIn.requests.map((one) => one.headers['traceparent'])).toEqual(
+      attempts.map(({ spanId }) => `00-${traceId}-${spanId}-01`),
+    );
+    expect(standIn.requests.map((one) => one.headers['tracestate'])).toEqual(['a=b', 'a=b']);
+    expect(gateway.lines().find(({ msg }) => msg === 'request')).toMatchObject({ traceId });
+  });
+
+  it('a request’s waits for the gate and before a retry are events of its span', async (owner) => {
+    const { collector, standIn, gateway } = await startTraced(owner, main);
+    standIn.behave(onceOnly({ status: 429, headers: { 'retry-after': '1' } }));
+    expect((await gateway.ask(accounts)).status).toBe(200);
+    const [request] = requestsOf(await exportedSpans(gateway, collector));
+    const events = request?.events ?? [];
+    expect(events.map(({ name }) => name)).toContain('gate.wait');
+    expect(new Set(events.map(({ name }) => name))).toEqual(new Set(['retry.wait', 'gate.wait']));
+    const waited = events.map(({ attributes }) => Number(attributes['analytics_gateway.waited_ms']));
+    const total = Number(request?.attributes['analytics_gateway.waited_ms']);
+    expect(waited.reduce((sum, ms) => sum + ms, 0)).toBeGreaterThan(total - 3);
+  });
+
+  it('a hit has a span without an attempt, and a request that joined another’s exchange is linked to it', async (owner) => {
+    const { collector, standIn, gateway } = await startTraced(owner, main, { ADMIN_PORT: '0' });
+    const [, adminPort] = await gateway.printed(/"adminUrl":"http:[^"]*:(\d+)"/);
+    const admin = { host: '127.0.0.1', port: Number(adminPort) };
+    const { promise, resolve } = Promise.withResolvers<void>();
+    standIn.behave({ until: promise });
+    const first = gateway.ask(accounts, { headers: { traceparent } });
+    await until(() => standIn.counts.total === 1);
+    const second = gateway.ask(accounts);
+    await until(async () => (await ask(admin, '/status', {})).body.includes('"waiting":2'));
+    await gateway.ask('/api/nothing');
+    resolve();
+    await Promise.all([first, second]);
+    await gateway.ask(accounts);
+    const spans = await exportedSpans(gateway, collector);
+    const byCache = new Map(
+      requestsOf(spans).map((span) => [span.attributes['analytics_gateway.cache'], span]),
+    );
+    expect(attemptsOf(spans)).toHaveLength(1);
+    expect(byCache.get('hit')).toMatchObject({ parentSpanId: '', links: [] });
+    const leader = byCache.get('miss');
+    expect(byCache.get('joined')?.links).toMatchObject([{ traceId, spanId: leader?.spanId }]);
+    expect(byCache.get('joined')?.traceId).not.toBe(traceId);
+    expect(byCache.get(undefined)).toMatchObject({
+      name: 'GET',
+      statusCode: 0,
+      attributes: { 'http.response.status_code': 404, 'error.type': 'unknown-operation' },
+    });
+  });
+
+  it('a background refresh has a trace of its own, below no request', async (owner) => {
+    const { collector, standIn, gateway } = await startTraced(owner, main, {
+      CACHE_TTL: '1ms',
+      CACHE_STALE_WHILE_REVALIDATE: '1h',
+    });
+    await gateway.ask(accounts);
+    await until(async () => {
+      await gateway.ask(accounts, { headers: { traceparent } });
+      return standIn.counts.total > 1;
+    });
+    const attempts = attemptsOf(await exportedSpans(gateway, collector));
+    const refresh = attempts.find(({ attributes }) => attributes['analytics_gateway.background'] === true);
+    expect(refresh?.parentSpanId).toBe('');
+    expect(refresh?.traceId).not.toBe(traceId);
+  });
+
+  it('a trace that its caller does not sample is not exported, and is not sampled further up', async (owner) => {
+    const { collector, standIn, gateway } = await startTraced(owner, main);
+    await gateway.ask(accounts, { headers: { traceparent: `00-${traceId}-${callerSpanId}-00` } });
+    expect(await exportedSpans(gateway, collector)).toEqual([]);
+    const [, id, span, flags] = String(standIn.requests[0]?.headers['traceparent']).split('-');
+    expect([id, flags]).toEqual([traceId, '00']);
+    expect(span).not.toBe(callerSpanId);
+  });
+
+  it('traces obey the standard variables of OpenTelemetry', async (owner) => {
+    const { collector, gateway } = await startTraced(owner, main, {
+      OTEL_SERVICE_NAME: 'the-gateway',
+      OTEL_EXPORTER_OTLP_HEADERS: 'x-collector=of-the-team',
+      OTEL_TRACES_SAMPLER: 'parentbased_always_off',
+    });
+    await gateway.ask(`${accounts}?1`);
+    await gateway.ask(`${accounts}?2`, { headers: { traceparent } });
+    const spans = await exportedSpans(gateway, collector);
+    expect(new Set(spans.map((span) => span.traceId))).toEqual(new Set([traceId]));
+    expect(spans[0]?.resource['service.name']).toBe('the-gateway');
+    expect(collector.exports[0]?.headers).toContain('of-the-team');
+  });
+
+  it('traces hold nothing of a key, a token, a query or a field, in either format', async (owner) => {
+    for (const protocol of ['http/json', 'http/protobuf']) {
+      const { token, entry } = enrol('script');
+      const { collector, standIn, gateway } = await startTraced(owner, main, {
+        CALLERS_FILE: writeCallersFile([entry], owner.onTestFinished),
+        OTEL_EXPORTER_OTLP_PROTOCOL: protocol,
+        OTEL_RESOURCE_ATTRIBUTES: 'service.name=of-the-team',
+      });
+      const headers = { authorization: `Bearer ${token}`, cookie: 'hunter2', 'user-agent': 'hunter2' };
+      await gateway.ask(`${accounts}?q=hunter2`, { headers });
+      await gateway.ask(`${accounts}?q=hunter2`, {
+        headers: { ...headers, authorization: 'Bearer hunter2' },
+      });
+      await gateway.ask(`/api/hunter2?q=hunter2`, { headers });
+      standIn.behave({ status: 401, body: '{"a":"hunter2"}' });
+      await gateway.ask(`${accounts}?q=hunter2&2`, { headers });
+      await exportedSpans(gateway, collector);
+      const sent = collector.exports
+        .map(({ body, headers: fields, path }) => path + fields + body)
+        .join('\n');
+      expect(sent).toContain('list-accounts');
+      expect(sent).toContain('caller-unauthenticated');
+      expect(sent).toContain('of-the-team');
+      for (const secret of ['hunter2', token, token.slice(4, 24), standInKey])
+        expect(sent).not.toContain(secret);
+    }
+  });
+
+  it.for(['absent', 'refusing', 'hanging'])(
+    'a collector that is %s changes nothing for callers, and the gateway ends within its grace',
+    async (what, owner) => {
+      const { collector, gateway } = await startTraced(owner, main, {
+        // Without an end of its own to wait for.
+        OTEL_EXPORTER_OTLP_TIMEOUT: '3600000',
+        OTEL_BSP_SCHEDULE_DELAY: '50',
+        OTEL_BSP_EXPORT_TIMEOUT: '3600000',
+        SHUTDOWN_GRACE: '1s',
+        ...(what === 'absent' ? { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9' } : {}),
+      });
+      collector.answer(what === 'hanging' ? 'hang' : 400);
+      for (let count = 0; count < 5; count++) {
+        expect((await gateway.ask(`${accounts}?${count}`)).status).toBe(200);
+      }
+      if (what !== 'absent') await until(() => collector.exports.length > 0);
+      gateway.signal('SIGTERM');
+      expect(await gateway.exited).toBe(0);
+      expect(gateway.lines().at(-1)).toMatchObject({ msg: 'stopped', started: 5, finished: 5 });
+      expect(gateway.stdout()).toMatch(/spans could not be exported/);
+    },
+  );
+});
+
+describe('traces without the SDK', () => {
+  const settings = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318' };
+
+  it('a gateway without the SDK says at the start, and in check, what to install, with all else that is wrong', async (owner) => {
+    const standIn = await standInFor(owner);
+    for (const command of ['serve', 'check']) {
+      const only = await run(owner, [command], { settings: { ...settingsFor(standIn.url), ...settings } });
+      expect(only.status).toBe(2);
+      expect(only.stdout + only.stderr).toContain(
+        'OTEL_EXPORTER_OTLP_ENDPOINT: needs a package that is not installed: npm install @opentelemetry/',
+      );
+      const { UPSTREAM_API_KEY: _, ...without } = settingsFor(standIn.url);
+      const both = await run(owner, [command], { settings: { ...without, ...settings } });
+      expect(both.stdout + both.stderr).toContain('npm install @opentelemetry/');
+      expect(both.stdout + both.stderr).toContain('UPSTREAM_API_KEY');
+    }
+  });
+
+  it('an address of a collector with credentials in it is refused, and not repeated', async (owner) => {
+    const { status, stderr } = await run(owner, ['serve'], {
+      settings: {
+        ...settingsFor('http://127.0.0.1:9'),
+        OTEL_EXPORTER_OTLP_ENDPOINT: 'http://me:hunter2@127.0.0.1',
+      },
+    });
+    expect(status).toBe(2);
+    expect(stderr).toContain('OTEL_EXPORTER_OTLP_ENDPOINT must not contain credentials');
+    expect(stderr).not.toContain('hunter2');
+  });
+});
