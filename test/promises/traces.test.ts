@@ -102,7 +102,8 @@ describe.skipIf(!hasLibraries)('traces for a collector', () => {
 
   it('a request’s waits for the gate and before a retry are events of its span', async (owner) => {
     const { collector, standIn, gateway } = await startTraced(owner, main);
-    standIn.behave(onceOnly({ status: 429, headers: { 'retry-after': '1' } }));
+    const replies = [{ status: 429, headers: { 'retry-after': '1' } }, { status: 503 }];
+    standIn.behave(() => replies.shift());
     expect((await gateway.ask(accounts)).status).toBe(200);
     const [request] = requestsOf(await exportedSpans(gateway, collector));
     const events = request?.events ?? [];
