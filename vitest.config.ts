@@ -6,8 +6,6 @@ const alone = [
   'test/promises/own-routes.test.ts',
   // Counts the promises and the bytes that a hit costs.
   'test/promises/cost.test.ts',
-  // Compares how long two searches take: compiled code would be shared with other files.
-  'test/key/scrub.test.ts',
   // Looks for listeners of diagnostics channels.
   'test/promises/secrecy-memory.test.ts',
 ];

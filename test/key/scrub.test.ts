@@ -301,9 +301,12 @@ it.each(['&amp;', '&', '&#x41;', '&none;'])(
       });
       return Math.min(...took);
     };
-    // One after the other, so that the machine's speed does not count; again where others use the processor.
-    const ratios = Array.from({ length: 3 }, () => leastMs(ampersands) / leastMs(percents));
-    expect(Math.min(...ratios)).toBeLessThan(5);
+    // One after the other, so that the machine's speed does not count; again until both are compiled, which takes long
+    // where others use the processor.
+    let ratio = Number.POSITIVE_INFINITY;
+    for (let i = 0; i < 50 && ratio >= 5; i++)
+      ratio = Math.min(ratio, leastMs(ampersands) / leastMs(percents));
+    expect(ratio).toBeLessThan(5);
   },
 );
 
