@@ -49,7 +49,7 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-describe('a refused attempt (429)', () => {
+describe('an attempt that is answered with 429', () => {
   it('a 429 is tried again with waits that double', async () => {
     const next = upstream(429, 429, 429, 200);
     const { result, trace } = await run(next);
