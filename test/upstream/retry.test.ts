@@ -262,6 +262,19 @@ describe('an upstream in trouble', () => {
   });
 });
 
+describe('a request that is not tried again', () => {
+  it.each<[string, Step]>([
+    ['an answer with 404', 404],
+    ['a failure that no retry helps', new GatewayError('upstream-invalid-response')],
+  ])('a request that ends with %s is not said to have waited for a retry', async (_, step) => {
+    const trace = newTrace();
+    const waits: unknown[] = [];
+    trace.span = { traceId: '', waited: (place) => waits.push(place) };
+    await outcome(retryFailures(options)(upstream(step))(requestWith(contextFor()), trace));
+    expect(waits).toEqual([]);
+  });
+});
+
 describe('an aborted context', () => {
   it('a context that is aborted ends a wait at once with its reason', async () => {
     const next = upstream([429, { 'retry-after': '10' }], 200);
