@@ -5,7 +5,7 @@
  *   node bench/storm.ts [--seconds 60] [--scenario '50/s'] [--all] [--latency 5] [--json] [--alone]
  *
  * `--alone` leaves out the side on which each retries for itself: two sides of 2000/s are more than two cores can do.
- * A run of a minute or longer, of both sides, writes docs/storm.md.
+ * A run of a minute or longer, of both sides, writes docs/storm.md and docs/storm.svg.
  */
 import { writeFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
@@ -18,6 +18,7 @@ import { startDirectSide } from './storm/direct-side.ts';
 import { documentOf } from './storm/document.ts';
 import { figuresOf } from './storm/figures.ts';
 import { startGatewaySide } from './storm/gateway-side.ts';
+import { type Counted, type Course, pictureOf, shownSeconds } from './storm/picture.ts';
 import { type Scenario, scenarios, usual } from './storm/scenarios.ts';
 import { type SideResult, tableOf } from './storm/table.ts';
 import { measureRoundTrip } from './storm/unhindered.ts';
@@ -36,8 +37,24 @@ const { values } = parseArgs({
 const seconds = Number(values.seconds);
 const latencyMs = Number(values.latency);
 const deadlineMs = 25_000;
+/** How often the upstream is asked for its counts. */
+const countingMs = 500;
 const starts: readonly StartSide[] = values.alone ? [startGatewaySide] : [startDirectSide, startGatewaySide];
 const names = values.all ? scenarios.map(({ name }) => name) : (values.scenario ?? usual);
+
+/** The first scenario's course, for the picture. */
+let course: Course | undefined;
+
+/** Counts at the upstream until a time (`performance.now()`), or for as long as the picture is. */
+async function countUntil(upstream: Upstream, untilMs: number): Promise<Counted[]> {
+  const counted: Counted[] = [];
+  const endMs = Math.min(untilMs - countingMs, performance.now() + (shownSeconds + 1) * 1000);
+  while (performance.now() < endMs) {
+    counted.push({ ...(await upstream.counts()), atMs: Date.now() });
+    await sleep(countingMs);
+  }
+  return counted;
+}
 
 async function runSide(
   side: Side,
@@ -46,13 +63,17 @@ async function runSide(
   untilMs: number,
   roundTripMs: number,
 ): Promise<SideResult> {
+  const counting = countUntil(upstream, untilMs);
   const records = await runCallers(side, scenario.callers, untilMs);
+  const counted = await counting;
   const counts = await upstream.counts();
   const allowed = Array.from({ length: seconds }, (_, second) => {
     return scenario.perSecond(second / seconds) + (second === 0 ? scenario.burst : 0);
   });
   const figures = figuresOf(records, counts, allowed, roundTripMs);
-  return { name: side.name, figures, note: await side.close() };
+  const note = await side.close();
+  if (side.gate !== undefined) course ??= { counted, gate: side.gate(), perSecond: scenario.perSecond(0) };
+  return { name: side.name, figures, note };
 }
 
 async function run(scenario: Scenario, roundTripsMs: readonly number[]): Promise<SideResult[]> {
@@ -107,7 +128,8 @@ for (const name of names) {
 }
 if (seconds >= 60 && !values.alone && !values.json) {
   const machine = `${cpus().length} × ${cpus()[0]?.model.trim() ?? 'unknown'}, Node ${process.versions.node}`;
-  const path = join(import.meta.dirname, '..', 'docs', 'storm.md');
-  await writeFile(path, documentOf(results, seconds, machine));
+  const docs = join(import.meta.dirname, '..', 'docs');
+  await writeFile(join(docs, 'storm.md'), documentOf(results, seconds, machine));
+  if (course !== undefined) await writeFile(join(docs, 'storm.svg'), pictureOf(course));
 }
 process.exit(0);

@@ -18,12 +18,21 @@ export type Ending =
   | { readonly kind: 'refused'; readonly retryAfterMs: number }
   | { readonly kind: 'failed' };
 
+/** The gate's state from a moment (`Date.now()`) on, and the rate that it knows. */
+export interface GateMoment {
+  readonly atMs: number;
+  readonly to: string;
+  readonly perSecond: number | undefined;
+}
+
 /** One side of the comparison: how a caller's request gets to the upstream. */
 export interface Side {
   readonly name: string;
   ask(caller: string): Promise<Ending>;
   /** Ends it; a line on how it went, where there is something to say. */
   close(): Promise<string | undefined>;
+  /** What its gate has done, once it is closed. */
+  gate?(): readonly GateMoment[];
 }
 
 export type StartSide = (

@@ -1,6 +1,6 @@
 /** The same callers through the real gateway, each with its own token and asking over HTTP. */
 import { Pool } from 'undici';
-import type { CallerPlan, Ending, Side } from './callers.ts';
+import type { CallerPlan, Ending, GateMoment, Side } from './callers.ts';
 import { type LogLine, startGatewayProcess } from './gateway-process.ts';
 
 /** @param deadlineMs REQUEST_TIMEOUT */
@@ -14,14 +14,17 @@ export async function startGatewaySide(
   // As many connections as loops: what waits, waits in the gateway.
   const pool = new Pool(gateway.url.origin);
   let count = 0;
+  let lines: readonly LogLine[] = [];
 
   return {
     name: 'through the gateway',
     ask: (caller) => askGateway(pool, `/api/analytics/accounts/?n=${count++}`, gateway.tokens.get(caller)),
     async close() {
       await pool.destroy();
-      return summaryOf(await gateway.end());
+      lines = await gateway.end();
+      return summaryOf(lines);
     },
+    gate: () => lines.filter(isOfGate).map(momentOf),
   };
 }
 
@@ -45,11 +48,23 @@ export async function askGateway(pool: Pool, path: string, token: string | undef
   }
 }
 
+function isOfGate({ msg }: LogLine): boolean {
+  return msg === 'gate state changed';
+}
+
+function momentOf({ time, to, perSecond }: LogLine): GateMoment {
+  return {
+    atMs: Number(time),
+    to: String(to),
+    perSecond: typeof perSecond === 'number' ? perSecond : undefined,
+  };
+}
+
 /** What the gate did, from its lines in the log. */
 function summaryOf(lines: readonly LogLine[]): string {
-  const changes = lines.filter(({ msg }) => msg === 'gate state changed');
+  const changes = lines.filter(isOfGate).map(momentOf);
   const closings = changes.filter(({ to }) => to === 'closed');
-  const learned = changes.findLast(({ perSecond }) => typeof perSecond === 'number')?.['perSecond'];
-  const rate = typeof learned === 'number' ? `; learned pace at the end ${learned.toFixed(1)}/s` : '';
+  const learned = changes.findLast(({ perSecond }) => perSecond !== undefined)?.perSecond;
+  const rate = learned === undefined ? '' : `; learned pace at the end ${learned.toFixed(1)}/s`;
   return `the gate closed ${closings.length} times${rate}`;
 }

@@ -20,7 +20,7 @@ const linkedFiles = [
 
 rmSync(pages, { recursive: true, force: true });
 const documents = globSync(
-  ['*.md', 'deploy/README.md', 'docs/*.{md,png}', 'docs/decisions/*.md', 'bench/results.svg'],
+  ['*.md', 'deploy/README.md', 'docs/*.{md,png,svg}', 'docs/decisions/*.md', 'bench/results.svg'],
   {
     cwd: root,
   },

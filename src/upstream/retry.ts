@@ -89,7 +89,7 @@ export function retryFailures(options: RetryOptions): Layer<UpstreamRequest, Ans
       const { signal } = context;
       return await pRetry(attempt, { ...backoff, signal, shouldConsumeRetry, shouldRetry });
     } catch (error) {
-      trace.waited('retry', endedMs);
+      if (context.ended !== undefined) trace.waited('retry', endedMs);
       return lastWord(error, Math.min(baseMs * 2 ** (attempts - 1), capMs));
     } finally {
       load.live--;

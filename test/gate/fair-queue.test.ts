@@ -26,24 +26,24 @@ const names = (queue: FairQueue<Entry>, count = queue.size): string =>
   Array.from({ length: count }, () => queue.take()?.context.flow.name).join('');
 
 describe('the fair queue', () => {
-  it('gives callers turns in proportion to their weights', () => {
+  it('the fair queue gives callers turns in proportion to their weights', () => {
     const queue = filled(...many(30, 'a', 2), ...many(30, 'b'));
     expect(names(queue, 30).replaceAll('b', '')).toHaveLength(20);
   });
 
-  it('lets a caller that has just come go before the long queue of another', () => {
+  it('the fair queue lets a caller that has just come go before the long queue of another', () => {
     const queue = filled(...many(100, 'a'));
     names(queue, 20);
     queue.add(entry('b'));
     expect(names(queue, 1)).toBe('b');
   });
 
-  it('lets background refreshes go last', () => {
+  it('the fair queue lets background refreshes go last', () => {
     const queue = filled(entry('a', 1, true), entry('b'), entry('b'));
     expect(names(queue)).toBe('bba');
   });
 
-  it('returns a request to its old place, and its turn to its caller', () => {
+  it('the fair queue returns a request to its old place, and its turn to its caller', () => {
     const [first, second, third] = many(3, 'a') as [Entry, Entry, Entry];
     const queue = filled(first, second, third, entry('b'));
     expect(queue.take()).toBe(first);
@@ -52,7 +52,7 @@ describe('the fair queue', () => {
     expect(queue.take()).toBe(first);
   });
 
-  it('forgets nothing when the flow of a request changes while it waits', () => {
+  it('the fair queue forgets nothing when the flow of a request changes while it waits', () => {
     const moving = { ...entry('a', 1, true) };
     const queue = filled(moving, entry('b'));
     moving.context = { ...moving.context, flow: { ...moving.context.flow, background: false } };
@@ -62,7 +62,7 @@ describe('the fair queue', () => {
     expect(queue.remove(entry('stranger'))).toBe(false);
   });
 
-  it('counts how many go before a request as it then serves them, but for equal tags', () => {
+  it('the fair queue counts how many go before a request as it then serves them, but for equal tags', () => {
     const queue = filled(...many(7, 'a'), ...many(3, 'b', 0.5), ...many(5, 'c', 3));
     names(queue, 4);
     const late = entry('b', 0.5);
@@ -75,7 +75,7 @@ describe('the fair queue', () => {
     expect(Math.abs(order - served)).toBeLessThanOrEqual(2);
   });
 
-  it('names the request whose turn is the last: of the longest flow, and of background refreshes before all', () => {
+  it('the fair queue names the request whose turn is the last: of the longest flow, and of background refreshes before all', () => {
     const queue = filled(...many(3, 'a'), entry('b'), entry('b'));
     expect(queue.last()?.context.flow.name).toBe('a');
     const [third, fourth] = many(2, 'b') as [Entry, Entry];
@@ -88,7 +88,7 @@ describe('the fair queue', () => {
     expect(queue.last()).toBe(refresh);
   });
 
-  it('tells for each caller its requests, the longest wait among them, and its refreshes', () => {
+  it('the fair queue tells for each caller its requests, the longest wait among them, and its refreshes', () => {
     const [first, second, refresh] = [entry('a'), entry('a'), entry('b', 1, true)];
     expect(filled(second, refresh, first).callers(first.arrivedMs + 10)).toEqual([
       { name: 'a', length: 2, oldestWaitMs: 10, refreshes: 0 },

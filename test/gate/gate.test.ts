@@ -51,8 +51,8 @@ const flush = () => vi.advanceTimersByTimeAsync(0);
 beforeEach(() => vi.useFakeTimers());
 afterEach(() => vi.useRealTimers());
 
-describe("a 429 is everybody's", () => {
-  it('closes the gate until the absolute time of its Retry-After, then lets one probe go', async () => {
+describe('a 429 to any caller', () => {
+  it('a 429 closes the gate until the absolute time of its Retry-After, and then one probe goes', async () => {
     const { sent, ask } = gated();
     const first = ask();
     sent[0]?.answer(429, { 'retry-after': '3' });
@@ -74,7 +74,7 @@ describe("a 429 is everybody's", () => {
     expect(waiting[1]?.trace.waitedMs).toBeGreaterThan(2000);
   });
 
-  it('closes for longer and longer when probes are refused and nobody says for how long', async () => {
+  it('the gate closes for longer and longer when probes are answered with 429 and no wait is stated', async () => {
     const { sent, ask } = gated();
     ask();
     sent[0]?.answer(429);
@@ -90,7 +90,7 @@ describe("a 429 is everybody's", () => {
     expect(gaps).toEqual([500, 1000, 2000, 4000]);
   });
 
-  it('moves only forward: a shorter wait told later opens nothing', async () => {
+  it('the end of a closing moves only forward: a shorter wait told later opens nothing', async () => {
     const { sent, ask } = gated();
     ask();
     ask();
@@ -105,7 +105,7 @@ describe("a 429 is everybody's", () => {
     expect(sent).toHaveLength(3);
   });
 
-  it('holds everybody for GATE_MAX_CLOSED at most and goes on saying what the upstream said', async () => {
+  it('a 429 holds all callers for GATE_MAX_CLOSED at most, and they are still told the time that the upstream stated', async () => {
     const { sent, ask } = gated({ maxClosedMs: 60_000 });
     ask();
     sent[0]?.answer(429, { 'retry-after': '3600' });
@@ -125,7 +125,7 @@ describe("a 429 is everybody's", () => {
     expect(await late.result).toMatchObject({ code: 'upstream-rate-limited', retryAfterMs: 3_540_000 });
   });
 
-  it('forgets what the upstream said once a probe is accepted', async () => {
+  it('the gate forgets the stated time once a probe is accepted', async () => {
     const { gate, sent, ask } = gated({ maxClosedMs: 60_000 });
     ask();
     sent[0]?.answer(429, { 'retry-after': '3600' });
@@ -141,7 +141,7 @@ describe("a 429 is everybody's", () => {
     expect(await ask({}, 50).result).toMatchObject({ retryAfterMs: 1000 });
   });
 
-  it('lets the next probe go when the first gets no answer that says anything', async () => {
+  it('the next probe goes when the first gets no answer', async () => {
     const { sent, ask } = gated();
     ask();
     sent[0]?.answer(429);
@@ -154,7 +154,7 @@ describe("a 429 is everybody's", () => {
     expect(sent).toHaveLength(3);
   });
 
-  it('is off where GATE_MAX_CLOSED is 0: attempts pass as they come', async () => {
+  it('the gate is off where GATE_MAX_CLOSED is 0: attempts pass as they come', async () => {
     const { gate, sent, ask } = gated({ maxClosedMs: 0 });
     for (let i = 0; i < 100; i++) ask();
     expect(sent).toHaveLength(100);
@@ -162,7 +162,7 @@ describe("a 429 is everybody's", () => {
   });
 });
 
-describe('a closed gate that nobody comes to', () => {
+describe('a closed gate without requests', () => {
   const closedFor = async (retryAfter: string) => {
     const subject = gated();
     subject.ask();
@@ -171,7 +171,7 @@ describe('a closed gate that nobody comes to', () => {
     return subject;
   };
 
-  it('shows by the clock that it will ask first, and later that it has let go', async () => {
+  it('a closed gate without requests shows by the clock that it is about to probe, and later that it is open', async () => {
     const { gate, changes } = await closedFor('60');
     expect(gate.snapshot()).toMatchObject({ state: 'closed', closedForMs: 60_000 });
     await vi.advanceTimersByTimeAsync(60_000);
@@ -183,7 +183,7 @@ describe('a closed gate that nobody comes to', () => {
     expect(changes.map(({ to }) => to)).toEqual(['closed', 'probing', 'open']);
   });
 
-  it('lets a page of thirty through an hour later as if nothing had been', async () => {
+  it('a closed gate without requests lets a page of thirty reads through an hour later, as if it had never closed', async () => {
     const { sent, ask } = await closedFor('60');
     await vi.advanceTimersByTimeAsync(3_600_000);
     const page = Array.from({ length: 30 }, () => ask());
@@ -195,7 +195,7 @@ describe('a closed gate that nobody comes to', () => {
     expect(await Promise.all(page.map(({ result }) => result))).toEqual(Array(30).fill(200));
   });
 
-  it('learns from the next 429 as from the first', async () => {
+  it('a gate that has opened again learns from the next 429 as from the first', async () => {
     const { gate, sent, ask } = await closedFor('1');
     await vi.advanceTimersByTimeAsync(120_000);
     expect(gate.snapshot().state).toBe('open');
@@ -211,7 +211,7 @@ describe('a closed gate that nobody comes to', () => {
     expect(gate.snapshot()).toMatchObject({ state: 'probing', perSecond: 30 });
   });
 
-  it('is not let go while a word of the upstream stands, beyond what holds everybody', async () => {
+  it('a limit is not forgotten while the stated time lasts, even after the gate has reopened', async () => {
     const { gate, sent, ask } = gated({ maxClosedMs: 60_000 });
     ask();
     sent[0]?.answer(429, { 'retry-after': '3600' });
@@ -228,32 +228,37 @@ describe('one stray 429 at a gateway that is hardly used', () => {
     ['30 s', 30_000, undefined],
     ['5 s', 5000, '1'],
     ['55 s', 55_000, '1'],
-  ])('%s later lets a page of thirty reads through within a second', async (_, afterMs, retryAfter) => {
-    let isStray = false;
-    const gate = paceAttempts(options);
-    const handler = gate.layer(async () => {
-      const answer = isStray ? answerOf(429, retryAfter ? { 'retry-after': retryAfter } : {}) : answerOf(200);
-      isStray = false;
-      await new Promise((resolve) => setTimeout(resolve, 6));
-      return answer;
-    });
-    const ask = () => handler(requestWith(contextFor()), newTrace());
-    for (let i = 0; i < 20; i++) {
-      isStray = i === 19;
-      void ask();
-      await vi.advanceTimersByTimeAsync(2000);
-    }
-    await vi.advanceTimersByTimeAsync(afterMs - 2000);
-    expect(gate.snapshot().state).toBe('probing');
-    const page = Array.from({ length: 30 }, ask);
-    await vi.advanceTimersByTimeAsync(1000);
-    expect(gate.snapshot()).toMatchObject({ waiting: 0, inFlight: 0 });
-    expect((await Promise.all(page)).map(({ status }) => status)).toEqual(Array(30).fill(200));
-  });
+  ])(
+    'a stray 429 at a gateway that is hardly used, %s before, lets a page of thirty reads through within a second',
+    async (_, afterMs, retryAfter) => {
+      let isStray = false;
+      const gate = paceAttempts(options);
+      const handler = gate.layer(async () => {
+        const answer = isStray
+          ? answerOf(429, retryAfter ? { 'retry-after': retryAfter } : {})
+          : answerOf(200);
+        isStray = false;
+        await new Promise((resolve) => setTimeout(resolve, 6));
+        return answer;
+      });
+      const ask = () => handler(requestWith(contextFor()), newTrace());
+      for (let i = 0; i < 20; i++) {
+        isStray = i === 19;
+        void ask();
+        await vi.advanceTimersByTimeAsync(2000);
+      }
+      await vi.advanceTimersByTimeAsync(afterMs - 2000);
+      expect(gate.snapshot().state).toBe('probing');
+      const page = Array.from({ length: 30 }, ask);
+      await vi.advanceTimersByTimeAsync(1000);
+      expect(gate.snapshot()).toMatchObject({ waiting: 0, inFlight: 0 });
+      expect((await Promise.all(page)).map(({ status }) => status)).toEqual(Array(30).fill(200));
+    },
+  );
 });
 
-describe('a gate that has let go', () => {
-  it('has had a minute without a 429 and with nobody waiting, and meets the upstream anew', async () => {
+describe('a gate that opens again', () => {
+  it('the gate opens after a minute without a 429 in which no request waits, and meets the upstream anew', async () => {
     const { gate, sent, ask } = gated();
     // Twenty answers while the window is full: it has grown.
     for (let i = 0; i < 40; i++) ask();
@@ -278,7 +283,7 @@ describe('a gate that has let go', () => {
 });
 
 describe('an upstream met for the first time', () => {
-  it('gets ten attempts, and with each further success one more', async () => {
+  it('an upstream met for the first time gets ten attempts, and with each further success one more', async () => {
     const { sent, ask, gate } = gated();
     for (let i = 0; i < 100; i++) ask();
     expect(sent).toHaveLength(10);
@@ -295,7 +300,7 @@ describe('an upstream met for the first time', () => {
     expect(gate.snapshot()).toMatchObject({ state: 'open', window: 20, inFlight: 20, waiting: 60 });
   });
 
-  it('costs a request that nothing is in the way of neither a promise nor a timer', () => {
+  it('an open gate costs a request neither a promise nor a timer', () => {
     const gate = paceAttempts(options);
     const answer = answerOf(200);
     const context = contextFor();
@@ -306,7 +311,7 @@ describe('an upstream met for the first time', () => {
     expect(gate.snapshot()).toMatchObject({ inFlight: 0, waiting: 0, attempts: 1 });
   });
 
-  it('is called at once, in the same turn of the event loop', () => {
+  it('an open gate calls the upstream in the same turn of the event loop', () => {
     const { sent, ask } = gated();
     ask();
     expect(sent).toHaveLength(1);
@@ -314,7 +319,7 @@ describe('an upstream met for the first time', () => {
 });
 
 describe('turns', () => {
-  it('go round the callers, not down the line', async () => {
+  it('turns go from caller to caller, not in order of arrival', async () => {
     const { sent, ask } = gated({ initialWindow: 1, maxInFlight: 1 });
     for (let i = 0; i < 20; i++) ask({ name: 'greedy' });
     ask({ name: 'polite' });
@@ -325,7 +330,7 @@ describe('turns', () => {
     expect(sent.slice(0, 4).map(({ name }) => name)).toContain('polite');
   });
 
-  it("of background refreshes come after everybody else's, and move up when someone joins", async () => {
+  it('turns of background refreshes come after those of all callers, and move up when a caller joins', async () => {
     const { sent, ask } = gated({ initialWindow: 1, maxInFlight: 1 });
     ask({ name: 'a' });
     const refresh = ask({ name: 'refresh', background: true });
@@ -341,7 +346,7 @@ describe('turns', () => {
     expect(refresh.context.watchers).toBe(0);
   });
 
-  it('are given up by a caller that leaves, and are not lost', async () => {
+  it('the turn of a caller that leaves goes to another', async () => {
     const { sent, ask, gate } = gated({ initialWindow: 1, maxInFlight: 1 });
     ask({ name: 'a' });
     const leaving = ask({ name: 'leaving' });
@@ -358,7 +363,7 @@ describe('turns', () => {
 });
 
 describe('a deadline', () => {
-  it('that ends before the gate opens is refused at once, with the time it opens', async () => {
+  it('a request whose deadline is before the gate opens is refused at once, with the time it opens', async () => {
     const { sent, ask } = gated();
     ask();
     sent[0]?.answer(429, { 'retry-after': '40' });
@@ -367,7 +372,7 @@ describe('a deadline', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('that ends because the gate has just closed is refused at once', async () => {
+  it('a queued request whose deadline is before the gate opens is refused as soon as it closes', async () => {
     const { sent, ask } = gated({ initialWindow: 1 });
     ask();
     const waiting = ask();
@@ -375,7 +380,7 @@ describe('a deadline', () => {
     expect(await waiting.result).toMatchObject({ code: 'upstream-rate-limited', retryAfterMs: 30_000 });
   });
 
-  it('ends the wait when it comes, and is extended by who joins', async () => {
+  it('a deadline ends the wait when it comes, and is extended by a caller that joins', async () => {
     const { ask } = gated({ initialWindow: 1 });
     ask();
     const waiting = ask({}, 1000);
@@ -393,8 +398,8 @@ describe('a deadline', () => {
   });
 });
 
-describe('the line', () => {
-  it('is bounded per caller', async () => {
+describe('the queue', () => {
+  it('the queue is bounded for each caller', async () => {
     const { ask } = gated({ initialWindow: 1, maxWaitingPerCaller: 2 });
     ask();
     ask();
@@ -402,7 +407,7 @@ describe('the line', () => {
     expect(await ask().result).toMatchObject({ code: 'overloaded', status: 503 });
   });
 
-  it('is bounded in total: who has most waiting makes room for who has less', async () => {
+  it('the queue is bounded in total: a caller with many requests makes room for one with few', async () => {
     const { ask, gate } = gated({ initialWindow: 1, maxWaiting: 3 });
     ask();
     const greedy = [ask({ name: 'greedy' }), ask({ name: 'greedy' }), ask({ name: 'greedy' })];
@@ -416,7 +421,7 @@ describe('the line', () => {
     expect(polite.trace.gate).toBeUndefined();
   });
 
-  it('of five thousand is answered to the last when every attempt fails at once', async () => {
+  it('a queue of five thousand is answered to the last request when every attempt fails at once', async () => {
     const gate = paceAttempts({ ...options, maxWaitingPerCaller: 5000 });
     let isRefusing = true;
     const handler = gate.layer(() => {
@@ -437,7 +442,7 @@ describe('the line', () => {
     expect(gate.snapshot()).toMatchObject({ inFlight: 0, waiting: 0 });
   });
 
-  it('is rejected as a whole when the gateway stops', async () => {
+  it('the queue is rejected as a whole when the gateway stops', async () => {
     const { ask, gate } = gated({ initialWindow: 1 });
     ask();
     const waiting = ask();
@@ -448,7 +453,7 @@ describe('the line', () => {
 });
 
 describe('callers at a limit of so many per window', () => {
-  it('are served window after window, and one who comes alone afterwards is as well', async () => {
+  it('callers at a limit in fixed windows are served window after window, and a lone request afterwards is as well', async () => {
     const startMs = performance.now();
     const gate = paceAttempts(options);
     let isLimited = true;
@@ -494,8 +499,8 @@ describe('callers at a limit of so many per window', () => {
   });
 });
 
-describe('what the gate tells', () => {
-  it('is one line for each change of state', async () => {
+describe('the changes that the gate reports', () => {
+  it('the gate reports each change of its state once', async () => {
     const { sent, ask, changes } = gated();
     ask();
     sent[0]?.answer(429, { 'retry-after': '1' });

@@ -23,17 +23,17 @@ const stretch = (
 const perSecond = (estimate: LimitEstimate): number => estimate.perMs * 1000;
 
 describe('the first 429', () => {
-  it('tells the burst, and leaves the rate a guess', () => {
+  it('the first 429 tells the burst, and leaves the rate a guess', () => {
     const guess = firstGuess(stretch(0, 12, 10));
     expect(guess).toMatchObject({ isMeasured: false, crowd: 10, crowdMs: 12 });
     expect(perSecond(guess)).toBe(25);
   });
 
-  it('guesses no less a second than were accepted lately', () => {
+  it('the first guess is no less a second than was accepted lately', () => {
     expect(perSecond(firstGuess(stretch(0, 2000, 200)))).toBe(200);
   });
 
-  it('counts what came in at the rate while the burst went on', () => {
+  it('the burst is counted without what came in at the rate while it went on', () => {
     const slow = { ...limit(50, true), crowd: 15, crowdMs: 100 };
     expect(burstOf(slow, 0.05)).toBe(10);
   });
@@ -41,27 +41,57 @@ describe('the first 429', () => {
 
 describe('a later 429', () => {
   it.each<[string, LimitEstimate, Stretch, number, boolean]>([
-    ['after a full bucket is (n - B) / T', limit(20, false), stretch(1000, 3000, 110), 50, true],
-    ['before the bucket had filled is n / (C + T)', limit(20, false), stretch(80, 1080, 8), 7.4, true],
     [
-      'of a pace that grew is told by the end of the stretch',
+      'a rate that is measured after a full bucket is (n - B) / T',
+      limit(20, false),
+      stretch(1000, 3000, 110),
+      50,
+      true,
+    ],
+    [
+      'a rate that is measured before the bucket had filled is n / (C + T)',
+      limit(20, false),
+      stretch(80, 1080, 8),
+      7.4,
+      true,
+    ],
+    [
+      'the rate behind a pace that grew is told by the end of the stretch',
       limit(20, false),
       stretch(1000, 3000, 90, [{ atMs: 2000, sent: 30 }]),
       50,
       true,
     ],
-    ['within the bounds of the known rate leaves it', limit(50, true), stretch(1000, 3000, 111), 50, true],
-    ['of a limit that has gone up raises the rate', limit(50, true), stretch(1000, 6000, 410), 80, true],
-    ['of a limit that has come down lowers the rate', limit(50, true), stretch(1000, 6000, 160), 30, true],
     [
-      'of a full bucket that was spent at once halves a guess',
+      'a later 429 within the bounds of the known rate leaves it',
+      limit(50, true),
+      stretch(1000, 3000, 111),
+      50,
+      true,
+    ],
+    [
+      'a later 429 of a limit that has gone up raises the rate',
+      limit(50, true),
+      stretch(1000, 6000, 410),
+      80,
+      true,
+    ],
+    [
+      'a later 429 of a limit that has come down lowers the rate',
+      limit(50, true),
+      stretch(1000, 6000, 160),
+      30,
+      true,
+    ],
+    [
+      'a later 429 of a full bucket that was spent at once halves a guess',
       limit(20, false),
       stretch(1000, 1010, 10),
       10,
       false,
     ],
     [
-      'for the trial request lowers the rate by half at most',
+      'a 429 to the trial request lowers the rate by half at most',
       limit(50, true),
       stretch(500, 500, 0),
       25,

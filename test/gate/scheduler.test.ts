@@ -61,7 +61,7 @@ interface Changing extends Queued {
 }
 
 describe('the scheduler under any history', () => {
-  it('sends nothing before the time the upstream stated, loses no request, doubles none, and ends by serving all', () => {
+  it('the scheduler sends nothing before the time the upstream stated, loses no request, doubles none, and ends by serving all', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 300 }), (steps) => {
         const gate = new Scheduler<Changing>(options);
@@ -181,7 +181,7 @@ describe('half a simulated minute', () => {
     ['three gates that know nothing of each other', { ...half, gates: 3, latencyMs: 30 }, { goodput: 0.75 }],
     ['no limit', { ...half, ...noLimit }, { goodput: 0.95, wasted: 0 }],
     ['strays without a limit', { ...half, ...noLimit, straySeconds: 5 }, { goodput: 0.8 }],
-  ])('at a limit of %s leaves little unused and wastes little', (_, scenario, bounds) => {
+  ])('the gate at a limit of %s leaves little unused and wastes little', (_, scenario, bounds) => {
     const all = runs(scenario);
     expect(median(all.map(({ goodput }) => goodput))).toBeGreaterThanOrEqual(bounds.goodput);
     expect(median(all.map(({ wasted }) => wasted))).toBeLessThanOrEqual(bounds.wasted ?? 1);
@@ -192,7 +192,7 @@ describe('half a simulated minute', () => {
     }
   });
 
-  it('of more demand than fits tells requests when to come again, at most as late as the line is long', () => {
+  it('requests that do not fit in time are told when to come again, at most as late as the queue is long', () => {
     const callers = [
       { name: 'greedy', loops: 400, thinkMs: 0 },
       { name: 'polite', loops: 1, thinkMs: 200 },
@@ -203,7 +203,7 @@ describe('half a simulated minute', () => {
     expect(figures.callers.get('polite')?.refused).toBe(0);
   });
 
-  it('of a flood by one caller costs the others nothing', () => {
+  it('a flood by one caller costs the others nothing', () => {
     const [, ...others] = fifty.callers;
     const flood = { name: 'flood', loops: 800, thinkMs: 0, comesBackMs: 100 };
     const figures = simulate({ ...half, callers: [flood, ...others] });
@@ -213,7 +213,7 @@ describe('half a simulated minute', () => {
 });
 
 describe('a 429 that our own sending does not explain', () => {
-  it('leaves a rate as it was that the demand stays below', () => {
+  it('a 429 that our own sending does not explain leaves the rate as it was', () => {
     const run = (straySeconds: number | undefined): number => {
       const gate = new Scheduler<Queued>({ ...options, maxWaiting: 5000 });
       const flow = { name: 'steady', weight: 1, background: false };
@@ -277,7 +277,7 @@ describe('a 429 that comes late', () => {
     throw new Error('nothing was sent');
   }
 
-  it('holds requests until its stated time, and tells nothing of the rate', () => {
+  it('a 429 that comes late holds requests until its stated time, and tells nothing of the rate', () => {
     const gate = rushed();
     enter(gate, 100, 10_000);
     const [late, lateMs] = sentAfter(gate, 10_000);
@@ -295,7 +295,7 @@ describe('a 429 that comes late', () => {
 });
 
 describe('attempts that went up freely', () => {
-  it('give their caller no turn back when they are answered with 429', () => {
+  it('attempts that went up freely give their caller no turn back when they are answered with 429', () => {
     const gate = new Scheduler<Queued>(options);
     const flowOf = (name: string) => ({ name, weight: 1, background: false });
     const free = Array.from({ length: 10 }, () => gate.admit(flowOf('greedy'), 0) as Permit);
@@ -318,7 +318,7 @@ describe('attempts that went up freely', () => {
 });
 
 describe('a guess that grows for an hour without a 429', () => {
-  it('still tells when the next turn is due', () => {
+  it('a guess that grows for an hour without a 429 still tells when the next turn is due', () => {
     const limit = { perMs: 0.025, isMeasured: false, crowd: 10, crowdMs: 0 };
     const marks = [{ atMs: 0, sent: 0 }];
     const guess = { ...limit, marks, level: 0, levelMs: 0, riseMs: 1, probeMs: 0, probeIntervalMs: 0 };

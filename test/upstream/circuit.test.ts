@@ -74,7 +74,7 @@ describe('an upstream that is down', () => {
     ['silent', new GatewayError('upstream-timeout'), { code: 'upstream-timeout' }],
     ['answering 503', 503, { code: 'upstream-unreachable', receivedStatus: 503 }],
   ])(
-    'because it is %s is not asked again for each request: its last failure is told at once',
+    'an upstream that is %s is not asked again for each request: its last failure is told at once',
     async (_, step, problem) => {
       const subject = circuit(step);
       await subject.askFor(2.2);
@@ -87,7 +87,7 @@ describe('an upstream that is down', () => {
     },
   );
 
-  it('is asked again with one request at growing intervals', async () => {
+  it('an upstream that is down is asked again with one request at growing intervals', async () => {
     const subject = circuit(unreachable());
     await subject.askFor(2);
     const before = subject.attempts;
@@ -96,7 +96,7 @@ describe('an upstream that is down', () => {
     expect(subject.attempts - before).toBe(4);
   });
 
-  it('is asked again at least every 30 s', async () => {
+  it('an upstream that is down is asked again at least every 30 s', async () => {
     const subject = circuit(unreachable());
     await subject.askFor(70);
     const before = subject.attempts;
@@ -106,7 +106,7 @@ describe('an upstream that is down', () => {
     expect(subject.snapshot().probeInMs).toBeLessThanOrEqual(30_000);
   });
 
-  it('is asked for all requests again once a trial is answered', async () => {
+  it('an upstream that was down is asked for all requests again once a trial is answered', async () => {
     const subject = circuit(unreachable());
     await subject.askFor(3);
     subject.upstreamDoes(200);
@@ -117,7 +117,7 @@ describe('an upstream that is down', () => {
   });
 
   it.each([200, unreachable()])(
-    'is not taken for well or worse by attempts sent before the circuit opened that end with %s',
+    'an open circuit is not changed by attempts sent before it opened that end with %s',
     async (end) => {
       const { layer, snapshot } = new Circuit();
       const early = Promise.withResolvers<Answer>();
@@ -143,7 +143,7 @@ describe('an upstream that is down', () => {
     },
   );
 
-  it('counts a 429 as a sign of life', async () => {
+  it('an open circuit is closed by a 429, as a sign of life', async () => {
     const subject = circuit(unreachable());
     await subject.askFor(3);
     subject.upstreamDoes(429);
@@ -151,7 +151,7 @@ describe('an upstream that is down', () => {
     expect(subject.snapshot().state).toBe('closed');
   });
 
-  it('gets another probe at once when the first ended without news: its caller has left', async () => {
+  it('an upstream that is down gets another trial at once when the first ended without an answer: its caller has left', async () => {
     const subject = circuit(unreachable());
     await subject.askFor(2);
     subject.upstreamDoes(new Error('the caller has left'));
@@ -182,11 +182,11 @@ describe('one operation that fails', () => {
     ['500', 500],
     ['504', 504],
     ['no answer in time', new GatewayError('upstream-timeout')],
-  ])('with %s leaves the others alone', async (_, does) => {
+  ])('an operation that fails with %s leaves the others alone', async (_, does) => {
     expect((await askBoth(does)).healthy).toEqual(Array(12).fill(200));
   });
 
-  it('with a 500 is answered at once, asked again at growing intervals, and opens nothing for others', async () => {
+  it('an operation that fails with a 500 is answered at once, asked again at growing intervals, and opens nothing for others', async () => {
     const { subject, broken } = await askBoth(500);
     // As it came, as long as the circuit is closed for it.
     expect(broken.slice(0, 20)).toEqual(Array(20).fill(500));
@@ -214,7 +214,7 @@ describe('one operation that fails', () => {
 });
 
 describe('an upstream that answers 500 to all that is asked', () => {
-  it('counts as down, though each operation is asked again by itself', async () => {
+  it('an upstream that answers 500 to all operations counts as down, though each operation is asked again by itself', async () => {
     const subject = circuit(500);
     for (let i = 0; i < 30; i++) {
       await subject.ask('one');
@@ -246,24 +246,27 @@ describe('one caller whose reads get no answer', () => {
   it.each([
     ['one operation', ['one']],
     ['all operations', ['one', 'other']],
-  ])('in %s is held up alone: other callers are served in all, many at once', async (_, operations) => {
-    const subject = await askSlowly(operations);
-    expect(subject.changes.map(({ to, operation }) => [to, operation])).toEqual(
-      operations.map((operation) => ['open', operation]),
-    );
-    // The first may be the trial.
-    void subject.ask('one', 'slow');
-    expect(await subject.ask('one', 'slow')).toMatchObject({
-      code: 'upstream-timeout',
-      retryAfterMs: expect.any(Number),
-    });
-    const others = ['one', 'one', 'one', 'other', 'other'].map((operation) =>
-      subject.ask(operation, 'quick'),
-    );
-    expect(await Promise.all(others)).toEqual([200, 200, 200, 200, 200]);
-  });
+  ])(
+    'a caller whose reads get no answer in %s is held up alone: other callers are served in all, many at once',
+    async (_, operations) => {
+      const subject = await askSlowly(operations);
+      expect(subject.changes.map(({ to, operation }) => [to, operation])).toEqual(
+        operations.map((operation) => ['open', operation]),
+      );
+      // The first may be the trial.
+      void subject.ask('one', 'slow');
+      expect(await subject.ask('one', 'slow')).toMatchObject({
+        code: 'upstream-timeout',
+        retryAfterMs: expect.any(Number),
+      });
+      const others = ['one', 'one', 'one', 'other', 'other'].map((operation) =>
+        subject.ask(operation, 'quick'),
+      );
+      expect(await Promise.all(others)).toEqual([200, 200, 200, 200, 200]);
+    },
+  );
 
-  it('in all operations is held up although other callers are answered, and the upstream is not shown as down', async () => {
+  it('a caller whose reads get no answer is held up although other callers are answered, and the upstream is not shown as down', async () => {
     const subject = circuit(504);
     for (const operation of ['one', 'other']) subject.operationDoes(`${operation} quick`, 200);
     for (let i = 0; i < 30; i++) {
@@ -284,7 +287,7 @@ describe('one caller whose reads get no answer', () => {
     });
   });
 
-  it('does not open the circuit of the whole upstream together with other operations of its own', async () => {
+  it('one caller does not open the circuit of the whole upstream, whichever operations it asks for', async () => {
     const subject = circuit(hanging());
     for (let i = 0; i < 100; i++) {
       void subject.ask(`operation-${i % 5}`, 'slow');
@@ -293,7 +296,7 @@ describe('one caller whose reads get no answer', () => {
     expect(subject.changes.filter(({ operation }) => operation === undefined)).toEqual([]);
   });
 
-  it('is refused at once where its requests wait for a turn when its circuit opens, and other callers go on waiting', async () => {
+  it('a caller whose requests wait for a turn when its circuit opens is refused at once, and other callers go on waiting', async () => {
     const gate = paceAttempts({
       maxClosedMs: 300_000,
       baseMs: 500,
@@ -328,7 +331,7 @@ describe('one caller whose reads get no answer', () => {
 });
 
 describe('different callers and operations that get no answer', () => {
-  it('open the circuit of the whole upstream, and no two of the three do', async () => {
+  it('failures of different callers and operations open the circuit of the whole upstream, and those of one caller or one operation do not', async () => {
     const failing = async (callers: readonly string[], operations: readonly string[]) => {
       const subject = circuit(503);
       for (let i = 0; i < 24; i++) {
@@ -342,7 +345,7 @@ describe('different callers and operations that get no answer', () => {
     expect(await failing(['a', 'b'], ['one'])).toBe(false);
   });
 
-  it('do not share their trial: while the read of one hangs, that of another closes the circuit', async () => {
+  it('callers do not share their trial: while the read of one hangs, that of another closes the circuit', async () => {
     const subject = circuit(504);
     for (let i = 0; i < 12; i++) {
       await subject.ask('reads', i % 2 === 0 ? 'slow' : 'quick');
@@ -360,7 +363,7 @@ describe('different callers and operations that get no answer', () => {
     expect(await slow).toEqual(hanging());
   });
 
-  it('have a trial each as soon as the trial of one has failed', async () => {
+  it('callers have a trial each as soon as the trial of one has failed', async () => {
     const subject = circuit(504);
     for (let i = 0; i < 12; i++) {
       await subject.ask('reads', i % 2 === 0 ? 'slow' : 'quick');
@@ -375,7 +378,7 @@ describe('different callers and operations that get no answer', () => {
 });
 
 describe('an operation that has not failed', () => {
-  it('is the probe of an upstream that counts as down, at once, and one request of it at a time', async () => {
+  it('an operation that has not failed is the trial of an upstream that counts as down, at once, and one request of it at a time', async () => {
     const subject = circuit(unreachable());
     await subject.askFor(2.2);
     expect(subject.snapshot().state).toBe('open');
@@ -389,7 +392,7 @@ describe('an operation that has not failed', () => {
 });
 
 describe('an upstream that fails at times', () => {
-  it('is not down while a third of its answers fail', async () => {
+  it('an upstream is not down while a third of its answers fail', async () => {
     const subject = circuit(200);
     const random = seeded(7);
     for (let i = 0; i < 20_000; i++) {
@@ -400,13 +403,13 @@ describe('an upstream that fails at times', () => {
     expect(subject.changes).toEqual([]);
   });
 
-  it('is not down because many attempts break off at the same moment', async () => {
+  it('an upstream is not down because many attempts break off at the same moment', async () => {
     const subject = circuit(unreachable());
     await Promise.all(Array.from({ length: 64 }, () => subject.ask()));
     expect(subject.snapshot().state).toBe('closed');
   });
 
-  it('is not down because requests reach their deadline before they are sent', async () => {
+  it('an upstream is not down because requests reach their deadline before they are sent', async () => {
     const { layer, snapshot } = new Circuit();
     const handler = layer(async () => {
       throw new GatewayError('upstream-timeout');
@@ -418,7 +421,7 @@ describe('an upstream that fails at times', () => {
     expect(snapshot()).toMatchObject({ state: 'closed', failuresInARow: 0 });
   });
 
-  it('is not down because of our own refusals', async () => {
+  it('an upstream is not down because of our own refusals', async () => {
     const subject = circuit(new GatewayError('upstream-rate-limited', { retryAfterMs: 1000 }));
     await subject.askFor(10);
     expect(subject.snapshot()).toMatchObject({ state: 'closed', failuresInARow: 0 });
@@ -426,7 +429,7 @@ describe('an upstream that fails at times', () => {
 });
 
 describe('the circuit before a gate', () => {
-  it('refuses the requests that wait for a turn when it opens', async () => {
+  it('a circuit refuses the requests that wait for a turn when it opens', async () => {
     const gate = paceAttempts({
       maxClosedMs: 300_000,
       baseMs: 500,

@@ -65,7 +65,7 @@ const failure = (promise: Promise<Answer>) => promise.then(() => 'answered', cod
 const wait = (ms: number) => vi.advanceTimersByTimeAsync(ms);
 
 describe('a request', () => {
-  it('goes out with the key and the generation, and the answer comes back', async () => {
+  it('a request goes out with the key and the generation, and the answer comes back', async () => {
     const { keyring } = await keyringOf(new FakeStore(key1));
     let seen: SignedRequest | undefined;
     const handle = over(keyring, (request) => {
@@ -81,7 +81,7 @@ describe('a request', () => {
     keyring.close();
   });
 
-  it('is refused with upstream-key-missing while there is no key', async () => {
+  it('a request is refused with upstream-key-missing while there is no key', async () => {
     const { keyring } = await keyringOf(new FakeStore(down, false));
     const handle = over(keyring, () => {
       throw new Error('must not be called');
@@ -92,7 +92,7 @@ describe('a request', () => {
     keyring.close();
   });
 
-  it.each([400, 403, 404, 429, 500, 503])('passes a %i through and marks nothing', async (status) => {
+  it.each([400, 403, 404, 429, 500, 503])('an answer with %i passes and marks nothing', async (status) => {
     const { keyring } = await keyringOf(new FakeStore(key1));
     const send = vi.fn((request: SignedRequest) => answerOf(status, request));
     const handle = over(keyring, send);
@@ -102,7 +102,7 @@ describe('a request', () => {
     keyring.close();
   });
 
-  it('hands on what the transport throws', async () => {
+  it('a failure of the transport is handed on as it is', async () => {
     const { keyring } = await keyringOf(new FakeStore(key1));
     const handle = over(keyring, () => Promise.reject(new GatewayError('upstream-unreachable')));
     expect(await failure(Promise.resolve(handle(requestOf(), trace())))).toBe('upstream-unreachable');
@@ -134,7 +134,7 @@ describe('on a 401', () => {
     keyring.close();
   });
 
-  it('those concerned wait for a swap that lands after the refusal, and newcomers send nothing meanwhile', async () => {
+  it('requests whose key was refused wait for a swap that lands after the refusal, and new ones send nothing meanwhile', async () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(store);
     const upstream = upstreamTaking(key2);
@@ -207,7 +207,7 @@ describe('on a 401', () => {
     keyring.close();
   });
 
-  it('about one operation alone, only that one is refused: others go on with the key, and nothing falls back', async () => {
+  it('an operation that alone gets a 401 is refused alone: others go on with the key, and nothing falls back', async () => {
     const store = new FakeStore(key2);
     store.previous = key1;
     const { keyring, events } = await keyringOf(store);
@@ -236,7 +236,7 @@ describe('on a 401', () => {
     keyring.close();
   });
 
-  it('and a store that hangs, a request is told so after two seconds', async () => {
+  it('a request is told after two seconds that its key was refused where the store hangs', async () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(store);
     const handle = over(keyring, upstreamTaking().send);
@@ -330,7 +330,7 @@ describe('on a 401', () => {
     keyring.close();
   });
 
-  it('at an upstream that limits requests, a rotation fails none of them', async () => {
+  it('a rotation at an upstream that limits requests fails none of them', async () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(store);
     const upstream = upstreamTaking(key1);
@@ -385,7 +385,7 @@ describe('on a 401', () => {
     keyring.close();
   });
 
-  it('never sends one request more than three times', async () => {
+  it('a request is never sent more than three times', async () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(store);
     let count = 0;
@@ -403,7 +403,7 @@ describe('on a 401', () => {
 });
 
 describe('an answer that holds the key', () => {
-  it('and asks to wait is handed back with the wait alone, so that the gate closes', async () => {
+  it('a 429 that holds the key is handed back with its wait alone, so that the gate closes', async () => {
     const { keyring, events } = await keyringOf(new FakeStore(key1));
     const handle = over(keyring, (request) =>
       answerOf(429, request, `{"echo":"${key1}"}`, { 'retry-after': '7', 'x-echo': key1, etag: '"1"' }),
@@ -423,7 +423,7 @@ describe('an answer that holds the key', () => {
       'in base64',
       () => answerOf(500, { generation: 1 } as SignedRequest, Buffer.from(`a:${key1}`).toString('base64')),
     ],
-  ])('%s is an invalid response and an alarm', async (_, answer) => {
+  ])('an answer that holds the key %s is an invalid response and an alarm', async (_, answer) => {
     const { keyring, events } = await keyringOf(new FakeStore(key1));
     const handle = over(keyring, answer);
     await expect(handle(requestOf(), trace())).rejects.toThrow(
@@ -434,7 +434,7 @@ describe('an answer that holds the key', () => {
     keyring.close();
   });
 
-  it('of a generation that was just replaced is one as well', async () => {
+  it('an answer that holds the key of a generation that was just replaced is an invalid response', async () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(store);
     store.swap(key2);

@@ -49,7 +49,7 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-describe('a refused attempt (429)', () => {
+describe('an attempt that is answered with 429', () => {
   it('a 429 is tried again with waits that double', async () => {
     const next = upstream(429, 429, 429, 200);
     const { result, trace } = await run(next);
@@ -259,6 +259,19 @@ describe('an upstream in trouble', () => {
       await vi.advanceTimersByTimeAsync(1000);
       expect(await result).toBe(200);
     }
+  });
+});
+
+describe('a request that is not tried again', () => {
+  it.each<[string, Step]>([
+    ['an answer with 404', 404],
+    ['a failure that no retry helps', new GatewayError('upstream-invalid-response')],
+  ])('a request that ends with %s is not said to have waited for a retry', async (_, step) => {
+    const trace = newTrace();
+    const waits: unknown[] = [];
+    trace.span = { traceId: '', waited: (place) => waits.push(place) };
+    await outcome(retryFailures(options)(upstream(step))(requestWith(contextFor()), trace));
+    expect(waits).toEqual([]);
   });
 });
 
