@@ -30,6 +30,15 @@ const middle = 2;
 const last = 4;
 const escaped = 8;
 
+/** The bytes that an escape may begin with. */
+const escapes = [...fold.keys()].filter(isEscape);
+/** By a folded byte, the bytes that fold to it. */
+const unfolded: readonly number[][] = Array.from({ length: 128 }, () => []);
+for (const [byte, folded] of fold.entries()) unfolded[folded]?.push(byte);
+/** Where `wordOf` puts two bytes together. */
+const twoBytes = new Uint8Array(2);
+const oneWord = new Uint16Array(twoBytes.buffer);
+
 export class FormIndex<Owner> {
   /** By two folded bytes, what they may be. */
   readonly #pairs = new Uint8Array(2 ** 14);
@@ -46,11 +55,11 @@ export class FormIndex<Owner> {
         for (const opening of form.openings) this.#add(opening, owner, form);
       }
     }
-    const words = Uint16Array.from({ length: 2 ** 16 }, (_, word) => word);
-    const bytes = new Uint8Array(words.buffer);
-    for (const word of words) {
-      const isEscaped = isEscape(byteAt(bytes, 2 * word)) || isEscape(byteAt(bytes, 2 * word + 1));
-      this.#words[word] = (this.#flags(pairAt(bytes, 2 * word)) & ~last) | (isEscaped ? escaped : 0);
+    for (const opener of escapes) {
+      for (let byte = 0; byte < 256; byte++) {
+        this.#mark(wordOf(opener, byte), escaped);
+        this.#mark(wordOf(byte, opener), escaped);
+      }
     }
   }
 
@@ -58,10 +67,16 @@ export class FormIndex<Owner> {
     for (const [at, flag] of [first, middle, last].entries()) {
       const pair = pairAt(opening, at);
       this.#pairs[pair] = this.#flags(pair) | flag;
+      // Few words of the 65,536 say anything: to look at each of them would take longer than all else of a start.
+      if (flag !== last) for (const word of wordsOf(opening, at)) this.#mark(word, flag);
     }
     const hash = (pairAt(opening, 0) << 14) | pairAt(opening, 2);
     const forms = this.#forms.get(hash) ?? [];
     this.#forms.set(hash, [...forms, { owner, form }]);
+  }
+
+  #mark(word: number, flag: number): void {
+    this.#words[word] = (this.#words[word] as number) | flag;
   }
 
   #flags(pair: number): number {
@@ -152,6 +167,19 @@ function passBy(words: Uint16Array, from: number, count: number, flags: Uint8Arr
 export function textOf(given: Buffer): Text {
   const bytes = given.byteOffset % 2 === 0 ? given : Buffer.from(new Uint8Array(given).buffer);
   return { bytes, words: new Uint16Array(bytes.buffer, bytes.byteOffset, bytes.length >> 1) };
+}
+
+/** All pairs of bytes that fold to the two here, as words. */
+function wordsOf(folded: Uint8Array, at: number): number[] {
+  const others = unfolded[byteAt(folded, at + 1)] ?? [];
+  return (unfolded[byteAt(folded, at)] ?? []).flatMap((one) => others.map((other) => wordOf(one, other)));
+}
+
+/** Two bytes as the processor reads them at once. */
+function wordOf(one: number, other: number): number {
+  twoBytes[0] = one;
+  twoBytes[1] = other;
+  return oneWord[0] as number;
 }
 
 const byteAt = (bytes: Uint8Array, at: number): number => bytes[at] ?? 0;

@@ -1,31 +1,39 @@
-/** The packed client in a page, as a developer has it: installed, imported by its name, served by Vite. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+/**
+ * The built client in a page, as a developer has it: in `node_modules`, imported by its name, served by Vite. That the
+ * package brings it there is what `test/promises/package.test.ts` shows.
+ */
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Page } from 'playwright-core';
+import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { enrol, startWith } from '../support/callers-files.ts';
-import { installPackage } from '../support/checkout.ts';
 import { findChromium, launchFlags } from '../support/chromium.ts';
 import { startPair } from '../support/gateway.ts';
+import { builtFolder } from '../support/image.ts';
 import { startVite } from '../support/vite.ts';
 
 // Where a browser is required, cors.test.ts says that there is none.
 const chromium = findChromium(process.env);
 
 describe.skipIf(chromium === undefined)('the client in a page', { timeout: 120_000 }, () => {
-  const folder = mkdtempSync(join(tmpdir(), 'gateway-page-'));
-  let project: string;
+  let browser: Browser;
+  const project = mkdtempSync(join(tmpdir(), 'gateway-page-'));
 
-  beforeAll(() => {
-    project = installPackage(folder);
+  beforeAll(async () => {
+    const { chromium: playwright } = await import('playwright-core');
+    browser = await playwright.launch({ executablePath: chromium ?? '', args: launchFlags });
+    cpSync(builtFolder, join(project, 'node_modules/workspace-analytics-gateway'), { recursive: true });
     writeFileSync(
       join(project, 'index.html'),
       '<!doctype html><script type="module" src="/main.ts"></script>',
     );
     writeFileSync(join(project, 'main.ts'), script);
-  }, 180_000);
-  afterAll(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }));
+  });
+  afterAll(async () => {
+    await browser.close();
+    rmSync(project, { recursive: true, force: true, maxRetries: 5 });
+  });
 
   /** What the page does: it reads in every way and says what came of it. */
   const script = `
@@ -63,10 +71,8 @@ describe.skipIf(chromium === undefined)('the client in a page', { timeout: 120_0
   `;
 
   async function open(url: string): Promise<Page> {
-    const { chromium: playwright } = await import('playwright-core');
-    const browser = await playwright.launch({ executablePath: chromium ?? '', args: launchFlags });
-    onTestFinished(() => browser.close());
     const page = await browser.newPage();
+    onTestFinished(() => page.close());
     await page.goto(url);
     await page.waitForFunction('"readAll" in globalThis');
     return page;

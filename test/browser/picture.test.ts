@@ -12,7 +12,7 @@ describe('the picture of the console in README', () => {
     'the picture of the console in README is one that the command can take',
     { timeout: 120_000 },
     async () => {
-      const picture = await pictureOfConsole(chromium ?? '', 2);
+      const picture = await pictureOfConsole(chromium ?? '', 1);
       expect(picture.subarray(1, 4).toString()).toBe('PNG');
       expect(picture.length).toBeLessThanOrEqual(maxBytes);
     },

@@ -17,18 +17,19 @@ export interface BuiltProgram {
   readonly main: string;
 }
 
-const folderOfAll = join(root, 'node_modules/.cache/program');
+/** What the package has, but for its documents. */
+export const builtFolder = join(root, 'node_modules/.cache/program');
 
 /** What tests start. It takes two thirds of the work that a start from `src/` takes. */
-export const builtMain = join(folderOfAll, 'dist/main.js');
+export const builtMain = join(builtFolder, 'dist/main.js');
 
 /** Vitest's `globalSetup`: makes `builtMain` where it is older than its sources. */
 export function setup(): void {
   const sources = ['build.ts', 'package-lock.json', 'package.json', '.env.example', 'src/**'];
   const changedMs = globSync(sources, { cwd: root }).map((path) => statSync(join(root, path)).mtimeMs);
   // Written last, so that it tells when the whole was made.
-  const madeMs = statSync(join(folderOfAll, 'package.json'), { throwIfNoEntry: false })?.mtimeMs ?? 0;
-  if (Math.max(...changedMs) >= madeMs) buildInto(folderOfAll);
+  const madeMs = statSync(join(builtFolder, 'package.json'), { throwIfNoEntry: false })?.mtimeMs ?? 0;
+  if (Math.max(...changedMs) >= madeMs) buildInto(builtFolder);
 }
 
 function buildInto(folder: string): void {
