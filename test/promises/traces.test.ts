@@ -16,11 +16,17 @@ const traceId = '4bf92f3577b34da6a3ce929d0e0e4736';
 const callerSpanId = '00f067aa0ba902b7';
 const traceparent = `00-${traceId}-${callerSpanId}-01`;
 
-async function startTraced(owner: Owner, main: string, settings: Record<string, string> = {}) {
+async function startTraced(
+  owner: Owner,
+  main: string,
+  settings: Record<string, string> = {},
+  flags: readonly string[] = [],
+) {
   const collector = await startCollector(owner);
   const standIn = await standInFor(owner);
   const gateway = await serve(owner, {
     main,
+    flags,
     settings: {
       ...settingsFor(standIn.url),
       OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
@@ -209,6 +215,20 @@ describe.skipIf(!hasLibraries)('traces for a collector', () => {
       for (const secret of ['hunter2', token, token.slice(4, 24), standInKey])
         expect(sent).not.toContain(secret);
     }
+  });
+
+  it('OpenTelemetry sees no request: it listens to no diagnostics channel, on which undici would show the key', async (owner) => {
+    const code = `import { channel } from 'node:diagnostics_channel';
+      const names = ['undici:request:create', 'undici:client:sendHeaders', 'undici:request:headers',
+        'http.client.request.start', 'http.server.request.start', 'net.client.socket'];
+      process.on('SIGUSR2', () => console.log('heard: ' + names.filter((name) => channel(name).hasSubscribers) + '.'));`;
+    const { gateway } = await startTraced(owner, main, {}, [
+      '--import',
+      `data:text/javascript,${encodeURIComponent(code)}`,
+    ]);
+    expect((await gateway.ask(accounts)).status).toBe(200);
+    gateway.signal('SIGUSR2');
+    await gateway.printed(/"heard: \."/);
   });
 
   it.for(['absent', 'refusing', 'hanging'])(
