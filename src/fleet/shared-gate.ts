@@ -107,11 +107,15 @@ export class SharedGate {
   }
 
   #flushSoon(inMs: number): void {
-    const atMs = Math.max(performance.now() + inMs, this.#flushedMs + flushEveryMs);
+    const nowMs = performance.now();
+    const atMs = Math.max(nowMs + inMs, this.#flushedMs + flushEveryMs);
     if (atMs >= this.#flushAtMs || this.#scheduler === undefined) return;
     this.#flushAtMs = atMs;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#flush(), Math.max(Math.ceil(atMs - performance.now()), 0)).unref();
+    // A timer would wait for a millisecond at least.
+    if (atMs <= nowMs) setImmediate(() => this.#flush());
+    else
+      this.#timer = setTimeout(() => this.#flush(), Math.max(Math.ceil(atMs - performance.now()), 0)).unref();
   }
 
   #flush(): void {
