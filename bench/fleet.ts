@@ -1,22 +1,21 @@
 /**
  * Three gateways before one upstream: with a shared store and without, beside a single one. Over real sockets, each
- * gateway in a process of its own, each fleet against a stand-in of its own.
+ * gateway in a process of its own, each fleet against a stand-in of its own. Ends with 1 where a promise is missed.
  *
- *   npm run bench:fleet [-- --seconds 60] [--sticky] [--kill-store]
+ *   npm run bench:fleet [-- --seconds 60] [--sticky | --kill-store]
  *
  * The storm is that of `bench:storm` (50/s, with and without `Retry-After: 1`), spread round the gateways, or with
  * `--sticky` the greedy caller on one gateway and the others on another. `--kill-store` ends the store in the middle for
- * ten seconds. Then come a read that 500 callers make at once, and a caller with a limit of 20 a second.
+ * ten seconds. Without either, there follow a read that 500 callers make at once, a caller with a limit of 20 a second,
+ * and ten rolling restarts under load.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { Pool } from 'undici';
-import { standInKey } from '../src/stand-in/stand-in.ts';
 import { type RedisServer, startRedis } from '../test/support/redis.ts';
-import { type CallerPlan, runCallers, type Side, type StartSide } from './storm/callers.ts';
+import { atLeast, atMost, type Check, judgeStorm, type StormBounds } from './fleet/checks.ts';
+import { deadlineMs, type FleetPlan, Gateways } from './fleet/gateways.ts';
+import { type CallerPlan, runCallers } from './storm/callers.ts';
 import { figuresOf } from './storm/figures.ts';
-import { mintTokens, startGatewayProcess } from './storm/gateway-process.ts';
-import { askGateway } from './storm/gateway-side.ts';
 import { type Scenario, scenarios, usual } from './storm/scenarios.ts';
 import { type SideResult, tableOf } from './storm/table.ts';
 import { measureRoundTrip } from './storm/unhindered.ts';
@@ -30,64 +29,30 @@ const { values } = parseArgs({
   },
 });
 const seconds = Number(values.seconds);
-if (!(seconds >= 1)) throw new TypeError('npm run bench:fleet [-- --seconds N] [--sticky] [--kill-store]');
-const deadlineMs = 25_000;
+if (!(seconds >= 1)) throw new TypeError('npm run bench:fleet [-- --seconds N] [--sticky | --kill-store]');
 const latencyMs = 5;
 const storeAwayMs = 10_000;
+const restarts = 10;
+const unlimited = { perSecond: 1e6, burst: 1e6, retryAfterSeconds: undefined };
 
-interface Fleet {
-  readonly name: string;
-  readonly gateways: number;
-  readonly settings: Readonly<Record<string, string>>;
-}
-
-/** The gateways behind a balancer, as one side of the comparison. */
-function behindBalancer({ name, gateways, settings }: Fleet): StartSide {
-  return async (upstream, key, limitMs, plans) => {
-    const tokens = mintTokens(plans);
-    const processes = await Promise.all(
-      Array.from({ length: gateways }, () =>
-        startGatewayProcess(upstream, key, limitMs, plans, settings, tokens),
-      ),
-    );
-    const pools = processes.map(({ url }) => new Pool(url.origin));
-    let count = 0;
-    return {
-      name,
-      ask(caller) {
-        const turn = values.sticky ? Number(caller !== 'greedy') : count;
-        const pool = pools[turn % pools.length] as Pool;
-        return askGateway(pool, `/api/analytics/accounts/?n=${count++}`, tokens.get(caller));
-      },
-      async close() {
-        await Promise.all(pools.map((pool) => pool.destroy()));
-        await Promise.all(processes.map((one) => one.end()));
-        return undefined;
-      },
-    };
-  };
-}
-
-async function storm(fleet: Fleet, scenario: Scenario, store: RedisServer | undefined): Promise<SideResult> {
+async function storm(plan: FleetPlan, scenario: Scenario, store?: RedisServer): Promise<SideResult> {
   const { burst, retryAfterSeconds, callers } = scenario;
-  const start = behindBalancer(fleet);
-  const roundTripMs = await measureRoundTrip(start, latencyMs, deadlineMs);
-  const upstream = await startUpstream(
-    { perSecond: scenario.perSecond(0), burst, retryAfterSeconds },
+  const roundTripMs = await measureRoundTrip(
+    (upstream, _key, _limitMs, plans) => Gateways.start(plan, upstream, plans),
     latencyMs,
+    deadlineMs,
   );
-  const side = await start(upstream.url, standInKey, deadlineMs, callers);
+  const limit = { perSecond: scenario.perSecond(0), burst, retryAfterSeconds };
+  const upstream = await startUpstream(limit, latencyMs);
+  const gateways = await Gateways.start(plan, upstream.url, callers);
   const killing = store === undefined ? undefined : killInTheMiddle(store);
-  const records = await runCallers(side, callers, performance.now() + seconds * 1_000);
-  const allowed = Array.from(
-    { length: seconds },
-    (_, at) => scenario.perSecond(at / seconds) + (at === 0 ? burst : 0),
-  );
+  const records = await runCallers(gateways, callers, performance.now() + seconds * 1_000);
+  const allowed = Array.from({ length: seconds }, (_, at) => limit.perSecond + (at === 0 ? burst : 0));
   const figures = figuresOf(records, await upstream.counts(), allowed, roundTripMs);
   await killing;
-  const note = await side.close();
+  await gateways.close();
   await upstream.close();
-  return { name: side.name, figures, note };
+  return { name: plan.name, figures, note: undefined };
 }
 
 async function killInTheMiddle(store: RedisServer): Promise<void> {
@@ -98,72 +63,111 @@ async function killInTheMiddle(store: RedisServer): Promise<void> {
 }
 
 /** Upstream calls for one read that 500 callers make at once. */
-async function coldRead(fleet: Fleet): Promise<number> {
-  const upstream = await startUpstream({ perSecond: 1e6, burst: 1e6, retryAfterSeconds: undefined }, 200);
-  const plan: CallerPlan = { name: 'reader', loops: 500, thinkMs: 0, weight: 1 };
-  const tokens = mintTokens([plan]);
-  const settings = { ...fleet.settings, CACHE_TTL: '60s' };
-  const processes = await Promise.all(
-    Array.from({ length: fleet.gateways }, () =>
-      startGatewayProcess(upstream.url, standInKey, deadlineMs, [plan], settings, tokens),
-    ),
-  );
-  const pools = processes.map(({ url }) => new Pool(url.origin));
+async function coldRead(plan: FleetPlan): Promise<number> {
+  const upstream = await startUpstream(unlimited, 200);
+  const reader: CallerPlan = { name: 'reader', loops: 500, thinkMs: 0, weight: 1 };
+  const settings = { ...plan.settings, CACHE_TTL: '60s' };
+  const gateways = await Gateways.start({ ...plan, settings }, upstream.url, [reader]);
   // The store is reached by then; the callers of one moment are to find it so.
   await sleep(1_000);
   const before = (await upstream.counts()).answered;
-  await Promise.all(
-    Array.from({ length: plan.loops }, (_, at) =>
-      askGateway(pools[at % pools.length] as Pool, '/api/analytics/accounts/?cold', tokens.get(plan.name)),
-    ),
-  );
+  const ask = () => gateways.askFor(reader.name, '/api/analytics/accounts/?cold');
+  await Promise.all(Array.from({ length: reader.loops }, ask));
   const calls = (await upstream.counts()).answered - before;
-  await Promise.all(pools.map((pool) => pool.destroy()));
-  await Promise.all(processes.map((one) => one.end()));
+  await gateways.close();
   await upstream.close();
   return calls;
 }
 
 /** Requests a second that a caller with a limit of 20 gets through in ten seconds. */
-async function limited(fleet: Fleet): Promise<number> {
-  const upstream = await startUpstream(
-    { perSecond: 1e6, burst: 1e6, retryAfterSeconds: undefined },
-    latencyMs,
-  );
+async function limited(plan: FleetPlan): Promise<number> {
+  const upstream = await startUpstream(unlimited, latencyMs);
   const limit = { perSecond: 20, burst: 5 };
-  const plan: CallerPlan = { name: 'limited', loops: 1, thinkMs: 0, weight: 1, limit };
-  const side: Side = await behindBalancer(fleet)(upstream.url, standInKey, deadlineMs, [plan]);
+  const caller: CallerPlan = { name: 'limited', loops: 1, thinkMs: 0, weight: 1, limit };
+  const gateways = await Gateways.start(plan, upstream.url, [caller]);
   await sleep(1_000);
   const untilMs = performance.now() + 10_000;
   let answered = 0;
   while (performance.now() < untilMs) {
-    if ((await side.ask(plan.name)).kind === 'answered') answered += 1;
+    if ((await gateways.ask(caller.name)).kind === 'answered') answered += 1;
     await sleep(5);
   }
-  await side.close();
+  await gateways.close();
   await upstream.close();
   return answered / 10;
 }
 
-const store = await startRedis();
-const fleets: readonly Fleet[] = [
-  { name: 'one gateway', gateways: 1, settings: {} },
-  { name: 'three, each alone', gateways: 3, settings: {} },
-  { name: 'three that share', gateways: 3, settings: { SHARED_STORE: store.address } },
-];
-for (const scenario of scenarios.filter(({ name }) => usual.includes(name))) {
-  const results: SideResult[] = [];
-  for (const fleet of fleets) {
-    const isKilled = values['kill-store'] && fleet.settings['SHARED_STORE'] !== undefined;
-    results.push(await storm(fleet, scenario, isKilled ? store : undefined));
+/** Restarts one gateway after the other under the storm. @returns requests that got no answer, or a wrong one */
+async function rollingRestarts(plan: FleetPlan, { burst, callers }: Scenario): Promise<Check[]> {
+  const upstream = await startUpstream({ perSecond: 50, burst, retryAfterSeconds: undefined }, latencyMs);
+  const settings = { ...plan.settings, SHUTDOWN_GRACE: '30s' };
+  const gateways = await Gateways.start({ ...plan, settings }, upstream.url, callers);
+  let isOver = false;
+  const counts = { asked: 0, answered: 0, refused: 0, failed: 0 };
+  const loop = async ({ name, thinkMs }: CallerPlan): Promise<void> => {
+    while (!isOver) {
+      counts.asked += 1;
+      const ending = await gateways.ask(name);
+      counts[ending.kind] += 1;
+      await sleep(ending.kind === 'refused' ? ending.retryAfterMs : thinkMs);
+    }
+  };
+  const loops = callers.flatMap((caller) => Array.from({ length: caller.loops }, () => loop(caller)));
+  for (let at = 0; at < restarts; at += 1) {
+    await sleep(1_000);
+    await gateways.restart(at);
   }
-  process.stdout.write(`${tableOf(scenario.name, results)}\n`);
+  isOver = true;
+  await Promise.all(loops);
+  const accepted = (await upstream.counts()).answered;
+  await gateways.close();
+  await upstream.close();
+  const name = `${restarts} rolling restarts:`;
+  return [
+    { text: `${name} ${counts.failed} of ${counts.asked} requests lost`, isMet: counts.failed === 0 },
+    {
+      text: `${name} ${counts.answered} answers of ${accepted} that the upstream gave`,
+      isMet: counts.answered === accepted,
+    },
+  ];
 }
-for (const fleet of fleets) {
-  const [calls, perSecond] = [await coldRead(fleet), await limited(fleet)];
-  process.stdout.write(
-    `${fleet.name}: ${calls} upstream calls for one read of 500 callers; a limit of 20 a second let ${perSecond} through\n`,
-  );
+
+/** The bounds of the promise, by the kind of storm. */
+function boundsOf({ retryAfterSeconds }: Scenario): StormBounds {
+  if (values['kill-store']) return { goodput: 0.8 };
+  if (values.sticky) return { goodput: 0, share: 0.8 };
+  const isStated = retryAfterSeconds !== undefined;
+  return { goodput: isStated ? 0.85 : 0.95, wasted: 0.02, share: 0.9, p99Ms: isStated ? 2_000 : 1_000 };
+}
+
+const store = await startRedis();
+const isSticky = values.sticky;
+const one: FleetPlan = { name: 'one gateway', gateways: 1, settings: {} };
+const apart: FleetPlan = { name: 'three, each alone', gateways: 3, settings: {}, isSticky };
+const together: FleetPlan = {
+  ...{ name: 'three that share', gateways: 3, isSticky },
+  settings: { SHARED_STORE: store.address },
+};
+const checks: Check[] = [];
+const storms = scenarios.filter(({ name }) => usual.includes(name));
+for (const scenario of storms) {
+  const results: [SideResult, ...SideResult[]] = [await storm(one, scenario)];
+  if (!values['kill-store']) results.push(await storm(apart, scenario));
+  const result = await storm(together, scenario, values['kill-store'] ? store : undefined);
+  results.push(result);
+  process.stdout.write(`${tableOf(scenario.name, results)}\n`);
+  checks.push(...judgeStorm(scenario.name, result.figures, results[0].figures, boundsOf(scenario)));
+}
+if (!values.sticky && !values['kill-store']) {
+  const plan = { ...together, name: 'three that share' };
+  const [calls, perSecond] = [await coldRead(plan), await limited(plan)];
+  checks.push(atMost('upstream calls for one read of 500 callers', calls, 1));
+  checks.push(atLeast('a limit of 20 a second lets through', perSecond, 18));
+  checks.push(atMost('a limit of 20 a second lets through', perSecond, 22));
+  checks.push(...(await rollingRestarts(together, storms[0] as Scenario)));
 }
 await store[Symbol.asyncDispose]();
-process.exit(0);
+process.stdout.write(
+  `\n${checks.map(({ text, isMet }) => `${isMet ? 'met   ' : 'MISSED'} ${text}`).join('\n')}\n`,
+);
+process.exit(checks.every(({ isMet }) => isMet) ? 0 : 1);

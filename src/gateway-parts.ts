@@ -125,7 +125,9 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     },
     gate: {
       ...gateOptions(config),
-      onChange: (state) => log.events.info(state, 'gate state changed'),
+      makeScheduler: fleet?.makeScheduler,
+      onChange: ({ from, to, closedForMs, statedWaitMs, perSecond, waiting }) =>
+        log.events.info({ from, to, closedForMs, statedWaitMs, perSecond, waiting }, 'gate state changed'),
     },
     credential: { keyring },
     transport: { ...transportOptions(config), spans: tracing },

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /** The executable: parses the command line and runs one command. What a command does not need is not loaded. */
 import './commands/guard.ts';
-import { Command, CommanderError } from 'commander';
+import { Command, CommanderError, InvalidArgumentError } from 'commander';
 import { didYouMean } from './spelling-policy.ts';
 import { version } from './version.ts';
 
@@ -152,14 +152,25 @@ function hintForToken(word: string, names: Iterable<string>): string {
   return didYouMean(word, names) || ' (did you mean "create <caller>"?)';
 }
 
+/** @throws InvalidArgumentError for what is no count of gateways that one machine holds */
+function toCount(text: string): number {
+  if (!/^[1-9]$/.test(text)) throw new InvalidArgumentError('It is a number from 1 to 9.');
+  return Number(text);
+}
+
 program
   .command('demo')
   .description('serve against a stand-in upstream; needs no setting, and shows what to try')
   .option('--once', 'end after the show')
   .option('--traffic', 'three callers keep asking, one of them greedily, and the upstream limits requests')
-  .action(async ({ once, traffic }: { once?: true; traffic?: true }) => {
+  .option(
+    '--gateways <count>',
+    'so many share a Valkey or Redis server that it starts; with the traffic',
+    toCount,
+  )
+  .action(async ({ once, traffic, gateways }: { once?: true; traffic?: true; gateways?: number }) => {
     const { demo } = await import('./commands/demo.ts');
-    status = await demo({ once: once === true, traffic: traffic === true });
+    status = await demo({ once: once === true, traffic: traffic === true, gateways: gateways ?? 1 });
   });
 
 program

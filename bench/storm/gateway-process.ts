@@ -13,6 +13,10 @@ export interface GatewayProcess {
   readonly url: URL;
   /** By the caller's name. */
   readonly tokens: ReadonlyMap<string, string>;
+  /** For faults: to stop it where it stands, go on, or kill it. */
+  signal(signal: NodeJS.Signals): void;
+  /** The lines about single requests so far. */
+  requests(): Promise<readonly LogLine[]>;
   /** Ends it; what it logged, but for the lines about single requests. */
   end(): Promise<readonly LogLine[]>;
 }
@@ -67,19 +71,22 @@ export async function startGatewayProcess(
     },
     stdio: ['ignore', log.fd, 'inherit'],
   });
-  const lines = async (): Promise<LogLine[]> => {
+  const read = async (isAboutRequest: boolean): Promise<LogLine[]> => {
     const text = await readFile(logFile, 'utf8');
     return text
       .split('\n')
-      .filter((line) => line.endsWith('}') && !line.includes('"msg":"request"'))
+      .filter((line) => line.endsWith('}') && line.includes('"msg":"request"') === isAboutRequest)
       .map((line) => JSON.parse(line));
   };
+  const lines = () => read(false);
   const url = await listening(child, lines);
+  const gone = once(child, 'exit');
   return {
     url,
     tokens,
+    signal: (signal) => void child.kill(signal),
+    requests: () => read(true),
     async end() {
-      const gone = once(child, 'exit');
       const timer = setTimeout(() => child.kill('SIGKILL'), patienceMs);
       child.kill('SIGTERM');
       await gone;

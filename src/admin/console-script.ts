@@ -112,7 +112,13 @@ function showFleet(store) {
   $('fleet').hidden = !store;
   if (!store) return;
   say('fleet-says', ...(store.inUse ? ['They share a store.' + (store.reason ? ' It refuses calls: ' + store.reason : ''), store.reason ? 'busy' : 'good'] : ['The store is away: ' + store.reason, 'bad']));
-  list('store', [...store.gateways.map((one) => [one.host, one.version + (one.isThis ? ', this one' : '')]), ['Reads found, joined', store.reads.found + ', ' + store.reads.joined], ['Round trip', span(store.latencySeconds)], ['Failed calls', store.failures + ' of ' + store.calls]]);
+  list('store', [...store.gateways.map((one) => [one.host, one.version + (one.isThis ? ', this one' : '')]), ['Reads found, joined', store.reads.found + ', ' + store.reads.joined], ['Turns at the upstream', turnsOf(store)], ['Round trip', span(store.latencySeconds)], ['Failed calls', store.failures + ' of ' + store.calls]]);
+}
+
+function turnsOf({ gate, gateways }) {
+  if (gate.role === 'alone') return 'each for itself';
+  const leader = gateways.find((one) => one.id === gate.leader);
+  return gate.role === 'leads' ? 'given by this one' : 'given by ' + (leader ? leader.host : gate.leader);
 }
 
 function show(status) {

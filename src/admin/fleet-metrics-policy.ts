@@ -5,7 +5,7 @@ import type { AdminSnapshot } from './sources.ts';
 /** None where the gateway is alone by its settings. */
 export function fleetMetrics({ fleet }: AdminSnapshot): Metric[] {
   if (fleet === undefined) return [];
-  const { store, members, answers } = fleet;
+  const { store, members, answers, gate } = fleet;
   return [
     gauge(
       'shared_store_in_use',
@@ -28,6 +28,16 @@ export function fleetMetrics({ fleet }: AdminSnapshot): Metric[] {
         sample(answers.joined, { outcome: 'joined' }),
         sample(answers.exchanges, { outcome: 'asked' }),
       ],
+    ),
+    gauge(
+      'shared_gate_leads',
+      '1 where this gateway gives the turns at the upstream to all gateways. One of them does while a limit is known.',
+      gate.role === 'leads',
+    ),
+    counter(
+      'shared_gate_turns_total',
+      'Turns at the upstream between gateways: given to others, taken from the one that leads.',
+      [sample(gate.turnsGiven, { way: 'given' }), sample(gate.turnsTaken, { way: 'taken' })],
     ),
   ];
 }

@@ -1,5 +1,6 @@
 /** Reads everything that is shown at one moment: for each request, and every five seconds for the history. */
 import { performance } from 'node:perf_hooks';
+import { showGate } from './gate-queue-policy.ts';
 import { readProcess } from './process-facts.ts';
 import type { AdminSnapshot, AdminSources } from './sources.ts';
 
@@ -18,7 +19,7 @@ export async function takeSnapshot(sources: AdminSources, describedCallers: numb
     notReady: sources.notReady(),
     requests: sources.requests(),
     key: sources.key(),
-    gate: sources.gate(),
+    gate: showGate(sources.gate(), performance.now()),
     circuit: sources.circuit(),
     cache: sources.cache(),
     attempts: sources.attempts(),

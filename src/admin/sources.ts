@@ -6,6 +6,7 @@ import type { GateSnapshot } from '../gate/types.ts';
 import type { KeyHealth } from '../key/key-event.ts';
 import type { AttemptSnapshot } from '../upstream/attempt-tally.ts';
 import type { CircuitSnapshot } from '../upstream/circuit.ts';
+import type { ShownGate } from './gate-queue-policy.ts';
 import type { RequestSnapshot } from './request-counts.ts';
 
 export interface AdminSources {
@@ -75,7 +76,7 @@ export interface AdminSnapshot {
   readonly notReady: string | undefined;
   readonly requests: RequestSnapshot;
   readonly key: KeyHealth;
-  readonly gate: GateSnapshot;
+  readonly gate: ShownGate;
   readonly circuit: CircuitSnapshot;
   readonly cache: CacheSnapshot;
   readonly attempts: AttemptSnapshot;

@@ -167,7 +167,7 @@ function callerStatus({ callers, requests }: AdminSnapshot): Members {
 
 function sharedStoreStatus({ fleet }: AdminSnapshot): Members | null {
   if (fleet === undefined) return null;
-  const { store, id, members, answers } = fleet;
+  const { store, id, members, answers, gate } = fleet;
   return {
     address: store.address,
     inUse: store.inUse,
@@ -176,6 +176,7 @@ function sharedStoreStatus({ fleet }: AdminSnapshot): Members | null {
     calls: store.calls,
     failures: store.failures,
     reads: answers,
+    gate: { ...gate, leader: gate.leader ?? null },
     gateways: members.map((member) => ({
       id: member.id,
       isThis: member.id === id,

@@ -44,8 +44,8 @@ export interface Traffic {
   readonly file: string;
   /** Who asks, one line each. */
   readonly describe: string;
-  /** Begins to ask. */
-  start(url: string): void;
+  /** Begins to ask, at several gateways in turn. */
+  start(urls: readonly string[]): void;
   /** Resolves once each caller has had so many answers. */
   answered(count: number): Promise<void>;
   /** Ends all asking, and removes the file. */
@@ -63,9 +63,15 @@ export function prepareTraffic(): Traffic {
   let loops: Promise<void>[] = [];
   let onAnswer = (): void => {};
 
-  const ask = async (url: string, { name, token, pauseMs, reads }: TrafficCaller): Promise<void> => {
+  let asked = 0;
+
+  const ask = async (
+    urls: readonly string[],
+    { name, token, pauseMs, reads }: TrafficCaller,
+  ): Promise<void> => {
     while (!stopped.signal.aborted) {
       const query = reads === 1 ? '' : `?page=${Math.floor(Math.random() * reads)}`;
+      const url = urls[asked++ % urls.length];
       const came = await get(`${url}/api/analytics/accounts/${query}`, token, stopped.signal);
       answers.set(name, (answers.get(name) ?? 0) + Number(came));
       onAnswer();
@@ -77,8 +83,8 @@ export function prepareTraffic(): Traffic {
   return {
     file,
     describe: callers.map(({ name, habit }) => `  ${name.padEnd(11)}${habit}`).join('\n'),
-    start(url) {
-      loops = callers.flatMap((caller) => Array.from({ length: caller.loops }, () => ask(url, caller)));
+    start(urls) {
+      loops = callers.flatMap((caller) => Array.from({ length: caller.loops }, () => ask(urls, caller)));
     },
     answered(count) {
       return new Promise((resolve) => {

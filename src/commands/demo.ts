@@ -4,6 +4,7 @@ import { readConfig } from '../config.ts';
 import { ListenError } from '../edge/listen.ts';
 import { type Gateway, startGateway } from '../gateway.ts';
 import { type StandIn, standInKey, startStandIn } from '../stand-in/stand-in.ts';
+import { startDemoStore } from './demo-store.ts';
 import { prepareTraffic, type Traffic, trafficLimit } from './demo-traffic.ts';
 
 interface Came {
@@ -18,28 +19,44 @@ export interface DemoOptions {
   readonly once: boolean;
   /** Three callers keep asking instead of the show. */
   readonly traffic: boolean;
+  /** More than one share a store, and the three callers ask them in turn. */
+  readonly gateways: number;
 }
 
 /** As it stands in the sources, or as `npm run build` has made it. */
 const isBuilt = !import.meta.url.endsWith('.ts');
 
 /** @returns the exit status */
-export async function demo({ once, traffic: wantsTraffic }: DemoOptions): Promise<number> {
+export async function demo({ once, traffic: hasTraffic, gateways }: DemoOptions): Promise<number> {
+  const isFleet = gateways > 1;
+  const store = isFleet ? await startDemoStore() : undefined;
+  if (isFleet && store === undefined) {
+    process.stderr.write(
+      'Several gateways share a store, and neither valkey-server nor redis-server is installed here.\n',
+    );
+    return 1;
+  }
+  const wantsTraffic = hasTraffic || isFleet;
   const standIn = await startStandIn(wantsTraffic ? { limit: trafficLimit } : {});
   const traffic = wantsTraffic ? prepareTraffic() : undefined;
-  const settings = traffic === undefined ? {} : { CALLERS_FILE: traffic.file };
+  const settings = {
+    ...(traffic && { CALLERS_FILE: traffic.file }),
+    ...(store && { SHARED_STORE: store.address }),
+  };
   const gateway = await startOn(process.env['PORT'] ?? '8080', standIn, settings).catch((error: unknown) => {
     // Another process has the usual port; a demo must not fail for that.
     if (error instanceof ListenError && !error.isSetting) return startOn('0', standIn, settings);
     throw error;
   });
+  const others: Gateway[] = [];
+  while (others.length < gateways - 1) others.push(await startOn('0', standIn, settings));
   const readyMs = performance.now();
   say(
     `The Workspace Analytics Gateway, at ${gateway.url}, before a stand-in for the upstream at ${standIn.url}`,
   );
   say('The stand-in accepts one key. The gateway holds it; the callers below do not have it.');
   if (traffic === undefined) await show(gateway.url, standIn);
-  else startTraffic(traffic, gateway);
+  else startTraffic(traffic, gateway, others);
   sayFigures(readyMs);
   if (once) await traffic?.answered(3);
   else {
@@ -51,12 +68,14 @@ export async function demo({ once, traffic: wantsTraffic }: DemoOptions): Promis
     });
   }
   await traffic?.stop();
-  await gateway.drain();
+  await Promise.all([gateway, ...others].map((one) => one.drain()));
   await standIn.close();
+  await store?.end();
   return 0;
 }
 
-function startTraffic(traffic: Traffic, { url, adminUrl }: Gateway): void {
+function startTraffic(traffic: Traffic, gateway: Gateway, others: readonly Gateway[]): void {
+  const { adminUrl } = gateway;
   const { perSecond, burst } = trafficLimit;
   say(
     `\nThe upstream allows ${perSecond} requests a second, ${burst} at once. Three callers ask for more:\n${traffic.describe}`,
@@ -64,7 +83,10 @@ function startTraffic(traffic: Traffic, { url, adminUrl }: Gateway): void {
   say(`\nWatch them share it: open ${adminUrl}/ in a browser. For programs:
   curl -s ${adminUrl}/status
   curl -s ${adminUrl}/metrics`);
-  traffic.start(url);
+  for (const { url, adminUrl: console } of others) {
+    say(`Another gateway at ${url} shares answers and turns with the first: open ${console}/ beside it.`);
+  }
+  traffic.start([gateway, ...others].map(({ url }) => url));
 }
 
 function sayFigures(readyMs: number): void {

@@ -7,13 +7,20 @@
 export interface Availability {
   /** Failed calls since the last good one. */
   readonly failures: number;
+  /** When the last of them failed. */
+  readonly failedMs: number;
   /** No call before this moment, in ms on the monotonic clock. */
   readonly awayUntilMs: number;
   /** A trial call is under way: all other calls are answered locally until it ends. */
   readonly trial: boolean;
 }
 
-export const available: Availability = { failures: 0, awayUntilMs: -Infinity, trial: false };
+export const available: Availability = {
+  failures: 0,
+  failedMs: -Infinity,
+  awayUntilMs: -Infinity,
+  trial: false,
+};
 
 /** Failures in a row after which the store counts as away. One slow reply of a busy machine is no outage. */
 const failuresUntilAway = 2;
@@ -39,7 +46,10 @@ export function succeeded(state: Availability): Availability {
   return state.failures === 0 ? state : available;
 }
 
-export function failed(state: Availability, nowMs: number): Availability {
+/** Calls that were under way together fail together, of one stall: that is one failure. */
+export function failed(state: Availability, sentMs: number, nowMs: number): Availability {
+  if (sentMs < state.failedMs) return state;
   const failures = state.failures + 1;
-  return { failures, awayUntilMs: failures >= failuresUntilAway ? nowMs + awayMs : -Infinity, trial: false };
+  const awayUntilMs = failures >= failuresUntilAway ? nowMs + awayMs : -Infinity;
+  return { failures, failedMs: nowMs, awayUntilMs, trial: false };
 }

@@ -4,12 +4,15 @@
  */
 import type { SharedReads } from '../cache/shared-reads.ts';
 import type { SharedBuckets } from '../callers/limit.ts';
+import type { MakeScheduler } from '../gate/scheduler.ts';
 import type { Key } from '../key/key.ts';
 import { openStore } from '../key/open-store.ts';
 import { sealWithKey } from './key-sealing.ts';
 import { heartbeatMs, type Member, Membership } from './membership.ts';
 import { SharedAnswers, type SharedAnswersSnapshot } from './shared-answers.ts';
 import { shareBuckets } from './shared-buckets.ts';
+import { SharedGate } from './shared-gate.ts';
+import type { SharedGateSnapshot } from './shared-scheduler.ts';
 import { SharedStore, type StoreChange, type StoreSnapshot } from './store.ts';
 import type { StoreAddress } from './store-address.ts';
 
@@ -37,11 +40,14 @@ export interface FleetSnapshot {
   readonly id: string;
   readonly members: readonly Member[];
   readonly answers: SharedAnswersSnapshot;
+  readonly gate: SharedGateSnapshot;
 }
 
 export interface Fleet {
   readonly reads: SharedReads;
   readonly buckets: SharedBuckets;
+  /** For the gate: one pace and one order of turns for all. */
+  readonly makeScheduler: MakeScheduler;
   snapshot(): FleetSnapshot;
   close(): Promise<void>;
 }
@@ -56,6 +62,7 @@ export function joinFleet(options: FleetOptions): Fleet {
     readPassword: passwordFrom === undefined ? undefined : () => readPassword(passwordFrom, environment),
     onChange(change) {
       onChange(change);
+      gate.storeChanged(change.state === 'in use');
       if (change.state === 'in use') void beat();
     },
   });
@@ -64,6 +71,8 @@ export function joinFleet(options: FleetOptions): Fleet {
   const { host, version, startedAt } = options;
   const onPurges = (purges: readonly (readonly [string, string])[]): void => answers.learnPurges(purges);
   const membership = new Membership({ store, host, version, startedAt, onPurges });
+  const gateways = (): number => membership.members.length;
+  const gate = new SharedGate({ store, scope, sealing, gateways, id: membership.id });
 
   async function beat(): Promise<void> {
     await answers.sayPurges();
@@ -74,15 +83,18 @@ export function joinFleet(options: FleetOptions): Fleet {
   return {
     reads: answers,
     buckets: shareBuckets(store, sealing),
+    makeScheduler: gate.makeScheduler,
     snapshot: () => ({
       store: store.snapshot(),
       id: membership.id,
       members: membership.members,
       answers: answers.snapshot(),
+      gate: gate.snapshot(),
     }),
     async close() {
       clearInterval(heartbeat);
       answers.close();
+      await gate.close();
       await membership.leave();
       store.close();
     },

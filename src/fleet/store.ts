@@ -100,7 +100,7 @@ export class SharedStore {
         this.#refusal = { reason: reasonOf(error), atMs: performance.now() };
         return undefined;
       }
-      this.#availability = failed(this.#availability, performance.now());
+      this.#availability = failed(this.#availability, sentMs, performance.now());
       if (isAway(this.#availability)) this.#change({ state: 'away', reason: reasonOf(error) });
       return undefined;
     }

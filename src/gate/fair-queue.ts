@@ -5,7 +5,7 @@
  * tag last served. Background refreshes are flows of their own, whose tags come after all others.
  */
 import type { Flow } from '../request-context.ts';
-import type { CallerQueue, Queued } from './types.ts';
+import type { Queued } from './types.ts';
 
 interface Backlog<T> {
   readonly background: boolean;
@@ -97,15 +97,6 @@ export class FairQueue<T extends Queued> {
   last(): T | undefined {
     const lastTag = ({ start, weight, waiting }: Backlog<T>) => start + (waiting.length - 1) / weight;
     return this.#leastBy((backlog) => -lastTag(backlog))?.waiting.at(-1);
-  }
-
-  callers(nowMs: number): CallerQueue[] {
-    const byName = Map.groupBy(this.#queuedIn.keys(), ({ context }) => context.flow.name);
-    return [...byName].map(([name, all]) => {
-      const requests = all.filter(({ context }) => !context.flow.background);
-      const oldestWaitMs = Math.max(0, ...requests.map(({ arrivedMs }) => nowMs - arrivedMs));
-      return { name, length: requests.length, oldestWaitMs, refreshes: all.length - requests.length };
-    });
   }
 
   /** The backlog with requests that has the least of a figure. */

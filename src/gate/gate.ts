@@ -7,8 +7,9 @@ import type { Answer, UpstreamRequest } from '../exchange.ts';
 import { andThen, type Eventually, type Layer } from '../layer.ts';
 import type { ContextWatcher, RequestContext } from '../request-context.ts';
 import type { Trace } from '../trace.ts';
-import { statedWaitMs } from '../upstream/retry-after-policy.ts';
-import { type Outcome, type Permit, type Rejected, Scheduler } from './scheduler.ts';
+import { limitOutcome } from '../upstream/retry-after-policy.ts';
+import type { MakeScheduler, Outcome, Permit, Rejected, Scheduling } from './scheduler.ts';
+import { Scheduler } from './scheduler.ts';
 import { tuning } from './tuning.ts';
 import type { GateSnapshot, GateState, Queued, SchedulerOptions } from './types.ts';
 
@@ -29,12 +30,14 @@ export type GateOptions = Omit<SchedulerOptions, keyof typeof defaults> &
   Partial<SchedulerOptions> & {
     /** Called once for each change of state. Must not throw. */
     readonly onChange?: (change: GateChange) => void;
+    /** For a gateway that takes turns with others. */
+    readonly makeScheduler?: MakeScheduler | undefined;
   };
 
 export type Gate = Pick<PacingGate, 'layer' | 'snapshot' | 'close'>;
 
 const off: GateSnapshot = {
-  ...{ state: 'off', perSecond: undefined, window: 0, inFlight: 0, waiting: 0, callers: [] },
+  ...{ state: 'off', perSecond: undefined, window: 0, inFlight: 0, waiting: 0, queued: [] },
   ...{ closedForMs: 0, statedWaitMs: 0, attempts: 0, refusals: 0 },
 };
 
@@ -49,16 +52,16 @@ interface QueuedRequest extends Queued {
 }
 
 class PacingGate {
-  readonly #scheduler: Scheduler<QueuedRequest>;
+  readonly #scheduler: Scheduling<QueuedRequest>;
   readonly #onChange: GateOptions['onChange'];
   #shownState: GateState = 'open';
   #timer: NodeJS.Timeout | undefined;
   #isPumping = false;
   #isShutDown = false;
 
-  constructor({ onChange, ...options }: GateOptions) {
+  constructor({ onChange, makeScheduler = (options) => new Scheduler(options), ...options }: GateOptions) {
     this.#onChange = onChange;
-    this.#scheduler = new Scheduler({ ...defaults, ...options });
+    this.#scheduler = makeScheduler<QueuedRequest>({ ...defaults, ...options }, (all) => this.#pump(all));
   }
 
   /**
@@ -111,15 +114,17 @@ class PacingGate {
       },
       fail: (failure) => {
         stopWaiting();
-        trace.gate = this.#scheduler.state;
+        trace.gate = this.#scheduler.record.state;
         reject(failure);
       },
     };
     const armDeadline = (): void => {
       clearTimeout(timer);
       const leftMs = context.deadlineMs - tuning.lastWordMs - performance.now();
-      const tell = (): void => this.#pump(this.#scheduler.expired(queued, performance.now()));
-      timer = setTimeout(tell, leftMs).unref();
+      timer = setTimeout(
+        () => this.#pump(this.#scheduler.expired(queued, performance.now())),
+        leftMs,
+      ).unref();
     };
     const watcher: ContextWatcher = {
       onEnd: (reason) => {
@@ -145,7 +150,7 @@ class PacingGate {
     const settle = (outcome: Outcome): void =>
       this.#pump(this.#scheduler.settled(permit, outcome, performance.now()));
     const onAnswer = (answer: Answer): Answer => {
-      settle(outcomeOf(answer));
+      settle(limitOutcome(answer));
       return answer;
     };
     const onFailure = (error: unknown): never => {
@@ -183,22 +188,17 @@ class PacingGate {
 
   #showChange(): void {
     const from = this.#shownState;
-    const to = this.#scheduler.state;
+    const to = this.#scheduler.record.state;
     if (from === to) return;
     this.#shownState = to;
     this.#onChange?.({ ...this.#scheduler.snapshot(performance.now()), from, to });
   }
 }
 
-function outcomeOf({ status, headers, receivedAt }: Answer): Outcome {
-  if (status === 429) return { waitMs: statedWaitMs(headers, receivedAt) };
-  return status < 500 ? 'answered' : 'broken';
-}
-
 const shuttingDown = (): GatewayError => new GatewayError('shutting-down', { retryAfterMs: 1000 });
 
 function failureOf(code: Rejected<never>['code'], retryAfterMs: number): GatewayError {
-  if (code === 'overloaded')
-    return new GatewayError(code, { retryAfterMs, reason: 'too many requests wait' });
-  return new GatewayError(code, { retryAfterMs, receivedStatus: 429, reason: 'the turn comes too late' });
+  const isLate = code === 'upstream-rate-limited';
+  const reason = isLate ? 'the turn comes too late' : 'too many requests wait';
+  return new GatewayError(code, { retryAfterMs, reason, ...(isLate && { receivedStatus: 429 }) });
 }

@@ -13,10 +13,9 @@ import { dueMs, hasSpare, type Pacer, risen, settledDown, taken, withNextProbe }
 import { tuning } from './tuning.ts';
 import type { GateSnapshot, GateState, Queued, SchedulerOptions } from './types.ts';
 
-/** An attempt under way. */
+/** An attempt under way; `sent`: when, and how many before it. */
 export interface Permit {
   readonly flow: Flow;
-  /** When it was sent, and how many had been sent before. */
   readonly sent: Mark;
   readonly state: 'open' | 'paced' | 'probe';
 }
@@ -48,7 +47,7 @@ export interface GateRecord extends LimitEstimate, Pacer, Cooldown {
   readonly wasProvoked: boolean;
 }
 
-const openRecord: GateRecord = {
+export const openRecord: GateRecord = {
   state: 'open',
   ...{ perMs: 0, isMeasured: false, crowd: 0, crowdMs: 0, closedUntilMs: 0, statedUntilMs: 0, unstatedMs: 0 },
   ...{ level: 0, levelMs: 0, riseMs: 0, probeMs: 0, probeIntervalMs: 0, marks: [] },
@@ -59,7 +58,7 @@ const openRecord: GateRecord = {
  * What the 429s of a closing tell, once it is over. Only what was sent up to the last of them counts: of the attempts
  * after it, answers may be under way.
  */
-function learned(record: GateRecord, sent: number): GateRecord {
+export function learned(record: GateRecord, sent: number): GateRecord {
   const { emptyMs, closedMs, closedUntilMs, refused, lastRefused, perMs, isMeasured } = record;
   const endMs = lastRefused.atMs;
   const [first, ...later] = record.marks as [Mark, ...Mark[]];
@@ -91,189 +90,197 @@ function counted(record: GateRecord, sent: Mark, nowMs: number): GateRecord {
 
 export class Scheduler<T extends Queued> {
   readonly #options: SchedulerOptions;
-  readonly #queue = new FairQueue<T>();
-  #record = openRecord;
+  readonly queue = new FairQueue<T>();
+  /** Replaced and never changed. Several gateways share it (fleet/): then others replace it too. */
+  record = openRecord;
+  readonly #underWay = new Set<Permit>();
   #isTrialUnderWay = false;
   /** `answered` counts from when the gate opened: the more answers, the more attempts may be in flight. */
-  #counts = { inFlight: 0, sent: 0, throttled: 0, answered: 0 };
+  readonly counts = { sent: 0, throttled: 0, answered: 0 };
 
   constructor(options: SchedulerOptions) {
     this.#options = options;
   }
 
-  get state(): GateState {
-    return this.#record.state;
-  }
-
   /** A turn at once, where nothing waits and nothing is limited. */
   admit(flow: Flow, nowMs: number): Permit | undefined {
-    this.#advance(nowMs);
-    const isFree = this.#record.state === 'open' && this.#queue.size === 0 && !this.#isFull();
-    return isFree ? this.#send(flow, nowMs) : undefined;
+    this.advance(nowMs);
+    const isFree = this.record.state === 'open' && this.queue.size === 0 && !this.#isFull();
+    return isFree ? this.send(flow, nowMs) : undefined;
   }
 
   /** Queues a request. Returns what is rejected: the request itself, or in a full queue the one whose turn is last. */
   enter(request: T, nowMs: number): readonly Rejected<T>[] {
-    this.#advance(nowMs);
+    this.advance(nowMs);
     const { maxWaiting, maxWaitingPerCaller } = this.#options;
-    const ahead = this.#queue.ahead(request.context.flow, request.arrivedMs);
+    const ahead = this.queue.ahead(request.context.flow, request.arrivedMs);
     if (this.#turnMs(ahead, nowMs) >= request.context.deadlineMs) return [this.#late(request, ahead, nowMs)];
-    if (this.#queue.sizeOf(request.context.flow.name) >= maxWaitingPerCaller)
+    if (this.queue.sizeOf(request.context.flow.name) >= maxWaitingPerCaller)
       return [this.#overloaded(request, nowMs)];
-    this.#queue.add(request);
-    if (this.#queue.size <= maxWaiting) return [];
-    const last = this.#queue.last() as T;
-    this.#queue.remove(last);
+    this.queue.add(request);
+    if (this.queue.size <= maxWaiting) return [];
+    const last = this.queue.last() as T;
+    this.queue.remove(last);
     return [this.#overloaded(last, nowMs)];
   }
 
   /** Takes a request out of the queue; false when it is not there. */
   leave(request: T): boolean {
-    return this.#queue.remove(request);
+    return this.queue.remove(request);
   }
 
   /** The request's flow has changed: queues it anew. */
   moved(request: T): void {
-    if (this.#queue.remove(request)) this.#queue.add(request);
+    if (this.queue.remove(request)) this.queue.add(request);
   }
 
   /** The request's deadline has come. It is told when one like it, come anew, would be served in time. */
   expired(request: T, nowMs: number): readonly Rejected<T>[] {
-    if (!this.#queue.remove(request)) return [];
-    return [this.#late(request, this.#queue.ahead(request.context.flow, nowMs), nowMs)];
+    if (!this.queue.remove(request)) return [];
+    return [this.#late(request, this.queue.ahead(request.context.flow, nowMs), nowMs)];
   }
 
   /** All queued requests, taken out of the queue. */
   clear(): readonly T[] {
-    return this.#queue.inOrder().filter((request) => this.#queue.remove(request));
+    return this.queue.inOrder().filter((request) => this.queue.remove(request));
   }
 
   next(nowMs: number): Next<T> {
-    this.#advance(nowMs);
-    const isEmpty = this.#queue.size === 0;
+    this.advance(nowMs);
+    const isEmpty = this.queue.size === 0;
     // The pace rises only while requests wait.
-    if (this.#record.state === 'paced') {
-      const { sent } = this.#counts;
-      this.#record = isEmpty ? settledDown(this.#record, nowMs) : risen(this.#record, sent, nowMs);
-    }
+    if (this.record.state === 'paced')
+      this.record = isEmpty ? settledDown(this.record, nowMs) : risen(this.record, this.counts.sent, nowMs);
     if (isEmpty || this.#isFull() || this.#isTrialUnderWay) return { request: undefined, untilMs: undefined };
-    const { state, closedUntilMs } = this.#record;
-    const untilMs = state === 'paced' ? dueMs(this.#record, nowMs) : closedUntilMs;
+    const { state, closedUntilMs } = this.record;
+    const untilMs = state === 'paced' ? dueMs(this.record, nowMs) : closedUntilMs;
     if (untilMs > nowMs) return { request: undefined, untilMs };
-    const request = this.#queue.take() as T;
-    return { request, permit: this.#send(request.context.flow, nowMs) };
+    const request = this.queue.take() as T;
+    return { request, permit: this.send(request.context.flow, nowMs) };
   }
 
-  /** An attempt has ended. Returns the requests whose turn can no longer come in time, taken out of the queue. */
+  /** An attempt has ended. */
   settled(permit: Permit, outcome: Outcome, nowMs: number): readonly Rejected<T>[] {
-    this.#advance(nowMs);
+    this.advance(nowMs);
     const isTrial = permit.state === 'probe';
-    this.#counts.inFlight--;
+    this.#underWay.delete(permit);
     if (isTrial) this.#isTrialUnderWay = false;
     if (outcome === 'failed') return [];
     if (typeof outcome === 'object') this.#throttle(permit, outcome.waitMs ?? 0, nowMs);
     else {
-      if (outcome === 'answered') this.#counts.answered++;
-      if (!isTrial || this.#record.state !== 'probing') return [];
-      this.#record = { ...this.#record, state: 'paced', statedUntilMs: 0 };
+      if (outcome === 'answered') this.counts.answered++;
+      if (!isTrial || this.record.state !== 'probing') return [];
+      this.record = { ...this.record, state: 'paced', statedUntilMs: 0 };
     }
+    return this.tooLate(nowMs);
+  }
+
+  /** The requests whose turn can no longer come in time, taken out of the queue. */
+  tooLate(nowMs: number): readonly Rejected<T>[] {
     const rejected: Rejected<T>[] = [];
-    for (const [i, request] of this.#queue.inOrder().entries()) {
+    for (const [i, request] of this.queue.inOrder().entries()) {
       const ahead = i - rejected.length;
       const isLate = this.#turnMs(ahead, nowMs) >= request.context.deadlineMs;
-      if (isLate && this.#queue.remove(request)) rejected.push(this.#late(request, ahead, nowMs));
+      if (isLate && this.queue.remove(request)) rejected.push(this.#late(request, ahead, nowMs));
     }
     return rejected;
   }
 
   snapshot(nowMs: number): GateSnapshot {
-    this.#advance(nowMs);
-    const { state, perMs, closedUntilMs, statedUntilMs } = this.#record;
+    this.advance(nowMs);
+    const { state, perMs, closedUntilMs, statedUntilMs } = this.record;
     return {
       state,
       perSecond: perMs > 0 ? perMs * 1000 : undefined,
       window: this.#window(),
-      inFlight: this.#counts.inFlight,
-      waiting: this.#queue.size,
-      callers: this.#queue.callers(nowMs),
+      inFlight: this.#underWay.size,
+      waiting: this.queue.size,
+      queued: this.queue.inOrder(),
       closedForMs: Math.max(closedUntilMs - nowMs, 0),
       statedWaitMs: Math.max(statedUntilMs - nowMs, 0),
-      attempts: this.#counts.sent,
-      refusals: this.#counts.throttled,
+      attempts: this.counts.sent,
+      refusals: this.counts.throttled,
     };
   }
 
   /** What time alone changes. */
-  #advance(nowMs: number): void {
-    const { state, closedUntilMs, statedUntilMs } = this.#record;
+  advance(nowMs: number): void {
+    const { state, closedUntilMs, statedUntilMs } = this.record;
     if (state === 'open' || nowMs < closedUntilMs) return;
-    if (state === 'closed') this.#record = { ...learned(this.#record, this.#counts.sent), state: 'probing' };
-    if (this.#queue.size > 0 || this.#isTrialUnderWay) return;
+    if (state === 'closed') this.record = { ...learned(this.record, this.counts.sent), state: 'probing' };
+    if (this.queue.size > 0 || this.#isTrialUnderWay) return;
     if (nowMs - Math.max(closedUntilMs, statedUntilMs) <= tuning.quietMs) return;
     // Nothing is limited: the upstream is met as for the first time.
-    this.#record = openRecord;
-    this.#counts.answered = 0;
+    this.record = openRecord;
+    this.counts.answered = 0;
   }
 
   /** An upstream that is met for the first time gets few attempts at once, and one more with each further answer. */
   #window(): number {
     const { initialWindow, maxInFlight } = this.#options;
-    return Math.min(Math.max(initialWindow, this.#counts.answered), maxInFlight);
+    return Math.min(Math.max(initialWindow, this.counts.answered), maxInFlight);
   }
 
   #isFull(): boolean {
-    return this.#counts.inFlight >= this.#window();
+    return this.#underWay.size >= this.#window();
   }
 
-  #send(flow: Flow, nowMs: number): Permit {
-    const record = this.#record;
-    const { state, marks } = record;
-    const mark = { atMs: nowMs, sent: this.#counts.sent };
-    const permit: Permit = {
-      flow,
-      sent: mark,
-      state: state === 'open' || state === 'paced' ? state : 'probe',
-    };
-    this.#counts.inFlight++;
-    this.#counts.sent++;
+  /** Takes a turn. */
+  send(flow: Flow, nowMs: number): Permit {
+    const { state, marks } = this.record;
+    const mark = { atMs: nowMs, sent: this.counts.sent };
+    const permitState = state === 'open' || state === 'paced' ? state : 'probe';
+    const permit: Permit = { flow, sent: mark, state: permitState };
+    this.#underWay.add(permit);
+    this.counts.sent++;
     if (state === 'probing') {
       this.#isTrialUnderWay = true;
-      this.#record = taken({ ...record, marks: [mark] }, nowMs);
-    } else if (state === 'paced') this.#record = taken(record, nowMs);
+      this.record = taken({ ...this.record, marks: [mark] }, nowMs);
+    } else if (state === 'paced') this.record = taken(this.record, nowMs);
     else if (marks[0] === undefined || nowMs - marks[0].atMs >= tuning.historyMs) {
-      this.#record = { ...record, marks: [mark] };
+      this.record = { ...this.record, marks: [mark] };
     }
     return permit;
   }
 
   #throttle(permit: Permit, statedMs: number, nowMs: number): void {
-    const { state, perMs, marks } = this.#record;
-    this.#counts.throttled++;
-    if (permit.state !== 'open') this.#queue.refund(permit.flow);
+    const { state, perMs, marks } = this.record;
+    this.counts.throttled++;
+    if (permit.state !== 'open') this.queue.refund(permit.flow);
     // Sent before the gate closed last: what it tells is known already.
     if (statedMs === 0 && perMs > 0 && permit.sent.atMs < (marks[0]?.atMs ?? 0)) return;
-    this.#record = counted(this.#record, permit.sent, nowMs);
+    this.record = counted(this.record, permit.sent, nowMs);
     if (statedMs === 0 && state === 'closed') return;
-    this.#record = cooledDown(this.#record, statedMs, permit.state === 'probe', this.#options, nowMs);
+    this.record = cooledDown(this.record, statedMs, permit.state === 'probe', this.#options, nowMs);
   }
 
   /** When the turn comes behind so many others. A guessed rate counts them as zero. */
   #turnMs(ahead: number, nowMs: number): number {
-    const { closedUntilMs, perMs, isMeasured } = this.#record;
+    const { closedUntilMs, perMs, isMeasured } = this.record;
     return Math.max(closedUntilMs, nowMs) + (isMeasured ? ahead / perMs : 0);
   }
 
   /** Told to come back when so few are ahead that one like it is served, or at the stated time where that is later. */
   #late(request: T, ahead: number, nowMs: number): Rejected<T> {
     const patienceMs = request.context.deadlineMs - request.arrivedMs;
-    const backMs = Math.max(this.#turnMs(ahead, nowMs) - patienceMs, this.#record.statedUntilMs);
+    const backMs = Math.max(this.#turnMs(ahead, nowMs) - patienceMs, this.record.statedUntilMs);
     const retryAfterMs = Math.max(backMs - nowMs, tuning.leastRetryAfterMs);
     return { request, code: 'upstream-rate-limited', retryAfterMs };
   }
 
   /** Told to come back when a tenth of the queue is served. */
   #overloaded(request: T, nowMs: number): Rejected<T> {
-    const backMs = Math.max(this.#turnMs(this.#queue.size / 10, nowMs), this.#record.statedUntilMs);
+    const backMs = Math.max(this.#turnMs(this.queue.size / 10, nowMs), this.record.statedUntilMs);
     return { request, code: 'overloaded', retryAfterMs: Math.max(backMs - nowMs, tuning.leastRetryAfterMs) };
   }
 }
+
+/** What the gate asks: a scheduler of its own, or one that takes turns with those of other gateways (fleet/). */
+type Inner = 'queue' | 'counts' | 'send' | 'tooLate' | 'advance';
+export type Scheduling<T extends Queued> = Omit<Scheduler<T>, Inner>;
+
+/** @param wake to be called when turns have come by themselves, with the requests that get none */
+export type MakeScheduler = <T extends Queued>(
+  options: SchedulerOptions,
+  wake: (rejected: readonly Rejected<T>[]) => void,
+) => Scheduling<T>;

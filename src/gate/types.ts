@@ -25,15 +25,6 @@ export interface SchedulerOptions {
   readonly random: () => number;
 }
 
-/** What waits of one caller: requests, and background refreshes, which delay no answer. */
-export interface CallerQueue {
-  readonly name: string;
-  readonly length: number;
-  /** Of the requests. */
-  readonly oldestWaitMs: number;
-  readonly refreshes: number;
-}
-
 export interface GateSnapshot {
   readonly state: GateState | 'off';
   /** Learned rate in attempts per second; undefined while none is known. */
@@ -41,7 +32,8 @@ export interface GateSnapshot {
   readonly window: number;
   readonly inFlight: number;
   readonly waiting: number;
-  readonly callers: readonly CallerQueue[];
+  /** All that wait, in the order of their turns. */
+  readonly queued: readonly Queued[];
   /** How much longer nothing goes up, ms; 0 when the gate is not closed. */
   readonly closedForMs: number;
   /** How much longer the upstream itself has asked to wait, ms. */

@@ -78,3 +78,16 @@ function first(value: string | readonly string[] | undefined): string | undefine
 function bounded(ms: number): number {
   return Math.min(Math.max(ms, 0), longestWaitMs);
 }
+
+/** What an answer says of the limit: a 429 that there is one, with the wait that it states; a 5xx nothing. */
+export function limitOutcome({
+  status,
+  headers,
+  receivedAt,
+}: Pick<Answer, 'status' | 'headers' | 'receivedAt'>):
+  | { readonly waitMs: number | undefined }
+  | 'answered'
+  | 'broken' {
+  if (status === 429) return { waitMs: statedWaitMs(headers, receivedAt) };
+  return status < 500 ? 'answered' : 'broken';
+}

@@ -34,7 +34,8 @@ interface Selecting extends Manifest {
 type Model = new (manifest: unknown) => { validate(): void };
 
 const folder = new URL('../../deploy/kubernetes/', import.meta.url);
-const service = ['deployment', 'service', 'networkpolicy', 'poddisruptionbudget', 'podmonitor'];
+const store = ['store-deployment', 'store-service', 'store-networkpolicy'];
+const service = ['deployment', 'service', 'networkpolicy', 'poddisruptionbudget', 'podmonitor', ...store];
 
 async function parse<T = Manifest>(path: string): Promise<T> {
   const { parse: parseYaml } = (await importLibrary('yaml')) as { parse: (text: string) => T };
@@ -97,6 +98,24 @@ describe.skipIf(!hasLibraries)('the manifests for Kubernetes', () => {
     const [key, callers] = container?.volumeMounts ?? [];
     expect(config.UPSTREAM_API_KEY_FROM).toBe(`file:${key?.mountPath}/key`);
     expect(config.CALLERS_FILE).toBe(`${callers?.mountPath}/callers.json`);
+  });
+
+  it('of the service let its gateways, and nothing else, reach the store that they share', async () => {
+    const { spec } = await parse<{ spec: { template: { spec: PodSpec } } }>('service/deployment.yaml');
+    const { SHARED_STORE } = configOf(spec.template.spec.containers[0] as Container);
+    const labels = { 'app.kubernetes.io/name': 'analytics-gateway-store' };
+    const service = await parse<Manifest & { metadata: { name: string } }>('service/store-service.yaml');
+    expect(SHARED_STORE).toMatchObject({ kind: 'tcp', host: service.metadata.name, port: 6379 });
+    expect(service.spec['selector']).toEqual(labels);
+    const deployment = await parse<Selecting>('service/store-deployment.yaml');
+    expect(deployment.spec.selector?.matchLabels).toEqual(labels);
+    const policy = await parse<Selecting>('service/store-networkpolicy.yaml');
+    expect(policy.spec.podSelector?.matchLabels).toEqual(labels);
+    expect(policy.spec).toMatchObject({
+      ingress: [
+        { from: [{ podSelector: { matchLabels: { 'app.kubernetes.io/name': 'analytics-gateway' } } }] },
+      ],
+    });
   });
 
   it('of the sidecar keep it on loopback, and start it before the application', async () => {

@@ -87,12 +87,4 @@ describe('the fair queue', () => {
     queue.add(entry('d'));
     expect(queue.last()).toBe(refresh);
   });
-
-  it('the fair queue tells for each caller its requests, the longest wait among them, and its refreshes', () => {
-    const [first, second, refresh] = [entry('a'), entry('a'), entry('b', 1, true)];
-    expect(filled(second, refresh, first).callers(first.arrivedMs + 10)).toEqual([
-      { name: 'a', length: 2, oldestWaitMs: 10, refreshes: 0 },
-      { name: 'b', length: 0, oldestWaitMs: 0, refreshes: 1 },
-    ]);
-  });
 });

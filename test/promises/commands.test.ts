@@ -14,6 +14,7 @@ import {
   temporaryFolder,
   until,
 } from '../support/process.ts';
+import { redisProgram } from '../support/redis.ts';
 import { formsOf } from '../support/secret-forms.ts';
 
 const unreachable = 'http://127.0.0.1:9/api';
@@ -187,6 +188,16 @@ describe.concurrent('the command line', () => {
 });
 
 describe.concurrent('the demo', () => {
+  it.skipIf(redisProgram === undefined)(
+    'the demo of several gateways asks them in turn, and ends with all of them and their store',
+    async (owner) => {
+      const { status, stdout, stderr } = await run(owner, ['demo', '--gateways', '3', '--once']);
+      expect(stderr).toBe('');
+      expect(status).toBe(0);
+      expect(stdout.match(/^Another gateway at http/gm)).toHaveLength(2);
+    },
+  );
+
   it('the demo needs no setting, shows five scenes, and its key is printed nowhere', async (owner) => {
     const { status, stdout, stderr } = await run(owner, ['demo', '--once'], { main: sourceMain });
     expect(stderr).toBe('');

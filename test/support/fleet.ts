@@ -21,6 +21,7 @@ export interface SharedStoreStatus {
   readonly calls: number;
   readonly gateways: readonly { readonly id: string; readonly isThis: boolean }[];
   readonly reads: { readonly found: number; readonly joined: number; readonly exchanges: number };
+  readonly gate: { readonly role: string; readonly turnsGiven: number; readonly turnsTaken: number };
 }
 
 export interface TestFleet {

@@ -1,8 +1,15 @@
 /**
  * The gate's rules against a simulated upstream on a virtual clock: no timer, no promise, no chance but the seed.
  */
-import { type Permit, type Rejected, Scheduler } from '../../src/gate/scheduler.ts';
+import {
+  type MakeScheduler,
+  type Permit,
+  type Rejected,
+  Scheduler,
+  type Scheduling,
+} from '../../src/gate/scheduler.ts';
 import type { Queued, SchedulerOptions } from '../../src/gate/types.ts';
+import { SimulatedStore, type SimulatedStoreOptions } from './simulated-store.ts';
 import { type SimulatedLimit, SimulatedUpstream } from './simulated-upstream.ts';
 import { Stalls, seeded, VirtualClock } from './virtual-clock.ts';
 
@@ -28,8 +35,12 @@ export interface Scenario extends SimulatedLimit {
   readonly costMs?: number;
   /** The gate's and the upstream's processes stall for up to so long, four times a second on average. */
   readonly stallMs?: number;
-  /** So many gates that know nothing of each other; requests come to them in turn. */
+  /** So many gates; requests come to them in turn. */
   readonly gates?: number;
+  /** The gates share turns through a store. Without it they know nothing of each other. */
+  readonly store?: SimulatedStoreOptions;
+  /** Gates that take no requests but of these callers, by the gate's place. Left out: requests come in turn. */
+  readonly gateOf?: (caller: string) => number;
   readonly callers: readonly SimulatedCaller[];
   readonly seed?: number;
   readonly deadlineMs?: number;
@@ -103,6 +114,7 @@ class Simulation {
   readonly #upstream: SimulatedUpstream;
   readonly #upstreamStalls: Stalls;
   readonly #gates: SimulatedGate[];
+  readonly #store: SimulatedStore | undefined;
   readonly #latencyMs: number;
   readonly #endMs: number;
   readonly #done: Map<string, number[]>;
@@ -126,9 +138,12 @@ class Simulation {
     this.#perSecond = Array(scenario.seconds).fill(0);
     const send = (gate: SimulatedGate, permit: Permit, request: Request) => this.#send(gate, permit, request);
     const fail = (request: Request, rejection: Rejection) => this.#finish(request, rejection);
-    this.#gates = Array.from({ length: scenario.gates ?? 1 }, () => {
+    const { gates = 1, store } = scenario;
+    this.#store = store && new SimulatedStore(store, this.#clock, gates);
+    this.#gates = Array.from({ length: gates }, () => {
       const options = { ...defaults, random: this.#random, ...scenario.options };
-      return new SimulatedGate(options, this.#clock, stalls(), send, fail);
+      const make: MakeScheduler = (of, wake) => this.#store?.join(of, wake) ?? new Scheduler(of);
+      return new SimulatedGate(options, make, this.#clock, stalls(), send, fail);
     });
   }
 
@@ -180,7 +195,9 @@ class Simulation {
   }
 
   #enter(request: Request): void {
-    const gate = this.#gates[this.#arrivals++ % this.#gates.length] as SimulatedGate;
+    const { gateOf } = this.#scenario;
+    const place = gateOf === undefined ? this.#arrivals++ : gateOf(request.caller.name);
+    const gate = this.#gates[place % this.#gates.length] as SimulatedGate;
     gate.enter(request);
   }
 
@@ -294,7 +311,7 @@ type Send = (gate: SimulatedGate, permit: Permit, request: Request) => void;
 class SimulatedGate {
   closings = 0;
   readonly stalls: Stalls;
-  readonly #scheduler: Scheduler<Request>;
+  readonly #scheduler: Scheduling<Request>;
   readonly #clock: VirtualClock;
   readonly #send: Send;
   readonly #fail: (request: Request, rejection: Rejection) => void;
@@ -304,12 +321,16 @@ class SimulatedGate {
 
   constructor(
     options: SchedulerOptions,
+    makeScheduler: MakeScheduler,
     clock: VirtualClock,
     stalls: Stalls,
     send: Send,
     fail: (request: Request, rejection: Rejection) => void,
   ) {
-    this.#scheduler = new Scheduler<Request>(options);
+    this.#scheduler = makeScheduler<Request>(options, (rejected) => {
+      this.#failAll(rejected);
+      this.pump();
+    });
     this.#clock = clock;
     this.stalls = stalls;
     this.#send = send;
@@ -350,13 +371,13 @@ class SimulatedGate {
 
   settled(permit: Permit, outcome: Parameters<Scheduler<Request>['settled']>[1]): void {
     this.#under.delete(permit);
-    const before: string = this.#scheduler.state;
+    const before: string = this.#scheduler.record.state;
     const rejected: readonly Rejected<Request>[] = this.#scheduler.settled(
       permit,
       outcome,
       this.#clock.nowMs,
     );
-    if (before !== 'closed' && this.#scheduler.state === 'closed') this.closings++;
+    if (before !== 'closed' && this.#scheduler.record.state === 'closed') this.closings++;
     this.#failAll(rejected);
   }
 

@@ -146,6 +146,7 @@ export function fullSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
       id: '0011aabb',
       members: [{ id: '0011aabb', host: 'gateway-1', version: '0.1.0', startedAt: at - 60_000 }],
       answers: { found: 5, joined: 3, exchanges: 7 },
+      gate: { role: 'leads', leader: '0011aabb', turnsGiven: 9, turnsTaken: 4 },
     },
     waiting: 7,
     connections: 2,

@@ -1,0 +1,135 @@
+/** A follower's side of shared turns: what it has to report to the leader, and the turns that it got. */
+import type { Outcome, Permit } from '../gate/scheduler.ts';
+import type { Queued } from '../gate/types.ts';
+import { type FlowKey, keyOf, type Report, type Word } from './gate-messages.ts';
+import type { OwnRequests } from './own-requests.ts';
+
+/** All that waits is told so often, so that a lost message is made up for; changes are told at once. */
+export const fullEveryMs = 100;
+
+export class Follower<T extends Queued> {
+  readonly term: number;
+  readonly leader: string;
+  heardMs: number;
+  turnsTaken = 0;
+  readonly #own: OwnRequests<T>;
+  readonly #turns: (readonly [number: number, flow: FlowKey])[] = [];
+  readonly #inFlight = new Map<Permit, number>();
+  readonly #changed = new Set<FlowKey>();
+  #ended: [number, Outcome][] = [];
+  #refused: [FlowKey, number, number][] = [];
+  #sentBefore: number;
+  readonly #reported = { number: 0, fullMs: Number.NEGATIVE_INFINITY, refusal: 0, wasEmpty: false };
+  #seen = 0;
+
+  /** @param sentBefore attempts that this gateway has sent freely before the leader's first 429 */
+  constructor(
+    own: OwnRequests<T>,
+    { term, from }: Pick<Word, 'term' | 'from'>,
+    sentBefore: number,
+    nowMs: number,
+  ) {
+    this.#own = own;
+    this.term = term;
+    this.leader = from;
+    this.heardMs = nowMs;
+    this.#sentBefore = sentBefore;
+  }
+
+  hear({ turns, heard }: Pick<Word, 'turns' | 'heard'>, id: string, nowMs: number): void {
+    this.heardMs = nowMs;
+    const knowsRefusals = (heard[id] ?? 0) >= this.#reported.refusal;
+    for (const turn of turns[id] ?? []) {
+      if (knowsRefusals) this.#turns.push(turn);
+      // It was given before the leader knew of a 429: the gate is closed.
+      else this.#endUnused(turn[0]);
+    }
+  }
+
+  /** The next request that has a turn. It is to be sent; `sent` takes the permit. */
+  nextTurn(): { readonly request: T; readonly number: number } | undefined {
+    for (let turn = this.#turns.shift(); turn !== undefined; turn = this.#turns.shift()) {
+      const [number, key] = turn;
+      const request = this.#own.oldest(key);
+      if (request !== undefined) {
+        this.#seen = Math.max(this.#seen, number);
+        return { request, number };
+      }
+      this.#endUnused(number);
+    }
+    return undefined;
+  }
+
+  sent(number: number, permit: Permit): void {
+    this.turnsTaken += 1;
+    this.#inFlight.set(permit, number);
+  }
+
+  changed(key: FlowKey): void {
+    this.#changed.add(key);
+  }
+
+  settled(permit: Permit, outcome: Outcome, nowMs: number): void {
+    const number = this.#inFlight.get(permit);
+    const isRefused = typeof outcome === 'object';
+    if (number !== undefined) {
+      this.#inFlight.delete(permit);
+      this.#ended.push([number, outcome]);
+    } else if (isRefused) this.refused(keyOf(permit.flow), nowMs - permit.sent.atMs, outcome.waitMs ?? 0);
+    if (isRefused) this.#withdraw();
+  }
+
+  /** A 429 of an attempt that had no turn of this leader's. */
+  refused(key: FlowKey, agoMs: number, waitMs: number): void {
+    this.#refused.push([key, Math.max(agoMs, 0), waitMs]);
+    this.#withdraw();
+  }
+
+  /** The leader is silent: its turns are used no longer. It may come back. */
+  pause(): void {
+    for (const [number] of this.#turns.splice(0)) this.#endUnused(number);
+  }
+
+  /** What is to be told now, if anything. */
+  report(id: string, nowMs: number): Report | undefined {
+    const isFull = nowMs - this.#reported.fullMs >= fullEveryMs && this.#hasNews();
+    if (!isFull && this.#changed.size + this.#ended.length + this.#refused.length === 0) return undefined;
+    const waiting = isFull
+      ? this.#own.counts()
+      : [...this.#changed].map((key): [FlowKey, number] => [key, this.#own.countOf(key)]);
+    if (isFull) this.#reported.fullMs = nowMs;
+    this.#reported.wasEmpty = this.#isIdle();
+    this.#reported.number += 1;
+    const report: Report = {
+      ...{ kind: 'report', term: this.term, from: id, to: this.leader },
+      ...{ number: this.#reported.number, seen: this.#seen },
+      ...{ isFull, waiting, inFlight: isFull ? [...this.#inFlight.values()] : [] },
+      ...{ ended: this.#ended, refused: this.#refused, sentBefore: this.#sentBefore },
+    };
+    this.#ended = [];
+    this.#refused = [];
+    this.#sentBefore = 0;
+    this.#changed.clear();
+    return report;
+  }
+
+  /** One full report more tells that nothing waits any longer. */
+  #hasNews(): boolean {
+    return !this.#reported.wasEmpty || !this.#isIdle() || this.#sentBefore > 0;
+  }
+
+  #isIdle(): boolean {
+    return this.#own.size === 0 && this.#inFlight.size === 0;
+  }
+
+  /** Turns that came before the 429 are given back, and those that the leader gave before it knew. */
+  #withdraw(): void {
+    this.pause();
+    this.#reported.refusal = this.#reported.number + 1;
+  }
+
+  #endUnused(number: number): void {
+    this.#seen = Math.max(this.#seen, number);
+    this.#ended.push([number, 'failed']);
+  }
+}

@@ -1,0 +1,59 @@
+/** The requests that wait at this gateway, by flow. */
+import type { Queued } from '../gate/types.ts';
+import { type FlowKey, keyOf } from './gate-messages.ts';
+
+export class OwnRequests<T extends Queued> {
+  /** The flow that each request was added with: its context is live and may have changed since. */
+  readonly #keys = new Map<T, FlowKey>();
+  readonly #byFlow = new Map<FlowKey, Set<T>>();
+
+  get all(): Iterable<T> {
+    return this.#keys.keys();
+  }
+
+  get size(): number {
+    return this.#keys.size;
+  }
+
+  /** @returns its flow */
+  add(request: T): FlowKey {
+    const key = keyOf(request.context.flow);
+    this.#keys.set(request, key);
+    const same = this.#byFlow.get(key);
+    if (same === undefined) this.#byFlow.set(key, new Set([request]));
+    else same.add(request);
+    return key;
+  }
+
+  /** @returns its flow; `undefined` where it did not wait */
+  remove(request: T): FlowKey | undefined {
+    const key = this.#keys.get(request);
+    if (key === undefined) return undefined;
+    this.#keys.delete(request);
+    const same = this.#byFlow.get(key);
+    same?.delete(request);
+    if (same?.size === 0) this.#byFlow.delete(key);
+    return key;
+  }
+
+  oldest(key: FlowKey): T | undefined {
+    let oldest: T | undefined;
+    for (const request of this.#byFlow.get(key) ?? []) {
+      if (oldest === undefined || request.arrivedMs < oldest.arrivedMs) oldest = request;
+    }
+    return oldest;
+  }
+
+  countOf(key: FlowKey): number {
+    return this.#byFlow.get(key)?.size ?? 0;
+  }
+
+  counts(): [FlowKey, number][] {
+    return [...this.#byFlow].map(([key, { size }]) => [key, size]);
+  }
+
+  clear(): void {
+    this.#keys.clear();
+    this.#byFlow.clear();
+  }
+}

@@ -1,0 +1,192 @@
+/**
+ * The gate of several gateways: carries what `shared-scheduler.ts` says over the shared store. Messages and the record are
+ * sealed with the upstream key, so gateways with another key, which has a limit of its own, take no part in it.
+ */
+import type { MakeScheduler, Rejected } from '../gate/scheduler.ts';
+import type { Queued, SchedulerOptions } from '../gate/types.ts';
+import { parseMessage } from './gate-messages.ts';
+import type { KeySealing } from './key-sealing.ts';
+import { leaseScript } from './scripts.ts';
+import type { Sealing } from './sealing.ts';
+import { parseRecord } from './shared-record.ts';
+import {
+  type LeaseCall,
+  leaseMs,
+  type Outgoing,
+  type SharedGateSnapshot,
+  SharedScheduler,
+} from './shared-scheduler.ts';
+import type { SharedStore } from './store.ts';
+
+export interface SharedGateOptions {
+  readonly store: SharedStore;
+  /** This gateway's. */
+  readonly id: string;
+  /** Gateways that differ in it have different upstreams. */
+  readonly scope: string;
+  /** How many gateways there are, as far as it is known. */
+  gateways(): number;
+  /** Of the key that attempts are made with now; `undefined` while there is none. */
+  sealing(): KeySealing | undefined;
+}
+
+/** Messages go out no more often than this: what happens between goes with the next. */
+const flushEveryMs = 2;
+/** How often time alone is asked for what it brings. */
+const tickMs = 50;
+/** The longest closing, and a minute more. */
+const recordKeptMs = 600_000;
+
+/** What a scheduler shows whatever the type of its requests. */
+type Shared = Pick<
+  SharedScheduler<Queued>,
+  'shared' | 'isBusy' | 'outgoing' | 'storeChanged' | 'leaseTold' | 'leaveOthers' | 'farewell'
+> & {
+  /** Takes a message, and lets go what may go. */
+  tell(text: string, nowMs: number): void;
+  wake(): void;
+};
+
+const alone: SharedGateSnapshot = { role: 'alone', leader: undefined, turnsGiven: 0, turnsTaken: 0 };
+
+export class SharedGate {
+  readonly #options: SharedGateOptions;
+  #scheduler: Shared | undefined;
+  #sealing: Sealing | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #flushAtMs = Number.POSITIVE_INFINITY;
+  #flushedMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: SharedGateOptions) {
+    this.#options = options;
+    const { store, id } = options;
+    for (const channel of ['all', id]) {
+      const name = store.name('gate', channel);
+      store.subscribe(name, (message) => this.#heard(name, message));
+    }
+  }
+
+  /** For the gate of this gateway: one scheduler, whose turns are those of all. */
+  readonly makeScheduler: MakeScheduler = <T extends Queued>(
+    gate: SchedulerOptions,
+    wake: (rejected: readonly Rejected<T>[]) => void,
+  ) => {
+    const { id, gateways } = this.#options;
+    const changed = (): void => this.#flushSoon(0);
+    const scheduler = new SharedScheduler<T>({ id, gateways, changed }, gate);
+    this.#scheduler = Object.assign(scheduler, {
+      wake: () => wake([]),
+      tell(text: string, nowMs: number) {
+        const message = parseMessage(text);
+        if (message === undefined) return;
+        const isWord = message.kind === 'word';
+        wake(isWord ? scheduler.heardWord(message, nowMs) : scheduler.heardReport(message, nowMs));
+      },
+    });
+    if (this.#options.store.inUse) this.storeChanged(true);
+    return scheduler;
+  };
+
+  snapshot(): SharedGateSnapshot {
+    return this.#scheduler?.shared ?? alone;
+  }
+
+  storeChanged(isInUse: boolean): void {
+    this.#scheduler?.storeChanged(isInUse, performance.now());
+    this.#scheduler?.wake();
+    this.#flushSoon(0);
+  }
+
+  /** Another gateway may lead at once. */
+  async close(): Promise<void> {
+    clearTimeout(this.#timer);
+    const scheduler = this.#scheduler;
+    this.#scheduler = undefined;
+    if (scheduler === undefined || this.#sealing === undefined) return;
+    await this.#send(scheduler, scheduler.farewell(performance.now()));
+  }
+
+  #flushSoon(inMs: number): void {
+    const nowMs = performance.now();
+    const atMs = Math.max(nowMs + inMs, this.#flushedMs + flushEveryMs);
+    if (atMs >= this.#flushAtMs || this.#scheduler === undefined) return;
+    this.#flushAtMs = atMs;
+    clearTimeout(this.#timer);
+    // A timer would wait for a millisecond at least.
+    if (atMs <= nowMs) setImmediate(() => this.#flush());
+    else
+      this.#timer = setTimeout(() => this.#flush(), Math.max(Math.ceil(atMs - performance.now()), 0)).unref();
+  }
+
+  #flush(): void {
+    const scheduler = this.#scheduler;
+    this.#flushAtMs = Number.POSITIVE_INFINITY;
+    if (scheduler === undefined) return;
+    const nowMs = performance.now();
+    this.#flushedMs = nowMs;
+    this.#followKey(scheduler, nowMs);
+    if (this.#sealing !== undefined) void this.#send(scheduler, scheduler.outgoing(nowMs));
+    scheduler.wake();
+    if (scheduler.isBusy) this.#flushSoon(tickMs);
+  }
+
+  #followKey(scheduler: Shared, nowMs: number): void {
+    const sealing = this.#options.sealing()?.sealing;
+    if (sealing === this.#sealing) return;
+    if (this.#sealing !== undefined) scheduler.leaveOthers(nowMs);
+    this.#sealing = sealing;
+  }
+
+  async #send(scheduler: Shared, { word, report, lease }: Outgoing): Promise<void> {
+    const { store } = this.#options;
+    const publish = (channel: string, message: object): Promise<unknown> => {
+      const name = store.name('gate', channel);
+      const sealed = this.#sealing?.seal(this.#label(name), Buffer.from(JSON.stringify(message)));
+      return store.call(async (client) => await client.publish(name, sealed ?? ''));
+    };
+    await Promise.all([
+      word === undefined ? undefined : publish('all', word),
+      report === undefined ? undefined : publish(report.to, report),
+      lease === undefined ? undefined : this.#callLease(scheduler, lease),
+    ]);
+  }
+
+  async #callLease(scheduler: Shared, lease: LeaseCall): Promise<void> {
+    const { store, id, scope } = this.#options;
+    const sealing = this.#sealing;
+    if (sealing === undefined) return;
+    const name = sealing.nameOf(`gate ${scope}`);
+    const keys = [store.name('gate', 'lease', name), store.name('gate', 'record', name)];
+    const label = this.#label(keys[1] ?? '');
+    const record =
+      lease.record === undefined || lease.record.state === 'open'
+        ? ''
+        : sealing.seal(label, Buffer.from(JSON.stringify(lease.record)));
+    const wants = lease.isReleased ? 'release' : lease.isWanted ? 'take' : 'look';
+    const askedMs = performance.now();
+    const values = [id, String(leaseMs), wants, record, String(recordKeptMs)];
+    const reply = await store.run<(Buffer | null)[]>(leaseScript, keys, values);
+    if (reply === undefined || sealing !== this.#sealing || lease.isReleased) return;
+    const [holderAndTerm, sealed, age] = reply;
+    const [holder, term] = holderAndTerm?.toString().split(' ') ?? [];
+    const plain = sealed ? sealing.unseal(label, sealed) : undefined;
+    const told = {
+      holder,
+      term: Number(term ?? 0),
+      record: plain && parseRecord(JSON.parse(plain.toString())),
+      ageMs: Number(age?.toString()),
+    };
+    scheduler.leaseTold(told, askedMs, performance.now());
+    scheduler.wake();
+  }
+
+  #heard(channel: string, message: Buffer): void {
+    const plain = this.#sealing?.unseal(this.#label(channel), message);
+    if (plain !== undefined) this.#scheduler?.tell(plain.toString(), performance.now());
+  }
+
+  /** What a message is sealed for: gateways before another upstream cannot read it. */
+  #label(channel: string): string {
+    return `${channel} ${this.#options.scope}`;
+  }
+}

@@ -1,0 +1,458 @@
+/**
+ * Turns at the upstream for several gateways together. No clock, no timer, no socket: times and messages come in, and
+ * `outgoing` says what is to be sent.
+ *
+ * While no limit is known, each gateway sends freely and says nothing. From the first 429 on one gateway leads, which a
+ * lease in the store decides: the requests of all wait in its scheduler, so there is one pace, one closing and one order
+ * of turns. A gateway that has no leader uses its share of the rate that was last known.
+ */
+import {
+  type GateRecord,
+  type Next,
+  type Outcome,
+  openRecord,
+  type Permit,
+  type Rejected,
+  Scheduler,
+  type Scheduling,
+} from '../gate/scheduler.ts';
+import type { GateSnapshot, Queued, SchedulerOptions } from '../gate/types.ts';
+import type { Flow } from '../request-context.ts';
+import { Follower } from './follower.ts';
+import type { Report, Word } from './gate-messages.ts';
+import { isRemote, Leader, type RemoteRequest } from './leader.ts';
+import { OwnRequests } from './own-requests.ts';
+import {
+  isStale,
+  readRecord,
+  type SharedRecord,
+  shareOf,
+  withClosing,
+  writeRecord,
+} from './shared-record.ts';
+
+export interface SharedSchedulerOptions {
+  /** This gateway's. */
+  readonly id: string;
+  /** How many gateways were there last, this one included. */
+  gateways(): number;
+  /** There may be something to send. */
+  changed(): void;
+}
+
+/** Who decides on this gateway's turns. */
+export type GateRole = 'alone' | 'leads' | 'follows';
+
+export interface SharedGateSnapshot {
+  readonly role: GateRole;
+  /** The id of the gateway that leads; `undefined` while none does, as where nothing is limited. */
+  readonly leader: string | undefined;
+  /** Turns that this gateway gave to others, and got from others, since the start. */
+  readonly turnsGiven: number;
+  readonly turnsTaken: number;
+}
+
+/** What is to be done with the lease in the store. */
+export interface LeaseCall {
+  /** Whether it is wanted or held; otherwise it is only looked at. */
+  readonly isWanted: boolean;
+  /** Given back: what is known goes with it. */
+  readonly isReleased: boolean;
+  /** For gateways that come later. */
+  readonly record: SharedRecord | undefined;
+}
+
+export interface Outgoing {
+  readonly word?: Word | undefined;
+  readonly report?: Report | undefined;
+  readonly lease?: LeaseCall | undefined;
+}
+
+/** What the store says of the lease. */
+export interface LeaseState {
+  /** `undefined` where nobody has it. */
+  readonly holder: string | undefined;
+  readonly term: number;
+  readonly record: SharedRecord | undefined;
+  /** How long ago the record was written. */
+  readonly ageMs: number;
+}
+
+/** A leader that is gone is replaced after this long. Longer: fewer changes of the lead on a busy machine. */
+export const leaseMs = 1_000;
+const renewEveryMs = 250;
+const campaignEveryMs = 100;
+const wordEveryMs = 100;
+/** A follower whose leader says nothing for so long goes on alone. */
+const silentMs = 500;
+
+export class SharedScheduler<T extends Queued> implements Scheduling<T> {
+  readonly #options: SharedSchedulerOptions;
+  readonly #inner: Scheduler<T | RemoteRequest>;
+  readonly #own = new OwnRequests<T>();
+  #role: GateRole = 'alone';
+  #leader: Leader<T> | undefined;
+  /** Kept while its leader is silent. */
+  #follower: Follower<T> | undefined;
+  /** What was last known of all gateways together. */
+  #known: { readonly record: SharedRecord; readonly atMs: number } | undefined;
+  #isStoreInUse = false;
+  /** Where nothing is limited as far as this gateway knows, it looks once whether one leads. */
+  #hasLooked = false;
+  /** `refused`: 429s of other gateways. */
+  readonly #turns = { given: 0, taken: 0, refused: 0 };
+  /** Of the last word and the last call for the lease. */
+  readonly #last = {
+    wordMs: Number.NEGATIVE_INFINITY,
+    leaseMs: Number.NEGATIVE_INFINITY,
+    leadsUntilMs: 0,
+    told: '',
+  };
+
+  constructor(options: SharedSchedulerOptions, gate: SchedulerOptions) {
+    this.#options = options;
+    const times = (): number => (this.#role === 'leads' ? Math.max(options.gateways(), 1) : 1);
+    this.#inner = new Scheduler({
+      ...gate,
+      // The leader's are the limits of all.
+      get maxInFlight() {
+        return gate.maxInFlight * times();
+      },
+      get maxWaiting() {
+        return gate.maxWaiting * times();
+      },
+      get maxWaitingPerCaller() {
+        return gate.maxWaitingPerCaller * times();
+      },
+    });
+  }
+
+  get record(): GateRecord {
+    return this.#inner.record;
+  }
+
+  admit(flow: Flow, nowMs: number): Permit | undefined {
+    return this.#role === 'follows' ? undefined : this.#inner.admit(flow, nowMs);
+  }
+
+  enter(request: T, nowMs: number): readonly Rejected<T>[] {
+    const key = this.#own.add(request);
+    const rejected = this.#ownOf(this.#inner.enter(request, nowMs));
+    this.#follower?.changed(key);
+    this.#changed();
+    return rejected;
+  }
+
+  leave(request: T): boolean {
+    this.#forget(request);
+    return this.#inner.leave(request);
+  }
+
+  moved(request: T): void {
+    if (!this.#forget(request)) return;
+    this.#follower?.changed(this.#own.add(request));
+    this.#inner.moved(request);
+  }
+
+  expired(request: T, nowMs: number): readonly Rejected<T>[] {
+    return this.#ownOf(this.#inner.expired(request, nowMs));
+  }
+
+  clear(): readonly T[] {
+    const all = this.#inner.clear();
+    this.#own.clear();
+    this.#changed();
+    return all.filter((request): request is T => !isRemote(request));
+  }
+
+  next(nowMs: number): Next<T> {
+    this.#leaveLateRole(nowMs);
+    if (this.#role === 'follows') return this.#nextOfFollower(nowMs);
+    for (;;) {
+      const next = this.#inner.next(nowMs);
+      if (!('permit' in next)) return next;
+      const { request, permit } = next;
+      if (!isRemote(request)) {
+        this.#own.remove(request);
+        return { request, permit };
+      }
+      this.#leader?.give(request, permit);
+      this.#turns.given += 1;
+      this.#changed();
+    }
+  }
+
+  settled(permit: Permit, outcome: Outcome, nowMs: number): readonly Rejected<T>[] {
+    this.#follower?.settled(permit, outcome, nowMs);
+    const rejected = this.#ownOf(this.#inner.settled(permit, outcome, nowMs));
+    this.#changed();
+    return rejected;
+  }
+
+  snapshot(nowMs: number): GateSnapshot {
+    const snapshot = this.#inner.snapshot(nowMs);
+    const known = this.#role === 'follows' ? this.#known?.record.perMs : undefined;
+    const given = this.#leader?.turnsOut ?? 0;
+    return {
+      ...snapshot,
+      perSecond: known === undefined ? snapshot.perSecond : known * 1_000,
+      inFlight: snapshot.inFlight - given,
+      waiting: this.#own.size,
+      queued: [...this.#own.all],
+      attempts: snapshot.attempts - this.#turns.given,
+      refusals: snapshot.refusals - this.#turns.refused,
+    };
+  }
+
+  get shared(): SharedGateSnapshot {
+    const leader = this.#role === 'leads' ? this.#options.id : this.#follower?.leader;
+    return {
+      role: this.#role,
+      leader: this.#role === 'alone' ? undefined : leader,
+      turnsGiven: this.#turns.given,
+      turnsTaken: this.#turns.taken,
+    };
+  }
+
+  /** Whether time alone may bring something to send. */
+  get isBusy(): boolean {
+    return this.#role !== 'alone' || this.#inner.record.state !== 'open';
+  }
+
+  /** What is to be sent now. Turns may have come by it: `next` is to be asked afterwards. */
+  outgoing(nowMs: number): Outgoing {
+    // Time may have opened the gate.
+    this.#inner.advance(nowMs);
+    this.#leaveLateRole(nowMs);
+    if (!this.#isStoreInUse) return {};
+    if (this.#role === 'leads') return this.#outgoingOfLeader(nowMs);
+    if (this.#role === 'follows') return { report: this.#follower?.report(this.#options.id, nowMs) };
+    const isWanted = this.#inner.record.state !== 'open';
+    const isDue = isWanted ? nowMs - this.#last.leaseMs >= campaignEveryMs : !this.#hasLooked;
+    if (!isDue) return {};
+    this.#hasLooked = true;
+    if (isWanted) this.#last.leaseMs = nowMs;
+    return { lease: { isWanted, isReleased: false, record: undefined } };
+  }
+
+  /** The store answers again, or no longer. */
+  storeChanged(isInUse: boolean, nowMs: number): void {
+    this.#isStoreInUse = isInUse;
+    this.#hasLooked = false;
+    if (!isInUse) this.#goAlone(nowMs);
+    this.#last.leaseMs = Number.NEGATIVE_INFINITY;
+  }
+
+  /** @param askedMs when the store was asked */
+  leaseTold({ holder, term, record, ageMs }: LeaseState, askedMs: number, nowMs: number): void {
+    const kept =
+      record !== undefined && !isStale(record, ageMs) ? { record, atMs: nowMs - ageMs } : undefined;
+    if (holder === this.#options.id) {
+      this.#last.leadsUntilMs = askedMs + leaseMs;
+      if (this.#leader?.term !== term) this.#lead(term, kept, nowMs);
+    } else if (holder !== undefined) {
+      if (this.#role === 'leads') this.#goAlone(nowMs);
+      if (this.#role === 'alone' && kept !== undefined) this.#follow({ term, from: holder }, kept, nowMs);
+    } else if (kept !== undefined && this.#role === 'alone' && this.#inner.record.state === 'open') {
+      // The gateways that knew of the limit are gone.
+      this.#known = kept;
+      this.#inner.record = this.#readKnown(nowMs);
+    }
+  }
+
+  /** @returns requests whose turn can no longer come in time */
+  heardWord(word: Word, nowMs: number): readonly Rejected<T>[] {
+    const { from, term, record, resigns } = word;
+    const knownTerm = this.#leader?.term ?? this.#follower?.term ?? 0;
+    const isOld = this.#role !== 'alone' && term < knownTerm;
+    if (from === this.#options.id || isOld) return [];
+    if (resigns) return this.#leaderResigned(word, nowMs);
+    if (this.#role === 'leads') this.#goAlone(nowMs);
+    this.#follow(word, { record, atMs: nowMs }, nowMs, word.shares[this.#options.id]);
+    this.#follower?.hear(word, this.#options.id, nowMs);
+    return Object.keys(word.shares).length > 0 ? this.#ownOf(this.#inner.tooLate(nowMs)) : [];
+  }
+
+  /** @returns requests whose turn can no longer come in time */
+  heardReport(report: Report, nowMs: number): readonly Rejected<T>[] {
+    if (this.#leader === undefined || report.term !== this.#leader.term) return [];
+    const before = this.#inner.counts.throttled;
+    const rejected = this.#ownOf(this.#leader.hear(report, nowMs));
+    this.#turns.refused += this.#inner.counts.throttled - before;
+    this.#changed();
+    return rejected;
+  }
+
+  /** Another key, another limit: nothing that the others say is meant for this gateway any more. */
+  leaveOthers(nowMs: number): void {
+    this.#goAlone(nowMs);
+    this.#follower = undefined;
+  }
+
+  /** What it tells when it ends. */
+  farewell(nowMs: number): Outgoing {
+    if (this.#role !== 'leads') return {};
+    const record = this.#write(nowMs);
+    const word = this.#word(record, nowMs, true);
+    this.#goAlone(nowMs);
+    return { word, lease: { isWanted: false, isReleased: true, record } };
+  }
+
+  #leaderResigned({ term, record }: Word, nowMs: number): readonly Rejected<T>[] {
+    if (this.#role !== 'follows' || this.#follower?.term !== term) return [];
+    this.#goAlone(nowMs);
+    this.#follower = undefined;
+    if (record.state === 'open') {
+      this.#known = undefined;
+      this.#inner.record = openRecord;
+    }
+    this.#changed();
+    return [];
+  }
+
+  #nextOfFollower(nowMs: number): Next<T> {
+    const turn = this.#follower?.nextTurn();
+    if (turn === undefined) return { request: undefined, untilMs: undefined };
+    const { request, number } = turn;
+    this.#own.remove(request);
+    this.#inner.leave(request);
+    const permit = this.#inner.send(request.context.flow, nowMs);
+    this.#follower?.sent(number, permit);
+    this.#turns.taken += 1;
+    this.#changed();
+    return { request, permit };
+  }
+
+  #outgoingOfLeader(nowMs: number): Outgoing {
+    this.#leader?.forgetSilent(nowMs);
+    const record = this.#write(nowMs);
+    if (record.state === 'open') {
+      const word = this.#word(record, nowMs, true);
+      this.#goAlone(nowMs);
+      this.#known = undefined;
+      return { word, lease: { isWanted: false, isReleased: true, record } };
+    }
+    const { state, perMs, isMeasured, unstatedMs } = record;
+    const told = [state, perMs, isMeasured, unstatedMs, this.#inner.record.refused].join();
+    const isDue = nowMs - this.#last.wordMs >= wordEveryMs || told !== this.#last.told;
+    this.#last.told = told;
+    const isWordDue = isDue || this.#leader?.hasTurns;
+    const isLeaseDue = nowMs - this.#last.leaseMs >= renewEveryMs;
+    if (isLeaseDue) this.#last.leaseMs = nowMs;
+    return {
+      word: isWordDue ? this.#word(record, nowMs, false, isDue) : undefined,
+      lease: isLeaseDue ? { isWanted: true, isReleased: false, record } : undefined,
+    };
+  }
+
+  #word(record: SharedRecord, nowMs: number, resigns: boolean, withShares = true): Word | undefined {
+    if (this.#leader === undefined) return undefined;
+    if (withShares) this.#last.wordMs = nowMs;
+    const told = this.#leader.word(withShares ? this.#inner.queue.inOrder() : undefined);
+    return { kind: 'word', term: this.#leader.term, from: this.#options.id, record, resigns, ...told };
+  }
+
+  #write(nowMs: number): SharedRecord {
+    return writeRecord(this.#inner.record, this.#inner.counts.sent, nowMs);
+  }
+
+  #readKnown(nowMs: number): GateRecord {
+    const { record, atMs } = this.#known as { record: SharedRecord; atMs: number };
+    return readRecord(record, this.#inner.counts.sent, atMs, nowMs);
+  }
+
+  #lead(term: number, kept: { record: SharedRecord; atMs: number } | undefined, nowMs: number): void {
+    if (this.#role !== 'alone') this.#goAlone(nowMs);
+    const { record } = this.#inner;
+    if (this.#known !== undefined && isStale(this.#known.record, nowMs - this.#known.atMs))
+      this.#known = undefined;
+    if (kept !== undefined && kept.atMs > (this.#known?.atMs ?? 0)) this.#known = kept;
+    if (this.#known !== undefined) this.#inner.record = withClosing(this.#readKnown(nowMs), record, nowMs);
+    this.#role = 'leads';
+    this.#follower = undefined;
+    this.#leader = new Leader(term, this.#inner);
+    // Says so at once, and writes down what is known.
+    this.#last.wordMs = Number.NEGATIVE_INFINITY;
+    this.#last.leaseMs = Number.NEGATIVE_INFINITY;
+    this.#changed();
+  }
+
+  #follow(
+    leader: Pick<Word, 'term' | 'from'>,
+    known: { record: SharedRecord; atMs: number },
+    nowMs: number,
+    share = 1,
+  ): void {
+    const before = this.#inner.record;
+    if (this.#follower?.term !== leader.term) {
+      const isFirst = before.perMs === 0 && before.marks[0] !== undefined;
+      const sentBefore = isFirst ? this.#inner.counts.sent - (before.marks[0]?.sent ?? 0) : 0;
+      this.#follower = new Follower(this.#own, leader, sentBefore, nowMs);
+      this.#tellClosing(before, nowMs);
+    }
+    if (this.#role !== 'follows') this.#changed();
+    this.#role = 'follows';
+    this.#known = known;
+    const record = withClosing(this.#readKnown(nowMs), before, nowMs);
+    // Never quiet for long by itself: the leader tells when nothing is limited any more.
+    const closedUntilMs = Math.max(record.closedUntilMs, nowMs);
+    this.#inner.record = { ...record, perMs: record.perMs * share, closedUntilMs };
+  }
+
+  /** The 429s that closed this gateway before it followed. */
+  #tellClosing({ state, refused, lastRefused, statedUntilMs }: GateRecord, nowMs: number): void {
+    if (state !== 'closed') return;
+    const key = JSON.stringify(['', 1, false]);
+    for (let count = 0; count < refused; count += 1) {
+      this.#follower?.refused(key, nowMs - lastRefused.atMs, Math.max(statedUntilMs - nowMs, 0));
+    }
+  }
+
+  /** A lease that was not renewed is over, and a leader that says nothing leads no longer. */
+  #leaveLateRole(nowMs: number): void {
+    if (this.#role === 'leads' && nowMs > this.#last.leadsUntilMs) this.#goAlone(nowMs);
+    const heardMs = this.#follower?.heardMs ?? nowMs;
+    if (this.#role === 'follows' && nowMs - heardMs > silentMs) this.#goAlone(nowMs);
+  }
+
+  /** Goes on with this gateway's share of what all together may send. */
+  #goAlone(nowMs: number): void {
+    if (this.#role === 'alone') return;
+    if (this.#role === 'leads') this.#known = { record: this.#write(nowMs), atMs: nowMs };
+    this.#leader?.resign(nowMs);
+    this.#leader = undefined;
+    this.#follower?.pause();
+    this.#role = 'alone';
+    const isLimited = this.#known !== undefined && this.#known.record.state !== 'open';
+    if (isLimited) {
+      const record = withClosing(this.#readKnown(nowMs), this.#inner.record, nowMs);
+      this.#inner.record = shareOf(record, 1 / Math.max(this.#options.gateways(), 1));
+    }
+    this.#last.leaseMs = Number.NEGATIVE_INFINITY;
+  }
+
+  #ownOf(all: readonly Rejected<T | RemoteRequest>[]): Rejected<T>[] {
+    return all.flatMap(({ request, ...why }) => {
+      if (isRemote(request)) {
+        this.#leader?.dropped(request);
+        return [];
+      }
+      this.#forget(request);
+      return [{ request, ...why }];
+    });
+  }
+
+  /** @returns whether it waited */
+  #forget(request: T): boolean {
+    const key = this.#own.remove(request);
+    if (key === undefined) return false;
+    this.#follower?.changed(key);
+    this.#changed();
+    return true;
+  }
+
+  /** Costs nothing where nothing is limited. */
+  #changed(): void {
+    if (this.isBusy) this.#options.changed();
+  }
+}

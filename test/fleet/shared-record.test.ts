@@ -1,0 +1,73 @@
+import { describe, expect, it } from 'vitest';
+import {
+  isStale,
+  parseRecord,
+  readRecord,
+  type SharedRecord,
+  shareOf,
+  withClosing,
+  writeRecord,
+} from '../../src/fleet/shared-record.ts';
+import { type GateRecord, openRecord } from '../../src/gate/scheduler.ts';
+
+const paced: GateRecord = {
+  ...openRecord,
+  ...{ state: 'paced', perMs: 0.05, isMeasured: true, crowd: 12, crowdMs: 40, unstatedMs: 80 },
+  ...{ level: 2.5, levelMs: 900, probeMs: 6_000, probeIntervalMs: 5_000 },
+  marks: [{ atMs: 500, sent: 10 }],
+};
+const plain: SharedRecord = writeRecord(paced, 20, 1_000);
+
+describe('the record of the gate', () => {
+  it('read by a gateway with another clock is the one that was written, at the start of a new stretch', () => {
+    const read = readRecord(JSON.parse(JSON.stringify(plain)), 700, 50_000, 50_000);
+    expect(read).toMatchObject({ state: 'paced', perMs: 0.05, isMeasured: true, crowd: 12, level: 2.5 });
+    expect(read.probeMs).toBe(55_000);
+    expect(read.marks).toEqual([{ atMs: 50_000, sent: 700 }]);
+  });
+
+  it('of a closing keeps what is left of it, and what the 429s tell', () => {
+    const closed: GateRecord = {
+      ...paced,
+      ...{ state: 'closed', closedUntilMs: 3_000, statedUntilMs: 2_500, refused: 1, closedMs: 1_000 },
+      lastRefused: { atMs: 990, sent: 19 },
+      wasProvoked: true,
+    };
+    const read = readRecord(writeRecord(closed, 20, 1_000), 0, 10_000, 10_100);
+    expect(read).toMatchObject({ state: 'closed', closedUntilMs: 12_000, statedUntilMs: 11_500, refused: 0 });
+  });
+
+  it('of a gateway that works by itself has its share of the rate', () => {
+    expect(shareOf(paced, 1 / 3)).toMatchObject({ perMs: 0.05 / 3, crowd: 4 });
+  });
+
+  it('is closed for as long as this gateway itself was told to wait', () => {
+    const own = { ...paced, closedUntilMs: 4_000, statedUntilMs: 4_000 };
+    expect(withClosing(paced, own, 1_000)).toMatchObject({ state: 'closed', closedUntilMs: 4_000 });
+    expect(withClosing(paced, own, 5_000)).toMatchObject({ state: 'paced', statedUntilMs: 4_000 });
+  });
+
+  it('is of no use a minute after its closing', () => {
+    expect(isStale({ ...plain, closedForMs: 5_000 }, 64_000)).toBe(false);
+    expect(isStale({ ...plain, closedForMs: 5_000 }, 66_000)).toBe(true);
+    expect(isStale(plain, Number.NaN)).toBe(true);
+  });
+
+  it.each([
+    ['nothing', null],
+    ['a rate of none', { ...plain, perMs: 0 }],
+    ['a rate that is no number', { ...plain, perMs: '0.05' }],
+    ['a rate without an end', { ...plain, perMs: Number.POSITIVE_INFINITY }],
+    ['a closing of a year', { ...plain, closedForMs: 3e10 }],
+    ['a closing in the past', { ...plain, closedForMs: -1 }],
+    ['a level that is no number', { ...plain, level: Number.NaN }],
+    ['another state', { ...plain, state: 'ajar' }],
+    ['a missing number', { ...plain, crowd: undefined }],
+  ])('with %s is none', (_, value) => {
+    expect(parseRecord(value)).toBeUndefined();
+  });
+
+  it('leaves out what it does not know', () => {
+    expect(parseRecord({ ...plain, marks: 'many' })).toEqual(plain);
+  });
+});

@@ -1,0 +1,370 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { fifty } from '../../bench/gate-lab/scenarios.ts';
+import type { SharedScheduler } from '../../src/fleet/shared-scheduler.ts';
+import type { Outcome, Permit, Rejected } from '../../src/gate/scheduler.ts';
+import type { Queued, SchedulerOptions } from '../../src/gate/types.ts';
+import { type Figures, type Scenario, simulate } from '../support/gate-simulation.ts';
+import { SimulatedStore } from '../support/simulated-store.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
+
+const options: SchedulerOptions = {
+  maxClosedMs: 300_000,
+  baseMs: 500,
+  capMs: 8000,
+  initialWindow: 10,
+  maxInFlight: 64,
+  maxWaiting: 40,
+  maxWaitingPerCaller: 15,
+  random: () => 0.5,
+};
+const flowOf = (name: string) => ({ name, weight: 1, background: false });
+
+/** A gate on the virtual clock, with what a gateway would do for it. */
+class Gate {
+  readonly scheduler: SharedScheduler<Queued>;
+  readonly waiting = new Set<Queued>();
+  readonly sent: Permit[] = [];
+  readonly under = new Set<Permit>();
+  readonly rejected: Rejected<Queued>[] = [];
+  isDead = false;
+  /** Nothing may be sent before: this gate was told so itself. */
+  statedUntilMs = 0;
+  readonly #clock: VirtualClock;
+  #wakeMs = Number.POSITIVE_INFINITY;
+
+  constructor(store: SimulatedStore, clock: VirtualClock) {
+    this.#clock = clock;
+    this.scheduler = store.join<Queued>(options, (rejected) => {
+      this.#told(rejected);
+      this.pump();
+    });
+  }
+
+  ask(name: string, patienceMs = 25_000): void {
+    const { nowMs } = this.#clock;
+    const flow = flowOf(name);
+    const permit = this.scheduler.admit(flow, nowMs);
+    if (permit !== undefined) {
+      this.#go(permit);
+      return;
+    }
+    const request = { context: { flow, deadlineMs: nowMs + patienceMs }, arrivedMs: nowMs };
+    this.waiting.add(request);
+    this.#told(this.scheduler.enter(request, nowMs));
+    this.#clock.at(request.context.deadlineMs, () =>
+      this.#told(this.scheduler.expired(request, this.#clock.nowMs)),
+    );
+    this.pump();
+  }
+
+  end(permit: Permit | undefined, outcome: Outcome): void {
+    if (permit === undefined || !this.under.delete(permit)) return;
+    const { nowMs } = this.#clock;
+    if (typeof outcome === 'object') {
+      this.statedUntilMs = Math.max(this.statedUntilMs, nowMs + (outcome.waitMs ?? 0));
+    }
+    this.#told(this.scheduler.settled(permit, outcome, nowMs));
+    this.pump();
+  }
+
+  pump(): void {
+    if (this.isDead) return;
+    const { nowMs } = this.#clock;
+    for (;;) {
+      const next = this.scheduler.next(nowMs);
+      if ('permit' in next) {
+        expect(this.waiting.delete(next.request)).toBe(true);
+        this.#go(next.permit);
+        continue;
+      }
+      const untilMs = Math.max(next.untilMs ?? Number.POSITIVE_INFINITY, nowMs + 1);
+      if (untilMs >= this.#wakeMs) return;
+      this.#wakeMs = untilMs;
+      this.#clock.at(untilMs, () => {
+        this.#wakeMs = Number.POSITIVE_INFINITY;
+        this.pump();
+      });
+      return;
+    }
+  }
+
+  #go(permit: Permit): void {
+    expect(this.#clock.nowMs).toBeGreaterThanOrEqual(this.statedUntilMs);
+    this.sent.push(permit);
+    this.under.add(permit);
+  }
+
+  #told(rejected: readonly Rejected<Queued>[]): void {
+    for (const one of rejected) {
+      expect(this.waiting.delete(one.request)).toBe(true);
+      expect(one.retryAfterMs).toBeGreaterThanOrEqual(1000);
+      this.rejected.push(one);
+    }
+  }
+}
+
+function fleetOf(size: number, latencyMs = 1) {
+  const clock = new VirtualClock();
+  const store = new SimulatedStore({ latencyMs }, clock, size);
+  const gates = Array.from({ length: size }, () => new Gate(store, clock));
+  const pass = (ms: number): void => clock.runUntil(clock.nowMs + ms);
+  pass(10);
+  return { clock, store, gates: gates as [Gate, Gate, Gate], pass };
+}
+
+const roles = (gates: readonly Gate[]) => gates.map(({ scheduler }) => scheduler.shared.role).toSorted();
+const states = (gates: readonly Gate[], nowMs: number) =>
+  gates.map(({ scheduler }) => scheduler.snapshot(nowMs).state);
+
+describe('gates that share turns', () => {
+  it('say nothing to each other while no limit is known', () => {
+    const { gates, pass, store } = fleetOf(3);
+    for (const gate of gates) {
+      gate.ask('a');
+      for (const permit of gate.under) gate.end(permit, 'answered');
+    }
+    pass(5_000);
+    expect(store.messages).toBe(0);
+    expect(roles(gates)).toEqual(['alone', 'alone', 'alone']);
+  });
+
+  it('are all closed within 50 ms of a 429 at one, for as long as it states', () => {
+    const { gates, pass, clock } = fleetOf(3, 5);
+    gates[1].ask('a');
+    gates[1].end(gates[1].sent[0], { waitMs: 30_000 });
+    pass(50);
+    expect(states(gates, clock.nowMs)).toEqual(['closed', 'closed', 'closed']);
+    expect(roles(gates)).toEqual(['follows', 'follows', 'leads']);
+    for (const gate of gates) gate.ask('b', 60_000);
+    pass(29_900);
+    for (const gate of gates) expect(gate.under.size).toBe(0);
+    // One of them tries alone whether the limit is still in force.
+    pass(3_000);
+    expect(gates.map(({ under }) => under.size).toSorted()).toEqual([0, 0, 1]);
+  });
+
+  it('close again at a 429 of a turn that another gate gave', () => {
+    const { gates, pass, clock } = fleetOf(3, 5);
+    gates[0].ask('a');
+    gates[0].end(gates[0].sent[0], { waitMs: 100 });
+    pass(50);
+    gates[1].ask('b');
+    pass(200);
+    expect(gates[1].under.size).toBe(1);
+    gates[1].end(gates[1].sent[0], { waitMs: 20_000 });
+    pass(50);
+    expect(states(gates, clock.nowMs)).toEqual(['closed', 'closed', 'closed']);
+    for (const { scheduler } of gates) {
+      expect(scheduler.snapshot(clock.nowMs).closedForMs).toBeGreaterThan(19_500);
+    }
+  });
+
+  it('let a gate that comes later start with what is known, whether or not one leads', () => {
+    const { gates, pass, store, clock } = fleetOf(2);
+    gates[0].ask('a');
+    gates[0].end(gates[0].sent[0], { waitMs: 40_000 });
+    pass(400);
+    const late = new Gate(store, clock);
+    pass(10);
+    expect(late.scheduler.snapshot(clock.nowMs)).toMatchObject({ state: 'closed' });
+    for (const [place, gate] of [...gates, late].entries()) {
+      gate.isDead = true;
+      store.die(`gate${place}`);
+    }
+    pass(2_000);
+    const heir = new Gate(store, clock);
+    pass(10);
+    expect(heir.scheduler.snapshot(clock.nowMs).closedForMs).toBeGreaterThan(37_000);
+  });
+
+  it('go on under another leader within a second and a half of the death of theirs', () => {
+    const { gates, pass, store } = fleetOf(3);
+    gates[0].ask('a');
+    gates[0].end(gates[0].sent[0], { waitMs: 200 });
+    pass(100);
+    expect(gates[0].scheduler.shared.role).toBe('leads');
+    gates[0].isDead = true;
+    store.die('gate0');
+    pass(1_500);
+    const [, ...others] = gates;
+    expect(roles(others)).toEqual(['follows', 'leads']);
+    for (const gate of others) gate.ask('b');
+    pass(100);
+    // One is on trial; its answer lets the other go.
+    const tried = others.find(({ under }) => under.size === 1);
+    tried?.end([...tried.under][0], 'answered');
+    pass(1_000);
+    expect(others.map(({ sent }) => sent.length)).toEqual([1, 1]);
+  });
+
+  it('whose leader ends properly have another one at once', () => {
+    const { gates, pass, store, clock } = fleetOf(2);
+    gates[0].ask('a');
+    gates[0].end(gates[0].sent[0], { waitMs: 10_000 });
+    pass(100);
+    store.farewell(gates[0].scheduler, 'gate0');
+    pass(20);
+    expect(gates[1].scheduler.shared.role).toBe('leads');
+    expect(gates[1].scheduler.snapshot(clock.nowMs).closedForMs).toBeGreaterThan(9_000);
+  });
+
+  it('take back the turns of a gate that has died', () => {
+    const { gates, pass, store } = fleetOf(2);
+    gates[0].ask('a');
+    gates[0].end(gates[0].sent[0], { waitMs: 100 });
+    pass(20);
+    gates[1].ask('b');
+    pass(200);
+    expect(gates[1].under.size).toBe(1);
+    gates[1].isDead = true;
+    store.die('gate1');
+    gates[0].ask('a');
+    pass(500);
+    expect(gates[0].under.size).toBe(0);
+    pass(1_000);
+    expect(gates[0].under.size).toBe(1);
+  });
+
+  it('are free again, and silent, a minute after the last 429', () => {
+    const { gates, pass, store, clock } = fleetOf(3);
+    gates[0].ask('a');
+    gates[0].end(gates[0].sent[0], { waitMs: 100 });
+    pass(70_000);
+    expect(states(gates, clock.nowMs)).toEqual(['open', 'open', 'open']);
+    const before = store.messages;
+    for (const gate of gates) gate.ask('b');
+    expect(gates.map(({ under }) => under.size)).toEqual([1, 1, 1]);
+    pass(2_000);
+    expect(store.messages).toBe(before);
+  });
+});
+
+type Step =
+  | { kind: 'ask'; gate: number; caller: number; patienceMs: number }
+  | { kind: 'pass'; ms: number }
+  | { kind: 'end'; gate: number; which: number; outcome: Outcome }
+  | { kind: 'leave'; gate: number; which: number }
+  | { kind: 'restart'; gate: number }
+  | { kind: 'store'; what: 'goAway' | 'comeBack' | 'flush' };
+
+const gate = fc.nat(2);
+const which = fc.nat(99);
+const outcome: fc.Arbitrary<Outcome> = fc.oneof(
+  { weight: 5, arbitrary: fc.constant('answered' as const) },
+  { weight: 1, arbitrary: fc.constantFrom('broken' as const, 'failed' as const) },
+  {
+    weight: 2,
+    arbitrary: fc.record({ waitMs: fc.option(fc.integer({ min: 0, max: 9_000 }), { nil: undefined }) }),
+  },
+);
+const step: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 8,
+    arbitrary: fc.record({
+      ...{ kind: fc.constant('ask' as const), gate, caller: fc.nat(3) },
+      patienceMs: fc.integer({ min: 1, max: 60_000 }),
+    }),
+  },
+  { weight: 5, arbitrary: fc.record({ kind: fc.constant('pass' as const), ms: fc.nat(1_000) }) },
+  { weight: 8, arbitrary: fc.record({ kind: fc.constant('end' as const), gate, which, outcome }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('leave' as const), gate, which }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('restart' as const), gate }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      kind: fc.constant('store' as const),
+      what: fc.constantFrom('goAway' as const, 'comeBack' as const, 'comeBack' as const, 'flush' as const),
+    }),
+  },
+);
+
+describe('three gates under any history of requests, deaths and outages of the store', () => {
+  it('lose no request, double none, send nothing before the time that one was told, and serve all in the end', () => {
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 150 }), (steps) => {
+        const { clock, store, gates, pass } = fleetOf(3);
+        const live: Gate[] = [...gates];
+        let joined = live.length;
+        const ids = ['gate0', 'gate1', 'gate2'];
+        const pick = <T>(set: Set<T>, at: number): T | undefined => [...set][at % Math.max(set.size, 1)];
+        for (const one of steps) {
+          if (one.kind === 'pass') pass(one.ms);
+          else if (one.kind === 'store') store[one.what]();
+          else {
+            const at = live[one.gate] as Gate;
+            if (one.kind === 'ask') at.ask(`c${one.caller}`, one.patienceMs);
+            else if (one.kind === 'end') at.end(pick(at.under, one.which), one.outcome);
+            else if (one.kind === 'leave') {
+              const request = pick(at.waiting, one.which);
+              if (request !== undefined) expect(at.scheduler.leave(request)).toBe(at.waiting.delete(request));
+            } else {
+              at.isDead = true;
+              store.die(ids[one.gate] as string);
+              ids[one.gate] = `gate${joined}`;
+              joined += 1;
+              live[one.gate] = new Gate(store, clock);
+            }
+          }
+        }
+        store.comeBack();
+        for (let round = 0; live.some((at) => at.waiting.size + at.under.size > 0); round += 1) {
+          expect(round).toBeLessThan(2_000);
+          for (const at of live) for (const permit of at.under) at.end(permit, 'answered');
+          pass(100);
+        }
+        pass(1_500);
+        // As one, or free.
+        expect([0, 1]).toContain(live.filter((at) => at.scheduler.shared.role === 'leads').length);
+        for (const at of live)
+          expect(at.scheduler.snapshot(clock.nowMs)).toMatchObject({ inFlight: 0, waiting: 0 });
+      }),
+      { numRuns: 300, seed: 18 },
+    );
+  });
+});
+
+const runs = (scenario: Scenario): Figures[] => [1, 2].map((seed) => simulate({ ...scenario, seed }));
+const done = (figures: Figures, caller: string): number => figures.callers.get(caller)?.done ?? 0;
+const sticky = (caller: string): number => (caller === 'greedy' ? 0 : 1);
+
+// The bench (`npm run bench:fleet`) measures the same over sockets; its bounds are the promise.
+describe('three gates that share turns for half a simulated minute', () => {
+  const half: Scenario = { ...fifty, seconds: 30 };
+  const stated: Scenario = { ...half, retryAfterMs: 1000 };
+  const shared = { gates: 3, store: { latencyMs: 1 } };
+  const outage = { gates: 3, store: { latencyMs: 1, away: { fromMs: 10_000, toMs: 20_000 } } };
+
+  it.each<[string, Scenario, Scenario, { goodput: number; share: number; p99Ms: number; wasted?: number }]>([
+    ['50/s', half, { ...half, ...shared }, { goodput: 0.95, share: 0.9, p99Ms: 800 }],
+    ['50/s with a stated wait', stated, { ...stated, ...shared }, { goodput: 0.85, share: 0.9, p99Ms: 1200 }],
+    [
+      '50/s with the greedy caller at one gate',
+      half,
+      { ...half, ...shared, gateOf: sticky },
+      { goodput: 0.95, share: 0.9, p99Ms: 800 },
+    ],
+    [
+      '50/s and a store that is away for ten seconds',
+      half,
+      { ...half, ...outage },
+      { goodput: 0.8, share: 0.75, p99Ms: 1500, wasted: 0.05 },
+    ],
+    [
+      '50/s, a stated wait and a store 20 ms away',
+      stated,
+      { ...stated, gates: 3, store: { latencyMs: 10 } },
+      { goodput: 0.85, share: 0.8, p99Ms: 1300 },
+    ],
+  ])('at a limit of %s serve nearly what one gate serves', (_, alone, together, bounds) => {
+    const one = simulate({ ...alone, seed: 1 });
+    for (const figures of runs(together)) {
+      expect(figures.goodput).toBeGreaterThanOrEqual(bounds.goodput);
+      expect(figures.wasted).toBeLessThanOrEqual(bounds.wasted ?? 0.03);
+      for (const caller of ['dashboard', 'polite']) {
+        expect(done(figures, caller)).toBeGreaterThanOrEqual(bounds.share * done(one, caller));
+        expect(figures.callers.get(caller)?.p99).toBeLessThanOrEqual(bounds.p99Ms);
+      }
+    }
+  });
+});
