@@ -14,7 +14,7 @@ const number = (value, digits = 0) => value.toLocaleString('en', { maximumFracti
 const clock = (at, hasSeconds = true) => new Date(at).toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit', second: hasSeconds ? '2-digit' : undefined });
 const span = (s) => s === null ? 'never' : s < 120 ? number(s) + ' s' : s < 7200 ? number(s / 60) + ' min' : s < 172800 ? number(s / 3600) + ' h' : number(s / 86400) + ' days';
 const bytes = (n) => n < 1024 ? n + ' B' : n < 1048576 ? number(n / 1024, 1) + ' KiB' : number(n / 1048576, 1) + ' MiB';
-const breakable = (node, text) => { const parts = text.split(/(?<=[/,])/); node.replaceChildren(...parts.flatMap((part, at) => at > 0 ? [document.createElement('wbr'), part] : [part])); return node; };
+const breakable = (node, text) => { const parts = text.split(/(?<=[/,:])/); node.replaceChildren(...parts.flatMap((part, at) => at > 0 ? [document.createElement('wbr'), part] : [part])); return node; };
 const list = (id, pairs) => $(id).replaceChildren(...pairs.flatMap(([name, value]) => [make('dt', name), breakable(make('dd'), value)]));
 const table = (id, rows, none) => {
   const labels = [...$(id).parentNode.querySelectorAll('thead th')].map((one) => [one.textContent, one.className]);
