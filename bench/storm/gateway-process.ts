@@ -15,7 +15,7 @@ export interface GatewayProcess {
   readonly tokens: ReadonlyMap<string, string>;
   /** For faults: to stop it where it stands, go on, or kill it. */
   signal(signal: NodeJS.Signals): void;
-  /** The lines about single requests so far. */
+  /** The lines about single requests so far, or all of them after its end. */
   requests(): Promise<readonly LogLine[]>;
   /** Ends it; what it logged, but for the lines about single requests. */
   end(): Promise<readonly LogLine[]>;
@@ -71,8 +71,9 @@ export async function startGatewayProcess(
     },
     stdio: ['ignore', log.fd, 'inherit'],
   });
+  let whole: string | undefined;
   const read = async (isAboutRequest: boolean): Promise<LogLine[]> => {
-    const text = await readFile(logFile, 'utf8');
+    const text = whole ?? (await readFile(logFile, 'utf8'));
     return text
       .split('\n')
       .filter((line) => line.endsWith('}') && line.includes('"msg":"request"') === isAboutRequest)
@@ -81,20 +82,25 @@ export async function startGatewayProcess(
   const lines = () => read(false);
   const url = await listening(child, lines);
   const gone = once(child, 'exit');
+  // Whatever happens to the benchmark, nothing it started stays behind.
+  const kill = (): void => void child.kill('SIGKILL');
+  process.once('exit', kill);
   return {
     url,
     tokens,
     signal: (signal) => void child.kill(signal),
     requests: () => read(true),
     async end() {
+      if (whole !== undefined) return lines();
       const timer = setTimeout(() => child.kill('SIGKILL'), patienceMs);
       child.kill('SIGTERM');
       await gone;
       clearTimeout(timer);
-      const logged = await lines();
+      process.off('exit', kill);
+      whole = await readFile(logFile, 'utf8');
       await log.close();
       await rm(folder, { recursive: true });
-      return logged;
+      return lines();
     },
   };
 }
