@@ -239,14 +239,19 @@ describe('the keys of several workspaces', () => {
   });
 
   it('one store that gives no key keeps no other workspace from answering, and is asked until it gives one', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'gateway-late-'));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
     const { gateway, workspace } = await startWorkspaces(['emea', 'apac'], {
-      UPSTREAM_API_KEY_FROM_APAC: 'exec:false',
+      UPSTREAM_API_KEY_FROM_APAC: `exec:cat ${folder}/key`,
     });
     expect((await gateway.ask(accountsOf('emea'))).status).toBe(200);
     expect((await gateway.ask(accountsOf('apac'))).json()).toMatchObject({ code: 'upstream-key-missing' });
     expect(workspace('apac').standIn.counts.total).toBe(0);
     // The time in which the first key is expected is not over.
     expect((await gateway.ask('/readyz')).status).toBe(503);
+    writeFileSync(join(folder, 'key'), keyOf('apac'));
+    await until(async () => (await gateway.ask(accountsOf('apac'))).status === 200);
+    expect((await gateway.ask('/readyz')).status).toBe(200);
   });
 });
 
