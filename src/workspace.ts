@@ -23,6 +23,7 @@ import type { GatewayLogger } from './log/logger.ts';
 import { createPipeline, type Pipeline } from './pipeline.ts';
 import type { AttemptSpans } from './trace.ts';
 import { AttemptSlots } from './upstream/attempt-slots.ts';
+import { ConnectionCap } from './upstream/connection-cap.ts';
 import { checkKey } from './upstream/own-reads.ts';
 import { SharedBudget } from './upstream/shared-budget.ts';
 
@@ -126,6 +127,8 @@ export interface Bounds {
   readonly cache: CacheBytes | undefined;
   readonly bodies: SharedBudget;
   readonly connections: SharedBudget;
+  /** `undefined` for one workspace. */
+  readonly cap: ConnectionCap | undefined;
 }
 
 export function createBounds(config: Config): Bounds {
@@ -135,6 +138,7 @@ export function createBounds(config: Config): Bounds {
     cache: config.workspaces.length === 1 ? undefined : new CacheBytes(config.CACHE_MAX_BYTES),
     bodies: new SharedBudget(bodies.own, bodies.common),
     connections: new SharedBudget(connections.own, connections.common),
+    cap: config.workspaces.length === 1 ? undefined : new ConnectionCap(connections.all),
   };
 }
 
@@ -175,6 +179,7 @@ export function createWorkspace(
       ...transportOptions(config, own, connections),
       spans,
       bodies: bounds.bodies.join(),
+      cap: bounds.cap,
       slots: isAlone ? undefined : new AttemptSlots(bounds.connections.join()),
     },
   });

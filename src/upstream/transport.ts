@@ -14,7 +14,8 @@ import { Attempt, type AttemptTerms } from './attempt.ts';
 import type { AttemptSlots } from './attempt-slots.ts';
 import type { AttemptTally } from './attempt-tally.ts';
 import { limitBodies } from './body-budget.ts';
-import { renewPools } from './pools.ts';
+import type { ConnectionCap } from './connection-cap.ts';
+import { type Pools, renewPools } from './pools.ts';
 import { acceptMediaTypes } from './response-policy.ts';
 import type { BudgetShare } from './shared-budget.ts';
 
@@ -32,6 +33,8 @@ export interface TransportOptions {
   readonly bodies: BudgetShare;
   /** Attempts that may go at the same time, where other workspaces have attempts too. */
   readonly slots?: AttemptSlots | undefined;
+  /** Connections, idle ones included, where other workspaces have connections too. */
+  readonly cap?: ConnectionCap | undefined;
   /** Counts what is sent. */
   readonly tally?: AttemptTally;
   /** Makes a span of each attempt. */
@@ -48,7 +51,13 @@ export interface Transport {
 const connectionLifeMs = 60_000;
 
 export function sendUpstream(options: TransportOptions): Transport {
-  const pools = renewPools(() => openPool(options), connectionLifeMs);
+  const { cap } = options;
+  const pools: Pools = renewPools(() => {
+    const pool = openPool(options);
+    if (cap !== undefined) pool.on('connect', () => cap.fit(pools));
+    return pool;
+  }, connectionLifeMs);
+  cap?.join(pools);
   const budget = limitBodies(options.bodies);
   const { slots } = options;
   const connections = { lastUsedMs: 0 };

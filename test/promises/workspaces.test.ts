@@ -325,6 +325,29 @@ describe('what all workspaces have together', () => {
     );
   });
 
+  it('connections are bounded for all, idle ones included: a workspace that needs more has the idle ones of another closed', async () => {
+    const { gateway, workspaces } = await startWorkspaces(['first', 'second'], { UPSTREAM_CONNECTIONS: '4' });
+    let page = 0;
+    const burst = async (name: string, connections: number): Promise<void> => {
+      const { standIn } = workspaces.find((one) => one.name === name) ?? {};
+      const { promise: until, resolve: answer } = Promise.withResolvers<void>();
+      standIn?.reset();
+      standIn?.behave({ until });
+      const asked = [1, 2, 3].map(() => gateway.ask(accountsOf(name, `?page=${++page}`)));
+      await standIn?.received(3);
+      answer();
+      await Promise.all(asked);
+      standIn?.behave(undefined);
+      expect(standIn?.counts.connections, name).toBe(connections);
+    };
+    await burst('first', 3);
+    // They are open still.
+    await burst('first', 0);
+    await burst('second', 3);
+    // Six would have been open.
+    await burst('first', 3);
+  });
+
   it('bytes of the cache are bounded for all, and a busy workspace does not push a quiet one out', async () => {
     const { gateway, workspaces } = await startWorkspaces(
       ['busy', 'quiet'],
