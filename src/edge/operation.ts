@@ -67,7 +67,7 @@ export function selectOperation({
       if (caller === undefined || workspace === undefined) throw notGranted(caller);
       if (workspace.name !== unnamedWorkspace) trace.workspace = workspace.name;
       request.workspace = workspace;
-      if (match === undefined) throw unknownOperation(unknown);
+      if (match === undefined) throw unknownOperation(below(path.slice(0, base?.end), unknown));
       trace.operation = match.operation.name;
       if (request.method !== 'GET' && request.method !== 'HEAD') {
         throw new GatewayError('method-not-allowed', { headers: { allow: 'GET, HEAD' } });
@@ -105,6 +105,11 @@ function detailOfUnknown(operations: readonly Operation[]): string {
   const more = operations.length - listed.length;
   const rest = more > 0 ? ` and ${more} more, which /openapi.json lists` : '';
   return `There is no operation at this path. These exist: ${listed.join(', ')}${rest}. Spell the path exactly so, without any encoding.`;
+}
+
+/** The same of the operations below another base address. */
+function below(base: string, detail: string): string {
+  return base === usualBase ? detail : detail.replaceAll(`GET ${usualBase}/`, `GET ${base}/`);
 }
 
 function forbidden(operation: string): GatewayError {

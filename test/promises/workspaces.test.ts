@@ -59,6 +59,7 @@ describe('the base address of a workspace', () => {
     expect((await gateway.ask(`${base}/analytics/nothing/`)).json()).toMatchObject({
       code: 'unknown-operation',
       workspace: 'emea',
+      detail: expect.stringContaining('GET /w/emea/api/analytics/accounts/,'),
     });
     expect((await gateway.ask(accountsOf('emea'), { method: 'POST' })).status).toBe(405);
     expect((await gateway.ask('/w/emea/other')).status).toBe(404);
