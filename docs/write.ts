@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { nginxLine, performancePage, type Results } from '../bench/report.ts';
 import { judgeHealth } from '../src/admin/health-policy.ts';
 import { metricsOf } from '../src/admin/metrics-policy.ts';
-import { settings } from '../src/config.ts';
+import { describedSettings } from '../src/config.ts';
 import { cacheDirectives, validators } from '../src/documents/cache-requests.ts';
 import { describeApi } from '../src/documents/openapi-policy.ts';
 import { problems } from '../src/errors.ts';
@@ -38,6 +38,7 @@ export function writtenDocuments(): ReadonlyMap<string, string> {
 
 /** The settings by group. The first group whose pattern fits a name takes it. */
 const groups: readonly (readonly [title: string, names: RegExp])[] = [
+  ['Several workspaces', /^WORKSPACES$|<NAME>$/],
   ['The upstream', /^UPSTREAM_(?!API_KEY)/],
   ['The key', /^UPSTREAM_API_KEY/],
   ['Callers', /^(?:CALLER|CORS_|ALLOWED_)/],
@@ -59,7 +60,7 @@ function settingsPage(): string {
     '',
     'Durations are written `250ms`, `15s`, `5m`; sizes `64KiB`, `4MiB`. All that is wrong with the settings is reported at once, by name and never with a value, before anything listens. A name that looks like a misspelled one of these stops the start with "did you mean".',
   ];
-  const left = new Map(Object.entries(settings));
+  const left = new Map(Object.entries(describedSettings));
   for (const [title, names] of groups) {
     const rows = [...left].filter(([name]) => names.test(name));
     if (rows.length === 0) continue;

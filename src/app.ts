@@ -2,6 +2,7 @@
 import type { RequestListener } from 'node:http';
 import { Hono } from 'hono';
 import type { Authenticator } from './callers/authenticator.ts';
+import { unnamedWorkspace } from './callers/caller.ts';
 import type { CallerLimits } from './callers/limit.ts';
 import { documentRoutes } from './documents/document-routes.ts';
 import { type AccessLogOptions, logAccess } from './edge/access-log.ts';
@@ -18,6 +19,7 @@ import { corsHeaders, guardOrigin, type OriginOptions } from './edge/origin.ts';
 import { answerProbe } from './edge/probe.ts';
 import { renderProblems } from './edge/problems.ts';
 import { identifyRequest } from './edge/request-id.ts';
+import type { EdgeWorkspace } from './edge/workspace.ts';
 import { GatewayError } from './errors.ts';
 import { compose } from './layer.ts';
 import type { Operation } from './operations.ts';
@@ -25,6 +27,8 @@ import type { AddRoutes } from './routes.ts';
 
 export interface AppOptions {
   readonly operations: readonly Operation[];
+  /** By name; the unnamed one has the empty name. */
+  readonly workspaces: ReadonlyMap<string, EdgeWorkspace>;
   readonly authenticator: Pick<Authenticator, 'authenticate' | 'credentialsOf'>;
   readonly limits: CallerLimits;
   readonly host: HostOptions;
@@ -71,7 +75,11 @@ export function inboundLayers(options: AppOptions) {
   /** What a read passes; `forward` comes last. */
   const operations = {
     ...callers,
-    selectOperation: selectOperation(options.operations, searchForCredentials({ authenticator, holdsKey })),
+    selectOperation: selectOperation({
+      workspaces: options.workspaces,
+      operations: options.operations,
+      holdsCredential: searchForCredentials({ authenticator, holdsKey }),
+    }),
   };
   /** What a request for a document passes. */
   const documents = {
@@ -93,10 +101,13 @@ export function createApp(options: AppOptions): RequestListener {
   app.get('/readyz', () => answerProbe(options.notReady(), options.isDraining()));
   addDocuments(app, options, Object.values(layers.documents), answering);
   // The operations of the table, and the refusal of every other path there: its caller has to authenticate too.
-  app.all(
-    '/api/*',
-    answerWith(compose(operations, forward(options.forward, searchForCredentials(options))), answering),
+  const answerRead = answerWith(
+    compose(operations, forward(options.forward, searchForCredentials(options))),
+    answering,
   );
+  app.all('/api/*', answerRead);
+  const hasNamed = [...options.workspaces.keys()].some((name) => name !== unnamedWorkspace);
+  if (hasNamed) app.all('/w/:workspace/api/*', answerRead);
 
   options.addRoutes(app, {
     checked: aroundRoutes(everyRequest, answering),

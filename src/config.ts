@@ -26,6 +26,17 @@ import {
   storeAddress,
   text,
 } from './config-values.ts';
+import {
+  listedWorkspaces,
+  readWorkspaces,
+  unlistedWorkspace,
+  variableOf,
+  type WorkspaceConfig,
+  workspaceName,
+  workspaceOfVariable,
+  workspaceSettings,
+  workspaceVariables,
+} from './config-workspaces.ts';
 import { neverDown, neverUp } from './edge/field-policy.ts';
 import { nearestWord } from './spelling-policy.ts';
 
@@ -83,6 +94,11 @@ export const settings = {
     'on',
     oneOf('on', 'off'),
     'One read of /users/api-keys/ after the start, so that the log says at once whether the upstream accepts the key; off leaves it out.',
+  ),
+  WORKSPACES: defaulted(
+    '',
+    listOrNothing(workspaceName),
+    'Names of workspaces, comma-separated, each with a key of its own (UPSTREAM_API_KEY_FROM_<NAME>). The unnamed workspace then exists only if UPSTREAM_API_KEY_FROM or UPSTREAM_API_KEY is set.',
   ),
   UPSTREAM_READS: defaulted(
     '',
@@ -222,11 +238,25 @@ export const settings = {
 
 export type SettingName = keyof typeof settings;
 
+/** What people read of each setting, those of a workspace included. */
+export const describedSettings = {
+  ...settings,
+  ...Object.fromEntries(
+    Object.entries(workspaceSettings).map(([name, row]) => [
+      `${name}_<NAME>`,
+      { default: undefined, ...row },
+    ]),
+  ),
+};
+
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /** The settings as values, under their own names. */
 export type Config = {
   readonly [Name in SettingName]: (typeof settings)[Name] extends Setting<infer T> ? T : never;
+} & {
+  /** Each with a key of its own, the unnamed one first. At least one. */
+  readonly workspaces: readonly WorkspaceConfig[];
 };
 
 /** Everything that is wrong with the settings, each problem naming its setting. */
@@ -251,8 +281,14 @@ export class ConfigError extends Error {
  */
 export function readConfig(environment: Environment): Config {
   const { values, problems } = readEach(environment, Object.keys(settings) as SettingName[]);
-  const config = values as Config;
-  problems.push(...misspelled(environment), ...contradictions(config));
+  const read = readWorkspaces(environment, values as Config);
+  const config = { ...values, workspaces: read.workspaces } as Config;
+  problems.push(
+    ...read.problems,
+    ...unlisted(environment),
+    ...misspelled(environment),
+    ...contradictions(config),
+  );
   if (problems.length > 0) throw new ConfigError(problems, config);
   return config;
 }
@@ -307,19 +343,35 @@ export function isLocalHost(host: string): boolean {
 
 /** The names of the settings whose values are not the default ones. Values may be secrets, so these are names only. */
 export function changedSettings(config: Config): string[] {
-  return Object.entries<Setting<unknown>>(settings).flatMap(([name, setting]) => {
+  const changed = Object.entries<Setting<unknown>>(settings).flatMap(([name, setting]) => {
     const value = config[name as SettingName];
     const usual = setting.default === undefined ? undefined : setting.read(setting.default);
     return isDeepStrictEqual(value, usual) ? [] : [name];
   });
+  return [...changed, ...config.workspaces.flatMap((one) => ownSettings(one, config))];
+}
+
+/** The names of the settings that a named workspace has of its own. */
+function ownSettings({ name, baseUrl, previousKeyFrom }: WorkspaceConfig, config: Config): string[] {
+  if (name === '') return [];
+  const names = [variableOf('UPSTREAM_API_KEY_FROM', name)];
+  if (previousKeyFrom !== undefined) names.push(variableOf('UPSTREAM_API_KEY_PREVIOUS_FROM', name));
+  if (baseUrl !== config.UPSTREAM_BASE_URL) names.push(variableOf('UPSTREAM_BASE_URL', name));
+  return names;
 }
 
 /** What is wrong between settings that are fine by themselves. A setting that failed is `undefined` here. */
 function contradictions(config: Config): string[] {
   const problems: string[] = [];
-  const base: URL | undefined = config.UPSTREAM_BASE_URL;
-  if (base?.protocol === 'http:' && !isLoopbackHost(base.hostname) && config.UPSTREAM_ALLOW_HTTP === false) {
-    problems.push('UPSTREAM_BASE_URL must be https: unless it is on loopback or UPSTREAM_ALLOW_HTTP=true');
+  const addresses = new Map<string, URL | undefined>([['UPSTREAM_BASE_URL', config.UPSTREAM_BASE_URL]]);
+  for (const { name, baseUrl } of config.workspaces) {
+    if (baseUrl !== config.UPSTREAM_BASE_URL) addresses.set(variableOf('UPSTREAM_BASE_URL', name), baseUrl);
+  }
+  for (const [name, base] of addresses) {
+    if (base?.protocol !== 'http:' || isLoopbackHost(base.hostname)) continue;
+    if (config.UPSTREAM_ALLOW_HTTP === false) {
+      problems.push(`${name} must be https: unless it is on loopback or UPSTREAM_ALLOW_HTTP=true`);
+    }
   }
   if (config.CALLERS_FILE === undefined && config.HOST !== undefined && !isLocalListener(config)) {
     problems.push(
@@ -337,14 +389,33 @@ function contradictions(config: Config): string[] {
 }
 
 const ownPrefixes =
-  /^(?:UPSTREAM_|REQUEST_|ADMIN_|ALLOWED_|CALLER|CORS_|CACHE_|RETRY_|GATE_|FORWARD_|SHUTDOWN_|SHARED_|TLS_)/;
+  /^(?:UPSTREAM_|REQUEST_|ADMIN_|ALLOWED_|CALLER|CORS_|CACHE_|RETRY_|GATE_|FORWARD_|SHUTDOWN_|SHARED_|TLS_|WORKSPACES)/;
 
 /** Names that look like a slip of the pen: ours by prefix, unknown, one or two letters from a known one. */
 function misspelled(environment: Environment): string[] {
+  const known = knownNames(environment);
+  const unlistedToo = new Set(unlistedNames(environment));
   return unknownNames(environment).flatMap((name) => {
-    const meant = nearestWord(name, Object.keys(settings), 2);
+    const meant = unlistedToo.has(name) ? undefined : nearestWord(name, known, 2);
     return meant === undefined ? [] : [`${name} is not a setting; did you mean ${meant}?`];
   });
+}
+
+/** Variables of workspaces that are not listed. */
+function unlisted(environment: Environment): string[] {
+  const names = listedWorkspaces(environment);
+  return unlistedNames(environment).map((name) => unlistedWorkspace(name, names));
+}
+
+/** Without WORKSPACES they are names that have no effect. */
+function unlistedNames(environment: Environment): string[] {
+  if (listedWorkspaces(environment).length === 0) return [];
+  return unknownNames(environment).filter((name) => workspaceOfVariable(name) !== undefined);
+}
+
+/** Every setting, those of the listed workspaces included. */
+function knownNames(environment: Environment): string[] {
+  return [...Object.keys(settings), ...workspaceVariables(listedWorkspaces(environment))];
 }
 
 /**
@@ -352,10 +423,13 @@ function misspelled(environment: Environment): string[] {
  * `UPSTREAM_`. Other prefixes are other programs' as well.
  */
 export function unknownSettings(environment: Environment): string[] {
-  const known = Object.keys(settings);
+  const known = knownNames(environment);
+  const unlistedToo = new Set(unlistedNames(environment));
   return unknownNames(environment)
-    .filter((name) => name.startsWith('UPSTREAM_') && nearestWord(name, known, 2) === undefined)
+    .filter((name) => name.startsWith('UPSTREAM_') && !unlistedToo.has(name))
+    .filter((name) => nearestWord(name, known, 2) === undefined)
     .map((name) => {
+      if (workspaceOfVariable(name)) return unlistedWorkspace(name, []);
       const words = name.split('_');
       const meant = known.find((one) => words.every((word) => one.split('_').includes(word)));
       return `${name} is not a setting${meant === undefined ? '' : `; did you mean ${meant}?`}`;
@@ -364,16 +438,14 @@ export function unknownSettings(environment: Environment): string[] {
 
 /** Ours by prefix, and neither a setting nor named by one. */
 function unknownNames(environment: Environment): string[] {
+  const known = new Set(knownNames(environment));
   const referred = new Set(
-    [
-      'UPSTREAM_API_KEY_FROM',
-      'UPSTREAM_API_KEY_PREVIOUS_FROM',
-      'ADMIN_TOKEN_FROM',
-      'SHARED_STORE_PASSWORD_FROM',
-    ].map((name) => environment[name]?.trim().replace(/^env:/, '')),
+    [...known]
+      .filter((name) => name.includes('_FROM'))
+      .map((name) => environment[name]?.trim().replace(/^env:/, '')),
   );
   return Object.keys(environment).filter(
-    (name) => ownPrefixes.test(name) && !(name in settings) && !referred.has(name),
+    (name) => ownPrefixes.test(name) && !known.has(name) && !referred.has(name),
   );
 }
 

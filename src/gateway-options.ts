@@ -1,6 +1,7 @@
 /** From the settings to the options of each part. Pure: whatever needs another part is added in `gateway-parts.ts`. */
 import type { AuthenticatorOptions } from './callers/authenticator.ts';
 import { type Config, isLocalListener } from './config.ts';
+import type { WorkspaceConfig } from './config-workspaces.ts';
 import type { CertificateFiles } from './edge/certificate.ts';
 import type { CorsOptions } from './edge/cors-policy.ts';
 import type { ReplyFieldOptions } from './edge/reply-fields.ts';
@@ -13,6 +14,9 @@ import { version } from './version.ts';
 /** Replies that callers have not read yet, all together: as much as the answers in flight upstream. */
 const leastBufferedBytes = 64 * 2 ** 20;
 
+/** The answers in flight together, unless a single one may be larger. */
+const bodiesInFlightBytes = 64 * 2 ** 20;
+
 /** The reads that callers may make: those of the upstream's specification, and those of `UPSTREAM_READS`. */
 export function operationsOf(config: Pick<Config, 'UPSTREAM_READS'>): readonly Operation[] {
   return [...specifiedOperations, ...configuredOperations(config.UPSTREAM_READS)];
@@ -24,18 +28,20 @@ export function certificateFiles(config: Partial<Config>): CertificateFiles | un
   return certFile === undefined || keyFile === undefined ? undefined : { certFile, keyFile };
 }
 
-/** Who may call with these settings. */
+/** Who may call with these settings. @param workspaces the names of all workspaces, empty for the unnamed one */
 export function authenticatorOptions(
   config: Pick<
     Config,
     'CALLERS_FILE' | 'HOST' | 'UPSTREAM_READS' | 'FORWARD_REQUEST_HEADERS' | 'CALLER_FAILURES_PER_MINUTE'
   >,
+  workspaces: readonly string[],
 ): Omit<AuthenticatorOptions, 'onEvent'> {
   return {
     file: config.CALLERS_FILE,
     loopbackOnly: isLocalListener(config),
     failuresPerMinute: config.CALLER_FAILURES_PER_MINUTE,
     operations: new Set(operationsOf(config).map(({ name }) => name)),
+    workspaces,
     forwardedHeaders: new Set(config.FORWARD_REQUEST_HEADERS),
   };
 }
@@ -57,41 +63,71 @@ export function retryOptions(config: Config): PipelineOptions['retry'] {
   return { limit: config.RETRY_LIMIT, baseMs: config.RETRY_BASE, capMs: config.RETRY_CAP };
 }
 
-export function gateOptions(config: Config): Omit<PipelineOptions['gate'], 'onChange'> {
+export function gateOptions(config: Config, connections: number): Omit<PipelineOptions['gate'], 'onChange'> {
   return {
     maxClosedMs: config.GATE_MAX_CLOSED,
     baseMs: config.RETRY_BASE,
     capMs: config.RETRY_CAP,
-    maxInFlight: config.UPSTREAM_CONNECTIONS,
+    maxInFlight: connections,
   };
 }
 
-/** How the upstream is reached with these settings. */
-export function transportOptions(config: Config): TransportOptions {
+/**
+ * Attempts at once, of all workspaces together. Half of them belong to the workspaces in equal parts, at least one to
+ * each; so many workspaces that one each is more than half make it more.
+ */
+export function connectionBudget(config: Config): { own: number; common: number; all: number } {
+  const { UPSTREAM_CONNECTIONS: most, workspaces } = config;
+  if (workspaces.length === 1) return { own: most, common: 0, all: most };
+  const own = Math.max(1, Math.floor(most / 2 / workspaces.length));
+  const common = Math.max(most - own * workspaces.length, Math.ceil(most / 2));
+  return { own, common, all: own * workspaces.length + common };
+}
+
+/** Bytes of answers in flight, of all workspaces together. What is common holds the largest answer there may be. */
+export function bodyBudget(config: Config): { own: number; common: number } {
+  const common = Math.max(bodiesInFlightBytes / 2, config.UPSTREAM_MAX_BODY);
+  return { own: bodiesInFlightBytes / 2 / config.workspaces.length, common };
+}
+
+/** How the upstream is reached with these settings, for one workspace. */
+export function transportOptions(
+  config: Config,
+  { baseUrl }: Pick<WorkspaceConfig, 'baseUrl'>,
+  connections: number,
+): Omit<TransportOptions, 'bodies' | 'slots'> {
   return {
-    baseUrl: config.UPSTREAM_BASE_URL,
+    baseUrl,
     timeoutMs: config.UPSTREAM_TIMEOUT,
     maxBodyBytes: config.UPSTREAM_MAX_BODY,
-    connections: config.UPSTREAM_CONNECTIONS,
+    connections,
     mediaTypes: config.UPSTREAM_MEDIA_TYPES,
     userAgent: `workspace-analytics-gateway/${version}`,
   };
 }
 
-/** How the store is reached that gateways with these settings share; `undefined` where there is none. */
+/**
+ * How the store is reached that gateways with these settings share, for one workspace, which has records of its own;
+ * `undefined` where there is none.
+ */
 export function fleetOptions(
   config: Config,
+  { name, baseUrl }: Pick<WorkspaceConfig, 'name' | 'baseUrl'>,
   environment: FleetOptions['environment'],
 ):
-  | Pick<FleetOptions, 'address' | 'passwordFrom' | 'prefix' | 'environment' | 'scope' | 'version'>
+  | Pick<
+      FleetOptions,
+      'address' | 'passwordFrom' | 'prefix' | 'environment' | 'workspace' | 'scope' | 'version'
+    >
   | undefined {
   if (config.SHARED_STORE === undefined) return undefined;
   return {
     address: config.SHARED_STORE,
     passwordFrom: config.SHARED_STORE_PASSWORD_FROM,
-    prefix: config.SHARED_STORE_PREFIX,
+    prefix: name === '' ? config.SHARED_STORE_PREFIX : `${config.SHARED_STORE_PREFIX}:workspace:${name}`,
     environment,
-    scope: [config.UPSTREAM_BASE_URL.href, ...config.UPSTREAM_MEDIA_TYPES].join(' '),
+    workspace: name,
+    scope: [baseUrl.href, ...config.UPSTREAM_MEDIA_TYPES].join(' '),
     version,
   };
 }

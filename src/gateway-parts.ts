@@ -6,6 +6,7 @@ import type { RequestListener, Server } from 'node:http';
 import { hostname } from 'node:os';
 import type { AdminOptions } from './admin/listener.ts';
 import { countRequests, type RequestCounts } from './admin/request-counts.ts';
+import type { WorkspaceSources } from './admin/sources.ts';
 import { createApp } from './app.ts';
 import { Authenticator } from './callers/authenticator.ts';
 import { limitCallers } from './callers/limit.ts';
@@ -17,33 +18,27 @@ import { connectionsWithin, readLimits } from './edge/descriptor-limit.ts';
 import { prepareReplies } from './edge/reply-fields.ts';
 import { type CallerContexts, createContexts } from './edge/request-context.ts';
 import { createHttpServer, replaceCertificate } from './edge/server.ts';
-import type { Fleet } from './fleet/fleet.ts';
+import type { Fleet, FleetSnapshot } from './fleet/fleet.ts';
 import {
   authenticatorOptions,
   bufferOptions,
-  cacheOptions,
   certificateFiles,
+  connectionBudget,
   corsOptions,
   fleetOptions,
-  gateOptions,
   operationsOf,
   replyOptions,
-  retryOptions,
-  transportOptions,
 } from './gateway-options.ts';
-import type { KeyEvent } from './key/key-event.ts';
-import { type Keyring, openKeyring } from './key/keyring.ts';
 import { secretReader } from './key/read-secret.ts';
+import { Scrubber } from './key/scrub.ts';
 import { logCallers } from './log/callers-lines.ts';
 import type { LogDestination } from './log/destination.ts';
 import { logFleet } from './log/fleet-lines.ts';
-import { logKeyCheck } from './log/key-check-line.ts';
 import { createLogger, type GatewayLogger } from './log/logger.ts';
-import { createPipeline, type Pipeline } from './pipeline.ts';
 import { addRoutes } from './routes.ts';
 import type { Tracing } from './tracing.ts';
-import { checkKey } from './upstream/own-reads.ts';
 import { version } from './version.ts';
+import { createBounds, createWorkspace, type KeyedWorkspace, openKeys, type Workspace } from './workspace.ts';
 
 export interface GatewayOptions {
   readonly config: Config;
@@ -60,11 +55,11 @@ export interface Parts {
   /** When the gateway was started: wall clock, ms. */
   readonly startedAt: number;
   readonly log: GatewayLogger;
-  readonly keyring: Keyring;
+  /** Finds the key by its value, in the log and in answers. */
+  readonly scrub: Scrubber;
+  /** By name; the unnamed one has the empty name and is the first. At least one. */
+  readonly workspaces: ReadonlyMap<string, Workspace>;
   readonly authenticator: Authenticator;
-  readonly pipeline: Pipeline;
-  /** What is shared with other gateways; `undefined` without `SHARED_STORE`. */
-  readonly fleet: Fleet | undefined;
   /** What the callers' listener shows; `undefined` where it speaks plain HTTP. */
   readonly certificate: CertificatePair | undefined;
   /** The requests that wait for the upstream. */
@@ -94,52 +89,30 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   // First, because it leaves nothing to close where it fails.
   const files = certificateFiles(config);
   const certificate = files && (await readCertificate(files));
-  // The log searches for the key by value, and the keyring logs: one of the two has to come first.
-  let redact = (text: string): string => text;
-  const log = createLogger({ level: config.LOG_LEVEL, redact: (text) => redact(text), destination: logTo });
+  const scrub = new Scrubber();
+  const redact = (text: string): string => scrub.redact(text);
+  const log = createLogger({ level: config.LOG_LEVEL, redact, destination: logTo });
   const tracing = await openTracing(options, log);
-  const keyring = await openKeyring({
-    from: config.UPSTREAM_API_KEY_FROM,
-    previousFrom: config.UPSTREAM_API_KEY_PREVIOUS_FROM,
-    environment,
-    refreshMs: config.UPSTREAM_API_KEY_REFRESH,
-    onEvent: ({ level, message, ...fields }: KeyEvent) => log.events[level](fields, message),
-  });
-  redact = (text) => keyring.scrub.redact(text);
+  const keyed = await openKeys({ config, environment, log, scrub });
   const authenticator = new Authenticator({
-    ...authenticatorOptions(config),
+    ...authenticatorOptions(config, namesOf(config)),
     onEvent: (event) => logCallers(log.events, event),
   });
   const readAdminToken = await openAdminToken(options);
-  const fleet = await openFleet(options, startedAt, keyring, log);
-  const pipeline = createPipeline({
-    cache: {
-      ...cacheOptions(config),
-      shared: fleet?.reads,
-      generation: keyring.generation,
-      onBackground: (event) => log.events.debug(event, 'refreshed in the background'),
-    },
-    retry: retryOptions(config),
-    circuit: {
-      onChange: (change) => log.events.warn(change, `the circuit to the upstream is ${change.to}`),
-    },
-    gate: {
-      ...gateOptions(config),
-      makeScheduler: fleet?.makeScheduler,
-      onChange: ({ from, to, closedForMs, statedWaitMs, perSecond, waiting }) =>
-        log.events.info({ from, to, closedForMs, statedWaitMs, perSecond, waiting }, 'gate state changed'),
-    },
-    credential: { keyring },
-    transport: { ...transportOptions(config), spans: tracing },
-  });
+  const bounds = createBounds(config);
+  const workspaces = new Map<string, Workspace>();
+  for (const one of keyed) {
+    const fleet = await openFleet(options, startedAt, one);
+    const spans = tracing?.spansOf(one.own.name, one.own.baseUrl);
+    workspaces.set(one.own.name, createWorkspace(one, config, bounds, { fleet, spans }));
+  }
   return {
     config,
     startedAt,
     log,
-    keyring,
+    scrub,
+    workspaces,
     authenticator,
-    pipeline,
-    fleet,
     certificate,
     contexts: createContexts(),
     counts: countRequests(),
@@ -165,42 +138,44 @@ async function openTracing(
   if (config.OTEL_EXPORTER_OTLP_ENDPOINT === undefined) return undefined;
   const { startTracing } = await import('./tracing.ts');
   return startTracing({
-    upstream: config.UPSTREAM_BASE_URL,
     environment,
     onProblem: (reason) => log.events.warn({ reason }, 'spans could not be exported'),
   });
 }
 
-/** The store's client is loaded only where it is used. */
+/** The store's client is loaded only where it is used. Each workspace has a connection and records of its own. */
 async function openFleet(
   { config, environment, storeLimitMs: limitMs }: GatewayOptions,
   startedAt: number,
-  keyring: Keyring,
-  log: GatewayLogger,
+  { own, keyring, events }: KeyedWorkspace,
 ): Promise<Fleet | undefined> {
-  const options = fleetOptions(config, environment);
+  const options = fleetOptions(config, own, environment);
   if (options === undefined) return undefined;
   const { joinFleet } = await import('./fleet/fleet.ts');
   return joinFleet({
     ...options,
     ...{ host: hostname(), startedAt, limitMs },
     key: () => keyring.current,
-    onChange: (change) => logFleet(log.events, change),
+    onChange: (change) => logFleet(events, change),
   });
 }
 
 /** Ends what `openParts` opened, but for the log. */
-export async function closeParts({ pipeline, fleet, authenticator, keyring }: Parts): Promise<void> {
-  await pipeline.close();
-  await fleet?.close();
+export async function closeParts({ workspaces, authenticator }: Parts): Promise<void> {
+  await Promise.all([...workspaces.values()].map(({ pipeline }) => pipeline.close()));
+  await Promise.all([...workspaces.values()].map(({ fleet }) => fleet?.close()));
   authenticator.close();
-  keyring.close();
+  for (const { keyring } of workspaces.values()) keyring.close();
 }
 
 /** The callers' listener: the app with its layers, behind a server with its limits. */
 export function createCallersServer(parts: Parts, life: LifeState): Server {
   const { config, counts, log } = parts;
-  const maxConnections = connectionsWithin(readLimits(), config.MAX_CONNECTIONS, config.UPSTREAM_CONNECTIONS);
+  const maxConnections = connectionsWithin(
+    readLimits(),
+    config.MAX_CONNECTIONS,
+    connectionBudget(config).all,
+  );
   if (maxConnections < config.MAX_CONNECTIONS) {
     log.events.warn(
       { maxConnections },
@@ -252,8 +227,11 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
   });
   return createApp({
     operations: operationsOf(config),
+    workspaces: new Map(
+      [...parts.workspaces].map(([name, { pipeline }]) => [name, { name, send: pipeline.send }]),
+    ),
     authenticator,
-    limits: limitCallers(parts.fleet?.buckets),
+    limits: limitCallers(firstOf(parts).fleet?.buckets),
     host: {
       allowed: config.ALLOWED_HOSTS === undefined ? undefined : new Set(config.ALLOWED_HOSTS),
       admitsAnonymous,
@@ -264,7 +242,6 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
     },
     origin: { cors, admitsAnonymous },
     forward: {
-      outbound: parts.pipeline.send,
       contexts: parts.contexts,
       prepare: prepareReplies(replyOptions(config)),
       timeoutMs: config.REQUEST_TIMEOUT,
@@ -304,7 +281,7 @@ function accessLogOptions(parts: Parts): AccessLogOptions {
 
 /** @param server the callers' server, whose connections are shown */
 export function adminOptions(parts: Parts, life: LifeState, server: Server, port: number): AdminOptions {
-  const { config, log, keyring, pipeline } = parts;
+  const { config, log, scrub } = parts;
   return {
     sources: {
       version,
@@ -313,18 +290,13 @@ export function adminOptions(parts: Parts, life: LifeState, server: Server, port
       changedSettings: changedSettings(config),
       notReady: life.notReady,
       requests: parts.counts.snapshot,
-      key: keyring.health,
-      gate: pipeline.gate.snapshot,
-      circuit: pipeline.circuit.snapshot,
-      cache: pipeline.cache.snapshot,
-      attempts: pipeline.attempts.snapshot,
+      workspaces: [...parts.workspaces.values()].map(sourcesOf),
       callers: (most) => parts.authenticator.snapshot(most),
       log: log.losses,
       waiting: () => parts.contexts.waiting,
       connections: () =>
         new Promise((resolve) => server.getConnections((_error, connections) => resolve(connections ?? 0))),
-      purge: pipeline.cache.purge,
-      fleet: () => parts.fleet?.snapshot(),
+      fleet: () => fleetSnapshot(parts),
     },
     hosts: {
       listensOn: config.ADMIN_HOST,
@@ -333,7 +305,7 @@ export function adminOptions(parts: Parts, life: LifeState, server: Server, port
     },
     readToken: parts.readAdminToken,
     port,
-    redact: (text) => keyring.scrub.redact(text),
+    redact: (text) => scrub.redact(text),
     isSecret: (text) => isSecret(parts, text),
     onPurge: (purged) => log.events.info(purged, 'stored answers were purged by hand'),
     onRefused: (refusal) => log.events.info(refusal, 'the admin listener refused a request'),
@@ -341,18 +313,51 @@ export function adminOptions(parts: Parts, life: LifeState, server: Server, port
   };
 }
 
-/** Reads once with the key, and logs what comes of it. @returns how to end that before its time */
-export function startKeyCheck({ config, keyring, log, pipeline }: Parts): () => void {
-  const check = checkKey(pipeline.send, keyring.ready, config.REQUEST_TIMEOUT);
-  void logKeyCheck(log.events, check.outcome, keyring.firstRefusal);
-  return check.end;
+/** What the admin listener shows of a workspace. */
+function sourcesOf({ own, keyring, pipeline }: Workspace): WorkspaceSources {
+  return {
+    name: own.name,
+    key: keyring.health,
+    gate: pipeline.gate.snapshot,
+    circuit: pipeline.circuit.snapshot,
+    cache: pipeline.cache.snapshot,
+    attempts: pipeline.attempts.snapshot,
+    purge: pipeline.cache.purge,
+  };
 }
 
-function holdsKey({ keyring }: Parts, text: string): boolean {
-  return keyring.scrub.redact(text) !== text;
+/** The unnamed workspace, or the first that is listed. */
+function firstOf({ workspaces }: Parts): Workspace {
+  const [first] = workspaces.values();
+  if (first === undefined) throw new Error('there is no workspace');
+  return first;
 }
 
-/** While no key is known, any text could hold it. */
+/** The gateways and the store, as the first workspace sees them, and the reads of all workspaces. */
+function fleetSnapshot(parts: Parts): FleetSnapshot | undefined {
+  const [first, ...others] = [...parts.workspaces.values()].flatMap(({ fleet }) => fleet?.snapshot() ?? []);
+  if (first === undefined) return undefined;
+  const answers = others.reduce(
+    (sum, { answers: { found, joined, exchanges } }) => ({
+      found: sum.found + found,
+      joined: sum.joined + joined,
+      exchanges: sum.exchanges + exchanges,
+    }),
+    first.answers,
+  );
+  return { ...first, answers };
+}
+
+function namesOf({ workspaces }: Config): readonly string[] {
+  return workspaces.map(({ name }) => name);
+}
+
+function holdsKey({ scrub }: Parts, text: string): boolean {
+  return scrub.redact(text) !== text;
+}
+
+/** While a key is not known, any text could hold it. */
 function isSecret(parts: Parts, text: string): boolean {
-  return parts.keyring.current === undefined || holdsKey(parts, text);
+  for (const { keyring } of parts.workspaces.values()) if (keyring.current === undefined) return true;
+  return holdsKey(parts, text);
 }

@@ -15,10 +15,10 @@ import {
   type LifeState,
   openParts,
   type Parts,
-  startKeyCheck,
 } from './gateway-parts.ts';
 import type { GatewayLogger } from './log/logger.ts';
 import { version } from './version.ts';
+import { missingKeys, startKeyCheck, type Workspace } from './workspace.ts';
 
 export interface Gateway {
   /** Where the public listener can be reached. */
@@ -28,9 +28,9 @@ export interface Gateway {
   readonly log: GatewayLogger;
   /** How many requests wait for the upstream at the moment. */
   readonly waiting: number;
-  /** `false` when the key did not come in time; the process should end and be started again. */
+  /** `false` when no key came in time; the process should end and be started again. */
   readonly ready: Promise<boolean>;
-  /** Reads the key's store, the callers file and the certificate again at once. */
+  /** Reads the keys' stores, the callers file and the certificate again at once. */
   reload(): Promise<void>;
   /** Stops: readiness fails first, running requests finish, then everything is closed. The same promise each time. */
   drain(): Promise<void>;
@@ -54,7 +54,7 @@ class RunningGateway implements Gateway, LifeState {
   #admin: Admin | undefined;
   #url = '';
   #drained: Promise<void> | undefined;
-  #endKeyCheck = (): void => {};
+  #endKeyChecks: readonly (() => void)[] = [];
 
   constructor(parts: Parts) {
     this.#parts = parts;
@@ -78,14 +78,19 @@ class RunningGateway implements Gateway, LifeState {
   }
 
   get ready(): Promise<boolean> {
-    return this.#parts.keyring.ready;
+    const all = Promise.all(this.#workspaces.map(({ keyring }) => keyring.ready));
+    return all.then((loaded) => loaded.includes(true));
+  }
+
+  get #workspaces(): readonly Workspace[] {
+    return [...this.#parts.workspaces.values()];
   }
 
   readonly isDraining = (): boolean => this.#drained !== undefined;
 
   readonly notReady = (): string | undefined => {
     if (this.isDraining()) return 'shutting down';
-    return this.#parts.keyring.current === undefined ? 'no key is loaded yet' : undefined;
+    return missingKeys(this.#workspaces);
   };
 
   async listen(): Promise<void> {
@@ -104,12 +109,17 @@ class RunningGateway implements Gateway, LifeState {
       log.events.info({ adminUrl: this.#admin.url }, 'the admin listener is open');
     this.#certificate = followCertificate(this.#parts, this.#server);
     log.events.info({ url: this.#url, version, validTo: this.#certificate?.current.validTo }, 'listening');
-    if (config.UPSTREAM_API_KEY_CHECK === 'on') this.#endKeyCheck = startKeyCheck(this.#parts);
+    if (config.UPSTREAM_API_KEY_CHECK === 'on') {
+      this.#endKeyChecks = this.#workspaces.map((one) => startKeyCheck(one, config.REQUEST_TIMEOUT));
+    }
   }
 
   async reload(): Promise<void> {
     this.#parts.authenticator.reload();
-    await Promise.all([this.#parts.keyring.reload(), this.#certificate?.reload()]);
+    await Promise.all([
+      ...this.#workspaces.map(({ keyring }) => keyring.reload()),
+      this.#certificate?.reload(),
+    ]);
   }
 
   drain(): Promise<void> {
@@ -138,7 +148,7 @@ class RunningGateway implements Gateway, LifeState {
   async #stop(): Promise<void> {
     const { config, log, contexts, counts, tracing } = this.#parts;
     log.events.info({ waiting: contexts.waiting }, 'stopping');
-    this.#endKeyCheck();
+    for (const end of this.#endKeyChecks) end();
     await new Promise((resolve) => setTimeout(resolve, config.SHUTDOWN_DELAY));
     const graceMs = config.SHUTDOWN_GRACE - config.SHUTDOWN_DELAY;
     const endsMs = performance.now() + graceMs;

@@ -41,14 +41,15 @@ program
   .command('check')
   .description('try settings, key and upstream, and say in plain words what works')
   .option('--json', 'print the findings as JSON')
+  .option('--workspace <name>', 'only this one of several; - is the unnamed one (default: each)')
   .option('--env-file <path>', 'settings from this file (default: .env, where there is one)')
   .addHelpText(
     'after',
     '\nExit status: 0 all is well, 1 the key or the upstream is not, 2 a setting is wrong.',
   )
-  .action(async ({ json, envFile }: { json?: true; envFile?: string }) => {
+  .action(async ({ json, ...options }: { json?: true; envFile?: string; workspace?: string }) => {
     const { runCheck } = await import('./commands/run-check.ts');
-    status = await runCheck({ json: json === true, envFile });
+    status = await runCheck({ json: json === true, ...options });
   });
 
 const token: Command = refuseOtherWords(
@@ -59,16 +60,17 @@ const token: Command = refuseOtherWords(
 tokenCommand('create <caller>', 'make a token for a caller, show it once, and add its digest to the file')
   .option('--expires <when>', 'a date such as 2027-01-01, days from now such as 30d, or never (default: 90d)')
   .option('--operation <name...>', 'what a new caller may do (default: list-accounts)')
+  .option('--workspace <name...>', 'where a new caller may do it; - is the unnamed workspace')
   .addHelpText(
     'after',
     `
 A caller that exists gets a second token, so that the first can be replaced without a gap.
 Example: analytics-gateway token create reports-script --file callers.json`,
   )
-  .action((name: string, options: { file?: string; expires?: string; operation?: string[] }) => {
-    const { expires, operation: operations } = options;
+  .action((name: string, options: CreateOptions) => {
+    const { expires, operation: operations, workspace: workspaces } = options;
     return onCallersFile(options, ({ createToken }, file) =>
-      createToken({ name, file, expires, operations }, io),
+      createToken({ name, file, expires, operations, workspaces }, io),
     );
   });
 
@@ -105,6 +107,12 @@ tokenCommand('remove <caller>', 'remove a caller with all its tokens and operati
 
 interface FileOption {
   readonly file?: string;
+}
+
+interface CreateOptions extends FileOption {
+  readonly expires?: string;
+  readonly operation?: string[];
+  readonly workspace?: string[];
 }
 
 function tokenCommand(usage: string, description: string): Command {

@@ -60,6 +60,8 @@ export class Trace {
   authenticatedBy: string | undefined = undefined;
   /** What an operator may want to know of the caller, as that an older token is still in use. */
   note: string | undefined = undefined;
+  /** The workspace's name, once the caller is known to be granted it; `undefined` for the unnamed one. */
+  workspace: string | undefined = undefined;
   /** The operation's name, once matched. */
   operation: string | undefined = undefined;
   cache: CacheOutcome | undefined = undefined;

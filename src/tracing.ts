@@ -81,8 +81,6 @@ export async function loadOtel(load: LoadModule = importModule): Promise<{ api: 
 }
 
 export interface TracingOptions {
-  /** The upstream's base address: its host and port stand in the spans of attempts. */
-  readonly upstream: URL;
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** Called with the reason when spans could not be exported. Must not throw. */
   readonly onProblem: (reason: string) => void;
@@ -110,7 +108,7 @@ export async function startTracing(options: TracingOptions): Promise<Tracing | u
   // Never ended, so never exported: it shows whether spans are made at all.
   const trial = tracer.startSpan('trial', { kind: 0, startTime: Date.now() }, api.ROOT_CONTEXT);
   if (!api.trace.isSpanContextValid(trial.spanContext())) return undefined;
-  return new Tracing(api, tracer, options.upstream, () => node.shutdown());
+  return new Tracing(api, tracer, () => node.shutdown());
 }
 
 /** Takes what the SDK says of failed exports. Its warnings are left out: they may quote a header of the collector's. */
@@ -138,18 +136,28 @@ function messageIn(text: string): string {
 }
 
 /** Makes the spans. A span that is not sampled costs little, and its ids go up all the same. */
-export class Tracing implements AttemptSpans {
+export class Tracing {
   readonly #api: OtelApi;
   readonly #tracer: Tracer;
   readonly #shutDown: () => Promise<void>;
-  readonly #server: Attributes;
 
-  constructor(api: OtelApi, tracer: Tracer, upstream: URL, shutDown: () => Promise<void>) {
+  constructor(api: OtelApi, tracer: Tracer, shutDown: () => Promise<void>) {
     this.#api = api;
     this.#tracer = tracer;
     this.#shutDown = shutDown;
-    const port = Number(upstream.port) || (upstream.protocol === 'http:' ? 80 : 443);
-    this.#server = { 'server.address': upstream.hostname, 'server.port': port };
+  }
+
+  /** The spans of a workspace's attempts. @param upstream its base address: the host and port stand in each span */
+  spansOf(workspace: string, upstream: URL): AttemptSpans {
+    const about = {
+      'server.address': upstream.hostname,
+      'server.port': Number(upstream.port) || (upstream.protocol === 'http:' ? 80 : 443),
+      'analytics_gateway.workspace': workspace || undefined,
+    };
+    return {
+      beginAttempt: (trace, operation, isBackground) =>
+        this.#beginAttempt(trace, operation, isBackground, about),
+    };
   }
 
   /** Begins the span of a request, below the caller's own where it named one. */
@@ -179,7 +187,7 @@ export class Tracing implements AttemptSpans {
   }
 
   /** Begins the span of an attempt, below its request's. One that no request waits for begins a trace of its own. */
-  beginAttempt(trace: Trace, operation: string, isBackground: boolean): AttemptSpan {
+  #beginAttempt(trace: Trace, operation: string, isBackground: boolean, about: Attributes): AttemptSpan {
     const { trace: api, ROOT_CONTEXT, SpanKind, SpanStatusCode } = this.#api;
     const request = trace.span instanceof ServerSpan ? trace.span : undefined;
     const epochMs = request?.epochMs ?? Date.now() - performance.now();
@@ -191,7 +199,7 @@ export class Tracing implements AttemptSpans {
       'analytics_gateway.operation': operation,
       'analytics_gateway.background': isBackground || undefined,
       'analytics_gateway.key_generation': trace.generation,
-      ...this.#server,
+      ...about,
     };
     const startTime = epochMs + performance.now();
     const options = { kind: SpanKind.CLIENT, startTime, attributes };
@@ -253,6 +261,7 @@ function attributesOf(line: AccessLine): Attributes {
     'error.type': line.problem ?? (line.status >= 500 ? String(line.status) : undefined),
     'analytics_gateway.request_id': line.requestId,
     'analytics_gateway.caller': line.caller,
+    'analytics_gateway.workspace': line.workspace,
     'analytics_gateway.operation': line.operation,
     'analytics_gateway.cache': line.cache,
     'analytics_gateway.gate': line.gate,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ConfigError, readConfig, settings, unknownSettings } from '../src/config.ts';
+import { ConfigError, changedSettings, readConfig, settings, unknownSettings } from '../src/config.ts';
 
 const enough = { UPSTREAM_BASE_URL: 'https://analytics.example.com/api' };
 
@@ -170,6 +170,127 @@ describe('a name that begins with UPSTREAM_ and is no setting', () => {
       'UPSTREAM_URL is not a setting; did you mean UPSTREAM_BASE_URL?',
       'UPSTREAM_KEY is not a setting; did you mean UPSTREAM_API_KEY?',
       'UPSTREAM_ELSEWHERE is not a setting',
+    ]);
+  });
+});
+
+describe('the settings of several workspaces', () => {
+  const keyFrom = (name: string) => `file:/run/secrets/${name}`;
+  const two = {
+    ...enough,
+    WORKSPACES: 'emea, asia-pacific',
+    UPSTREAM_API_KEY_FROM_EMEA: keyFrom('emea'),
+    UPSTREAM_API_KEY_FROM_ASIA_PACIFIC: keyFrom('apac'),
+  };
+
+  it('without WORKSPACES there is one unnamed workspace with the settings that have no name in them', () => {
+    expect(readConfig({ ...enough, UPSTREAM_API_KEY_PREVIOUS_FROM: 'env:OLD' }).workspaces).toEqual([
+      {
+        name: '',
+        baseUrl: new URL(enough.UPSTREAM_BASE_URL),
+        keyFrom: 'env:UPSTREAM_API_KEY',
+        previousKeyFrom: 'env:OLD',
+      },
+    ]);
+  });
+
+  it('each listed workspace has its own key, previous key and base address, which is UPSTREAM_BASE_URL where it has none', () => {
+    const { workspaces } = readConfig({
+      ...two,
+      UPSTREAM_API_KEY_PREVIOUS_FROM_EMEA: 'env:OLD',
+      UPSTREAM_BASE_URL_ASIA_PACIFIC: 'https://apac.example.com/api',
+    });
+    expect(workspaces).toEqual([
+      {
+        name: 'emea',
+        baseUrl: new URL(enough.UPSTREAM_BASE_URL),
+        keyFrom: keyFrom('emea'),
+        previousKeyFrom: 'env:OLD',
+      },
+      {
+        name: 'asia-pacific',
+        baseUrl: new URL('https://apac.example.com/api'),
+        keyFrom: keyFrom('apac'),
+        previousKeyFrom: undefined,
+      },
+    ]);
+  });
+
+  it.each([
+    ['UPSTREAM_API_KEY', 'x'.repeat(20)],
+    ['UPSTREAM_API_KEY_FROM', 'file:/run/secrets/key'],
+  ])('the unnamed workspace exists beside named ones where %s is set', (name, value) => {
+    expect(readConfig({ ...two, [name]: value }).workspaces.map((one) => one.name)).toEqual([
+      '',
+      'emea',
+      'asia-pacific',
+    ]);
+  });
+
+  it('everything that is wrong with the workspaces is reported at once, by name', () => {
+    expect(
+      problemsOf({
+        ...enough,
+        WORKSPACES: 'emea,apac,emea',
+        UPSTREAM_API_KEY_PREVIOUS_FROM: 'env:OLD',
+        UPSTREAM_API_KEY_FROM_EMEA: keyFrom('emea'),
+        UPSTREAM_BASE_URL_APAC: 'ftp://hunter2.example',
+        UPSTREAM_BASE_URL_EMEA: 'http://hunter2.example/api',
+        UPSTREAM_API_KEY_FROM_APAK: keyFrom('apac'),
+        UPSTREAM_BASE_URL_X: 'https://hunter2.example',
+        CACHE_TTTL: '1s',
+      }),
+    ).toEqual([
+      'WORKSPACES has emea and emea, which both give UPSTREAM_API_KEY_FROM_EMEA',
+      expect.stringMatching(/^UPSTREAM_API_KEY_PREVIOUS_FROM is for the unnamed workspace/),
+      'UPSTREAM_API_KEY_FROM_APAC is required: WORKSPACES lists apac',
+      'UPSTREAM_BASE_URL_APAC expects an address like https://analytics.example.com/api',
+      'UPSTREAM_API_KEY_FROM_APAK is for a workspace that WORKSPACES does not list (did you mean "apac"?)',
+      'UPSTREAM_BASE_URL_X is for a workspace that WORKSPACES does not list',
+      'CACHE_TTTL is not a setting; did you mean CACHE_TTL?',
+      'UPSTREAM_BASE_URL_EMEA must be https: unless it is on loopback or UPSTREAM_ALLOW_HTTP=true',
+    ]);
+  });
+
+  it.each(['EMEA', '-emea', 'em_ea', 'em.ea', 'a'.repeat(33), 'emea,,apac', 'hunter2/x'])(
+    'the list of workspaces %s is refused without repeating it',
+    (value) => {
+      const problems = problemsOf({ ...enough, WORKSPACES: value });
+      expect(problems[0]).toMatch(/^WORKSPACES /);
+      expect(problems.join()).not.toContain('hunter2');
+    },
+  );
+
+  it('a misspelled setting of a workspace is found, and a name that its env: store refers to is none', () => {
+    expect(problemsOf({ ...two, UPSTREAM_API_KEY_FORM_EMEA: 'x' })).toEqual([
+      'UPSTREAM_API_KEY_FORM_EMEA is not a setting; did you mean UPSTREAM_API_KEY_FROM_EMEA?',
+    ]);
+    const environment = {
+      ...two,
+      UPSTREAM_API_KEY_FROM_EMEA: 'env:UPSTREAM_API_KEY_EMEA',
+      UPSTREAM_API_KEY_EMEA: 'x'.repeat(20),
+    };
+    expect(problemsOf(environment)).toEqual([]);
+    expect(unknownSettings(environment)).toEqual([]);
+  });
+
+  it('a setting of a workspace is told to be without effect where WORKSPACES is not set', () => {
+    const environment = { ...enough, UPSTREAM_API_KEY_FROM_EMEA: keyFrom('emea') };
+    expect(problemsOf(environment)).toEqual([]);
+    expect(unknownSettings(environment)).toEqual([
+      'UPSTREAM_API_KEY_FROM_EMEA is for a workspace that WORKSPACES does not list',
+    ]);
+  });
+
+  it('the settings that workspaces have of their own are among those that differ from the default', () => {
+    expect(
+      changedSettings(readConfig({ ...two, UPSTREAM_BASE_URL_EMEA: 'https://emea.example.com/api' })),
+    ).toEqual([
+      'UPSTREAM_BASE_URL',
+      'WORKSPACES',
+      'UPSTREAM_API_KEY_FROM_EMEA',
+      'UPSTREAM_BASE_URL_EMEA',
+      'UPSTREAM_API_KEY_FROM_ASIA_PACIFIC',
     ]);
   });
 });

@@ -16,6 +16,7 @@ const linkedFiles = [
   'LICENSE',
   'fly.toml',
   ...globSync('deploy/{compose.yaml,grafana/*,kubernetes/*/*,prometheus/*,systemd/*}', { cwd: root }),
+  ...globSync('docs/examples/*/*', { cwd: root }),
 ];
 
 rmSync(pages, { recursive: true, force: true });
@@ -74,6 +75,7 @@ export default defineConfig({
         items: [
           page('Deploying', '/docs/deploying'),
           page('Files to deploy with', '/deploy/'),
+          page('Several workspaces', '/docs/workspaces'),
           page('Several gateways', '/docs/shared-store'),
           page('Operating', '/docs/operating'),
           page('Alerts', '/docs/alerts'),

@@ -35,13 +35,16 @@ export const consolePage = `<!doctype html>
 <header>
 <h1>Workspace Analytics Gateway</h1>
 <p id="about" class="soft"></p>
+<p id="back" hidden><a href="./">All workspaces</a></p>
 <div id="banner"><p><strong id="state" role="status">Asking…</strong> <span id="since"></span></p>
 <ul id="reasons"></ul></div>
 </header>
 <main>
-<section class="wide" aria-labelledby="h-last"><h2 id="h-last">Last 15 minutes</h2><div class="charts">${charts.join('')}</div></section>
-<section aria-labelledby="h-key"><h2 id="h-key">Key</h2><p class="says" id="key-says"></p><dl id="key"></dl></section>
-<section aria-labelledby="h-up"><h2 id="h-up">Upstream</h2><p class="says" id="circuit-says"></p><p class="says" id="gate-says"></p><dl id="gate"></dl></section>
+<section class="wide" id="each" aria-labelledby="h-each" hidden><h2 id="h-each">Workspaces</h2>
+${table('workspaces', 'h-each', ['Name', 'Key', 'Upstream', 'Gate', 'Requests#', 'Waiting#', 'Stored reads#', 'Memory#'])}</section>
+<section class="wide" id="last" aria-labelledby="h-last"><h2 id="h-last">Last 15 minutes</h2><div class="charts">${charts.join('')}</div></section>
+<section id="of-key" aria-labelledby="h-key"><h2 id="h-key">Key</h2><p class="says" id="key-says"></p><dl id="key"></dl></section>
+<section id="of-up" aria-labelledby="h-up"><h2 id="h-up">Upstream</h2><p class="says" id="circuit-says"></p><p class="says" id="gate-says"></p><dl id="gate"></dl></section>
 <section aria-labelledby="h-cache"><h2 id="h-cache">Cache</h2><dl id="cache"></dl>
 <progress id="full" value="0" max="1" aria-label="Memory used by the cache"></progress>
 <form id="purge"><label for="which">Answers of</label><select id="which"></select><span id="ask-token" hidden><label for="token">Token</label><input id="token" type="password" autocomplete="off"></span><button id="go">Purge</button><output id="purged" for="which"></output></form></section>

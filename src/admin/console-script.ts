@@ -35,6 +35,7 @@ const table = (id, rows, none) => {
 const fromMemory = ['hit', 'negative', 'max-stale', 'stale-while-revalidate'];
 const verdicts = { ok: ['All is well', 'good'], degraded: ['Degraded', 'busy'], failing: ['Failing', 'bad'] };
 let lostAt, latest;
+const only = new URLSearchParams(location.search).get('workspace');
 
 function verdict(text, mood, since, reasons) {
   set($('state'), text);
@@ -76,8 +77,9 @@ function circuitText({ state, probeInSeconds, failuresInARow, operations }, atte
   return attempts ? ['It answers.', 'good'] : ['Not asked yet.'];
 }
 
-function showCallers({ callers, gate, requests }) {
-  const lines = new Map(gate.callers.map((line) => [line.name, line]));
+function showCallers({ callers, gate, workspaces }) {
+  const gates = gate ? [gate] : workspaces.map((one) => one.gate);
+  const lines = new Map(gates.flatMap((gate) => gate.callers).map((line) => [line.name, line]));
   const all = callers.list.reduce((sum, one) => sum + (one.requests ?? 0), 0);
   const wanted = $('search').value.trim().toLowerCase();
   const shown = callers.list.filter(({ name }) => name.toLowerCase().includes(wanted));
@@ -92,13 +94,13 @@ function showCallers({ callers, gate, requests }) {
 
 function showRequests({ requests }) {
   const groups = new Map();
-  for (const { operation, status, count } of requests.counts) {
-    const cells = [operation ?? 'no operation', status === 499 ? '499 (caller left)' : String(status ?? 'other')];
+  for (const { workspace, operation, status, count } of requests.counts) {
+    const cells = [(workspace ? workspace + ': ' : '') + (operation ?? 'no operation'), status === 499 ? '499 (caller left)' : String(status ?? 'other')];
     const key = cells.join(' ');
     groups.set(key, { cells, count: count + (groups.get(key)?.count ?? 0) });
   }
   table('requests', [...groups.values()].sort((one, other) => other.count - one.count).map(({ cells, count }) => [...cells, number(count)]), 'No request yet.');
-  table('problems', requests.recentProblems.slice(0, 10).map((one) => [clock(one.at), one.code, one.caller ?? 'unknown caller', one.operation ?? 'no operation', one.requestId ?? 'the caller\\u2019s own']), 'No problem yet.');
+  table('problems', requests.recentProblems.slice(0, 10).map((one) => [clock(one.at), one.code, one.caller ?? 'unknown caller', (one.workspace ? one.workspace + ': ' : '') + (one.operation ?? 'no operation'), one.requestId ?? 'the caller\\u2019s own']), 'No problem yet.');
 }
 
 function showPurge({ operations, purgeNeeds }) {
@@ -121,18 +123,39 @@ function turnsOf({ gate, gateways }) {
   return gate.role === 'leads' ? 'given by this one' : 'given by ' + (leader ? leader.host : gate.leader);
 }
 
+const nameOf = (workspace) => workspace ?? 'the one without a name';
+
+function showWorkspaces({ workspaces, requests }) {
+  const all = new Map(workspaces.map((one) => [nameOf(one.workspace), one]));
+  table('workspaces', workspaces.map(({ workspace, key, gate, circuit, cache, upstream }) => {
+    const isDown = circuit.state === 'open';
+    const asked = requests.counts.filter((one) => one.workspace === workspace).reduce((sum, one) => sum + one.count, 0);
+    return [nameOf(workspace), keyText(key, isDown)[0], circuitText(circuit, upstream.attempts, key.rejected)[0], gateText(gate, isDown || key.rejected)[0], number(asked), number(gate.waiting), number(cache.entries), bytes(cache.bytes)];
+  }), '');
+  for (const cell of $('workspaces').querySelectorAll('th')) {
+    const link = make('a', cell.textContent);
+    link.href = '?workspace=' + encodeURIComponent(all.get(cell.textContent).workspace ?? '');
+    cell.replaceChildren(link);
+  }
+}
+
+const sumOf = (all, member) => all.reduce((sum, { cache }) => sum + cache[member], 0);
+
 function show(status) {
   latest = status;
-  const { key, gate, circuit, cache, requests, upstream } = status;
+  const several = status.workspaces;
+  $('each').hidden = several.length === 0;
+  $('of-key').hidden = $('of-up').hidden = several.length > 0;
+  $('last').hidden = only !== null;
+  $('back').hidden = only === null;
+  if (several.length > 0) showWorkspaces(status);
+  const { requests } = status;
+  const cache = status.cache ?? { entries: sumOf(several, 'entries'), bytes: sumOf(several, 'bytes'), evictions: sumOf(several, 'evictions'), maxBytes: several[0].cache.maxBytes };
   const at = Date.parse(status.at);
   const ago = (time) => time === null ? 'never' : span((at - Date.parse(time)) / 1000) + ' ago';
   verdict(...verdicts[status.health], 'for ' + span((at - Date.parse(status.since)) / 1000), status.reasons);
-  set($('about'), 'Version ' + status.version + ', up for ' + span(status.uptimeSeconds) + ', ' + bytes(status.process.residentBytes) + ' resident, ' + number(requests.inFlight) + ' requests in flight');
-  say('key-says', ...keyText(key, circuit.state === 'open'));
-  list('key', [['Source', key.source], ['Fingerprint', key.fingerprint || 'none'], ['Generation', String(key.generation ?? 'none')], ['In use for', span(key.ageSeconds)], ['Last accepted', ago(key.lastAcceptedAt)], ['Last rejected', ago(key.lastRejectedAt)], ['Failed reads', number(key.reloadFailures)]]);
-  say('gate-says', ...gateText(gate, circuit.state === 'open' || key.rejected));
-  say('circuit-says', ...circuitText(circuit, upstream.attempts, key.rejected));
-  list('gate', [['Attempts', number(upstream.attempts)], ['Retries', number(upstream.retries)], ['Answered with 429', number(gate.refusals)], ['In flight', number(upstream.inFlight)], ['Requests waiting', number(gate.callers.reduce((sum, one) => sum + one.waiting, 0))], ['Refreshes waiting', number(gate.callers.reduce((sum, one) => sum + one.refreshes, 0))]]);
+  set($('about'), (only === null ? 'Version ' : 'Workspace ' + nameOf(only || null) + ', version ') + status.version + ', up for ' + span(status.uptimeSeconds) + ', ' + bytes(status.process.residentBytes) + ' resident, ' + number(requests.inFlight) + ' requests in flight');
+  if (status.key !== null) showOne(status, ago);
   const total = (test) => requests.counts.reduce((sum, one) => test(one) ? sum + one.count : sum, 0);
   const asked = total((one) => one.cache !== null), hits = total((one) => fromMemory.includes(one.cache));
   list('cache', [['From memory', asked === 0 ? 'no request yet' : number(100 * hits / asked, 1) + ' %'], ['Stored reads', number(cache.entries)], ['Memory', bytes(cache.bytes) + ' of ' + bytes(cache.maxBytes)], ['Evicted', number(cache.evictions)]]);
@@ -142,11 +165,19 @@ function show(status) {
   showRequests(status);
   showPurge(status);
 }
+
+function showOne({ key, gate, circuit, upstream }, ago) {
+  say('key-says', ...keyText(key, circuit.state === 'open'));
+  list('key', [['Source', key.source], ['Fingerprint', key.fingerprint || 'none'], ['Generation', String(key.generation ?? 'none')], ['In use for', span(key.ageSeconds)], ['Last accepted', ago(key.lastAcceptedAt)], ['Last rejected', ago(key.lastRejectedAt)], ['Failed reads', number(key.reloadFailures)]]);
+  say('gate-says', ...gateText(gate, circuit.state === 'open' || key.rejected));
+  say('circuit-says', ...circuitText(circuit, upstream.attempts, key.rejected));
+  list('gate', [['Attempts', number(upstream.attempts)], ['Retries', number(upstream.retries)], ['Answered with 429', number(gate.refusals)], ['In flight', number(upstream.inFlight)], ['Requests waiting', number(gate.callers.reduce((sum, one) => sum + one.waiting, 0))], ['Refreshes waiting', number(gate.callers.reduce((sum, one) => sum + one.refreshes, 0))]]);
+}
 ${chartsScript}
 let events;
 function listen() {
   events?.close();
-  events = new EventSource('events');
+  events = new EventSource('events' + (only === null ? '' : '?workspace=' + encodeURIComponent(only)));
   events.addEventListener('history', ({ data }) => drawAll(JSON.parse(data)));
   events.addEventListener('point', ({ data }) => drawMore(JSON.parse(data)));
   events.addEventListener('status', ({ data }) => { lostAt = undefined; show(JSON.parse(data)); });
@@ -164,7 +195,7 @@ $('purge').addEventListener('submit', async (event) => {
   $('go').disabled = true;
   try {
     const headers = token === '' ? {} : { authorization: 'Bearer ' + token };
-    const answer = await fetch('cache/purge' + (which ? '?operation=' + encodeURIComponent(which) : ''), { method: 'POST', headers });
+    const answer = await fetch('cache/purge?' + new URLSearchParams({ ...(which && { operation: which }), ...(only !== null && { workspace: only }) }), { method: 'POST', headers });
     const result = await answer.json();
     set($('purged'), answer.ok ? 'Removed reads: ' + number(result.entries) + ' (' + bytes(result.bytes) + ').' : result.detail);
   } catch { set($('purged'), 'The gateway cannot be reached.'); }

@@ -2,7 +2,7 @@
  * The one verdict on the gateway, with a reason for everything that keeps it from being `ok`: what is wrong, and what
  * to do. Status, metrics and console all show this and judge nothing themselves. Pure: no `this`, no I/O, no clock.
  */
-import type { AdminSnapshot } from './sources.ts';
+import type { AdminSnapshot, WorkspaceSnapshot } from './sources.ts';
 
 /** `degraded`: callers are answered, and something needs attention. `failing`: new reads of the upstream fail. */
 export type Health = 'ok' | 'degraded' | 'failing';
@@ -30,6 +30,8 @@ export type HealthCode = keyof typeof healthCodes;
 
 export interface HealthReason {
   readonly code: HealthCode;
+  /** The workspace that it is about; left out for the unnamed one, and for the gateway as a whole. */
+  readonly workspace?: string;
   /** What is wrong, in one sentence. */
   readonly detail: string;
   /** What to do about it, in one sentence. */
@@ -37,13 +39,13 @@ export interface HealthReason {
 }
 
 export interface Verdict {
-  /** As bad as the worst reason. */
+  /** As bad as the worst reason; `failing` only where every workspace fails. */
   readonly health: Health;
   /** The worst first. */
   readonly reasons: readonly HealthReason[];
 }
 
-type Says = Omit<HealthReason, 'code'>;
+type Says = Pick<HealthReason, 'detail' | 'todo'>;
 
 /** A request that has waited this long at the gate is about to fail, or its caller to give up. */
 export const longWaitMs = 5_000;
@@ -57,16 +59,23 @@ export const lostLinesNoticeMs = 15 * 60_000;
 /** How many names a sentence lists. */
 const mostNamed = 5;
 
-const judges: Readonly<Record<HealthCode, (snapshot: AdminSnapshot) => Says | undefined>> = {
+/** What may be wrong with one workspace. */
+const workspaceJudges: Readonly<
+  Partial<Record<HealthCode, (workspace: WorkspaceSnapshot) => Says | undefined>>
+> = {
   'key-missing': keyMissing,
   'key-refused': keyRefused,
   'circuit-open': circuitOpen,
-  stopping,
   'operation-circuit-open': operationCircuitOpen,
   'key-fallen-back': keyFallenBack,
   'key-store-failing': keyStoreFailing,
   'gate-closed': gateClosed,
   'callers-waiting': callersWaiting,
+};
+
+/** What may be wrong with the gateway as a whole. */
+const judges: Readonly<Partial<Record<HealthCode, (snapshot: AdminSnapshot) => Says | undefined>>> = {
+  stopping,
   'shared-store-away': sharedStoreAway,
   'callers-file-refused': callersFileRefused,
   'log-lines-lost': logLinesLost,
@@ -75,15 +84,28 @@ const judges: Readonly<Record<HealthCode, (snapshot: AdminSnapshot) => Says | un
 
 /** What one snapshot says of the gateway. */
 export function judgeHealth(snapshot: AdminSnapshot): Verdict {
-  const reasons = (Object.keys(healthCodes) as HealthCode[]).flatMap((code) => {
-    const says = judges[code](snapshot);
-    return says === undefined ? [] : [{ code, ...says }];
+  const reasons = (Object.keys(healthCodes) as HealthCode[]).flatMap((code): HealthReason[] => {
+    const says = judges[code]?.(snapshot);
+    return [
+      ...(says === undefined ? [] : [{ code, ...says }]),
+      ...snapshot.workspaces.flatMap((workspace) => reasonOf(code, workspace) ?? []),
+    ];
   });
-  const worst = Math.max(0, ...reasons.map(({ code }) => healthStates.indexOf(healthCodes[code])));
-  return { health: healthStates[worst] ?? 'ok', reasons };
+  if (reasons.length === 0) return { health: 'ok', reasons };
+  const failing = new Set(
+    reasons.filter(({ code }) => healthCodes[code] === 'failing').map(({ workspace }) => workspace),
+  );
+  return { health: failing.size === snapshot.workspaces.length ? 'failing' : 'degraded', reasons };
 }
 
-function keyMissing({ key }: AdminSnapshot): Says | undefined {
+function reasonOf(code: HealthCode, workspace: WorkspaceSnapshot): HealthReason | undefined {
+  const says = workspaceJudges[code]?.(workspace);
+  const { name } = workspace;
+  if (says === undefined || name === '') return says && { code, ...says };
+  return { code, workspace: name, detail: `${name}: ${says.detail}`, todo: says.todo };
+}
+
+function keyMissing({ key }: WorkspaceSnapshot): Says | undefined {
   if (key.fingerprint !== undefined) return undefined;
   const why = key.reloadFailure === undefined ? '' : `: ${key.reloadFailure}`;
   return {
@@ -92,7 +114,7 @@ function keyMissing({ key }: AdminSnapshot): Says | undefined {
   };
 }
 
-function keyRefused({ key }: AdminSnapshot): Says | undefined {
+function keyRefused({ key }: WorkspaceSnapshot): Says | undefined {
   if (!key.rejected) return undefined;
   return {
     detail: `The upstream refuses the key ${key.fingerprint} of ${key.source}; only probes are sent with it.`,
@@ -100,7 +122,7 @@ function keyRefused({ key }: AdminSnapshot): Says | undefined {
   };
 }
 
-function circuitOpen({ circuit }: AdminSnapshot): Says | undefined {
+function circuitOpen({ circuit }: WorkspaceSnapshot): Says | undefined {
   if (circuit.state !== 'open') return undefined;
   return {
     detail: `The upstream is down: it failed ${times(circuit.failuresInARow)} in a row. The next probe is due ${circuit.probeInMs > 0 ? `in ${span(circuit.probeInMs)}` : 'now'}.`,
@@ -108,17 +130,16 @@ function circuitOpen({ circuit }: AdminSnapshot): Says | undefined {
   };
 }
 
-function stopping({ notReady, key }: AdminSnapshot): Says | undefined {
-  if (notReady === undefined || (key.fingerprint === undefined && notReady !== 'shutting down')) {
-    return undefined;
-  }
+function stopping({ notReady, workspaces }: AdminSnapshot): Says | undefined {
+  const isMissingKey = workspaces.some(({ key }) => key.fingerprint === undefined);
+  if (notReady === undefined || (isMissingKey && notReady !== 'shutting down')) return undefined;
   return {
     detail: `The gateway is not ready: ${notReady}.`,
     todo: 'Nothing, if it is to stop; else see who sent it SIGTERM.',
   };
 }
 
-function operationCircuitOpen({ circuit }: AdminSnapshot): Says | undefined {
+function operationCircuitOpen({ circuit }: WorkspaceSnapshot): Says | undefined {
   const down = circuit.operations.filter(({ state }) => state === 'open').map(({ operation }) => operation);
   if (circuit.state === 'open' || down.length === 0) return undefined;
   return {
@@ -127,7 +148,7 @@ function operationCircuitOpen({ circuit }: AdminSnapshot): Says | undefined {
   };
 }
 
-function keyFallenBack({ key }: AdminSnapshot): Says | undefined {
+function keyFallenBack({ key }: WorkspaceSnapshot): Says | undefined {
   if (!key.fallenBack) return undefined;
   return {
     detail: `The upstream refuses the newest key of the store and accepts the previous one (${key.source}).`,
@@ -135,7 +156,7 @@ function keyFallenBack({ key }: AdminSnapshot): Says | undefined {
   };
 }
 
-function keyStoreFailing({ key }: AdminSnapshot): Says | undefined {
+function keyStoreFailing({ key }: WorkspaceSnapshot): Says | undefined {
   if (key.reloadFailure === undefined || key.fingerprint === undefined) return undefined;
   return {
     detail: `The secret store gives no valid key, so a rotation would not be seen; the last key stays. ${key.reloadFailure}.`,
@@ -143,7 +164,7 @@ function keyStoreFailing({ key }: AdminSnapshot): Says | undefined {
   };
 }
 
-function gateClosed({ gate }: AdminSnapshot): Says | undefined {
+function gateClosed({ gate }: WorkspaceSnapshot): Says | undefined {
   if (gate.state !== 'closed' || gate.closedForMs < longClosingMs) return undefined;
   return {
     detail: `The upstream limits requests (429); the gate is closed for another ${span(gate.closedForMs)}.`,
@@ -151,7 +172,7 @@ function gateClosed({ gate }: AdminSnapshot): Says | undefined {
   };
 }
 
-function callersWaiting({ gate }: AdminSnapshot): Says | undefined {
+function callersWaiting({ gate }: WorkspaceSnapshot): Says | undefined {
   const long = gate.callers
     .filter(({ oldestWaitMs }) => oldestWaitMs >= longWaitMs)
     .toSorted((one, other) => other.oldestWaitMs - one.oldestWaitMs);

@@ -12,7 +12,7 @@ export interface HistoryPoint {
   /** Requests that got a problem. */
   readonly problems: number;
   readonly attempts: number;
-  /** The rate that the upstream accepts, as learned. */
+  /** The rate that the upstream accepts, as learned; of all workspaces together. */
   readonly pace: number | null;
   /** Requests that needed no attempt of their own. */
   readonly saved: number;
@@ -31,14 +31,14 @@ export function pointBetween(before: AdminSnapshot, now: AdminSnapshot): History
   const rate = (count: (snapshot: AdminSnapshot) => number): number =>
     rounded(Math.max(0, count(now) - count(before)) / seconds);
   const callers = between(before.requests.durations, now.requests.durations);
-  const upstream = between(before.attempts.durations, now.attempts.durations);
+  const upstream = between(upstreamTimes(before), upstreamTimes(now));
   return {
     at: now.at,
     requests: rate(({ requests }) => requests.finished),
     fromMemory: rate((snapshot) => counted(snapshot, ({ cache }) => fromMemory.has(cache))),
     problems: rate(({ requests }) => sum([...requests.problems.values()])),
     attempts: rate(attemptsOf),
-    pace: now.gate.perSecond === undefined ? null : rounded(now.gate.perSecond),
+    pace: paceOf(now),
     saved: rate((snapshot) =>
       Math.max(0, counted(snapshot, ({ cache }) => cache !== undefined) - attemptsOf(snapshot)),
     ),
@@ -50,8 +50,20 @@ export function pointBetween(before: AdminSnapshot, now: AdminSnapshot): History
   };
 }
 
-function attemptsOf({ attempts }: AdminSnapshot): number {
-  return attempts.inFlight + sum(attempts.ended.map(({ count }) => count));
+function attemptsOf({ workspaces }: AdminSnapshot): number {
+  return sum(
+    workspaces.flatMap(({ attempts }) => [attempts.inFlight, ...attempts.ended.map(({ count }) => count)]),
+  );
+}
+
+function upstreamTimes({ workspaces }: AdminSnapshot): readonly DurationsSnapshot[] {
+  return workspaces.flatMap(({ attempts }) => attempts.durations);
+}
+
+/** Of all workspaces whose pace is known. */
+function paceOf({ workspaces }: AdminSnapshot): number | null {
+  const known = workspaces.flatMap(({ gate }) => gate.perSecond ?? []);
+  return known.length === 0 ? null : rounded(sum(known));
 }
 
 function counted({ requests }: AdminSnapshot, isMeant: (one: RequestCount) => boolean): number {

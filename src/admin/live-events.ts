@@ -1,12 +1,12 @@
 /**
- * Server-sent events for consoles (the living standard of HTML, section 9.2). The status is read once for all of them,
- * and not at all while none is open.
+ * Server-sent events for consoles (the living standard of HTML, section 9.2). The status is read once for all that
+ * show the same, and not at all while none is open.
  */
 const statusEveryMs = 2_000;
 
 export interface LiveEventsOptions {
-  /** The status as JSON, in one line. */
-  status(): Promise<string>;
+  /** The status as JSON, in one line. @param workspace the only one that it is about, of several */
+  status(workspace: string | undefined): Promise<string>;
   /** What a console is told first: the history as JSON, in one line. */
   history(): string;
   /** Replaces every form of the upstream key in a text. */
@@ -18,20 +18,21 @@ type Sink = ReadableStreamDefaultController<Uint8Array>;
 
 export class LiveEvents {
   readonly #options: LiveEventsOptions;
-  readonly #sinks = new Set<Sink>();
+  /** Of each console the workspace that it shows; `undefined` for all. */
+  readonly #sinks = new Map<Sink, string | undefined>();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: LiveEventsOptions) {
     this.#options = options;
   }
 
-  /** The body of one console's reply. */
-  open(): ReadableStream<Uint8Array> {
+  /** The body of one console's reply. @param workspace the only one that it shows, of several */
+  open(workspace: string | undefined): ReadableStream<Uint8Array> {
     let own: Sink | undefined;
     return new ReadableStream<Uint8Array>({
       start: (sink) => {
         own = sink;
-        this.#sinks.add(sink);
+        this.#sinks.set(sink, workspace);
         sink.enqueue(this.#eventOf('history', this.#options.history()));
         void this.#tellStatus();
         this.#timer ??= setInterval(() => void this.#tellStatus(), statusEveryMs).unref();
@@ -44,9 +45,13 @@ export class LiveEvents {
 
   /** Tells all consoles. @param json in one line */
   tell(event: string, json: string): void {
-    if (this.#sinks.size === 0) return;
+    this.#tellThese([...this.#sinks.keys()], event, json);
+  }
+
+  #tellThese(sinks: readonly Sink[], event: string, json: string): void {
+    if (sinks.length === 0) return;
     const bytes = this.#eventOf(event, json);
-    for (const sink of [...this.#sinks]) {
+    for (const sink of sinks) {
       // It does not read: it may open another one when it does.
       if ((sink.desiredSize ?? 0) < -8) this.#end(sink);
       else sink.enqueue(bytes);
@@ -54,12 +59,20 @@ export class LiveEvents {
   }
 
   close(): void {
-    for (const sink of [...this.#sinks]) this.#end(sink);
+    for (const sink of [...this.#sinks.keys()]) this.#end(sink);
   }
 
   async #tellStatus(): Promise<void> {
     try {
-      this.tell('status', await this.#options.status());
+      for (const workspace of new Set(this.#sinks.values())) {
+        const json = await this.#options.status(workspace);
+        const sinks = [...this.#sinks].filter(([, shown]) => shown === workspace);
+        this.#tellThese(
+          sinks.map(([sink]) => sink),
+          'status',
+          json,
+        );
+      }
     } catch (error) {
       this.#options.onFault(error);
     }

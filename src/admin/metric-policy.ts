@@ -58,6 +58,28 @@ export function samplesByName(counts: ReadonlyMap<string, number>, label: string
   return [...counts].map(([name, value]) => sample(value, { [label]: name }));
 }
 
+/** The label of a named workspace; the unnamed one has none, so that its series are those of a gateway with one key. */
+export function workspaceLabel(name: string | undefined): Readonly<Record<string, string>> {
+  return name === undefined || name === '' ? {} : { workspace: name };
+}
+
+/** The same metrics of each workspace as one list, each sample with the label of its own. */
+export function metricsOfEach<T extends { readonly name: string }>(
+  workspaces: readonly T[],
+  metricsOf: (workspace: T) => readonly Metric[],
+): readonly Metric[] {
+  const merged = new Map<string, Metric>();
+  for (const workspace of workspaces) {
+    const label = workspaceLabel(workspace.name);
+    for (const metric of metricsOf(workspace)) {
+      const samples = metric.samples.map((one) => ({ ...one, labels: { ...label, ...one.labels } }));
+      const before = merged.get(metric.name)?.samples ?? [];
+      merged.set(metric.name, { ...metric, samples: [...before, ...samples] });
+    }
+  }
+  return [...merged.values()];
+}
+
 /** Metrics are in base units: seconds. */
 export function seconds(ms: number | undefined): number | undefined {
   return ms === undefined ? undefined : ms / 1_000;

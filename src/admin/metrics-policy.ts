@@ -1,12 +1,13 @@
 /** All metrics of a snapshot: names, types, meanings, samples. Pure: no `this`, no I/O, no clock. */
 import { fleetMetrics } from './fleet-metrics-policy.ts';
 import { type HealthCode, healthCodes, healthStates, type Verdict } from './health-policy.ts';
-import { gauge, type Metric, sample, seconds } from './metric-policy.ts';
+import { gauge, type Metric, metricsOfEach, sample, seconds, workspaceLabel } from './metric-policy.ts';
 import { processMetrics } from './process-metrics-policy.ts';
 import { callerMetrics, requestMetrics } from './request-metrics-policy.ts';
 import type { AdminSnapshot } from './sources.ts';
 import {
   attemptMetrics,
+  cacheBound,
   cacheMetrics,
   circuitMetrics,
   gateMetrics,
@@ -22,11 +23,14 @@ export function metricsOf(snapshot: AdminSnapshot, verdict: Verdict): readonly M
     ...healthMetrics(verdict),
     ...requestMetrics(snapshot),
     ...callerMetrics(snapshot),
-    ...cacheMetrics(snapshot),
-    ...attemptMetrics(snapshot),
-    ...gateMetrics(snapshot),
-    ...circuitMetrics(snapshot),
-    ...keyMetrics(snapshot),
+    ...cacheBound(snapshot),
+    ...metricsOfEach(snapshot.workspaces, (workspace) => [
+      ...cacheMetrics(workspace),
+      ...attemptMetrics(workspace),
+      ...gateMetrics(workspace),
+      ...circuitMetrics(workspace),
+      ...keyMetrics(workspace),
+    ]),
     ...fleetMetrics(snapshot),
   ].map((metric) => ({ ...metric, name: `${prefix}${metric.name}` }));
   // These have the names that every process uses, so that ready-made dashboards fit.
@@ -45,17 +49,19 @@ function gatewayMetrics(snapshot: AdminSnapshot): Metric[] {
 }
 
 function healthMetrics({ health, reasons }: Verdict): Metric[] {
-  const present = new Set(reasons.map(({ code }) => code));
+  const present = new Set(reasons.filter(({ workspace }) => workspace === undefined).map(({ code }) => code));
+  const named = reasons.filter(({ workspace }) => workspace !== undefined);
   return [
     gauge(
       'health',
       '1 for the verdict on the gateway: ok, degraded or failing.',
       healthStates.map((state) => sample(Number(state === health), { state })),
     ),
-    gauge(
-      'health_reason',
-      '1 for each reason why the verdict is not ok. "/status" says what to do.',
-      (Object.keys(healthCodes) as HealthCode[]).map((code) => sample(Number(present.has(code)), { code })),
-    ),
+    gauge('health_reason', '1 for each reason why the verdict is not ok. "/status" says what to do.', [
+      ...(Object.keys(healthCodes) as HealthCode[]).map((code) =>
+        sample(Number(present.has(code)), { code }),
+      ),
+      ...named.map(({ code, workspace }) => sample(1, { ...workspaceLabel(workspace), code })),
+    ]),
   ];
 }

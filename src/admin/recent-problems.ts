@@ -6,6 +6,8 @@ export interface RecentProblem {
   /** Wall clock, ms. */
   readonly at: number;
   readonly caller: string | undefined;
+  /** `undefined` for the unnamed workspace, and where none was known. */
+  readonly workspace: string | undefined;
   readonly operation: string | undefined;
   readonly code: string;
   /** `undefined` where the caller chose it: nothing that callers send is shown. */
@@ -17,9 +19,9 @@ const mostKept = 20;
 export class RecentProblems {
   #kept: readonly RecentProblem[] = [];
 
-  add(code: string, { caller, operation, requestId }: AccessLine): void {
+  add(code: string, { caller, workspace, operation, requestId }: AccessLine): void {
     const own = isOwnRequestId(requestId) ? requestId : undefined;
-    const one = { at: Date.now(), caller, operation, code, requestId: own };
+    const one = { at: Date.now(), caller, workspace, operation, code, requestId: own };
     this.#kept = [one, ...this.#kept.slice(0, mostKept - 1)];
   }
 

@@ -9,6 +9,8 @@ import type { AccessLine } from '../edge/access-log.ts';
 import { type RecentProblem, RecentProblems } from './recent-problems.ts';
 
 export interface RequestCount {
+  /** `undefined` for the unnamed workspace, and where the request was refused before its workspace was known. */
+  readonly workspace: string | undefined;
   /** `undefined` for a request that was refused before its operation was known. */
   readonly operation: string | undefined;
   /** `undefined` for the combinations beyond the bound, which are counted as one. */
@@ -19,6 +21,7 @@ export interface RequestCount {
 }
 
 export interface DurationCount extends DurationsSnapshot {
+  readonly workspace: string | undefined;
   readonly operation: string | undefined;
   /** Whether the answer came from memory, without waiting for the upstream. */
   readonly hit: boolean;
@@ -68,6 +71,8 @@ interface Cell {
 }
 
 interface OperationCells {
+  readonly workspace: string | undefined;
+  readonly operation: string | undefined;
   readonly hits: Durations;
   readonly others: Durations;
   readonly cells: Cell[];
@@ -98,12 +103,14 @@ class Counts implements RequestCounts {
   #started = 0;
   #finished = 0;
   #aborted = 0;
-  readonly #operations = new Map<string | undefined, OperationCells>();
+  /** By workspace, then by operation: both come from the settings, so there are not many. */
+  readonly #operations = new Map<string | undefined, Map<string | undefined, OperationCells>>();
   readonly #callers = new Map<string, CallerCell>();
   readonly #problems = new Map<string, number>();
   readonly #unparsed = new Map<string, number>();
   readonly #recent = new RecentProblems();
   // Most lines are like the one before.
+  #lastWorkspace: string | undefined = undefined;
   #lastOperation: string | undefined = undefined;
   #lastCell: Cell | undefined = undefined;
 
@@ -118,11 +125,13 @@ class Counts implements RequestCounts {
       cell === undefined ||
       cell.status !== line.status ||
       cell.cache !== line.cache ||
-      this.#lastOperation !== line.operation
+      this.#lastOperation !== line.operation ||
+      this.#lastWorkspace !== line.workspace
     ) {
       cell = this.#cellOf(line);
       this.#lastCell = cell;
       this.#lastOperation = line.operation;
+      this.#lastWorkspace = line.workspace;
     }
     cell.count += 1;
     cell.durations.observe(line.totalMs);
@@ -148,12 +157,12 @@ class Counts implements RequestCounts {
     started: this.#started,
     finished: this.#finished,
     aborted: this.#aborted,
-    requests: [...this.#operations].flatMap(([operation, { cells }]) =>
-      cells.map(({ status, cache, count }) => ({ operation, status, cache, count })),
+    requests: this.#all().flatMap(({ workspace, operation, cells }) =>
+      cells.map(({ status, cache, count }) => ({ workspace, operation, status, cache, count })),
     ),
-    durations: [...this.#operations].flatMap(([operation, { hits, others }]) => [
-      { operation, hit: true, ...hits.snapshot() },
-      { operation, hit: false, ...others.snapshot() },
+    durations: this.#all().flatMap(({ workspace, operation, hits, others }) => [
+      { workspace, operation, hit: true, ...hits.snapshot() },
+      { workspace, operation, hit: false, ...others.snapshot() },
     ]),
     problems: new Map(this.#problems),
     recentProblems: this.#recent.list(),
@@ -166,12 +175,23 @@ class Counts implements RequestCounts {
     unparsed: new Map(this.#unparsed),
   });
 
-  #cellOf(line: AccessLine): Cell {
-    let operation = this.#operations.get(line.operation);
-    if (operation === undefined) {
-      operation = { hits: new Durations(), others: new Durations(), cells: [] };
-      this.#operations.set(line.operation, operation);
+  #all(): readonly OperationCells[] {
+    return [...this.#operations.values()].flatMap((operations) => [...operations.values()]);
+  }
+
+  #operationOf({ workspace, operation }: AccessLine): OperationCells {
+    const operations = this.#operations.get(workspace) ?? new Map<string | undefined, OperationCells>();
+    this.#operations.set(workspace, operations);
+    let cells = operations.get(operation);
+    if (cells === undefined) {
+      cells = { workspace, operation, hits: new Durations(), others: new Durations(), cells: [] };
+      operations.set(operation, cells);
     }
+    return cells;
+  }
+
+  #cellOf(line: AccessLine): Cell {
+    const operation = this.#operationOf(line);
     const { cells } = operation;
     for (const cell of cells) if (cell.status === line.status && cell.cache === line.cache) return cell;
     const isOther = cells.length >= maxCells;

@@ -9,6 +9,7 @@ import {
   sample,
   samplesByName,
   seconds,
+  workspaceLabel,
 } from './metric-policy.ts';
 import { maxCallers, otherCallers } from './request-counts.ts';
 import type { AdminSnapshot } from './sources.ts';
@@ -24,8 +25,9 @@ export function requestMetrics({ requests }: AdminSnapshot): Metric[] {
     counter(
       'requests_total',
       'Requests finished, one for each line of the log. Status 499: the caller left before the reply.',
-      requests.requests.map(({ operation, status, cache, count }) =>
+      requests.requests.map(({ workspace, operation, status, cache, count }) =>
         sample(count, {
+          ...workspaceLabel(workspace),
           operation: operation ?? 'none',
           status: status === undefined ? 'other' : String(status),
           cache: status === undefined ? 'other' : (cache ?? 'none'),
@@ -38,7 +40,10 @@ export function requestMetrics({ requests }: AdminSnapshot): Metric[] {
       'From the arrival of a request to its reply. hit="true": the answer came from memory.',
       durations
         .filter(({ count }) => count > 0)
-        .flatMap((one) => durationSamples({ operation: one.operation ?? 'none', hit: String(one.hit) }, one)),
+        .flatMap((one) => {
+          const labels = { operation: one.operation ?? 'none', hit: String(one.hit) };
+          return durationSamples({ ...workspaceLabel(one.workspace), ...labels }, one);
+        }),
     ),
     counter('problems_total', 'Problems sent to callers, by code.', samplesByName(problems, 'code')),
     counter(
@@ -49,8 +54,8 @@ export function requestMetrics({ requests }: AdminSnapshot): Metric[] {
   ];
 }
 
-export function callerMetrics({ at, requests, callers, gate }: AdminSnapshot): Metric[] {
-  const queues = boundedQueues(gate.callers);
+export function callerMetrics({ at, requests, callers, workspaces }: AdminSnapshot): Metric[] {
+  const queues = boundedQueues(workspaces);
   return [
     gauge('callers', 'Callers in the version of the callers file that is in force.', callers.count),
     gauge('callers_loaded_timestamp_seconds', 'When that version was read.', seconds(callers.loadedAt)),
@@ -92,17 +97,17 @@ export function callerMetrics({ at, requests, callers, gate }: AdminSnapshot): M
     gauge(
       'gate_caller_waiting',
       'Requests of a caller that wait at the gate, without background refreshes.',
-      queues.map(({ name, length }) => sample(length, { caller: name })),
+      queues.map(({ labels, length }) => sample(length, labels)),
     ),
     gauge(
       'gate_caller_refreshes_waiting',
       'Background refreshes that wait at the gate, by the caller that found the answer stale.',
-      queues.map(({ name, refreshes }) => sample(refreshes, { caller: name })),
+      queues.map(({ labels, refreshes }) => sample(refreshes, labels)),
     ),
     gauge(
       'gate_caller_oldest_wait_seconds',
       'How long the oldest of these has waited.',
-      queues.map(({ name, oldestWaitMs }) => sample(oldestWaitMs / 1_000, { caller: name })),
+      queues.map(({ labels, oldestWaitMs }) => sample(oldestWaitMs / 1_000, labels)),
     ),
   ];
 }
@@ -118,17 +123,29 @@ function nextExpiries(expiries: readonly TokenExpiry[], at: number): readonly To
   return [...next.values()];
 }
 
-/** The longest queues at the gate; those beyond the bound are one. */
-function boundedQueues(callers: AdminSnapshot['gate']['callers']): AdminSnapshot['gate']['callers'] {
-  const ranked = callers.toSorted(
-    (one, other) => other.length - one.length || other.refreshes - one.refreshes,
-  );
+interface Queue {
+  readonly labels: Readonly<Record<string, string>>;
+  readonly length: number;
+  readonly oldestWaitMs: number;
+  readonly refreshes: number;
+}
+
+/** The longest queues at the gates of all workspaces; those beyond the bound are one. */
+function boundedQueues(workspaces: AdminSnapshot['workspaces']): readonly Queue[] {
+  const ranked = workspaces
+    .flatMap(({ name: workspace, gate }) =>
+      gate.callers.map(({ name: caller, ...queue }) => ({
+        labels: { ...workspaceLabel(workspace), caller },
+        ...queue,
+      })),
+    )
+    .toSorted((one, other) => other.length - one.length || other.refreshes - one.refreshes);
   const rest = ranked.slice(maxCallers);
   if (rest.length === 0) return ranked;
   return [
     ...ranked.slice(0, maxCallers),
     {
-      name: otherCallers,
+      labels: { caller: otherCallers },
       length: rest.reduce((sum, { length }) => sum + length, 0),
       oldestWaitMs: Math.max(...rest.map(({ oldestWaitMs }) => oldestWaitMs)),
       refreshes: rest.reduce((sum, { refreshes }) => sum + refreshes, 0),

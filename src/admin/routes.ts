@@ -20,7 +20,7 @@ import { History } from './history.ts';
 import { LiveEvents } from './live-events.ts';
 import { maxCallers } from './request-counts.ts';
 import { takeSnapshot } from './snapshot.ts';
-import type { AdminSources } from './sources.ts';
+import { type AdminSources, snapshotOfOne } from './sources.ts';
 import type { PurgeNeeds } from './status-policy.ts';
 
 export interface AdminAppOptions {
@@ -48,6 +48,8 @@ export interface AdminRefusal extends RefusalFields {
 }
 
 export interface Purged {
+  /** Left out where all workspaces were purged, and for the unnamed one. */
+  readonly workspace?: string;
   /** Left out where everything was purged. */
   readonly operation?: string;
   /** How many reads were stored, and how many bytes they took. */
@@ -71,7 +73,7 @@ export function createAdminApp(options: AdminAppOptions): AdminPart {
   const health = new HealthWatch();
   const live: LiveEvents = new LiveEvents({
     ...options,
-    status: async () => JSON.stringify(await readStatus(options, health)),
+    status: async (workspace) => JSON.stringify(await readStatus(options, health, workspace)),
     history: () => JSON.stringify(history.points),
   });
   const history: History = new History({
@@ -88,7 +90,7 @@ export function createAdminApp(options: AdminAppOptions): AdminPart {
 
   route(app, 'GET', '/', showConsole);
   route(app, 'GET', '/status', (context) => showStatus(context, options, health));
-  route(app, 'GET', '/events', (context) => showEvents(context, live));
+  route(app, 'GET', '/events', (context) => showEvents(context, live, sources));
   route(app, 'GET', '/metrics', (context) => showMetrics(context, sources, health));
   const guardChange = guardChanges(options);
   route(app, 'POST', '/cache/purge', (context) => purge(context, options), guardChange);
@@ -253,10 +255,13 @@ const showConsole: Handler = async (context) => {
 
 const eventStream = 'text/event-stream';
 
-function showEvents(context: Context<AdminEnv>, live: LiveEvents): Response {
+function showEvents(context: Context<AdminEnv>, live: LiveEvents, sources: AdminSources): Response {
+  const query = queryOf(context, ['workspace'], 'The events take ?workspace=NAME, once, or nothing.');
+  const workspace = query.get('workspace');
+  workspacesOf(sources, workspace);
   const fields = { ...documentFields, 'content-type': eventStream };
   if (context.env.incoming.method === 'HEAD') return context.body(null, 200, fields);
-  return context.body(live.open(), 200, fields);
+  return context.body(live.open(workspace), 200, fields);
 }
 
 async function showStatus(
@@ -264,15 +269,23 @@ async function showStatus(
   options: AdminAppOptions,
   health: HealthWatch,
 ): Promise<Response> {
-  return json(context, await readStatus(options, health));
+  const query = queryOf(context, ['workspace'], 'The status takes ?workspace=NAME, once, or nothing.');
+  return json(context, await readStatus(options, health, query.get('workspace')));
 }
 
-async function readStatus(options: AdminAppOptions, health: HealthWatch): Promise<Record<string, unknown>> {
+/** @param workspace the only one that is wanted of several */
+async function readStatus(
+  options: AdminAppOptions,
+  health: HealthWatch,
+  workspace?: string,
+): Promise<Record<string, unknown>> {
   const { sources } = options;
   const { statusOf } = await import('./status-policy.ts');
+  workspacesOf(sources, workspace);
   const snapshot = await takeSnapshot(sources, maxCallers);
   const facts = { ...sources, purgeNeeds: purgeNeeds(options) };
-  return statusOf(snapshot, health.judge(snapshot), facts);
+  if (workspace === undefined) return statusOf(snapshot, health.judge(snapshot), facts);
+  return statusOf(snapshotOfOne(snapshot, workspace), health.judgeOne(snapshot, workspace), facts);
 }
 
 /** What a purge asks for, where the listener stands as it does. */
@@ -295,24 +308,50 @@ async function showMetrics(
   return context.body(text, 200, { ...documentFields, 'content-type': expositionType });
 }
 
-function purge(context: Context<AdminEnv>, { sources, onPurge }: AdminAppOptions): Response {
+/** The parameters of a query that takes these names, each once. */
+function queryOf(
+  context: Context<AdminEnv>,
+  names: readonly string[],
+  taken: string,
+): ReadonlyMap<string, string> {
   const { url = '' } = context.env.incoming;
-  const query = url.includes('?') ? url.slice(url.indexOf('?') + 1) : '';
-  const [[name, operation] = [], ...more] = [...new URLSearchParams(query)];
-  if (more.length > 0 || (name !== undefined && name !== 'operation')) {
-    throw new GatewayError('invalid-request', { detail: 'A purge takes ?operation=NAME, once, or nothing.' });
+  const given = [...new URLSearchParams(url.includes('?') ? url.slice(url.indexOf('?') + 1) : '')];
+  const query = new Map(given);
+  if (query.size < given.length || given.some(([name]) => !names.includes(name))) {
+    throw new GatewayError('invalid-request', { detail: taken });
   }
+  return query;
+}
+
+/** The workspaces that a request means: the one that it names, or all. */
+function workspacesOf({ workspaces }: AdminSources, name: string | undefined): AdminSources['workspaces'] {
+  const meant = name === undefined ? workspaces : workspaces.filter((workspace) => workspace.name === name);
+  if (meant.length === 0)
+    throw new GatewayError('unknown-operation', { detail: 'There is no such workspace.' });
+  return meant;
+}
+
+function purge(context: Context<AdminEnv>, { sources, onPurge }: AdminAppOptions): Response {
+  const taken = 'A purge takes ?operation=NAME and ?workspace=NAME, each once, or nothing.';
+  const query = queryOf(context, ['operation', 'workspace'], taken);
+  const operation = query.get('operation');
   if (operation !== undefined && !sources.operations.includes(operation)) {
     throw new GatewayError('unknown-operation', {
       detail: `There is no such operation. Known: ${sources.operations.join(', ')}.`,
     });
   }
-  const before = sources.cache().bytes;
-  const entries = sources.purge(operation);
+  const workspace = query.get('workspace');
+  let entries = 0;
+  let bytes = 0;
+  for (const one of workspacesOf(sources, workspace)) {
+    const before = one.cache().bytes;
+    entries += one.purge(operation);
+    bytes += before - one.cache().bytes;
+  }
   const purged = {
+    ...(workspace ? { workspace } : {}),
     ...(operation === undefined ? {} : { operation }),
-    entries,
-    bytes: before - sources.cache().bytes,
+    ...{ entries, bytes },
   };
   onPurge(purged);
   return json(context, purged);

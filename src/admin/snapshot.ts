@@ -2,7 +2,7 @@
 import { performance } from 'node:perf_hooks';
 import { showGate } from './gate-queue-policy.ts';
 import { readProcess } from './process-facts.ts';
-import type { AdminSnapshot, AdminSources } from './sources.ts';
+import type { AdminSnapshot, AdminSources, WorkspaceSnapshot, WorkspaceSources } from './sources.ts';
 
 /** @param describedCallers how many callers to describe; they are counted in any case */
 export async function takeSnapshot(sources: AdminSources, describedCallers: number): Promise<AdminSnapshot> {
@@ -18,11 +18,7 @@ export async function takeSnapshot(sources: AdminSources, describedCallers: numb
     startedAt: sources.startedAt,
     notReady: sources.notReady(),
     requests: sources.requests(),
-    key: sources.key(),
-    gate: showGate(sources.gate(), performance.now()),
-    circuit: sources.circuit(),
-    cache: sources.cache(),
-    attempts: sources.attempts(),
+    workspaces: sources.workspaces.map(snapshotOf),
     callers: sources.callers(describedCallers),
     log: sources.log(),
     fleet: sources.fleet(),
@@ -34,6 +30,17 @@ export async function takeSnapshot(sources: AdminSources, describedCallers: numb
     loopBusySeconds: active / 1_000,
     loopIdleSeconds: idle / 1_000,
     loopLagSeconds,
+  };
+}
+
+function snapshotOf(sources: WorkspaceSources): WorkspaceSnapshot {
+  return {
+    name: sources.name,
+    key: sources.key(),
+    gate: showGate(sources.gate(), performance.now()),
+    circuit: sources.circuit(),
+    cache: sources.cache(),
+    attempts: sources.attempts(),
   };
 }
 

@@ -20,11 +20,8 @@ export interface AdminSources {
   /** Why the gateway is not ready; `undefined` when it is. */
   notReady(): string | undefined;
   requests(): RequestSnapshot;
-  key(): KeyHealth;
-  gate(): GateSnapshot;
-  circuit(): CircuitSnapshot;
-  cache(): CacheSnapshot;
-  attempts(): AttemptSnapshot;
+  /** The unnamed one first. At least one. */
+  readonly workspaces: readonly WorkspaceSources[];
   /** @param most how many of them to describe */
   callers(most: number): CallersSnapshot;
   log(): LogLosses;
@@ -34,8 +31,29 @@ export interface AdminSources {
   waiting(): number;
   /** Open connections of callers. */
   connections(): Promise<number>;
+}
+
+/** What is shown of one workspace. */
+export interface WorkspaceSources {
+  /** Empty for the unnamed workspace. */
+  readonly name: string;
+  key(): KeyHealth;
+  gate(): GateSnapshot;
+  circuit(): CircuitSnapshot;
+  cache(): CacheSnapshot;
+  attempts(): AttemptSnapshot;
   /** Removes stored answers, all or those of one operation. Returns how many reads were stored. */
   purge(operation: string | undefined): number;
+}
+
+/** The state of one workspace. */
+export interface WorkspaceSnapshot {
+  readonly name: string;
+  readonly key: KeyHealth;
+  readonly gate: ShownGate;
+  readonly circuit: CircuitSnapshot;
+  readonly cache: CacheSnapshot;
+  readonly attempts: AttemptSnapshot;
 }
 
 /** Log lines that could not be written, since the start. */
@@ -75,11 +93,8 @@ export interface AdminSnapshot {
   readonly startedAt: number;
   readonly notReady: string | undefined;
   readonly requests: RequestSnapshot;
-  readonly key: KeyHealth;
-  readonly gate: ShownGate;
-  readonly circuit: CircuitSnapshot;
-  readonly cache: CacheSnapshot;
-  readonly attempts: AttemptSnapshot;
+  /** The unnamed one first. At least one. */
+  readonly workspaces: readonly WorkspaceSnapshot[];
   readonly callers: CallersSnapshot;
   readonly log: LogLosses;
   readonly fleet: FleetSnapshot | undefined;
@@ -93,4 +108,21 @@ export interface AdminSnapshot {
   readonly loopIdleSeconds: number;
   /** The delay of the event loop when the snapshot was taken, in seconds. */
   readonly loopLagSeconds: number;
+}
+
+/** The same snapshot, with one workspace and its requests alone. */
+export function snapshotOfOne(snapshot: AdminSnapshot, name: string): AdminSnapshot {
+  const isMeant = ({ workspace = '' }: { readonly workspace?: string | undefined }): boolean =>
+    workspace === name;
+  const { requests, durations, recentProblems } = snapshot.requests;
+  return {
+    ...snapshot,
+    workspaces: snapshot.workspaces.filter((workspace) => workspace.name === name),
+    requests: {
+      ...snapshot.requests,
+      requests: requests.filter(isMeant),
+      durations: durations.filter(isMeant),
+      recentProblems: recentProblems.filter(isMeant),
+    },
+  };
 }

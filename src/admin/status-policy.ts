@@ -1,7 +1,7 @@
 /** `/status`: a snapshot for people and scripts. Its names are a contract. Pure: no `this`, no I/O, no clock. */
 import type { DatedVerdict } from './health-watch.ts';
 import { maxCallers, otherCallers } from './request-counts.ts';
-import type { AdminSnapshot, AdminSources } from './sources.ts';
+import type { AdminSnapshot, AdminSources, WorkspaceSnapshot } from './sources.ts';
 
 type Members = Record<string, unknown>;
 
@@ -12,12 +12,17 @@ export interface StatusFacts extends Pick<AdminSources, 'operations' | 'changedS
   readonly purgeNeeds: PurgeNeeds;
 }
 
-/** Members that do not apply are null, so that every member is always there. */
+/**
+ * Members that do not apply are null, so that every member is always there. Of several workspaces each has its own key,
+ * upstream, gate, circuit and cache, in `workspaces`.
+ */
 export function statusOf(
   snapshot: AdminSnapshot,
   { health, since, reasons }: DatedVerdict,
   { operations, changedSettings, purgeNeeds }: StatusFacts,
 ): Members {
+  const { workspaces } = snapshot;
+  const [only] = workspaces.length === 1 ? workspaces : [];
   return {
     version: snapshot.version,
     node: snapshot.nodeVersion,
@@ -26,15 +31,15 @@ export function statusOf(
     uptimeSeconds: seconds(snapshot.at - snapshot.startedAt),
     health,
     since: time(since),
-    reasons,
+    reasons: reasons.map(({ workspace = null, ...reason }) => ({ workspace, ...reason })),
     ready: snapshot.notReady === undefined,
     notReady: snapshot.notReady ?? null,
-    key: keyStatus(snapshot),
+    workspace: only?.name || null,
+    ...workspaceStatus(only),
     requests: requestStatus(snapshot),
-    upstream: upstreamStatus(snapshot),
-    gate: gateStatus(snapshot),
-    circuit: circuitStatus(snapshot),
-    cache: cacheStatus(snapshot),
+    workspaces: only
+      ? []
+      : workspaces.map((one) => ({ workspace: one.name || null, ...workspaceStatus(one) })),
     callers: callerStatus(snapshot),
     sharedStore: sharedStoreStatus(snapshot),
     log: { lostLines: snapshot.log.lostLines, lastLostAt: time(snapshot.log.lastLostAt) },
@@ -45,7 +50,17 @@ export function statusOf(
   };
 }
 
-function keyStatus({ key }: AdminSnapshot): Members {
+function workspaceStatus(workspace: WorkspaceSnapshot | undefined): Members {
+  return {
+    key: workspace ? keyStatus(workspace) : null,
+    upstream: workspace ? upstreamStatus(workspace) : null,
+    gate: workspace ? gateStatus(workspace) : null,
+    circuit: workspace ? circuitStatus(workspace) : null,
+    cache: workspace ? cacheStatus(workspace) : null,
+  };
+}
+
+function keyStatus({ key }: WorkspaceSnapshot): Members {
   return {
     loaded: key.fingerprint !== undefined,
     source: key.source,
@@ -70,16 +85,20 @@ function requestStatus({ requests, waiting, connections }: AdminSnapshot): Membe
     inFlight: requests.started - requests.finished,
     waiting,
     connections,
-    counts: requests.requests.map(({ operation = null, status = null, cache = null, count }) => ({
-      operation,
-      status,
-      cache,
-      count,
-    })),
+    counts: requests.requests.map(
+      ({ workspace = null, operation = null, status = null, cache = null, count }) => ({
+        workspace,
+        operation,
+        status,
+        cache,
+        count,
+      }),
+    ),
     problems: Object.fromEntries(requests.problems),
     recentProblems: requests.recentProblems.map((one) => ({
       at: time(one.at),
       caller: one.caller ?? null,
+      workspace: one.workspace ?? null,
       operation: one.operation ?? null,
       code: one.code,
       requestId: one.requestId ?? null,
@@ -87,7 +106,7 @@ function requestStatus({ requests, waiting, connections }: AdminSnapshot): Membe
   };
 }
 
-function upstreamStatus({ attempts }: AdminSnapshot): Members {
+function upstreamStatus({ attempts }: WorkspaceSnapshot): Members {
   return {
     attempts: attempts.ended.reduce((sum, { count }) => sum + count, attempts.inFlight),
     retries: attempts.further,
@@ -101,7 +120,7 @@ function upstreamStatus({ attempts }: AdminSnapshot): Members {
   };
 }
 
-function gateStatus({ gate }: AdminSnapshot): Members {
+function gateStatus({ gate }: WorkspaceSnapshot): Members {
   return {
     state: gate.state,
     closedForSeconds: seconds(gate.closedForMs),
@@ -121,7 +140,7 @@ function gateStatus({ gate }: AdminSnapshot): Members {
   };
 }
 
-function circuitStatus({ circuit }: AdminSnapshot): Members {
+function circuitStatus({ circuit }: WorkspaceSnapshot): Members {
   return {
     state: circuit.state,
     failuresInARow: circuit.failuresInARow,
@@ -135,7 +154,7 @@ function circuitStatus({ circuit }: AdminSnapshot): Members {
   };
 }
 
-function cacheStatus({ cache }: AdminSnapshot): Members {
+function cacheStatus({ cache }: WorkspaceSnapshot): Members {
   return {
     entries: cache.entries,
     bytes: cache.bytes,
@@ -153,9 +172,10 @@ function callerStatus({ callers, requests }: AdminSnapshot): Members {
     count: callers.count,
     loadedAt: time(callers.loadedAt),
     problems: callers.problems,
-    list: callers.callers.map(({ name, operations, weight, by, tokens }) => ({
+    list: callers.callers.map(({ name, operations, workspaces, weight, by, tokens }) => ({
       name,
       operations,
+      workspaces: workspaces.map((workspace) => workspace || null),
       weight,
       by,
       tokens: tokens.length,

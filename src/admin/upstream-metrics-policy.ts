@@ -1,18 +1,23 @@
 /** The metrics of the outbound side: cache, attempts, gate, circuit, key. Pure: no `this`, no I/O, no clock. */
 import { counter, durationSamples, gauge, histogram, type Metric, sample, seconds } from './metric-policy.ts';
-import type { AdminSnapshot } from './sources.ts';
+import type { AdminSnapshot, WorkspaceSnapshot } from './sources.ts';
 
-export function cacheMetrics({ cache }: AdminSnapshot): Metric[] {
+export function cacheBound({ workspaces }: AdminSnapshot): Metric[] {
+  return [
+    gauge('cache_max_bytes', 'CACHE_MAX_BYTES, of all workspaces together.', workspaces[0]?.cache.maxBytes),
+  ];
+}
+
+export function cacheMetrics({ cache }: WorkspaceSnapshot): Metric[] {
   return [
     gauge('cache_entries', 'Stored reads, each with all its variants.', cache.entries),
     gauge('cache_bytes', 'Stored bytes, with fields and keys.', cache.bytes),
-    gauge('cache_max_bytes', 'CACHE_MAX_BYTES.', cache.maxBytes),
     counter('cache_evictions_total', 'Reads evicted to make room for others.', cache.evictions),
     gauge('cache_flights', 'Exchanges with the upstream that a further request may join.', cache.flights),
   ];
 }
 
-export function attemptMetrics({ attempts }: AdminSnapshot): Metric[] {
+export function attemptMetrics({ attempts }: WorkspaceSnapshot): Metric[] {
   const times = new Map<string, number>();
   for (const { operation, ms } of attempts.ended) times.set(operation, (times.get(operation) ?? 0) + ms);
   return [
@@ -43,7 +48,7 @@ export function attemptMetrics({ attempts }: AdminSnapshot): Metric[] {
 
 const gateStates = ['open', 'paced', 'probing', 'closed', 'off'] as const;
 
-export function gateMetrics({ gate }: AdminSnapshot): Metric[] {
+export function gateMetrics({ gate }: WorkspaceSnapshot): Metric[] {
   return [
     gauge(
       'gate_state',
@@ -69,7 +74,7 @@ export function gateMetrics({ gate }: AdminSnapshot): Metric[] {
   ];
 }
 
-export function circuitMetrics({ circuit }: AdminSnapshot): Metric[] {
+export function circuitMetrics({ circuit }: WorkspaceSnapshot): Metric[] {
   return [
     gauge('circuit_open', '1 while the circuit to the upstream is open.', circuit.state === 'open'),
     gauge('circuit_failures_in_a_row', 'Failures since the last success.', circuit.failuresInARow),
@@ -86,7 +91,7 @@ export function circuitMetrics({ circuit }: AdminSnapshot): Metric[] {
   ];
 }
 
-export function keyMetrics({ key }: AdminSnapshot): Metric[] {
+export function keyMetrics({ key }: WorkspaceSnapshot): Metric[] {
   const { fingerprint, generation, ageMs } = key;
   return [
     gauge(

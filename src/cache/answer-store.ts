@@ -5,6 +5,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Answer, Encodings, UpstreamRequest } from '../exchange.ts';
 import type { Payload } from '../payload.ts';
+import type { CacheBytes } from './cache-bytes.ts';
 import type { AnswerPolicy } from './cache-policy.ts';
 import { exactRequestKey, selection } from './vary-policy.ts';
 
@@ -43,6 +44,8 @@ export interface Resource {
 export interface AnswerStoreOptions {
   /** Everything stored: bodies, fields, keys, encodings, marks. */
   readonly maxBytes: number;
+  /** What this store shares `maxBytes` with; left out where it has them alone. */
+  readonly sharedBytes?: CacheBytes | undefined;
   /** One answer with its fields and encodings; a larger one is passed on and not stored. */
   readonly maxEntryBytes: number;
 }
@@ -93,9 +96,10 @@ export class AnswerStore {
   readonly #maxBytes: number;
   readonly #maxEntryBytes: number;
   readonly #resources: LRUCache<string, Resource>;
+  readonly #sharedBytes: CacheBytes | undefined;
   #evictions = 0;
 
-  constructor({ maxBytes, maxEntryBytes }: AnswerStoreOptions) {
+  constructor({ maxBytes, maxEntryBytes, sharedBytes }: AnswerStoreOptions) {
     this.#maxBytes = maxBytes;
     this.#maxEntryBytes = maxEntryBytes;
     this.#resources = new LRUCache<string, Resource>({
@@ -104,6 +108,17 @@ export class AnswerStore {
         if (reason === 'evict') this.#evictions += 1;
       },
     });
+    this.#sharedBytes = sharedBytes;
+    sharedBytes?.join(this);
+  }
+
+  get bytes(): number {
+    return this.#resources.calculatedSize;
+  }
+
+  /** Evicts the least recently used read. */
+  evict(): void {
+    this.#resources.pop();
   }
 
   get(key: string): Resource | undefined {
@@ -221,6 +236,7 @@ export class AnswerStore {
       this.#resources.delete(key);
     } else {
       this.#resources.set(key, { ...resource, variants }, { size: bytes });
+      this.#sharedBytes?.fit();
     }
   }
 }

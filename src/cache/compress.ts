@@ -41,29 +41,43 @@ interface Job {
   readonly done: OnCompressed;
 }
 
-/** A queue of bodies to compress. One at a time: DNS and files share the same few threads. */
+/** The last job of any queue: the next begins after it. Queues take turns, each with one job. */
+let lastJob: Promise<unknown> = Promise.resolve();
+
+function inTurn<T>(job: () => Promise<T>): Promise<T> {
+  const own = lastJob.then(job);
+  lastJob = own.catch(() => undefined);
+  return own;
+}
+
+/** A queue of bodies to compress. One at a time of all queues: DNS and files share the same few threads. */
 export function createCompressor() {
   const waiting: Job[] = [];
   let running = false;
 
+  async function compress(job: Job): Promise<void> {
+    const held = job.body();
+    if (held === undefined) return;
+    const body = bufferOf(held);
+    const params = {
+      [constants.BROTLI_PARAM_QUALITY]: 5,
+      [constants.BROTLI_PARAM_SIZE_HINT]: body.byteLength,
+      [constants.BROTLI_PARAM_MODE]: constants.BROTLI_MODE_TEXT,
+    };
+    try {
+      const br = await brotliBody(body, { params });
+      const zipped = await gzipBody(body);
+      job.done(worthwhile(br, body), worthwhile(zipped, body));
+    } catch {
+      // No memory for it: the answer stays uncompressed.
+    }
+  }
+
   async function run(): Promise<void> {
     running = true;
     for (let job = waiting.shift(); job !== undefined; job = waiting.shift()) {
-      const held = job.body();
-      if (held === undefined) continue;
-      const body = bufferOf(held);
-      const params = {
-        [constants.BROTLI_PARAM_QUALITY]: 5,
-        [constants.BROTLI_PARAM_SIZE_HINT]: body.byteLength,
-        [constants.BROTLI_PARAM_MODE]: constants.BROTLI_MODE_TEXT,
-      };
-      try {
-        const br = await brotliBody(body, { params });
-        const zipped = await gzipBody(body);
-        job.done(worthwhile(br, body), worthwhile(zipped, body));
-      } catch {
-        // No memory for it: the answer stays uncompressed.
-      }
+      const next = job;
+      await inTurn(() => compress(next));
     }
     running = false;
   }

@@ -115,10 +115,13 @@ function readAtStart(options: Omit<CallerStoreOptions, 'onEvent'>): {
   version: CallersVersion;
   text: string;
 } {
-  const { file, loopbackOnly } = options;
+  const { file, loopbackOnly, workspaces } = options;
   if (file === undefined) {
     if (loopbackOnly) {
-      return { version: { table: anonymousTable(), flyKey: undefined, digestPaths: new Map() }, text: '' };
+      return {
+        version: { table: anonymousTable(workspaces), flyKey: undefined, digestPaths: new Map() },
+        text: '',
+      };
     }
     throw new CallersFileError([
       'without a callers file, the gateway may listen only on loopback or a Unix socket',

@@ -1,5 +1,5 @@
 /** One version of the callers file, prepared for authentication: everything a request needs is made here, once. */
-import { type Authenticated, type Caller, makeCaller } from './caller.ts';
+import { type Authenticated, type Caller, makeCaller, unnamedWorkspace } from './caller.ts';
 import type { CallerEntry, FlyRule, JwtRule } from './callers-file.ts';
 import type { CredentialFields } from './credential-policy.ts';
 
@@ -24,9 +24,13 @@ export interface CallerTable {
   readonly fields: CredentialFields;
 }
 
-/** The table of a gateway without callers file: one anonymous caller, who may do every operation. */
-export function anonymousTable(): CallerTable {
-  const caller = makeCaller({ name: 'anonymous', operations: 'every' });
+/**
+ * The table of a gateway without callers file: one anonymous caller, who may do every operation.
+ *
+ * @param workspaces all that the gateway has
+ */
+export function anonymousTable(workspaces: readonly string[] = [unnamedWorkspace]): CallerTable {
+  const caller = makeCaller({ name: 'anonymous', operations: 'every', workspaces });
   return {
     callers: [caller],
     entries: [],

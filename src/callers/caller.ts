@@ -11,6 +11,10 @@ export interface Caller {
   readonly name: string;
   /** The operations granted by name; `every` only for the anonymous caller of a gateway without callers file. */
   readonly operations: ReadonlySet<string> | 'every';
+  /** The workspaces granted by name; the unnamed one has the empty name. */
+  readonly workspaces: ReadonlySet<string>;
+  /** The workspace of a request that names none; `undefined` where none is granted that could be meant. */
+  readonly usualWorkspace: string | undefined;
   /** Share of the upstream's limit relative to the other callers'. */
   readonly weight: number;
   readonly limit?: CallerLimit;
@@ -39,19 +43,49 @@ export interface Credentials {
 export interface CallerFields {
   readonly name: string;
   readonly operations: ReadonlySet<string> | 'every';
+  /** The unnamed one where left out. */
+  readonly workspaces?: readonly string[];
   readonly weight?: number;
   readonly limit?: CallerLimit | undefined;
 }
 
+/** The name of the workspace that has none. */
+export const unnamedWorkspace = '';
+
+/** The only workspace that is granted, else the unnamed one. */
+function usualOf(granted: readonly string[]): string | undefined {
+  if (granted.length === 1) return granted[0];
+  return granted.includes(unnamedWorkspace) ? unnamedWorkspace : undefined;
+}
+
 /** Makes a caller with its turn, once, so that a request allocates nothing for it. */
-export function makeCaller({ name, operations, weight = 1, limit }: CallerFields): Caller {
+export function makeCaller({
+  name,
+  operations,
+  workspaces = [unnamedWorkspace],
+  weight = 1,
+  limit,
+}: CallerFields): Caller {
   return {
     name,
     operations,
+    workspaces: new Set(workspaces),
+    usualWorkspace: usualOf(workspaces),
     weight,
     ...(limit === undefined ? {} : { limit }),
     flow: { name, weight, background: false },
   };
+}
+
+/**
+ * The workspaces of a caller that is granted none by name.
+ *
+ * @param all that the gateway has
+ * @returns the unnamed one, or the only one there is; `undefined` where neither exists
+ */
+export function usualWorkspaces(all: readonly string[]): readonly string[] | undefined {
+  const usual = usualOf(all);
+  return usual === undefined ? undefined : [usual];
 }
 
 /** Whether this operation was granted to the caller. */

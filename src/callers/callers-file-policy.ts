@@ -4,7 +4,7 @@
  */
 
 import { didYouMean } from '../spelling-policy.ts';
-import type { CallerLimit } from './caller.ts';
+import { type CallerLimit, unnamedWorkspace, usualWorkspaces } from './caller.ts';
 import type { CallerEntry, FlyRule, TokenEntry } from './callers-file.ts';
 import { defaultOperations } from './callers-file.ts';
 import { JsonCheck } from './json-check.ts';
@@ -23,6 +23,8 @@ import { parseRfc3339 } from './rfc3339-policy.ts';
 export interface CallersFileRules {
   /** The operations that may be granted; left out, any name is taken. */
   readonly operations?: ReadonlySet<string>;
+  /** The workspaces that may be granted, the empty name for the unnamed one; the unnamed one alone where left out. */
+  readonly workspaces?: readonly string[];
   /** The public listener is loopback or a Unix socket: the only place for an anonymous caller. */
   readonly loopbackOnly: boolean;
   /** Lower-case names of the fields that go up (FORWARD_REQUEST_HEADERS): none of them may carry a credential. */
@@ -42,7 +44,17 @@ const nothing = { entries: [], digestPaths: new Map<string, string>() };
 /** A caller's name: it stands in log lines, metrics and command lines. */
 export const callerName = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
 const maxCharacters = 4 * 1024 * 1024;
-const callerMembers = ['name', 'tokens', 'operations', 'limit', 'weight', 'jwt', 'fly', 'anonymous'];
+const callerMembers = [
+  'name',
+  'tokens',
+  'operations',
+  'workspaces',
+  'limit',
+  'weight',
+  'jwt',
+  'fly',
+  'anonymous',
+];
 
 function readToken(check: JsonCheck, node: JsonNode, path: string): TokenEntry | undefined {
   const members = check.members(node, path, ['sha256', 'expires']);
@@ -99,6 +111,33 @@ function readOperations(
   });
 }
 
+/** How a list of workspaces names the one without a name. */
+export const unnamedWritten = '-';
+
+function readWorkspaces(
+  check: JsonCheck,
+  node: JsonNode | undefined,
+  path: string,
+  known: readonly string[],
+): readonly string[] {
+  if (node === undefined) {
+    const usual = usualWorkspaces(known);
+    if (usual === undefined)
+      check.add(path, 'is missing: this gateway has several workspaces, and all have a name');
+    return usual ?? [];
+  }
+  const granted = check.items(node, path).flatMap((item, index) => {
+    const written = check.text(item, `${path}[${index}]`);
+    if (written === undefined) return [];
+    const name = written === unnamedWritten ? unnamedWorkspace : written;
+    if (written === '' || !known.includes(name)) {
+      check.add(`${path}[${index}]`, `is not a workspace of this gateway${didYouMean(written, known)}`);
+    }
+    return name;
+  });
+  return [...new Set(granted)];
+}
+
 function readCaller(
   check: JsonCheck,
   node: JsonNode,
@@ -132,6 +171,12 @@ function readCaller(
       .items(members.get('tokens'), `${path}.tokens`)
       .flatMap((token, index) => readToken(check, token, `${path}.tokens[${index}]`) ?? []),
     operations: readOperations(check, members.get('operations'), `${path}.operations`, rules.operations),
+    workspaces: readWorkspaces(
+      check,
+      members.get('workspaces'),
+      `${path}.workspaces`,
+      rules.workspaces ?? [unnamedWorkspace],
+    ),
     weight: check.number(members.get('weight'), `${path}.weight`, 0.01, 100) ?? 1,
     limit: readLimit(check, members.get('limit'), `${path}.limit`),
     jwt: jwt === undefined ? undefined : readJwtRule(check, jwt, `${path}.jwt`, rules.forwardedHeaders),

@@ -33,6 +33,8 @@ export interface CallerEntry {
   /** In the order of the file: the last is the newest. */
   readonly tokens: readonly TokenEntry[];
   readonly operations: readonly string[];
+  /** Empty for the unnamed one. */
+  readonly workspaces: readonly string[];
   readonly weight: number;
   readonly limit: CallerLimit | undefined;
   readonly jwt: JwtRule | undefined;

@@ -25,6 +25,8 @@ export interface TokenExpiry {
 export interface CallerSnapshot {
   readonly name: string;
   readonly operations: readonly string[] | 'every';
+  /** Empty for the unnamed one. */
+  readonly workspaces: readonly string[];
   readonly weight: number;
   /** The ways to be this caller, as `token`, `jwt`. */
   readonly by: readonly string[];
@@ -50,6 +52,7 @@ export function snapshotCallers(
       return {
         name: caller.name,
         operations: caller.operations === 'every' ? 'every' : [...caller.operations],
+        workspaces: [...caller.workspaces],
         weight: caller.weight,
         by,
         tokens: tokens.map(({ digest, expiresAt }) => ({

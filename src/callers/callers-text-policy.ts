@@ -26,6 +26,8 @@ export interface ListedCaller {
   readonly name: string;
   readonly tokens: readonly ListedToken[];
   readonly operations: readonly string[];
+  /** As written; `undefined` where the file leaves it to the gateway. */
+  readonly workspaces: readonly string[] | undefined;
   /** Other ways to be this caller, as `jwt`. */
   readonly otherWays: readonly string[];
 }
@@ -41,6 +43,7 @@ export function listCallers(text: string): ListedCaller[] {
       expires: textOf(memberOf(token, 'expires')),
     })),
     operations: operationsOf(caller),
+    workspaces: workspacesOf(caller),
     otherWays: ['jwt', 'fly', 'anonymous'].filter((way) => memberOf(caller, way) !== undefined),
   }));
 }
@@ -57,8 +60,9 @@ export function addCaller(
   name: string,
   token: NewToken,
   operations: readonly string[],
+  workspaces?: readonly string[],
 ): string {
-  const members = { name, tokens: [token], operations };
+  const members = { name, tokens: [token], operations, ...(workspaces && { workspaces }) };
   const lines = Object.entries(members).map(([member, value]) => `  "${member}": ${inOneLine(value)}`);
   return append(text, ['callers'], callersOf(text), `{\n${lines.join(',\n')}\n}`);
 }
@@ -114,6 +118,11 @@ function operationsOf(caller: JsonNode): readonly string[] {
   const operations = memberOf(caller, 'operations');
   if (operations === undefined) return defaultOperations;
   return itemsOf(operations).flatMap((operation) => textOf(operation) ?? []);
+}
+
+function workspacesOf(caller: JsonNode): readonly string[] | undefined {
+  const workspaces = memberOf(caller, 'workspaces');
+  return workspaces && itemsOf(workspaces).flatMap((workspace) => textOf(workspace) ?? []);
 }
 
 /** A value with blanks where people put them. Names, digests, dates and operations have no blank of their own. */

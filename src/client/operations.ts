@@ -46,6 +46,8 @@ export interface Problem {
   readonly code: ProblemCode;
   /** Also in the log of the gateway. */
   readonly requestId: string;
+  /** Whose read it was to be, where that workspace has a name. */
+  readonly workspace?: string;
   /** Seconds to wait, where waiting helps. */
   readonly retryAfter?: number;
 }

@@ -1,11 +1,12 @@
 /** What a gateway with the settings of this process's environment would check a callers file against. */
 import type { CallersFileRules } from '../callers/callers-file-policy.ts';
 import { isLocalListener, readSettings } from '../config.ts';
+import { workspaceNames } from '../config-workspaces.ts';
 import { configuredOperations, specifiedOperations } from '../operations.ts';
 import { loadWhatThereIs } from './environment.ts';
 
 /** The settings that the rules depend on. */
-export const settingsOfRules = ['HOST', 'UPSTREAM_READS', 'FORWARD_REQUEST_HEADERS'] as const;
+export const settingsOfRules = ['HOST', 'UPSTREAM_READS', 'FORWARD_REQUEST_HEADERS', 'WORKSPACES'] as const;
 
 /** The callers file that was given, or the one that the environment or `.env` names. */
 export async function callersFileOf(given: string | undefined): Promise<string | undefined> {
@@ -14,10 +15,12 @@ export async function callersFileOf(given: string | undefined): Promise<string |
 
 /** @throws ConfigError where one of those settings is wrong; what else a gateway needs may be missing */
 export async function callersFileRules(): Promise<CallersFileRules> {
-  const config = readSettings(await loadWhatThereIs(), settingsOfRules);
+  const environment = await loadWhatThereIs();
+  const config = readSettings(environment, settingsOfRules);
   const operations = [...specifiedOperations, ...configuredOperations(config.UPSTREAM_READS)];
   return {
     operations: new Set(operations.map(({ name }) => name)),
+    workspaces: workspaceNames(environment, config.WORKSPACES),
     loopbackOnly: isLocalListener(config),
     forwardedHeaders: new Set(config.FORWARD_REQUEST_HEADERS),
   };

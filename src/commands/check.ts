@@ -84,6 +84,68 @@ export async function check(options: CheckOptions): Promise<0 | 1 | 2> {
   return report.exitStatus;
 }
 
+/** One workspace of several, as `check` tries it. */
+export interface CheckedWorkspace extends Omit<CheckOptions, 'json' | 'write'> {
+  /** Empty for the unnamed workspace. */
+  readonly name: string;
+}
+
+/** The same for several workspaces, all at once. @returns the worst exit status */
+export async function checkEach(
+  workspaces: readonly CheckedWorkspace[],
+  { json, write }: Pick<CheckOptions, 'json' | 'write'>,
+): Promise<0 | 1 | 2> {
+  const reports = await Promise.all(
+    workspaces.map(async ({ name, ...options }) => ({
+      workspace: name || null,
+      ...(await examine({ ...options, json, write })),
+    })),
+  );
+  const failed = reports.filter(({ ok }) => !ok).map(({ workspace }) => titleOf(workspace));
+  const report = {
+    ok: failed.length === 0,
+    exitStatus: Math.max(...reports.map(({ exitStatus }) => exitStatus)) as 0 | 1 | 2,
+    summary:
+      failed.length === 0
+        ? 'The gateway can work with these settings, for every workspace.'
+        : `The gateway cannot work for ${failed.join(', ')}.`,
+    warnings: equalKeys(reports),
+    workspaces: reports,
+  };
+  write(json ? `${JSON.stringify(report, null, 2)}\n` : allInWords(report));
+  return report.exitStatus;
+}
+
+type WorkspaceReport = CheckReport & { readonly workspace: string | null };
+
+/** Workspaces that have the same key: one of the two has another's. */
+function equalKeys(reports: readonly WorkspaceReport[]): readonly string[] {
+  const known = reports.filter(({ key }) => key?.fingerprint !== undefined);
+  return [...Map.groupBy(known, ({ key }) => key?.fingerprint)]
+    .filter(([, alike]) => alike.length > 1)
+    .map(([fingerprint, alike]) => {
+      const names = alike.map(({ workspace }) => titleOf(workspace)).join(' and ');
+      return `${names} have the same key (fingerprint ${fingerprint})`;
+    });
+}
+
+function titleOf(workspace: string | null): string {
+  return workspace ?? 'the unnamed workspace';
+}
+
+function allInWords(report: {
+  readonly ok: boolean;
+  readonly summary: string;
+  readonly warnings: readonly string[];
+  readonly workspaces: readonly WorkspaceReport[];
+}): string {
+  const parts = report.workspaces.map(
+    (one) => `Workspace: ${titleOf(one.workspace)}\n${inWords(one).replaceAll(/^(?=.)/gm, '  ')}`,
+  );
+  const warnings = report.warnings.map((warning) => `Warning: ${warning}\n`);
+  return `${[...parts, ...warnings].join('')}${report.ok ? 'Fine' : 'Failed'}: ${report.summary}\n`;
+}
+
 async function examine(options: CheckOptions): Promise<CheckReport> {
   if (options.settingsProblems.length > 0) {
     return {

@@ -1,8 +1,10 @@
 /** Composes what `check` needs of the gateway: the key's store, and the way to the upstream without the cache. */
 import { readCallersVersion } from '../callers/caller-store.ts';
 import { CallersFileError } from '../callers/callers-file.ts';
+import { unnamedWritten } from '../callers/callers-file-policy.ts';
 import { guessableTokenProblems } from '../callers/weak-digest.ts';
 import { type Config, ConfigError, unknownSettings } from '../config.ts';
+import { variableOf, type WorkspaceConfig } from '../config-workspaces.ts';
 import { CertificateError, readCertificate } from '../edge/certificate.ts';
 import {
   authenticatorOptions,
@@ -16,10 +18,12 @@ import { openKeyring } from '../key/keyring.ts';
 import { openStore } from '../key/open-store.ts';
 import type { Environment } from '../key/store.ts';
 import { PackageError } from '../optional-package.ts';
+import { didYouMean } from '../spelling-policy.ts';
 import { attachKey, probeThrough } from '../upstream/credential.ts';
 import { retryWithKey } from '../upstream/retry-with-key.ts';
+import { SharedBudget } from '../upstream/shared-budget.ts';
 import { sendUpstream } from '../upstream/transport.ts';
-import { type CheckParts, check } from './check.ts';
+import { type CheckParts, check, checkEach } from './check.ts';
 import { loadConfig } from './environment.ts';
 import { guardProcess } from './guard.ts';
 import { allProblems, reportRefusal } from './start-failure.ts';
@@ -28,13 +32,15 @@ export interface RunCheckOptions {
   readonly json: boolean;
   /** `--env-file`. */
   readonly envFile?: string | undefined;
+  /** `--workspace`: the only one to try of several; `-` is the unnamed one. */
+  readonly workspace?: string | undefined;
 }
 
 /** A store that is reached later than this is away for a gateway that starts. */
 const storeTimeoutMs = 3_000;
 
 /** @returns the exit status: 0 all is well, 1 key or upstream are not, 2 a setting is wrong */
-export async function runCheck({ json, envFile }: RunCheckOptions): Promise<number> {
+export async function runCheck({ json, envFile, workspace }: RunCheckOptions): Promise<number> {
   const write = (text: string): void => void process.stdout.write(text);
   try {
     const refused = await guardProcess();
@@ -49,18 +55,26 @@ export async function runCheck({ json, envFile }: RunCheckOptions): Promise<numb
     if (config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined) {
       await (await import('../tracing.ts')).loadOtel();
     }
-    const { digestPaths } = readCallersVersion(authenticatorOptions(config));
+    const { digestPaths } = readCallersVersion(
+      authenticatorOptions(
+        config,
+        config.workspaces.map(({ name }) => name),
+      ),
+    );
     const guessable = guessableTokenProblems(digestPaths);
     if (guessable.length > 0) throw new CallersFileError(guessable);
-    return await check({
+    const checked = meant(config, workspace).map((own, index) => ({
+      name: own.name,
       settingsProblems: [],
-      warnings: unknownSettings(environment),
-      baseUrl: config.UPSTREAM_BASE_URL.href,
-      open: () => openParts(config, environment),
+      // Once for all of them, as the shared store.
+      warnings: index === 0 ? unknownSettings(environment) : [],
+      baseUrl: own.baseUrl.href,
+      open: () => openParts(config, own, environment, index === 0),
       timeoutMs: config.REQUEST_TIMEOUT,
-      json,
-      write,
-    });
+    }));
+    const [only, ...others] = checked;
+    if (only !== undefined && others.length === 0) return await check({ ...only, json, write });
+    return await checkEach(checked, { json, write });
   } catch (error) {
     if (!isProblemOfSettings(error)) throw error;
     return check({
@@ -84,18 +98,37 @@ function isProblemOfSettings(error: unknown): boolean {
   );
 }
 
-async function openParts(config: Config, environment: Environment): Promise<CheckParts> {
-  const { UPSTREAM_API_KEY_PREVIOUS_FROM: previousFrom } = config;
+/** The workspaces to try. @throws ConfigError where there is no such workspace */
+function meant({ workspaces }: Config, written: string | undefined): readonly WorkspaceConfig[] {
+  if (written === undefined) return workspaces;
+  const known = workspaces.map(({ name }) => name || unnamedWritten);
+  const at = known.indexOf(written);
+  if (at !== -1) return workspaces.slice(at, at + 1);
+  throw new ConfigError([`--workspace names none of ${known.join(', ')}${didYouMean(written, known)}`]);
+}
+
+async function openParts(
+  config: Config,
+  own: WorkspaceConfig,
+  environment: Environment,
+  triesStore: boolean,
+): Promise<CheckParts> {
+  const { name, keyFrom: from, previousKeyFrom: previousFrom } = own;
+  const settings = {
+    from: variableOf('UPSTREAM_API_KEY_FROM', name),
+    previousFrom: variableOf('UPSTREAM_API_KEY_PREVIOUS_FROM', name),
+  };
   const keyring = await openKeyring({
-    from: config.UPSTREAM_API_KEY_FROM,
-    previousFrom,
-    environment,
+    ...{ from, previousFrom, settings, environment },
     once: true,
     refreshMs: config.UPSTREAM_API_KEY_REFRESH,
     onEvent: () => {},
   });
-  const transport = sendUpstream(transportOptions(config));
-  const fleet = fleetOptions(config, environment);
+  const transport = sendUpstream({
+    ...transportOptions(config, own, config.UPSTREAM_CONNECTIONS),
+    bodies: new SharedBudget(Number.POSITIVE_INFINITY, 0).join(),
+  });
+  const fleet = triesStore ? fleetOptions(config, own, environment) : undefined;
   keyring.probeWith(probeThrough((next) => next, transport.handler));
   return {
     keyring,
@@ -106,12 +139,12 @@ async function openParts(config: Config, environment: Environment): Promise<Chec
       : { tryStore: async () => (await import('../fleet/try-store.ts')).tryStore(fleet, storeTimeoutMs) }),
     ...(previousFrom === undefined
       ? {}
-      : { readPrevious: (signal) => readPrevious(previousFrom, environment, signal) }),
+      : { readPrevious: (signal) => readPrevious(previousFrom, settings.previousFrom, environment, signal) }),
   };
 }
 
-async function readPrevious(from: string, environment: Environment, signal: AbortSignal) {
-  const store = openStore(from, environment, 'UPSTREAM_API_KEY_PREVIOUS_FROM');
+async function readPrevious(from: string, setting: string, environment: Environment, signal: AbortSignal) {
+  const store = openStore(from, environment, setting);
   const { fingerprint } = new Key(await loadKeyValue(store, signal), 0);
   return { source: store.describe, fingerprint };
 }

@@ -1,9 +1,9 @@
 /** `settings`: what can be set, from the one table. */
-import { settings } from '../config.ts';
+import { describedSettings } from '../config.ts';
 
 /** @param json one array of objects, for programs */
 export function listSettings({ json }: { json: boolean }): string {
-  const rows = Object.entries(settings).map(([name, { default: value, required, meaning }]) => ({
+  const rows = Object.entries(describedSettings).map(([name, { default: value, required, meaning }]) => ({
     name,
     required,
     default: value || null,

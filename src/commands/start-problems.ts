@@ -5,6 +5,7 @@
 import { readCallersVersion } from '../callers/caller-store.ts';
 import { CallersFileError } from '../callers/callers-file.ts';
 import { type Config, ConfigError, readConfig, unknownSettings } from '../config.ts';
+import { variableOf, workspaceNames } from '../config-workspaces.ts';
 import { CertificateError, readCertificate } from '../edge/certificate.ts';
 import { authenticatorOptions, certificateFiles } from '../gateway-options.ts';
 import { loadKeyValue } from '../key/key-source.ts';
@@ -20,7 +21,7 @@ export async function findStartProblems(environment: Environment): Promise<reado
     ...problems,
     ...(problems.length > 0 ? unknownSettings(environment) : []),
     ...(await keyProblems(config, environment)),
-    ...callersProblems(config),
+    ...callersProblems(config, environment),
     ...(await certificateProblems(config)),
     ...(await tracingProblems(config)),
   ];
@@ -37,14 +38,20 @@ function tryConfig(environment: Environment): { config: Partial<Config>; problem
 
 /** Of the stores on this machine: others may take a while, and are waited for by a gateway that runs. */
 async function keyProblems(config: Partial<Config>, environment: Environment): Promise<string[]> {
+  const { workspaces = [], ADMIN_TOKEN_FROM } = config;
   const places = [
-    { setting: 'UPSTREAM_API_KEY_FROM', isNeeded: true },
-    { setting: 'UPSTREAM_API_KEY_PREVIOUS_FROM', isNeeded: false },
-    { setting: 'ADMIN_TOKEN_FROM', isNeeded: true },
-  ] as const;
+    ...workspaces.flatMap(({ name, keyFrom, previousKeyFrom }) => [
+      { setting: variableOf('UPSTREAM_API_KEY_FROM', name), from: keyFrom, isNeeded: true },
+      {
+        setting: variableOf('UPSTREAM_API_KEY_PREVIOUS_FROM', name),
+        from: previousKeyFrom,
+        isNeeded: false,
+      },
+    ]),
+    { setting: 'ADMIN_TOKEN_FROM', from: ADMIN_TOKEN_FROM, isNeeded: true },
+  ];
   const problems: string[] = [];
-  for (const { setting, isNeeded } of places) {
-    const from = config[setting];
+  for (const { setting, from, isNeeded } of places) {
     if (from === undefined) continue;
     try {
       const store = openStore(from, environment, setting);
@@ -57,14 +64,16 @@ async function keyProblems(config: Partial<Config>, environment: Environment): P
   return problems;
 }
 
-function callersProblems(config: Partial<Config>): readonly string[] {
-  const { HOST, UPSTREAM_READS, FORWARD_REQUEST_HEADERS, CALLERS_FILE } = config;
+function callersProblems(config: Partial<Config>, environment: Environment): readonly string[] {
+  const { HOST, UPSTREAM_READS, FORWARD_REQUEST_HEADERS, CALLERS_FILE, WORKSPACES } = config;
   if (CALLERS_FILE === undefined) return [];
   // What these say decides what is right in the file.
   if (HOST === undefined || UPSTREAM_READS === undefined || FORWARD_REQUEST_HEADERS === undefined) return [];
+  if (WORKSPACES === undefined) return [];
   try {
+    const names = workspaceNames(environment, WORKSPACES);
     const rules = { HOST, UPSTREAM_READS, FORWARD_REQUEST_HEADERS, CALLERS_FILE };
-    readCallersVersion(authenticatorOptions({ CALLER_FAILURES_PER_MINUTE: 0, ...rules }));
+    readCallersVersion(authenticatorOptions({ CALLER_FAILURES_PER_MINUTE: 0, ...rules }, names));
     return [];
   } catch (error) {
     if (error instanceof CallersFileError) return error.problems;

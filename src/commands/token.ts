@@ -3,7 +3,7 @@
  * alone, so that a script can catch it; everything for people goes to standard error.
  */
 import { defaultOperations } from '../callers/callers-file.ts';
-import { type CallersFileRules, callerName } from '../callers/callers-file-policy.ts';
+import { type CallersFileRules, callerName, unnamedWritten } from '../callers/callers-file-policy.ts';
 import {
   addCaller,
   addToken,
@@ -51,6 +51,8 @@ export interface CreateTokenArgs extends CallerArgs {
   readonly expires?: string | undefined;
   /** `--operation`, for a caller that is new; `list-accounts` where left out. */
   readonly operations?: readonly string[] | undefined;
+  /** `--workspace`, for a caller that is new; left to the gateway where left out. */
+  readonly workspaces?: readonly string[] | undefined;
 }
 
 export interface OperationsArgs extends CallerArgs {
@@ -69,18 +71,24 @@ const usualDays = 90;
 /** `token create NAME`: makes a token, adds its digest to the file as the caller's newest, and shows the token once. */
 export function createToken(args: CreateTokenArgs, io: TokenIo): Promise<TokenExit> {
   return runTokenCommand(io, async () => {
-    const { name, operations = defaultOperations } = args;
+    const { name, operations = defaultOperations, workspaces } = args;
     requireName(name);
     const file = requireFile(args.file);
     const expires = expiryOf(args.expires);
     const rules = await callersFileRules();
     requireOperations(operations, rules);
+    requireWorkspaces(workspaces ?? [], rules);
     const token = mintToken();
     const entry = { sha256: digestOf(token), ...(expires === undefined ? {} : { expires }) };
     let earlier: ListedCaller | undefined;
     const text = await editFile(file, (before = emptyCallersText) => {
       earlier = findCaller(before, name);
-      if (earlier === undefined) return addCaller(before, name, entry, operations);
+      if (earlier === undefined) return addCaller(before, name, entry, operations, workspaces);
+      if (workspaces !== undefined) {
+        throw new UsageError(
+          `${name} exists already, and --workspace is for a new caller: change its "workspaces" in ${file}`,
+        );
+      }
       if (args.operations === undefined) return addToken(before, name, entry);
       throw new UsageError(
         `${name} exists already, and --operation is for a new caller: use "token grant ${name} ${operations.join(' ')}"`,
@@ -240,6 +248,17 @@ function requireOperations(names: readonly string[], { operations = new Set() }:
   );
 }
 
+/** Only workspaces of the gateway mean anything, and it refuses a file with others. */
+function requireWorkspaces(names: readonly string[], { workspaces = [''] }: CallersFileRules): void {
+  const known = workspaces.map((name) => (name === '' ? unnamedWritten : name));
+  const unknown = names.find((name) => !known.includes(name));
+  if (unknown === undefined) return;
+  throw new UsageError(
+    `${JSON.stringify(unknown)} is not a workspace${didYouMean(unknown, known)}; ` +
+      'they are known where WORKSPACES is set as for the gateway',
+  );
+}
+
 function tellCaller(
   name: string,
   earlier: ListedCaller | undefined,
@@ -259,8 +278,12 @@ function tellCaller(
   );
 }
 
-function rowsOf({ name, tokens, operations, otherWays }: ListedCaller, now: number): readonly string[][] {
-  const may = operations.join(', ') || '-';
+function rowsOf(
+  { name, tokens, operations, workspaces, otherWays }: ListedCaller,
+  now: number,
+): readonly string[][] {
+  const where = workspaces === undefined ? '' : ` in ${workspaces.join(', ') || 'no workspace'}`;
+  const may = `${operations.join(', ') || '-'}${where}`;
   const lines = tokens.map((token, index) => [
     name,
     token.sha256.slice(0, shownDigits),
@@ -271,10 +294,11 @@ function rowsOf({ name, tokens, operations, otherWays }: ListedCaller, now: numb
   return lines.length > 0 ? lines : [[name, '-', '-', otherWays.join(', ') || 'no token', may]];
 }
 
-function jsonOf({ name, tokens, operations, otherWays }: ListedCaller, now: number): object {
+function jsonOf({ name, tokens, operations, workspaces, otherWays }: ListedCaller, now: number): object {
   return {
     name,
     operations,
+    ...(workspaces && { workspaces }),
     tokens: tokens.map((token, index) => ({
       digest: token.sha256.slice(0, shownDigits),
       expires: token.expires ?? null,

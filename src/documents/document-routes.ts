@@ -6,6 +6,7 @@ import { isGranted } from '../callers/caller.ts';
 import type { InboundRequest, Reply } from '../edge/inbound.ts';
 import { problemPage } from '../edge/problems.ts';
 import { documentFields, listed } from '../edge/reply-fields.ts';
+import { basesOf } from '../edge/workspace.ts';
 import { GatewayError } from '../errors.ts';
 import type { Eventually, Handler } from '../layer.ts';
 import type { Operation } from '../operations.ts';
@@ -91,6 +92,8 @@ function factsFor({ caller }: InboundRequest, { operations, admitsAnonymous }: D
   return {
     operations: caller === undefined ? operations : operations.filter(({ name }) => isGranted(caller, name)),
     admitsAnonymous: admitsAnonymous(),
+    // Of the workspaces' names a caller learns those that it is granted.
+    ...(caller === undefined || basesOf(caller).length === 0 ? {} : { bases: basesOf(caller) }),
   };
 }
 

@@ -23,10 +23,12 @@ export interface ApiFacts {
   readonly operations: readonly Operation[];
   /** Whether a request without a credential is one of a caller. */
   readonly admitsAnonymous: boolean;
+  /** The paths of the base addresses that the caller may use: one for each workspace. `/api` alone where left out. */
+  readonly bases?: readonly string[];
 }
 
-/** Makes the whole document, anew for each call. Nothing in it depends on a request but the two facts. */
-export function describeApi({ operations, admitsAnonymous }: ApiFacts): OpenApiDocument {
+/** Makes the whole document, anew for each call. Nothing in it depends on a request but these facts. */
+export function describeApi({ operations, admitsAnonymous, bases = ['/api'] }: ApiFacts): OpenApiDocument {
   return {
     openapi: '3.1.0',
     info: {
@@ -36,9 +38,10 @@ export function describeApi({ operations, admitsAnonymous }: ApiFacts): OpenApiD
       description: introduction,
       license: { name: 'MIT', identifier: 'MIT' },
     },
-    servers: [
-      { url: '/api', description: 'This gateway. The address is relative to that of this document.' },
-    ],
+    servers: bases.map((url) => ({
+      url,
+      description: `${workspaceOf(url)} The address is relative to that of this document.`,
+    })),
     security: [...ways, ...(admitsAnonymous ? [{}] : [])],
     paths: Object.fromEntries(
       operations.map((operation) => [templateOf(operation.path), { get: describe(operation) }]),
@@ -51,6 +54,11 @@ export function describeApi({ operations, admitsAnonymous }: ApiFacts): OpenApiD
       schemas: problemSchemas,
     },
   };
+}
+
+function workspaceOf(base: string): string {
+  const [, workspace] = /^\/w\/([^/]+)\//.exec(base) ?? [];
+  return workspace === undefined ? 'This gateway.' : `The workspace ${workspace} of this gateway.`;
 }
 
 const introduction = [

@@ -37,6 +37,7 @@ function schemaOf(code: ProblemCode): Schema {
       detail: { type: 'string', description: 'What is wrong with this request, or what to do.' },
       code: { type: 'string', const: code },
       requestId: { type: 'string', description: 'Also in the log of the gateway.' },
+      workspace: { type: 'string', description: 'Whose read it was to be, where that workspace has a name.' },
       retryAfter: { type: 'integer', minimum: 1, description: 'Seconds to wait, where waiting helps.' },
     },
   };

@@ -16,6 +16,8 @@ export interface AccessLine {
   readonly by: string | undefined;
   readonly note: string | undefined;
   readonly method: string;
+  /** Left out for the unnamed workspace. */
+  readonly workspace: string | undefined;
   readonly operation: string | undefined;
   readonly status: number;
   /** The problem's code, where the caller got one. */
@@ -71,6 +73,7 @@ function lineOf(
     by: trace.authenticatedBy,
     note: trace.note,
     method: request.method,
+    workspace: trace.workspace,
     operation: trace.operation,
     status: reply.status,
     problem: failure instanceof GatewayError ? failure.code : undefined,

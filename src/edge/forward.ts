@@ -2,7 +2,7 @@
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
 import { connectionOptions } from '../header-fields.ts';
-import { andThen, type Handler } from '../layer.ts';
+import { andThen, type Eventually, type Handler } from '../layer.ts';
 import type { Flow } from '../request-context.ts';
 import type { CacheOutcome, Trace } from '../trace.ts';
 import { hasNoContent } from '../upstream/response-policy.ts';
@@ -15,7 +15,6 @@ import type { CallerContexts } from './request-context.ts';
 import { traceStateOf } from './trace-context-policy.ts';
 
 export interface ForwardOptions {
-  readonly outbound: Handler<UpstreamRequest, Answer>;
   readonly contexts: CallerContexts;
   readonly prepare: (answer: Answer) => PreparedReply;
   /** One caller's request, waiting and retries included. */
@@ -34,10 +33,10 @@ export function forward(
   options: ForwardOptions,
   holdsCredential: HoldsCredential,
 ): Handler<InboundRequest, Reply> {
-  const { outbound, contexts, prepare, timeoutMs } = options;
+  const { contexts, prepare, timeoutMs } = options;
   return function forward(request, trace) {
-    const { match } = request;
-    if (match === undefined)
+    const { match, workspace } = request;
+    if (match === undefined || workspace === undefined)
       throw new GatewayError('internal-error', { reason: 'no operation was selected' });
     const hopByHop = connectionOptions(request.headers.connection);
     const headers = forwardedFields(request, options.forwardHeaders, hopByHop, holdsCredential);
@@ -58,9 +57,9 @@ export function forward(
       pragma: request.headers.pragma,
       context,
     };
-    let answered: ReturnType<typeof outbound>;
+    let answered: Eventually<Answer>;
     try {
-      answered = outbound(upstreamRequest, trace);
+      answered = workspace.send(upstreamRequest, trace);
     } catch (error) {
       describeCache(request, trace);
       throw error;

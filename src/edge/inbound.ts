@@ -6,6 +6,7 @@ import type { Caller } from '../callers/caller.ts';
 import { fieldValue, ownField } from '../header-fields.ts';
 import type { OperationMatch } from '../operations.ts';
 import type { Payload } from '../payload.ts';
+import type { EdgeWorkspace } from './workspace.ts';
 
 /** Header fields as a list, lower-case names and values in turn: Node writes a list for half the price of a record. */
 export type Fields = readonly string[];
@@ -38,7 +39,8 @@ export class InboundRequest {
   readonly replyHeaders: string[] = [];
   /** Set by the layer `authenticate`. */
   caller: Caller | undefined = undefined;
-  /** Set by the layer `selectOperation`. */
+  /** Both are set by the layer `selectOperation`. */
+  workspace: EdgeWorkspace | undefined = undefined;
   match: OperationMatch | undefined = undefined;
   readonly #outgoing: ServerResponse;
   readonly #socket: Socket;

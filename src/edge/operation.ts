@@ -1,12 +1,13 @@
 /** From a raw request target to an operation this caller may do; everything else is refused here. */
 
-import { isGranted } from '../callers/caller.ts';
+import { type Caller, isGranted, unnamedWorkspace } from '../callers/caller.ts';
 import { GatewayError } from '../errors.ts';
 import type { Layer } from '../layer.ts';
 import { matchOperations, type Operation, problemOfQuery } from '../operations.ts';
 import type { HoldsCredential } from './credential-search.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 import { announcesBody } from './message-body.ts';
+import { baseOf, basesOf, type EdgeWorkspace, usualBase } from './workspace.ts';
 
 /** Path and query together. */
 const maxTargetBytes = 8 * 1_024;
@@ -14,21 +15,27 @@ const maxTargetBytes = 8 * 1_024;
 /** Node's own limit hides what exceeds it (CVE-2026-58044), so it is off and this one counts. */
 const maxHeaderFields = 100;
 
-const prefix = '/api';
-
 const credentialInUrl =
   'A credential is never sent in the URL, where logs keep it: send your token in a header, and replace the one that was in this URL.';
 
+export interface SelectOptions {
+  /** By name. */
+  readonly workspaces: ReadonlyMap<string, EdgeWorkspace>;
+  readonly operations: readonly Operation[];
+  readonly holdsCredential: HoldsCredential;
+}
+
 /**
- * Refuses what is not a read that this caller may do, and a credential in the URL.
+ * Refuses what is not a read that this caller may do in a workspace that it is granted, and a credential in the URL.
  *
  * @throws GatewayError `unknown-operation`, `method-not-allowed`, `invalid-request`, `uri-too-long`,
  * `caller-forbidden`
  */
-export function selectOperation(
-  operations: readonly Operation[],
-  holdsCredential: HoldsCredential,
-): Layer<InboundRequest, Reply> {
+export function selectOperation({
+  workspaces,
+  operations,
+  holdsCredential,
+}: SelectOptions): Layer<InboundRequest, Reply> {
   const matchPath = matchOperations(operations);
   const unknown = detailOfUnknown(operations);
 
@@ -47,14 +54,20 @@ export function selectOperation(
       if (request.rawHeaders.length > 2 * maxHeaderFields) {
         throw invalid(`The request has more than ${maxHeaderFields} header fields.`);
       }
-      const match = request.path.startsWith(prefix)
-        ? matchPath(request.path.slice(prefix.length))
-        : undefined;
+      const { caller, path } = request;
+      const base = baseOf(path);
+      const workspace = caller === undefined ? undefined : workspaceOf(base?.name, caller, workspaces);
+      // Nothing is looked up in a workspace that is not granted.
+      const match =
+        base === undefined || workspace === undefined ? undefined : matchPath(path.slice(base.end));
       // An operation without `:name` has one path, so a plain read is spared the search.
       const isFixedPath = match !== undefined && match.path === match.operation.path;
-      if (!isFixedPath) refuseCredential(request.path, request);
+      if (!isFixedPath) refuseCredential(path, request);
       if (request.query !== '') refuseCredential(request.query, request);
-      if (match === undefined) throw unknownOperation(unknown);
+      if (caller === undefined || workspace === undefined) throw notGranted(caller);
+      if (workspace.name !== unnamedWorkspace) trace.workspace = workspace.name;
+      request.workspace = workspace;
+      if (match === undefined) throw unknownOperation(below(path.slice(0, base?.end), unknown));
       trace.operation = match.operation.name;
       if (request.method !== 'GET' && request.method !== 'HEAD') {
         throw new GatewayError('method-not-allowed', { headers: { allow: 'GET, HEAD' } });
@@ -62,7 +75,7 @@ export function selectOperation(
       if (announcesBody(request.headers)) throw invalid('A read has no body.', { connection: 'close' });
       const problem = problemOfQuery(request.query);
       if (problem !== undefined) throw invalid(problem);
-      if (request.caller === undefined || !isGranted(request.caller, match.operation.name)) {
+      if (!isGranted(caller, match.operation.name)) {
         throw forbidden(match.operation.name);
       }
       request.match = match;
@@ -88,16 +101,44 @@ const maxListed = 20;
 
 /** What a 404 says: what could have been meant. */
 function detailOfUnknown(operations: readonly Operation[]): string {
-  const listed = operations.slice(0, maxListed).map(({ path }) => `GET ${prefix}${path}`);
+  const listed = operations.slice(0, maxListed).map(({ path }) => `GET ${usualBase}${path}`);
   const more = operations.length - listed.length;
   const rest = more > 0 ? ` and ${more} more, which /openapi.json lists` : '';
   return `There is no operation at this path. These exist: ${listed.join(', ')}${rest}. Spell the path exactly so, without any encoding.`;
+}
+
+/** The same of the operations below another base address. */
+function below(base: string, detail: string): string {
+  return base === usualBase ? detail : detail.replaceAll(`GET ${usualBase}/`, `GET ${base}/`);
 }
 
 function forbidden(operation: string): GatewayError {
   return new GatewayError('caller-forbidden', {
     detail: `The operation ${operation} is not among those granted to you. Ask the operator of the gateway for it by this name.`,
     reason: `not granted: ${operation}`,
+  });
+}
+
+/** The workspace that the path names, or the caller's usual one; `undefined` where it is not granted. */
+function workspaceOf(
+  named: string | undefined,
+  { workspaces: granted, usualWorkspace }: Caller,
+  workspaces: ReadonlyMap<string, EdgeWorkspace>,
+): EdgeWorkspace | undefined {
+  const name = named ?? usualWorkspace;
+  if (name === undefined || !granted.has(name) || named === unnamedWorkspace) return undefined;
+  return workspaces.get(name);
+}
+
+/** The same whether there is such a workspace or not. */
+function notGranted(caller: Caller | undefined): GatewayError {
+  const bases = caller === undefined ? [] : basesOf(caller);
+  return new GatewayError('caller-forbidden', {
+    reason: 'a workspace that is not granted',
+    detail:
+      bases.length === 0
+        ? 'Your token is fine, but no workspace is granted to you. Ask the operator of the gateway.'
+        : `Your token is fine, but this workspace is not granted to you. Base addresses that you may use: ${bases.join(', ')}.`,
   });
 }
 

@@ -29,7 +29,7 @@ function problemReply(thrown: unknown, request: InboundRequest, trace: Trace): R
     thrown instanceof GatewayError ? thrown : new GatewayError('internal-error', { cause: thrown });
   const { status } = problems[error.code];
   const retryAfter = retryAfterSeconds(error);
-  const body = Buffer.from(problemText(error, trace.requestId));
+  const body = Buffer.from(problemText(error, trace.requestId, trace.workspace));
   if (retryAfter !== undefined) request.setHeader('retry-after', String(retryAfter));
   const proxyStatus = proxyStatusOf(error);
   if (proxyStatus !== undefined) request.setHeader('proxy-status', proxyStatus);
@@ -45,7 +45,7 @@ function problemReply(thrown: unknown, request: InboundRequest, trace: Trace): R
 }
 
 /** The body of problem details (RFC 9457) for a failure of this request. */
-export function problemText(error: GatewayError, requestId: string): string {
+export function problemText(error: GatewayError, requestId: string, workspace?: string): string {
   const { status, title, help } = problems[error.code];
   return JSON.stringify({
     type: `/problems/${error.code}`,
@@ -55,6 +55,7 @@ export function problemText(error: GatewayError, requestId: string): string {
     detail: error.detail ?? help,
     code: error.code,
     requestId,
+    workspace,
     retryAfter: retryAfterSeconds(error),
   });
 }

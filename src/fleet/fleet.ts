@@ -23,6 +23,8 @@ export interface FleetOptions {
   readonly prefix: string;
   /** Where `env:` looks. */
   readonly environment: Readonly<Record<string, string | undefined>>;
+  /** The workspace whose records these are; empty for the unnamed one. */
+  readonly workspace: string;
   /** What decides how the upstream's answers are read: gateways that differ in it share no answers. */
   readonly scope: string;
   readonly host: string;
@@ -66,7 +68,7 @@ export function joinFleet(options: FleetOptions): Fleet {
       if (change.state === 'in use') void beat();
     },
   });
-  const sealing = sealWithKey(options.key);
+  const sealing = sealWithKey(options.key, options.workspace);
   const answers = new SharedAnswers({ store, scope, sealing });
   const { host, version, startedAt } = options;
   const onPurges = (purges: readonly (readonly [string, string])[]): void => answers.learnPurges(purges);

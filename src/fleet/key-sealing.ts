@@ -9,8 +9,12 @@ export interface KeySealing {
   readonly generation: number;
 }
 
-/** @param key in use now; `undefined` while there is none */
-export function sealWithKey(key: () => Key | undefined): () => KeySealing | undefined {
+/**
+ * @param key in use now; `undefined` while there is none
+ * @param workspace another one has another sealing, were its key the same; empty for the unnamed one
+ */
+export function sealWithKey(key: () => Key | undefined, workspace = ''): () => KeySealing | undefined {
+  const own = workspace === '' ? '' : `, workspace ${workspace}`;
   const known = new WeakMap<Key, KeySealing>();
   return () => {
     const current = key();
@@ -18,7 +22,10 @@ export function sealWithKey(key: () => Key | undefined): () => KeySealing | unde
     let sealing = known.get(current);
     if (sealing === undefined) {
       const { generation } = current;
-      sealing = { sealing: createSealing((purpose) => deriveSecret(current, purpose)), generation };
+      sealing = {
+        sealing: createSealing((purpose) => deriveSecret(current, `${purpose}${own}`)),
+        generation,
+      };
       known.set(current, sealing);
     }
     return sealing;

@@ -32,7 +32,10 @@ export function runCommand(
  * a secret manager to ask and needs none of our keys.
  */
 function withoutKeys(environment: Environment): Environment {
-  const settings = ['UPSTREAM_API_KEY_FROM', 'UPSTREAM_API_KEY_PREVIOUS_FROM'];
+  // Those of every workspace.
+  const settings = Object.keys(environment).filter((name) =>
+    /^UPSTREAM_API_KEY_(?:PREVIOUS_)?FROM(?:_|$)/.test(name),
+  );
   const named = settings.flatMap((setting) => /^env:(.+)$/.exec(environment[setting] ?? '')?.[1] ?? []);
   const left = new Set(['UPSTREAM_API_KEY', ...settings, ...named]);
   return Object.fromEntries(Object.entries(environment).filter(([name]) => !left.has(name)));

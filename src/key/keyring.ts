@@ -29,9 +29,20 @@ export interface KeyringOptions {
   readonly startTimeoutMs?: number;
   /** Asks a store that is not local once, and gives up when it fails: for a look, not for a life. */
   readonly once?: boolean;
+  /** The settings that name the two stores, for messages. */
+  readonly settings?: { readonly from: string; readonly previousFrom: string };
+  /** Searches for the keys; shared where there are several keyrings. */
+  readonly scrub?: Scrubber;
+  /** Goes on asking a store that gave no key in time. */
+  readonly goesOn?: boolean;
   /** Opens the stores; for tests. */
   readonly open?: (from: string, environment: Environment, setting: string) => KeyStore;
 }
+
+const usualSettings = {
+  from: 'UPSTREAM_API_KEY_FROM',
+  previousFrom: 'UPSTREAM_API_KEY_PREVIOUS_FROM',
+};
 
 /**
  * Opens the stores and loads the first key.
@@ -40,12 +51,10 @@ export interface KeyringOptions {
  * store (`env:`, `file:`) has no good key. Other stores are asked again in the background; `ready` says how that went.
  */
 export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
-  const { from, previousFrom, environment, open = openStore } = options;
-  const store = open(from, environment, 'UPSTREAM_API_KEY_FROM');
+  const { from, previousFrom, environment, settings = usualSettings, open = openStore } = options;
+  const store = open(from, environment, settings.from);
   const previousStore =
-    previousFrom === undefined
-      ? undefined
-      : open(previousFrom, environment, 'UPSTREAM_API_KEY_PREVIOUS_FROM');
+    previousFrom === undefined ? undefined : open(previousFrom, environment, settings.previousFrom);
   // A library that is not installed will not appear by waiting.
   await Promise.all([store.prepare?.(), previousStore?.prepare?.()]);
   const keyring = new Keyring(options, store, previousStore);
@@ -54,7 +63,7 @@ export async function openKeyring(options: KeyringOptions): Promise<Keyring> {
 }
 
 export class Keyring {
-  readonly scrub = new Scrubber();
+  readonly scrub: Scrubber;
   /** `true` with the first key, `false` when it did not come in time. Never rejects. */
   readonly ready: Promise<boolean>;
   /** Resolves with the first 401 of the upstream to any key, long before a rejection is proved. Never rejects. */
@@ -72,6 +81,7 @@ export class Keyring {
   /** The key in use: the offered one, or the one fallen back to. */
   #current: Key | undefined;
   #loadedAt: number | undefined;
+  #hasGivenUp = false;
   #reloadFailures = 0;
   #reloadFailure: string | undefined;
   /** Ends reads that are under way: a command that hangs would keep the process from ending. */
@@ -84,6 +94,7 @@ export class Keyring {
 
   /** For `openKeyring`, which starts it. */
   constructor(options: KeyringOptions, store: KeyStore, previousStore: KeyStore | undefined) {
+    this.scrub = options.scrub ?? new Scrubber();
     this.#options = options;
     this.#store = store;
     this.#previousStore = previousStore;
@@ -107,6 +118,11 @@ export class Keyring {
       retire: (key) => this.#retire(key),
       emit: this.#emit,
     });
+  }
+
+  /** No key is loaded, and the time in which the first one is expected is not over. */
+  get mayCome(): boolean {
+    return this.#current === undefined && !this.#hasGivenUp;
   }
 
   /** The key to send with; `undefined` until the first one is there. */
@@ -158,9 +174,10 @@ export class Keyring {
     return this.#source.reload();
   }
 
-  /** Reports that an answer held the key. */
+  /** Reports that an answer held a key: this one's, or another keyring's that shares the search. */
   leaked(key: Key, operation: string): void {
-    const message = `An answer of the upstream to ${operation} held the key; it was not passed on`;
+    const whose = this.#sources.has(key) ? 'the key' : 'the key of another workspace';
+    const message = `An answer of the upstream to ${operation} held ${whose}; it was not passed on`;
     this.#emit('leak', 'error', message, key);
   }
 
@@ -280,7 +297,8 @@ export class Keyring {
 
   #giveUp(): void {
     if (this.#current !== undefined || this.#closing.signal.aborted) return;
-    this.#source.close();
+    this.#hasGivenUp = true;
+    if (!this.#options.goesOn) this.#source.close();
     this.#emit('gave-up', 'error', 'The secret store gave no key in time', undefined, this.#reloadFailure);
     this.#announceReady(false);
   }

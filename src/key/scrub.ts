@@ -22,8 +22,9 @@ export class Scrubber {
   #index = new FormIndex<Key>(this.#values);
 
   know(key: Key): void {
-    this.#values.set(key, exposeKey(key));
-    this.#index = new FormIndex(this.#values);
+    const value = exposeKey(key);
+    this.#values.set(key, value);
+    this.#index.add(key, value);
   }
 
   forget(key: Key): void {

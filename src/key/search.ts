@@ -50,16 +50,19 @@ export class FormIndex<Owner> {
   steps = 0;
 
   constructor(values: ReadonlyMap<Owner, string>) {
-    for (const [owner, value] of values) {
-      for (const form of formsOf(value)) {
-        for (const opening of form.openings) this.#add(opening, owner, form);
-      }
-    }
+    for (const [owner, value] of values) this.add(owner, value);
     for (const opener of escapes) {
       for (let byte = 0; byte < 256; byte++) {
         this.#mark(wordOf(opener, byte), escaped);
         this.#mark(wordOf(byte, opener), escaped);
       }
+    }
+  }
+
+  /** Searches for one more value. The work is that of this value alone: a gateway may have hundreds. */
+  add(owner: Owner, value: string): void {
+    for (const form of formsOf(value)) {
+      for (const opening of form.openings) this.#add(opening, owner, form);
     }
   }
 

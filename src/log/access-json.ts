@@ -44,6 +44,7 @@ function isAlike(one: AccessLine, other: AccessLine): boolean {
   return (
     one.status === other.status &&
     one.cache === other.cache &&
+    one.workspace === other.workspace &&
     one.operation === other.operation &&
     one.by === other.by &&
     one.note === other.note &&

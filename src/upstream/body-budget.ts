@@ -5,6 +5,8 @@
  * The first 64 KiB of each answer are always granted: a small one neither waits for large ones that have stalled nor
  * is refused because of them. So the bound may be exceeded by 64 KiB for each connection, and by no more.
  */
+import type { BudgetShare } from './shared-budget.ts';
+
 const alwaysGranted = 64 * 1_024;
 
 export interface BodyShare {
@@ -26,19 +28,23 @@ export interface BodyBudget {
 }
 
 /** @param freeBytes so many bytes of each answer are always granted */
-export function limitBodies(maxBytes: number, freeBytes = alwaysGranted): BodyBudget {
-  return new Budget(maxBytes, freeBytes);
+export function limitBodies(share: BudgetShare, freeBytes = alwaysGranted): BodyBudget {
+  return new Budget(share, freeBytes);
 }
 
 class Budget implements BodyBudget {
-  readonly maxBytes: number;
+  readonly share: BudgetShare;
   readonly freeBytes: number;
-  usedBytes = 0;
   readonly waiting: Share[] = [];
 
-  constructor(maxBytes: number, freeBytes: number) {
-    this.maxBytes = maxBytes;
+  constructor(share: BudgetShare, freeBytes: number) {
+    this.share = share;
     this.freeBytes = freeBytes;
+    share.onFreed = () => this.admit();
+  }
+
+  get usedBytes(): number {
+    return this.share.used;
   }
 
   reserve(bytes: number, onReady: () => void): Share {
@@ -73,10 +79,9 @@ class Share implements BodyShare {
 
   grow(bytes: number): boolean {
     const budget = this.#budget;
-    const isFree = this.#held + bytes <= budget.freeBytes;
-    if (!isFree && budget.usedBytes + bytes > budget.maxBytes) return false;
+    if (this.#held + bytes <= budget.freeBytes) budget.share.takeAnyway(bytes);
+    else if (!budget.share.take(bytes)) return false;
     this.#held += bytes;
-    budget.usedBytes += bytes;
     return true;
   }
 
@@ -86,8 +91,9 @@ class Share implements BodyShare {
       const place = budget.waiting.indexOf(this);
       if (place !== -1) budget.waiting.splice(place, 1);
     }
-    budget.usedBytes -= this.#held;
+    const held = this.#held;
     this.#held = 0;
+    budget.share.give(held);
     budget.admit();
   }
 }

@@ -9,12 +9,15 @@
 import Pool from 'undici/lib/dispatcher/pool.js';
 import type { Answer, SignedRequest } from '../exchange.ts';
 import type { Handler } from '../layer.ts';
-import type { AttemptSpans } from '../trace.ts';
+import type { AttemptSpans, Trace } from '../trace.ts';
 import { Attempt, type AttemptTerms } from './attempt.ts';
+import type { AttemptSlots } from './attempt-slots.ts';
 import type { AttemptTally } from './attempt-tally.ts';
 import { limitBodies } from './body-budget.ts';
-import { renewPools } from './pools.ts';
+import type { ConnectionCap } from './connection-cap.ts';
+import { type Pools, renewPools } from './pools.ts';
 import { acceptMediaTypes } from './response-policy.ts';
+import type { BudgetShare } from './shared-budget.ts';
 
 export interface TransportOptions {
   readonly baseUrl: URL;
@@ -26,6 +29,12 @@ export interface TransportOptions {
   /** Media ranges of successes that pass. */
   readonly mediaTypes: readonly string[];
   readonly userAgent: string;
+  /** Bytes of answers in flight. */
+  readonly bodies: BudgetShare;
+  /** Attempts that may go at the same time, where other workspaces have attempts too. */
+  readonly slots?: AttemptSlots | undefined;
+  /** Connections, idle ones included, where other workspaces have connections too. */
+  readonly cap?: ConnectionCap | undefined;
   /** Counts what is sent. */
   readonly tally?: AttemptTally;
   /** Makes a span of each attempt. */
@@ -41,12 +50,16 @@ export interface Transport {
 /** A pool is not used for longer than this, so that a change in DNS is followed. */
 const connectionLifeMs = 60_000;
 
-/** The bodies in flight together, unless a single one may be larger. */
-const bodiesInFlightBytes = 64 * 2 ** 20;
-
 export function sendUpstream(options: TransportOptions): Transport {
-  const pools = renewPools(() => openPool(options), connectionLifeMs);
-  const budget = limitBodies(Math.max(bodiesInFlightBytes, options.maxBodyBytes));
+  const { cap } = options;
+  const pools: Pools = renewPools(() => {
+    const pool = openPool(options);
+    if (cap !== undefined) pool.on('connect', () => cap.fit(pools));
+    return pool;
+  }, connectionLifeMs);
+  cap?.join(pools);
+  const budget = limitBodies(options.bodies);
+  const { slots } = options;
   const connections = { lastUsedMs: 0 };
   const isAcceptedType = acceptMediaTypes(options.mediaTypes);
   const basePath = options.baseUrl.pathname.replace(/\/$/, '');
@@ -66,20 +79,26 @@ export function sendUpstream(options: TransportOptions): Transport {
   const forRead = terms(false);
   const forRevalidation = terms(true);
 
+  async function send(request: SignedRequest, trace: Trace): Promise<Answer> {
+    const attempt = new Attempt(request, trace, request.validators === undefined ? forRead : forRevalidation);
+    if (attempt.begin(options.timeoutMs)) {
+      const headers = fieldsOf(request, attempt.ids, constantFields);
+      const path = `${basePath}${request.path}${request.query}`;
+      // Blocking: a head that is late must not hold up another request on the same connection.
+      pools.current().dispatch({ method: 'GET', path, headers, blocking: true }, attempt);
+    }
+    return await attempt.answer;
+  }
+
   return {
     async handler(request, trace) {
-      const attempt = new Attempt(
-        request,
-        trace,
-        request.validators === undefined ? forRead : forRevalidation,
-      );
-      if (attempt.begin(options.timeoutMs)) {
-        const headers = fieldsOf(request, attempt.ids, constantFields);
-        const path = `${basePath}${request.path}${request.query}`;
-        // Blocking: a head that is late must not hold up another request on the same connection.
-        pools.current().dispatch({ method: 'GET', path, headers, blocking: true }, attempt);
+      if (slots === undefined) return await send(request, trace);
+      await slots.take(request.context);
+      try {
+        return await send(request, trace);
+      } finally {
+        slots.release();
       }
-      return await attempt.answer;
     },
     close: () => pools.destroy(),
   };

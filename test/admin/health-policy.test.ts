@@ -1,27 +1,26 @@
 import { describe, expect, it } from 'vitest';
 import { type HealthCode, healthCodes, judgeHealth } from '../../src/admin/health-policy.ts';
 import { HealthWatch } from '../../src/admin/health-watch.ts';
-import type { AdminSnapshot } from '../../src/admin/sources.ts';
-import { calmSnapshot } from '../support/snapshot.ts';
+import { calmSnapshot, type SnapshotOfOne } from '../support/snapshot.ts';
 
 const calm = calmSnapshot();
 const dayMs = 86_400_000;
 const openCircuit = { state: 'open' as const, failuresInARow: 7, probeInMs: 4_000 };
-const endsIn = (ms: number, isLast = true): Partial<AdminSnapshot> => ({
+const endsIn = (ms: number, isLast = true): Partial<SnapshotOfOne> => ({
   callers: { ...calm.callers, expiries: [{ caller: 'script', expiresAt: calm.at + ms, isLast }] },
 });
-const waitsFor = (oldestWaitMs: number): Partial<AdminSnapshot> => ({
+const waitsFor = (oldestWaitMs: number): Partial<SnapshotOfOne> => ({
   gate: { ...calm.gate, callers: [{ name: 'page', length: 3, oldestWaitMs, refreshes: 1 }] },
 });
 
-const storeIs = (inUse: boolean): Partial<AdminSnapshot> => ({
+const storeIs = (inUse: boolean): Partial<SnapshotOfOne> => ({
   fleet: calm.fleet && {
     ...calm.fleet,
     store: { ...calm.fleet.store, inUse, reason: inUse ? undefined : 'connection refused' },
   },
 });
 
-const cases: [what: string, changes: Partial<AdminSnapshot>, codes: HealthCode[], says?: RegExp][] = [
+const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[], says?: RegExp][] = [
   ['nothing is wrong', {}, []],
   [
     'no key is loaded',
@@ -136,7 +135,7 @@ describe('the verdict on the gateway', () => {
 describe('the time since which the verdict is the same', () => {
   it('begins with the start, and anew with each other verdict', () => {
     const { judge } = new HealthWatch();
-    const at = (ms: number, changes: Partial<AdminSnapshot> = {}) =>
+    const at = (ms: number, changes: Partial<SnapshotOfOne> = {}) =>
       judge(calmSnapshot({ at: calm.at + ms, ...changes })).since - calm.at;
     const closed = { gate: { ...calm.gate, state: 'closed' as const, closedForMs: 2_000 } };
     expect(at(0)).toBe(-60_000);

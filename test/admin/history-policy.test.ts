@@ -1,9 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { pointBetween } from '../../src/admin/history-policy.ts';
 import { countRequests } from '../../src/admin/request-counts.ts';
-import type { AdminSnapshot } from '../../src/admin/sources.ts';
 import { tallyAttempts } from '../../src/upstream/attempt-tally.ts';
-import { calmSnapshot, line } from '../support/snapshot.ts';
+import { calmSnapshot, line, type SnapshotOfOne } from '../support/snapshot.ts';
 
 const calm = calmSnapshot();
 
@@ -11,12 +10,12 @@ describe('a point of the history', () => {
   it('has the rates and quantiles of its interval alone', () => {
     const counts = countRequests();
     const attempts = tallyAttempts();
-    const look = (atMs: number): AdminSnapshot => ({
-      ...calm,
-      at: calm.at + atMs,
-      requests: counts.snapshot(),
-      attempts: attempts.snapshot(),
-    });
+    const look = (atMs: number): SnapshotOfOne =>
+      calmSnapshot({
+        at: calm.at + atMs,
+        requests: counts.snapshot(),
+        attempts: attempts.snapshot(),
+      });
     const ask = (count: number, changes: object): void => {
       for (let more = 0; more < count; more++) counts.count({ ...line, ...changes });
     };
@@ -46,7 +45,7 @@ describe('a point of the history', () => {
   });
 
   it('has no quantile of nothing, and no rate below zero', () => {
-    const point = pointBetween(calm, { ...calm, gate: { ...calm.gate, perSecond: undefined } });
+    const point = pointBetween(calm, calmSnapshot({ gate: { ...calm.gate, perSecond: undefined } }));
     expect(point).toMatchObject({ requests: 0, saved: 0, pace: null, callerP99: null, upstreamP50: null });
   });
 });

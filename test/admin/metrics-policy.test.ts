@@ -3,12 +3,11 @@ import { exposition } from '../../src/admin/exposition-policy.ts';
 import { judgeHealth } from '../../src/admin/health-policy.ts';
 import { metricsOf } from '../../src/admin/metrics-policy.ts';
 import { maxCallers, otherCallers } from '../../src/admin/request-counts.ts';
-import type { AdminSnapshot } from '../../src/admin/sources.ts';
 import { parseExposition } from '../support/exposition-parser.ts';
-import { fullSnapshot } from '../support/snapshot.ts';
+import { fullSnapshot, type SnapshotOfOne } from '../support/snapshot.ts';
 
-const allMetrics = (snapshot: AdminSnapshot) => metricsOf(snapshot, judgeHealth(snapshot));
-const scrape = (changes: Partial<AdminSnapshot> = {}) =>
+const allMetrics = (snapshot: SnapshotOfOne) => metricsOf(snapshot, judgeHealth(snapshot));
+const scrape = (changes: Partial<SnapshotOfOne> = {}) =>
   parseExposition(exposition(allMetrics(fullSnapshot(changes))));
 const own = (name: string): string => `analytics_gateway_${name}`;
 

@@ -10,6 +10,7 @@ import { findChromium, launchFlags } from '../support/chromium.ts';
 import { accounts, type TestGateway } from '../support/gateway.ts';
 import { randomFrom } from '../support/random.ts';
 import { formsIn } from '../support/secret-forms.ts';
+import { accountsOf, startWorkspaces } from '../support/workspaces.ts';
 
 // Where a browser is required, cors.test.ts says that there is none.
 const chromium = findChromium(process.env);
@@ -280,4 +281,34 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
       }
     },
   );
+
+  it('the console has a row for each of several workspaces, and a page for each behind its name', async () => {
+    const { gateway, workspace } = await startWorkspaces(['', 'emea'], { ADMIN_PORT: '0' });
+    await gateway.ask(accountsOf('emea'));
+    workspace('emea').standIn.keys.clear();
+    await gateway.ask(accountsOf('emea', '?page=2'));
+    const { page, complaints } = await openConsole(gateway.gateway.adminUrl ?? '', { viewport: desktop });
+    const rows = page.locator('#workspaces tr');
+    await rows.nth(1).waitFor();
+    expect(await rows.allInnerTexts()).toEqual([
+      expect.stringMatching(/^the one without a name\s+Loaded, not used yet\./),
+      expect.stringMatching(/^emea\s+The upstream refuses it/),
+    ]);
+    expect(await page.locator('#of-key').isVisible()).toBe(false);
+    expect(await says(page, 'reasons')).toContain('emea: The upstream refuses the key');
+    expect(await violations(page)).toEqual([]);
+
+    await page.locator('#workspaces a', { hasText: 'emea' }).click();
+    await page.locator('#key dd').first().waitFor();
+    expect(await says(page, 'key-says')).toContain('The upstream refuses it');
+    expect(await says(page, 'about')).toContain('Workspace emea');
+    expect(await page.locator('#each').isVisible()).toBe(false);
+    expect(await violations(page)).toEqual([]);
+    // One read of this workspace is stored, and none of the other is purged with it.
+    await page.locator('#go').click();
+    await page.locator('#purged', { hasText: 'Removed reads: 1' }).waitFor();
+    await page.locator('#back a').click();
+    await rows.nth(1).waitFor();
+    expect(complaints).toEqual([]);
+  });
 });

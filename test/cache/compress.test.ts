@@ -188,3 +188,26 @@ describe('the compressor', () => {
     compressor.clear();
   });
 });
+
+describe('several queues of bodies to compress', () => {
+  it('compress one body at a time, in turns, so that one queue holds up no other for longer than a body', async () => {
+    const order: string[] = [];
+    const done = ['a', 'b'].map((name) => {
+      const { add } = createCompressor();
+      const { promise, resolve } = Promise.withResolvers<void>();
+      for (const last of [false, true]) {
+        const body = (): Buffer => {
+          order.push(`${name} begins`);
+          return Buffer.from(text);
+        };
+        add(body, () => {
+          order.push(`${name} ends`);
+          if (last) resolve();
+        });
+      }
+      return promise;
+    });
+    await Promise.all(done);
+    expect(order).toEqual(['a', 'b', 'a', 'b'].flatMap((name) => [`${name} begins`, `${name} ends`]));
+  });
+});

@@ -348,6 +348,7 @@ describe('the start', () => {
       {
         name: 'reports-script',
         operations: ['list-accounts'],
+        workspaces: [''],
         weight: 1,
         by: ['token'],
         tokens: [{ token: digestOf(token).slice(0, 8), expires: '2099-01-01T00:00:00.000Z' }],

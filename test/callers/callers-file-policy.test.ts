@@ -34,6 +34,7 @@ describe('a callers file', () => {
         name: 'a',
         tokens: [{ digest: good, expiresAt: Number.POSITIVE_INFINITY }],
         operations: ['list-accounts'],
+        workspaces: [''],
         weight: 1,
         limit: { perSecond: 0.5, burst: 1 },
         jwt: undefined,

@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { digestOf } from '../../src/callers/token.ts';
 import type { CheckReport } from '../../src/commands/check.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
@@ -50,6 +50,58 @@ describe.concurrent('check of a store that gives no key asks it once, says why, 
     context
       .expect(report)
       .toMatchObject({ ok: false, exitStatus: 1, key: { ok: false, problem }, calls: [] });
+  });
+});
+
+describe.concurrent('check of several workspaces', () => {
+  it('check tries each workspace and warns of equal keys, or tries the one that --workspace names', async (owner) => {
+    const standIn = await standInFor(owner);
+    const settings = {
+      ...settingsFor(standIn.url),
+      UPSTREAM_API_KEY: '',
+      WORKSPACES: 'emea,apac,staging',
+      KEY: standInKey,
+      WRONG: 'wa_wrong-0123456789',
+      UPSTREAM_API_KEY_FROM_EMEA: 'env:KEY',
+      UPSTREAM_API_KEY_FROM_APAC: 'env:WRONG',
+      UPSTREAM_API_KEY_FROM_STAGING: 'env:KEY',
+    };
+    const all = await check(owner, settings);
+    owner.expect(all.both).toEqual([1, 1]);
+    owner.expect(all.report).toMatchObject({
+      ok: false,
+      summary: 'The gateway cannot work for apac.',
+      warnings: [expect.stringMatching(/^emea and staging have the same key \(fingerprint [0-9a-f]{8}\)$/)],
+      workspaces: [
+        { workspace: 'emea', ok: true },
+        { workspace: 'apac', ok: false, calls: [{ outcome: 'key-rejected' }, { outcome: 'skipped' }] },
+        { workspace: 'staging', ok: true },
+      ],
+    });
+    owner.expect(all.stdout).toMatch(/^Workspace: emea\n {2}Settings: fine/);
+    owner.expect(all.stdout).toContain('\nWarning: emea and staging have the same key');
+    const one = await run(owner, ['check', '--workspace', 'emea'], { settings });
+    owner.expect([one.status, one.stdout]).toEqual([0, owner.expect.stringMatching(/^Settings: fine/)]);
+    const none = await run(owner, ['check', '--workspace', 'emae'], { settings });
+    owner.expect(none.status).toBe(2);
+    owner
+      .expect(none.stdout)
+      .toContain('--workspace names none of emea, apac, staging (did you mean "emea"?)');
+  });
+
+  it('check tells at once what is wrong with the keys of all workspaces', async (owner) => {
+    const { status, stdout } = await run(owner, ['check'], {
+      settings: {
+        ...settingsFor(`${closedPort}/api`),
+        UPSTREAM_API_KEY: '',
+        WORKSPACES: 'emea,apac',
+        UPSTREAM_API_KEY_FROM_EMEA: 'nothing',
+        UPSTREAM_API_KEY_FROM_APAC: 'file:/nowhere/key',
+      },
+    });
+    owner.expect(status).toBe(2);
+    owner.expect(stdout).toContain('UPSTREAM_API_KEY_FROM_EMEA: names no store');
+    owner.expect(stdout).toContain('/nowhere/key');
   });
 });
 

@@ -49,7 +49,7 @@ const newFile = () => join(makeFolder(), 'callers.json');
 async function made(
   name: string,
   file: string,
-  more: { expires?: string; operations?: string[] } = {},
+  more: { expires?: string; operations?: string[]; workspaces?: string[] } = {},
   status = 0,
 ) {
   const io = collect();
@@ -58,6 +58,30 @@ async function made(
 }
 
 describe('token create', () => {
+  it('token create writes the workspaces of a new caller, and refuses those that the gateway has not', async () => {
+    vi.stubEnv('WORKSPACES', 'emea,apac');
+    vi.stubEnv('UPSTREAM_API_KEY_FROM', 'file:/run/secrets/key');
+    const file = newFile();
+    await made('reports', file, { workspaces: ['-', 'emea'] });
+    expect(JSON.parse(readFileSync(file, 'utf8'))).toMatchObject({
+      callers: [{ name: 'reports', workspaces: ['-', 'emea'] }],
+    });
+    const io = collect();
+    expect(await createToken({ name: 'other', file, workspaces: ['emae'] }, io)).toBe(2);
+    expect(io.err).toContain('"emae" is not a workspace (did you mean "emea"?)');
+    expect(await createToken({ name: 'reports', file, workspaces: ['apac'] }, io)).toBe(2);
+    expect(io.err).toContain('reports exists already, and --workspace is for a new caller');
+    await listTokens({ file }, io);
+    expect(io.out).toMatch(/reports .* list-accounts in -, emea\n/);
+  });
+
+  it('token create says where a caller must be granted a workspace by name, and that its file is not in force', async () => {
+    vi.stubEnv('WORKSPACES', 'emea,apac');
+    const io = collect();
+    expect(await createToken({ name: 'reports', file: newFile() }, io)).toBe(1);
+    expect(io.err).toContain('callers[0].workspaces: is missing');
+  });
+
   it('token create makes a file that only its owner can read, with the digest and not the token', async () => {
     const file = newFile();
     const token = await made('reports-script', file);

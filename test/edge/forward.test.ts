@@ -4,6 +4,7 @@ import type { InboundRequest } from '../../src/edge/inbound.ts';
 import { prepareReplies } from '../../src/edge/reply-fields.ts';
 import { createContexts } from '../../src/edge/request-context.ts';
 import type { Answer, HeaderFields, UpstreamRequest } from '../../src/exchange.ts';
+import type { Trace } from '../../src/trace.ts';
 import { answerOf, newTrace } from '../support/requests.ts';
 
 beforeEach(() => {
@@ -33,8 +34,13 @@ function requestFor(headers: Record<string, string> = {}) {
 
 function forwardTo(outbound: (request: UpstreamRequest) => Answer | Promise<Answer>) {
   const contexts = createContexts();
-  const options = { outbound, contexts, prepare, timeoutMs: 25_000, forwardHeaders: [] };
-  return { contexts, handle: forward(options, () => false) };
+  const options = { contexts, prepare, timeoutMs: 25_000, forwardHeaders: [] };
+  const handle = forward(options, () => false);
+  const workspace = { name: '', send: outbound };
+  return {
+    contexts,
+    handle: (request: InboundRequest, trace: Trace) => handle(Object.assign(request, { workspace }), trace),
+  };
 }
 
 describe('a request that has been answered', () => {

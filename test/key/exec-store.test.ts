@@ -87,6 +87,8 @@ describe('a command that gives the key', () => {
       'UPSTREAM_API_KEY',
       'UPSTREAM_API_KEY_FROM',
       'UPSTREAM_API_KEY_PREVIOUS_FROM',
+      'UPSTREAM_API_KEY_FROM_EMEA',
+      'EMEA',
       'OLD',
       'NEW',
     ];
@@ -94,11 +96,13 @@ describe('a command that gives the key', () => {
       UPSTREAM_API_KEY: 'own-key',
       UPSTREAM_API_KEY_FROM: 'env:NEW',
       UPSTREAM_API_KEY_PREVIOUS_FROM: 'env:OLD',
+      UPSTREAM_API_KEY_FROM_EMEA: 'env:EMEA',
+      EMEA: 'key-of-emea',
       OLD: 'old-key',
       NEW: 'new-key',
       VAULT_TOKEN: 'there',
     });
-    expect(text).toBe('[][][][][] [there]\n');
+    expect(text).toBe('[][][][][][][] [there]\n');
   });
 
   it.each([

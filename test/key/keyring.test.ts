@@ -86,6 +86,20 @@ describe('the start', () => {
     keyring.close();
   });
 
+  it('the keyring of one workspace of several goes on asking after 30 s without a key, and takes the one that comes', async () => {
+    const store = new FakeStore(down, false);
+    const { keyring, events } = await keyringOf(store, { goesOn: true });
+    expect(keyring.mayCome).toBe(true);
+    await vi.advanceTimersByTimeAsync(30_000);
+    await expect(keyring.ready).resolves.toBe(false);
+    expect(keyring.mayCome).toBe(false);
+    store.value = key1;
+    await vi.advanceTimersByTimeAsync(4_000);
+    expect(keyring.generation()).toBe(1);
+    expect(kinds(events)).toEqual(['waiting', 'gave-up', 'loaded']);
+    keyring.close();
+  });
+
   it('the keyring at its start gives up after 30 s without a key from a network store, and says why', async () => {
     const { keyring, events } = await keyringOf(new FakeStore(down, false));
     await vi.advanceTimersByTimeAsync(30_000);

@@ -10,6 +10,7 @@ const hit: AccessLine = {
   by: 'token',
   note: undefined,
   method: 'GET',
+  workspace: undefined,
   operation: 'accounts.list',
   status: 200,
   problem: undefined,

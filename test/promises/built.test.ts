@@ -2,6 +2,8 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it, vi } from 'vitest';
+import { variableOf } from '../../src/config-workspaces.ts';
+import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { version } from '../../src/version.ts';
 import { accounts, ask } from '../support/gateway.ts';
 import { buildProgram } from '../support/image.ts';
@@ -23,6 +25,36 @@ describe.concurrent('what is built needs nothing beside it', () => {
     gateway.signal('SIGTERM');
     expect(await gateway.exited).toBe(0);
     expect(gateway.stderr()).toBe('');
+  });
+
+  it('a hundred idle workspaces take less than 20 MiB more than one, and each answers', async (owner) => {
+    const standIn = await standInFor(owner);
+    const residentWith = async (count: number): Promise<number> => {
+      const names = Array.from({ length: count }, (_, index) => `workspace-${index}`);
+      const own = names.map((name) => [variableOf('UPSTREAM_API_KEY_FROM', name), 'env:SOME_KEY']);
+      const gateway = await serve(owner, {
+        main,
+        flags: imageFlags(),
+        settings: {
+          ...settingsFor(standIn.url),
+          ...Object.fromEntries(own),
+          ...{ UPSTREAM_API_KEY: '', SOME_KEY: standInKey, WORKSPACES: names.join(',') },
+        },
+      });
+      for (const name of [names[0], names.at(-1)]) {
+        expect((await gateway.ask(`/w/${name}${accounts}`)).status).toBe(200);
+      }
+      // What the start left behind is collected meanwhile.
+      await new Promise((resolve) => setTimeout(resolve, 3_000));
+      const [, kibibytes] =
+        /VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${gateway.pid}/status`, 'utf8')) ?? [];
+      gateway.signal('SIGTERM');
+      await gateway.exited;
+      return Number(kibibytes) / 1_024;
+    };
+    const one = await residentWith(1);
+    const hundred = await residentWith(100);
+    expect(hundred - one).toBeLessThan(20);
   });
 
   it.skipIf(redisProgram === undefined)('to share a store with others', async (owner) => {

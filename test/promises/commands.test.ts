@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { settings as table } from '../../src/config.ts';
+import { describedSettings as table } from '../../src/config.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { version } from '../../src/version.ts';
 import {

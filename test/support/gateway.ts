@@ -51,11 +51,13 @@ export const accounts = '/api/analytics/accounts/';
  * Starts both, and ends them with the test.
  *
  * @param atEnd a concurrent test's own `onTestFinished`: the global one knows only one test at a time
+ * @param storeLimitMs the longest that the gateway waits for the shared store
  */
 export async function startPair(
   settings: Record<string, string> = {},
   standInOptions: StandInOptions = {},
   atEnd: AtEnd = onTestFinished,
+  storeLimitMs?: number,
 ): Promise<TestGateway> {
   const standIn = await startStandIn(standInOptions);
   let log = '';
@@ -78,7 +80,12 @@ export async function startPair(
     UPSTREAM_API_KEY_CHECK: 'off',
     ...settings,
   };
-  const gateway = await startGateway({ config: readConfig(environment), environment, logTo });
+  const gateway = await startGateway({
+    config: readConfig(environment),
+    environment,
+    logTo,
+    ...(storeLimitMs === undefined ? {} : { storeLimitMs }),
+  });
   atEnd(async () => {
     await gateway.drain();
     await standIn.close();

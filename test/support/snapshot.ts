@@ -1,6 +1,6 @@
 /** The snapshot of a gateway in which every metric has a sample. */
 import { countRequests } from '../../src/admin/request-counts.ts';
-import type { AdminSnapshot } from '../../src/admin/sources.ts';
+import type { AdminSnapshot, WorkspaceSnapshot } from '../../src/admin/sources.ts';
 import { Durations } from '../../src/durations.ts';
 import type { AccessLine } from '../../src/edge/access-log.ts';
 
@@ -17,6 +17,7 @@ export const line: AccessLine = {
   by: 'token',
   note: undefined,
   method: 'GET',
+  workspace: undefined,
   operation: 'list-accounts',
   status: 200,
   problem: undefined,
@@ -33,20 +34,29 @@ export const line: AccessLine = {
   totalMs: 0.2,
 };
 
+/** A snapshot of a gateway with one workspace: what that has is beside the rest as well. */
+export type SnapshotOfOne = AdminSnapshot & WorkspaceSnapshot;
+
+/** With members that differ; those of the workspace are put where they belong. */
+export function changed(snapshot: SnapshotOfOne, more: Partial<SnapshotOfOne>): SnapshotOfOne {
+  const all = { ...snapshot, ...more };
+  const { name, key, gate, circuit, cache, attempts } = all;
+  return { ...all, workspaces: [{ name, key, gate, circuit, cache, attempts }] };
+}
+
 /** The snapshot of a gateway that has nothing to complain of. @param more members that differ */
-export function calmSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
+export function calmSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
   const full = fullSnapshot();
-  return {
-    ...full,
+  return changed(full, {
     key: { ...full.key, reloadFailure: undefined },
     gate: { ...full.gate, state: 'open', callers: [], waiting: 0, closedForMs: 0, statedWaitMs: 0 },
     circuit: { state: 'closed', failuresInARow: 0, probeInMs: 0, operations: [] },
     ...more,
-  };
+  });
 }
 
 /** @param more members that differ */
-export function fullSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
+export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
   const counts = countRequests();
   const limited = { status: 429, problem: 'caller-rate-limited', reason: 'x', cache: undefined, waitedMs: 5 };
   for (const one of [line, { ...line, ...limited }, { ...line, operation: undefined, status: 404 }]) {
@@ -55,7 +65,9 @@ export function fullSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
   }
   counts.begin();
   counts.refuse('HPE_INVALID_METHOD');
-  return {
+  const snapshot: SnapshotOfOne = {
+    name: '',
+    workspaces: [],
     version: '0.1.0',
     nodeVersion: 'v26.0.0',
     at,
@@ -123,6 +135,7 @@ export function fullSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
         {
           name: 'script',
           operations: ['list-accounts'],
+          workspaces: [''],
           weight: 1,
           by: ['token'],
           tokens: [
@@ -167,6 +180,6 @@ export function fullSnapshot(more: Partial<AdminSnapshot> = {}): AdminSnapshot {
     loopBusySeconds: 1,
     loopIdleSeconds: 59,
     loopLagSeconds: 0.000_05,
-    ...more,
   };
+  return changed(snapshot, more);
 }

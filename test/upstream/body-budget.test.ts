@@ -1,11 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import { limitBodies } from '../../src/upstream/body-budget.ts';
+import { SharedBudget } from '../../src/upstream/shared-budget.ts';
 
 const mebibyte = 2 ** 20;
+/** A bound that is one workspace's own. */
+const alone = (bytes: number) => new SharedBudget(bytes, 0).join();
 
 describe('bodies in flight stay under the bound', () => {
   it('a body that says its length waits, in order, until that much is free', () => {
-    const budget = limitBodies(100, 0);
+    const budget = limitBodies(alone(100), 0);
     const started: string[] = [];
     const a = budget.reserve(80, () => started.push('a'));
     const b = budget.reserve(50, () => started.push('b'));
@@ -20,7 +23,7 @@ describe('bodies in flight stay under the bound', () => {
   });
 
   it('a body that does not say its length is refused when nothing is left', () => {
-    const budget = limitBodies(100, 0);
+    const budget = limitBodies(alone(100), 0);
     const share = budget.reserve(0, () => {});
     expect([share.grow(60), share.grow(60), share.grow(40)]).toEqual([true, false, true]);
     share.release();
@@ -28,7 +31,7 @@ describe('bodies in flight stay under the bound', () => {
   });
 
   it('a body that gives up its place holds up no other', () => {
-    const budget = limitBodies(100, 0);
+    const budget = limitBodies(alone(100), 0);
     const started: string[] = [];
     const a = budget.reserve(100, () => started.push('a'));
     const b = budget.reserve(100, () => started.push('b'));
@@ -41,7 +44,7 @@ describe('bodies in flight stay under the bound', () => {
   });
 
   it('an answer of up to 64 KiB neither waits for large ones nor is refused because of them', () => {
-    const budget = limitBodies(64 * mebibyte);
+    const budget = limitBodies(alone(64 * mebibyte));
     const large = Array.from({ length: 9 }, () => budget.reserve(8 * mebibyte, () => {}));
     expect(large.map(({ isReady }) => isReady)).toEqual([...Array(8).fill(true), false]);
     expect(budget.reserve(11, () => {}).isReady).toBe(true);
@@ -54,7 +57,7 @@ describe('bodies in flight stay under the bound', () => {
   });
 
   it('many small answers are counted, so that large ones leave room for them', () => {
-    const budget = limitBodies(64 * mebibyte);
+    const budget = limitBodies(alone(64 * mebibyte));
     const shares = Array.from({ length: 100 }, () => budget.reserve(10_000, () => {}));
     expect(budget.usedBytes).toBe(1_000_000);
     expect(budget.reserve(64 * mebibyte - 999_999, () => {}).isReady).toBe(false);

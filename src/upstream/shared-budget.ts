@@ -1,0 +1,90 @@
+/**
+ * An amount that several workspaces share: each has a part that is its own, and takes from the rest while that is
+ * free. So one that takes all it can leaves every other its part.
+ */
+export class SharedBudget {
+  readonly #own: number;
+  readonly #common: number;
+  readonly #shares: BudgetShare[] = [];
+  #commonUsed = 0;
+
+  /** @param own the part of each. @param common what is free for all besides */
+  constructor(own: number, common: number) {
+    this.#own = own;
+    this.#common = common;
+  }
+
+  /** What one share may hold. */
+  get mostEach(): number {
+    return this.#own + this.#common;
+  }
+
+  join(): BudgetShare {
+    const share = new BudgetShare(this);
+    this.#shares.push(share);
+    return share;
+  }
+
+  /** For a share: whether it may change to another amount, which is then counted. */
+  change(fromAmount: number, toAmount: number, isForced: boolean): boolean {
+    const common = this.#commonUsed + this.#beyondOwn(toAmount) - this.#beyondOwn(fromAmount);
+    if (!isForced && common > this.#common && common > this.#commonUsed) return false;
+    const isFreed = common < this.#commonUsed;
+    this.#commonUsed = common;
+    if (isFreed) this.#announce();
+    return true;
+  }
+
+  /** The share that took something last hears of it last. */
+  #announce(): void {
+    for (const share of [...this.#shares]) {
+      const before = share.used;
+      share.onFreed();
+      if (share.used > before) this.#shares.push(...this.#shares.splice(this.#shares.indexOf(share), 1));
+    }
+  }
+
+  #beyondOwn(amount: number): number {
+    return Math.max(0, amount - this.#own);
+  }
+}
+
+/** What one workspace holds of a budget. */
+export class BudgetShare {
+  /** Called when something that is not this share's own alone may be free again. */
+  onFreed: () => void = () => {};
+  readonly #budget: SharedBudget;
+  #used = 0;
+
+  /** For `SharedBudget.join`. */
+  constructor(budget: SharedBudget) {
+    this.#budget = budget;
+  }
+
+  get used(): number {
+    return this.#used;
+  }
+
+  /** Takes so much more; `false` where that is not free. */
+  take(amount: number): boolean {
+    return this.#change(this.#used + amount, false);
+  }
+
+  /** Takes so much more, free or not. */
+  takeAnyway(amount: number): void {
+    this.#change(this.#used + amount, true);
+  }
+
+  give(amount: number): void {
+    this.#change(this.#used - amount, true);
+  }
+
+  #change(toAmount: number, isForced: boolean): boolean {
+    const before = this.#used;
+    // First, because what is announced may take more at once.
+    this.#used = toAmount;
+    if (this.#budget.change(before, toAmount, isForced)) return true;
+    this.#used = before;
+    return false;
+  }
+}
