@@ -165,7 +165,7 @@ describe.concurrent('what is built needs nothing beside it', () => {
     const read = (path: string): string => readFileSync(path, 'utf8');
     const imported = readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' })
       .filter((path) => path.endsWith('.ts'))
-      .flatMap((path) => [...read(join(root, 'src', path)).matchAll(/(?:from|import\() ?'([^.'][^']*)'/g)])
+      .flatMap((path) => [...read(join(root, 'src', path)).matchAll(/(?:from |import\()'([^.'\s][^'\s]*)'/g)])
       .map(([, name = '']) => /^(?:@[^/]+\/)?[^/]+/.exec(name)?.[0] ?? '')
       .filter((name) => !name.startsWith('node:'));
     const licences = read(join(folder, 'dist/LICENSES.txt'));
