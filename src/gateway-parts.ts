@@ -333,19 +333,26 @@ function firstOf({ workspaces }: Parts): Workspace {
   return first;
 }
 
-/** The gateways and the store, as the first workspace sees them, and the reads of all workspaces. */
+/** The gateways and the store, as the first workspace sees them, and the reads and turns of all workspaces. */
 function fleetSnapshot(parts: Parts): FleetSnapshot | undefined {
-  const [first, ...others] = [...parts.workspaces.values()].flatMap(({ fleet }) => fleet?.snapshot() ?? []);
+  const all = [...parts.workspaces.values()].flatMap(({ fleet }) => fleet?.snapshot() ?? []);
+  const [first] = all;
   if (first === undefined) return undefined;
-  const answers = others.reduce(
-    (sum, { answers: { found, joined, exchanges } }) => ({
-      found: sum.found + found,
-      joined: sum.joined + joined,
-      exchanges: sum.exchanges + exchanges,
-    }),
-    first.answers,
-  );
-  return { ...first, answers };
+  const sum = (count: (one: FleetSnapshot) => number): number =>
+    all.reduce((total, one) => total + count(one), 0);
+  return {
+    ...first,
+    answers: {
+      found: sum(({ answers }) => answers.found),
+      joined: sum(({ answers }) => answers.joined),
+      exchanges: sum(({ answers }) => answers.exchanges),
+    },
+    gate: {
+      ...first.gate,
+      turnsGiven: sum(({ gate }) => gate.turnsGiven),
+      turnsTaken: sum(({ gate }) => gate.turnsTaken),
+    },
+  };
 }
 
 function namesOf({ workspaces }: Config): readonly string[] {

@@ -74,8 +74,9 @@ export class FormIndex<Owner> {
       if (flag !== last) for (const word of wordsOf(opening, at)) this.#mark(word, flag);
     }
     const hash = (pairAt(opening, 0) << 14) | pairAt(opening, 2);
-    const forms = this.#forms.get(hash) ?? [];
-    this.#forms.set(hash, [...forms, { owner, form }]);
+    const forms = this.#forms.get(hash);
+    if (forms === undefined) this.#forms.set(hash, [{ owner, form }]);
+    else forms.push({ owner, form });
   }
 
   #mark(word: number, flag: number): void {
