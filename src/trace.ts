@@ -77,7 +77,7 @@ export class Trace {
   upstreamStatus: number | undefined = undefined;
   /** The key generation the answer was fetched with. */
   generation: number | undefined = undefined;
-  /** What the gate was doing when it let the attempt go or refused it: `open`, `paced`, `closed`, `probe`. */
+  /** What the gate was doing when it let the attempt go or refused it: `open`, `paced`, `closed`, `trial`. */
   gate: string | undefined = undefined;
 
   /** Where spans are exported, its own one. */

@@ -54,7 +54,7 @@ function gateText(gate, isDown) {
   return {
     open: ['Open: requests are sent as they come' + rate + '.', 'good'],
     paced: ['Open, paced: requests take turns' + rate + '.', 'good'],
-    probing: ['Testing the upstream.', 'busy'],
+    'half-open': ['Testing the upstream.', 'busy'],
     closed: ['Closed for another ' + span(gate.closedForSeconds) + ': the upstream answered 429.', 'busy'],
   }[gate.state] ?? ['Switched off: each request waits by itself.'];
 }

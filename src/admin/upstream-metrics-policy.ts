@@ -46,7 +46,7 @@ export function attemptMetrics({ attempts }: WorkspaceSnapshot): Metric[] {
   ];
 }
 
-const gateStates = ['open', 'paced', 'probing', 'closed', 'off'] as const;
+const gateStates = ['open', 'paced', 'half-open', 'closed', 'off'] as const;
 
 export function gateMetrics({ gate }: WorkspaceSnapshot): Metric[] {
   return [

@@ -17,7 +17,7 @@ export class Follower<T extends Queued> {
   readonly #inFlight = new Map<Permit, number>();
   readonly #changed = new Set<FlowKey>();
   #ended: [number, Outcome][] = [];
-  #refused: [FlowKey, number, number][] = [];
+  #throttled: [FlowKey, number, number][] = [];
   #sentBefore: number;
   readonly #reported = { number: 0, fullMs: Number.NEGATIVE_INFINITY, refusal: 0, wasEmpty: false };
   #seen = 0;
@@ -71,17 +71,17 @@ export class Follower<T extends Queued> {
 
   settled(permit: Permit, outcome: Outcome, nowMs: number): void {
     const number = this.#inFlight.get(permit);
-    const isRefused = typeof outcome === 'object';
+    const isThrottled = typeof outcome === 'object';
     if (number !== undefined) {
       this.#inFlight.delete(permit);
       this.#ended.push([number, outcome]);
-    } else if (isRefused) this.refused(keyOf(permit.flow), nowMs - permit.sent.atMs, outcome.waitMs ?? 0);
-    if (isRefused) this.#withdraw();
+    } else if (isThrottled) this.throttled(keyOf(permit.flow), nowMs - permit.sent.atMs, outcome.waitMs ?? 0);
+    if (isThrottled) this.#withdraw();
   }
 
   /** A 429 of an attempt that had no turn of this leader's. */
-  refused(key: FlowKey, agoMs: number, waitMs: number): void {
-    this.#refused.push([key, Math.max(agoMs, 0), waitMs]);
+  throttled(key: FlowKey, agoMs: number, waitMs: number): void {
+    this.#throttled.push([key, Math.max(agoMs, 0), waitMs]);
     this.#withdraw();
   }
 
@@ -93,7 +93,7 @@ export class Follower<T extends Queued> {
   /** What is to be told now, if anything. */
   report(id: string, nowMs: number): Report | undefined {
     const isFull = nowMs - this.#reported.fullMs >= fullEveryMs && this.#hasNews();
-    if (!isFull && this.#changed.size + this.#ended.length + this.#refused.length === 0) return undefined;
+    if (!isFull && this.#changed.size + this.#ended.length + this.#throttled.length === 0) return undefined;
     const waiting = isFull
       ? this.#own.counts()
       : [...this.#changed].map((key): [FlowKey, number] => [key, this.#own.countOf(key)]);
@@ -104,10 +104,10 @@ export class Follower<T extends Queued> {
       ...{ kind: 'report', term: this.term, from: id, to: this.leader },
       ...{ number: this.#reported.number, seen: this.#seen },
       ...{ isFull, waiting, inFlight: isFull ? [...this.#inFlight.values()] : [] },
-      ...{ ended: this.#ended, refused: this.#refused, sentBefore: this.#sentBefore },
+      ...{ ended: this.#ended, throttled: this.#throttled, sentBefore: this.#sentBefore },
     };
     this.#ended = [];
-    this.#refused = [];
+    this.#throttled = [];
     this.#sentBefore = 0;
     this.#changed.clear();
     return report;

@@ -43,7 +43,7 @@ export interface Report {
   readonly inFlight: readonly number[];
   readonly ended: readonly (readonly [number: number, outcome: Outcome])[];
   /** 429s of attempts that had no turn of the leader's: whose, sent how long ago, and the stated wait in ms or 0. */
-  readonly refused: readonly (readonly [flow: FlowKey, agoMs: number, waitMs: number])[];
+  readonly throttled: readonly (readonly [flow: FlowKey, agoMs: number, waitMs: number])[];
   /** Attempts that it had sent freely before it followed. */
   readonly sentBefore: number;
 }
@@ -87,7 +87,7 @@ function wordOf(value: Record<string, unknown>): Word | undefined {
 function reportOf(value: Record<string, unknown>): Report | undefined {
   const isWaiting = (one: unknown): boolean => isPair(one) && typeof one[0] === 'string' && isCount(one[1]);
   const isEnded = (one: unknown): boolean => isPair(one) && isCount(one[0]) && isOutcome(one[1]);
-  const isRefused = (one: unknown): boolean =>
+  const isThrottled = (one: unknown): boolean =>
     Array.isArray(one) && typeof one[0] === 'string' && isMs(one[1]) && isMs(one[2]);
   const isReport =
     value['kind'] === 'report' &&
@@ -95,7 +95,7 @@ function reportOf(value: Record<string, unknown>): Report | undefined {
     isListOf(value['waiting'], isWaiting) &&
     isListOf(value['inFlight'], isCount) &&
     isListOf(value['ended'], isEnded) &&
-    isListOf(value['refused'], isRefused);
+    isListOf(value['throttled'], isThrottled);
   return isReport ? { ...(value as unknown as Report), isFull: value['isFull'] === true } : undefined;
 }
 

@@ -75,7 +75,7 @@ export class Leader<T extends Queued> {
     gateway.heardMs = nowMs;
     this.#countSent(report.sentBefore);
     const rejected: Rejected<T | RemoteRequest>[] = [];
-    for (const [key, agoMs, waitMs] of report.refused) {
+    for (const [key, agoMs, waitMs] of report.throttled) {
       const flow = flowOf(key);
       if (flow === undefined) continue;
       const sent = { atMs: nowMs - agoMs, sent: this.#scheduler.counts.sent - 1 };

@@ -34,7 +34,7 @@ export interface SharedGateOptions {
 const flushEveryMs = 2;
 /** How often time alone is asked for what it brings. */
 const tickMs = 50;
-/** The longest closing, and a minute more. */
+/** The longest cooldown, and a minute more. */
 const recordKeptMs = 600_000;
 
 /** What a scheduler shows whatever the type of its requests. */

@@ -18,7 +18,7 @@ export type SharedRecord = Readonly<Record<(typeof amounts)[number] | (typeof sp
   readonly levelInMs: number;
 };
 
-/** @param sent attempts so far: what the 429s of a closing tell is told at once */
+/** @param sent attempts so far: what the 429s of a cooldown tell is told at once */
 export function writeRecord(record: GateRecord, sent: number, nowMs: number): SharedRecord {
   const plain = record.state === 'closed' ? learned(record, sent) : settledDown(record, nowMs);
   return {
@@ -62,7 +62,7 @@ export function shareOf(record: GateRecord, share: number): GateRecord {
 }
 
 /** The record of all, closed for as long as this gateway was told to wait. */
-export function withClosing(record: GateRecord, own: GateRecord, nowMs: number): GateRecord {
+export function withCooldown(record: GateRecord, own: GateRecord, nowMs: number): GateRecord {
   const isClosed = record.state === 'paced' && own.closedUntilMs > nowMs;
   return {
     ...record,
@@ -86,7 +86,7 @@ export function parseRecord(value: unknown): SharedRecord | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   const given = value as Record<string, unknown>;
   const { state, level, levelInMs, perMs } = given;
-  if (state !== 'open' && state !== 'closed' && state !== 'probing' && state !== 'paced') return undefined;
+  if (state !== 'open' && state !== 'closed' && state !== 'half-open' && state !== 'paced') return undefined;
   if (![...amounts, ...spans].every((name) => isWithin(given[name], 0, longestMs))) return undefined;
   if (![level, levelInMs].every((one) => isWithin(one, -longestMs, longestMs))) return undefined;
   if (!isWithin(perMs, state === 'open' ? 0 : 1e-9, mostPerMs)) return undefined;

@@ -3,7 +3,7 @@
  * `outgoing` says what is to be sent.
  *
  * While no limit is known, each gateway sends freely and says nothing. From the first 429 on one gateway leads, which a
- * lease in the store decides: the requests of all wait in its scheduler, so there is one pace, one closing and one order
+ * lease in the store decides: the requests of all wait in its scheduler, so there is one pace, one cooldown and one order
  * of turns. A gateway that has no leader uses its share of the rate that was last known.
  */
 import {
@@ -27,7 +27,7 @@ import {
   readRecord,
   type SharedRecord,
   shareOf,
-  withClosing,
+  withCooldown,
   writeRecord,
 } from './shared-record.ts';
 
@@ -99,8 +99,8 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   #isStoreInUse = false;
   /** Where nothing is limited as far as this gateway knows, it looks once whether one leads. */
   #hasLooked = false;
-  /** `refused`: 429s of other gateways. */
-  readonly #turns = { given: 0, taken: 0, refused: 0 };
+  /** `throttled`: 429s of other gateways. */
+  readonly #turns = { given: 0, taken: 0, throttled: 0 };
   /** Of the last word and the last call for the lease. */
   readonly #last = {
     wordMs: Number.NEGATIVE_INFINITY,
@@ -200,7 +200,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
       waiting: this.#own.size,
       queued: [...this.#own.all],
       attempts: snapshot.attempts - this.#turns.given,
-      refusals: snapshot.refusals - this.#turns.refused,
+      refusals: snapshot.refusals - this.#turns.throttled,
     };
   }
 
@@ -278,7 +278,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     if (this.#leader === undefined || report.term !== this.#leader.term) return [];
     const before = this.#inner.counts.throttled;
     const rejected = this.#ownOf(this.#leader.hear(report, nowMs));
-    this.#turns.refused += this.#inner.counts.throttled - before;
+    this.#turns.throttled += this.#inner.counts.throttled - before;
     this.#changed();
     return rejected;
   }
@@ -333,7 +333,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
       return { word, lease: { isWanted: false, isReleased: true, record } };
     }
     const { state, perMs, isMeasured, unstatedMs } = record;
-    const told = [state, perMs, isMeasured, unstatedMs, this.#inner.record.refused].join();
+    const told = [state, perMs, isMeasured, unstatedMs, this.#inner.record.throttled].join();
     const isDue = nowMs - this.#last.wordMs >= wordEveryMs || told !== this.#last.told;
     this.#last.told = told;
     const isWordDue = isDue || this.#leader?.hasTurns;
@@ -367,7 +367,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     if (this.#known !== undefined && isStale(this.#known.record, nowMs - this.#known.atMs))
       this.#known = undefined;
     if (kept !== undefined && kept.atMs > (this.#known?.atMs ?? 0)) this.#known = kept;
-    if (this.#known !== undefined) this.#inner.record = withClosing(this.#readKnown(nowMs), record, nowMs);
+    if (this.#known !== undefined) this.#inner.record = withCooldown(this.#readKnown(nowMs), record, nowMs);
     this.#role = 'leads';
     this.#follower = undefined;
     this.#leader = new Leader(term, this.#inner);
@@ -388,23 +388,23 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
       const isFirst = before.perMs === 0 && before.marks[0] !== undefined;
       const sentBefore = isFirst ? this.#inner.counts.sent - (before.marks[0]?.sent ?? 0) : 0;
       this.#follower = new Follower(this.#own, leader, sentBefore, nowMs);
-      this.#tellClosing(before, nowMs);
+      this.#tellCooldown(before, nowMs);
     }
     if (this.#role !== 'follows') this.#changed();
     this.#role = 'follows';
     this.#known = known;
-    const record = withClosing(this.#readKnown(nowMs), before, nowMs);
+    const record = withCooldown(this.#readKnown(nowMs), before, nowMs);
     // Never quiet for long by itself: the leader tells when nothing is limited any more.
     const closedUntilMs = Math.max(record.closedUntilMs, nowMs);
     this.#inner.record = { ...record, perMs: record.perMs * share, closedUntilMs };
   }
 
   /** The 429s that closed this gateway before it followed. */
-  #tellClosing({ state, refused, lastRefused, statedUntilMs }: GateRecord, nowMs: number): void {
+  #tellCooldown({ state, throttled, lastThrottled, statedUntilMs }: GateRecord, nowMs: number): void {
     if (state !== 'closed') return;
     const key = JSON.stringify(['', 1, false]);
-    for (let count = 0; count < refused; count += 1) {
-      this.#follower?.refused(key, nowMs - lastRefused.atMs, Math.max(statedUntilMs - nowMs, 0));
+    for (let count = 0; count < throttled; count += 1) {
+      this.#follower?.throttled(key, nowMs - lastThrottled.atMs, Math.max(statedUntilMs - nowMs, 0));
     }
   }
 
@@ -425,7 +425,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     this.#role = 'alone';
     const isLimited = this.#known !== undefined && this.#known.record.state !== 'open';
     if (isLimited) {
-      const record = withClosing(this.#readKnown(nowMs), this.#inner.record, nowMs);
+      const record = withCooldown(this.#readKnown(nowMs), this.#inner.record, nowMs);
       this.#inner.record = shareOf(record, 1 / Math.max(this.#options.gateways(), 1));
     }
     this.#last.leaseMs = Number.NEGATIVE_INFINITY;

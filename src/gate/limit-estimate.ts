@@ -35,7 +35,7 @@ export interface Stretch {
   readonly marks: readonly [Mark, ...Mark[]];
   /** When the last attempt was sent that was answered with 429. */
   readonly endMs: number;
-  /** All attempts up to then, since the start, but those answered with 429 in this closing. */
+  /** All attempts up to then, since the start, but those answered with 429 in this cooldown. */
   readonly accepted: number;
 }
 
@@ -56,7 +56,7 @@ export function measured(before: LimitEstimate, stretch: Stretch): LimitEstimate
   const { perMs, isMeasured } = before;
   const rate = (error: number): number => rateOf(stretch, burstOf(before, perMs), error);
   const [least, middle, most] = [rate(-1), rate(0), rate(1)];
-  // The trial request was refused: not one token has come since.
+  // The trial request was throttled: not one token has come since.
   if (stretch.accepted <= stretch.marks[0].sent) {
     return { ...before, perMs: Math.min(perMs, Math.max(perMs / 2, most)) };
   }

@@ -70,7 +70,7 @@ export function settledDown<R extends Paced>(record: R, nowMs: number): R {
   return { ...record, perMs, level: levelAt(record, nowMs), levelMs: nowMs, riseMs: 0 };
 }
 
-/** When to probe next after a closing, which emptied the mirror: later with each confirmation, and the longer it was. */
+/** When to probe next after a cooldown, which emptied the mirror: later with each confirmation, and the longer it was. */
 export function withNextProbe<R extends Paced>(record: R, isSameRate: boolean, closedUntilMs: number): R {
   const { probeIntervalMs: firstMs, probeBackoff, probeCosts, longestProbeIntervalMs } = tuning;
   const grownMs = isSameRate ? Math.min(record.probeIntervalMs * probeBackoff, longestProbeIntervalMs) : 0;

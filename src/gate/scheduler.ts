@@ -2,8 +2,8 @@
  * When the next attempt may go up, and whose it is. No clock, timer or promise: times come in; `gate.ts` does what
  * this says.
  *
- *   open ──429──▶ closed ──time──▶ probing ──any answer but 429──▶ paced ──429──▶ closed
- *                    ▲────────────429────────┘ └──────quiet for a minute───┴──────▶ open
+ *   open ──429──▶ closed ──time──▶ half-open ──any answer but 429──▶ paced ──429──▶ closed
+ *                    ▲─────────────429────────┘ └──────quiet for a minute───┴──────▶ open
  */
 import type { Flow } from '../request-context.ts';
 import { type Cooldown, cooledDown } from './cooldown.ts';
@@ -17,7 +17,7 @@ import type { GateSnapshot, GateState, Queued, SchedulerOptions } from './types.
 export interface Permit {
   readonly flow: Flow;
   readonly sent: Mark;
-  readonly state: 'open' | 'paced' | 'probe';
+  readonly state: 'open' | 'paced' | 'trial';
 }
 
 /** How an attempt ended: with a 429 and the wait that it states, a 5xx, another answer, or with none (timeout, abort). */
@@ -42,8 +42,8 @@ export interface GateRecord extends LimitEstimate, Pacer, Cooldown {
   readonly emptyMs: number;
   /** The 429s that keep the gate closed: since when, how many, the latest by its sending, and whether we provoked them. */
   readonly closedMs: number;
-  readonly refused: number;
-  readonly lastRefused: Mark;
+  readonly throttled: number;
+  readonly lastThrottled: Mark;
   readonly wasProvoked: boolean;
 }
 
@@ -51,23 +51,23 @@ export const openRecord: GateRecord = {
   state: 'open',
   ...{ perMs: 0, isMeasured: false, crowd: 0, crowdMs: 0, closedUntilMs: 0, statedUntilMs: 0, unstatedMs: 0 },
   ...{ level: 0, levelMs: 0, riseMs: 0, probeMs: 0, probeIntervalMs: 0, marks: [] },
-  ...{ emptyMs: 0, closedMs: 0, refused: 0, lastRefused: { atMs: 0, sent: 0 }, wasProvoked: false },
+  ...{ emptyMs: 0, closedMs: 0, throttled: 0, lastThrottled: { atMs: 0, sent: 0 }, wasProvoked: false },
 };
 
 /**
- * What the 429s of a closing tell, once it is over. Only what was sent up to the last of them counts: of the attempts
+ * What the 429s of a cooldown tell, once it is over. Only what was sent up to the last of them counts: of the attempts
  * after it, answers may be under way.
  */
 export function learned(record: GateRecord, sent: number): GateRecord {
-  const { emptyMs, closedMs, closedUntilMs, refused, lastRefused, perMs, isMeasured } = record;
-  const endMs = lastRefused.atMs;
+  const { emptyMs, closedMs, closedUntilMs, throttled, lastThrottled, perMs, isMeasured } = record;
+  const endMs = lastThrottled.atMs;
   const [first, ...later] = record.marks as [Mark, ...Mark[]];
   const marks = [first, ...later.filter(({ atMs }) => atMs < endMs)] as const;
-  const stretch = { emptyMs, marks, endMs, accepted: lastRefused.sent + 1 - refused };
+  const stretch = { emptyMs, marks, endMs, accepted: lastThrottled.sent + 1 - throttled };
   const reopened = { emptyMs: closedMs, marks: [{ atMs: closedUntilMs, sent }] };
   // Others use the same key, the upstream refuses at random, or it is told late: that says nothing of the rate.
   const isProvoked = isMeasured ? record.wasProvoked : record.riseMs > 0;
-  const hasRefilled = stretch.accepted - first.sent >= Math.max(burstOf(record, perMs), refused);
+  const hasRefilled = stretch.accepted - first.sent >= Math.max(burstOf(record, perMs), throttled);
   const isStray = endMs < first.atMs || (!isProvoked && hasRefilled);
   if (perMs > 0 && isStray) return { ...settledDown(record, closedMs), ...reopened };
   const limit = perMs === 0 ? firstGuess(stretch) : measured(record, stretch);
@@ -78,14 +78,18 @@ export function learned(record: GateRecord, sent: number): GateRecord {
   return withNextProbe(next, isSameRate, closedUntilMs);
 }
 
-/** One more 429 of the closing that it begins or belongs to. */
+/** One more 429 of the cooldown that it begins or belongs to. */
 function counted(record: GateRecord, sent: Mark, nowMs: number): GateRecord {
-  const { refused, lastRefused } = record;
+  const { throttled, lastThrottled } = record;
   if (record.state !== 'closed') {
     const wasProvoked = !hasSpare(record, nowMs);
-    return { ...record, state: 'closed', closedMs: nowMs, refused: 1, lastRefused: sent, wasProvoked };
+    return { ...record, state: 'closed', closedMs: nowMs, throttled: 1, lastThrottled: sent, wasProvoked };
   }
-  return { ...record, refused: refused + 1, lastRefused: sent.atMs > lastRefused.atMs ? sent : lastRefused };
+  return {
+    ...record,
+    throttled: throttled + 1,
+    lastThrottled: sent.atMs > lastThrottled.atMs ? sent : lastThrottled,
+  };
 }
 
 export class Scheduler<T extends Queued> {
@@ -162,14 +166,14 @@ export class Scheduler<T extends Queued> {
   /** An attempt has ended. */
   settled(permit: Permit, outcome: Outcome, nowMs: number): readonly Rejected<T>[] {
     this.advance(nowMs);
-    const isTrial = permit.state === 'probe';
+    const isTrial = permit.state === 'trial';
     this.#underWay.delete(permit);
     if (isTrial) this.#isTrialUnderWay = false;
     if (outcome === 'failed') return [];
     if (typeof outcome === 'object') this.#throttle(permit, outcome.waitMs ?? 0, nowMs);
     else {
       if (outcome === 'answered') this.counts.answered++;
-      if (!isTrial || this.record.state !== 'probing') return [];
+      if (!isTrial || this.record.state !== 'half-open') return [];
       this.record = { ...this.record, state: 'paced', statedUntilMs: 0 };
     }
     return this.tooLate(nowMs);
@@ -207,7 +211,7 @@ export class Scheduler<T extends Queued> {
   advance(nowMs: number): void {
     const { state, closedUntilMs, statedUntilMs } = this.record;
     if (state === 'open' || nowMs < closedUntilMs) return;
-    if (state === 'closed') this.record = { ...learned(this.record, this.counts.sent), state: 'probing' };
+    if (state === 'closed') this.record = { ...learned(this.record, this.counts.sent), state: 'half-open' };
     if (this.queue.size > 0 || this.#isTrialUnderWay) return;
     if (nowMs - Math.max(closedUntilMs, statedUntilMs) <= tuning.quietMs) return;
     // Nothing is limited: the upstream is met as for the first time.
@@ -229,11 +233,11 @@ export class Scheduler<T extends Queued> {
   send(flow: Flow, nowMs: number): Permit {
     const { state, marks } = this.record;
     const mark = { atMs: nowMs, sent: this.counts.sent };
-    const permitState = state === 'open' || state === 'paced' ? state : 'probe';
+    const permitState = state === 'open' || state === 'paced' ? state : 'trial';
     const permit: Permit = { flow, sent: mark, state: permitState };
     this.#underWay.add(permit);
     this.counts.sent++;
-    if (state === 'probing') {
+    if (state === 'half-open') {
       this.#isTrialUnderWay = true;
       this.record = taken({ ...this.record, marks: [mark] }, nowMs);
     } else if (state === 'paced') this.record = taken(this.record, nowMs);
@@ -251,7 +255,7 @@ export class Scheduler<T extends Queued> {
     if (statedMs === 0 && perMs > 0 && permit.sent.atMs < (marks[0]?.atMs ?? 0)) return;
     this.record = counted(this.record, permit.sent, nowMs);
     if (statedMs === 0 && state === 'closed') return;
-    this.record = cooledDown(this.record, statedMs, permit.state === 'probe', this.#options, nowMs);
+    this.record = cooledDown(this.record, statedMs, permit.state === 'trial', this.#options, nowMs);
   }
 
   /** When the turn comes behind so many others. A guessed rate counts them as zero. */

@@ -8,7 +8,7 @@ export const tuning = {
   historyMs: 2000,
   /** A guess or a probe grows no longer than this. Longer: a limit that has gone up thousandfold is found at once. */
   longestRiseMs: 10_000,
-  /** Share of the burst that the pacer uses. More: a closing costs less; less: a rate too high shows later. */
+  /** Share of the burst that the pacer uses. More: a cooldown costs less; less: a rate too high shows later. */
   usedBurst: 0.5,
   /** A probe begins this share above the known rate. More: quicker, but more 429s in flight when it ends. */
   probeExcess: 0.07,
@@ -18,7 +18,7 @@ export const tuning = {
   probeIntervalMs: 5000,
   probeBackoff: 1.25,
   longestProbeIntervalMs: 240_000,
-  /** The interval is at least this many times the closing before it. More: less time closed; a raised limit is found later. */
+  /** The interval is at least this many times the cooldown before it. More: less time closed; a raised limit is found later. */
   probeCosts: 15,
   /** Pace grows by this factor between two marks of the history. Smaller: closer measurement, more marks. */
   markGrowth: 1.1,

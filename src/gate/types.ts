@@ -1,7 +1,7 @@
 /** What the gate's rules are given, and what it shows of itself: types only. */
 import type { RequestContext } from '../request-context.ts';
 
-export type GateState = 'open' | 'closed' | 'probing' | 'paced';
+export type GateState = 'open' | 'closed' | 'half-open' | 'paced';
 
 /** A request that waits for its turn. Its context is read live. */
 export interface Queued {

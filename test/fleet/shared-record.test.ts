@@ -5,7 +5,7 @@ import {
   readRecord,
   type SharedRecord,
   shareOf,
-  withClosing,
+  withCooldown,
   writeRecord,
 } from '../../src/fleet/shared-record.ts';
 import { type GateRecord, openRecord } from '../../src/gate/scheduler.ts';
@@ -29,12 +29,12 @@ describe('the record of the gate', () => {
   it('of a closing keeps what is left of it, and what the 429s tell', () => {
     const closed: GateRecord = {
       ...paced,
-      ...{ state: 'closed', closedUntilMs: 3_000, statedUntilMs: 2_500, refused: 1, closedMs: 1_000 },
-      lastRefused: { atMs: 990, sent: 19 },
+      ...{ state: 'closed', closedUntilMs: 3_000, statedUntilMs: 2_500, throttled: 1, closedMs: 1_000 },
+      lastThrottled: { atMs: 990, sent: 19 },
       wasProvoked: true,
     };
     const read = readRecord(writeRecord(closed, 20, 1_000), 0, 10_000, 10_100);
-    expect(read).toMatchObject({ state: 'closed', closedUntilMs: 12_000, statedUntilMs: 11_500, refused: 0 });
+    expect(read).toMatchObject({ state: 'closed', closedUntilMs: 12_000, statedUntilMs: 11_500, throttled: 0 });
   });
 
   it('of a gateway that works by itself has its share of the rate', () => {
@@ -43,8 +43,8 @@ describe('the record of the gate', () => {
 
   it('is closed for as long as this gateway itself was told to wait', () => {
     const own = { ...paced, closedUntilMs: 4_000, statedUntilMs: 4_000 };
-    expect(withClosing(paced, own, 1_000)).toMatchObject({ state: 'closed', closedUntilMs: 4_000 });
-    expect(withClosing(paced, own, 5_000)).toMatchObject({ state: 'paced', statedUntilMs: 4_000 });
+    expect(withCooldown(paced, own, 1_000)).toMatchObject({ state: 'closed', closedUntilMs: 4_000 });
+    expect(withCooldown(paced, own, 5_000)).toMatchObject({ state: 'paced', statedUntilMs: 4_000 });
   });
 
   it('is of no use a minute after its closing', () => {

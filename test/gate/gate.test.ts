@@ -64,7 +64,7 @@ describe('a 429 to any caller', () => {
     await vi.advanceTimersByTimeAsync(1);
     expect(sent).toHaveLength(2);
     expect(sent[1]?.atMs).toBe(3000);
-    expect(waiting[0]?.trace.gate).toBe('probe');
+    expect(waiting[0]?.trace.gate).toBe('trial');
     await vi.advanceTimersByTimeAsync(60);
     expect(sent).toHaveLength(2);
     sent[1]?.answer(200);
@@ -175,12 +175,12 @@ describe('a closed gate without requests', () => {
     const { gate, changes } = await closedFor('60');
     expect(gate.snapshot()).toMatchObject({ state: 'closed', closedForMs: 60_000 });
     await vi.advanceTimersByTimeAsync(60_000);
-    expect(gate.snapshot()).toMatchObject({ state: 'probing', closedForMs: 0, statedWaitMs: 0 });
+    expect(gate.snapshot()).toMatchObject({ state: 'half-open', closedForMs: 0, statedWaitMs: 0 });
     await vi.advanceTimersByTimeAsync(60_000);
-    expect(gate.snapshot().state).toBe('probing');
+    expect(gate.snapshot().state).toBe('half-open');
     await vi.advanceTimersByTimeAsync(1);
     expect(gate.snapshot()).toMatchObject({ state: 'open', perSecond: undefined, window: 10 });
-    expect(changes.map(({ to }) => to)).toEqual(['closed', 'probing', 'open']);
+    expect(changes.map(({ to }) => to)).toEqual(['closed', 'half-open', 'open']);
   });
 
   it('a closed gate without requests lets a page of thirty reads through an hour later, as if it had never closed', async () => {
@@ -208,7 +208,7 @@ describe('a closed gate without requests', () => {
     await flush();
     expect(gate.snapshot()).toMatchObject({ state: 'closed', refusals: 2 });
     await vi.advanceTimersByTimeAsync(1000);
-    expect(gate.snapshot()).toMatchObject({ state: 'probing', perSecond: 30 });
+    expect(gate.snapshot()).toMatchObject({ state: 'half-open', perSecond: 30 });
   });
 
   it('a limit is not forgotten while the stated time lasts, even after the gate has reopened', async () => {
@@ -216,7 +216,7 @@ describe('a closed gate without requests', () => {
     ask();
     sent[0]?.answer(429, { 'retry-after': '3600' });
     await vi.advanceTimersByTimeAsync(3_600_000);
-    expect(gate.snapshot().state).toBe('probing');
+    expect(gate.snapshot().state).toBe('half-open');
     await vi.advanceTimersByTimeAsync(60_001);
     expect(gate.snapshot().state).toBe('open');
   });
@@ -248,7 +248,7 @@ describe('one stray 429 at a gateway that is hardly used', () => {
         await vi.advanceTimersByTimeAsync(2000);
       }
       await vi.advanceTimersByTimeAsync(afterMs - 2000);
-      expect(gate.snapshot().state).toBe('probing');
+      expect(gate.snapshot().state).toBe('half-open');
       const page = Array.from({ length: 30 }, ask);
       await vi.advanceTimersByTimeAsync(1000);
       expect(gate.snapshot()).toMatchObject({ waiting: 0, inFlight: 0 });
@@ -464,10 +464,10 @@ describe('callers at a limit of so many per window', () => {
           windowEndMs += 10_000 * (1 + Math.floor((nowMs - windowEndMs) / 10_000));
           used = 0;
         }
-        const isRefused = isLimited && used++ >= 100;
+        const isThrottled = isLimited && used++ >= 100;
         const waitSeconds = Math.ceil((windowEndMs - nowMs) / 1000);
         await new Promise((resolve) => setTimeout(resolve, 6));
-        return isRefused ? answerOf(429, { 'retry-after': `${waitSeconds}` }) : answerOf(200);
+        return isThrottled ? answerOf(429, { 'retry-after': `${waitSeconds}` }) : answerOf(200);
       }),
     );
     let served = 0;
@@ -509,8 +509,8 @@ describe('the changes that the gate reports', () => {
     await flush();
     expect(changes.map(({ from, to }) => `${from} ${to}`)).toEqual([
       'open closed',
-      'closed probing',
-      'probing paced',
+      'closed half-open',
+      'half-open paced',
     ]);
     expect(changes[0]).toMatchObject({ closedForMs: 1000, statedWaitMs: 1000 });
   });

@@ -77,7 +77,7 @@ describe('the scheduler under any history', () => {
             expect(waiting.delete(next.request)).toBe(true);
             under.add(next.permit);
             expect(under.size).toBeLessThanOrEqual(options.maxInFlight);
-            expect([...under].filter(({ state }) => state === 'probe').length).toBeLessThanOrEqual(1);
+            expect([...under].filter(({ state }) => state === 'trial').length).toBeLessThanOrEqual(1);
           }
         };
         const gone = (tickets: readonly Rejected<Changing>[]): void => {
@@ -290,7 +290,7 @@ describe('a 429 that comes late', () => {
 
     gate.settled(late, { waitMs: 2_000 }, trialMs + 20);
     expect(gate.snapshot(trialMs + 20)).toMatchObject({ state: 'closed', statedWaitMs: 2_000 });
-    expect(gate.snapshot(trialMs + 2_200)).toMatchObject({ state: 'probing', perSecond: before.perSecond });
+    expect(gate.snapshot(trialMs + 2_200)).toMatchObject({ state: 'half-open', perSecond: before.perSecond });
   });
 });
 

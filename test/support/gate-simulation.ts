@@ -216,7 +216,7 @@ class Simulation {
       clock.at(gate.stalls.after(clock.nowMs + this.#oneWayMs()), () => {
         clock.at(clock.nowMs + gate.work(this.#scenario.costMs ?? 0), () => {
           if (isAccepted) this.#accepted(gate, permit, request);
-          else this.#refused(gate, permit, request, waitMs);
+          else this.#throttled(gate, permit, request, waitMs);
           gate.pump();
         });
       });
@@ -229,7 +229,7 @@ class Simulation {
   }
 
   /** The retry layer sends a 429 back at once, with its old time of arrival. */
-  #refused(gate: SimulatedGate, permit: Permit, request: Request, waitMs: number | undefined): void {
+  #throttled(gate: SimulatedGate, permit: Permit, request: Request, waitMs: number | undefined): void {
     const { nowMs } = this.#clock;
     this.#counts.refusals++;
     if (waitMs !== undefined) {
