@@ -14,7 +14,7 @@ export interface Cooldown {
 
 /**
  * The gate closes until the stated time; where none is stated, briefly once a rate is known, and twice as long after
- * each trial request that is answered with 429. The jitter only adds.
+ * each trial request that is answered with 429; `maxClosedMs` at most. The jitter only adds.
  *
  * @param statedMs 0 where no wait is stated
  */

@@ -3,7 +3,7 @@ import { burstOf, type LimitEstimate, type Mark } from './limit-estimate.ts';
 import { tuning } from './tuning.ts';
 
 export interface Pacer {
-  /** Turns in the mirror bucket at a moment. */
+  /** Tokens in the mirror bucket at a moment. */
   readonly level: number;
   readonly levelMs: number;
   /** The pace rises above the rate since then; 0 while it does not. */
@@ -40,7 +40,7 @@ export function dueMs(record: Paced, nowMs: number): number {
   return level >= 1 - 1e-9 ? nowMs : nowMs + (1 - level) / paceOf(record, nowMs);
 }
 
-/** Whether half of the mirror is to spare: a 429 that comes now was provoked by others. */
+/** Whether half of the mirror is to spare: then our own pace does not explain a 429 that comes now. */
 export function hasSpare(record: Paced, nowMs: number): boolean {
   return levelAt(record, nowMs, Number.POSITIVE_INFINITY) >= 1 + capacityOf(record) / 2;
 }
@@ -70,10 +70,11 @@ export function settledDown<R extends Paced>(record: R, nowMs: number): R {
   return { ...record, perMs, level: levelAt(record, nowMs), levelMs: nowMs, riseMs: 0 };
 }
 
-/** When to probe next after a cooldown, which emptied the mirror: later with each confirmation, and the longer it was. */
+/** When to probe next after a cooldown: later each time the same rate is found, and the longer the cooldown was. */
 export function withNextProbe<R extends Paced>(record: R, isSameRate: boolean, closedUntilMs: number): R {
   const { probeIntervalMs: firstMs, probeBackoff, probeCosts, longestProbeIntervalMs } = tuning;
   const grownMs = isSameRate ? Math.min(record.probeIntervalMs * probeBackoff, longestProbeIntervalMs) : 0;
   const probeIntervalMs = Math.max(firstMs, grownMs, probeCosts * (closedUntilMs - record.levelMs));
+  // Twice the interval here, and probing is half as frequent.
   return { ...record, probeIntervalMs, probeMs: closedUntilMs + probeIntervalMs, riseMs: 0 };
 }

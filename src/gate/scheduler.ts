@@ -35,7 +35,7 @@ export interface Rejected<T> {
   readonly retryAfterMs: number;
 }
 
-/** All that the gate has learned and decided, as plain data. Times are ms. */
+/** What the gate has learned and decided, as plain data; counts and queue are beside it. Times are ms. */
 export interface GateRecord extends LimitEstimate, Pacer, Cooldown {
   readonly state: GateState;
   /** The upstream's bucket was empty: an attempt that was sent then was answered with 429. */
@@ -65,7 +65,7 @@ export function learned(record: GateRecord, sent: number): GateRecord {
   const marks = [first, ...later.filter(({ atMs }) => atMs < endMs)] as const;
   const stretch = { emptyMs, marks, endMs, accepted: lastThrottled.sent + 1 - throttled };
   const reopened = { emptyMs: closedMs, marks: [{ atMs: closedUntilMs, sent }] };
-  // Others use the same key, the upstream refuses at random, or it is told late: that says nothing of the rate.
+  // Others use the same key, the upstream refuses at random, or the 429 comes late: that says nothing of the rate.
   const isProvoked = isMeasured ? record.wasProvoked : record.riseMs > 0;
   const hasRefilled = stretch.accepted - first.sent >= Math.max(burstOf(record, perMs), throttled);
   const isStray = endMs < first.atMs || (!isProvoked && hasRefilled);

@@ -1,6 +1,6 @@
-/** Every tuned number of the gate, with what it trades. */
+/** The tuned numbers of the gate, each with what it trades. */
 export const tuning = {
-  /** Rate guessed at the first 429, per second. Higher: less lost at a fast upstream, more 429s at a slow one. */
+  /** Least rate guessed at the first 429, per second; more where the first burst was larger. Higher: less lost at a fast upstream, more 429s at a slow one. */
   guessPerSecond: 25,
   /** A guess doubles in this time while requests wait. Shorter: learned sooner, and measured less closely. */
   guessDoublingMs: 1000,

@@ -10,7 +10,7 @@ export interface Queued {
 }
 
 export interface SchedulerOptions {
-  /** The longest one 429 may hold all requests, ms. */
+  /** The longest one 429 may hold all requests, ms, but for the jitter. */
   readonly maxClosedMs: number;
   /** How long a 429 closes the gate where neither the upstream nor a known rate says, and at most, ms. */
   readonly baseMs: number;
