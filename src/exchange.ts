@@ -64,3 +64,8 @@ export interface Answer {
   /** A place for what the edge derives from it, so that it lives and dies with the answer. */
   derived?: unknown;
 }
+
+/** Whether a status means that no content follows, whatever was sent with it (RFC 9110 section 15.3). */
+export function hasNoContent(status: number): boolean {
+  return status === 204 || status === 205;
+}

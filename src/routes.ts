@@ -12,7 +12,10 @@ export interface RouteChecks {
 
 export type AddRoutes = (app: Hono<Bindings>, checks: RouteChecks) => void;
 
-/** Called once, after the gateway's own routes. A route without a check is open to every client that reaches the port. */
+/**
+ * Called once, after the gateway's own routes. A route without a check is open to every client that reaches the port.
+ * A route gets no way to the upstream: what asks it is an operation (`operations.ts`).
+ */
 export const addRoutes: AddRoutes = () => {
   // app.get('/hello', checks.forCallers, (context) => context.text(`hello ${context.get('caller')}`));
 };

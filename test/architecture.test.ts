@@ -81,13 +81,15 @@ describe('ARCHITECTURE.md is true', () => {
     expect(strangers).toEqual([]);
   });
 
-  it('admin/ shows what others have and knows their types alone', () => {
+  it.each([
+    ['admin', ['cache', 'gate', 'upstream', 'key', 'callers']],
+    ['edge', ['cache', 'gate', 'upstream']],
+  ])('%s/ imports types alone of the rooms %j', (room, others) => {
+    const values = new RegExp(`^import (?!type\\b)[^;]*'\\.\\./(?:${others.join('|')})/[^;]*;`, 'gm');
     const acting = sources
-      .filter(({ path }) => path.startsWith('admin/'))
-      .flatMap(({ text }) => [
-        ...codeOf(text).matchAll(/^import (?!type\b).*'\.\.\/(?:cache|gate|upstream|key|callers)\/.*$/gm),
-      ]);
-    expect(acting.map(([line]) => line)).toEqual([]);
+      .filter(({ path }) => path.startsWith(`${room}/`))
+      .flatMap(({ path, text }) => [...codeOf(text).matchAll(values)].map(([line]) => `${path}: ${line}`));
+    expect(acting).toEqual([]);
   });
 
   /** Stands for options that a list of layers is made with: the layers are not run. */

@@ -4,7 +4,7 @@
  */
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
-import { andThen, type Eventually, type Handler } from '../layer.ts';
+import type { Handler } from '../layer.ts';
 import type { Trace } from '../trace.ts';
 import type { Variant } from './answer-store.ts';
 import { failedOutcome, type Outcome, type ResponseAdmission } from './store-response.ts';
@@ -32,49 +32,34 @@ export type FetchAnswer = (
   trace: Trace,
   variant: Variant | undefined,
   storing: Storing,
-) => Eventually<Outcome>;
+) => Promise<Outcome>;
 
 export function fetchOrRevalidate({ next, admission, purgesOf }: FetchAnswerOptions): FetchAnswer {
-  return (request, trace, variant, storing) => {
+  return async (request, trace, variant, storing) => {
     const validators = variant === undefined ? undefined : validatorsOf(variant.answer.headers);
     const purgesBefore = purgesOf(request.operation);
 
-    const fail = (error: unknown): Outcome => failedOutcome(request, error, trace.attempts > 0);
-    const admit = (answer: Answer, forwardStatus: number | undefined): Outcome => {
+    const admit = (answer: Answer, forwardStatus?: 304): Outcome => {
+      if (answer.status === 304) throw unaskedNotModified();
       const mayStore = storing.mayStore && purgesOf(request.operation) === purgesBefore;
       return admission.admit(request, answer, forwardStatus, mayStore);
     };
-    const receive = (answer: Answer): Eventually<Outcome> => {
-      const isNotModified = answer.status === 304;
-      if (variant === undefined || validators === undefined) {
-        return isNotModified ? fail(unaskedNotModified()) : admit(answer, undefined);
-      }
-      if (isNotModified && confirms(answer, variant.answer))
-        return admit(renewed(variant.answer, answer), 304);
-      if (!isNotModified && !mayBeDueToValidators(answer.status)) return admit(answer, undefined);
-      // It is about another body than the stored one, or about the validators, which are in no key: read without them.
-      return andThen(
-        next(request, trace),
-        (plain) => (plain.status === 304 ? fail(unaskedNotModified()) : admit(plain, undefined)),
-        fail,
-      );
-    };
-    // A fault while the answer is admitted is an outcome too, so that every subscriber gets one.
-    const received = (answer: Answer): Eventually<Outcome> => {
-      try {
-        return receive(answer);
-      } catch (error) {
-        return fail(error);
-      }
-    };
-
-    let answer: Eventually<Answer>;
     try {
-      answer = next(validators === undefined ? request : { ...request, validators }, trace);
+      const answer = await next(validators === undefined ? request : { ...request, validators }, trace);
+      const isNotModified = answer.status === 304;
+      if (variant !== undefined && validators !== undefined) {
+        if (isNotModified && confirms(answer, variant.answer))
+          return admit(renewed(variant.answer, answer), 304);
+        if (isNotModified || mayBeDueToValidators(answer.status)) {
+          // It is about another body than the stored one, or about the validators, which are in no key: read without them.
+          return admit(await next(request, trace));
+        }
+      }
+      return admit(answer);
     } catch (error) {
-      return fail(error);
+      // A fault while the answer is admitted is an outcome too, so that every subscriber gets one.
+      return failedOutcome(request, error, trace.attempts > 0);
     }
-    return andThen(answer, received, fail);
   };
 }
 

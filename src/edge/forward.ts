@@ -1,11 +1,10 @@
 /** The last inbound layer: makes an upstream request of the caller's, and a reply of the answer. */
 import { GatewayError } from '../errors.ts';
-import type { Answer, UpstreamRequest } from '../exchange.ts';
+import { type Answer, hasNoContent, type UpstreamRequest } from '../exchange.ts';
 import { connectionOptions } from '../header-fields.ts';
 import { andThen, type Eventually, type Handler } from '../layer.ts';
 import type { Flow } from '../request-context.ts';
 import type { CacheOutcome, Trace } from '../trace.ts';
-import { hasNoContent } from '../upstream/response-policy.ts';
 import { isNotModified } from './conditional-policy.ts';
 import type { HoldsCredential } from './credential-search.ts';
 import { type ContentCoding as Coding, chooseCoding } from './encoding-policy.ts';

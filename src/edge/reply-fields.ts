@@ -47,7 +47,10 @@ export const documentFields = {
 /** Of every answer. */
 const everyAnswers = listed({ ...viaField, ...securityFields });
 
-/** Passed down unchanged, as are those that `FORWARD_RESPONSE_HEADERS` names. */
+/**
+ * Passed down unchanged, as are those that `FORWARD_RESPONSE_HEADERS` names. A further field needs an entry in
+ * `documents/message-fields.ts`, and in `cors-policy.ts` one that a page may read it.
+ */
 const passed = ['content-type', 'content-language', 'last-modified', 'retry-after'] as const;
 
 /** Fields that the gateway sets itself: the upstream's are not passed down beside them. */

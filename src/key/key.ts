@@ -1,7 +1,7 @@
 /**
  * The upstream API key as an object that cannot be printed: it serialises, inspects and converts to its
- * fingerprint. Only `upstream/credential.ts` may import `exposeKey` (a test keeps that), and only the key's own
- * room (`scrub.ts`) may look inside to search for it.
+ * fingerprint. Only `upstream/credential.ts`, which sends it, and the files of `key/` may import `exposeKey` (a test
+ * keeps that): `scrub.ts` searches for the value, `derive-secret.ts` derives other secrets from it.
  */
 import { createHmac } from 'node:crypto';
 import { inspect } from 'node:util';
@@ -51,7 +51,7 @@ export class Key {
   }
 }
 
-/** The key's value, to be put on the wire. For `upstream/credential.ts` and this room only. */
+/** The key's value, to be put on the wire. For `upstream/credential.ts` and `key/` only. */
 export function exposeKey(key: Key): string {
   return reveal(key);
 }

@@ -5,7 +5,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
 import { GatewayError, type ProxyErrorType } from '../errors.ts';
-import type { Answer, HeaderFields, SignedRequest } from '../exchange.ts';
+import { type Answer, type HeaderFields, hasNoContent, type SignedRequest } from '../exchange.ts';
 import { singleField } from '../header-fields.ts';
 import { payloadOf, smallBytes } from '../payload.ts';
 import type { ContextWatcher } from '../request-context.ts';
@@ -15,7 +15,6 @@ import type { BodyBudget, BodyShare } from './body-budget.ts';
 import { asAskedAbout, asIdentity, codingOf, decode, type UpstreamCoding } from './content-coding.ts';
 import {
   endsWithConnection,
-  hasNoContent,
   invalidHead,
   isClosedJson,
   isJsonType,

@@ -1,5 +1,5 @@
 /**
- * Puts the key on each request, and notices its refusal: the only place that takes the key's value out.
+ * Puts the key on each request, and notices its refusal: the only place outside `key/` that takes the key's value out.
  *
  * The layers above see requests without a key; only what comes after this one gets a `SignedRequest`. Every
  * answer is searched for the key here, once, before anything stores it or passes it on. A 429 that holds it loses

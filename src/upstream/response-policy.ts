@@ -4,7 +4,7 @@
  * A 200 is a promise, so everything that could make it a lie is found before a byte of it is sent.
  */
 
-import type { HeaderFields } from '../exchange.ts';
+import { type HeaderFields, hasNoContent } from '../exchange.ts';
 import { singleField } from '../header-fields.ts';
 import { codingOf } from './content-coding.ts';
 
@@ -70,11 +70,6 @@ export function invalidHead(
     return because('a success whose media type is not in UPSTREAM_MEDIA_TYPES');
   }
   return undefined;
-}
-
-/** Whether a status means that no content follows, whatever the upstream sent with it (RFC 9110 section 15.3). */
-export function hasNoContent(status: number): boolean {
-  return status === 204 || status === 205;
 }
 
 /**

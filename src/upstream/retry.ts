@@ -40,8 +40,8 @@ class RetryableResponse extends Error {
 
 /**
  * Retries within the context's deadline, read live. When retries run out or cannot come in time, a 429 becomes
- * `upstream-rate-limited` at once; any other answer is handed back as it came and an error is thrown as it was. A
- * context that ends ends every wait with its reason.
+ * `upstream-rate-limited` at once; any other answer is handed back as it came, also where the circuit or the gate
+ * refuses the next attempt; an error is thrown as it was. A context that ends ends every wait with its reason.
  */
 export function retryFailures(options: RetryOptions): Layer<UpstreamRequest, Answer> {
   const { limit, baseMs, capMs, isGated = false } = options;
@@ -54,13 +54,17 @@ export function retryFailures(options: RetryOptions): Layer<UpstreamRequest, Ans
     let attempts = 0;
     let endedMs = performance.now();
     let isRetrying = false;
+    let previous: RetryableResponse | undefined;
 
     async function attempt(): Promise<Answer> {
       if (attempts++ > 0) trace.waited('retry', endedMs);
       try {
         const answer = await next(request, trace);
-        if (retriedStatuses.includes(answer.status)) throw new RetryableResponse(answer);
-        return answer;
+        if (!retriedStatuses.includes(answer.status)) return answer;
+        previous = new RetryableResponse(answer);
+        throw previous;
+      } catch (error) {
+        throw isRefusal(error) && previous !== undefined && !is429(previous) ? previous : error;
       } finally {
         endedMs = performance.now();
       }
@@ -102,11 +106,15 @@ function is429(error: unknown): boolean {
   return error instanceof RetryableResponse && error.answer.status === 429;
 }
 
-/** Whether a failure may pass. With a wait in it, it comes from the circuit or the gate, which know better. */
+/** Whether the circuit or the gate did not let an attempt through: their errors alone say how long to wait. */
+function isRefusal(error: unknown): boolean {
+  return error instanceof GatewayError && error.retryAfterMs !== undefined;
+}
+
+/** Whether a failure may pass. After a refusal another attempt is of no use: the circuit and the gate know better. */
 function isFailure(error: unknown): boolean {
   if (!(error instanceof GatewayError)) return error instanceof RetryableResponse;
-  const { code, retryAfterMs } = error;
-  return retryAfterMs === undefined && (code === 'upstream-timeout' || code === 'upstream-unreachable');
+  return !isRefusal(error) && (error.code === 'upstream-timeout' || error.code === 'upstream-unreachable');
 }
 
 /** What the caller gets of the last attempt. @throws what it failed with; `upstream-rate-limited` after a 429 */

@@ -57,7 +57,7 @@ function cacheOf(answer: () => Answer, maxEntryBytes = 1 << 20) {
     refreshTimeoutMs: 1000,
   });
   const handle = cache.layer(answer);
-  const get = () => handle(requestWith(patientContext()), newTrace()) as Answer;
+  const get = async (): Promise<Answer> => await handle(requestWith(patientContext()), newTrace());
   const done = () => vi.waitFor(() => expect(cache.snapshot().compressing).toBe(0));
   return { cache, get, done };
 }
@@ -65,7 +65,7 @@ function cacheOf(answer: () => Answer, maxEntryBytes = 1 << 20) {
 describe('a stored answer', () => {
   it('a stored answer is compressed once a caller accepts a coding, counts in the bound, and stays the same object', async () => {
     const { cache, get, done } = cacheOf(() => answerOf());
-    const first = get();
+    const first = await get();
     const before = cache.snapshot().bytes;
     expect(cache.snapshot().compressing).toBe(0);
     first.encoded?.want?.();
@@ -76,27 +76,27 @@ describe('a stored answer', () => {
     expect(brotliDecompressSync(br ?? '').toString()).toBe(text);
     expect(gunzipSync(gzip ?? '').toString()).toBe(text);
     expect(cache.snapshot().bytes).toBe(before + (br?.length ?? 0) + (gzip?.length ?? 0));
-    expect(get()).toBe(first);
-    expect(get().encoded?.br).toBe(br);
+    expect(await get()).toBe(first);
+    expect((await get()).encoded?.br).toBe(br);
   });
-  it('an answer too small to compress has no encodings, so that it adds nothing to Vary', () => {
-    expect(cacheOf(() => answerOf(json, '{}')).get().encoded).toBeUndefined();
+  it('an answer too small to compress has no encodings, so that it adds nothing to Vary', async () => {
+    expect((await cacheOf(() => answerOf(json, '{}')).get()).encoded).toBeUndefined();
   });
   it('an answer that is not stored is not compressed', async () => {
     const { cache, get } = cacheOf(() => answerOf({ ...json, 'cache-control': 'no-store' }));
-    expect(get().encoded).toBeUndefined();
+    expect((await get()).encoded).toBeUndefined();
     expect(cache.snapshot().compressing).toBe(0);
   });
   it('an answer that compression does not make smaller is tried once', async () => {
     const noise = Buffer.from(crypto.getRandomValues(new Uint8Array(2000))).toString('latin1');
     const { get, done } = cacheOf(() => ({ ...answerOf(), body: Buffer.from(noise, 'latin1') }));
-    get().encoded?.want?.();
+    (await get()).encoded?.want?.();
     await done();
-    expect(get().encoded).toEqual({ want: undefined });
+    expect((await get()).encoded).toEqual({ want: undefined });
   });
   it('encodings that no longer fit are dropped', async () => {
     const { cache, get, done } = cacheOf(() => answerOf(), text.length + 1100);
-    const first = get();
+    const first = await get();
     const before = cache.snapshot();
     expect(before.entries).toBe(1);
     first.encoded?.want?.();
@@ -106,7 +106,7 @@ describe('a stored answer', () => {
   });
   it('an answer purged while it is compressed stays purged', async () => {
     const { cache, get, done } = cacheOf(() => answerOf());
-    const first = get();
+    const first = await get();
     cache.purge();
     first.encoded?.want?.();
     await done();
@@ -149,10 +149,10 @@ describe('bodies that wait to be compressed', () => {
     const headers = { ...json, etag: '"1"', 'cache-control': 'max-age=0' };
     let status = 200;
     const { cache, get, done } = cacheOf(() => answerOf(headers, text, status));
-    const first = get();
+    const first = await get();
     first.encoded?.want?.();
     status = 304;
-    for (let i = 0; i < 3; i += 1) get().encoded?.want?.();
+    for (let i = 0; i < 3; i += 1) (await get()).encoded?.want?.();
     const before = cache.snapshot().bytes;
     await done();
     const { br, gzip } = first.encoded ?? {};

@@ -205,6 +205,17 @@ describe('an upstream in trouble', () => {
     expect(next.sentMs).toHaveLength(1);
   });
 
+  it('a 503 is handed back where the circuit or the gate refuses the second attempt', async () => {
+    const open = new GatewayError('upstream-unreachable', { retryAfterMs: 5_000 });
+    expect((await run(upstream(503, open))).result).toBe(503);
+    // A 429 came last: it is about the limit, not about the failure before it.
+    const limited = new GatewayError('upstream-rate-limited', { retryAfterMs: 5_000 });
+    expect((await run(upstream(503, 429, limited))).result).toBe(limited);
+    // The second attempt was sent: its own failure is the newer one.
+    const failed = unreachable();
+    expect((await run(upstream(503, failed))).result).toBe(failed);
+  });
+
   it('a request is not tried again after a failure that says when to come back: the circuit is open', async () => {
     const next = upstream(new GatewayError('upstream-unreachable', { retryAfterMs: 1000 }), 200);
     expect((await run(next)).result).toMatchObject({ code: 'upstream-unreachable' });
