@@ -11,7 +11,7 @@ export interface Pacer {
   /** No probe before, and the interval that led to it. */
   readonly probeMs: number;
   readonly probeIntervalMs: number;
-  /** The history of the stretch; the first mark is the reopening. */
+  /** The history of the stretch; the first mark is the reopening, or in an open gate a moment of the last seconds. */
   readonly marks: readonly Mark[];
 }
 
@@ -75,6 +75,6 @@ export function withNextProbe<R extends Paced>(record: R, isSameRate: boolean, c
   const { probeIntervalMs: firstMs, probeBackoff, probeCosts, longestProbeIntervalMs } = tuning;
   const grownMs = isSameRate ? Math.min(record.probeIntervalMs * probeBackoff, longestProbeIntervalMs) : 0;
   const probeIntervalMs = Math.max(firstMs, grownMs, probeCosts * (closedUntilMs - record.levelMs));
-  // Twice the interval here, and probing is half as frequent.
+  // To probe half as often, double the interval in `probeMs` alone: the one that is kept grows by itself.
   return { ...record, probeIntervalMs, probeMs: closedUntilMs + probeIntervalMs, riseMs: 0 };
 }

@@ -80,16 +80,14 @@ export function learned(record: GateRecord, sent: number): GateRecord {
 
 /** One more 429 of the cooldown that it begins or belongs to. */
 function counted(record: GateRecord, sent: Mark, nowMs: number): GateRecord {
-  const { throttled, lastThrottled } = record;
-  if (record.state !== 'closed') {
-    const wasProvoked = !hasSpare(record, nowMs);
-    return { ...record, state: 'closed', closedMs: nowMs, throttled: 1, lastThrottled: sent, wasProvoked };
+  if (record.state === 'closed') {
+    const lastThrottled = sent.atMs > record.lastThrottled.atMs ? sent : record.lastThrottled;
+    return { ...record, throttled: record.throttled + 1, lastThrottled };
   }
-  return {
-    ...record,
-    throttled: throttled + 1,
-    lastThrottled: sent.atMs > lastThrottled.atMs ? sent : lastThrottled,
-  };
+  const begun = { state: 'closed', closedMs: nowMs, throttled: 1, lastThrottled: sent } as const;
+  // There is no mark where the limit was forgotten while the attempt was under way.
+  const marks = record.marks.length > 0 ? record.marks : [sent];
+  return { ...record, ...begun, marks, wasProvoked: !hasSpare(record, nowMs) };
 }
 
 export class Scheduler<T extends Queued> {
@@ -251,20 +249,20 @@ export class Scheduler<T extends Queued> {
     const { state, perMs, marks } = this.record;
     this.counts.throttled++;
     if (permit.state !== 'open') this.queue.refund(permit.flow);
-    // Sent before the gate closed last: what it tells is known already.
+    // Sent before the last reopening: that cooldown has been learned from. A stated wait counts all the same.
     if (statedMs === 0 && perMs > 0 && permit.sent.atMs < (marks[0]?.atMs ?? 0)) return;
     this.record = counted(this.record, permit.sent, nowMs);
     if (statedMs === 0 && state === 'closed') return;
     this.record = cooledDown(this.record, statedMs, permit.state === 'trial', this.#options, nowMs);
   }
 
-  /** When the turn comes behind so many others. A guessed rate counts them as zero. */
+  /** When the turn comes behind so many others. While the rate is a guess, they cost no time. */
   #turnMs(ahead: number, nowMs: number): number {
     const { closedUntilMs, perMs, isMeasured } = this.record;
     return Math.max(closedUntilMs, nowMs) + (isMeasured ? ahead / perMs : 0);
   }
 
-  /** Told to come back when so few are ahead that one like it is served, or at the stated time where that is later. */
+  /** `Retry-After`: the time to its turn less its patience, or what is left of the stated wait where that is longer. */
   #late(request: T, ahead: number, nowMs: number): Rejected<T> {
     const patienceMs = request.context.deadlineMs - request.arrivedMs;
     const backMs = Math.max(this.#turnMs(ahead, nowMs) - patienceMs, this.record.statedUntilMs);

@@ -36,6 +36,8 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     }),
   },
   { weight: 4, arbitrary: fc.record({ kind: fc.constant('pass' as const), ms: fc.nat(3000) }) },
+  // Longer than a limit is remembered.
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('pass' as const), ms: fc.constant(70_000) }) },
   {
     weight: 5,
     arbitrary: fc.record({
@@ -291,6 +293,21 @@ describe('a 429 that comes late', () => {
     gate.settled(late, { waitMs: 2_000 }, trialMs + 20);
     expect(gate.snapshot(trialMs + 20)).toMatchObject({ state: 'closed', statedWaitMs: 2_000 });
     expect(gate.snapshot(trialMs + 2_200)).toMatchObject({ state: 'half-open', perSecond: before.perSecond });
+  });
+});
+
+describe('an attempt that is under way for longer than a limit is remembered', () => {
+  it('closes the gate when it is answered with 429, and the gate opens again', () => {
+    const gate = new Scheduler<Queued>(options);
+    const flow = { name: 'slow', weight: 1, background: false };
+    const [first, slow] = [gate.admit(flow, 0) as Permit, gate.admit(flow, 0) as Permit];
+    gate.settled(first, { waitMs: undefined }, 10);
+    expect(gate.snapshot(70_000).state).not.toBe('closed');
+
+    gate.settled(slow, { waitMs: undefined }, 80_000);
+    gate.enter({ context: { flow, deadlineMs: 100_000 }, arrivedMs: 80_000 }, 80_000);
+    const next = gate.next(89_000);
+    expect(next.request).toBeDefined();
   });
 });
 
