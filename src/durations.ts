@@ -36,3 +36,8 @@ export class Durations {
     return { count, sumSeconds: (this.#sumMs[0] as number) / 1_000, cumulative: cumulative.slice(0, -1) };
   }
 }
+
+/** A figure as it is shown: to a hundredth. */
+export function toHundredths(value: number): number {
+  return Math.round(value * 100) / 100;
+}

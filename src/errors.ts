@@ -174,3 +174,8 @@ export class GatewayError extends Error {
     return problems[this.code].status;
   }
 }
+
+/** The code that Node, a library or the system gave an error, as `ENOENT`; `undefined` where it has none. */
+export function errorCode(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error ? String(error.code) : undefined;
+}

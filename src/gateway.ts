@@ -1,5 +1,7 @@
 /** The life of a gateway: it opens its parts, listens, and ends without losing a request. */
+
 import type { Server } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Admin } from './admin/listener.ts';
 import { changedSettings } from './config.ts';
 import type { FollowedCertificate } from './edge/certificate.ts';
@@ -149,7 +151,7 @@ class RunningGateway implements Gateway, LifeState {
     const { config, log, contexts, counts, tracing } = this.#parts;
     log.events.info({ waiting: contexts.waiting }, 'stopping');
     for (const end of this.#endKeyChecks) end();
-    await new Promise((resolve) => setTimeout(resolve, config.SHUTDOWN_DELAY));
+    await sleep(config.SHUTDOWN_DELAY);
     const graceMs = config.SHUTDOWN_GRACE - config.SHUTDOWN_DELAY;
     const endsMs = performance.now() + graceMs;
     await closeServer(this.#server, graceMs, () => contexts.abandonAll(new GatewayError('shutting-down')));

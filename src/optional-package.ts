@@ -1,4 +1,5 @@
 /** Packages that are none of our dependencies: who uses what needs one installs it beside the gateway. */
+import { errorCode } from './errors.ts';
 
 /** Imports a package by name. A test gives its own. */
 export type LoadModule = (name: string) => Promise<unknown>;
@@ -17,7 +18,7 @@ export class PackageError extends Error {
  * @param packages as npm takes them, with versions
  */
 export function importProblem(error: unknown, packages: string): string {
-  const isMissing = error instanceof Error && 'code' in error && error.code === 'ERR_MODULE_NOT_FOUND';
+  const isMissing = errorCode(error) === 'ERR_MODULE_NOT_FOUND';
   return isMissing
     ? `needs a package that is not installed: npm install ${packages}`
     : `the package ${packages} cannot be loaded`;

@@ -4,6 +4,7 @@
  * An `AbortSignal` would do, and costs several µs and a kilobyte for every read that goes up: it is made only for
  * libraries that want one.
  */
+import { GatewayError } from './errors.ts';
 
 /** A caller as the outbound layers see it: an opaque name and its share. They know no callers. */
 export interface Flow {
@@ -95,6 +96,18 @@ export class FixedContext extends WatchedContext implements RequestContext {
   override end(reason: Error): void {
     super.end(reason);
   }
+}
+
+/**
+ * A context that ends with an `upstream-timeout` after that long, in ms.
+ *
+ * @returns the context, and what must be called once nothing waits on its behalf any more
+ */
+export function timedContext(timeoutMs: number, flow: Flow): { context: FixedContext; release(): void } {
+  const context = new FixedContext(performance.now() + timeoutMs, flow);
+  const timer = setTimeout(() => context.end(new GatewayError('upstream-timeout')), timeoutMs);
+  timer.unref();
+  return { context, release: () => clearTimeout(timer) };
 }
 
 /** Waits for that long; rejects with the context's reason as soon as it ends. */

@@ -196,6 +196,32 @@ describe('the graph of imports, types included', () => {
   }
 });
 
+describe('what a file of src/ exports', () => {
+  const words = (text: string): Set<string> => new Set(codeOf(text).match(/\w+/g));
+  const readers = ['src', 'test', 'bench', 'docs']
+    .flatMap((folder) =>
+      readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map((path) =>
+        join(folder, path),
+      ),
+    )
+    .filter((path) => path.endsWith('.ts') && !path.includes('node_modules'))
+    .map((path) => ({ path: path.replaceAll('\\', '/'), words: words(read(path)) }));
+
+  it('every value that a file exports is named in another file', () => {
+    const unused = sources
+      .filter(({ path }) => !path.startsWith('fleet/'))
+      .flatMap(({ path, text }) =>
+        [...text.matchAll(/^export (?:async )?(?:const|class|function\*?) (\w+)/gm)]
+          .map(([, name = '']) => name)
+          .filter(
+            (name) => !readers.some((reader) => reader.path !== `src/${path}` && reader.words.has(name)),
+          )
+          .map((name) => `${path}: ${name}`),
+      );
+    expect(unused).toEqual([]);
+  });
+});
+
 describe('the size of functions', () => {
   // Their length is a rule of Biome.
   it('no function of src/ has more than five variables that change', () => {

@@ -155,7 +155,7 @@ describe('the table of settings', () => {
 });
 
 describe('a name that begins with UPSTREAM_ and is no setting', () => {
-  it('is told of however far it is from one, but for names that another setting refers to', () => {
+  it('a name that begins with UPSTREAM_ and is no setting is told of however far it is from one, but for names that another setting refers to', () => {
     const environment = {
       ...enough,
       UPSTREAM_URL: 'x',

@@ -2,7 +2,7 @@
  * The console: one page that shows what `/events` tells. It has no framework and loads nothing from elsewhere; the
  * browser runs only its two scripts and applies only this style, by their digests.
  */
-import { hash } from 'node:crypto';
+import { sourceDigest } from '../edge/reply-fields.ts';
 import { consoleScript } from './console-script.ts';
 import { consoleStyle } from './console-style.ts';
 import { uplotScript } from './uplot-script.ts';
@@ -63,15 +63,13 @@ ${table('requests', 'h-req', ['Operation', 'Status', 'Total#'])}</section>
 </html>
 `;
 
-const digest = (text: string): string => `'sha256-${hash('sha256', text, 'base64')}'`;
-
 export const consoleFields = {
   'content-type': 'text/html; charset=utf-8',
   'cache-control': 'no-store',
   'content-security-policy': [
     "default-src 'none'",
-    `script-src ${digest(consoleScript)} ${digest(uplotScript)}`,
-    `style-src ${digest(consoleStyle)}`,
+    `script-src ${sourceDigest(consoleScript)} ${sourceDigest(uplotScript)}`,
+    `style-src ${sourceDigest(consoleStyle)}`,
     "connect-src 'self'",
     'img-src data:',
     "base-uri 'none'",

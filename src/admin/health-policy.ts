@@ -48,13 +48,13 @@ export interface Verdict {
 type Says = Pick<HealthReason, 'detail' | 'todo'>;
 
 /** A request that has waited this long at the gate is about to fail, or its caller to give up. */
-export const longWaitMs = 5_000;
+const longWaitMs = 5_000;
 /** A shorter closing is how the gate finds the upstream's pace: a second here and there, which no caller notices. */
-export const longClosingMs = 2_000;
+const longClosingMs = 2_000;
 /** A token is told of this long before it ends, and this long after it has ended. */
-export const tokenNoticeMs = 7 * 86_400_000;
+const tokenNoticeMs = 7 * 86_400_000;
 /** Lost log lines are told of for this long: what was lost stays lost. */
-export const lostLinesNoticeMs = 15 * 60_000;
+const lostLinesNoticeMs = 15 * 60_000;
 
 /** How many names a sentence lists. */
 const mostNamed = 5;

@@ -1,5 +1,5 @@
 /** What the console's charts show of a moment: rates and quantiles between two snapshots. Pure: no I/O, no clock. */
-import { boundsSeconds, type DurationsSnapshot } from '../durations.ts';
+import { boundsSeconds, type DurationsSnapshot, toHundredths } from '../durations.ts';
 import type { RequestCount } from './request-counts.ts';
 import type { AdminSnapshot } from './sources.ts';
 
@@ -29,7 +29,7 @@ const fromMemory = new Set<string | undefined>(['hit', 'negative', 'max-stale', 
 export function pointBetween(before: AdminSnapshot, now: AdminSnapshot): HistoryPoint {
   const seconds = Math.max((now.at - before.at) / 1_000, 1e-3);
   const rate = (count: (snapshot: AdminSnapshot) => number): number =>
-    rounded(Math.max(0, count(now) - count(before)) / seconds);
+    toHundredths(Math.max(0, count(now) - count(before)) / seconds);
   const callers = between(before.requests.durations, now.requests.durations);
   const upstream = between(upstreamTimes(before), upstreamTimes(now));
   return {
@@ -63,7 +63,7 @@ function upstreamTimes({ workspaces }: AdminSnapshot): readonly DurationsSnapsho
 /** Of all workspaces whose pace is known. */
 function paceOf({ workspaces }: AdminSnapshot): number | null {
   const known = workspaces.flatMap(({ gate }) => gate.perSecond ?? []);
-  return known.length === 0 ? null : rounded(sum(known));
+  return known.length === 0 ? null : toHundredths(sum(known));
 }
 
 function counted({ requests }: AdminSnapshot, isMeant: (one: RequestCount) => boolean): number {
@@ -92,10 +92,6 @@ function quantile(cumulative: readonly number[], share: number): number | null {
   const below = index === 0 ? 0 : (cumulative[index - 1] ?? 0);
   const inBucket = (cumulative[index] ?? 0) - below;
   return Number((lower + ((upper - lower) * (rank - below)) / Math.max(inBucket, 1)).toPrecision(3));
-}
-
-function rounded(value: number): number {
-  return Math.round(value * 100) / 100;
 }
 
 function sum(values: readonly number[]): number {

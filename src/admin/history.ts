@@ -6,7 +6,7 @@ import { type HistoryPoint, pointBetween } from './history-policy.ts';
 import type { AdminSnapshot } from './sources.ts';
 
 const intervalMs = 5_000;
-export const maxPoints = (15 * 60_000) / intervalMs;
+const maxPoints = (15 * 60_000) / intervalMs;
 
 export interface HistoryOptions {
   look(): Promise<AdminSnapshot>;

@@ -222,7 +222,7 @@ export function requestDirectivesOf(
 }
 
 /** An answer fetched this recently satisfies `no-cache`: a page that reloads in a loop costs two calls a second. */
-export const justFetchedMs = 500;
+const justFetchedMs = 500;
 
 /**
  * Whether a stored answer may be served now. `refresh`: serve it and refresh it in the background. `stale`,

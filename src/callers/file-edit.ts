@@ -4,6 +4,7 @@
  * Not by write-file-atomic: it locks within one process only, so of two commands at once one change would be lost; it
  * replaces a link whose target is not there yet; and it keeps silent where the owner cannot be kept.
  */
+
 import {
   type FileHandle,
   link,
@@ -17,6 +18,7 @@ import {
 } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { errorCode } from '../errors.ts';
 
 /** Another editor has the file and does not finish. */
 export class FileBusyError extends Error {
@@ -27,10 +29,6 @@ const tryAgainMs = 20;
 const maxWaitMs = 5_000;
 /** A temporary file that is older than this was left by a process that died. */
 const abandonedMs = 30_000;
-
-export function errorCode(error: unknown): string | undefined {
-  return error instanceof Error && 'code' in error ? String(error.code) : undefined;
-}
 
 /** The text of a file; `undefined` where there is no such file. */
 export async function readIfThere(file: string): Promise<string | undefined> {

@@ -5,8 +5,8 @@
 import { get as getHttp, type IncomingMessage } from 'node:http';
 import { get as getHttps } from 'node:https';
 
-export const maxKeySetBytes = 256 * 1024;
-export const keySetTimeoutMs = 5_000;
+const maxKeySetBytes = 256 * 1024;
+const keySetTimeoutMs = 5_000;
 
 /** @throws Error that says what was wrong, without any text of the answer */
 export function fetchKeySet(address: string): Promise<string> {

@@ -1,6 +1,6 @@
 /** Says why the callers file can't be read, with what its owner needs to know to change that. */
 import { statSync } from 'node:fs';
-import { errorCode } from './file-edit.ts';
+import { errorCode } from '../errors.ts';
 
 /** One line, without a full stop: the path, the error's code, and the owner and mode where they can be seen. */
 export function describeUnreadable(file: string, cause: unknown): string {

@@ -3,13 +3,12 @@
  * settings, the key's store, and the two calls of the upstream's specification. It does not listen.
  */
 import { waitAtMost } from '../deadline.ts';
-import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
 import type { StoreTrial } from '../fleet/try-store.ts';
 import type { Keyring } from '../key/keyring.ts';
 import { describeFailure, KeyStoreError } from '../key/store.ts';
 import type { Handler } from '../layer.ts';
-import { FixedContext } from '../request-context.ts';
+import { timedContext } from '../request-context.ts';
 import { Trace } from '../trace.ts';
 import { plainRead } from '../upstream/own-reads.ts';
 import { statedWaitMs } from '../upstream/retry-after-policy.ts';
@@ -308,12 +307,7 @@ async function makeCall(
   call: (typeof calls)[number],
   timeoutMs: number,
 ): Promise<{ status: number | null; meaning: Meaning; waitMs?: number | undefined }> {
-  const context = new FixedContext(performance.now() + timeoutMs, {
-    name: 'check',
-    weight: 1,
-    background: false,
-  });
-  const timer = setTimeout(() => context.end(new GatewayError('upstream-timeout')), timeoutMs);
+  const { context, release } = timedContext(timeoutMs, { name: 'check', weight: 1, background: false });
   const request = plainRead(call.operation, call.path, context);
   try {
     const { status, headers, receivedAt } = await ask(request, new Trace(performance.now()));
@@ -327,7 +321,7 @@ async function makeCall(
     const status = (error as { receivedStatus?: number }).receivedStatus ?? null;
     return { status, meaning: meaningOfFailure(error) };
   } finally {
-    clearTimeout(timer);
+    release();
   }
 }
 

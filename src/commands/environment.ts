@@ -10,7 +10,7 @@ import type { Environment } from '../key/store.ts';
  *
  * @throws ConfigError naming what `.env.example` requires and nothing sets, or a given file that is not there
  */
-export async function loadEnvironment(envFile?: string): Promise<Environment> {
+async function loadEnvironment(envFile?: string): Promise<Environment> {
   if (envFile !== undefined && !existsSync(envFile)) {
     throw new ConfigError([`--env-file names ${envFile}, which does not exist`]);
   }

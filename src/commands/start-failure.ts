@@ -27,7 +27,7 @@ export async function allProblems(error: unknown): Promise<readonly string[]> {
 }
 
 /** Whether settings, or what they name, are wrong. */
-export function isCorrectable(error: unknown): boolean {
+function isCorrectable(error: unknown): boolean {
   return (
     error instanceof CertificateError ||
     error instanceof ConfigError ||

@@ -2,6 +2,7 @@
  * What the token commands share: the callers file they change, how they judge it as a gateway would, and what a
  * failure is called. Exit status: 0 done, 1 failed or written but not in force, 2 wrong usage.
  */
+
 import { type CallersFileRules, readCallersFile } from '../callers/callers-file-policy.ts';
 import {
   CallersTextError,
@@ -10,11 +11,12 @@ import {
   type ListedCaller,
   listCallers,
 } from '../callers/callers-text-policy.ts';
-import { editFile, errorCode, FileBusyError, readIfThere } from '../callers/file-edit.ts';
+import { editFile, FileBusyError, readIfThere } from '../callers/file-edit.ts';
 import { JsonTextError } from '../callers/json-tree.ts';
 import { describeUnreadable } from '../callers/unreadable-file.ts';
 import { guessableTokenProblems } from '../callers/weak-digest.ts';
 import { ConfigError } from '../config.ts';
+import { errorCode } from '../errors.ts';
 import { didYouMean } from '../spelling-policy.ts';
 import { settingsOfRules } from './callers-rules.ts';
 

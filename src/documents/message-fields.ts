@@ -1,4 +1,5 @@
 /** The fields of requests and replies as the API document describes them. */
+import { viaName } from '../version.ts';
 import { cacheDirectives, validators } from './cache-requests.ts';
 
 export interface Field {
@@ -52,7 +53,7 @@ export const responseFields = {
     meaning: 'The id of the request. Quote it when you ask for help: the log of the gateway has it too.',
     example: 'HUHAnb_82IYaknn_-e',
   },
-  Via: { name: 'Via', meaning: 'The reply came through the gateway.', example: '1.1 analytics-gateway' },
+  Via: { name: 'Via', meaning: 'The reply came through the gateway.', example: viaName },
   CacheStatus: {
     name: 'Cache-Status',
     meaning: 'How the answer came about (RFC 9211).',

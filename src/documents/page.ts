@@ -2,8 +2,8 @@
  * The frame of every page: one style, at most one script, both in the page itself and admitted by their digests. A page
  * loads nothing from elsewhere, and where no script runs it can be read all the same.
  */
-import { hash } from 'node:crypto';
 import { html, raw } from 'hono/html';
+import { sourceDigest } from '../edge/reply-fields.ts';
 import { pageStyle } from './page-style.ts';
 
 /** A document with its own fields; where it has no `content-type`, it is plain text. */
@@ -40,9 +40,9 @@ function pageFields(script: string | undefined): Readonly<Record<string, string>
     'content-type': 'text/html; charset=utf-8',
     'content-security-policy': [
       "default-src 'none'",
-      `style-src ${digest(pageStyle)}`,
+      `style-src ${sourceDigest(pageStyle)}`,
       // The page of the API sends the requests that its reader asks for.
-      ...(script === undefined ? [] : [`script-src ${digest(script)}`, "connect-src 'self'"]),
+      ...(script === undefined ? [] : [`script-src ${sourceDigest(script)}`, "connect-src 'self'"]),
       'img-src data:',
       "base-uri 'none'",
       "form-action 'none'",
@@ -51,10 +51,6 @@ function pageFields(script: string | undefined): Readonly<Record<string, string>
     'cross-origin-opener-policy': 'same-origin',
     'referrer-policy': 'no-referrer',
   };
-}
-
-function digest(text: string): string {
-  return `'sha256-${hash('sha256', text, 'base64')}'`;
 }
 
 /** A text of this program, in which backticks mark code. */

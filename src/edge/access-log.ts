@@ -1,4 +1,5 @@
 /** One line per request, written when its reply is known: facts only, never a credential or a query's value. */
+import { toHundredths } from '../durations.ts';
 import { GatewayError } from '../errors.ts';
 import { andThen, type Layer } from '../layer.ts';
 import type { CacheOutcome, Trace } from '../trace.ts';
@@ -88,9 +89,9 @@ function lineOf(
     upstreamStatus: trace.upstreamStatus,
     generation: trace.generation,
     gate: trace.gate,
-    waitedMs: rounded(trace.waitedMs),
-    upstreamMs: rounded(trace.upstreamMs),
-    totalMs: rounded(performance.now() - trace.startedMs),
+    waitedMs: toHundredths(trace.waitedMs),
+    upstreamMs: toHundredths(trace.upstreamMs),
+    totalMs: toHundredths(performance.now() - trace.startedMs),
   };
 }
 
@@ -106,8 +107,4 @@ function outcomeOf(cache: CacheOutcome | undefined): string | undefined {
 
 function describe(cause: unknown): string {
   return cause instanceof Error ? `${cause.name}: ${cause.message}` : typeof cause;
-}
-
-function rounded(ms: number): number {
-  return Math.round(ms * 100) / 100;
 }

@@ -1,7 +1,9 @@
 /** The certificate and private key that the callers' listener shows: read from two files, and again when they change. */
+
 import { createPrivateKey, hash, type KeyObject, X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { createSecureContext } from 'node:tls';
+import { errorCode } from '../errors.ts';
 import { type FileWatch, watchForChanges } from '../file-watch.ts';
 
 /** Two files in PEM: the certificate with its chain, and its private key. */
@@ -55,8 +57,9 @@ async function readNamed(setting: string, file: string): Promise<string> {
   try {
     return await readFile(file, 'utf8');
   } catch (error) {
-    const { code = 'unknown' } = error as NodeJS.ErrnoException;
-    throw new CertificateError(`${setting} names a file that cannot be read (${code})`);
+    throw new CertificateError(
+      `${setting} names a file that cannot be read (${errorCode(error) ?? 'unknown'})`,
+    );
   }
 }
 

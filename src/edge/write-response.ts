@@ -67,7 +67,7 @@ export function writeFault(outgoing: ServerResponse): void {
  * All fields of a reply. Its own win over those that were set on its way: its `Vary` knows more than the one that
  * CORS sets for everything.
  */
-export function mergedFields(
+function mergedFields(
   { replyHeaders }: InboundRequest,
   { fields, common = [] }: Reply,
   endsConnection: boolean,

@@ -1,4 +1,5 @@
 /** `gcp-sm:projects/…`: Google Secret Manager, by Google's own library, with its ways to find credentials. */
+import { errorCode } from '../errors.ts';
 import type { LoadModule } from '../optional-package.ts';
 import { loadSdk } from './sdk.ts';
 import { memberOf } from './secret-field.ts';
@@ -94,8 +95,8 @@ function explain(error: unknown, describe: string): KeyStoreError {
 }
 
 function statusOf(error: unknown): number {
-  if (!(error instanceof Error && 'code' in error)) return Number.NaN;
+  const status = Number(errorCode(error));
   // The library asks again where it is throttled, until the time is up, and names what it met only in its message.
-  const isThrottled = Number(error.code) === 4 && error.message.includes('RESOURCE_EXHAUSTED');
-  return isThrottled ? 8 : Number(error.code);
+  const isThrottled = status === 4 && String(error).includes('RESOURCE_EXHAUSTED');
+  return isThrottled ? 8 : status;
 }

@@ -1,4 +1,5 @@
 /** What a place that keeps the key must be able to do, and how it says that it cannot. */
+import { errorCode } from '../errors.ts';
 
 /** The process's environment, as it was at the start. */
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -27,7 +28,7 @@ export class KeyStoreError extends Error {
 export function describeFailure(error: unknown): string {
   if (error instanceof KeyStoreError) return error.message;
   if (error instanceof Error && error.name === 'AbortError') return 'did not answer in time';
-  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  const code = errorCode(error) ?? '';
   return explained[code] ?? (/^[A-Z][A-Z0-9_]{2,40}$/.test(code) ? `failed with ${code}` : 'failed');
 }
 

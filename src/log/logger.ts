@@ -2,7 +2,9 @@
  * The log: pino, one JSON object per line, buffered. What is written has been searched for the upstream key by value;
  * access lines hold only fields that cannot contain it and are spared the search.
  */
+
 import pino, { type Logger } from 'pino';
+import { toHundredths } from '../durations.ts';
 import type { AccessLine } from '../edge/access-log.ts';
 import { accessJson } from './access-json.ts';
 import { type LogDestination, type LogLosses, writeTo } from './destination.ts';
@@ -90,7 +92,7 @@ function flat({ refusal, ...line }: AccessLine): object {
 
 /** Fields with every figure rounded to a hundredth; what is no plain object or list stays as it is. */
 function rounded(fields: unknown): unknown {
-  if (typeof fields === 'number') return Number.isInteger(fields) ? fields : Math.round(fields * 100) / 100;
+  if (typeof fields === 'number') return Number.isInteger(fields) ? fields : toHundredths(fields);
   if (Array.isArray(fields)) return fields.map(rounded);
   if (typeof fields !== 'object' || fields === null || Object.getPrototypeOf(fields) !== Object.prototype)
     return fields;

@@ -14,7 +14,7 @@ export interface Named {
 }
 
 /** A proxy's or a maintenance page, sent with a status that says all is well. */
-export const htmlErrorPage: Misbehaviour = {
+const htmlErrorPage: Misbehaviour = {
   status: 200,
   headers: { 'Content-Type': 'text/html; charset=utf-8' },
   body: '<!doctype html><title>Down for maintenance</title><h1>We will be back soon</h1>',

@@ -29,7 +29,7 @@ export interface Counts {
 }
 
 /** The most requests that are remembered; the oldest go, a thousand at a time. */
-export const maxRequests = 10_000;
+const maxRequests = 10_000;
 
 export class Received implements ReceivedRequest {
   readonly method: string;

@@ -42,17 +42,13 @@ export type Specification = (
 
 const json: HeaderLine = ['Content-Type', 'application/json'];
 
-export function prepareAnswer(status: number, body: Buffer, lines: readonly HeaderLine[]): PreparedAnswer {
+function prepareAnswer(status: number, body: Buffer, lines: readonly HeaderLine[]): PreparedAnswer {
   // A 304 says nothing of the length of a body it does not have.
   const length: HeaderLine[] = status === 304 ? [] : [['Content-Length', String(body.length)]];
   return { status, lines, fields: [...lines, ...length].flat(), body };
 }
 
-export function prepareError(
-  status: number,
-  detail: string,
-  lines: readonly HeaderLine[] = [],
-): PreparedAnswer {
+function prepareError(status: number, detail: string, lines: readonly HeaderLine[] = []): PreparedAnswer {
   return prepareAnswer(status, Buffer.from(JSON.stringify({ detail })), [json, ...lines]);
 }
 

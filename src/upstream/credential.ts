@@ -15,7 +15,7 @@ import { exposeKey, type Key } from '../key/key.ts';
 import type { KeyProbe } from '../key/key-health.ts';
 import type { Keyring } from '../key/keyring.ts';
 import type { Handler, Layer } from '../layer.ts';
-import { FixedContext, type Flow, type RequestContext } from '../request-context.ts';
+import { type Flow, type RequestContext, timedContext } from '../request-context.ts';
 import { Trace } from '../trace.ts';
 import { plainRead } from './own-reads.ts';
 import { statedWaitMs } from './retry-after-policy.ts';
@@ -124,15 +124,13 @@ export function probeThrough(
   timeoutMs = 10_000,
 ): KeyProbe {
   return async (key, read) => {
-    const context = new FixedContext(performance.now() + timeoutMs, probeFlow);
-    const timer = setTimeout(() => context.end(new GatewayError('upstream-timeout')), timeoutMs);
-    timer.unref();
+    const { context, release } = timedContext(timeoutMs, probeFlow);
     const request = { ...plainRead('key-probe', read.path, context), query: read.query };
     const probe = gate((asked, trace) => send(signedWith(key, asked), trace));
     try {
       return (await probe(request, new Trace(performance.now()))).status;
     } finally {
-      clearTimeout(timer);
+      release();
     }
   };
 }

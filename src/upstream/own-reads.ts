@@ -2,7 +2,7 @@
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
 import type { Handler } from '../layer.ts';
-import { FixedContext, type RequestContext } from '../request-context.ts';
+import { type FixedContext, type RequestContext, timedContext } from '../request-context.ts';
 import { Trace } from '../trace.ts';
 
 /** A read without query and fields. */
@@ -42,23 +42,20 @@ export function checkKey(
   const ended = new GatewayError('shutting-down');
   let context: FixedContext | undefined;
   let isEnded = false;
-  let timer: NodeJS.Timeout | undefined;
 
   const ask = async (): Promise<number | GatewayError | undefined> => {
     if (!(await ready) || isEnded) return undefined;
     const flow = { name: 'key-check', weight: 1, background: true };
-    const own = new FixedContext(performance.now() + timeoutMs, flow);
-    context = own;
-    timer = setTimeout(() => own.end(new GatewayError('upstream-timeout')), timeoutMs);
-    timer.unref();
+    const own = timedContext(timeoutMs, flow);
+    context = own.context;
     try {
-      const request = plainRead('list-api-keys', '/users/api-keys/', own);
+      const request = plainRead('list-api-keys', '/users/api-keys/', own.context);
       return (await send(request, new Trace(performance.now()))).status;
     } catch (error) {
       if (error === ended) return undefined;
       return error instanceof GatewayError ? error : new GatewayError('internal-error', { cause: error });
     } finally {
-      clearTimeout(timer);
+      own.release();
     }
   };
 

@@ -3,11 +3,10 @@
  * Malformed fields are as good as absent; nothing here throws.
  */
 
+import { maxTimerMs } from '../deadline.ts';
 import type { Answer, HeaderFields } from '../exchange.ts';
+import { firstField } from '../header-fields.ts';
 import { parseHttpDate } from '../http-date.ts';
-
-/** No upstream is believed to mean more than this, and a timer can hold no more: about 24 days. */
-export const longestWaitMs = 2 ** 31 - 1;
 
 /** From here on a reset is a time (seconds since 1970), below it is a number of seconds from now. */
 const firstEpochSeconds = 1e9;
@@ -21,14 +20,14 @@ const firstEpochSeconds = 1e9;
  * @param receivedAt wall clock at receipt, used where the answer has no `Date` of its own
  */
 export function statedWaitMs(headers: HeaderFields, receivedAt: number): number | undefined {
-  const date = first(headers['date']);
+  const date = firstField(headers['date']);
   const answeredAt = (date === undefined ? undefined : parseHttpDate(date, receivedAt)) ?? receivedAt;
-  const retryAfter = first(headers['retry-after']);
+  const retryAfter = firstField(headers['retry-after']);
   if (retryAfter !== undefined) {
     const waitMs = retryAfterMs(retryAfter, answeredAt);
     if (waitMs !== undefined) return waitMs;
   }
-  return rateLimitMs(first(headers['ratelimit'])) ?? resetMs(headers, answeredAt);
+  return rateLimitMs(firstField(headers['ratelimit'])) ?? resetMs(headers, answeredAt);
 }
 
 /** The time before which the upstream asks not to be asked again, on the clock of `receivedMs`; 0 where it does not say. */
@@ -60,8 +59,8 @@ function rateLimitMs(value: string | undefined): number | undefined {
 /** The older pair: `X-RateLimit-Remaining: 0` with `X-RateLimit-Reset` in seconds or as a time since 1970. */
 function resetMs(headers: HeaderFields, answeredAt: number): number | undefined {
   for (const prefix of ['x-ratelimit', 'ratelimit']) {
-    const remaining = first(headers[`${prefix}-remaining`]);
-    const reset = first(headers[`${prefix}-reset`]);
+    const remaining = firstField(headers[`${prefix}-remaining`]);
+    const reset = firstField(headers[`${prefix}-reset`]);
     if (remaining === undefined || reset === undefined) continue;
     if (!/^0+(?:\.0*)?$/.test(remaining) || !/^\d+(?:\.\d+)?$/.test(reset)) continue;
     const seconds = Number(reset);
@@ -70,13 +69,9 @@ function resetMs(headers: HeaderFields, answeredAt: number): number | undefined 
   return undefined;
 }
 
-/** Of repeated fields the first counts: an intermediary that appended one later knew less. */
-function first(value: string | readonly string[] | undefined): string | undefined {
-  return (typeof value === 'string' ? value : value?.[0])?.trim();
-}
-
+/** No upstream is believed to mean more than a timer can hold: about 24 days. */
 function bounded(ms: number): number {
-  return Math.min(Math.max(ms, 0), longestWaitMs);
+  return Math.min(Math.max(ms, 0), maxTimerMs);
 }
 
 /** What an answer says of the limit: a 429 that there is one, with the wait that it states; a 5xx nothing. */

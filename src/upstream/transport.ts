@@ -6,10 +6,12 @@
  * Nothing here follows a redirect or puts the key into anything but the field it belongs in: no
  * `fetch`, no `Headers`, whose errors print the values they refuse.
  */
+
 import Pool from 'undici/lib/dispatcher/pool.js';
 import type { Answer, SignedRequest } from '../exchange.ts';
 import type { Handler } from '../layer.ts';
 import type { AttemptSpans, Trace } from '../trace.ts';
+import { viaName } from '../version.ts';
 import { Attempt, type AttemptTerms } from './attempt.ts';
 import type { AttemptSlots } from './attempt-slots.ts';
 import type { AttemptTally } from './attempt-tally.ts';
@@ -67,7 +69,7 @@ export function sendUpstream(options: TransportOptions): Transport {
   /** What does not change from one attempt to the next. */
   const constantFields = [
     ...['accept', 'application/json', 'accept-encoding', 'identity'],
-    ...['user-agent', options.userAgent, 'via', '1.1 analytics-gateway', 'x-api-key'],
+    ...['user-agent', options.userAgent, 'via', viaName, 'x-api-key'],
   ];
   const terms = (revalidating: boolean): AttemptTerms => ({
     limits: { maxBodyBytes: options.maxBodyBytes, isAcceptedType, revalidating },

@@ -46,7 +46,7 @@ const alerts = [...rules.matchAll(/^ {6}- alert: (\w+)\n {8}expr: '(.+)'\n/gm)].
 );
 
 describe('the alerts for Prometheus', () => {
-  it('are all found by this test', () => {
+  it('the alerts for Prometheus are all found by this test', () => {
     expect(alerts.length).toBeGreaterThan(10);
     expect(alerts).toHaveLength(rules.match(/- alert:/g)?.length ?? 0);
   });
@@ -64,7 +64,7 @@ describe('the alerts for Prometheus', () => {
     }
   });
 
-  it('name codes of reasons and problems that exist', () => {
+  it('the alerts for Prometheus name codes of reasons and problems that exist', () => {
     for (const [, code = ''] of rules.matchAll(/health_reason\{code="([^"]+)"\}/g)) {
       expect(Object.keys(healthCodes)).toContain(code);
     }
@@ -76,7 +76,7 @@ describe('the alerts for Prometheus', () => {
     }
   });
 
-  it('have no section in docs/alerts.md that belongs to none of them', () => {
+  it('the alerts for Prometheus have no section in docs/alerts.md that belongs to none of them', () => {
     const sections = [...read('docs/alerts.md').matchAll(/^## (\w+)$/gm)].map(([, name]) => name);
     expect(sections).toEqual(alerts.map(({ name }) => name));
   });
@@ -88,14 +88,17 @@ describe('the dashboard for Grafana', () => {
     templating: { list: { query: unknown }[] };
   };
 
-  it.each(dashboard.panels)('has the panel "$title", whose metrics the gateway has', ({ targets }) => {
-    for (const { expr } of targets) {
-      expect(usesIn(expr)).not.toEqual([]);
-      expectKnown(expr);
-    }
-  });
+  it.each(dashboard.panels)(
+    'the dashboard for Grafana has the panel "$title", whose metrics the gateway has',
+    ({ targets }) => {
+      for (const { expr } of targets) {
+        expect(usesIn(expr)).not.toEqual([]);
+        expectKnown(expr);
+      }
+    },
+  );
 
-  it('has panels with ids of their own, and a list of instances that the gateway gives', () => {
+  it('the dashboard for Grafana has panels with ids of their own, and a list of instances that the gateway gives', () => {
     expect(new Set(dashboard.panels.map(({ id }) => id)).size).toBe(dashboard.panels.length);
     expectKnown(JSON.stringify(dashboard.templating));
     expect(usesIn(JSON.stringify(dashboard.templating))).toHaveLength(1);

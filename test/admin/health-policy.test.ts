@@ -103,23 +103,26 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
 ];
 
 describe('the verdict on the gateway', () => {
-  it.each(cases)('where %s, has the reasons that this gives', (_what, changes, codes, says = /(?:)/) => {
-    const { health, reasons } = judgeHealth(calmSnapshot(changes));
-    expect(reasons.map(({ code }) => code)).toEqual(codes);
-    const [first] = codes;
-    expect(health).toBe(first === undefined ? 'ok' : healthCodes[first]);
-    for (const { detail, todo } of reasons) {
-      expect(detail).toMatch(says);
-      expect(detail).toMatch(/^[A-Z].*\.$/);
-      expect(todo).toMatch(/^[A-Z].*\.$/);
-    }
-  });
+  it.each(cases)(
+    'the verdict on the gateway, where %s, has the reasons that this gives',
+    (_what, changes, codes, says = /(?:)/) => {
+      const { health, reasons } = judgeHealth(calmSnapshot(changes));
+      expect(reasons.map(({ code }) => code)).toEqual(codes);
+      const [first] = codes;
+      expect(health).toBe(first === undefined ? 'ok' : healthCodes[first]);
+      for (const { detail, todo } of reasons) {
+        expect(detail).toMatch(says);
+        expect(detail).toMatch(/^[A-Z].*\.$/);
+        expect(todo).toMatch(/^[A-Z].*\.$/);
+      }
+    },
+  );
 
-  it('has a case here for each code', () => {
+  it('the verdict on the gateway has a case here for each code', () => {
     expect(new Set(cases.flatMap(([, , codes]) => codes))).toEqual(new Set(Object.keys(healthCodes)));
   });
 
-  it('is as bad as the worst of several reasons, and lists the worst first', () => {
+  it('the verdict on the gateway is as bad as the worst of several reasons, and lists the worst first', () => {
     const { health, reasons } = judgeHealth(
       calmSnapshot({
         ...endsIn(dayMs),
@@ -133,7 +136,7 @@ describe('the verdict on the gateway', () => {
 });
 
 describe('the time since which the verdict is the same', () => {
-  it('begins with the start, and anew with each other verdict', () => {
+  it('the time since which the verdict is the same begins with the start, and anew with each other verdict', () => {
     const { judge } = new HealthWatch();
     const at = (ms: number, changes: Partial<SnapshotOfOne> = {}) =>
       judge(calmSnapshot({ at: calm.at + ms, ...changes })).since - calm.at;

@@ -7,7 +7,7 @@ import { calmSnapshot, line, type SnapshotOfOne } from '../support/snapshot.ts';
 const calm = calmSnapshot();
 
 describe('a point of the history', () => {
-  it('has the rates and quantiles of its interval alone', () => {
+  it('a point of the history has the rates and quantiles of its interval alone', () => {
     const counts = countRequests();
     const attempts = tallyAttempts();
     const look = (atMs: number): SnapshotOfOne =>
@@ -44,7 +44,7 @@ describe('a point of the history', () => {
     expect(point.upstreamP99).toBeLessThanOrEqual(0.5);
   });
 
-  it('has no quantile of nothing, and no rate below zero', () => {
+  it('a point of the history has no quantile of nothing, and no rate below zero', () => {
     const point = pointBetween(calm, calmSnapshot({ gate: { ...calm.gate, perSecond: undefined } }));
     expect(point).toMatchObject({ requests: 0, saved: 0, pace: null, callerP99: null, upstreamP50: null });
   });

@@ -4,7 +4,7 @@ import { redisProgram } from '../support/redis.ts';
 
 // `npm run soak:fleet` does the same for minutes.
 describe.skipIf(redisProgram === undefined)('gateways that share a store', () => {
-  it('lose, double and mix up no request while gateways and store are killed, stopped and emptied', async () => {
+  it('gateways that share a store lose, double and mix up no request while gateways and store are killed, stopped and emptied', async () => {
     const faults: string[] = [];
     const checks = await runFaults({ seconds: 8, seed: 7, gateways: 3, note: (text) => faults.push(text) });
     expect(faults.length).toBeGreaterThan(1);

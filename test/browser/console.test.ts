@@ -210,7 +210,7 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
     expect(await page.title()).toMatch(/^The gateway cannot be reached/);
   });
 
-  it('finds callers by name where there are 20 or more, and has no search where there are fewer', async () => {
+  it('the console finds callers by name where there are 20 or more, and has no search where there are fewer', async () => {
     const many = Array.from({ length: 25 }, (_, number) => enrol(`caller-${number}`).entry);
     const pair = await startWith(many, { ADMIN_PORT: '0' });
     const { page } = await openConsole(`${pair.gateway.adminUrl}/`, { viewport: desktop });
@@ -225,7 +225,7 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
     expect(await other.locator('#search').isVisible()).toBe(false);
   });
 
-  it('asks for the token of ADMIN_TOKEN_FROM where a purge needs it', async () => {
+  it('the console asks for the token of ADMIN_TOKEN_FROM where a purge needs it', async () => {
     const pair = await startWith([enrol('script').entry], {
       ...{ ADMIN_PORT: '0', ADMIN_HOST: '0.0.0.0' },
       ...{ ADMIN_TOKEN_FROM: 'env:TEST_TOKEN', TEST_TOKEN: 'a-token-for-changes-0123' },
@@ -241,7 +241,7 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
   });
 
   it.for(scenes)(
-    'shows $name truthfully, without a finding of axe, in light and dark, on desktop and phone',
+    'the console shows $name truthfully, without a finding of axe, in light and dark, on desktop and phone',
     async ({ name, past, settings = {}, play, state, says: reason }) => {
       const callers = ['dashboard', 'reports-nightly', 'export'].map((caller) => enrol(caller));
       const entries = callers.map(({ entry }) => entry);

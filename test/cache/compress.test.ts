@@ -190,7 +190,7 @@ describe('the compressor', () => {
 });
 
 describe('several queues of bodies to compress', () => {
-  it('compress one body at a time, in turns, so that one queue holds up no other for longer than a body', async () => {
+  it('several queues of bodies are compressed one body at a time, in turns, so that one queue holds up no other for longer than a body', async () => {
     const order: string[] = [];
     const done = ['a', 'b'].map((name) => {
       const { add } = createCompressor();

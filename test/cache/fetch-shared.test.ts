@@ -68,7 +68,7 @@ function withShared(looks: readonly (SharedLook | undefined)[], inUse = true) {
 }
 
 describe('a flight whose gateway shares a store', () => {
-  it('takes a fresh answer of another gateway, for all requests of the flight but one that wants a newer one', async () => {
+  it('a flight whose gateway shares a store takes a fresh answer of another gateway, for all requests of the flight but one that wants a newer one', async () => {
     const stored = answer(5_000, '"from another gateway"');
     const { ask, upstream, asked } = withShared([{ ...nothing, stored }, undefined]);
     const plain = [ask(), ask()];
@@ -79,20 +79,20 @@ describe('a flight whose gateway shares a store', () => {
     expect(asked).toHaveLength(2);
   });
 
-  it('is one look for all its requests, and none for a hit in memory', async () => {
+  it('a flight whose gateway shares a store is one look for all its requests, and none for a hit in memory', async () => {
     const { ask, asked } = withShared([{ ...nothing, stored: answer(0, '1') }]);
     await Promise.all(Array.from({ length: 50 }, () => ask()));
     await ask();
     expect(asked).toEqual([{ mayFind: true, awaited: undefined }]);
   });
 
-  it('asks nothing of a store that is away', async () => {
+  it('a flight whose gateway shares a store asks nothing of a store that is away', async () => {
     const { ask, asked, upstream } = withShared([], false);
     expect(await ask()).toBe('"from the upstream"');
     expect([asked.length, upstream.length]).toEqual([0, 1]);
   });
 
-  it('waits for the exchange of another gateway, and takes its failure as its own', async () => {
+  it('a flight whose gateway shares a store waits for the exchange of another gateway, and takes its failure as its own', async () => {
     const error = new GatewayError('upstream-timeout');
     const { ask, asked, upstream } = withShared([
       { ...nothing, other: 'x' },
@@ -103,19 +103,19 @@ describe('a flight whose gateway shares a store', () => {
     expect(upstream).toHaveLength(0);
   });
 
-  it('publishes what its own exchange brought', async () => {
+  it('a flight whose gateway shares a store publishes what its own exchange brought', async () => {
     const { ask, published } = withShared([]);
     await ask();
     expect(published).toMatchObject([{ kind: 'stored' }]);
   });
 
-  it('waits for no other where answers fit one request each', async () => {
+  it('a flight whose gateway shares a store waits for no other where answers fit one request each', async () => {
     const { ask, upstream, published } = withShared([{ ...nothing, stored: 'not shareable', other: 'x' }]);
     expect(await ask()).toBe('"from the upstream"');
     expect([upstream.length, published.length]).toEqual([1, 0]);
   });
 
-  it('forgets what it has in memory when another gateway purges', async () => {
+  it('a flight whose gateway shares a store forgets what it has in memory when another gateway purges', async () => {
     const { ask, upstream, purge } = withShared([]);
     await ask();
     await ask();

@@ -51,7 +51,7 @@ describe('a statement of Fly', () => {
 
 describe('a Fly app', () => {
   it.each([proxy, `::ffff:${proxy}`, '::ffff:ac10:402'])(
-    'is authenticated by the signed field, from %s',
+    'a caller on Fly is authenticated by the signed field, from %s',
     (address) => {
       const { authenticator } = open(writeCallers(callers), { flyKeyFile: keyFile() });
       const authenticated = authenticator.authenticate(credentials(signed(statement()), address));

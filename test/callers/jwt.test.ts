@@ -232,7 +232,7 @@ describe('a credential of one kind', () => {
   });
 
   it.each(['a b.c.d', 'a.b.c, d', 'ä.b.c', '', 'a.b.c d'])(
-    'is one word of the characters that tokens have, in X-API-Key and in a field for JWTs: %j',
+    'a credential is one word of the characters that tokens have, in X-API-Key and in a field for JWTs: %j',
     async (value) => {
       const { authenticator } = staff({ header: 'X-Assertion' });
       for (const [name, what] of [

@@ -45,21 +45,24 @@ describe("a caller's limit across gateways", () => {
     'to one gateway for a second, then to the next': (turn) => Math.floor(turn / 200) % 3,
   };
 
-  it.each(Object.keys(spread))('holds within a tenth where its requests go %s', async (way) => {
-    const shared = sharedBucket(4);
-    const gateways = [limitCallers(shared), limitCallers(shared), limitCallers(shared)];
-    const a = caller({ perSecond: 20, burst: 10 });
-    let passed = 0;
-    // 200 requests a second for 30 s.
-    for (let turn = 0; turn < 6_000; turn++) {
-      await vi.advanceTimersByTimeAsync(5);
-      if (gateways[spread[way]?.(turn) ?? 0]?.spend(a)?.ok === true) passed += 1;
-    }
-    expect(passed).toBeGreaterThan(0.9 * (30 * 20 + 10));
-    expect(passed).toBeLessThan(1.1 * (30 * 20 + 10));
-  });
+  it.each(Object.keys(spread))(
+    'a caller’s limit across gateways holds within a tenth where its requests go %s',
+    async (way) => {
+      const shared = sharedBucket(4);
+      const gateways = [limitCallers(shared), limitCallers(shared), limitCallers(shared)];
+      const a = caller({ perSecond: 20, burst: 10 });
+      let passed = 0;
+      // 200 requests a second for 30 s.
+      for (let turn = 0; turn < 6_000; turn++) {
+        await vi.advanceTimersByTimeAsync(5);
+        if (gateways[spread[way]?.(turn) ?? 0]?.spend(a)?.ok === true) passed += 1;
+      }
+      expect(passed).toBeGreaterThan(0.9 * (30 * 20 + 10));
+      expect(passed).toBeLessThan(1.1 * (30 * 20 + 10));
+    },
+  );
 
-  it('is that of each gateway alone while the store is away, and holds for all again afterwards', async () => {
+  it('a caller’s limit across gateways is that of each gateway alone while the store is away, and holds for all again afterwards', async () => {
     const shared = sharedBucket(4);
     const gateways = [limitCallers(shared), limitCallers(shared)];
     const a = caller({ perSecond: 10, burst: 1 });
@@ -77,7 +80,7 @@ describe("a caller's limit across gateways", () => {
     expect(await passedIn(10)).toBeLessThan(115);
   });
 
-  it('tells a caller that has to wait for what others let through for how long', async () => {
+  it('a caller’s limit across gateways tells a caller that has to wait for what others let through for how long', async () => {
     const shared = { inUse: true, take: () => Promise.resolve(-3) };
     const limits = limitCallers(shared);
     const a = caller({ perSecond: 2, burst: 5 });

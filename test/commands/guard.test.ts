@@ -21,7 +21,7 @@ describe.concurrent('a process that holds the key is not opened', () => {
     expect(stderr).toMatch(/not with a secret in memory|NODE_EXTRA_CA_CERTS/);
   });
 
-  it('nor by SIGUSR1, whenever it comes', async (context) => {
+  it('no inspector is opened by SIGUSR1 in a process that holds the key, whenever it comes', async (context) => {
     const standIn = await standInFor(context);
     const running = serve(context, { settings: settingsFor(standIn.url) });
     const gateway = await running;
@@ -41,29 +41,32 @@ describe.concurrent('a gateway that is the command of its own store', () => {
     ['in the environment', 'check'],
     ['in .env', 'check'],
     ['in .env', 'serve'],
-  ] as const)('named %s, as %s, does not start itself again', async ([where, command], context) => {
-    const cwd = temporaryFolder(context);
-    const count = join(cwd, 'count');
-    const script = join(cwd, 'print-key');
-    // Counts, and stops a chain that nothing else stops.
-    writeFileSync(
-      script,
-      `#!/bin/sh\necho >> ${count}\n[ $(wc -l < ${count}) -ge 4 ] || exec ${process.execPath} ${builtMain} ${command}\n`,
-      { mode: 0o700 },
-    );
-    const settings: Record<string, string> = { ...settingsFor(upstream), UPSTREAM_API_KEY: '' };
-    const from = { UPSTREAM_API_KEY_FROM: `exec:${script}` };
-    if (where === 'in .env') {
-      const lines = Object.entries({ ...settings, ...from }).map(([name, value]) => `${name}=${value}\n`);
-      writeFileSync(join(cwd, '.env'), lines.join(''));
-    } else Object.assign(settings, from);
-    const { status, stdout } = await run(context, ['check'], { settings, cwd });
-    expect(readFileSync(count, 'utf8')).toBe('\n');
-    expect(stdout).toContain('the command ended with status 2');
-    expect(status).toBe(1);
-  });
+  ] as const)(
+    'a gateway that is the command of its own store, named %s, as %s, does not start itself again',
+    async ([where, command], context) => {
+      const cwd = temporaryFolder(context);
+      const count = join(cwd, 'count');
+      const script = join(cwd, 'print-key');
+      // Counts, and stops a chain that nothing else stops.
+      writeFileSync(
+        script,
+        `#!/bin/sh\necho >> ${count}\n[ $(wc -l < ${count}) -ge 4 ] || exec ${process.execPath} ${builtMain} ${command}\n`,
+        { mode: 0o700 },
+      );
+      const settings: Record<string, string> = { ...settingsFor(upstream), UPSTREAM_API_KEY: '' };
+      const from = { UPSTREAM_API_KEY_FROM: `exec:${script}` };
+      if (where === 'in .env') {
+        const lines = Object.entries({ ...settings, ...from }).map(([name, value]) => `${name}=${value}\n`);
+        writeFileSync(join(cwd, '.env'), lines.join(''));
+      } else Object.assign(settings, from);
+      const { status, stdout } = await run(context, ['check'], { settings, cwd });
+      expect(readFileSync(count, 'utf8')).toBe('\n');
+      expect(stdout).toContain('the command ended with status 2');
+      expect(status).toBe(1);
+    },
+  );
 
-  it('says why it will not run', async (context) => {
+  it('a gateway that is the command of its own store says why it will not run', async (context) => {
     const { status, stderr } = await run(context, ['check'], {
       settings: { ...settingsFor(upstream), ANALYTICS_GATEWAY_STORE_COMMAND: '1' },
     });

@@ -16,7 +16,7 @@ interface FlyConfig {
 }
 
 describe.skipIf(!hasLibraries)('fly.toml', () => {
-  it('gives settings that the gateway takes, its own ports, and more time to end than it takes', async () => {
+  it('fly.toml gives settings that the gateway takes, its own ports, and more time to end than it takes', async () => {
     const { parse } = (await importLibrary('smol-toml')) as { parse: (text: string) => FlyConfig };
     const fly = parse(readFileSync(new URL('../../fly.toml', import.meta.url), 'utf8'));
     const config = readConfig(fly.env);

@@ -6,13 +6,13 @@ const read = (path: string): string => readFileSync(new URL(`../../${path}`, imp
 describe('the table of Node versions in deploy/README.md', () => {
   const table = read('deploy/README.md').split('## Which Node is safe for what')[1] ?? '';
 
-  it('names the bound of the Dockerfile for serving callers', () => {
+  it('the table of Node versions in deploy/README.md names the bound of the Dockerfile for serving callers', () => {
     const [, bound = ''] = /^ARG LEAST_NODE="(.*)"$/m.exec(read('Dockerfile')) ?? [];
     expect(bound).toMatch(/^\d+\.\d+\.\d+( \d+\.\d+\.\d+)*$/);
     expect(table).toContain(`| ${bound.replaceAll(' ', ', ')} and later of these lines | serving callers`);
   });
 
-  it('names the Node that the lock pins for development, and the one of "engines" for a start', () => {
+  it('the table of Node versions in deploy/README.md names the Node that the lock pins for development, and the one of "engines" for a start', () => {
     const lock = JSON.parse(read('package-lock.json')) as { packages: Record<string, { version: string }> };
     expect(table).toContain(`| ${lock.packages['node_modules/node']?.version} | tests, demo and benchmarks`);
     const { engines } = JSON.parse(read('package.json')) as { engines: { node: string } };
@@ -21,13 +21,13 @@ describe('the table of Node versions in deploy/README.md', () => {
 });
 
 describe('the Dockerfile', () => {
-  it('serves by default, and takes another command of the program in its place', () => {
+  it('the Dockerfile serves by default, and takes another command of the program in its place', () => {
     const dockerfile = read('Dockerfile');
     expect(dockerfile).toMatch(/^ENTRYPOINT \["node", .*"\/app\/dist\/main\.js"\]$/m);
     expect(dockerfile).toMatch(/^CMD \["serve"\]$/m);
   });
 
-  it('bounds its Node in one place', () => {
+  it('the Dockerfile bounds its Node in one place', () => {
     expect(read('Dockerfile').match(/26\.\d+\.\d+/g)).toHaveLength(1);
     expect(read('.ci/image')).not.toMatch(/2[2-9]\.\d+\.\d+/);
   });

@@ -63,18 +63,18 @@ describe.skipIf(!hasLibraries)('the manifests for Kubernetes', () => {
     },
   );
 
-  it('would be refused with a field of the wrong type', async () => {
+  it('a manifest with a field of the wrong type would be refused', async () => {
     const deployment = await parse('service/deployment.yaml');
     const wrong = { ...deployment, spec: { ...deployment.spec, replicas: 'two' } };
     await expect(validate(wrong)).rejects.toThrow(/replicas/);
   });
 
-  it('of the service are all named by its kustomization, and no others', async () => {
+  it('the Kubernetes manifests of the service are all named by its kustomization, and no others', async () => {
     const { resources } = await parse<{ resources: string[] }>('service/kustomization.yaml');
     expect(resources).toEqual(service.map((name) => `${name}.yaml`));
   });
 
-  it('of the service select the pods of its deployment', async () => {
+  it('the Kubernetes manifests of the service select the pods of its deployment', async () => {
     const labels = { 'app.kubernetes.io/name': 'analytics-gateway' };
     const { spec } = await parse<{ spec: { template: { metadata: unknown } } }>('service/deployment.yaml');
     expect(spec.template.metadata).toEqual({ labels });
@@ -85,7 +85,7 @@ describe.skipIf(!hasLibraries)('the manifests for Kubernetes', () => {
     }
   });
 
-  it('of the service give the gateway settings that it takes, and more time to end than it takes', async () => {
+  it('the Kubernetes manifests of the service give the gateway settings that it takes, and more time to end than it takes', async () => {
     const { spec } = await parse<{ spec: { template: { spec: PodSpec } } }>('service/deployment.yaml');
     const [container] = spec.template.spec.containers;
     const config = configOf(container as Container);
@@ -100,7 +100,7 @@ describe.skipIf(!hasLibraries)('the manifests for Kubernetes', () => {
     expect(config.CALLERS_FILE).toBe(`${callers?.mountPath}/callers.json`);
   });
 
-  it('of the service let its gateways, and nothing else, reach the store that they share', async () => {
+  it('the Kubernetes manifests of the service let its gateways, and nothing else, reach the store that they share', async () => {
     const { spec } = await parse<{ spec: { template: { spec: PodSpec } } }>('service/deployment.yaml');
     const { SHARED_STORE } = configOf(spec.template.spec.containers[0] as Container);
     const labels = { 'app.kubernetes.io/name': 'analytics-gateway-store' };
@@ -118,7 +118,7 @@ describe.skipIf(!hasLibraries)('the manifests for Kubernetes', () => {
     });
   });
 
-  it('of the sidecar keep it on loopback, and start it before the application', async () => {
+  it('the Kubernetes manifests of the sidecar keep it on loopback, and start it before the application', async () => {
     const { spec } = await parse<{ spec: PodSpec }>('sidecar/pod.yaml');
     const [gateway] = spec.initContainers ?? [];
     const config = configOf(gateway as Container);

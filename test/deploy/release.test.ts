@@ -31,7 +31,7 @@ async function workflow(): Promise<Workflow> {
 }
 
 describe.skipIf(!hasLibraries)('the release workflow', () => {
-  it('tests before it builds, builds for amd64 and arm64, and publishes only what was built', async () => {
+  it('the release workflow tests before it builds, builds for amd64 and arm64, and publishes only what was built', async () => {
     const { jobs } = await workflow();
     expect(Object.entries(jobs).map(([name, { needs }]) => [name, needs])).toEqual([
       ['test', undefined],
@@ -43,7 +43,7 @@ describe.skipIf(!hasLibraries)('the release workflow', () => {
     expect(built).toEqual(['amd64', 'arm64']);
   });
 
-  it('signs and attests the image, and attests the package', async () => {
+  it('the release workflow signs and attests the image, and attests the package', async () => {
     const { jobs } = await workflow();
     const stepsOf = (job: string): string => JSON.stringify(jobs[job]?.steps);
     expect(stepsOf('publish-image')).toContain('cosign sign --yes');
@@ -53,7 +53,7 @@ describe.skipIf(!hasLibraries)('the release workflow', () => {
       expect(stepsOf(job)).toContain('actions/attest-build-provenance');
   });
 
-  it('gives no right to a job that has not asked for it, and bounds each in time', async () => {
+  it('the release workflow gives no right to a job that has not asked for it, and bounds each in time', async () => {
     const { permissions, jobs } = await workflow();
     expect(permissions).toEqual({});
     for (const [name, job] of Object.entries(jobs)) {
@@ -62,7 +62,7 @@ describe.skipIf(!hasLibraries)('the release workflow', () => {
     }
   });
 
-  it('has scripts that a shell can parse, with no expression of GitHub in them', async () => {
+  it('the release workflow has scripts that a shell can parse, with no expression of GitHub in them', async () => {
     const steps = Object.values((await workflow()).jobs).flatMap((job) => job.steps);
     const scripts = steps.flatMap(({ run }) => (run === undefined ? [] : [run]));
     expect(scripts.length).toBeGreaterThan(5);

@@ -22,11 +22,11 @@ function analyze(...words: readonly string[]): { status: number | null; output: 
 }
 
 describe.skipIf(!isHere && !isRequired)('the systemd unit, by systemd-analyze', () => {
-  it('verify has nothing to say about it', () => {
+  it('systemd-analyze verify has nothing to say about the unit', () => {
     expect(analyze('verify', unit)).toEqual({ status: 0, output: '' });
   });
 
-  it('security finds an exposure of at most 3.0', () => {
+  it('systemd-analyze security finds an exposure of at most 3.0 in the unit', () => {
     const { status, output } = analyze('security', '--offline=true', '--threshold=30', unit);
     expect(output).toMatch(/Overall exposure level .*: (?:[0-2]\.\d|3\.0)/);
     expect(status).toBe(0);
@@ -34,7 +34,7 @@ describe.skipIf(!isHere && !isRequired)('the systemd unit, by systemd-analyze', 
 });
 
 describe('the systemd unit', () => {
-  it('starts the program with the flags of the image', () => {
+  it('the systemd unit starts the program with the flags of the image', () => {
     expect(text).toContain(
       `ExecStart=/usr/bin/node ${imageFlags().join(' ')} /opt/analytics-gateway/dist/main.js serve\n`,
     );

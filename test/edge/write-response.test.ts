@@ -86,7 +86,7 @@ describe('a head that is written as text is, byte for byte, what Node writes', (
     },
   );
 
-  it('with a Date of its own, once', async () => {
+  it('a head that is written as text has a Date of its own once', async () => {
     const text = await both((way) => `GET /${way}/ascii HTTP/1.1\r\nHost: a\r\nX-Date: 1\r\n\r\n`, bye);
     expect(text.split('HTTP/1.1 200 OK')[1]?.match(/^date: .*$/gim)).toEqual([
       'date: Sun, 06 Nov 1994 08:49:37 GMT',

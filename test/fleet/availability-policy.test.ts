@@ -10,7 +10,7 @@ import {
 } from '../../src/fleet/availability-policy.ts';
 
 describe('the use of the store', () => {
-  it('ends for a second after two calls that fail one after the other', () => {
+  it('the use of the store ends for a second after two calls that fail one after the other', () => {
     const once = failed(available, 0, 50);
     expect(isAway(once)).toBe(false);
     const twice = failed(once, 60, 110);
@@ -18,13 +18,13 @@ describe('the use of the store', () => {
     expect(mayCall(twice, 110 + awayMs)).toBe(true);
   });
 
-  it('goes on after calls that were under way together and failed of one stall', () => {
+  it('the use of the store goes on after calls that were under way together and failed of one stall', () => {
     const stalled = [0, 10, 20].reduce((state, sentMs) => failed(state, sentMs, 50 + sentMs), available);
     expect(isAway(stalled)).toBe(false);
     expect(isAway(failed(stalled, 80, 130))).toBe(true);
   });
 
-  it('begins again with one call at a time, until one is answered', () => {
+  it('the use of the store begins again with one call at a time, until one is answered', () => {
     const away = failed(failed(available, 0, 50), 60, 110);
     const trial = begun(away);
     expect(mayCall(trial, 5_000)).toBe(false);

@@ -14,7 +14,7 @@ const name = ours.nameOf('list-accounts?page=2');
 const plain = Buffer.from('{"accounts":[]}');
 
 describe('sealing of what lies in the shared store', () => {
-  it('gives back the bytes that were sealed, to every gateway with the same key', () => {
+  it('sealing of what lies in the shared store gives back the bytes that were sealed, to every gateway with the same key', () => {
     const other = sealingOf('an-upstream-key-of-ours', 7);
     fc.assert(
       fc.property(fc.uint8Array(), fc.string(), (bytes, resource) => {
@@ -25,7 +25,7 @@ describe('sealing of what lies in the shared store', () => {
     );
   });
 
-  it('gives nothing for an entry that was changed in any bit', () => {
+  it('sealing of what lies in the shared store gives nothing for an entry that was changed in any bit', () => {
     const sealed = ours.seal(name, plain);
     for (let bit = 0; bit < sealed.length * 8; bit += 1) {
       const changed = Buffer.from(sealed);
@@ -34,7 +34,7 @@ describe('sealing of what lies in the shared store', () => {
     }
   });
 
-  it('gives nothing for an entry that was cut, moved to another name, or sealed with another key', () => {
+  it('sealing of what lies in the shared store gives nothing for an entry that was cut, moved to another name, or sealed with another key', () => {
     const sealed = ours.seal(name, plain);
     for (let length = 0; length < sealed.length; length += 1) {
       expect(ours.unseal(name, sealed.subarray(0, length))).toBeUndefined();
@@ -43,7 +43,7 @@ describe('sealing of what lies in the shared store', () => {
     expect(sealingOf('the-key-after-a-rotation').unseal(name, sealed)).toBeUndefined();
   });
 
-  it('shows neither names nor bytes, and the same bytes differently each time', () => {
+  it('sealing of what lies in the shared store shows neither names nor bytes, and the same bytes differently each time', () => {
     const sealed = ours.seal(name, plain);
     expect(name).not.toContain('accounts');
     expect(sealed.includes('accounts')).toBe(false);

@@ -19,14 +19,14 @@ const paced: GateRecord = {
 const plain: SharedRecord = writeRecord(paced, 20, 1_000);
 
 describe('the record of the gate', () => {
-  it('read by a gateway with another clock is the one that was written, at the start of a new stretch', () => {
+  it('the record of the gate, read by a gateway with another clock, is the one that was written, at the start of a new stretch', () => {
     const read = readRecord(JSON.parse(JSON.stringify(plain)), 700, 50_000, 50_000);
     expect(read).toMatchObject({ state: 'paced', perMs: 0.05, isMeasured: true, crowd: 12, level: 2.5 });
     expect(read.probeMs).toBe(55_000);
     expect(read.marks).toEqual([{ atMs: 50_000, sent: 700 }]);
   });
 
-  it('of a closing keeps what is left of it, and what the 429s tell', () => {
+  it('the record of a closing keeps what is left of it, and what the 429s tell', () => {
     const closed: GateRecord = {
       ...paced,
       ...{ state: 'closed', closedUntilMs: 3_000, statedUntilMs: 2_500, throttled: 1, closedMs: 1_000 },
@@ -37,17 +37,17 @@ describe('the record of the gate', () => {
     expect(read).toMatchObject({ state: 'closed', closedUntilMs: 12_000, statedUntilMs: 11_500, throttled: 0 });
   });
 
-  it('of a gateway that works by itself has its share of the rate', () => {
+  it('the record of a gateway that works by itself has its share of the rate', () => {
     expect(shareOf(paced, 1 / 3)).toMatchObject({ perMs: 0.05 / 3, crowd: 4 });
   });
 
-  it('is closed for as long as this gateway itself was told to wait', () => {
+  it('the record of the gate is closed for as long as this gateway itself was told to wait', () => {
     const own = { ...paced, closedUntilMs: 4_000, statedUntilMs: 4_000 };
     expect(withCooldown(paced, own, 1_000)).toMatchObject({ state: 'closed', closedUntilMs: 4_000 });
     expect(withCooldown(paced, own, 5_000)).toMatchObject({ state: 'paced', statedUntilMs: 4_000 });
   });
 
-  it('is of no use a minute after its closing', () => {
+  it('the record of the gate is of no use a minute after its closing', () => {
     expect(isStale({ ...plain, closedForMs: 5_000 }, 64_000)).toBe(false);
     expect(isStale({ ...plain, closedForMs: 5_000 }, 66_000)).toBe(true);
     expect(isStale(plain, Number.NaN)).toBe(true);
@@ -63,11 +63,11 @@ describe('the record of the gate', () => {
     ['a level that is no number', { ...plain, level: Number.NaN }],
     ['another state', { ...plain, state: 'ajar' }],
     ['a missing number', { ...plain, crowd: undefined }],
-  ])('with %s is none', (_, value) => {
+  ])('a record of the gate with %s is refused', (_, value) => {
     expect(parseRecord(value)).toBeUndefined();
   });
 
-  it('leaves out what it does not know', () => {
+  it('the record of the gate leaves out what it does not know', () => {
     expect(parseRecord({ ...plain, marks: 'many' })).toEqual(plain);
   });
 });

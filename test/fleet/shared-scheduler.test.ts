@@ -118,7 +118,7 @@ const states = (gates: readonly Gate[], nowMs: number) =>
   gates.map(({ scheduler }) => scheduler.snapshot(nowMs).state);
 
 describe('gates that share turns', () => {
-  it('say nothing to each other while no limit is known', () => {
+  it('gates that share turns say nothing to each other while no limit is known', () => {
     const { gates, pass, store } = fleetOf(3);
     for (const gate of gates) {
       gate.ask('a');
@@ -129,7 +129,7 @@ describe('gates that share turns', () => {
     expect(roles(gates)).toEqual(['alone', 'alone', 'alone']);
   });
 
-  it('are all closed within 50 ms of a 429 at one, for as long as it states', () => {
+  it('gates that share turns are all closed within 50 ms of a 429 at one, for as long as it states', () => {
     const { gates, pass, clock } = fleetOf(3, 5);
     gates[1].ask('a');
     gates[1].end(gates[1].sent[0], { waitMs: 30_000 });
@@ -144,7 +144,7 @@ describe('gates that share turns', () => {
     expect(gates.map(({ under }) => under.size).toSorted()).toEqual([0, 0, 1]);
   });
 
-  it('close again at a 429 of a turn that another gate gave', () => {
+  it('gates that share turns close again at a 429 of a turn that another gate gave', () => {
     const { gates, pass, clock } = fleetOf(3, 5);
     gates[0].ask('a');
     gates[0].end(gates[0].sent[0], { waitMs: 100 });
@@ -160,7 +160,7 @@ describe('gates that share turns', () => {
     }
   });
 
-  it('let a gate that comes later start with what is known, whether or not one leads', () => {
+  it('gates that share turns let a gate that comes later start with what is known, whether or not one leads', () => {
     const { gates, pass, store, clock } = fleetOf(2);
     gates[0].ask('a');
     gates[0].end(gates[0].sent[0], { waitMs: 40_000 });
@@ -178,7 +178,7 @@ describe('gates that share turns', () => {
     expect(heir.scheduler.snapshot(clock.nowMs).closedForMs).toBeGreaterThan(37_000);
   });
 
-  it('go on under another leader within a second and a half of the death of theirs', () => {
+  it('gates that share turns go on under another leader within a second and a half of the death of theirs', () => {
     const { gates, pass, store } = fleetOf(3);
     gates[0].ask('a');
     gates[0].end(gates[0].sent[0], { waitMs: 200 });
@@ -198,7 +198,7 @@ describe('gates that share turns', () => {
     expect(others.map(({ sent }) => sent.length)).toEqual([1, 1]);
   });
 
-  it('whose leader ends properly have another one at once', () => {
+  it('gates that share turns whose leader ends properly have another one at once', () => {
     const { gates, pass, store, clock } = fleetOf(2);
     gates[0].ask('a');
     gates[0].end(gates[0].sent[0], { waitMs: 10_000 });
@@ -209,7 +209,7 @@ describe('gates that share turns', () => {
     expect(gates[1].scheduler.snapshot(clock.nowMs).closedForMs).toBeGreaterThan(9_000);
   });
 
-  it('take back the turns of a gate that has died', () => {
+  it('gates that share turns take back the turns of a gate that has died', () => {
     const { gates, pass, store } = fleetOf(2);
     gates[0].ask('a');
     gates[0].end(gates[0].sent[0], { waitMs: 100 });
@@ -226,7 +226,7 @@ describe('gates that share turns', () => {
     expect(gates[0].under.size).toBe(1);
   });
 
-  it('are free again, and silent, a minute after the last 429', () => {
+  it('gates that share turns are free again, and silent, a minute after the last 429', () => {
     const { gates, pass, store, clock } = fleetOf(3);
     gates[0].ask('a');
     gates[0].end(gates[0].sent[0], { waitMs: 100 });
@@ -280,7 +280,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
 );
 
 describe('three gates under any history of requests, deaths and outages of the store', () => {
-  it('lose no request, double none, send nothing before the time that one was told, and serve all in the end', () => {
+  it('three gates under any history of requests, deaths and outages of the store lose no request, double none, send nothing before the time that one was told, and serve all in the end', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 150 }), (steps) => {
         const { clock, store, gates, pass } = fleetOf(3);
@@ -356,15 +356,18 @@ describe('three gates that share turns for half a simulated minute', () => {
       { ...stated, gates: 3, store: { latencyMs: 10 } },
       { goodput: 0.85, share: 0.8, p99Ms: 1300 },
     ],
-  ])('at a limit of %s serve nearly what one gate serves', (_, alone, together, bounds) => {
-    const one = simulate({ ...alone, seed: 1 });
-    for (const figures of runs(together)) {
-      expect(figures.goodput).toBeGreaterThanOrEqual(bounds.goodput);
-      expect(figures.wasted).toBeLessThanOrEqual(bounds.wasted ?? 0.03);
-      for (const caller of ['dashboard', 'polite']) {
-        expect(done(figures, caller)).toBeGreaterThanOrEqual(bounds.share * done(one, caller));
-        expect(figures.callers.get(caller)?.p99).toBeLessThanOrEqual(bounds.p99Ms);
+  ])(
+    'three gates that share turns for half a simulated minute at a limit of %s serve nearly what one gate serves',
+    (_, alone, together, bounds) => {
+      const one = simulate({ ...alone, seed: 1 });
+      for (const figures of runs(together)) {
+        expect(figures.goodput).toBeGreaterThanOrEqual(bounds.goodput);
+        expect(figures.wasted).toBeLessThanOrEqual(bounds.wasted ?? 0.03);
+        for (const caller of ['dashboard', 'polite']) {
+          expect(done(figures, caller)).toBeGreaterThanOrEqual(bounds.share * done(one, caller));
+          expect(figures.callers.get(caller)?.p99).toBeLessThanOrEqual(bounds.p99Ms);
+        }
       }
-    }
-  });
+    },
+  );
 });

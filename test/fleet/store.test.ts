@@ -33,7 +33,7 @@ const get = (store: SharedStore): Promise<string | null | undefined> =>
   store.call((client) => client.get(store.name('record')));
 
 describe.skipIf(redisProgram === undefined)('the shared store', () => {
-  it('answers calls and tells its clock once it is reached', async () => {
+  it('a store answers calls and tells its clock once it is reached', async () => {
     await using server = await startRedis();
     const { store } = open(server);
     await inUse(store);
@@ -44,7 +44,7 @@ describe.skipIf(redisProgram === undefined)('the shared store', () => {
     expect(Math.abs(here - Date.now())).toBeLessThan(1_000);
   });
 
-  it('delivers the messages of a channel, also to a store that subscribed before it was reached', async () => {
+  it('a store delivers the messages of a channel, also to a store that subscribed before it was reached', async () => {
     await using server = await startRedis();
     const { store } = open(server);
     const messages: string[] = [];
@@ -56,7 +56,7 @@ describe.skipIf(redisProgram === undefined)('the shared store', () => {
     });
   });
 
-  it('gives no answer, and no error, while it is not reached, and is used once it is', async () => {
+  it('a store gives no answer, and no error, while it is not reached, and is used once it is', async () => {
     await using server = await startRedis();
     await server.kill();
     const { store } = open(server);
@@ -66,7 +66,7 @@ describe.skipIf(redisProgram === undefined)('the shared store', () => {
     expect(await get(store)).toBeNull();
   });
 
-  it('is away when its process is killed, and used again with its subscriptions when it returns', async () => {
+  it('a store is away when its process is killed, and used again with its subscriptions when it returns', async () => {
     await using server = await startRedis();
     const { store, changes } = open(server);
     const messages: string[] = [];
@@ -84,7 +84,7 @@ describe.skipIf(redisProgram === undefined)('the shared store', () => {
     expect(changes.map(({ state }) => state)).toEqual(['in use', 'away', 'in use']);
   });
 
-  it('that stands still is asked twice and then once a second until it answers', async () => {
+  it('a store that stands still is asked twice and then once a second until it answers', async () => {
     await using server = await startRedis();
     const { store } = open(server);
     await inUse(store);
@@ -100,7 +100,7 @@ describe.skipIf(redisProgram === undefined)('the shared store', () => {
     expect(store.snapshot().inUse).toBe(true);
   });
 
-  it('that answers a process which stalled for longer than the limit is not away', async () => {
+  it('a store that answers a process which stalled for longer than the limit is not away', async () => {
     await using server = await startRedis();
     const { store } = open(server, undefined, 800);
     await inUse(store);
@@ -113,7 +113,7 @@ describe.skipIf(redisProgram === undefined)('the shared store', () => {
     expect(store.snapshot().failures).toBe(0);
   });
 
-  it('that refuses the password says so and nothing of the password', async () => {
+  it('a store that refuses the password says so and nothing of the password', async () => {
     await using server = await startRedis('--requirepass', 'the-right-password');
     const { store } = open(server, 'a-wrong-password');
     await vi.waitFor(() => expect(store.snapshot().reason).toBe('WRONGPASS'));
@@ -123,7 +123,7 @@ describe.skipIf(redisProgram === undefined)('the shared store', () => {
     await inUse(right);
   });
 
-  it('that is full refuses writes without harm', async () => {
+  it('a store that is full refuses writes without harm', async () => {
     await using server = await startRedis('--maxmemory', '1mb', '--maxmemory-policy', 'noeviction');
     const { store } = open(server);
     await inUse(store);
@@ -133,7 +133,7 @@ describe.skipIf(redisProgram === undefined)('the shared store', () => {
     expect(store.snapshot().failures).toBeGreaterThanOrEqual(1);
   });
 
-  it('that holds data of another kind under a name fails that call alone', async () => {
+  it('a store that holds data of another kind under a name fails that call alone', async () => {
     await using server = await startRedis();
     const { store } = open(server);
     await inUse(store);

@@ -22,7 +22,7 @@ describe.skipIf(!hasLibraries)('AWS Secrets Manager, by Amazon’s library', () 
   });
   const open = (from = 'aws-sm:team/wak') => openStore(from, {}, 'UPSTREAM_API_KEY_FROM', importLibrary);
 
-  it('gives the secret, one field of it, and the value before the last rotation', async () => {
+  it('AWS Secrets Manager gives the secret, one field of it, and the value before the last rotation', async () => {
     aws.stages.set('AWSCURRENT', '{"key":"the-first-key"}');
     expect(await open().load(never)).toBe('{"key":"the-first-key"}');
     const store = open('aws-sm:team/wak#key');
@@ -33,7 +33,7 @@ describe.skipIf(!hasLibraries)('AWS Secrets Manager, by Amazon’s library', () 
     expect(await store.loadPrevious?.(never)).toBe('the-first-key');
   });
 
-  it('refuses credentials that are wrong, and those that have expired, in words that say so', async () => {
+  it('AWS Secrets Manager refuses credentials that are wrong, and those that have expired, in words that say so', async () => {
     aws.stages.set('AWSCURRENT', 'the-first-key');
     aws.fail(400, 'ExpiredTokenException');
     await expect(open().load(never)).rejects.toThrow('the AWS credentials have expired');
@@ -42,7 +42,7 @@ describe.skipIf(!hasLibraries)('AWS Secrets Manager, by Amazon’s library', () 
     await expect(open().load(never)).rejects.toThrow('the AWS credentials are not valid');
   });
 
-  it('is asked again where it throttles, and names the cause where it goes on', async () => {
+  it('AWS Secrets Manager is asked again where it throttles, and names the cause where it goes on', async () => {
     aws.stages.set('AWSCURRENT', 'the-first-key');
     aws.fail(400, 'ThrottlingException', 1);
     expect(await open().load(never)).toBe('the-first-key');
@@ -52,7 +52,7 @@ describe.skipIf(!hasLibraries)('AWS Secrets Manager, by Amazon’s library', () 
     expect(aws.count).toBeLessThan(10);
   });
 
-  it('is given up when it does not answer in time', async () => {
+  it('AWS Secrets Manager is given up when it does not answer in time', async () => {
     aws.hang();
     await expect(open().load(AbortSignal.timeout(300))).rejects.toThrow('did not answer in time');
   });
@@ -72,7 +72,7 @@ describe.skipIf(!hasLibraries)('Google Secret Manager, by Google’s library', (
   const open = (from = 'gcp-sm:projects/p/secrets/wak') =>
     openStore(from, {}, 'UPSTREAM_API_KEY_FROM', gcp.load);
 
-  it('gives the latest version, one field of it, a version by number, and the one before', async () => {
+  it('Google Secret Manager gives the latest version, one field of it, a version by number, and the one before', async () => {
     gcp.versions.push('{"key":"the-first-key"}');
     expect(await open().load(never)).toBe('{"key":"the-first-key"}');
     const store = open('gcp-sm:projects/p/secrets/wak#key');
@@ -88,12 +88,15 @@ describe.skipIf(!hasLibraries)('Google Secret Manager, by Google’s library', (
     [5, 'there is no such secret or version'],
     [7, 'access denied'],
     [16, 'the Google credentials are not valid'],
-  ] as const)('answers with the gRPC status %i, which becomes "%s"', async ([code, reason]) => {
-    gcp.fail(code);
-    await expect(open().load(never)).rejects.toThrow(reason);
-  });
+  ] as const)(
+    'Google Secret Manager answers with the gRPC status %i, which becomes "%s"',
+    async ([code, reason]) => {
+      gcp.fail(code);
+      await expect(open().load(never)).rejects.toThrow(reason);
+    },
+  );
 
-  it('is asked again where it throttles, and names the cause where it goes on', {
+  it('Google Secret Manager is asked again where it throttles, and names the cause where it goes on', {
     timeout: 60_000,
   }, async () => {
     gcp.versions.push('the-first-key');
@@ -104,7 +107,7 @@ describe.skipIf(!hasLibraries)('Google Secret Manager, by Google’s library', (
     await expect(open().load(never)).rejects.toThrow('too many requests');
   });
 
-  it('is given up when it does not answer in time', { timeout: 60_000 }, async () => {
+  it('Google Secret Manager is given up when it does not answer in time', { timeout: 60_000 }, async () => {
     gcp.hang();
     await expect(open().load(never)).rejects.toThrow('did not answer in time');
   });

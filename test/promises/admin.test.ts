@@ -190,7 +190,7 @@ describe('a purge of a gateway whose admin listener other machines can reach', (
   const purge = ({ askAdmin }: TestGateway, headers: Record<string, string> = {}) =>
     askAdmin('/cache/purge', { method: 'POST', headers });
 
-  it('needs the token of ADMIN_TOKEN_FROM, and reading needs nothing', async () => {
+  it('a purge of a gateway whose admin listener other machines can reach needs the token of ADMIN_TOKEN_FROM, and reading needs nothing', async () => {
     const pair = await startPair({ ...open, ...adminToken });
     await pair.ask(accounts);
     const { TEST_TOKEN: token } = adminToken;
@@ -215,7 +215,7 @@ describe('a purge of a gateway whose admin listener other machines can reach', (
     expect(pair.logText()).not.toContain(token);
   });
 
-  it('is refused where ADMIN_TOKEN_FROM is not set, whatever the request brings', async () => {
+  it('a purge of a gateway whose admin listener other machines can reach is refused where ADMIN_TOKEN_FROM is not set, whatever the request brings', async () => {
     const pair = await startPair(open);
     for (const headers of [{}, bearer('undefined')]) {
       const came = await purge(pair, headers);
@@ -226,7 +226,7 @@ describe('a purge of a gateway whose admin listener other machines can reach', (
     expect(await statusOf(pair)).toMatchObject({ purgeNeeds: 'setting' });
   });
 
-  it('takes a new token of the file at once, and fails where the file is gone', async () => {
+  it('a purge of a gateway whose admin listener other machines can reach takes a new token of the file at once, and fails where the file is gone', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'admin-'));
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
     const file = join(folder, 'token');
@@ -240,13 +240,13 @@ describe('a purge of a gateway whose admin listener other machines can reach', (
     expect((await purge(pair, bearer('another-token-012345'))).status).toBe(500);
   });
 
-  it('needs no token on loopback', async () => {
+  it('a purge of a gateway whose admin listener other machines can reach needs no token on loopback', async () => {
     const pair = await startPair({ ...withAdmin, ...adminToken });
     expect((await purge(pair)).status).toBe(200);
     expect(await statusOf(pair)).toMatchObject({ purgeNeeds: 'nothing' });
   });
 
-  it('is told of at the start where the token cannot be read', async () => {
+  it('a purge of a gateway whose admin listener other machines can reach is told of at the start where the token cannot be read', async () => {
     const environment = { ...settingsFor('http://127.0.0.1:9/api'), ...open, ADMIN_TOKEN_FROM: 'env:NONE' };
     await expect(startGateway({ config: readConfig(environment), environment })).rejects.toThrow(
       'env:NONE: the environment variable is not set',
@@ -274,31 +274,34 @@ describe('a page of another site gets nothing from the admin listener', () => {
     ['a name made to mean us', { host: 'evil.example' }, 421, 'host-not-allowed'],
   ];
 
-  it.concurrent.for(['127.0.0.1', '0.0.0.0'])('on %s', async (host, { expect, onTestFinished }) => {
-    const pair = await startPair({ ...withAdmin, ...adminToken, ADMIN_HOST: host }, {}, onTestFinished);
-    await pair.ask(accounts);
-    for (const [name, headers, status, code] of foreign) {
-      for (const [method, path] of [
-        ['POST', '/cache/purge'],
-        ['GET', '/status'],
-        ['GET', '/metrics'],
-        ['GET', '/none'],
-      ] as const) {
-        const came = await pair.askAdmin(path, { method, headers });
-        expect(came.status, `${name}: ${method} ${path}`).toBe(status);
-        expect(codeOf(came)).toBe(code);
-        expect(came.headers['access-control-allow-origin']).toBeUndefined();
+  it.concurrent.for(['127.0.0.1', '0.0.0.0'])(
+    'a page of another site gets nothing from the admin listener on %s',
+    async (host, { expect, onTestFinished }) => {
+      const pair = await startPair({ ...withAdmin, ...adminToken, ADMIN_HOST: host }, {}, onTestFinished);
+      await pair.ask(accounts);
+      for (const [name, headers, status, code] of foreign) {
+        for (const [method, path] of [
+          ['POST', '/cache/purge'],
+          ['GET', '/status'],
+          ['GET', '/metrics'],
+          ['GET', '/none'],
+        ] as const) {
+          const came = await pair.askAdmin(path, { method, headers });
+          expect(came.status, `${name}: ${method} ${path}`).toBe(status);
+          expect(codeOf(came)).toBe(code);
+          expect(came.headers['access-control-allow-origin']).toBeUndefined();
+        }
       }
-    }
-    expect((await statusOf(pair))['cache']).toMatchObject({ entries: 1 });
-    expect(pair.logLines().filter(({ code }) => code === 'host-not-allowed').length).toBeGreaterThan(0);
-    const own = {
-      origin: new URL(pair.gateway.adminUrl ?? '').origin.replace('0.0.0.0', '127.0.0.1'),
-      'sec-fetch-site': 'same-origin',
-      ...(host === '0.0.0.0' ? bearer(adminToken.TEST_TOKEN) : {}),
-    };
-    expect((await pair.askAdmin('/cache/purge', { method: 'POST', headers: own })).status).toBe(200);
-  });
+      expect((await statusOf(pair))['cache']).toMatchObject({ entries: 1 });
+      expect(pair.logLines().filter(({ code }) => code === 'host-not-allowed').length).toBeGreaterThan(0);
+      const own = {
+        origin: new URL(pair.gateway.adminUrl ?? '').origin.replace('0.0.0.0', '127.0.0.1'),
+        'sec-fetch-site': 'same-origin',
+        ...(host === '0.0.0.0' ? bearer(adminToken.TEST_TOKEN) : {}),
+      };
+      expect((await pair.askAdmin('/cache/purge', { method: 'POST', headers: own })).status).toBe(200);
+    },
+  );
 
   it('an admin listener beyond loopback answers for names of the network', async () => {
     const [open, local] = [

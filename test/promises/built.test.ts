@@ -68,33 +68,39 @@ describe.concurrent('what is built needs nothing beside it', () => {
     expect(least).toBeLessThan(20);
   });
 
-  it.skipIf(redisProgram === undefined)('to share a store with others', async (owner) => {
-    const standIn = await standInFor(owner);
-    await using redis = await startRedis();
-    const gateway = await serve(owner, {
-      main,
-      flags: imageFlags(),
-      settings: { ...settingsFor(standIn.url), SHARED_STORE: redis.address },
-    });
-    await vi.waitFor(() => expect(gateway.stdout()).toContain('the shared store is in use'), {
-      timeout: 20_000,
-    });
-    expect((await gateway.ask(accounts)).status).toBe(200);
-    gateway.signal('SIGTERM');
-    expect(await gateway.exited).toBe(0);
-  });
+  it.skipIf(redisProgram === undefined)(
+    'what is built needs nothing beside it to share a store with others',
+    async (owner) => {
+      const standIn = await standInFor(owner);
+      await using redis = await startRedis();
+      const gateway = await serve(owner, {
+        main,
+        flags: imageFlags(),
+        settings: { ...settingsFor(standIn.url), SHARED_STORE: redis.address },
+      });
+      await vi.waitFor(() => expect(gateway.stdout()).toContain('the shared store is in use'), {
+        timeout: 20_000,
+      });
+      expect((await gateway.ask(accounts)).status).toBe(200);
+      gateway.signal('SIGTERM');
+      expect(await gateway.exited).toBe(0);
+    },
+  );
 
   it.for([
     [['--version'], `${version}\n`],
     [['settings'], 'UPSTREAM_BASE_URL  (required)'],
     [['demo', '--once'], 'X-API-Key'],
     [['demo', '--once'], 'both built'],
-  ] as [string[], string][])('to run %j', async ([command, text], owner) => {
-    const { status, stdout, stderr } = await run(owner, command, { main });
-    expect(stdout).toContain(text);
-    expect(stderr).toBe('');
-    expect(status).toBe(0);
-  });
+  ] as [string[], string][])(
+    'what is built needs nothing beside it to run %j',
+    async ([command, text], owner) => {
+      const { status, stdout, stderr } = await run(owner, command, { main });
+      expect(stdout).toContain(text);
+      expect(stderr).toBe('');
+      expect(status).toBe(0);
+    },
+  );
 
   it('the built gateway shows the console, charts included', async (owner) => {
     const standIn = await standInFor(owner);
@@ -142,15 +148,18 @@ describe.concurrent('what is built needs nothing beside it', () => {
   it.for([
     ['aws-sm:name', '@aws-sdk/client-secrets-manager@3'],
     ['gcp-sm:projects/p/secrets/s', '@google-cloud/secret-manager@7'],
-  ] as const)('but for the library that %s is read with', async ([from, library], owner) => {
-    const { UPSTREAM_API_KEY: _, ...settings } = settingsFor('http://127.0.0.1:9/api');
-    const { status, stderr } = await run(owner, [], {
-      main,
-      settings: { ...settings, UPSTREAM_API_KEY_FROM: from },
-    });
-    expect(stderr).toContain(`npm install ${library}`);
-    expect(status).toBe(2);
-  });
+  ] as const)(
+    'what is built needs the library that %s is read with, and nothing else beside it',
+    async ([from, library], owner) => {
+      const { UPSTREAM_API_KEY: _, ...settings } = settingsFor('http://127.0.0.1:9/api');
+      const { status, stderr } = await run(owner, [], {
+        main,
+        settings: { ...settings, UPSTREAM_API_KEY_FROM: from },
+      });
+      expect(stderr).toContain(`npm install ${library}`);
+      expect(status).toBe(2);
+    },
+  );
 
   it('the built sources are kept by V8 at one byte per character', () => {
     const parts = readdirSync(join(folder, 'dist/parts')).map((name) => join(folder, 'dist/parts', name));

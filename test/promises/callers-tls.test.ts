@@ -85,7 +85,7 @@ const hasLine = (secured: Secured, message: string): boolean =>
   lines(secured).some(({ msg }) => typeof msg === 'string' && msg.startsWith(message));
 
 describe.concurrent('with TLS_CERT_FILE and TLS_KEY_FILE, the callers’ listener', () => {
-  it('answers by https: to those who trust its certificate, and says until when it holds', async (owner) => {
+  it('the callers’ listener with TLS_CERT_FILE and TLS_KEY_FILE answers by https: to those who trust its certificate, and says until when it holds', async (owner) => {
     const pair = makeCertificate();
     const secured = await serveSecured(owner, pair);
     expect(await read(secured.port, pair.cert)).toBe(200);
@@ -98,7 +98,7 @@ describe.concurrent('with TLS_CERT_FILE and TLS_KEY_FILE, the callers’ listene
     expect(secured.running.stdout()).not.toContain('PRIVATE KEY');
   });
 
-  it('speaks TLS 1.2 and 1.3, and refuses 1.1 with a line in the log', async (owner) => {
+  it('the callers’ listener with TLS_CERT_FILE and TLS_KEY_FILE speaks TLS 1.2 and 1.3, and refuses 1.1 with a line in the log', async (owner) => {
     const pair = makeCertificate();
     const secured = await serveSecured(owner, pair);
     for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
@@ -113,7 +113,7 @@ describe.concurrent('with TLS_CERT_FILE and TLS_KEY_FILE, the callers’ listene
     );
   });
 
-  it('answers nothing to plain HTTP, and says in the log what was tried', async (owner) => {
+  it('the callers’ listener with TLS_CERT_FILE and TLS_KEY_FILE answers nothing to plain HTTP, and says in the log what was tried', async (owner) => {
     const secured = await serveSecured(owner, makeCertificate());
     const answer = await exchange(secured.port, 'GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n', 300);
     expect(answer).not.toContain('HTTP/1.1');
@@ -123,7 +123,7 @@ describe.concurrent('with TLS_CERT_FILE and TLS_KEY_FILE, the callers’ listene
     );
   });
 
-  it('answers all of many requests that a caller sends at once', async (owner) => {
+  it('the callers’ listener with TLS_CERT_FILE and TLS_KEY_FILE answers all of many requests that a caller sends at once', async (owner) => {
     const pair = makeCertificate();
     const { port } = await serveSecured(owner, pair);
     const socket = await handshake(port, pair.cert, 'TLSv1.3');
@@ -137,7 +137,7 @@ describe.concurrent('with TLS_CERT_FILE and TLS_KEY_FILE, the callers’ listene
     expect(text.match(/HTTP\/1\.1 200 OK/g)).toHaveLength(100);
   });
 
-  it('is asked by https: for its health', async (owner) => {
+  it('the callers’ listener with TLS_CERT_FILE and TLS_KEY_FILE is asked by https: for its health', async (owner) => {
     const { port, settings } = await serveSecured(owner, makeCertificate({ names: ['gateway.example'] }));
     const healthy = await run(owner, ['healthcheck'], { settings: { ...settings, PORT: String(port) } });
     expect(healthy).toEqual({ status: 0, stdout: 'ready\n', stderr: '' });
@@ -145,7 +145,7 @@ describe.concurrent('with TLS_CERT_FILE and TLS_KEY_FILE, the callers’ listene
 });
 
 describe.concurrent('a certificate that is replaced', () => {
-  it('is shown to new connections, while those that are open go on', async (owner) => {
+  it('a certificate that is replaced is shown to new connections, while those that are open go on', async (owner) => {
     const [first, second] = [makeCertificate(), makeCertificate()];
     const secured = await serveSecured(owner, first);
     const open = await handshake(secured.port, first.cert, 'TLSv1.3');
@@ -170,21 +170,24 @@ describe.concurrent('a certificate that is replaced', () => {
       }),
       'has expired',
     ],
-  ] as const)('by one %s is kept, and the log says why', async ([, bad, reason], owner) => {
-    const [good, better] = [makeCertificate(), makeCertificate()];
-    const secured = await serveSecured(owner, good);
-    writePair(secured, bad);
-    await until(() => hasLine(secured, 'the new certificate for callers cannot be used'));
-    expect(lines(secured)).toContainEqual(
-      expect.objectContaining({ level: 'warn', reason: expect.stringContaining(reason) }),
-    );
-    expect(await read(secured.port, good.cert)).toBe(200);
-    writePair(secured, better);
-    await until(() => hasLine(secured, 'the certificate for callers was replaced'));
-    expect(await read(secured.port, better.cert)).toBe(200);
-  });
+  ] as const)(
+    'a certificate that is replaced by one %s is kept, and the log says why',
+    async ([, bad, reason], owner) => {
+      const [good, better] = [makeCertificate(), makeCertificate()];
+      const secured = await serveSecured(owner, good);
+      writePair(secured, bad);
+      await until(() => hasLine(secured, 'the new certificate for callers cannot be used'));
+      expect(lines(secured)).toContainEqual(
+        expect.objectContaining({ level: 'warn', reason: expect.stringContaining(reason) }),
+      );
+      expect(await read(secured.port, good.cert)).toBe(200);
+      writePair(secured, better);
+      await until(() => hasLine(secured, 'the certificate for callers was replaced'));
+      expect(await read(secured.port, better.cert)).toBe(200);
+    },
+  );
 
-  it('is read at once on SIGHUP, and a bad one is named at once', async (owner) => {
+  it('a certificate that is replaced is read at once on SIGHUP, and a bad one is named at once', async (owner) => {
     const secured = await serveSecured(owner, makeCertificate());
     writeFileSync(secured.keyFile, readFileSync(secured.certFile));
     secured.running.signal('SIGHUP');
@@ -195,18 +198,21 @@ describe.concurrent('a certificate that is replaced', () => {
 });
 
 describe.concurrent('a certificate that cannot be used', () => {
-  it.for(['serve', 'check'])('ends %s with 2, and names the setting and no value', async (command, owner) => {
-    const other = makeCertificate().key;
-    const { settings, certFile } = await securedSettings(owner, { ...makeCertificate(), key: other });
-    const { status, stdout, stderr } = await run(owner, [command], { settings });
-    expect(stdout + stderr).toContain(
-      'TLS_KEY_FILE is not the key of the first certificate in TLS_CERT_FILE',
-    );
-    expect(stdout + stderr).not.toContain(certFile);
-    expect(status).toBe(2);
-  });
+  it.for(['serve', 'check'])(
+    'a certificate that cannot be used ends %s with 2, and names the setting and no value',
+    async (command, owner) => {
+      const other = makeCertificate().key;
+      const { settings, certFile } = await securedSettings(owner, { ...makeCertificate(), key: other });
+      const { status, stdout, stderr } = await run(owner, [command], { settings });
+      expect(stdout + stderr).toContain(
+        'TLS_KEY_FILE is not the key of the first certificate in TLS_CERT_FILE',
+      );
+      expect(stdout + stderr).not.toContain(certFile);
+      expect(status).toBe(2);
+    },
+  );
 
-  it('ends the start with 2 where a file is missing, or the other setting', async (owner) => {
+  it('a certificate that cannot be used ends the start with 2 where a file is missing, or the other setting', async (owner) => {
     const { settings } = await securedSettings(owner, makeCertificate());
     const missing = { ...settings, TLS_KEY_FILE: '/none/tls.key' };
     const { stderr, status } = await run(owner, ['serve'], { settings: missing });

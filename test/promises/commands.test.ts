@@ -210,7 +210,7 @@ describe.concurrent('the demo', () => {
     expect(stdout).toContain('both from source');
   });
 
-  it('with --traffic has three callers that share a limit, and leaves no file behind', async (owner) => {
+  it('the demo with --traffic has three callers that share a limit, and leaves no file behind', async (owner) => {
     const folder = temporaryFolder(owner);
     const settings = { TMPDIR: folder, LOG_LEVEL: 'info' };
     const { status, stdout, stderr } = await run(owner, ['demo', '--traffic', '--once'], { settings });

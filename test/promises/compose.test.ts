@@ -99,7 +99,7 @@ async function startGateways(owner: Owner, secret: string, sharedStore?: string)
 }
 
 describe.skipIf(!hasLibraries)('deploy/compose.yaml', () => {
-  it('gives all gateways settings that they take, and more time to end than they take', async () => {
+  it('deploy/compose.yaml gives all gateways settings that they take, and more time to end than they take', async () => {
     const services = await composeServices();
     for (const name of gateways) {
       const { environment = {}, stop_grace_period = '' } = services[name] ?? {};
@@ -112,14 +112,14 @@ describe.skipIf(!hasLibraries)('deploy/compose.yaml', () => {
     }
   });
 
-  it('publishes ports on loopback alone, and not one of a gateway', async () => {
+  it('deploy/compose.yaml publishes ports on loopback alone, and not one of a gateway', async () => {
     for (const [name, { ports = [] }] of Object.entries(await composeServices())) {
       if (gateways.includes(name)) expect(ports).toEqual([]);
       for (const port of ports) expect(port, name).toMatch(/^127\.0\.0\.1:/);
     }
   });
 
-  it('mounts files that exist, and names services that exist', async () => {
+  it('deploy/compose.yaml mounts files that exist, and names services that exist', async () => {
     const services = await composeServices();
     for (const { volumes = [], depends_on = [] } of Object.values(services)) {
       const files = volumes.map((volume) => volume.split(':')[0] ?? '').filter((file) => /\.\w+$/.test(file));
@@ -130,7 +130,7 @@ describe.skipIf(!hasLibraries)('deploy/compose.yaml', () => {
 });
 
 describe.skipIf(!hasLibraries || !isHere('haproxy'))('the balancer of deploy/compose.yaml', () => {
-  it('spreads reads, and loses none while a gateway drains and leaves', async (owner) => {
+  it('the balancer of deploy/compose.yaml spreads reads, and loses none while a gateway drains and leaves', async (owner) => {
     const token = mintToken();
     const wired = await startGateways(owner, token);
     const port = await freePort();
@@ -173,7 +173,7 @@ describe.skipIf(!hasLibraries || !isHere('haproxy'))('the balancer of deploy/com
 describe.skipIf(!hasLibraries || redisProgram === undefined)(
   'the shared store of deploy/compose.yaml',
   () => {
-    it('is used by all three gateways, with the options that the file starts it with', async (owner) => {
+    it('the store of deploy/compose.yaml is used by all three gateways, with the options that the file starts it with', async (owner) => {
       const { valkey } = await composeServices();
       const [program, ...options] = valkey?.command ?? [];
       expect(program).toBe('valkey-server');
@@ -186,7 +186,7 @@ describe.skipIf(!hasLibraries || redisProgram === undefined)(
 );
 
 describe.skipIf(!hasLibraries || !isHere('prometheus'))('the Prometheus of deploy/compose.yaml', () => {
-  it('finds all three gateways up', async (owner) => {
+  it('Prometheus of deploy/compose.yaml finds all three gateways up', async (owner) => {
     const wired = await startGateways(owner, mintToken());
     const data = temporaryFolder(owner);
     const file = join(data, 'prometheus.yaml');

@@ -40,7 +40,7 @@ function listen({ gateway }: Pick<TestGateway, 'gateway'>): Promise<Listening> {
 }
 
 describe('the events of the admin listener', () => {
-  it('tell the history first, then the status again and again', async () => {
+  it('the events of the admin listener tell the history first, then the status again and again', async () => {
     const pair = await startPair({ ADMIN_PORT: '0' });
     await pair.ask(accounts);
     const listening = await listen(pair);
@@ -52,7 +52,7 @@ describe('the events of the admin listener', () => {
     expect(status).toMatchObject({ health: 'ok', requests: { finished: 1 } });
   });
 
-  it('tell each new point of the history, which the gateway keeps for the next console', async () => {
+  it('the events of the admin listener tell each new point of the history, which the gateway keeps for the next console', async () => {
     const pair = await startPair({ ADMIN_PORT: '0' });
     const listening = await listen(pair);
     await pair.ask(accounts);
@@ -64,7 +64,7 @@ describe('the events of the admin listener', () => {
     expect(points.some(({ requests }) => requests > 0)).toBe(true);
   });
 
-  it('end when the gateway stops, and do not hold it up', async () => {
+  it('the events of the admin listener end when the gateway stops, and do not hold it up', async () => {
     const pair = await startPair({ ADMIN_PORT: '0' });
     const listening = await listen(pair);
     await pair.gateway.drain();
@@ -78,7 +78,7 @@ describe('the events of the admin listener', () => {
     expect(await pair.askAdmin('/events', { method: 'HEAD' })).toMatchObject({ status: 200 });
   });
 
-  it('hold neither the key nor anything that a caller sent', async () => {
+  it('the events of the admin listener hold neither the key nor anything that a caller sent', async () => {
     const script = enrol('script');
     const pair = await startWith([script.entry], { ADMIN_PORT: '0' });
     const id = 'an-id-of-the-caller';

@@ -30,7 +30,7 @@ async function closeAll(members: readonly FleetMember[], behave: (on: boolean) =
 }
 
 describe.skipIf(redisProgram === undefined)('the gate of gateways that share a store', () => {
-  it('closes at all of them when one is answered with 429, and gives its turns at one', async () => {
+  it('the gate of gateways that share a store closes at all of them when one is answered with 429, and gives its turns at one', async () => {
     const { members, standIn } = await startFleet(3, each);
     await closeAll(members, (on) => standIn.behave(on ? limited : undefined));
     expect(standIn.requests).toHaveLength(1);
@@ -51,7 +51,7 @@ describe.skipIf(redisProgram === undefined)('the gate of gateways that share a s
     );
   });
 
-  it('is closed at a gateway that comes later, and stays so when the one that gave the turns ends', async () => {
+  it('the gate of gateways that share a store is closed at a gateway that comes later, and stays so when the one that gave the turns ends', async () => {
     const { members, standIn, add } = await startFleet(2, each);
     await closeAll(members, (on) => standIn.behave(on ? limited : undefined));
     const late = await add();
@@ -66,7 +66,7 @@ describe.skipIf(redisProgram === undefined)('the gate of gateways that share a s
     expect(standIn.requests).toHaveLength(1);
   });
 
-  it('serves all that wait at any of them, one by one, and tells the turns it gave', async () => {
+  it('the gate of gateways that share a store serves all that wait at any of them, one by one, and tells the turns it gave', async () => {
     const limit = { perSecond: 50, burst: 10 };
     const settings = { ...each, RETRY_LIMIT: '4', REQUEST_TIMEOUT: '60s' };
     const { members, standIn } = await startFleet(3, settings, { limit });
@@ -82,7 +82,7 @@ describe.skipIf(redisProgram === undefined)('the gate of gateways that share a s
     expect(sum(({ turnsGiven }) => turnsGiven)).toBeGreaterThanOrEqual(sum(({ turnsTaken }) => turnsTaken));
   });
 
-  it('tells other gateways nothing that can be read, and believes nothing that a stranger says', async () => {
+  it('the gate of gateways that share a store tells other gateways nothing that can be read, and believes nothing that a stranger says', async () => {
     const { members, standIn, redis } = await startFleet(2, each);
     redis.command('PUBLISH', 'analytics-gateway:gate:all', '{"kind":"word","term":9e12}');
     await closeAll(members, (on) => standIn.behave(on ? limited : undefined));
@@ -97,7 +97,7 @@ describe.skipIf(redisProgram === undefined)('the gate of gateways that share a s
     expect(standIn.requests).toHaveLength(1);
   });
 
-  it('of gateways with another key is another gate', async () => {
+  it('the shared gate of gateways with another key is another gate', async () => {
     const { members, standIn, add } = await startFleet(1, each);
     const [first] = members as [FleetMember];
     standIn.keys.add('another-key-of-this-team');
@@ -114,7 +114,7 @@ describe.skipIf(redisProgram === undefined)('the gate of a gateway whose shared 
     ['is killed', 'kill', 'start'],
     ['stands still', 'freeze', 'thaw'],
   ])(
-    'and %s keeps what was stated, and is one with the others again when it returns',
+    'a gate whose shared store goes away and %s keeps what was stated, and is one with the others again when it returns',
     async (_, end, begin) => {
       const { members, standIn, redis } = await startFleet(2, each, {}, 50);
       await closeAll(members, (on) => standIn.behave(on ? limited : undefined));

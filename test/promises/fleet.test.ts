@@ -19,7 +19,7 @@ function only<T>(list: readonly T[], index: number): T {
 const patiently = { timeout: 20_000 };
 
 describe.skipIf(redisProgram === undefined)('gateways that share a store', () => {
-  it('make one upstream call for a read that 500 callers of three gateways make at once', async () => {
+  it('gateways that share a store make one upstream call for a read that 500 callers of three gateways make at once', async () => {
     const { members, standIn } = await startFleet(3, { REQUEST_TIMEOUT: '25s' });
     const { promise: until, resolve: answer } = Promise.withResolvers<void>();
     standIn.behave({ until, headers: { 'cache-control': 'max-age=60' } });
@@ -38,7 +38,7 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     expect(standIn.requests).toHaveLength(1);
   });
 
-  it('give an answer of one at all, with its age and the freshness that is left, and keep it in memory', async () => {
+  it('gateways that share a store give an answer of one at all, with its age and the freshness that is left, and keep it in memory', async () => {
     const { members, standIn, redis } = await startFleet(2);
     standIn.behave({ headers: { age: '7', 'cache-control': 'max-age=60' } });
     const [first, second] = [only(members, 0), only(members, 1)];
@@ -79,7 +79,7 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     expect(standIn.requests).toHaveLength(4);
   });
 
-  it('ask the upstream for a caller that says no-cache, although another gateway has an answer', async () => {
+  it('gateways that share a store ask the upstream for a caller that says no-cache, although another gateway has an answer', async () => {
     const { members, standIn, redis } = await startFleet(2, { CACHE_TTL: '60s' });
     await statusOf(only(members, 0));
     // The exchange is over, also for those who would have joined it.
@@ -91,7 +91,7 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     expect(standIn.requests).toHaveLength(2);
   });
 
-  it('keep nothing in the store of a read whose caller says no-store, nor of an answer above 1 MiB', async () => {
+  it('gateways that share a store keep nothing in the store of a read whose caller says no-store, nor of an answer above 1 MiB', async () => {
     const { members, standIn, redis } = await startFleet(2, { CACHE_TTL: '60s' });
     const [first, second] = [only(members, 0), only(members, 1)];
     await statusOf(first, accounts, { 'cache-control': 'no-store' });
@@ -133,7 +133,7 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     expect(standIn.counts.byStatus).toEqual({ 200: 1, 304: 1 });
   });
 
-  it('forget an answer that one of them purges, in memory and in the store, also a gateway that comes later', async () => {
+  it('gateways that share a store forget an answer that one of them purges, in memory and in the store, also a gateway that comes later', async () => {
     const { members, standIn, add } = await startFleet(2, { CACHE_TTL: '60s' });
     for (const member of members) await statusOf(member);
     expect(standIn.requests).toHaveLength(1);
@@ -150,7 +150,7 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     expect(standIn.requests).toHaveLength(3);
   });
 
-  it('with another key share nothing', async () => {
+  it('gateways that share a store with another key share nothing', async () => {
     const { members, standIn, add } = await startFleet(1, { CACHE_TTL: '60s' });
     standIn.keys.add('another-key-of-this-team');
     await statusOf(only(members, 0));
@@ -159,7 +159,7 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     expect(standIn.requests).toHaveLength(2);
   });
 
-  it('leave nothing in the store that tells of a query or an answer, and believe nothing that was written into it', async () => {
+  it('gateways that share a store leave nothing in the store that tells of a query or an answer, and believe nothing that was written into it', async () => {
     const { members, standIn, redis } = await startFleet(2, { CACHE_TTL: '60s' });
     standIn.behave({ body: '{"secret":"of the upstream"}' });
     await statusOf(only(members, 0), `${accounts}?workspace=hidden`);
@@ -174,7 +174,7 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     expect(standIn.requests).toHaveLength(2);
   });
 
-  it('hold a caller within its own limit together, whatever another program wrote under the name of its bucket', async () => {
+  it('gateways that share a store hold a caller within its own limit together, whatever another program wrote under the name of its bucket', async () => {
     const limit = { perSecond: 20, burst: 5 };
     const { token, entry } = enrol('a', { operations: ['list-accounts'], limit });
     const file = writeCallersFile([entry]);
@@ -196,7 +196,7 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     expect(passed).toBeLessThanOrEqual(1.1 * allowed + limit.burst + members.length);
   });
 
-  it('know of each other, and of one that has left', async () => {
+  it('gateways that share a store know of each other, and of one that has left', async () => {
     const { members, add } = await startFleet(2);
     const third = await add();
     const known = async () => (await only(members, 0).sharedStore()).gateways.length;
@@ -216,7 +216,7 @@ describe.skipIf(redisProgram === undefined)('a gateway whose shared store', () =
   const each = async (members: readonly FleetMember[], path: string) =>
     Promise.all(members.map(async (member) => (await statusOf(member, path))[0]));
 
-  it('is killed answers as one that is alone, and shares again when it returns', async () => {
+  it('a gateway whose shared store is killed answers as one that is alone, and shares again when the store returns', async () => {
     const { members, standIn, redis } = await startFleet(2, { CACHE_TTL: '60s' }, {}, usualMs);
     await redis.kill();
     expect(await each(members, `${accounts}?a`)).toEqual([200, 200]);
@@ -233,7 +233,7 @@ describe.skipIf(redisProgram === undefined)('a gateway whose shared store', () =
     }, patiently);
   });
 
-  it('stands still answers as one that is alone', async () => {
+  it('a gateway whose shared store stands still answers as one that is alone', async () => {
     const { members, standIn, redis } = await startFleet(2, { CACHE_TTL: '60s' }, {}, usualMs);
     redis.freeze();
     for (const path of ['?a', '?b', '?c']) {
@@ -245,7 +245,7 @@ describe.skipIf(redisProgram === undefined)('a gateway whose shared store', () =
     await Promise.all(members.map((member) => usesStore(member)));
   });
 
-  it('was away while answers were purged does not bring them back', async () => {
+  it('a shared store that was away while answers were purged does not bring them back', async () => {
     const { members, standIn, redis } = await startFleet(2, { CACHE_TTL: '60s' }, {}, usualMs);
     const [first, second] = [only(members, 0), only(members, 1)];
     await first.ask(accounts);
@@ -264,7 +264,7 @@ describe.skipIf(redisProgram === undefined)('a gateway whose shared store', () =
     expect(standIn.requests.length).toBeGreaterThan(before);
   });
 
-  it('is full, or holds data of another kind under our names, answers all the same', async () => {
+  it('a gateway whose shared store is full, or holds data of another kind under our names, answers all the same', async () => {
     const { members, redis } = await startFleet(2);
     redis.command('CONFIG', 'SET', 'maxmemory', '1');
     expect(await each(members, `${accounts}?a`)).toEqual([200, 200]);
@@ -275,7 +275,7 @@ describe.skipIf(redisProgram === undefined)('a gateway whose shared store', () =
     expect(await each(members, `${accounts}?b`)).toEqual([200, 200]);
   });
 
-  it('has a turn that a gateway took and never gave back waits for less than its life', async () => {
+  it('a request that waits for a turn which another gateway took and never gave back waits for less than its life', async () => {
     const { members, standIn, redis } = await startFleet(2, { CACHE_TTL: '0s' });
     await statusOf(only(members, 0));
     // Another gateway dies: its turn has a name that is known from one that is taken now.
@@ -294,7 +294,7 @@ describe.skipIf(redisProgram === undefined)('a gateway whose shared store', () =
     expect((await statusOf(only(members, 1)))[0]).toBe(200);
   });
 
-  it('is not reached at the start starts and answers', async () => {
+  it('a gateway whose shared store is not reached at the start starts and answers', async () => {
     const { redis, add, standIn } = await startFleet(0);
     await redis.kill();
     const starting = add();

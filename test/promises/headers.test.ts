@@ -49,7 +49,7 @@ describe('of a caller’s fields only the listed ones go up', () => {
   });
 
   it.each(['constructor', 'toString', '__proto__', 'hasOwnProperty'])(
-    'and a field that is named like what every object inherits (%s) is that of the caller or none',
+    'a field that is named like what every object inherits (%s) is that of the caller or none',
     async (name) => {
       const { ask, standIn } = await startPair({
         FORWARD_REQUEST_HEADERS: name,

@@ -31,7 +31,7 @@ function keyFile(key: string): string {
 }
 
 describe('the verdict of /status', () => {
-  it('is ok since the start where nothing is wrong', async () => {
+  it('the verdict of /status is ok since the start where nothing is wrong', async () => {
     const pair = await startPair({ ADMIN_PORT: '0' });
     expect((await pair.ask(accounts)).status).toBe(200);
     const { health, since, startedAt, reasons } = await healthOf(pair);
@@ -39,7 +39,7 @@ describe('the verdict of /status', () => {
     expect(since).toBe(startedAt);
   });
 
-  it('is failing while the upstream refuses the key, and says what to do, in metrics as well', async () => {
+  it('the verdict of /status is failing while the upstream refuses the key, and says what to do, in metrics as well', async () => {
     const pair = await startPair({ ADMIN_PORT: '0', UPSTREAM_API_KEY: wrongKey });
     expect((await pair.ask(accounts)).status).toBe(502);
     const { health, since, startedAt, reasons } = await healthOf(pair);
@@ -51,7 +51,7 @@ describe('the verdict of /status', () => {
     expect(value('analytics_gateway_health_reason', { code: 'key-refused' })).toBe(1);
   });
 
-  it('is degraded while the previous key is in use', async () => {
+  it('the verdict of /status is degraded while the previous key is in use', async () => {
     const pair = await startPair({
       ADMIN_PORT: '0',
       UPSTREAM_API_KEY: wrongKey,
@@ -64,7 +64,7 @@ describe('the verdict of /status', () => {
     });
   });
 
-  it('is degraded while the store holds a bad value', async () => {
+  it('the verdict of /status is degraded while the store holds a bad value', async () => {
     const file = keyFile(standInKey);
     const pair = await startPair({ ADMIN_PORT: '0', UPSTREAM_API_KEY_FROM: `file:${file}` });
     writeFileSync(file, 'short');
@@ -73,7 +73,7 @@ describe('the verdict of /status', () => {
     await expect.poll(() => codesOf(pair)).toEqual([]);
   });
 
-  it('is degraded while the newest callers file is refused or cannot be read', async () => {
+  it('the verdict of /status is degraded while the newest callers file is refused or cannot be read', async () => {
     const script = enrol('script');
     const pair = await startWith([script.entry], { ADMIN_PORT: '0' });
     writeFileSync(pair.file, '{');
@@ -87,7 +87,7 @@ describe('the verdict of /status', () => {
     await expect.poll(() => codesOf(pair), { timeout: 5_000 }).toEqual([]);
   });
 
-  it('is degraded where a token ends within 7 days, and names the caller', async () => {
+  it('the verdict of /status is degraded where a token ends within 7 days, and names the caller', async () => {
     const expires = new Date(Math.trunc(Date.now() / 1_000 + 3 * 86_400) * 1_000).toISOString();
     const [first] = (enrol('reports').entry as { tokens: object[] }).tokens;
     const pair = await startWith([{ name: 'reports', tokens: [{ ...first, expires }] }], { ADMIN_PORT: '0' });
@@ -97,7 +97,7 @@ describe('the verdict of /status', () => {
     });
   });
 
-  it('is failing while the circuit to the upstream is open', async () => {
+  it('the verdict of /status is failing while the circuit to the upstream is open', async () => {
     const pair = await startPair({ ADMIN_PORT: '0', RETRY_LIMIT: '0' });
     pair.standIn.behave({ status: 500, body: 'down' });
     const askAndLook = async () => {
@@ -109,7 +109,7 @@ describe('the verdict of /status', () => {
       .toMatchObject({ health: 'failing', reasons: [{ code: 'circuit-open' }] });
   });
 
-  it('is degraded while the gate is closed', async () => {
+  it('the verdict of /status is degraded while the gate is closed', async () => {
     const pair = await startPair({ ADMIN_PORT: '0', REQUEST_TIMEOUT: '1s' });
     pair.standIn.behave({ status: 429, headers: { 'retry-after': '60' }, body: '{}' });
     expect((await pair.ask(accounts)).status).toBe(429);

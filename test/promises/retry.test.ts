@@ -73,7 +73,7 @@ describe.concurrent('a passing failure is tried once more', () => {
     expect(standIn.requests).toHaveLength(2);
   });
 
-  it.for([400, 403, 404, 500])('but a %i is not', async (status, { expect, onTestFinished }) => {
+  it.for([400, 403, 404, 500])('a %i is not tried once more', async (status, { expect, onTestFinished }) => {
     const { ask, standIn } = await startPair({}, {}, onTestFinished);
     standIn.behave({ status, body: '{}' });
     expect((await ask(accounts)).status).toBe(status);

@@ -563,7 +563,7 @@ describe('the process', () => {
   it.concurrent.for([
     ['a file that is not there', 'file:/nowhere/key'],
     ['a variable that is not set', 'env:NOT_SET'],
-  ] as const)('does not start with %s', async ([_name, from], { expect, onTestFinished }) => {
+  ] as const)('the process does not start with %s', async ([_name, from], { expect, onTestFinished }) => {
     const product = startProduct(['serve'], {
       atEnd: onTestFinished,
       settings: { UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api', UPSTREAM_API_KEY_FROM: from, PORT: '0' },

@@ -145,7 +145,7 @@ describe.concurrent('a start that cannot be', () => {
     expect(stderr).toContain(`127.0.0.1:${port} is in use: choose another PORT`);
   });
 
-  it('tells the problems of settings, key and callers file all at once', async (owner) => {
+  it('a failed start tells the problems of settings, key and callers file all at once', async (owner) => {
     const folder = temporaryFolder(owner);
     const callers = join(folder, 'callers.json');
     writeFileSync(callers, '{"callers":[{"name":"a b"}]}');
@@ -167,7 +167,7 @@ describe.concurrent('a start that cannot be', () => {
     }
   });
 
-  it('because of an unreadable callers file names its path, owner and mode', async (owner) => {
+  it('a start that fails for an unreadable callers file names its path, owner and mode', async (owner) => {
     const file = join(temporaryFolder(owner), 'callers.json');
     mkdirSync(file, { mode: 0o750 });
     const { uid } = statSync(file);
