@@ -26,14 +26,14 @@ export function formsOf(secret: string): SecretForm[] {
       text: [...secret].map((one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`).join(''),
     },
   ];
-  // Base64 shows a text in one of three alignments. The first characters depend on the bytes before it as well.
+  // Base64 shows a text in one of three alignments. The first characters depend on the bytes before it as well, the last
+  // one on those after it; with one character less it would be found where the secret's last byte is another.
   for (const encoding of ['base64', 'base64url'] as const) {
     for (const shift of [0, 1, 2]) {
-      const encoded = Buffer.concat([Buffer.alloc(shift, 'x'), bytes])
-        .toString(encoding)
-        .replace(/=+$/, '');
+      const encoded = Buffer.concat([Buffer.alloc(shift, 'x'), bytes]).toString(encoding);
       const from = shift === 0 ? 0 : shift + 1;
-      forms.push({ name: `${encoding}+${shift}`, text: encoded.slice(from, encoded.length - 2) });
+      const to = Math.floor(((shift + bytes.length) * 8) / 6);
+      forms.push({ name: `${encoding}+${shift}`, text: encoded.slice(from, to) });
     }
   }
   return forms.filter(({ text }, index) => forms.findIndex((other) => other.text === text) === index);
