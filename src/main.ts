@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /** The executable: parses the command line and runs one command. What a command does not need is not loaded. */
-import './commands/guard.ts';
+import './commands/process-hardening.ts';
 import { Command, CommanderError, InvalidArgumentError } from 'commander';
 import { didYouMean } from './spelling-policy.ts';
 import { version } from './version.ts';

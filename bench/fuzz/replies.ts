@@ -51,11 +51,11 @@ function faulty(replies: readonly Reply[], fault: string): Replies {
 function readHead(text: string): Omit<Reply, 'body'> | string {
   const [first = '', ...lines] = text.split('\r\n');
   const status = Number(statusLine.exec(first)?.[1] ?? 0);
-  if (status === 0) return `a status line that is none: ${JSON.stringify(first.slice(0, 100))}`;
+  if (status === 0) return `an invalid status line: ${JSON.stringify(first.slice(0, 100))}`;
   const fields = new Map<string, string>();
   for (const line of lines) {
     const [, name = '', value = ''] = fieldLine.exec(line) ?? [];
-    if (name === '') return `a field line that is none: ${JSON.stringify(line.slice(0, 100))}`;
+    if (name === '') return `an invalid field line: ${JSON.stringify(line.slice(0, 100))}`;
     const before = fields.get(name.toLowerCase());
     fields.set(name.toLowerCase(), before === undefined ? value : `${before}, ${value}`);
   }

@@ -49,7 +49,7 @@ function foulIn(head: string, key: string): string | undefined {
   const [first = '', ...lines] = head.split('\r\n');
   if (!requestLine.test(first)) return 'a request line that is not canonical';
   const fields = lines.map((line) => fieldLine.exec(line.replace(/^[^:]*/, (name) => name.toLowerCase())));
-  if (fields.includes(null)) return 'a field line that is none';
+  if (fields.includes(null)) return 'an invalid field line';
   const names = fields.map((field) => field?.[1] ?? '');
   const stranger = names.find((name) => !mayGoUp.has(name));
   if (stranger !== undefined) return `the field ${stranger}`;

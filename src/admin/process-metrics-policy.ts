@@ -1,24 +1,24 @@
 /** The metrics of the process, under the names that boards for Node expect. Pure: no `this`, no I/O, no clock. */
 import { counter, gauge, type Metric, sample, samplesByName, seconds } from './metric-policy.ts';
-import type { AdminSnapshot, ProcessFacts } from './sources.ts';
+import type { AdminSnapshot, ProcessSnapshot } from './sources.ts';
 
 export function processMetrics(snapshot: AdminSnapshot): Metric[] {
-  const facts = snapshot.process;
+  const shown = snapshot.process;
   return [
-    counter('process_cpu_user_seconds_total', 'User CPU time.', facts.cpuUserSeconds),
-    counter('process_cpu_system_seconds_total', 'System CPU time.', facts.cpuSystemSeconds),
+    counter('process_cpu_user_seconds_total', 'User CPU time.', shown.cpuUserSeconds),
+    counter('process_cpu_system_seconds_total', 'System CPU time.', shown.cpuSystemSeconds),
     counter('process_cpu_seconds_total', 'User and system CPU time.', snapshot.cpuSeconds),
     gauge('process_start_time_seconds', 'When the gateway started.', seconds(snapshot.startedAt)),
     gauge('process_resident_memory_bytes', 'Resident memory.', snapshot.residentBytes),
-    gauge('process_virtual_memory_bytes', 'Virtual memory.', facts.virtualBytes),
-    gauge('process_open_fds', 'Open file descriptors.', facts.openDescriptors),
-    gauge('process_max_fds', 'The limit of open file descriptors.', facts.maxDescriptors),
+    gauge('process_virtual_memory_bytes', 'Virtual memory.', shown.virtualBytes),
+    gauge('process_open_fds', 'Open file descriptors.', shown.openDescriptors),
+    gauge('process_max_fds', 'The limit of open file descriptors.', shown.maxDescriptors),
     ...eventLoopMetrics(snapshot),
-    ...heapMetrics(facts),
+    ...heapMetrics(shown),
     gauge(
       'nodejs_active_resources',
       'What keeps the event loop alive, by kind.',
-      samplesByName(facts.activeResources, 'type'),
+      samplesByName(shown.activeResources, 'type'),
     ),
     gauge('nodejs_version_info', 'Always 1. The version is the labels.', [
       sample(1, versionLabels(snapshot.nodeVersion)),
@@ -46,7 +46,12 @@ function eventLoopMetrics(snapshot: AdminSnapshot): Metric[] {
   ];
 }
 
-function heapMetrics({ heapTotalBytes, heapUsedBytes, externalBytes, heapSpaces }: ProcessFacts): Metric[] {
+function heapMetrics({
+  heapTotalBytes,
+  heapUsedBytes,
+  externalBytes,
+  heapSpaces,
+}: ProcessSnapshot): Metric[] {
   return [
     gauge('nodejs_heap_size_total_bytes', 'Size of the heap.', heapTotalBytes),
     gauge('nodejs_heap_size_used_bytes', 'Used part of the heap.', heapUsedBytes),

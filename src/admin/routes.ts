@@ -283,9 +283,9 @@ async function readStatus(
   const { statusOf } = await import('./status-policy.ts');
   workspacesOf(sources, workspace);
   const snapshot = await takeSnapshot(sources, maxCallers);
-  const facts = { ...sources, purgeNeeds: purgeNeeds(options) };
-  if (workspace === undefined) return statusOf(snapshot, health.judge(snapshot), facts);
-  return statusOf(snapshotOfOne(snapshot, workspace), health.judgeOne(snapshot, workspace), facts);
+  const shown = { ...sources, purgeNeeds: purgeNeeds(options) };
+  if (workspace === undefined) return statusOf(snapshot, health.judge(snapshot), shown);
+  return statusOf(snapshotOfOne(snapshot, workspace), health.judgeOne(snapshot, workspace), shown);
 }
 
 /** What a purge asks for, where the listener stands as it does. */

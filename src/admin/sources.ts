@@ -64,7 +64,7 @@ export interface LogLosses {
 }
 
 /** What other programs on Node show of their process too. */
-export interface ProcessFacts {
+export interface ProcessSnapshot {
   readonly cpuUserSeconds: number;
   readonly cpuSystemSeconds: number;
   /** `undefined` where the system does not show them. */
@@ -102,7 +102,7 @@ export interface AdminSnapshot {
   readonly connections: number;
   readonly cpuSeconds: number;
   readonly residentBytes: number;
-  readonly process: ProcessFacts;
+  readonly process: ProcessSnapshot;
   /** How long the event loop was busy and idle since the start, in seconds. */
   readonly loopBusySeconds: number;
   readonly loopIdleSeconds: number;

@@ -8,7 +8,7 @@ type Members = Record<string, unknown>;
 /** What a purge asks for: nothing, the token of ADMIN_TOKEN_FROM, or that this setting is set at all. */
 export type PurgeNeeds = 'nothing' | 'token' | 'setting';
 
-export interface StatusFacts extends Pick<AdminSources, 'operations' | 'changedSettings'> {
+export interface StatusOptions extends Pick<AdminSources, 'operations' | 'changedSettings'> {
   readonly purgeNeeds: PurgeNeeds;
 }
 
@@ -19,7 +19,7 @@ export interface StatusFacts extends Pick<AdminSources, 'operations' | 'changedS
 export function statusOf(
   snapshot: AdminSnapshot,
   { health, since, reasons }: DatedVerdict,
-  { operations, changedSettings, purgeNeeds }: StatusFacts,
+  { operations, changedSettings, purgeNeeds }: StatusOptions,
 ): Members {
   const { workspaces } = snapshot;
   const [only] = workspaces.length === 1 ? workspaces : [];

@@ -28,8 +28,7 @@ export function authenticateFly(
 ): Authenticated | { readonly reason: string } {
   // Machines of the same organisation reach us past the proxy and could replay a field they were sent.
   if (!isFlyProxy(sent.remoteAddress)) return { reason: 'Fly-Src from a peer that is not the proxy of Fly' };
-  if (!/^[A-Za-z0-9+/]{86}==$/.test(sent.signature))
-    return { reason: 'Fly-Src with a signature that is none' };
+  if (!/^[A-Za-z0-9+/]{86}==$/.test(sent.signature)) return { reason: 'Fly-Src with an invalid signature' };
   // The exact bytes: Node gives header values as latin1.
   const bytes = Buffer.from(sent.source, 'latin1');
   if (!verify(null, bytes, key, Buffer.from(sent.signature, 'base64'))) {

@@ -311,7 +311,7 @@ async function makeCall(
   const request = plainRead(call.operation, call.path, context);
   try {
     const { status, headers, receivedAt } = await ask(request, new Trace(performance.now()));
-    // A wait says something with a refusal only: successes may tell when a limit that is not used up begins anew.
+    // A wait says something with a refusal only: successes may state when a limit that is not used up begins anew.
     const waitMs = status === 429 || status >= 500 ? statedWaitMs(headers, receivedAt) : undefined;
     return { status, waitMs, meaning: meaningOfStatus(status, waitMs) };
   } catch (error) {

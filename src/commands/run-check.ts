@@ -25,7 +25,7 @@ import { SharedBudget } from '../upstream/shared-budget.ts';
 import { sendUpstream } from '../upstream/transport.ts';
 import { type CheckParts, check, checkEach } from './check.ts';
 import { loadConfig } from './environment.ts';
-import { guardProcess } from './guard.ts';
+import { hardenProcess } from './process-hardening.ts';
 import { allProblems, reportRefusal } from './start-failure.ts';
 
 export interface RunCheckOptions {
@@ -43,7 +43,7 @@ const storeTimeoutMs = 3_000;
 export async function runCheck({ json, envFile, workspace }: RunCheckOptions): Promise<number> {
   const write = (text: string): void => void process.stdout.write(text);
   try {
-    const refused = await guardProcess();
+    const refused = await hardenProcess();
     if (refused !== undefined) {
       if (!json) return reportRefusal(refused);
       throw new ConfigError([refused]);

@@ -2,7 +2,7 @@
 import { unknownSettings } from '../config.ts';
 import { type Gateway, startGateway } from '../gateway.ts';
 import { loadConfig } from './environment.ts';
-import { guardProcess } from './guard.ts';
+import { hardenProcess } from './process-hardening.ts';
 import { reportRefusal, reportStartFailure } from './start-failure.ts';
 
 /** How long what is still open after a drain may keep the process from ending. */
@@ -14,7 +14,7 @@ export async function serve(envFile?: string): Promise<number> {
   // A rotation of the key may send it before the gateway is up; the key is read then anyway.
   process.on('SIGHUP', () => {});
   try {
-    const refused = await guardProcess();
+    const refused = await hardenProcess();
     if (refused !== undefined) return reportRefusal(refused);
     const loaded = await loadConfig(envFile);
     gateway = await startGateway(loaded);

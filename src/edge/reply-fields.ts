@@ -84,7 +84,7 @@ export interface PreparedReply {
   etag(coding: Coding): string | undefined;
   /** The upstream's. */
   readonly lastModified: string | undefined;
-  /** The upstream's, or the time of receipt where that is none: `Age` and `Expires` count from it. */
+  /** The upstream's, or the time of receipt where the upstream gave no valid one: `Age` and `Expires` count from it. */
   readonly date: string;
 }
 

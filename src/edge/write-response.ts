@@ -33,7 +33,7 @@ export const takesText = ((): boolean => {
  * Writes a reply, and the fields that were set for it on its way.
  *
  * @param endsConnection whether the connection is to end with it
- * @throws TypeError for a field value that is none, before anything has left; the value is not in its message
+ * @throws TypeError for an invalid field value, before anything has left; the value is not in its message
  */
 export function writeResponse(
   outgoing: ServerResponse,
@@ -133,7 +133,7 @@ function keptLinesOf(fields: Serialised): string {
  * Fields as lines. Names are ours, or were checked with the settings.
  *
  * @param without the name of a field to leave out
- * @throws TypeError for a value that is none; the value is not in its message
+ * @throws TypeError for an invalid value; the value is not in its message
  */
 export function linesOf(fields: Fields, without = ''): string {
   let text = '';

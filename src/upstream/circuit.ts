@@ -3,7 +3,7 @@
  * which circuits are open; here are the requests that are refused, and the ones that are let through to try.
  *
  * Not a library's (read: cockatiel, opossum): none can count a failure for a caller, an operation or the whole, or
- * tell a caller when to come back.
+ * state a Retry-After.
  */
 import { GatewayError, type ProblemCode } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';

@@ -21,7 +21,7 @@ export interface RetryOptions {
   readonly isGated?: boolean;
 }
 
-/** Retries of failures may make up this share of the live requests: trouble upstream is not multiplied by ours. */
+/** Retries of failures may make up this share of the live requests: failures of the upstream are not multiplied by ours. */
 const budgetShare = 0.2;
 /** So few are always allowed. */
 const leastBudget = 3;

@@ -338,7 +338,7 @@ describe('validation (RFC 9111 section 4.3)', () => {
       { etag: '"a"', 'last-modified': at(-9) },
       { 'if-none-match': '"a"', 'if-modified-since': at(-9) },
     ],
-    ['a tag that is none', { etag: 'a, b' }, undefined],
+    ['an invalid tag', { etag: 'a, b' }, undefined],
     ['two tags', { etag: ['"a"', '"b"'] }, undefined],
     ['neither', {}, undefined],
   ])('a revalidation sends %s (4.3.1)', (_, headers, expected) => {

@@ -517,8 +517,8 @@ describe('the keys of an issuer', () => {
     ['sends too much', { body: JSON.stringify({ keys: [], x: 'x'.repeat(300_000) }) }],
   ])(
     'JWTs are refused from the start when the issuer %s, and static tokens are accepted',
-    async (_, trouble) => {
-      Object.assign(idp, trouble);
+    async (_, fault) => {
+      Object.assign(idp, fault);
       const token = mintToken();
       const { authenticator, events } = staff({}, [{ name: 's', tokens: [{ sha256: digestOf(token) }] }], {
         failuresPerMinute: 1,

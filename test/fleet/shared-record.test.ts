@@ -34,7 +34,12 @@ describe('the record of the gate', () => {
       wasProvoked: true,
     };
     const read = readRecord(writeRecord(closed, 20, 1_000), 0, 10_000, 10_100);
-    expect(read).toMatchObject({ state: 'closed', closedUntilMs: 12_000, statedUntilMs: 11_500, throttled: 0 });
+    expect(read).toMatchObject({
+      state: 'closed',
+      closedUntilMs: 12_000,
+      statedUntilMs: 11_500,
+      throttled: 0,
+    });
   });
 
   it('the record of a gateway that works by itself has its share of the rate', () => {

@@ -181,7 +181,7 @@ describe('of the upstream’s fields only the listed ones come down', () => {
 
   it.each<[string, (now: number) => string | undefined, number]>([
     ['the upstream’s Date', (now) => new Date(now - 20_000).toUTCString(), 20],
-    ['the time of receipt for a Date that is none', () => 'now', 0],
+    ['the time of receipt for an invalid Date', () => 'now', 0],
     [
       'the time of receipt for a Date in UTC',
       (now) => `${new Date(now - 20_000).toUTCString()}`.replace('GMT', 'UTC'),

@@ -173,7 +173,7 @@ export const upstreamAnswers: readonly AnswerCase[] = [
     { interim: [{ status: 103, headers: { ['__proto__']: 'x' } }] },
     [200],
   ],
-  ['a line that is none', raw(`HTTP/1.1 200 OK\r\nno colon\r\n${good}\r\n{}`), [502]],
+  ['an invalid line', raw(`HTTP/1.1 200 OK\r\nno colon\r\n${good}\r\n{}`), [502]],
   ['an empty field name', raw(`HTTP/1.1 200 OK\r\n: x\r\n${good}\r\n{}`), [502]],
   ['a NUL in a field', raw(`HTTP/1.1 200 OK\r\nA: \0\r\n${good}\r\n{}`), [502]],
   ['another protocol', raw('SSH-2.0-OpenSSH_9.9\r\n'), [502]],

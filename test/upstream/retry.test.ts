@@ -145,7 +145,7 @@ describe('an attempt that is answered with 429', () => {
   });
 });
 
-describe('an upstream in trouble', () => {
+describe('an upstream that fails', () => {
   it.each([
     [502, [502, 200], 200, 2],
     [503, [503, 200], 200, 2],

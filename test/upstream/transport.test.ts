@@ -307,7 +307,7 @@ describe('an answer that could be a lie is refused', () => {
       'http_response_incomplete',
     ],
     ['a body longer than it says', { claimLength: (bytes) => bytes - 2 }, 'http_response_incomplete'],
-    ['JSON that is none', { body: 'hello' }, 'http_response_incomplete'],
+    ['invalid JSON', { body: 'hello' }, 'http_response_incomplete'],
     ['a cut body (FIN)', { finAt: 100 }, 'http_response_incomplete'],
     ['a cut body (RST)', { resetAt: 100 }, 'http_response_incomplete'],
     ['chunks without a last one', { framing: 'no-last-chunk' }, 'http_response_incomplete'],

@@ -2,9 +2,9 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { getHeapSpaceStatistics } from 'node:v8';
 import { readLimits } from '../edge/descriptor-limit.ts';
-import type { ProcessFacts } from './sources.ts';
+import type { ProcessSnapshot } from './sources.ts';
 
-export async function readProcess(): Promise<ProcessFacts> {
+export async function readProcess(): Promise<ProcessSnapshot> {
   const [status, descriptors] = await Promise.all([
     readFile('/proc/self/status', 'latin1').catch(() => ''),
     readdir('/proc/self/fd').catch(() => undefined),

@@ -12,7 +12,7 @@ process.on('SIGUSR1', () => {});
  *
  * @returns why nothing may start, in one line; `undefined` where all is well
  */
-export async function guardProcess(): Promise<string | undefined> {
+export async function hardenProcess(): Promise<string | undefined> {
   // With a .env it would find the same command there, and start itself for ever, each in a group of its own.
   if (process.env[storeCommandMark] !== undefined) {
     return 'started by a gateway as the command of its own exec: store. Name a command that prints the key';
