@@ -1,6 +1,6 @@
 /**
  * Several gateways as one, through a store that they share. The store makes things better and is never needed: each use
- * of it has a time limit and a local answer for when it is away. A hit in memory asks nobody.
+ * of it has a time limit and a local answer for when it is away. A hit in memory uses no store.
  */
 import type { SharedReads } from '../cache/shared-reads.ts';
 import type { SharedBuckets } from '../callers/limit.ts';

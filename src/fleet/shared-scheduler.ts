@@ -70,7 +70,7 @@ export interface Outgoing {
 
 /** What the store says of the lease. */
 export interface LeaseState {
-  /** `undefined` where nobody has it. */
+  /** `undefined` where no gateway has it. */
   readonly holder: string | undefined;
   readonly term: number;
   readonly record: SharedRecord | undefined;

@@ -16,7 +16,7 @@ export interface StoredForm {
   readonly clock: Pick<StoreClock, 'at' | 'local'>;
 }
 
-const noBody = Buffer.alloc(0);
+const emptyBody = Buffer.alloc(0);
 
 /** @param epoch the purges that were known before the exchange: an answer from before a purge is no answer */
 export function writeAnswer(
@@ -28,7 +28,7 @@ export function writeAnswer(
   const seal = (facts: object, body: Buffer): Buffer =>
     form.sealing.seal(`answer ${form.name}`, pack({ ...facts, epoch }, body));
   if (publication.kind === 'not shareable') {
-    return { bytes: seal({ kind: 'not shareable' }, noBody), forMs: publication.forMs };
+    return { bytes: seal({ kind: 'not shareable' }, emptyBody), forMs: publication.forMs };
   }
   if (publication.kind !== 'stored') return undefined;
   const facts = factsOf(form, publication.answer);
@@ -49,13 +49,13 @@ export function writeOutcome(form: StoredForm, id: string, publication: Publicat
     form.sealing.seal(`outcome ${id} ${form.name}`, pack(facts, body));
   if (publication.kind === 'stored') {
     const { forwardStatus, answer } = publication;
-    return factsOf(form, answer) && seal({ kind: 'stored', forwardStatus }, noBody);
+    return factsOf(form, answer) && seal({ kind: 'stored', forwardStatus }, emptyBody);
   }
   if (publication.kind !== 'outcome') return undefined;
   const { outcome } = publication;
   if (outcome.kind === 'failed') {
     const { code, message: reason, retryAfterMs, proxyError, receivedStatus } = outcome.error;
-    return seal({ kind: 'failed', code, reason, retryAfterMs, proxyError, receivedStatus }, noBody);
+    return seal({ kind: 'failed', code, reason, retryAfterMs, proxyError, receivedStatus }, emptyBody);
   }
   const { answer, forwardStatus } = outcome;
   const facts = factsOf(form, answer);
