@@ -5,7 +5,7 @@ import { type FlowKey, keyOf, type Report, type Word } from './gate-messages.ts'
 import type { OwnRequests } from './own-requests.ts';
 
 /** All that waits is told so often, so that a lost message is made up for; changes are told at once. */
-export const fullEveryMs = 100;
+const fullEveryMs = 100;
 
 export class Follower<T extends Queued> {
   readonly term: number;

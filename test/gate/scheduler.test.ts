@@ -297,7 +297,7 @@ describe('a 429 that comes late', () => {
 });
 
 describe('an attempt that is under way for longer than a limit is remembered', () => {
-  it('closes the gate when it is answered with 429, and the gate opens again', () => {
+  it('an attempt of a forgotten limit closes the gate with its 429, and the gate opens again', () => {
     const gate = new Scheduler<Queued>(options);
     const flow = { name: 'slow', weight: 1, background: false };
     const [first, slow] = [gate.admit(flow, 0) as Permit, gate.admit(flow, 0) as Permit];
