@@ -9,7 +9,7 @@ import { countRequests, type RequestCounts } from './admin/request-counts.ts';
 import type { WorkspaceSources } from './admin/sources.ts';
 import { createApp } from './app.ts';
 import { Authenticator } from './callers/authenticator.ts';
-import { limitCallers } from './callers/limit.ts';
+import { firstInUse, limitCallers } from './callers/limit.ts';
 import { type Config, changedSettings, isLocalHost } from './config.ts';
 import type { AccessLine, AccessLogOptions } from './edge/access-log.ts';
 import { type CertificatePair, FollowedCertificate, readCertificate } from './edge/certificate.ts';
@@ -231,7 +231,9 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
       [...parts.workspaces].map(([name, { pipeline }]) => [name, { name, send: pipeline.send }]),
     ),
     authenticator,
-    limits: limitCallers(firstOf(parts).fleet?.buckets),
+    limits: limitCallers(
+      firstInUse([...parts.workspaces.values()].flatMap(({ fleet }) => fleet?.buckets ?? [])),
+    ),
     host: {
       allowed: config.ALLOWED_HOSTS === undefined ? undefined : new Set(config.ALLOWED_HOSTS),
       admitsAnonymous,
@@ -324,13 +326,6 @@ function sourcesOf({ own, keyring, pipeline }: Workspace): WorkspaceSources {
     attempts: pipeline.attempts.snapshot,
     purge: pipeline.cache.purge,
   };
-}
-
-/** The unnamed workspace, or the first that is listed. */
-function firstOf({ workspaces }: Parts): Workspace {
-  const [first] = workspaces.values();
-  if (first === undefined) throw new Error('there is no workspace');
-  return first;
 }
 
 /** The gateways and the store, as the first workspace sees them, and the reads and turns of all workspaces. */
