@@ -18,6 +18,7 @@ import { connectionsWithin, readLimits } from './edge/descriptor-limit.ts';
 import { prepareReplies } from './edge/reply-fields.ts';
 import { type CallerContexts, createContexts } from './edge/request-context.ts';
 import { createHttpServer, replaceCertificate } from './edge/server.ts';
+import { baseOf } from './edge/workspace.ts';
 import type { Fleet, FleetSnapshot } from './fleet/fleet.ts';
 import {
   authenticatorOptions,
@@ -266,7 +267,11 @@ function accessLogOptions(parts: Parts): AccessLogOptions {
     counts.count(line);
     log.access(line);
   };
-  const untraced = { write, begin: counts.begin, isSecret: (text: string) => isSecret(parts, text) };
+  const untraced = {
+    write,
+    begin: counts.begin,
+    isSecret: (text: string, path: string) => isSecret(parts, text, path),
+  };
   if (tracing === undefined) return untraced;
   return {
     ...untraced,
@@ -358,8 +363,15 @@ function holdsKey({ scrub }: Parts, text: string): boolean {
   return scrub.redact(text) !== text;
 }
 
-/** While a key is not known, any text could hold it. */
-function isSecret(parts: Parts, text: string): boolean {
-  for (const { keyring } of parts.workspaces.values()) if (keyring.current === undefined) return true;
-  return holdsKey(parts, text);
+/**
+ * While a key is not known, any text could hold it. But a request that names a workspace whose key is known has no reason
+ * to hold another's.
+ */
+function isSecret(parts: Parts, text: string, path?: string): boolean {
+  if (holdsKey(parts, text)) return true;
+  const { workspaces } = parts;
+  const named = (path === undefined ? undefined : baseOf(path)?.name) || undefined;
+  if (named !== undefined && workspaces.get(named)?.keyring.current !== undefined) return false;
+  for (const { keyring } of workspaces.values()) if (keyring.current === undefined) return true;
+  return false;
 }

@@ -249,6 +249,18 @@ describe('the keys of several workspaces', () => {
     expect((await gateway.ask(accountsOf('emea'))).status).toBe(200);
     expect((await gateway.ask(accountsOf('apac'))).json()).toMatchObject({ code: 'upstream-key-missing' });
     expect(workspace('apac').standIn.counts.total).toBe(0);
+    // What a caller of a workspace with a key writes is searched for the keys that are known.
+    const headers = { 'x-request-id': 'my-own-id' };
+    const requestIdOf = async (name: string) =>
+      (await gateway.ask(`${baseOf(name)}/nothing`, { headers })).headers['x-request-id'];
+    expect(await requestIdOf('emea')).toBe('my-own-id');
+    expect(await requestIdOf('apac')).not.toBe('my-own-id');
+    const pathOf = (name: string) =>
+      gateway
+        .logLines()
+        .find((line) => line['workspace'] === name && line['problem'] === 'unknown-operation');
+    expect(pathOf('emea')).toMatchObject({ path: '/w/emea/api/nothing' });
+    expect(pathOf('apac')).toMatchObject({ path: '[a credential]' });
     // The time in which the first key is expected is not over.
     expect((await gateway.ask('/readyz')).status).toBe(503);
     writeFileSync(join(folder, 'key'), keyOf('apac'));
