@@ -87,7 +87,9 @@ export function connectionBudget(config: Config): { own: number; common: number;
 /** Bytes of answers in flight, of all workspaces together. What is common holds the largest answer there may be. */
 export function bodyBudget(config: Config): { own: number; common: number } {
   const common = Math.max(bodiesInFlightBytes / 2, config.UPSTREAM_MAX_BODY);
-  return { own: bodiesInFlightBytes / 2 / config.workspaces.length, common };
+  // Less than one answer would not keep a workspace working while another has all that is common.
+  const own = Math.max(bodiesInFlightBytes / 2 / config.workspaces.length, config.UPSTREAM_MAX_BODY);
+  return { own, common };
 }
 
 /** How the upstream is reached with these settings, for one workspace. */

@@ -9,7 +9,7 @@ import { countRequests, type RequestCounts } from './admin/request-counts.ts';
 import type { WorkspaceSources } from './admin/sources.ts';
 import { createApp } from './app.ts';
 import { Authenticator } from './callers/authenticator.ts';
-import { limitCallers } from './callers/limit.ts';
+import { firstInUse, limitCallers } from './callers/limit.ts';
 import { type Config, changedSettings, isLocalHost } from './config.ts';
 import type { AccessLine, AccessLogOptions } from './edge/access-log.ts';
 import { type CertificatePair, FollowedCertificate, readCertificate } from './edge/certificate.ts';
@@ -18,6 +18,7 @@ import { connectionsWithin, readLimits } from './edge/descriptor-limit.ts';
 import { prepareReplies } from './edge/reply-fields.ts';
 import { type CallerContexts, createContexts } from './edge/request-context.ts';
 import { createHttpServer, replaceCertificate } from './edge/server.ts';
+import { baseOf } from './edge/workspace.ts';
 import type { Fleet, FleetSnapshot } from './fleet/fleet.ts';
 import {
   authenticatorOptions,
@@ -231,7 +232,9 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
       [...parts.workspaces].map(([name, { pipeline }]) => [name, { name, send: pipeline.send }]),
     ),
     authenticator,
-    limits: limitCallers(firstOf(parts).fleet?.buckets),
+    limits: limitCallers(
+      firstInUse([...parts.workspaces.values()].flatMap(({ fleet }) => fleet?.buckets ?? [])),
+    ),
     host: {
       allowed: config.ALLOWED_HOSTS === undefined ? undefined : new Set(config.ALLOWED_HOSTS),
       admitsAnonymous,
@@ -264,7 +267,11 @@ function accessLogOptions(parts: Parts): AccessLogOptions {
     counts.count(line);
     log.access(line);
   };
-  const untraced = { write, begin: counts.begin, isSecret: (text: string) => isSecret(parts, text) };
+  const untraced = {
+    write,
+    begin: counts.begin,
+    isSecret: (text: string, path: string) => isSecret(parts, text, path),
+  };
   if (tracing === undefined) return untraced;
   return {
     ...untraced,
@@ -326,13 +333,6 @@ function sourcesOf({ own, keyring, pipeline }: Workspace): WorkspaceSources {
   };
 }
 
-/** The unnamed workspace, or the first that is listed. */
-function firstOf({ workspaces }: Parts): Workspace {
-  const [first] = workspaces.values();
-  if (first === undefined) throw new Error('there is no workspace');
-  return first;
-}
-
 /** The gateways and the store, as the first workspace sees them, and the reads and turns of all workspaces. */
 function fleetSnapshot(parts: Parts): FleetSnapshot | undefined {
   const all = [...parts.workspaces.values()].flatMap(({ fleet }) => fleet?.snapshot() ?? []);
@@ -363,8 +363,15 @@ function holdsKey({ scrub }: Parts, text: string): boolean {
   return scrub.redact(text) !== text;
 }
 
-/** While a key is not known, any text could hold it. */
-function isSecret(parts: Parts, text: string): boolean {
-  for (const { keyring } of parts.workspaces.values()) if (keyring.current === undefined) return true;
-  return holdsKey(parts, text);
+/**
+ * While a key is not known, any text could hold it. But a request that names a workspace whose key is known has no reason
+ * to hold another's.
+ */
+function isSecret(parts: Parts, text: string, path?: string): boolean {
+  if (holdsKey(parts, text)) return true;
+  const { workspaces } = parts;
+  const named = (path === undefined ? undefined : baseOf(path)?.name) || undefined;
+  if (named !== undefined && workspaces.get(named)?.keyring.current !== undefined) return false;
+  for (const { keyring } of workspaces.values()) if (keyring.current === undefined) return true;
+  return false;
 }

@@ -130,9 +130,8 @@ function circuitOpen({ circuit }: WorkspaceSnapshot): Says | undefined {
   };
 }
 
-function stopping({ notReady, workspaces }: AdminSnapshot): Says | undefined {
-  const isMissingKey = workspaces.some(({ key }) => key.fingerprint === undefined);
-  if (notReady === undefined || (isMissingKey && notReady !== 'shutting down')) return undefined;
+function stopping({ notReady }: AdminSnapshot): Says | undefined {
+  if (notReady !== 'shutting down') return undefined;
   return {
     detail: `The gateway is not ready: ${notReady}.`,
     todo: 'Nothing, if it is to stop; else see who sent it SIGTERM.',

@@ -23,13 +23,31 @@ export interface CallerLimits {
 
 /** The buckets that several gateways share. */
 export interface SharedBuckets {
-  /** False while the store is away. */
+  /** False while the store is away, and while there is no key to name a bucket with. */
   readonly inUse: boolean;
   /**
    * Takes out what this gateway has let through, whether or not there are as many. Returns what is left, below zero
    * where the gateways together let through too many; `undefined`: the store is away. Never rejects.
    */
   take(caller: string, limit: CallerLimit, count: number): Promise<number | undefined>;
+}
+
+/**
+ * The buckets of the first workspace that has them in use at the moment, so that a workspace without a key costs the
+ * gateways nothing of a caller's limit.
+ *
+ * @param all those of each workspace, in an order that is the same at every gateway
+ * @returns `undefined` where there are none
+ */
+export function firstInUse(all: readonly SharedBuckets[]): SharedBuckets | undefined {
+  if (all.length === 0) return undefined;
+  const first = (): SharedBuckets | undefined => all.find(({ inUse }) => inUse);
+  return {
+    get inUse() {
+      return first() !== undefined;
+    },
+    take: async (caller, limit, count) => first()?.take(caller, limit, count),
+  };
 }
 
 /**

@@ -43,8 +43,8 @@ export interface AccessLogOptions {
   readonly write: (line: AccessLine, trace: Trace) => void;
   /** Called for each request before anything else is done for it; `write` is called once for each. */
   readonly begin: (trace: Trace) => void;
-  /** Whether a text holds the upstream key: such a text is not logged. */
-  readonly isSecret: (text: string) => boolean;
+  /** Whether a text of a request to this path holds the upstream key: such a text is not logged. */
+  readonly isSecret: (text: string, path: string) => boolean;
 }
 
 /** Writes one line for each request. */
@@ -63,7 +63,7 @@ function lineOf(
   request: InboundRequest,
   reply: Reply,
   trace: Trace,
-  isSecret: (text: string) => boolean,
+  isSecret: AccessLogOptions['isSecret'],
 ): AccessLine {
   const { failure } = trace;
   return {

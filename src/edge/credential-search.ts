@@ -8,13 +8,14 @@ import type { InboundRequest } from './inbound.ts';
 
 export interface CredentialSearch {
   readonly authenticator: Pick<Authenticator, 'credentialsOf'>;
-  /** Whether a text holds the upstream key. */
-  readonly holdsKey: (text: string) => boolean;
+  /** Whether a text of a request to this path holds the upstream key. */
+  readonly holdsKey: (text: string, path: string) => boolean;
 }
 
 /** Whether a text of this request holds a credential: one of our tokens, one that the request came with, the key. */
-export type HoldsCredential = (text: string, request: Pick<InboundRequest, 'rawHeaders'>) => boolean;
+export type HoldsCredential = (text: string, request: Pick<InboundRequest, 'rawHeaders' | 'path'>) => boolean;
 
 export function searchForCredentials({ authenticator, holdsKey }: CredentialSearch): HoldsCredential {
-  return (text, { rawHeaders }) => holdsCredential(text, authenticator.credentialsOf(rawHeaders), holdsKey);
+  return (text, { rawHeaders, path }) =>
+    holdsCredential(text, authenticator.credentialsOf(rawHeaders), (part) => holdsKey(part, path));
 }

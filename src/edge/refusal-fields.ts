@@ -81,7 +81,7 @@ export function refusalFields(
 export function fieldsOfRefusedRequest(
   { code }: GatewayError,
   { remoteAddress, path, headers, rawHeaders }: RefusedRequest,
-  isSecret: (text: string) => boolean,
+  isSecret: (text: string, path: string) => boolean,
 ): RefusalFields {
   const texts = {
     peer: remoteAddress,
@@ -89,7 +89,7 @@ export function fieldsOfRefusedRequest(
     host: code === 'host-not-allowed' ? headers.host : undefined,
     origin: code === 'origin-not-allowed' ? headers.origin : undefined,
   };
-  return refusalFields(texts, { isSecret, rawHeaders });
+  return refusalFields(texts, { isSecret: (text) => isSecret(text, path), rawHeaders });
 }
 
 function loggable(text: string): string {

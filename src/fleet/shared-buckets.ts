@@ -9,7 +9,7 @@ import type { SharedStore } from './store.ts';
 export function shareBuckets(store: SharedStore, sealing: () => KeySealing | undefined): SharedBuckets {
   return {
     get inUse() {
-      return store.inUse;
+      return store.inUse && sealing() !== undefined;
     },
     async take(caller: string, { perSecond, burst }: CallerLimit, count: number) {
       const name = sealing()?.sealing.nameOf(`caller ${caller}`);

@@ -99,6 +99,7 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
     /redis:\/\/store:6379 cannot be used \(connection refused\)/,
   ],
   ['the shared store is there', storeIs(true), []],
+  ['the key of another workspace is not loaded yet', { notReady: 'a key is not loaded yet' }, []],
   ['the gateway stops', { notReady: 'shutting down' }, ['stopping']],
 ];
 

@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { startStandIn } from '../../src/stand-in/stand-in.ts';
 import { bearer, enrol, textOf, writeCallersFile } from '../support/callers-files.ts';
@@ -248,6 +249,18 @@ describe('the keys of several workspaces', () => {
     expect((await gateway.ask(accountsOf('emea'))).status).toBe(200);
     expect((await gateway.ask(accountsOf('apac'))).json()).toMatchObject({ code: 'upstream-key-missing' });
     expect(workspace('apac').standIn.counts.total).toBe(0);
+    // What a caller of a workspace with a key writes is searched for the keys that are known.
+    const headers = { 'x-request-id': 'my-own-id' };
+    const requestIdOf = async (name: string) =>
+      (await gateway.ask(`${baseOf(name)}/nothing`, { headers })).headers['x-request-id'];
+    expect(await requestIdOf('emea')).toBe('my-own-id');
+    expect(await requestIdOf('apac')).not.toBe('my-own-id');
+    const pathOf = (name: string) =>
+      gateway
+        .logLines()
+        .find((line) => line['workspace'] === name && line['problem'] === 'unknown-operation');
+    expect(pathOf('emea')).toMatchObject({ path: '/w/emea/api/nothing' });
+    expect(pathOf('apac')).toMatchObject({ path: '[a credential]' });
     // The time in which the first key is expected is not over.
     expect((await gateway.ask('/readyz')).status).toBe(503);
     writeFileSync(join(folder, 'key'), keyOf('apac'));
@@ -301,6 +314,33 @@ describe.skipIf(redisProgram === undefined)('workspaces of gateways that share a
     expect(await entriesOf('apac')).toBe(1);
     expect(redis.command('KEYS', '*')).not.toContain('wa_standin');
   });
+
+  it('a caller’s limit is one for all gateways while the first workspace has no key', async () => {
+    await using redis = await startRedis();
+    const caller = enrol('limited', { workspaces: ['apac'], limit: { perSecond: 0.001, burst: 10 } });
+    const first = await startWorkspaces(['emea', 'apac'], {
+      SHARED_STORE: redis.address,
+      CALLERS_FILE: writeCallersFile([caller.entry]),
+      UPSTREAM_API_KEY_FROM_EMEA: 'exec:false',
+    });
+    const gateways = [first.gateway, await first.another()];
+    for (const gateway of gateways) {
+      await until(
+        () => gateway.logLines().filter(({ msg }) => msg === 'the shared store is in use').length === 2,
+      );
+    }
+    const [one, other] = gateways as [TestGateway, TestGateway];
+    const statusAt = async (gateway: TestGateway) =>
+      (await gateway.ask(accountsOf('apac'), { headers: bearer(caller.token) })).status;
+    for (let count = 0; count < 10; count++) expect(await statusAt(one)).toBe(200);
+    await until(() => redis.command('KEYS', '*:limit:*') !== '');
+    const statuses: number[] = [];
+    for (let count = 0; count < 8 && !statuses.includes(429); count++) {
+      statuses.push(await statusAt(other));
+      await sleep(200);
+    }
+    expect(statuses).toContain(429);
+  });
 });
 
 describe('what all workspaces have together', () => {
@@ -324,6 +364,22 @@ describe('what all workspaces have together', () => {
     expect(new Set((await Promise.all([...stalled, ...others])).map(({ status }) => status))).toEqual(
       new Set([200]),
     );
+  });
+
+  it('an answer of the largest size gets through in every one of many workspaces while another’s upstream stalls', async () => {
+    const names = Array.from({ length: 8 }, (_, at) => `w${at}`);
+    const { gateway, workspace } = await startWorkspaces(names, {
+      UPSTREAM_TIMEOUT: '4s',
+      REQUEST_TIMEOUT: '5s',
+    });
+    const bodyOf = (bytes: number) => ({ body: JSON.stringify('x'.repeat(bytes)) });
+    const busy = workspace('w0').standIn;
+    busy.behave({ ...bodyOf(6_000_000), stallAt: 1_000 });
+    const stalled = Array.from({ length: 12 }, (_, page) => gateway.ask(accountsOf('w0', `?page=${page}`)));
+    await busy.received(6);
+    workspace('w1').standIn.behave({ ...bodyOf(8_000_000), framing: 'chunked' });
+    expect((await gateway.ask(accountsOf('w1'))).status).toBe(200);
+    await Promise.all(stalled);
   });
 
   it('connections are bounded for all, idle ones included: a workspace that needs more has the idle ones of another closed', async () => {
