@@ -29,7 +29,7 @@ export interface AppOptions {
   readonly operations: readonly Operation[];
   /** By name; the unnamed one has the empty name. */
   readonly workspaces: ReadonlyMap<string, EdgeWorkspace>;
-  readonly authenticator: Pick<Authenticator, 'authenticate' | 'credentialsOf'>;
+  readonly authenticator: Pick<Authenticator, 'authenticate' | 'credentialsOf' | 'anonymous'>;
   readonly limits: CallerLimits;
   readonly host: HostOptions;
   readonly bufferedResponses: BufferedResponsesOptions;
@@ -131,13 +131,13 @@ export function createApp(options: AppOptions): RequestListener {
 /** Registers what writers of callers read. */
 function addDocuments(
   app: Hono<Bindings>,
-  { operations, authenticator, origin, scheme }: AppOptions,
+  { operations, authenticator, scheme }: AppOptions,
   layers: readonly InboundLayer[],
   answering: Answering,
 ): void {
   const { open, ofCaller } = documentRoutes({
     operations,
-    admitsAnonymous: origin.admitsAnonymous,
+    anonymous: () => authenticator.anonymous,
     scheme,
   });
   for (const [path, handler] of Object.entries(open)) {

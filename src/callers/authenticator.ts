@@ -6,7 +6,7 @@
  * and the answer are the same; the log alone knows more.
  */
 import type { Eventually } from '../layer.ts';
-import type { Authenticated, Credentials } from './caller.ts';
+import type { Authenticated, Caller, Credentials } from './caller.ts';
 import { CallerStore, type CallerStoreOptions } from './caller-store.ts';
 import type { CallerToken } from './caller-table.ts';
 import { type CallersSnapshot, snapshotCallers } from './callers-snapshot.ts';
@@ -56,6 +56,11 @@ export class Authenticator {
       rules: () => this.#store.version.table.jwt,
       onEvent: options.onEvent,
     });
+  }
+
+  /** The caller of a request without a credential; `undefined` where such a request is refused. */
+  get anonymous(): Caller | undefined {
+    return this.#store.version.table.anonymous?.caller;
   }
 
   /** An anonymous caller exists: then the Host and Origin checks have to hold. */

@@ -2,6 +2,7 @@
  * The `token` commands: callers and their tokens in the callers file. A token is shown once, on standard output and
  * alone, so that a script can catch it; everything for people goes to standard error.
  */
+import { usualWorkspaces } from '../callers/caller.ts';
 import { defaultOperations } from '../callers/callers-file.ts';
 import { type CallersFileRules, callerName, unnamedWritten } from '../callers/callers-file-policy.ts';
 import {
@@ -83,7 +84,10 @@ export function createToken(args: CreateTokenArgs, io: TokenIo): Promise<TokenEx
     let earlier: ListedCaller | undefined;
     const text = await editFile(file, (before = emptyCallersText) => {
       earlier = findCaller(before, name);
-      if (earlier === undefined) return addCaller(before, name, entry, operations, workspaces);
+      if (earlier === undefined) {
+        if (workspaces === undefined) requireUsualWorkspace(rules);
+        return addCaller(before, name, entry, operations, workspaces);
+      }
       if (workspaces !== undefined) {
         throw new UsageError(
           `${name} exists already, and --workspace is for a new caller: change its "workspaces" in ${file}`,
@@ -100,7 +104,7 @@ export function createToken(args: CreateTokenArgs, io: TokenIo): Promise<TokenEx
       `Added a token of ${name} to ${file}: digest ${entry.sha256.slice(0, shownDigits)}, ${until}.\n` +
         'It is shown this once.\n',
     );
-    tellCaller(name, earlier, operations, io);
+    tellCaller(name, earlier, `${operations.join(', ') || 'nothing'}${placeOf(workspaces, rules)}`, io);
     return tellWhetherInForce(text, rules, io);
   });
 }
@@ -259,14 +263,22 @@ function requireWorkspaces(names: readonly string[], { workspaces = [''] }: Call
   );
 }
 
-function tellCaller(
-  name: string,
-  earlier: ListedCaller | undefined,
-  operations: readonly string[],
-  io: TokenIo,
-): void {
+/** Where all workspaces have names, a gateway refuses a file that names none for a caller. */
+function requireUsualWorkspace({ workspaces = [''] }: CallersFileRules): void {
+  if (usualWorkspaces(workspaces) !== undefined) return;
+  throw new UsageError(`--workspace is required: ${workspaces.join(', ')}`);
+}
+
+/** Where a new caller may read; empty on a gateway that has the unnamed workspace alone. */
+function placeOf(granted: readonly string[] | undefined, { workspaces = [''] }: CallersFileRules): string {
+  if (workspaces.every((name) => name === '')) return '';
+  const names = granted ?? usualWorkspaces(workspaces)?.map((name) => name || unnamedWritten) ?? [];
+  return ` in ${names.join(', ') || 'no workspace'}`;
+}
+
+function tellCaller(name: string, earlier: ListedCaller | undefined, grants: string, io: TokenIo): void {
   if (earlier === undefined) {
-    io.stderr(`${name} is a new caller and may do: ${operations.join(', ') || 'nothing'}.\n`);
+    io.stderr(`${name} is a new caller and may do: ${grants}.\n`);
     return;
   }
   const last = earlier.tokens.at(-1);

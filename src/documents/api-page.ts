@@ -5,7 +5,7 @@ import { apiPageScript } from './api-page-script.ts';
 import { type CacheRequest, cacheDirectives, validators } from './cache-requests.ts';
 import { examplesOf, segmentInExamples, tokenVariable } from './examples.ts';
 import { type Field, requestFields, responseFields } from './message-fields.ts';
-import { type ApiFacts, describeApi } from './openapi-policy.ts';
+import { type ApiFacts, describeApi, noWorkspace } from './openapi-policy.ts';
 import type { OpenApiDocument } from './openapi-types.ts';
 import { type Html, prose, type RenderedDocument, renderPage } from './page.ts';
 import { problemTable } from './problem-list.ts';
@@ -70,6 +70,9 @@ function operationList(facts: ApiPageFacts): Html {
   if (facts.operations.length === 0) {
     return html`<section id="operations"><h2>Operations</h2><p>No operation is granted to you. Ask the operator of the gateway for one.</p></section>`;
   }
+  if (facts.bases?.length === 0) {
+    return html`<section id="operations"><h2>Operations</h2><p>${noWorkspace}</p></section>`;
+  }
   return html`<section id="operations"><h2>Operations</h2>
 <fieldset class="languages"><legend class="soft">Examples in</legend>${languages.map(
     (language, at) =>
@@ -79,13 +82,14 @@ ${facts.operations.map((operation, at) => operationArticle(operation, at, facts)
 }
 
 function operationArticle({ name, path, purpose }: Operation, at: number, facts: ApiPageFacts): Html {
-  const examples = examplesOf({ origin: facts.origin, path, needsToken: !facts.admitsAnonymous });
+  const [base = '/api'] = facts.bases ?? [];
+  const examples = examplesOf({ origin: facts.origin, base, path, needsToken: !facts.admitsAnonymous });
   const segments = [...path.matchAll(/:(\w+)/g)].map(([, segment = '']) => segment);
-  return html`<article id="operation-${at}"><h3><span class="method">GET</span> <code>/api${path}</code> <span class="name">${name}</span></h3>
+  return html`<article id="operation-${at}"><h3><span class="method">GET</span> <code>${base}${path}</code> <span class="name">${name}</span></h3>
 <p>${purpose}</p>
 ${segments.length > 0 ? html`<p>In the examples <code>${segmentInExamples}</code> stands for ${segments.map((segment) => html`<code>:${segment}</code> `)}.</p>` : ''}
 ${examples.map(({ language, text }) => html`<div class="example ${language.toLowerCase()}"><pre tabindex="0" aria-label="Example in ${language}"><code>${text}</code></pre></div>`)}
-<form hidden data-path="/api${path}">${segments.map((segment) => html`<label>${segment}<input type="text" name="${segment}" required></label>`)}<label class="query">Query for the upstream<input type="text" name="?" placeholder="none" autocomplete="off" spellcheck="false"></label><button>Send</button><div class="came" role="status"></div></form></article>`;
+<form hidden data-path="${base}${path}">${segments.map((segment) => html`<label>${segment}<input type="text" name="${segment}" required></label>`)}<label class="query">Query for the upstream<input type="text" name="?" placeholder="none" autocomplete="off" spellcheck="false"></label><button>Send</button><div class="came" role="status"></div></form></article>`;
 }
 
 function replies({ components }: OpenApiDocument): Html {

@@ -2,11 +2,11 @@
  * The documents' routes: what a person reads who writes a caller. What makes a document is loaded when it is first asked
  * for, and nothing of it is kept: a gateway whose documents are not read pays for none of them.
  */
-import { isGranted } from '../callers/caller.ts';
+import { type Caller, isGranted } from '../callers/caller.ts';
 import type { InboundRequest, Reply } from '../edge/inbound.ts';
 import { problemPage } from '../edge/problems.ts';
 import { documentFields, listed } from '../edge/reply-fields.ts';
-import { basesOf } from '../edge/workspace.ts';
+import { basesOf, usualBase } from '../edge/workspace.ts';
 import { GatewayError } from '../errors.ts';
 import type { Eventually, Handler } from '../layer.ts';
 import type { Operation } from '../operations.ts';
@@ -14,7 +14,8 @@ import type { RenderedDocument } from './page.ts';
 
 export interface DocumentOptions {
   readonly operations: readonly Operation[];
-  readonly admitsAnonymous: () => boolean;
+  /** The caller of a request without a credential; `undefined` where such a request is refused. */
+  readonly anonymous: () => Caller | undefined;
   /** By which the listener is reached where no proxy is before it. */
   readonly scheme: 'http' | 'https';
 }
@@ -33,7 +34,9 @@ export function documentRoutes(options: DocumentOptions): DocumentRoutes {
     open: {
       '/': handle('start-page', async (request) => {
         const { startDocument, startPage } = await import('./start-page.ts');
-        return (await prefersPage(request)) ? startPage() : json(startDocument);
+        const anonymous = options.anonymous();
+        const [base = usualBase] = anonymous === undefined ? [] : basesOf(anonymous);
+        return (await prefersPage(request)) ? startPage(base) : json(startDocument(base));
       }),
       '/problems': handle('problem-list', async (request) => {
         const { problemList, problemListPage } = await import('./problem-list.ts');
@@ -88,12 +91,13 @@ function explainProblem({ path }: InboundRequest): RenderedDocument {
 }
 
 /** Without a credential all operations are described: who may do which is nothing of theirs. */
-function factsFor({ caller }: InboundRequest, { operations, admitsAnonymous }: DocumentOptions) {
+function factsFor({ caller }: InboundRequest, { operations, anonymous }: DocumentOptions) {
+  // Of the workspaces' names a caller learns those that it is granted.
+  const reader = caller ?? anonymous();
   return {
     operations: caller === undefined ? operations : operations.filter(({ name }) => isGranted(caller, name)),
-    admitsAnonymous: admitsAnonymous(),
-    // Of the workspaces' names a caller learns those that it is granted.
-    ...(caller === undefined || basesOf(caller).length === 0 ? {} : { bases: basesOf(caller) }),
+    admitsAnonymous: anonymous() !== undefined,
+    ...(reader === undefined ? {} : { bases: basesOf(reader) }),
   };
 }
 

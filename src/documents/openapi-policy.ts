@@ -27,6 +27,8 @@ export interface ApiFacts {
   readonly bases?: readonly string[];
 }
 
+export const noWorkspace = 'No workspace is granted to you. Ask the operator of the gateway for one.';
+
 /** Makes the whole document, anew for each call. Nothing in it depends on a request but these facts. */
 export function describeApi({ operations, admitsAnonymous, bases = ['/api'] }: ApiFacts): OpenApiDocument {
   return {
@@ -38,10 +40,13 @@ export function describeApi({ operations, admitsAnonymous, bases = ['/api'] }: A
       description: introduction,
       license: { name: 'MIT', identifier: 'MIT' },
     },
-    servers: bases.map((url) => ({
-      url,
-      description: `${workspaceOf(url)} The address is relative to that of this document.`,
-    })),
+    servers:
+      bases.length === 0
+        ? [{ url: '/api', description: noWorkspace }]
+        : bases.map((url) => ({
+            url,
+            description: `${workspaceOf(url)} The address is relative to that of this document.`,
+          })),
     security: [...ways, ...(admitsAnonymous ? [{}] : [])],
     paths: Object.fromEntries(
       operations.map((operation) => [templateOf(operation.path), { get: describe(operation) }]),

@@ -8,23 +8,20 @@ const description =
   'Reads the Workspace Analytics API for your programs and pages, with a key that only the gateway has.';
 
 /** The same for programs: addresses are relative to that of the gateway. */
-export const startDocument = {
-  name: title,
-  version,
-  description,
-  base: '/api',
-  docs: '/docs',
-  openapi: '/openapi.json',
-  problems: '/problems',
-  ready: '/readyz',
-} as const;
+export function startDocument(base: string) {
+  return {
+    ...{ name: title, version, description, base },
+    ...{ docs: '/docs', openapi: '/openapi.json', problems: '/problems', ready: '/readyz' },
+  };
+}
 
-export function startPage(): Promise<RenderedDocument> {
+/** @param base the path of the base address that a reader without a credential may use */
+export function startPage(base: string): Promise<RenderedDocument> {
   return renderPage({
     title,
     body: html`<div class="frame"><header><h1>${title}</h1></header>
 <main><section><p>${description}</p>
-<p>Take a program that works with the API, and change two things: its base address becomes <code>/api</code> on this host, and its key becomes the token that you were given.</p>
+<p>Take a program that works with the API, and change two things: its base address becomes <code>${base}</code> on this host, and its key becomes the token that you were given.</p>
 <table><tbody>
 <tr><th><a href="docs">/docs</a></th><td>operations, examples in curl, JavaScript and Python, what may be asked of the cache</td></tr>
 <tr><th><a href="openapi.json">/openapi.json</a></th><td>the same for programs (OpenAPI 3.1)</td></tr>

@@ -75,11 +75,17 @@ describe('token create', () => {
     expect(io.out).toMatch(/reports .* list-accounts in -, emea\n/);
   });
 
-  it('token create says where a caller must be granted a workspace by name, and that its file is not in force', async () => {
+  it('token create asks for a workspace where all have names, before it writes, and names those that it granted', async () => {
     vi.stubEnv('WORKSPACES', 'emea,apac');
     const io = collect();
-    expect(await createToken({ name: 'reports', file: newFile() }, io)).toBe(1);
-    expect(io.err).toContain('callers[0].workspaces: is missing');
+    const file = newFile();
+    expect(await createToken({ name: 'reports', file }, io)).toBe(2);
+    expect(io.err).toBe('--workspace is required: emea, apac\n');
+    expect(existsSync(file)).toBe(false);
+    expect(await createToken({ name: 'reports', file, workspaces: ['apac'] }, io)).toBe(0);
+    expect(io.err).toContain('reports is a new caller and may do: list-accounts in apac.\n');
+    // A caller that exists has its workspaces.
+    expect(await createToken({ name: 'reports', file }, io)).toBe(0);
   });
 
   it('token create makes a file that only its owner can read, with the digest and not the token', async () => {

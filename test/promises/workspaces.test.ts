@@ -150,6 +150,30 @@ describe('the workspaces of a caller', () => {
     expect(await serversFor()).toEqual(['/api']);
   });
 
+  it('the documents show the anonymous caller, and one with a token, base addresses that it may use', async () => {
+    const open = (await startWorkspaces(['emea', 'apac'])).gateway;
+    const urlsOf = (document: unknown) =>
+      (document as { servers: { url: string; description: string }[] }).servers.map(({ url }) => url);
+    expect(urlsOf((await open.ask('/openapi.json')).json())).toEqual(['/w/emea/api', '/w/apac/api']);
+    expect((await open.ask('/')).json()).toMatchObject({ base: '/w/emea/api' });
+
+    const two = enrol('two', { workspaces: ['apac', 'emea'] });
+    const none = enrol('none', { workspaces: [] });
+    const { gateway } = await startWorkspaces(['emea', 'apac'], {
+      CALLERS_FILE: writeCallersFile([two.entry, none.entry]),
+    });
+    const pageFor = async (token: string) =>
+      (await gateway.ask('/docs', { headers: bearer(token) })).body.toString();
+    const page = await pageFor(two.token);
+    expect(page).toContain('data-path="/w/apac/api/analytics/accounts/"');
+    expect(page).toMatch(/http:\/\/[^/]+\/w\/apac\/api\/analytics\/accounts\//);
+    expect(page).not.toMatch(/[^c]\/api\/analytics\/accounts\//);
+    expect(await pageFor(none.token)).toContain('No workspace is granted to you.');
+    expect((await gateway.ask('/openapi.json', { headers: bearer(none.token) })).json()).toMatchObject({
+      servers: [{ description: expect.stringContaining('No workspace is granted to you.') }],
+    });
+  });
+
   it('reading the callers file again grants a workspace and takes another', async () => {
     const one = enrol('one', { workspaces: ['emea'] });
     const file = writeCallersFile([one.entry]);
