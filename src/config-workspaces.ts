@@ -37,8 +37,12 @@ const rows = Object.keys(workspaceSettings) as WorkspaceSetting[];
 const ownVariable = new RegExp(`^(?:${rows.join('|')})_(.*)$`);
 
 /** A name that fits a URL, a variable's name and a metric's label. */
+function isWorkspaceName(text: string): boolean {
+  return /^[a-z0-9][a-z0-9-]{0,31}$/.test(text);
+}
+
 export const workspaceName: Reader<string> = (value) => {
-  if (!/^[a-z0-9][a-z0-9-]{0,31}$/.test(value)) {
+  if (!isWorkspaceName(value)) {
     throw new ConfigValueError(
       'expects names of 1 to 32 lower-case letters, digits and hyphens, beginning with a letter or digit',
     );
@@ -74,7 +78,7 @@ export interface CommonSettings {
 
 /**
  * Reads what each workspace has of its own. The unnamed one comes first; it exists where none is named, or where a key
- * is set for it.
+ * is set for it. Of a list with a wrong name the good ones are read.
  *
  * @returns the workspaces whose key could be read, each with what could not be read left `undefined`; and every problem
  */
@@ -82,11 +86,12 @@ export function readWorkspaces(
   environment: Environment,
   common: CommonSettings,
 ): { readonly workspaces: readonly WorkspaceConfig[]; readonly problems: readonly string[] } {
-  const { WORKSPACES: names = [], UPSTREAM_API_KEY_FROM: keyFrom } = common;
+  const { WORKSPACES: names = listedWorkspaces(environment).filter(isWorkspaceName) } = common;
   const problems = sharedVariables(names);
   const workspaces: WorkspaceConfig[] = [];
-  const { UPSTREAM_BASE_URL: commonBaseUrl, UPSTREAM_API_KEY_PREVIOUS_FROM: previousKeyFrom } = common;
-  if (hasUnnamed(environment, names)) {
+  const { UPSTREAM_BASE_URL: commonBaseUrl, UPSTREAM_API_KEY_FROM: keyFrom } = common;
+  const { UPSTREAM_API_KEY_PREVIOUS_FROM: previousKeyFrom } = common;
+  if (hasUnnamed(environment)) {
     if (keyFrom !== undefined) {
       workspaces.push({ name: '', baseUrl: commonBaseUrl as URL, keyFrom, previousKeyFrom });
     }
@@ -105,13 +110,15 @@ export function readWorkspaces(
 
 /** The names of all workspaces, the unnamed one first where it exists. */
 export function workspaceNames(environment: Environment, names: readonly string[]): readonly string[] {
-  return [...(hasUnnamed(environment, names) ? [''] : []), ...new Set(names)];
+  return [...(hasUnnamed(environment) ? [''] : []), ...new Set(names)];
 }
 
 /** Whether the unnamed workspace exists beside the named ones. */
-function hasUnnamed(environment: Environment, names: readonly string[]): boolean {
+function hasUnnamed(environment: Environment): boolean {
   const isSet = (name: string): boolean => (environment[name]?.trim() ?? '') !== '';
-  return names.length === 0 || isSet('UPSTREAM_API_KEY_FROM') || isSet('UPSTREAM_API_KEY');
+  return (
+    listedWorkspaces(environment).length === 0 || isSet('UPSTREAM_API_KEY_FROM') || isSet('UPSTREAM_API_KEY')
+  );
 }
 
 function readWorkspace(

@@ -436,7 +436,7 @@ export function unknownSettings(environment: Environment): string[] {
     });
 }
 
-/** Ours by prefix, and neither a setting nor named by one. */
+/** Ours by prefix, and neither a setting nor named by one. An empty setting of a workspace counts as not set. */
 function unknownNames(environment: Environment): string[] {
   const known = new Set(knownNames(environment));
   const referred = new Set(
@@ -444,9 +444,10 @@ function unknownNames(environment: Environment): string[] {
       .filter((name) => name.includes('_FROM'))
       .map((name) => environment[name]?.trim().replace(/^env:/, '')),
   );
-  return Object.keys(environment).filter(
-    (name) => ownPrefixes.test(name) && !known.has(name) && !referred.has(name),
-  );
+  const isEmpty = (name: string): boolean => (environment[name]?.trim() ?? '') === '';
+  return Object.keys(environment)
+    .filter((name) => ownPrefixes.test(name) && !known.has(name) && !referred.has(name))
+    .filter((name) => workspaceOfVariable(name) === undefined || !isEmpty(name));
 }
 
 function listOrNothing<T>(member: Reader<T>): Reader<readonly T[]> {

@@ -21,7 +21,7 @@ export const problems = {
   'caller-forbidden': {
     status: 403,
     title: 'This caller may not do this operation',
-    help: 'Your token is fine, but the operation is not among those granted to you. Ask the operator of the gateway for the operation that the detail names; /openapi.json lists those that you have.',
+    help: 'Your token is fine, but the operation or the workspace is not among those granted to you. Ask the operator of the gateway for what the detail names; /openapi.json lists the operations and base addresses that you have.',
   },
   'origin-not-allowed': {
     status: 403,

@@ -41,15 +41,15 @@ program
   .command('check')
   .description('try settings, key and upstream, and say in plain words what works')
   .option('--json', 'print the findings as JSON')
-  .option('--workspace <name>', 'only this one of several; - is the unnamed one (default: each)')
+  .option('--workspace <name...>', 'only these of several; - is the unnamed one (default: each)')
   .option('--env-file <path>', 'settings from this file (default: .env, where there is one)')
   .addHelpText(
     'after',
     '\nExit status: 0 all is well, 1 the key or the upstream is not, 2 a setting is wrong.',
   )
-  .action(async ({ json, ...options }: { json?: true; envFile?: string; workspace?: string }) => {
+  .action(async ({ json, envFile, workspace }: { json?: true; envFile?: string; workspace?: string[] }) => {
     const { runCheck } = await import('./commands/run-check.ts');
-    status = await runCheck({ json: json === true, ...options });
+    status = await runCheck({ json: json === true, envFile, workspaces: workspace });
   });
 
 const token: Command = refuseOtherWords(

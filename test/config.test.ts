@@ -261,6 +261,19 @@ describe('the settings of several workspaces', () => {
     },
   );
 
+  it('a wrong name in the list of workspaces hides no problem of the others, and makes no unnamed workspace', () => {
+    const environment = { ...two, WORKSPACES: 'emea,asia-pacific,Bad', UPSTREAM_BASE_URL_EMEA: 'ftp://x' };
+    expect(problemsOf(environment)).toEqual([
+      expect.stringMatching(/^WORKSPACES /),
+      expect.stringMatching(/^UPSTREAM_BASE_URL_EMEA expects/),
+    ]);
+  });
+
+  it('an empty setting of a workspace that is not listed counts as not set', () => {
+    expect(problemsOf({ ...two, UPSTREAM_API_KEY_FROM_STAGING: '' })).toEqual([]);
+    expect(unknownSettings({ ...enough, UPSTREAM_API_KEY_FROM_STAGING: '' })).toEqual([]);
+  });
+
   it('a misspelled setting of a workspace is found, and a name that its env: store refers to is none', () => {
     expect(problemsOf({ ...two, UPSTREAM_API_KEY_FORM_EMEA: 'x' })).toEqual([
       'UPSTREAM_API_KEY_FORM_EMEA is not a setting; did you mean UPSTREAM_API_KEY_FROM_EMEA?',

@@ -32,15 +32,15 @@ export interface RunCheckOptions {
   readonly json: boolean;
   /** `--env-file`. */
   readonly envFile?: string | undefined;
-  /** `--workspace`: the only one to try of several; `-` is the unnamed one. */
-  readonly workspace?: string | undefined;
+  /** `--workspace`: the only ones to try of several; `-` is the unnamed one. */
+  readonly workspaces?: readonly string[] | undefined;
 }
 
 /** A store that is reached later than this is away for a gateway that starts. */
 const storeTimeoutMs = 3_000;
 
 /** @returns the exit status: 0 all is well, 1 key or upstream are not, 2 a setting is wrong */
-export async function runCheck({ json, envFile, workspace }: RunCheckOptions): Promise<number> {
+export async function runCheck({ json, envFile, workspaces }: RunCheckOptions): Promise<number> {
   const write = (text: string): void => void process.stdout.write(text);
   try {
     const refused = await hardenProcess();
@@ -63,7 +63,7 @@ export async function runCheck({ json, envFile, workspace }: RunCheckOptions): P
     );
     const guessable = guessableTokenProblems(digestPaths);
     if (guessable.length > 0) throw new CallersFileError(guessable);
-    const checked = meant(config, workspace).map((own, index) => ({
+    const checked = meant(config, workspaces).map((own, index) => ({
       name: own.name,
       settingsProblems: [],
       // Once for all of them, as the shared store.
@@ -99,12 +99,12 @@ function isProblemOfSettings(error: unknown): boolean {
 }
 
 /** The workspaces to try. @throws ConfigError where there is no such workspace */
-function meant({ workspaces }: Config, written: string | undefined): readonly WorkspaceConfig[] {
+function meant({ workspaces }: Config, written: readonly string[] | undefined): readonly WorkspaceConfig[] {
   if (written === undefined) return workspaces;
   const known = workspaces.map(({ name }) => name || unnamedWritten);
-  const at = known.indexOf(written);
-  if (at !== -1) return workspaces.slice(at, at + 1);
-  throw new ConfigError([`--workspace names none of ${known.join(', ')}${didYouMean(written, known)}`]);
+  const unknown = written.find((name) => !known.includes(name));
+  if (unknown === undefined) return workspaces.filter((_one, at) => written.includes(known[at] ?? ''));
+  throw new ConfigError([`--workspace names none of ${known.join(', ')}${didYouMean(unknown, known)}`]);
 }
 
 async function openParts(

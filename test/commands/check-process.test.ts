@@ -82,6 +82,8 @@ describe.concurrent('check of several workspaces', () => {
     owner.expect(all.stdout).toContain('\nWarning: emea and staging have the same key');
     const one = await run(owner, ['check', '--workspace', 'emea'], { settings });
     owner.expect([one.status, one.stdout]).toEqual([0, owner.expect.stringMatching(/^Settings: fine/)]);
+    const two = await run(owner, ['check', '--workspace', 'emea', '--workspace', 'staging'], { settings });
+    owner.expect(two.stdout.match(/^Workspace: .*$/gm)).toEqual(['Workspace: emea', 'Workspace: staging']);
     const none = await run(owner, ['check', '--workspace', 'emae'], { settings });
     owner.expect(none.status).toBe(2);
     owner
