@@ -56,9 +56,9 @@ export class FairQueue<T extends Queued> {
     return true;
   }
 
-  /** The next in turn, taken out. */
-  take(): T | undefined {
-    const next = this.#leastBy(({ start }) => start);
+  /** The next in turn of the callers that may have one, taken out. */
+  take(mayGo?: (name: string) => boolean): T | undefined {
+    const next = this.#leastBy(({ start }) => start, mayGo);
     const request = next?.waiting[0];
     if (next === undefined || request === undefined) return undefined;
     if (!next.background) this.#now = Math.max(this.#now, next.start);
@@ -100,11 +100,12 @@ export class FairQueue<T extends Queued> {
   }
 
   /** The backlog with requests that has the least of a figure. */
-  #leastBy(figure: (backlog: Backlog<T>) => number): Backlog<T> | undefined {
+  #leastBy(figure: (backlog: Backlog<T>) => number, mayGo = (_name: string) => true): Backlog<T> | undefined {
     let least: Backlog<T> | undefined;
     for (const backlog of this.#backlogs.values()) {
-      if (backlog.waiting.length > 0 && (least === undefined || figure(backlog) < figure(least)))
-        least = backlog;
+      const [first] = backlog.waiting;
+      if (first === undefined || (least !== undefined && figure(backlog) >= figure(least))) continue;
+      if (mayGo(first.context.flow.name)) least = backlog;
     }
     return least;
   }

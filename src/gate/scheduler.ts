@@ -107,7 +107,7 @@ export class Scheduler<T extends Queued> {
   /** A turn at once, where nothing waits and nothing is limited. */
   admit(flow: Flow, nowMs: number): Permit | undefined {
     this.advance(nowMs);
-    const isFree = this.record.state === 'open' && this.queue.size === 0 && !this.#isFull();
+    const isFree = this.record.state === 'open' && this.queue.size === 0 && this.#hasRoom(flow.name);
     return isFree ? this.send(flow, nowMs) : undefined;
   }
 
@@ -153,11 +153,12 @@ export class Scheduler<T extends Queued> {
     // The pace rises only while requests wait.
     if (this.record.state === 'paced')
       this.record = isEmpty ? settledDown(this.record, nowMs) : risen(this.record, this.counts.sent, nowMs);
-    if (isEmpty || this.#isFull() || this.#isTrialUnderWay) return { request: undefined, untilMs: undefined };
+    if (isEmpty || this.#isTrialUnderWay) return { request: undefined, untilMs: undefined };
     const { state, closedUntilMs } = this.record;
     const untilMs = state === 'paced' ? dueMs(this.record, nowMs) : closedUntilMs;
     if (untilMs > nowMs) return { request: undefined, untilMs };
-    const request = this.queue.take() as T;
+    const request = this.queue.take((name) => this.#hasRoom(name));
+    if (request === undefined) return { request, untilMs: undefined };
     return { request, permit: this.send(request.context.flow, nowMs) };
   }
 
@@ -223,8 +224,11 @@ export class Scheduler<T extends Queued> {
     return Math.min(Math.max(initialWindow, this.counts.answered), maxInFlight);
   }
 
-  #isFull(): boolean {
-    return this.#underWay.size >= this.#window();
+  /** A caller may hold three slots for each one it leaves free: reads that hang never take all from the others. */
+  #hasRoom(name: string): boolean {
+    let held = 0;
+    for (const { flow } of this.#underWay) if (flow.name === name) held++;
+    return held < 3 * (this.#window() - this.#underWay.size);
   }
 
   /** Takes a turn. */

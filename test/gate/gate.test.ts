@@ -186,7 +186,7 @@ describe('a closed gate without requests', () => {
   it('a closed gate without requests lets a page of thirty reads through an hour later, as if it had never closed', async () => {
     const { sent, ask } = await closedFor('60');
     await vi.advanceTimersByTimeAsync(3_600_000);
-    const page = Array.from({ length: 30 }, () => ask());
+    const page = Array.from({ length: 30 }, (_, index) => ask({ name: `caller-${index % 10}` }));
     expect(sent).toHaveLength(11);
     for (let i = 1; i < 31; i++) {
       sent[i]?.answer(200);
@@ -285,7 +285,7 @@ describe('a gate that opens again', () => {
 describe('an upstream met for the first time', () => {
   it('an upstream met for the first time gets ten attempts, and with each further success one more', async () => {
     const { sent, ask, gate } = gated();
-    for (let i = 0; i < 100; i++) ask();
+    for (let i = 0; i < 100; i++) ask({ name: `caller-${i % 10}` });
     expect(sent).toHaveLength(10);
     for (let i = 0; i < 10; i++) {
       sent[i]?.answer(200);

@@ -315,7 +315,7 @@ describe('attempts that went up freely', () => {
   it('attempts that went up freely give their caller no turn back when they are answered with 429', () => {
     const gate = new Scheduler<Queued>(options);
     const flowOf = (name: string) => ({ name, weight: 1, background: false });
-    const free = Array.from({ length: 10 }, () => gate.admit(flowOf('greedy'), 0) as Permit);
+    const free = Array.from({ length: 7 }, () => gate.admit(flowOf('greedy'), 0) as Permit);
     const enter = (name: string): void => {
       gate.enter({ context: { flow: flowOf(name), deadlineMs: 60_000 }, arrivedMs: 1 }, 1);
     };
@@ -341,5 +341,31 @@ describe('a guess that grows for an hour without a 429', () => {
     const guess = { ...limit, marks, level: 0, levelMs: 0, riseMs: 1, probeMs: 0, probeIntervalMs: 0 };
     const hourMs = 3_600_000;
     expect(dueMs(taken(taken(guess, hourMs), hourMs), hourMs)).toBeGreaterThanOrEqual(hourMs);
+  });
+});
+
+describe('attempts that hang', () => {
+  /** Lets everything go up that may, and answers nothing. */
+  const sendAll = (scheduler: Scheduler<Queued>): string[] => {
+    const sent: string[] = [];
+    for (let next = scheduler.next(0); next.request !== undefined; next = scheduler.next(0)) {
+      sent.push(next.request.context.flow.name);
+    }
+    return sent;
+  };
+  const queued = (name: string): Queued => ({
+    arrivedMs: 0,
+    context: { flow: { name, weight: 1, background: false }, deadlineMs: 60_000 },
+  });
+
+  it('attempts of one caller that hang leave slots to every other caller, for each a share', () => {
+    const scheduler = new Scheduler<Queued>(options);
+    for (let count = 0; count < 15; count++) scheduler.enter(queued('hanging'), 0);
+    const held = sendAll(scheduler).length;
+    expect(held).toBeGreaterThan(options.initialWindow / 2);
+    expect(held).toBeLessThan(options.initialWindow);
+    for (let count = 0; count < 3; count++) scheduler.enter(queued('other'), 0);
+    expect(sendAll(scheduler)).toContain('other');
+    expect(scheduler.admit({ name: 'hanging', weight: 1, background: false }, 0)).toBeUndefined();
   });
 });
