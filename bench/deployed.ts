@@ -29,10 +29,15 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const startTimeoutMs = 60_000;
 const maxErrorCharacters = 65_536;
 
-/** @throws Error with what was written on standard error, where the gateway does not start */
-export async function startDeployed({ folder, settings, onLine }: DeployedOptions): Promise<Deployed> {
+/** Builds what the image holds into a folder: `dist/main.js` and what is beside it. */
+export function buildInto(folder: string): void {
   execFileSync(process.execPath, ['build.ts', join(folder, 'dist')], { cwd: root });
   for (const file of ['package.json', '.env.example']) copyFileSync(join(root, file), join(folder, file));
+}
+
+/** @throws Error with what was written on standard error, where the gateway does not start */
+export async function startDeployed({ folder, settings, onLine }: DeployedOptions): Promise<Deployed> {
+  buildInto(folder);
   const child = spawn(process.execPath, [...imageFlags(), 'dist/main.js', 'serve'], {
     cwd: folder,
     env: {

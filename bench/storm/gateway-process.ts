@@ -1,12 +1,14 @@
 /** The real gateway in a process of its own, with a callers file and a log of its own in a folder of its own. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
+import { imageFlags } from '../../test/support/image-flags.ts';
+import { buildInto } from '../deployed.ts';
 import type { CallerPlan } from './callers.ts';
 
 export interface GatewayProcess {
@@ -26,7 +28,18 @@ export interface LogLine {
   readonly [fact: string]: unknown;
 }
 
-const main = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+let program: string | undefined;
+
+/** The gateway as it is deployed, built once for all that a benchmark starts. */
+function builtProgram(): string {
+  if (program !== undefined) return program;
+  const folder = mkdtempSync(join(tmpdir(), 'storm-program-'));
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+  buildInto(folder);
+  program = join(folder, 'dist/main.js');
+  return program;
+}
+
 /** Longer than that no start and no end takes, on a busy machine either. */
 const patienceMs = 20_000;
 
@@ -54,7 +67,7 @@ export async function startGatewayProcess(
   await writeFile(callersFile, JSON.stringify({ callers }), { mode: 0o600 });
   const logFile = join(folder, 'gateway.log');
   const log = await open(logFile, 'w');
-  const child = spawn(process.execPath, [main, 'serve'], {
+  const child = spawn(process.execPath, [...imageFlags(), builtProgram(), 'serve'], {
     cwd: folder,
     env: {
       UPSTREAM_BASE_URL: upstream.href,
