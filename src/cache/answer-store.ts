@@ -163,8 +163,8 @@ export class AnswerStore {
    */
   drop(key: string, headers: UpstreamRequest['headers']): void {
     const resource = this.#resources.peek(key);
-    const exactRequest = exactRequestKey(headers);
     if (resource === undefined) return;
+    const exactRequest = exactRequestKey(headers);
     const variants = resource.variants.filter((one) => one.exactRequest !== exactRequest);
     if (variants.length < resource.variants.length) this.#write(key, { ...resource, variants });
   }

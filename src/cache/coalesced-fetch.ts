@@ -22,32 +22,46 @@ export class CoalescedFetch extends SingleFlight<Outcome> {
   }
 }
 
+/** Emptied when its flight is removed. */
+interface Entry {
+  flight: CoalescedFetch | undefined;
+}
+
 export class Flights {
-  readonly #byKey = new Map<string, CoalescedFetch>();
+  /**
+   * V8 rebuilds a map every few requests, and keeps the values of its former tables until the next full collection.
+   * So they are entries, which know nothing any more, and not flights.
+   */
+  readonly #byKey = new Map<string, Entry>();
 
   get size(): number {
     return this.#byKey.size;
   }
 
   get(flightKey: string): CoalescedFetch | undefined {
-    return this.#byKey.get(flightKey);
+    return this.#byKey.get(flightKey)?.flight;
   }
 
   /** Opens a flight. It is no longer joined once it is removed, or its last subscriber has left. */
   open(flightKey: string, operation: string, trace: Trace, mayStore: boolean): CoalescedFetch {
     const flight = new CoalescedFetch(operation, trace, mayStore, () => this.remove(flightKey, flight));
-    this.#byKey.set(flightKey, flight);
+    this.#byKey.set(flightKey, { flight });
     return flight;
   }
 
   remove(flightKey: string, flight: CoalescedFetch): void {
-    if (this.#byKey.get(flightKey) === flight) this.#byKey.delete(flightKey);
+    const entry = this.#byKey.get(flightKey);
+    if (entry?.flight !== flight) return;
+    entry.flight = undefined;
+    this.#byKey.delete(flightKey);
   }
 
   /** Later requests start a flight of their own; those under way go on for their subscribers. */
   removeAll(operation?: string): void {
-    for (const [flightKey, flight] of this.#byKey) {
-      if (operation === undefined || flight.operation === operation) this.#byKey.delete(flightKey);
+    for (const [flightKey, { flight }] of this.#byKey) {
+      if (flight !== undefined && (operation ?? flight.operation) === flight.operation) {
+        this.remove(flightKey, flight);
+      }
     }
   }
 }

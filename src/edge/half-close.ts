@@ -12,38 +12,39 @@ import type { Socket } from 'node:net';
 const beginning = 'HTTP/1.1 ';
 const firstPauseMs = 10;
 
-type ReplyingSocket = Socket & { readonly _httpMessage?: ServerResponse | null };
+/** How much of the status line of a reply that is awaited has left. A property, for a map would cost the collector. */
+const begun = Symbol('begun');
 
-/** Replies that are awaited, and how much of their status line has left. */
-const awaited = new WeakMap<ServerResponse, number>();
+type Response = ServerResponse & { [begun]?: number };
+type ReplyingSocket = Socket & { readonly _httpMessage?: Response | null };
 
 /** Says that a reply comes later, and that whatever writes it asks `bytesBegun`. */
-export function awaitReply(outgoing: ServerResponse): void {
-  awaited.set(outgoing, 0);
+export function awaitReply(outgoing: Response): void {
+  outgoing[begun] = 0;
 }
 
 /** Replies whose status line leaves byte by byte. */
 const probing = new WeakSet<ServerResponse>();
 
 /** How many bytes of the status line have left already. */
-export function bytesBegun(outgoing: ServerResponse): number {
-  return awaited.get(outgoing) ?? 0;
+export function bytesBegun(outgoing: Response): number {
+  return outgoing[begun] ?? 0;
 }
 
 /** Call when a caller has ended its sending side; once more does nothing. */
 export function probeCaller(socket: ReplyingSocket): void {
   const reply = socket._httpMessage;
-  if (reply === undefined || reply === null || !awaited.has(reply) || probing.has(reply)) return;
+  if (reply === undefined || reply === null || reply[begun] === undefined || probing.has(reply)) return;
   probing.add(reply);
   // Its next reply is awaited just so.
   reply.once('close', () => probeCaller(socket));
   sendNextByte(socket, reply, firstPauseMs);
 }
 
-function sendNextByte(socket: ReplyingSocket, reply: ServerResponse, pauseMs: number): void {
+function sendNextByte(socket: ReplyingSocket, reply: Response, pauseMs: number): void {
   const sent = bytesBegun(reply);
   if (reply.headersSent || !socket.writable || sent === beginning.length) return;
-  awaited.set(reply, sent + 1);
+  reply[begun] = sent + 1;
   socket.write(beginning.charAt(sent), 'latin1');
   setTimeout(sendNextByte, pauseMs, socket, reply, 2 * pauseMs).unref();
 }

@@ -41,6 +41,11 @@ interface Breaker {
   failures: policy.Failures | undefined;
 }
 
+interface Operation extends Breaker {
+  /** By caller. */
+  readonly reads: Map<string, Read>;
+}
+
 /** One operation of one caller: it has trials of its own, so that one that hangs does not use up those of others. */
 interface Read extends Required<policy.Scope> {
   /** The circuits that may hold it up, the widest first. */
@@ -59,9 +64,7 @@ interface Read extends Required<policy.Scope> {
 export class Circuit {
   readonly #onChange: CircuitOptions['onChange'];
   readonly #whole: Breaker = { scope: {}, failures: undefined };
-  readonly #operations = new Map<string, Breaker>();
-  /** As many as there are operations times callers. */
-  readonly #reads = new Map<string, Read>();
+  readonly #operations = new Map<string, Operation>();
 
   constructor({ onChange }: CircuitOptions = {}) {
     this.#onChange = onChange;
@@ -87,36 +90,38 @@ export class Circuit {
   };
 
   /** Refuses a request that waited for its turn while a circuit opened that holds it up. */
-  readonly atTurn: Layer<UpstreamRequest, Answer> = (next) => async (request, trace) => {
+  readonly atTurn: Layer<UpstreamRequest, Answer> = (next) => (request, trace) => {
     const read = this.#readOf(request);
     if (openOf(read) !== undefined && read.trial !== trace) throw refusal(read);
-    return await next(request, trace);
+    return next(request, trace);
   };
 
   readonly snapshot = (): CircuitSnapshot => {
-    const reads = [...this.#reads.values()];
-    const operations = [...this.#operations].map(([operation, { failures }]) => {
-      const own = reads.filter((read) => read.operation === operation);
-      return { operation, ...shown(policy.isFailing(failures), failures?.count ?? 0, own) };
+    const operations = [...this.#operations].map(([operation, { failures, reads }]) => {
+      return { operation, ...shown(policy.isFailing(failures), failures?.count ?? 0, [...reads.values()]) };
     });
     const { scope, failures } = this.#whole;
     const isEachOpen = operations.length > 0 && operations.every(({ state }) => state === 'open');
     const counts = isEachOpen ? operations.map(({ failuresInARow }) => failuresInARow) : [];
     const count = Math.max(failures?.count ?? 0, ...counts);
+    const reads = [...this.#operations.values()].flatMap((operation) => [...operation.reads.values()]);
     return { ...shown(isEachOpen || policy.isOpen(failures, scope), count, reads), operations };
   };
 
   #readOf({ operation, context }: UpstreamRequest): Read {
     const caller = context.flow.name;
-    const key = `${operation} ${caller}`;
-    const known = this.#reads.get(key);
+    const known = this.#operations.get(operation)?.reads.get(caller);
     if (known !== undefined) return known;
-    const shared = this.#operations.get(operation) ?? { scope: { operation }, failures: undefined };
+    const shared = this.#operations.get(operation) ?? {
+      scope: { operation },
+      failures: undefined,
+      reads: new Map(),
+    };
     const own = { scope: { operation, caller }, failures: undefined };
     const breakers = [this.#whole, shared, own];
     const read = { operation, caller, breakers, dueMs: 0, waitMs: 0, trial: undefined };
     this.#operations.set(operation, shared);
-    this.#reads.set(key, read);
+    shared.reads.set(caller, read);
     return read;
   }
 
@@ -126,12 +131,12 @@ export class Circuit {
     // Sent before the circuit opened: what it tells is old news.
     if (outcome === 'unknown' || (!isTrial && openOf(read) !== undefined)) return;
     const { operation, caller } = read;
-    const atMs = performance.now();
+    const ended = { operation, caller, outcome, atMs: performance.now(), result };
     read.waitMs = outcome === 'answered' ? 0 : policy.waitAfter(read.waitMs, isTrial);
-    read.dueMs = read.waitMs === 0 ? 0 : atMs + read.waitMs;
+    read.dueMs = read.waitMs === 0 ? 0 : ended.atMs + read.waitMs;
     for (const breaker of read.breakers) {
       const { scope, failures: before } = breaker;
-      const after = policy.failuresAfter(before, scope, { operation, caller, outcome, atMs, result });
+      const after = policy.failuresAfter(before, scope, ended);
       breaker.failures = after;
       const isOpen = policy.isOpen(after, scope);
       if (isOpen === policy.isOpen(before, scope)) continue;

@@ -9,6 +9,7 @@ import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
 import type { Layer } from '../layer.ts';
 import { pause } from '../request-context.ts';
+import type { Trace } from '../trace.ts';
 import { statedUntilMs } from './retry-after-policy.ts';
 
 export interface RetryOptions {
@@ -44,62 +45,89 @@ class RetryableResponse extends Error {
  * refuses the next attempt; an error is thrown as it was. A context that ends ends every wait with its reason.
  */
 export function retryFailures(options: RetryOptions): Layer<UpstreamRequest, Answer> {
-  const { limit, baseMs, capMs, isGated = false } = options;
-  const backoff = { retries: limit, minTimeout: baseMs, maxTimeout: capMs, randomize: true };
   // Requests under way, and those of them that are tried again after a failure that was no 429.
   const load = { live: 0, retrying: 0 };
 
-  return (next) => async (request, trace) => {
-    const { context } = request;
-    let attempts = 0;
-    let endedMs = performance.now();
-    let isRetrying = false;
-    let previous: RetryableResponse | undefined;
+  return (next) => {
+    async function attempt(request: UpstreamRequest, trace: Trace): Promise<Answer> {
+      const answer = await next(request, trace);
+      if (retriedStatuses.includes(answer.status)) throw new RetryableResponse(answer);
+      return answer;
+    }
 
-    async function attempt(): Promise<Answer> {
-      if (attempts++ > 0) trace.waited('retry', endedMs);
+    return async (request, trace) => {
+      load.live++;
       try {
-        const answer = await next(request, trace);
-        if (!retriedStatuses.includes(answer.status)) return answer;
-        previous = new RetryableResponse(answer);
-        throw previous;
+        // Nearly every read needs one attempt: p-retry, and the signal that it wants, are for those that need more.
+        return await attempt(request, trace);
       } catch (error) {
-        throw isRefusal(error) && previous !== undefined && !is429(previous) ? previous : error;
+        return await retryAfter(error, { request, trace, attempt, load, options });
       } finally {
-        endedMs = performance.now();
+        load.live--;
       }
-    }
-
-    async function shouldRetry({ error, retryDelay }: RetryContext): Promise<boolean> {
-      const nowMs = performance.now();
-      const statedMs = error instanceof RetryableResponse ? statedUntilMs(error.answer) : 0;
-      const nextMs = Math.max(nowMs + retryDelay, statedMs);
-      if (attempts > limit || nextMs >= context.deadlineMs) return false;
-      if (!is429(error)) {
-        const budget = Math.max(leastBudget, Math.floor(load.live * budgetShare));
-        if (!isFailure(error) || isRetrying || load.retrying >= budget) return false;
-        isRetrying = true;
-        load.retrying++;
-      } else if (isGated) return true;
-      // p-retry waits its own delay after this.
-      await pause(context, nextMs - nowMs - retryDelay);
-      return true;
-    }
-
-    // p-retry has no delay for what consumes no retry.
-    const shouldConsumeRetry = ({ error }: RetryContext): boolean => !(isGated && is429(error));
-    load.live++;
-    try {
-      const { signal } = context;
-      return await pRetry(attempt, { ...backoff, signal, shouldConsumeRetry, shouldRetry });
-    } catch (error) {
-      if (context.ended !== undefined) trace.waited('retry', endedMs);
-      return lastWord(error, Math.min(baseMs * 2 ** (attempts - 1), capMs));
-    } finally {
-      load.live--;
-      if (isRetrying) load.retrying--;
-    }
+    };
   };
+}
+
+interface Retrying {
+  readonly request: UpstreamRequest;
+  readonly trace: Trace;
+  readonly attempt: (request: UpstreamRequest, trace: Trace) => Promise<Answer>;
+  readonly load: { readonly live: number; retrying: number };
+  readonly options: RetryOptions;
+}
+
+/** Goes on after a first attempt that failed, which is p-retry's first as well. */
+async function retryAfter(first: unknown, { request, trace, load, ...of }: Retrying): Promise<Answer> {
+  const { limit, baseMs, capMs, isGated = false } = of.options;
+  const { context } = request;
+  let attempts = 1;
+  let endedMs = performance.now();
+  let isRetrying = false;
+  let previous: unknown;
+
+  async function attempt(number: number): Promise<Answer> {
+    if (number === 1) throw first;
+    attempts = number;
+    trace.waited('retry', endedMs);
+    try {
+      return await of.attempt(request, trace);
+    } catch (error) {
+      throw isRefusal(error) && previous instanceof RetryableResponse && !is429(previous) ? previous : error;
+    } finally {
+      endedMs = performance.now();
+    }
+  }
+
+  async function shouldRetry({ error, retryDelay }: RetryContext): Promise<boolean> {
+    previous = error;
+    const nowMs = performance.now();
+    const statedMs = error instanceof RetryableResponse ? statedUntilMs(error.answer) : 0;
+    const nextMs = Math.max(nowMs + retryDelay, statedMs);
+    if (attempts > limit || nextMs >= context.deadlineMs) return false;
+    if (!is429(error)) {
+      const budget = Math.max(leastBudget, Math.floor(load.live * budgetShare));
+      if (!isFailure(error) || isRetrying || load.retrying >= budget) return false;
+      isRetrying = true;
+      load.retrying++;
+    } else if (isGated) return true;
+    // p-retry waits its own delay after this.
+    await pause(context, nextMs - nowMs - retryDelay);
+    return true;
+  }
+
+  // p-retry has no delay for what consumes no retry.
+  const shouldConsumeRetry = ({ error }: RetryContext): boolean => !(isGated && is429(error));
+  const backoff = { retries: limit, minTimeout: baseMs, maxTimeout: capMs, randomize: true };
+  try {
+    const { signal } = context;
+    return await pRetry(attempt, { ...backoff, signal, shouldConsumeRetry, shouldRetry });
+  } catch (error) {
+    if (context.ended !== undefined) trace.waited('retry', endedMs);
+    return lastWord(error, Math.min(baseMs * 2 ** (attempts - 1), capMs));
+  } finally {
+    if (isRetrying) load.retrying--;
+  }
 }
 
 function is429(error: unknown): boolean {

@@ -82,26 +82,27 @@ export function sendUpstream(options: TransportOptions): Transport {
   const forRevalidation = terms(true);
 
   async function send(request: SignedRequest, trace: Trace): Promise<Answer> {
-    const attempt = new Attempt(request, trace, request.validators === undefined ? forRead : forRevalidation);
-    if (attempt.begin(options.timeoutMs)) {
-      const headers = fieldsOf(request, attempt.ids, constantFields);
-      const path = `${basePath}${request.path}${request.query}`;
-      // Blocking: a head that is late must not hold up another request on the same connection.
-      pools.current().dispatch({ method: 'GET', path, headers, blocking: true }, attempt);
+    if (slots !== undefined) await slots.take(request.context);
+    try {
+      const attempt = new Attempt(
+        request,
+        trace,
+        request.validators === undefined ? forRead : forRevalidation,
+      );
+      if (attempt.begin(options.timeoutMs)) {
+        const headers = fieldsOf(request, attempt.ids, constantFields);
+        const path = `${basePath}${request.path}${request.query}`;
+        // Blocking: a head that is late must not hold up another request on the same connection.
+        pools.current().dispatch({ method: 'GET', path, headers, blocking: true }, attempt);
+      }
+      return await attempt.answer;
+    } finally {
+      slots?.release();
     }
-    return await attempt.answer;
   }
 
   return {
-    async handler(request, trace) {
-      if (slots === undefined) return await send(request, trace);
-      await slots.take(request.context);
-      try {
-        return await send(request, trace);
-      } finally {
-        slots.release();
-      }
-    },
+    handler: send,
     close: () => pools.destroy(),
   };
 }
@@ -117,9 +118,9 @@ function openPool({ baseUrl, connections, timeoutMs }: TransportOptions): Instan
     maxHeaderSize: 32 * 1024,
     // Said here, so that no environment variable can unsay it.
     connect: { timeout: timeoutMs, rejectUnauthorized: true },
-    // One timer per attempt covers head and body; undici's own only back it up.
-    headersTimeout: timeoutMs + 1_000,
-    bodyTimeout: timeoutMs + 1_000,
+    // The timer of each attempt covers head and body.
+    headersTimeout: 0,
+    bodyTimeout: 0,
   });
 }
 

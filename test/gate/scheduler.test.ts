@@ -5,6 +5,7 @@ import { dueMs, taken } from '../../src/gate/pacer.ts';
 import { type Permit, type Rejected, Scheduler } from '../../src/gate/scheduler.ts';
 import type { Queued, SchedulerOptions } from '../../src/gate/types.ts';
 import { type Figures, type Scenario, simulate } from '../support/gate-simulation.ts';
+import { promotedBytesPer } from '../support/promoted-bytes.ts';
 
 const options: SchedulerOptions = {
   maxClosedMs: 300_000,
@@ -368,4 +369,27 @@ describe('attempts that hang', () => {
     expect(sendAll(scheduler)).toContain('other');
     expect(scheduler.admit({ name: 'hanging', weight: 1, background: false }, 0)).toBeUndefined();
   });
+});
+
+it('an attempt that has ended is kept by nothing, though others are always under way', () => {
+  const gate = new Scheduler<Queued>({ ...options, initialWindow: 64 });
+  const underWay: Permit[] = [];
+  const bytes = promotedBytesPer(5_000, (number) => {
+    const nowMs = 20_000 + number;
+    underWay.push(gate.admit({ name: 'script', weight: 1, background: false }, nowMs) as Permit);
+    if (underWay.length <= 32) return;
+    gate.settled(underWay.splice((number * 7) % 32, 1)[0] as Permit, 'answered', nowMs);
+  });
+  expect(bytes).toBeLessThan(50);
+});
+
+it("a 429 that another gateway was answered with takes nothing from a caller's own attempts under way", () => {
+  const gate = new Scheduler<Queued>(options);
+  const flow = { name: 'script', weight: 1, background: false };
+  const own = gate.admit(flow, 0) as Permit;
+  gate.settled({ flow, sent: own.sent, state: 'open', isUnderWay: false }, { waitMs: undefined }, 1);
+  expect(gate.snapshot(1).inFlight).toBe(1);
+  gate.settled(own, 'answered', 2);
+  gate.settled(own, 'answered', 3);
+  expect(gate.snapshot(3).inFlight).toBe(0);
 });
