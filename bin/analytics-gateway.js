@@ -1,5 +1,9 @@
-#!/usr/bin/env node
+#!/bin/sh
+// 2>/dev/null; exec node -- "$0" "$@"
 /**
+ * A shell runs the line above: without "--" Node takes the program's own --env-file for itself, wherever it stands, and
+ * ends where there is no such file. Not "env -S node --": the env of busybox has no -S.
+ *
  * The executable, in JavaScript that Node 18 can run: it finds a Node that is new enough for the gateway, so that a
  * checkout works on a machine whose own Node is too old. Runs `dist/main.js` where it is built, else `src/main.ts`.
  */
@@ -50,7 +54,7 @@ function nodeOfPackage() {
 
 /** Runs the gateway in a process of its own; signals, streams and the exit status are the same as in this one. */
 function runWith(node, file) {
-  const child = spawn(node, [file, ...process.argv.slice(2)], { stdio: 'inherit' });
+  const child = spawn(node, ['--', file, ...process.argv.slice(2)], { stdio: 'inherit' });
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP']) {
     process.on(signal, () => {
       // A terminal sends Ctrl-C to both processes, and a second one would end the gateway at once.

@@ -36,7 +36,7 @@ describe.skipIf(!isHere && !isRequired)('the systemd unit, by systemd-analyze', 
 describe('the systemd unit', () => {
   it('the systemd unit starts the program with the flags of the image', () => {
     expect(text).toContain(
-      `ExecStart=/usr/bin/node ${imageFlags().join(' ')} /opt/analytics-gateway/dist/main.js serve\n`,
+      `ExecStart=/usr/bin/node ${imageFlags().join(' ')} -- /opt/analytics-gateway/dist/main.js serve\n`,
     );
   });
 
