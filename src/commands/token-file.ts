@@ -103,7 +103,9 @@ export function tellWhetherInForce(
     io.stderr('So the change is written, but NOT in force.\n');
     return 1;
   }
-  io.stderr('A running gateway follows within a second, unless its log says that it refuses the file.\n');
+  io.stderr(
+    'A running gateway that reads this file follows within a second, unless its log says that it refuses the file. One with a copy of it, as under systemd, needs a restart.\n',
+  );
   return 0;
 }
 
