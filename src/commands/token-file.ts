@@ -136,5 +136,7 @@ function describeFailure(file: string, error: unknown): string {
   if (error instanceof TokenFailure) return error.message;
   const code = errorCode(error);
   if (code === undefined) throw error;
-  return `the callers file ${file} can't be read or written (${code})`;
+  // A file that is missing is made.
+  const why = code === 'ENOENT' ? ': its folder does not exist' : '';
+  return `the callers file ${file} can't be read or written (${code})${why}`;
 }

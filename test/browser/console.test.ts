@@ -270,6 +270,12 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
           { 'All is well': '15703f', Degraded: 'b07400', Failing: 'b3261e' }[state],
         );
         expect(await page.locator('.chart canvas').count()).toBe(4);
+        // Times by powers of ten: beside a wait of seconds, answers of milliseconds are still told apart.
+        const [atMs, at100Ms, at10S] = (await page.evaluate(
+          `[0.001, 0.1, 10].map((seconds) => charts.get('times').valToPos(seconds, 'y'))`,
+        )) as [number, number, number];
+        expect(atMs - at100Ms).toBeCloseTo(at100Ms - at10S);
+        expect(atMs - at100Ms).toBeGreaterThan(20);
         expect(await violations(page), `${name} ${view}`).toEqual([]);
         const width = await page.evaluate('document.documentElement.scrollWidth');
         expect(width).toBeLessThanOrEqual(viewport.width);

@@ -313,7 +313,7 @@ describe('token create', () => {
   it('token create shows no token where it could not be written', async () => {
     const io = collect();
     expect(await createToken({ name: 'a', file: join(makeFolder(), 'no', 'callers.json') }, io)).toBe(1);
-    expect(io.err).toContain("can't be read or written (ENOENT)");
+    expect(io.err).toContain("can't be read or written (ENOENT): its folder does not exist");
     expect(io.out).toBe('');
   });
 
