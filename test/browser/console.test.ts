@@ -77,6 +77,11 @@ async function expectShortCards(page: Page, isPhone: boolean): Promise<void> {
     expect(text).toMatch(/^\d\d:\d\d:\d\d\s/);
     if (isPhone) expect(height).toBeLessThan(100);
   }
+  const counts = await page.evaluate<number[]>(
+    '[...document.querySelectorAll("#requests tr")].map((row) => row.offsetHeight)',
+  );
+  // A name, and its status and total in one line below.
+  for (const height of counts) if (isPhone) expect(height).toBeLessThan(75);
 }
 
 /** Made-up minutes, calm until the last five. */
