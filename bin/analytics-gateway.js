@@ -1,9 +1,5 @@
-#!/bin/sh
-// 2>/dev/null; exec node -- "$0" "$@"
+#!/usr/bin/env node
 /**
- * A shell runs the line above: without "--" Node takes the program's own --env-file for itself, wherever it stands, and
- * ends where there is no such file. Not "env -S node --": the env of busybox has no -S.
- *
  * The executable, in JavaScript that Node 18 can run: it finds a Node that is new enough for the gateway, so that a
  * checkout works on a machine whose own Node is too old. Runs `dist/main.js` where it is built, else `src/main.ts`.
  */

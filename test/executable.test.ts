@@ -1,4 +1,3 @@
-import { spawnSync } from 'node:child_process';
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -109,15 +108,6 @@ describe.concurrent('the executable', () => {
     writeFileSync(join(folder, 'dist/main.js'), '');
     const ended = await run(owner, [], { main: join(folder, 'bin/analytics-gateway.js'), flags: asOldNode });
     expect(ended.status).toBe(128 + 9);
-  });
-
-  it('the executable that a shell runs takes --env-file for the gateway, and Node does not', (owner) => {
-    const { status, stderr } = spawnSync(executable, ['serve', '--env-file', 'none.env'], {
-      cwd: temporaryFolder(owner),
-      encoding: 'utf8',
-    });
-    expect(stderr).toMatch(/--env-file: the file \S+none\.env can't be read \(ENOENT\): it does not exist/);
-    expect(status).toBe(2);
   });
 
   it('the executable runs what is built rather than the source, and says what is missing', async (owner) => {
