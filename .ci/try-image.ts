@@ -138,7 +138,14 @@ async function tryCommands(settings: Readonly<Record<string, string>>): Promise<
   const check = await runImage(['check'], settings);
   assert.equal(check.status, 0, check.output);
   assert.match(check.output, /can work with these settings/);
-  say('token list, check and the command on the path work');
+  // Node would take the option for its own, and end with status 9.
+  const words = ['check', '--env-file', 'none.env'];
+  const byPath = ending(spawn(program, inContainer(['analytics-gateway', ...words], settings)));
+  for (const missing of [await runImage(words, settings), await byPath]) {
+    assert.equal(missing.status, 2, missing.output);
+    assert.match(missing.output, /--env-file: the file \S+none\.env can't be read/);
+  }
+  say('token list, check and the command on the path work, and take --env-file for themselves');
 }
 
 /** Serves by the image's own command, answers, and drains on SIGTERM while a request is under way. */

@@ -50,7 +50,7 @@ function nodeOfPackage() {
 
 /** Runs the gateway in a process of its own; signals, streams and the exit status are the same as in this one. */
 function runWith(node, file) {
-  const child = spawn(node, [file, ...process.argv.slice(2)], { stdio: 'inherit' });
+  const child = spawn(node, ['--', file, ...process.argv.slice(2)], { stdio: 'inherit' });
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP']) {
     process.on(signal, () => {
       // A terminal sends Ctrl-C to both processes, and a second one would end the gateway at once.

@@ -14,7 +14,7 @@ import { cacheDirectives, validators } from '../src/documents/cache-requests.ts'
 import { describeApi } from '../src/documents/openapi-policy.ts';
 import { problems } from '../src/errors.ts';
 import { specifiedOperations } from '../src/operations.ts';
-import { fullSnapshot } from '../test/support/snapshot.ts';
+import { fullRuntime, fullSnapshot } from '../test/support/snapshot.ts';
 import { clientTypes } from './client-types.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -90,7 +90,8 @@ function cacheRequestsTable(): string {
 
 function metricsTable(): string {
   const snapshot = fullSnapshot();
-  const rows = metricsOf(snapshot, judgeHealth(snapshot)).map(({ name, type, help, samples }) => {
+  const metrics = metricsOf(snapshot, judgeHealth(snapshot), fullRuntime);
+  const rows = metrics.map(({ name, type, help, samples }) => {
     const labels = new Set(samples.flatMap(({ labels = {} }) => Object.keys(labels)));
     // A histogram's own: every reader of the format knows it.
     labels.delete('le');

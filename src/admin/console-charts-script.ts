@@ -12,8 +12,17 @@ const colourOf = (className, property) => { const probe = make('i', '', classNam
 const charts = new Map();
 let points = [];
 
+// Times are drawn by powers of ten: a wait of seconds for the limit must not flatten answers of a millisecond to zero.
+const least = 0.0001;
+const decades = (_chart, min, max) => [10 ** Math.floor(Math.log10(min ?? 0.001)), 10 ** Math.ceil(Math.log10((max ?? 1) * 1.01))];
+const fromZero = (_chart, _min, max) => [0, max > 0 ? max * 1.1 : 1];
+const scaleOf = (id) => id === 'times' ? { distr: 3, range: decades } : { range: fromZero };
+const powers = (_chart, _axis, from, to) => Array.from({ length: Math.round(Math.log10(to / from)) + 1 }, (_one, power) => from * 10 ** power);
+const ticksOf = (id) => id === 'times' ? { splits: powers, filter: (_chart, ticks) => ticks } : {};
+const placed = (id, value) => id === 'times' && typeof value === 'number' ? Math.max(least, value) : value;
+
 function columns(id) {
-  return [points.map(({ at }) => at / 1000), ...series[id].map(([, member]) => points.map((point) => point[member]))];
+  return [points.map(({ at }) => at / 1000), ...series[id].map(([, member]) => points.map((point) => placed(id, point[member])))];
 }
 
 function draw(id) {
@@ -22,8 +31,8 @@ function draw(id) {
   const axis = { stroke: soft, font: '12px system-ui', grid: { stroke: soft + '', width: 0.15 }, ticks: { stroke: soft, width: 0.3 } };
   const chart = new uPlot({
     width: node.clientWidth, height: 170, legend: { show: false }, cursor: { show: false }, padding: [8, 12, 0, 0],
-    scales: { x: { range: () => { const end = (points.at(-1)?.at ?? Date.now()) / 1000, first = (points[0]?.at ?? 0) / 1000; return [Math.max(end - 900, Math.min(first, end - 120)), end]; } }, y: { range: (_chart, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
-    axes: [{ ...axis, space: 70, size: 34, values: (_chart, ticks) => ticks.map((at) => clock(at * 1000, ticks[1] - ticks[0] < 60)) }, { ...axis, size: 62, values: (_chart, ticks) => ticks.map((value) => id === 'times' ? time(value) : number(value, 2)) }],
+    scales: { x: { range: () => { const end = (points.at(-1)?.at ?? Date.now()) / 1000, first = (points[0]?.at ?? 0) / 1000; return [Math.max(end - 900, Math.min(first, end - 120)), end]; } }, y: scaleOf(id) },
+    axes: [{ ...axis, space: 70, size: 34, values: (_chart, ticks) => ticks.map((at) => clock(at * 1000, ticks[1] - ticks[0] < 60)) }, { ...axis, ...ticksOf(id), size: 62, values: (_chart, ticks) => ticks.map((value) => id === 'times' ? time(value) : number(value, 2)) }],
     series: [{}, ...series[id].map(([label, , colour]) => ({ label, stroke: colourOf('c' + colour, 'backgroundColor'), width: 1.75, points: { show: points.length < 3 } }))],
   }, columns(id), node);
   charts.set(id, chart);

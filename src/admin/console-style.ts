@@ -60,6 +60,8 @@ tbody td::before{content:attr(data-label);color:var(--soft);text-align:left;flex
 #callers td{gap:.5rem}
 #callers .number{white-space:nowrap}
 #callers th,#callers td:not(.number){grid-column:1/-1}
+#requests tr{display:grid;grid-template-columns:1fr 1fr;gap:0 1rem}
+#requests th{grid-column:1/-1}
 #problems tr{display:flex;flex-wrap:wrap;gap:0 1rem}
 #problems td:nth-child(even){flex:1 1 55%;justify-content:flex-end}
 #problems td:nth-child(3){flex:1 1 20%}

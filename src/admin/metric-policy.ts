@@ -1,7 +1,7 @@
 /** Metrics, and the ways to make one. Pure: no `this`, no I/O, no clock. */
 import { boundsSeconds, type DurationsSnapshot } from '../durations.ts';
 
-export type MetricType = 'counter' | 'gauge' | 'histogram';
+export type MetricType = 'counter' | 'gauge' | 'histogram' | 'untyped';
 
 export interface Sample {
   readonly value: number;
@@ -26,6 +26,11 @@ export function counter(name: string, help: string, value: Value): Metric {
 
 export function gauge(name: string, help: string, value: Value): Metric {
   return { name, type: 'gauge', help, samples: samplesOf(value) };
+}
+
+/** A gauge whose name ends as a counter's does: promtool refuses the type "gauge" there. */
+export function untyped(name: string, help: string, value: Value): Metric {
+  return { name, type: 'untyped', help, samples: samplesOf(value) };
 }
 
 export function histogram(name: string, help: string, samples: readonly Sample[]): Metric {

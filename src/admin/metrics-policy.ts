@@ -4,7 +4,7 @@ import { type HealthCode, healthCodes, healthStates, type Verdict } from './heal
 import { gauge, type Metric, metricsOfEach, sample, seconds, workspaceLabel } from './metric-policy.ts';
 import { processMetrics } from './process-metrics-policy.ts';
 import { callerMetrics, requestMetrics } from './request-metrics-policy.ts';
-import type { AdminSnapshot } from './sources.ts';
+import type { AdminSnapshot, RuntimeSnapshot } from './sources.ts';
 import {
   attemptMetrics,
   cacheBound,
@@ -17,7 +17,11 @@ import {
 const prefix = 'analytics_gateway_';
 
 /** Every metric of the gateway and of its process. */
-export function metricsOf(snapshot: AdminSnapshot, verdict: Verdict): readonly Metric[] {
+export function metricsOf(
+  snapshot: AdminSnapshot,
+  verdict: Verdict,
+  runtime: RuntimeSnapshot,
+): readonly Metric[] {
   const own = [
     ...gatewayMetrics(snapshot),
     ...healthMetrics(verdict),
@@ -34,7 +38,7 @@ export function metricsOf(snapshot: AdminSnapshot, verdict: Verdict): readonly M
     ...fleetMetrics(snapshot),
   ].map((metric) => ({ ...metric, name: `${prefix}${metric.name}` }));
   // These have the names that every process uses, so that ready-made dashboards fit.
-  return [...own, ...processMetrics(snapshot)];
+  return [...own, ...processMetrics(snapshot, runtime)];
 }
 
 function gatewayMetrics(snapshot: AdminSnapshot): Metric[] {

@@ -19,6 +19,7 @@ export async function readProcess(): Promise<ProcessSnapshot> {
     cpuUserSeconds: user / 1e6,
     cpuSystemSeconds: system / 1e6,
     virtualBytes: scaled(/^VmSize:\s+(\d+) kB/m.exec(status)?.[1], 1_024),
+    dataBytes: scaled(/^VmData:\s+(\d+) kB/m.exec(status)?.[1], 1_024),
     // The folder itself is open while it is read.
     openDescriptors: descriptors && descriptors.length - 1,
     maxDescriptors: scaled(/^Max open files\s+(\d+)/m.exec(readLimits())?.[1], 1),

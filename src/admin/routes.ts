@@ -299,12 +299,13 @@ async function showMetrics(
   sources: AdminSources,
   health: HealthWatch,
 ): Promise<Response> {
-  const [{ metricsOf }, { exposition, expositionType }] = await Promise.all([
+  const [{ metricsOf }, { exposition, expositionType }, { readRuntime }] = await Promise.all([
     import('./metrics-policy.ts'),
     import('./exposition-policy.ts'),
+    import('./runtime-watch.ts'),
   ]);
   const snapshot = await takeSnapshot(sources, 0);
-  const text = exposition(metricsOf(snapshot, health.judge(snapshot)));
+  const text = exposition(metricsOf(snapshot, health.judge(snapshot), readRuntime()));
   return context.body(text, 200, { ...documentFields, 'content-type': expositionType });
 }
 

@@ -1,6 +1,7 @@
 /** What the admin listener shows, as functions that read it. It holds no state, and changes only what `purge` removes. */
 import type { CacheSnapshot } from '../cache/cache.ts';
 import type { CallersSnapshot } from '../callers/callers-snapshot.ts';
+import type { DurationsSnapshot } from '../durations.ts';
 import type { FleetSnapshot } from '../fleet/fleet.ts';
 import type { GateSnapshot } from '../gate/types.ts';
 import type { KeyHealth } from '../key/key-event.ts';
@@ -69,6 +70,7 @@ export interface ProcessSnapshot {
   readonly cpuSystemSeconds: number;
   /** `undefined` where the system does not show them. */
   readonly virtualBytes: number | undefined;
+  readonly dataBytes: number | undefined;
   readonly openDescriptors: number | undefined;
   readonly maxDescriptors: number | undefined;
   readonly heapTotalBytes: number;
@@ -82,6 +84,16 @@ export interface ProcessSnapshot {
   }[];
   /** What keeps the event loop alive, by kind. */
   readonly activeResources: ReadonlyMap<string, number>;
+}
+
+/** What is known of Node's runtime while it is watched. Lags in seconds. */
+export interface RuntimeSnapshot {
+  /** Runs of the garbage collector. */
+  readonly collections: readonly { readonly kind: string; readonly durations: DurationsSnapshot }[];
+  /** Delays of the event loop since the last look; `undefined` where none was measured yet. */
+  readonly lag:
+    | Readonly<Record<'min' | 'max' | 'mean' | 'stddev' | 'p50' | 'p90' | 'p99', number>>
+    | undefined;
 }
 
 /** The state of the gateway and of its process at one moment. */

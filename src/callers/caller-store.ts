@@ -6,7 +6,7 @@ import type { KeyObject } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { anonymousTable, type CallerTable, makeCallerTable } from './caller-table.ts';
 import type { CallersEvent } from './callers-event.ts';
-import { CallersFileError } from './callers-file.ts';
+import { CallersFileError, inFile } from './callers-file.ts';
 import { type CallersFileRules, readCallersFile } from './callers-file-policy.ts';
 import { flyKeyFile, readFlyKey } from './fly.ts';
 import { FollowedFile } from './followed-file.ts';
@@ -60,7 +60,8 @@ export class CallerStore {
       onText: (next, isSecondLook) => this.#take(next, isSecondLook),
       onFailureChange: (cause) => {
         const { onEvent } = options;
-        this.#unreadable = cause === undefined ? undefined : describeUnreadable(options.file ?? '', cause);
+        this.#unreadable =
+          cause === undefined ? undefined : describeUnreadable('the callers file', options.file ?? '', cause);
         onEvent(cause === undefined ? { kind: 'file-readable-again' } : { kind: 'file-unreadable', cause });
       },
     });
@@ -102,8 +103,8 @@ export class CallerStore {
       return true;
     }
     if (isSecondLook) {
-      this.#problems = problems;
-      this.#options.onEvent({ kind: 'version-refused', problems });
+      this.#problems = inFile(this.#options.file ?? '', problems);
+      this.#options.onEvent({ kind: 'version-refused', problems: this.#problems });
     }
     return false;
   }
@@ -131,10 +132,10 @@ function readAtStart(options: Omit<CallerStoreOptions, 'onEvent'>): {
   try {
     text = readFileSync(file, 'utf8');
   } catch (cause) {
-    throw new CallersFileError([describeUnreadable(file, cause)]);
+    throw new CallersFileError([describeUnreadable('the callers file', file, cause)]);
   }
   const prepared = prepareVersion(text, options);
-  if ('problems' in prepared) throw new CallersFileError(prepared.problems);
+  if ('problems' in prepared) throw new CallersFileError(inFile(file, prepared.problems));
   return { version: prepared.version, text };
 }
 

@@ -63,7 +63,12 @@ export const jwtAlgorithms: readonly string[] = [
   'Ed25519',
 ];
 
-/** The file cannot be used. Every problem begins with its path in the file. */
+/** The same problems, each with the file before its place in the file. */
+export function inFile(file: string, problems: readonly string[]): readonly string[] {
+  return problems.map((problem) => `${file}: ${problem}`);
+}
+
+/** The file cannot be used. Every problem begins with the file's path, and names its place in the file. */
 export class CallersFileError extends Error {
   override readonly name = 'CallersFileError';
   readonly problems: readonly string[];

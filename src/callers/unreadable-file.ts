@@ -1,13 +1,18 @@
-/** Says why the callers file can't be read, with what its owner needs to know to change that. */
+/** Says why a file that a setting names can't be read, with what its owner needs to know to change that. */
 import { statSync } from 'node:fs';
 import { errorCode } from '../errors.ts';
 
-/** One line, without a full stop: the path, the error's code, and the owner and mode where they can be seen. */
-export function describeUnreadable(file: string, cause: unknown): string {
+/**
+ * One line, without a full stop: the path, the error's code, and the owner and mode where they can be seen.
+ *
+ * @param what the file is, as "the callers file"
+ */
+export function describeUnreadable(what: string, file: string, cause: unknown): string {
   const code = errorCode(cause) ?? 'unknown error';
   // Anything else may be a secret in the wrong setting.
   const path = /[/.\\]/.test(file) ? file : '(not a path)';
-  const said = `the callers file ${path} can't be read (${code})`;
+  const said = `${what} ${path} can't be read (${code})`;
+  if (code === 'ENOENT') return `${said}: it does not exist`;
   try {
     const { uid, gid, mode } = statSync(file);
     const own = process.getuid === undefined ? '' : `; this process is user ${process.getuid()}`;

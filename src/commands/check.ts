@@ -76,6 +76,8 @@ const calls = [
   { operation: 'list-api-keys', path: '/users/api-keys/' },
 ] as const;
 
+const notAsked = 'It was not asked, because the call before failed.';
+
 /** @returns the exit status: 0 the gateway could work, 1 it could not, 2 the settings are wrong */
 export async function check(options: CheckOptions): Promise<0 | 1 | 2> {
   const report = await examine(options);
@@ -223,7 +225,7 @@ async function makeCalls(keyring: Keyring, ask: CheckParts['ask'], timeoutMs: nu
   let lost = false;
   for (const call of calls) {
     if (lost) {
-      made.push({ method: 'GET', path: call.path, status: null, outcome: 'skipped', meaning: 'Not asked.' });
+      made.push({ method: 'GET', path: call.path, status: null, outcome: 'skipped', meaning: notAsked });
       continue;
     }
     const { status, waitMs, meaning: found } = await makeCall(ask, call, timeoutMs);
@@ -352,11 +354,12 @@ function inWords(report: CheckReport): string {
   }
   // What was said of one call is not said again of the next, nor at the end.
   const said = new Set<string>();
-  for (const { method, path, status, meaning } of report.calls) {
-    lines.push(`${method} ${path}: ${status ?? 'no answer'}.${said.has(meaning) ? '' : ` ${meaning}`}`);
+  for (const { method, path, status, outcome, meaning } of report.calls) {
+    const came = outcome === 'skipped' ? [] : [`${status ?? 'no answer'}.`];
+    lines.push([`${method} ${path}:`, ...came, ...(said.has(meaning) ? [] : [meaning])].join(' '));
     said.add(meaning);
   }
-  const verdict = report.ok ? 'Fine' : 'Failed';
-  lines.push(said.has(report.summary) ? `${verdict}.` : `${verdict}: ${report.summary}`);
+  const verdict = said.has(report.summary) ? 'The gateway could not work, as said above.' : report.summary;
+  lines.push(`${report.ok ? 'Fine' : 'Failed'}: ${verdict}`);
   return `${lines.join('\n')}\n`;
 }

@@ -6,25 +6,28 @@ import { readSettings } from '../config.ts';
 import { loadWhatThereIs } from './environment.ts';
 
 const timeoutMs = 3_000;
+const path = '/readyz';
 
 /** @returns 0 when the gateway says it is ready, 1 when it does not or cannot be reached */
 export async function healthcheck(): Promise<number> {
   const environment = await loadWhatThereIs();
   const names = ['HOST', 'PORT', 'TLS_CERT_FILE'] as const;
   const { HOST: host, PORT: port, TLS_CERT_FILE: certificate } = readSettings(environment, names);
-  const where = host.startsWith('unix:')
-    ? { socketPath: host.slice('unix:'.length) }
-    : { host: reachable(host), port };
+  const isSocket = host.startsWith('unix:');
+  const where = isSocket ? { socketPath: host.slice('unix:'.length) } : { host: reachable(host), port };
+  const scheme = certificate === undefined ? 'http' : 'https';
+  const asked = isSocket ? `${path} at ${host}` : `${scheme}://${authority(reachable(host))}:${port}${path}`;
   // Nothing secret is sent, and a certificate for callers need not be one for loopback.
-  const how = { path: '/readyz', timeout: timeoutMs, agent: false, rejectUnauthorized: false } as const;
+  const how = { path, timeout: timeoutMs, agent: false, rejectUnauthorized: false } as const;
   const outcome = await new Promise<string>((resolve) => {
     const send = certificate === undefined ? request : requestByTls;
     const probe = send({ ...where, ...how }, (response) => {
       response.resume();
-      resolve(response.statusCode === 200 ? 'ready' : `not ready (status ${response.statusCode})`);
+      const { statusCode } = response;
+      resolve(statusCode === 200 ? 'ready' : `not ready: ${asked} answered with status ${statusCode}`);
     });
-    probe.on('timeout', () => probe.destroy(new Error('no answer in time')));
-    probe.on('error', (error) => resolve(error.message));
+    probe.on('timeout', () => probe.destroy(new Error(`no answer within ${timeoutMs / 1_000} s`)));
+    probe.on('error', (error) => resolve(`not ready: ${asked}: ${error.message}`));
     probe.end();
   });
   process.stdout.write(`${outcome}\n`);
@@ -35,4 +38,9 @@ export async function healthcheck(): Promise<number> {
 function reachable(host: string): string {
   if (host === '0.0.0.0') return '127.0.0.1';
   return host === '::' ? '::1' : host;
+}
+
+/** An IPv6 address as it stands in a URL. */
+function authority(host: string): string {
+  return host.includes(':') ? `[${host}]` : host;
 }

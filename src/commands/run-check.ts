@@ -1,6 +1,6 @@
 /** Composes what `check` needs of the gateway: the key's store, and the way to the upstream without the cache. */
 import { readCallersVersion } from '../callers/caller-store.ts';
-import { CallersFileError } from '../callers/callers-file.ts';
+import { CallersFileError, inFile } from '../callers/callers-file.ts';
 import { unnamedWritten } from '../callers/callers-file-policy.ts';
 import { guessableTokenProblems } from '../callers/weak-digest.ts';
 import { type Config, ConfigError, unknownSettings } from '../config.ts';
@@ -62,7 +62,7 @@ export async function runCheck({ json, envFile, workspaces }: RunCheckOptions): 
       ),
     );
     const guessable = guessableTokenProblems(digestPaths);
-    if (guessable.length > 0) throw new CallersFileError(guessable);
+    if (guessable.length > 0) throw new CallersFileError(inFile(config.CALLERS_FILE ?? '', guessable));
     const checked = meant(config, workspaces).map((own, index) => ({
       name: own.name,
       settingsProblems: [],

@@ -23,7 +23,7 @@ export async function reportStartFailure(error: unknown): Promise<number> {
 /** What one failure says, with everything else that would end the next start. */
 export async function allProblems(error: unknown): Promise<readonly string[]> {
   const { findStartProblems } = await import('./start-problems.ts');
-  return [...new Set([...(await findStartProblems(environmentAtHand())), ...linesOf(error)])];
+  return [...new Set([...linesOf(error), ...(await findStartProblems(environmentAtHand()))])];
 }
 
 /** Whether settings, or what they name, are wrong. */

@@ -3,6 +3,7 @@
  * failure is called. Exit status: 0 done, 1 failed or written but not in force, 2 wrong usage.
  */
 
+import { inFile } from '../callers/callers-file.ts';
 import { type CallersFileRules, readCallersFile } from '../callers/callers-file-policy.ts';
 import {
   CallersTextError,
@@ -54,7 +55,7 @@ export function requireFile(file: string | undefined): string {
 /** The text of a file that must be there. */
 export async function requireText(file: string): Promise<string> {
   const text = await readIfThere(file).catch((cause: unknown) => {
-    throw new TokenFailure(describeUnreadable(file, cause));
+    throw new TokenFailure(describeUnreadable('the callers file', file, cause));
   });
   if (text === undefined) throw new TokenFailure(`there is no file ${file}`);
   return text;
@@ -75,14 +76,14 @@ export async function editCallers(file: string, edit: (text: string) => string):
 }
 
 /** What keeps a gateway from taking this text. */
-export function problemsOf(text: string, rules: CallersFileRules): readonly string[] {
+export function problemsOf(file: string, text: string, rules: CallersFileRules): readonly string[] {
   const reading = readCallersFile(text, rules);
-  return [...reading.problems, ...guessableTokenProblems(reading.digestPaths)];
+  return inFile(file, [...reading.problems, ...guessableTokenProblems(reading.digestPaths)]);
 }
 
 /** Lists what keeps a gateway from taking this text; whether there is anything. */
-export function tellProblems(text: string, rules: CallersFileRules, io: TokenIo): boolean {
-  const problems = problemsOf(text, rules);
+export function tellProblems(file: string, text: string, rules: CallersFileRules, io: TokenIo): boolean {
+  const problems = problemsOf(file, text, rules);
   if (problems.length === 0) return false;
   io.stderr(
     `The gateway refuses this file and keeps the version before until these are corrected (judged with ${settingsOfRules.join(', ')} as set here):\n`,
@@ -92,17 +93,28 @@ export function tellProblems(text: string, rules: CallersFileRules, io: TokenIo)
 }
 
 /** Says whether a change is in force. A revoked token may be a stolen one: a file that no gateway takes is status 1. */
-export function tellWhetherInForce(text: string, rules: CallersFileRules, io: TokenIo): TokenExit {
-  if (tellProblems(text, rules, io)) {
+export function tellWhetherInForce(
+  file: string,
+  text: string,
+  rules: CallersFileRules,
+  io: TokenIo,
+): TokenExit {
+  if (tellProblems(file, text, rules, io)) {
     io.stderr('So the change is written, but NOT in force.\n');
     return 1;
   }
-  io.stderr('A running gateway follows within a second, unless its log says that it refuses the file.\n');
+  io.stderr(
+    'A running gateway that reads this file follows within a second, unless its log says that it refuses the file. One with a copy of it, as under systemd, needs a restart.\n',
+  );
   return 0;
 }
 
 /** Runs a command and turns its failures into a message and an exit status. */
-export async function runTokenCommand(io: TokenIo, work: () => Promise<TokenExit>): Promise<TokenExit> {
+export async function runTokenCommand(
+  { file }: { readonly file: string | undefined },
+  io: TokenIo,
+  work: () => Promise<TokenExit>,
+): Promise<TokenExit> {
   try {
     return await work();
   } catch (error) {
@@ -110,18 +122,21 @@ export async function runTokenCommand(io: TokenIo, work: () => Promise<TokenExit
       io.stderr(`${visible(error instanceof ConfigError ? error.problems.join('; ') : error.message)}\n`);
       return 2;
     }
-    io.stderr(`${visible(describeFailure(error))}\n`);
+    io.stderr(`${visible(describeFailure(file ?? '', error))}\n`);
     return 1;
   }
 }
 
-function describeFailure(error: unknown): string {
-  if (error instanceof JsonTextError) return `the callers file is not valid JSON: ${error.message}`;
+function describeFailure(file: string, error: unknown): string {
+  if (error instanceof JsonTextError) return `the callers file ${file} is not valid JSON: ${error.message}`;
   if (error instanceof FileBusyError) {
     return `another program is changing the callers file: ${error.message}; remove it if there is none`;
   }
-  if (error instanceof TokenFailure || error instanceof CallersTextError) return error.message;
+  if (error instanceof CallersTextError) return `${file}: ${error.message}`;
+  if (error instanceof TokenFailure) return error.message;
   const code = errorCode(error);
   if (code === undefined) throw error;
-  return `the callers file can't be read or written (${code})`;
+  // A file that is missing is made.
+  const why = code === 'ENOENT' ? ': its folder does not exist' : '';
+  return `the callers file ${file} can't be read or written (${code})${why}`;
 }

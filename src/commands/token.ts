@@ -71,7 +71,7 @@ const usualDays = 90;
 
 /** `token create NAME`: makes a token, adds its digest to the file as the caller's newest, and shows the token once. */
 export function createToken(args: CreateTokenArgs, io: TokenIo): Promise<TokenExit> {
-  return runTokenCommand(io, async () => {
+  return runTokenCommand(args, io, async () => {
     const { name, operations = defaultOperations, workspaces } = args;
     requireName(name);
     const file = requireFile(args.file);
@@ -105,7 +105,7 @@ export function createToken(args: CreateTokenArgs, io: TokenIo): Promise<TokenEx
         'It is shown this once.\n',
     );
     tellCaller(name, earlier, `${operations.join(', ') || 'nothing'}${placeOf(workspaces, rules)}`, io);
-    return tellWhetherInForce(text, rules, io);
+    return tellWhetherInForce(file, text, rules, io);
   });
 }
 
@@ -135,13 +135,14 @@ export interface ListTokensArgs extends CallersFileArgs {
 
 /** `token list`: names, the first characters of digests, expiry, and what each caller may do. */
 export function listTokens(args: ListTokensArgs, io: TokenIo): Promise<TokenExit> {
-  return runTokenCommand(io, async () => {
-    const text = await requireText(requireFile(args.file));
+  return runTokenCommand(args, io, async () => {
+    const file = requireFile(args.file);
+    const text = await requireText(file);
     const rules = await callersFileRules();
     const now = Date.now();
     if (args.json === true) {
       const callers = listCallers(text).map((caller) => jsonOf(caller, now));
-      io.stdout(`${JSON.stringify({ callers, problems: problemsOf(text, rules) }, null, 2)}\n`);
+      io.stdout(`${JSON.stringify({ callers, problems: problemsOf(file, text, rules) }, null, 2)}\n`);
       return 0;
     }
     const rows = listCallers(text).flatMap((caller) => rowsOf(caller, now));
@@ -152,14 +153,14 @@ export function listTokens(args: ListTokensArgs, io: TokenIo): Promise<TokenExit
     for (const row of table) {
       io.stdout(`${row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ')}\n`);
     }
-    tellProblems(text, rules, io);
+    tellProblems(file, text, rules, io);
     return 0;
   });
 }
 
 /** `token revoke NAME [DIGEST]`: removes one token of the caller, or all of them. The caller stays. */
 export function revokeToken(args: RevokeTokenArgs, io: TokenIo): Promise<TokenExit> {
-  return runTokenCommand(io, async () => {
+  return runTokenCommand(args, io, async () => {
     const file = requireFile(args.file);
     const prefix = args.digest?.toLowerCase() ?? '';
     if (args.digest !== undefined && !/^[0-9a-f]{4,64}$/.test(prefix)) {
@@ -174,13 +175,13 @@ export function revokeToken(args: RevokeTokenArgs, io: TokenIo): Promise<TokenEx
     for (const digest of removed) {
       io.stderr(`Revoked the token ${digest.slice(0, shownDigits)} of ${visible(args.name)}.\n`);
     }
-    return tellWhetherInForce(text, rules, io);
+    return tellWhetherInForce(file, text, rules, io);
   });
 }
 
 /** `token remove NAME`: removes a caller, with its tokens and every other way to be this caller. */
 export function removeNamedCaller(args: CallerArgs, io: TokenIo): Promise<TokenExit> {
-  return runTokenCommand(io, async () => {
+  return runTokenCommand(args, io, async () => {
     const file = requireFile(args.file);
     const rules = await callersFileRules();
     let tokens = 0;
@@ -193,7 +194,7 @@ export function removeNamedCaller(args: CallerArgs, io: TokenIo): Promise<TokenE
     });
     const ways = [tokens === 1 ? '1 token' : `${tokens} tokens`, ...otherWays].join(', ');
     io.stderr(`Removed the caller ${visible(args.name)} (${ways}).\n`);
-    return tellWhetherInForce(text, rules, io);
+    return tellWhetherInForce(file, text, rules, io);
   });
 }
 
@@ -202,7 +203,7 @@ function changeOperations(
   io: TokenIo,
   decide: (caller: ListedCaller, rules: CallersFileRules) => readonly string[],
 ): Promise<TokenExit> {
-  return runTokenCommand(io, async () => {
+  return runTokenCommand(args, io, async () => {
     const file = requireFile(args.file);
     const rules = await callersFileRules();
     let operations: readonly string[] = [];
@@ -215,7 +216,7 @@ function changeOperations(
     });
     const may = `may do: ${operations.join(', ') || 'nothing'}`;
     io.stderr(`${visible(`${args.name} ${isChanged ? 'now' : 'already'} ${may}`)}.\n`);
-    return tellWhetherInForce(text, rules, io);
+    return tellWhetherInForce(file, text, rules, io);
   });
 }
 

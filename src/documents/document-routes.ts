@@ -82,12 +82,19 @@ async function prefersPage(request: InboundRequest): Promise<boolean> {
   return (await import('./negotiation-policy.ts')).prefersPage(request.field('accept'));
 }
 
-function explainProblem({ path }: InboundRequest): RenderedDocument {
-  const text = problemPage(path.slice('/problems/'.length));
-  if (text !== undefined) return { text };
-  throw new GatewayError('unknown-operation', {
-    detail: 'There is no such problem. /problems lists them all.',
-  });
+/** For people a text, and for programs that ask for JSON the same facts as `/problems` has. */
+async function explainProblem(request: InboundRequest): Promise<RenderedDocument> {
+  const code = request.path.slice('/problems/'.length);
+  const text = problemPage(code);
+  if (text === undefined) {
+    throw new GatewayError('unknown-operation', {
+      detail: 'There is no such problem. /problems lists them all.',
+    });
+  }
+  const { namesJson } = await import('./negotiation-policy.ts');
+  if (!namesJson(request.field('accept'))) return { text };
+  const { problemList } = await import('./problem-list.ts');
+  return json(problemList.find((problem) => problem.code === code));
 }
 
 /** Without a credential all operations are described: who may do which is nothing of theirs. */

@@ -8,7 +8,20 @@ import { parseAccept } from 'hono/utils/accept';
  * @param accept the value of `Accept` (RFC 9110 section 12.5.1); `undefined` where it was not sent
  */
 export function prefersPage(accept: string | undefined): boolean {
-  const ranges = parseAccept(accept ?? '');
-  const weightOf = (type: string): number => ranges.find((range) => range.type === type)?.q ?? 0;
-  return weightOf('text/html') > weightOf('application/json');
+  return weightIn(accept, 'text/html') > weightIn(accept, 'application/json');
+}
+
+/**
+ * Whether to answer with JSON where the usual form is a text for people: programs name `application/json`. `*` alone,
+ * which curl sends, names nothing.
+ *
+ * @param accept as for `prefersPage`
+ */
+export function namesJson(accept: string | undefined): boolean {
+  const people = Math.max(weightIn(accept, 'text/html'), weightIn(accept, 'text/plain'));
+  return weightIn(accept, 'application/json') > people;
+}
+
+function weightIn(accept: string | undefined, type: string): number {
+  return parseAccept(accept ?? '').find((range) => range.type === type)?.q ?? 0;
 }

@@ -3,11 +3,11 @@ import { describe, expect, it } from 'vitest';
 import { healthCodes, judgeHealth } from '../../src/admin/health-policy.ts';
 import { metricsOf } from '../../src/admin/metrics-policy.ts';
 import { problems } from '../../src/errors.ts';
-import { fullSnapshot } from '../support/snapshot.ts';
+import { fullRuntime, fullSnapshot } from '../support/snapshot.ts';
 
 const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
 const snapshot = fullSnapshot();
-const metrics = metricsOf(snapshot, judgeHealth(snapshot));
+const metrics = metricsOf(snapshot, judgeHealth(snapshot), fullRuntime);
 
 /** Every series that a scrape has, by its name, with its labels. */
 const series = new Map<string, Set<string>>();

@@ -4,9 +4,9 @@ import { judgeHealth } from '../../src/admin/health-policy.ts';
 import { metricsOf } from '../../src/admin/metrics-policy.ts';
 import { maxCallers, otherCallers } from '../../src/admin/request-counts.ts';
 import { parseExposition } from '../support/exposition-parser.ts';
-import { fullSnapshot, type SnapshotOfOne } from '../support/snapshot.ts';
+import { fullRuntime, fullSnapshot, type SnapshotOfOne } from '../support/snapshot.ts';
 
-const allMetrics = (snapshot: SnapshotOfOne) => metricsOf(snapshot, judgeHealth(snapshot));
+const allMetrics = (snapshot: SnapshotOfOne) => metricsOf(snapshot, judgeHealth(snapshot), fullRuntime);
 const scrape = (changes: Partial<SnapshotOfOne> = {}) =>
   parseExposition(exposition(allMetrics(fullSnapshot(changes))));
 const own = (name: string): string => `analytics_gateway_${name}`;
@@ -14,6 +14,26 @@ const own = (name: string): string => `analytics_gateway_${name}`;
 describe('the metrics', () => {
   it('the metrics can all be read by a strict parser', () => {
     expect(scrape().types.size).toBe(allMetrics(fullSnapshot()).length);
+  });
+
+  it('the metrics of the process have every name that prom-client gives it, which boards for Node ask for', () => {
+    const lags = ['min', 'max', 'mean', 'stddev', 'p50', 'p90', 'p99'].map((one) => `eventloop_lag_${one}`);
+    const active = ['active_handles', 'active_requests', 'active_resources'].map((one) => `${one}_total`);
+    const spaces = ['total', 'used', 'available'].map((one) => `heap_space_size_${one}_bytes`);
+    const heap = ['heap_size_total_bytes', 'heap_size_used_bytes', 'external_memory_bytes', ...spaces];
+    const seconds = ['eventloop_lag', ...lags, 'gc_duration'].map((one) => `${one}_seconds`);
+    const nodes = [...seconds, ...active, 'active_resources', ...heap, 'version_info'];
+    const bytes = ['resident_memory', 'virtual_memory', 'heap'].map((one) => `${one}_bytes`);
+    const cpu = ['cpu_user', 'cpu_system', 'cpu'].map((one) => `${one}_seconds_total`);
+    const processes = [...cpu, ...bytes, 'start_time_seconds', 'open_fds', 'max_fds'];
+    const { types, value } = scrape();
+    for (const name of nodes) expect(types.has(`nodejs_${name}`), name).toBe(true);
+    for (const name of processes) expect(types.has(`process_${name}`), name).toBe(true);
+    expect(value('nodejs_active_handles_total')).toBe(2);
+    expect(value('nodejs_active_requests_total')).toBe(1);
+    expect(value('nodejs_active_resources_total')).toBe(7);
+    for (const kind of ['major', 'minor', 'incremental', 'weakcb'])
+      expect(value('nodejs_gc_duration_seconds_count', { kind })).toBe(0);
   });
 
   it('the metrics have the values of the snapshot, in base units', () => {

@@ -77,6 +77,11 @@ async function expectShortCards(page: Page, isPhone: boolean): Promise<void> {
     expect(text).toMatch(/^\d\d:\d\d:\d\d\s/);
     if (isPhone) expect(height).toBeLessThan(100);
   }
+  const counts = await page.evaluate<number[]>(
+    '[...document.querySelectorAll("#requests tr")].map((row) => row.offsetHeight)',
+  );
+  // A name, and its status and total in one line below.
+  for (const height of counts) if (isPhone) expect(height).toBeLessThan(75);
 }
 
 /** Made-up minutes, calm until the last five. */
@@ -270,6 +275,12 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
           { 'All is well': '15703f', Degraded: 'b07400', Failing: 'b3261e' }[state],
         );
         expect(await page.locator('.chart canvas').count()).toBe(4);
+        // Times by powers of ten: beside a wait of seconds, answers of milliseconds are still told apart.
+        const [atMs, at100Ms, at10S] = (await page.evaluate(
+          `[0.001, 0.1, 10].map((seconds) => charts.get('times').valToPos(seconds, 'y'))`,
+        )) as [number, number, number];
+        expect(atMs - at100Ms).toBeCloseTo(at100Ms - at10S);
+        expect(atMs - at100Ms).toBeGreaterThan(20);
         expect(await violations(page), `${name} ${view}`).toEqual([]);
         const width = await page.evaluate('document.documentElement.scrollWidth');
         expect(width).toBeLessThanOrEqual(viewport.width);

@@ -62,7 +62,7 @@ describe('a callers file with a token that can be guessed', () => {
     writeCallers(callers(good, 'secret'), file);
     await vi.waitFor(() => expect(events).toHaveLength(1), { timeout: 5_000 });
     expect(events).toEqual([
-      { kind: 'version-refused', problems: [`callers[0].tokens[1].sha256: ${problem}`] },
+      { kind: 'version-refused', problems: [`${file}: callers[0].tokens[1].sha256: ${problem}`] },
     ]);
     expect(await authenticator.authenticate(bearer(good))).toMatchObject({ by: 'token' });
   });

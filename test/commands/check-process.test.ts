@@ -119,7 +119,7 @@ describe.concurrent('check', () => {
     context
       .expect(report.settings.problems)
       .toEqual([
-        'callers[0].tokens[0].sha256: belongs to a token that can be guessed; make one with the token command',
+        `${file}: callers[0].tokens[0].sha256: belongs to a token that can be guessed; make one with the token command`,
       ]);
   });
 

@@ -158,6 +158,16 @@ describe('a check', () => {
     expect(report?.calls[1]).toMatchObject({ status: 200, outcome: 'accepted' });
   });
 
+  it('a check of an upstream that cannot be reached says each thing once, in whole sentences', async () => {
+    const { text } = await run(failWith('upstream-unreachable', {}), { json: false });
+    expect(text.split('\n').slice(2)).toEqual([
+      'GET /analytics/accounts/: no answer. The upstream cannot be reached.',
+      'GET /users/api-keys/: It was not asked, because the call before failed.',
+      'Failed: The gateway could not work, as said above.',
+      '',
+    ]);
+  });
+
   it('a check that meets nothing but 429 is not fine: no answer said that the key is good', async () => {
     expect((await run((request) => answer(429, request))).status).toBe(1);
   });

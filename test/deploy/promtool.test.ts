@@ -10,7 +10,7 @@ import { judgeHealth } from '../../src/admin/health-policy.ts';
 import { metricsOf } from '../../src/admin/metrics-policy.ts';
 import { blocksOf, readDocument } from '../support/documents.ts';
 import { accounts, startPair } from '../support/gateway.ts';
-import { fullSnapshot } from '../support/snapshot.ts';
+import { fullRuntime, fullSnapshot } from '../support/snapshot.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const rulesFile = 'deploy/prometheus/rules.yaml';
@@ -30,7 +30,7 @@ function complaintsOf(words: readonly string[], input = ''): string {
 describe.skipIf(isMissing)('promtool', () => {
   it('promtool finds nothing wrong with metrics that have every sample, nor with those of a gateway that runs', async () => {
     const snapshot = fullSnapshot();
-    const full = exposition(metricsOf(snapshot, judgeHealth(snapshot)));
+    const full = exposition(metricsOf(snapshot, judgeHealth(snapshot), fullRuntime));
     expect(complaintsOf(['check', 'metrics'], full)).toBe('');
     const { ask, askAdmin } = await startPair({ ADMIN_PORT: '0' });
     await ask(accounts);

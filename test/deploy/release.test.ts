@@ -15,6 +15,7 @@ interface Job {
   readonly permissions?: Readonly<Record<string, string>>;
   readonly strategy?: { readonly matrix: { readonly include: readonly { readonly architecture: string }[] } };
   readonly 'timeout-minutes'?: number;
+  readonly container?: { readonly image: string; readonly options: string };
   readonly steps: readonly Step[];
 }
 
@@ -41,6 +42,14 @@ describe.skipIf(!hasLibraries)('the release workflow', () => {
     ]);
     const built = jobs['image']?.strategy?.matrix.include.map(({ architecture }) => architecture);
     expect(built).toEqual(['amd64', 'arm64']);
+  });
+
+  it('the release workflow runs what CI runs, on Debian as root, and no part of it by itself', async () => {
+    const { jobs } = await workflow();
+    const runs = jobs['test']?.steps.flatMap(({ run }) => run ?? []) ?? [];
+    expect(runs.at(-1)).toBe('.ci/run');
+    expect(runs.join('\n')).not.toMatch(/npm (?:ci|test)/);
+    expect(jobs['test']?.container?.image).toMatch(/^node:\d+-bookworm$/);
   });
 
   it('the release workflow signs and attests the image, and attests the package', async () => {

@@ -1,12 +1,16 @@
 /** The unit as systemd reads it. Where `systemd-analyze` is missing these are skipped, but for CI, which installs it. */
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it, onTestFinished } from 'vitest';
+import { readDocument } from '../support/documents.ts';
 import { imageFlags } from '../support/image-flags.ts';
 
-const text = readFileSync(new URL('../../deploy/systemd/analytics-gateway.service', import.meta.url), 'utf8');
+const read = (path: string): string =>
+  readFileSync(new URL(`../../deploy/systemd/${path}`, import.meta.url), 'utf8');
+const text = read('analytics-gateway.service');
+const dropIns = ['refresh.conf', 'followed-callers.conf'] as const;
 const isHere = spawnSync('systemd-analyze', ['--version'], { stdio: 'ignore' }).status === 0;
 const isRequired = process.env['REQUIRE_SYSTEMD'] === 'true';
 
@@ -16,6 +20,9 @@ const unit = join(folder, 'analytics-gateway.service');
 // The program has to exist for `verify`: this machine's Node may be elsewhere.
 writeFileSync(unit, text.replace('/usr/bin/node', process.execPath));
 
+/** The first number of `systemd-analyze --version`. */
+const version = Number(/^systemd (\d+)/.exec(analyze('--version').output)?.[1] ?? 0);
+
 function analyze(...words: readonly string[]): { status: number | null; output: string } {
   const { status, stdout, stderr } = spawnSync('systemd-analyze', words, { encoding: 'utf8' });
   return { status, output: stdout + stderr };
@@ -24,6 +31,19 @@ function analyze(...words: readonly string[]): { status: number | null; output: 
 describe.skipIf(!isHere && !isRequired)('the systemd unit, by systemd-analyze', () => {
   it('systemd-analyze verify has nothing to say about the unit', () => {
     expect(analyze('verify', unit)).toEqual({ status: 0, output: '' });
+  });
+
+  it.for(dropIns)('systemd-analyze verify has nothing to say about the unit with %s', (name) => {
+    const directory = join(folder, 'analytics-gateway.service.d');
+    mkdirSync(directory);
+    onTestFinished(() => rmSync(directory, { recursive: true }));
+    writeFileSync(join(directory, name), read(`analytics-gateway.service.d/${name}`));
+    const { output } = analyze('verify', unit);
+    // An older systemd does not know the one setting, says so, and goes on.
+    const isUnknown = name === 'refresh.conf' && version < 260;
+    expect(output.trim()).toMatch(
+      isUnknown ? /^\S+: Unknown key '?RefreshOnReload'?[^\n]*ignoring\.$/ : /^$/,
+    );
   });
 
   it('systemd-analyze security finds an exposure of at most 3.0 in the unit', () => {
@@ -36,17 +56,23 @@ describe.skipIf(!isHere && !isRequired)('the systemd unit, by systemd-analyze', 
 describe('the systemd unit', () => {
   it('the systemd unit starts the program with the flags of the image', () => {
     expect(text).toContain(
-      `ExecStart=/usr/bin/node ${imageFlags().join(' ')} /opt/analytics-gateway/dist/main.js serve\n`,
+      `ExecStart=/usr/bin/node ${imageFlags().join(' ')} -- /opt/analytics-gateway/dist/main.js serve\n`,
     );
   });
 
-  it('the systemd unit reloads by SIGHUP, takes the key as a credential, and lets the gateway follow the callers file', () => {
+  it('the systemd unit reloads by SIGHUP, and takes key and callers file as credentials, so that its user may read them', () => {
     expect(text).toContain('ExecReload=/bin/kill -HUP $MAINPID');
     expect(text).toContain('DynamicUser=yes');
     expect(text).toContain('LoadCredential=upstream-key:/etc/analytics-gateway/upstream-key\n');
-    expect(text).toContain('UPSTREAM_API_KEY_FROM=file:%d/upstream-key');
-    // A credential is a copy of the start: a new token would need a restart.
-    expect(text).not.toContain('LoadCredential=callers.json');
-    expect(text).toContain('CALLERS_FILE=/etc/analytics-gateway/callers.json\n');
+    expect(text).toContain('LoadCredential=callers.json:/etc/analytics-gateway/callers.json\n');
+    expect(text).toContain('UPSTREAM_API_KEY_FROM=file:%d/upstream-key\n');
+    expect(text).toContain('CALLERS_FILE=%d/callers.json\n');
+  });
+
+  it('the systemd unit has two drop-ins for tokens without a restart: fresh copies, or the file itself', () => {
+    const [refresh, followed] = dropIns.map((name) => read(`analytics-gateway.service.d/${name}`));
+    expect(refresh).toContain('RefreshOnReload=credentials\n');
+    expect(followed).toContain('Environment=CALLERS_FILE=/etc/analytics-gateway/callers.json\n');
+    for (const name of dropIns) expect(readDocument('deploy/README.md')).toContain(name);
   });
 });

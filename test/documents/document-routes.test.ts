@@ -48,6 +48,22 @@ describe('the documents for those who write callers', () => {
     for (const code of Object.keys(problems)) expect(page).toContain(`<tr id="${code}">`);
   });
 
+  it('a problem is explained in JSON to a program that asks for it, and as a text to others', async () => {
+    const { ask } = await startPair();
+    const list = (await ask('/problems')).json() as unknown as { code: string }[];
+    for (const problem of list) {
+      const came = await ask(`/problems/${problem.code}`, { headers: { accept: 'application/json' } });
+      expect(came.headers['content-type']).toBe('application/json');
+      expect(came.json()).toEqual(problem);
+    }
+    for (const accept of ['*/*', 'text/plain', 'text/html,application/json;q=0.9']) {
+      const came = await ask('/problems/overloaded', { headers: { accept } });
+      expect(came.headers['content-type']).toBe('text/plain; charset=utf-8');
+    }
+    const unknown = await ask('/problems/none', { headers: { accept: 'application/json' } });
+    expect([unknown.status, unknown.json()['code']]).toEqual([404, 'unknown-operation']);
+  });
+
   it.each(paths)('%s answers HEAD like GET without a body, and refuses other methods', async (path) => {
     const { ask } = await startPair();
     const get = await ask(path);

@@ -129,6 +129,27 @@ describe('the metrics count', () => {
     expect(value(metric('gate_refusals_total'))).toBe(1);
   });
 
+  it('the metrics count runs of the garbage collector, and have the event loop’s delays, from the second scrape on', async () => {
+    const pair = await startPair(withAdmin);
+    const { value } = await scrape(pair);
+    const before = value('nodejs_gc_duration_seconds_count', { kind: 'minor' }) ?? 0;
+    let kept: object[] = [];
+    await expect
+      .poll(
+        async () => {
+          kept = Array.from({ length: 300_000 }, (_, index) => ({ index }));
+          const later = await scrape(pair);
+          return (
+            (later.value('nodejs_gc_duration_seconds_count', { kind: 'minor' }) ?? 0) > before &&
+            (later.value('nodejs_eventloop_lag_p99_seconds') ?? -1) >= 0
+          );
+        },
+        { timeout: 15_000, interval: 150 },
+      )
+      .toBe(true);
+    expect(kept).toHaveLength(300_000);
+  });
+
   it('the labels of the metrics hold nothing of what callers send', async () => {
     const pair = await startPair(withAdmin);
     const word = 'a-word-of-the-caller';

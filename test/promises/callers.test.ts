@@ -427,8 +427,8 @@ describe('a new version of the callers file is in force within a second', () => 
     const line = logLines().find(({ problems }) => problems !== undefined);
     expect(line?.['level']).toBe('error');
     expect(line?.['problems']).toEqual([
-      expect.stringMatching(/^callers\[0\]\.tokens\[0\]\.sha256: /),
-      expect.stringMatching(/^callers\[1\]\.limits: .*did you mean/),
+      expect.stringMatching(/^\/.*\.json: callers\[0\]\.tokens\[0\]\.sha256: /),
+      expect.stringMatching(/^\/.*\.json: callers\[1\]\.limits: .*did you mean/),
     ]);
     expect((await ask(accounts, { headers: bearer(first.token) })).status).toBe(200);
     writeFileSync(file, '{ "callers": [');
@@ -653,7 +653,7 @@ describe('no credential goes up', () => {
     const settings = { CALLERS_FILE: writeCallersFile([{ name: 'staff', jwt }]) };
     expect(await startFailure(settings)).toBe('');
     expect(await startFailure({ ...settings, FORWARD_REQUEST_HEADERS: 'Accept-Language, x-team' })).toMatch(
-      /^callers\[0\]\.jwt\.header: goes up/,
+      /\.json: callers\[0\]\.jwt\.header: goes up/,
     );
   });
 });
@@ -718,7 +718,7 @@ describe('a Fly machine', () => {
   it('a Fly machine is a caller only of a gateway on Fly: elsewhere that does not start', async () => {
     const file = writeCallersFile([{ name: 'reports', fly: { org: 'acme', app: 'reports' } }]);
     expect(await startFailure({ CALLERS_FILE: file })).toMatch(
-      /^callers\[0\]\.fly: .*this is not a Fly machine$/,
+      /\.json: callers\[0\]\.fly: .*this is not a Fly machine$/,
     );
   });
 

@@ -1,4 +1,6 @@
+import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { describedSettings as table } from '../../src/config.ts';
@@ -97,10 +99,28 @@ describe.concurrent('healthcheck', () => {
     });
     gateway.signal('SIGTERM');
     await until(async () => (await gateway.ask('/readyz')).status === 503);
-    expect(await run(owner, ['healthcheck'], asked)).toMatchObject({ status: 1 });
+    const address = `http://127.0.0.1:${gateway.port}/readyz`;
+    expect(await run(owner, ['healthcheck'], asked)).toMatchObject({
+      status: 1,
+      stdout: `not ready: ${address} answered with status 503\n`,
+    });
     gateway.signal('SIGKILL');
     await gateway.exited;
-    expect(await run(owner, ['healthcheck'], asked)).toMatchObject({ status: 1 });
+    expect(await run(owner, ['healthcheck'], asked)).toMatchObject({
+      status: 1,
+      stdout: expect.stringContaining(`not ready: ${address}: connect ECONNREFUSED`),
+    });
+  });
+
+  it('healthcheck names the address that it asked in vain', async (owner) => {
+    const silent = createServer(() => {}).listen(0, '127.0.0.1');
+    await once(silent, 'listening');
+    owner.onTestFinished(() => void silent.close());
+    const { port } = silent.address() as AddressInfo;
+    expect(await run(owner, ['healthcheck'], { settings: { PORT: String(port) } })).toMatchObject({
+      status: 1,
+      stdout: `not ready: http://127.0.0.1:${port}/readyz: no answer within 3 s\n`,
+    });
   });
 
   it('healthcheck needs no setting but HOST and PORT, whatever else is wrong', async (owner) => {

@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { readConfig, settings as table } from '../../src/config.ts';
 import { startGateway } from '../../src/gateway.ts';
@@ -8,7 +9,15 @@ import { KeyStoreError } from '../../src/key/store.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { accounts, ask } from '../support/gateway.ts';
 import { imageFlags } from '../support/image-flags.ts';
-import { run, serve, settingsFor, standInFor, start, temporaryFolder } from '../support/process.ts';
+import {
+  run,
+  serve,
+  settingsFor,
+  sourceMain,
+  standInFor,
+  start,
+  temporaryFolder,
+} from '../support/process.ts';
 
 const secret = 'hunter2-hunter2-hunter2';
 const upstream = 'http://127.0.0.1:9/api';
@@ -163,7 +172,7 @@ describe.concurrent('a start that cannot be', () => {
       expect(said).toContain('UPSTREAM_URL is not a setting; did you mean UPSTREAM_BASE_URL?');
       expect(said).toContain('CACHE_TTL expects a duration');
       expect(said).toContain(`file:${folder}/key: the file does not exist`);
-      expect(said).toMatch(/callers\[0\]\.name/);
+      expect(said).toContain(`${folder}/callers.json: callers[0].name`);
     }
   });
 
@@ -209,7 +218,7 @@ describe('the flags of the image', () => {
 
   it('the flags of the image fill its compile cache too, which is one for each set of flags', () => {
     const filling = /^RUN UPSTREAM_BASE_URL=(?:.*\\\n)*.*$/m.exec(read('Dockerfile'))?.[0] ?? '';
-    expect(filling.replaceAll(/\s*\\\n\s*/g, ' ')).toContain(`node ${flags} /app/dist/main.js serve`);
+    expect(filling.replaceAll(/\s*\\\n\s*/g, ' ')).toContain(`node ${flags} -- /app/dist/main.js serve`);
   });
 });
 
@@ -258,9 +267,55 @@ describe.concurrent('it starts', () => {
     const came = await ask({ host: '127.0.0.1', port: Number(new URL(url ?? '').port) }, accounts, {});
     expect(came.status).toBe(200);
     expect(await run(owner, ['check', '--env-file', 'team.env'], { cwd })).toMatchObject({ status: 0 });
-    const missing = await run(owner, ['serve', '--env-file=none.env'], { cwd });
-    expect(missing.status).not.toBe(0);
-    expect(missing.stderr).toContain('none.env');
+  });
+
+  it.for([
+    ['the built program', undefined],
+    ['the source', sourceMain],
+    [
+      'the executable of the package',
+      fileURLToPath(new URL('../../bin/analytics-gateway.js', import.meta.url)),
+    ],
+  ] as const)(
+    'a file of --env-file that is missing, no file or malformed ends %s with 2, by its path, with every other problem',
+    async ([, main], owner) => {
+      const cwd = temporaryFolder(owner);
+      const file = join(cwd, 'team.env');
+      writeFileSync(file, `PORT=0\n${secret}\nCACHE_TTL=soon\n\nUPSTREAM_API_KEY="${secret}\n`);
+      const options = { cwd, ...(main === undefined ? {} : { main }) };
+      const settings = { RETRY_LIMIT: 'many' };
+      for (const command of ['serve', 'check']) {
+        for (const [words, said] of [
+          [['--env-file', 'none.env'], `${join(cwd, 'none.env')} can't be read (ENOENT): it does not exist`],
+          [['--env-file=.'], `${cwd} can't be read (EISDIR)`],
+          [['--env-file=team.env'], `${file}, line 2: is not NAME=value, a comment or empty`],
+        ] as const) {
+          const ended = await run(owner, [command, ...words], { ...options, settings });
+          const text = ended.stdout + ended.stderr;
+          expect(text).toContain(`--env-file: the file ${said}`);
+          expect(text).toContain('RETRY_LIMIT expects');
+          expect(text).toContain('UPSTREAM_BASE_URL is required');
+          expect(text).not.toContain(secret);
+          expect(ended.status, text).toBe(2);
+        }
+      }
+      const { stderr } = await run(owner, ['serve', '--env-file=team.env'], options);
+      expect(stderr).toContain(`${file}, line 5: is not`);
+      expect(stderr).toContain('CACHE_TTL expects');
+    },
+  );
+
+  it('an .env with a line that is no assignment ends with 2, and a folder of that name is not read', async (owner) => {
+    const cwd = temporaryFolder(owner);
+    writeFileSync(join(cwd, '.env'), `UPSTREAM_BASE_URL=${upstream}\nUPSTREAM_API_KEY ${secret}\n`);
+    const { status, stderr } = await run(owner, ['serve'], { cwd });
+    expect(stderr).toContain(`${join(cwd, '.env')}, line 2: is not NAME=value`);
+    expect(stderr).not.toContain(secret);
+    expect(status).toBe(2);
+    const other = temporaryFolder(owner);
+    mkdirSync(join(other, '.env'));
+    const passed = await run(owner, ['check'], { cwd: other, settings: settingsFor(upstream) });
+    expect(passed.stdout).toContain('Settings: fine');
   });
 
   it('the start warns of a variable that looks like a setting and has no effect', async (owner) => {

@@ -193,7 +193,7 @@ describe('the workspaces of a caller', () => {
     await expect(start(enrol('one', { workspaces: ['emae'] }).entry)).rejects.toThrow(
       'callers[0].workspaces[0]: is not a workspace of this gateway (did you mean "emea"?)',
     );
-    await expect(start(enrol('one').entry)).rejects.toThrow(/^callers\[0\]\.workspaces: is missing/);
+    await expect(start(enrol('one').entry)).rejects.toThrow(/\.json: callers\[0\]\.workspaces: is missing/);
     await expect(start(enrol('one', { workspaces: ['-'] }).entry)).rejects.toThrow(/is not a workspace/);
   });
 

@@ -36,7 +36,8 @@ export function parseExposition(text: string): Scraped {
     }
     if (keyword === 'TYPE') {
       if (!helped.has(subject) || types.has(subject)) throw new Error(`TYPE out of place: ${line}`);
-      if (!['counter', 'gauge', 'histogram'].includes(rest)) throw new Error(`no such type: ${line}`);
+      if (!['counter', 'gauge', 'histogram', 'untyped'].includes(rest))
+        throw new Error(`no such type: ${line}`);
       types.set(subject, rest);
       current = subject;
       continue;

@@ -61,7 +61,7 @@ export function temporaryFolder({ onTestFinished }: Owner): string {
 /** Starts the executable; whatever happens, it ends with the test. */
 export function start(owner: Owner, command: readonly string[], options: RunOptions = {}): Running {
   const { settings = {}, flags = [], under = [], main = builtMain, cwd = temporaryFolder(owner) } = options;
-  const [program = '', ...rest] = [...under, process.execPath, ...flags, main, ...command];
+  const [program = '', ...rest] = [...under, process.execPath, ...flags, '--', main, ...command];
   const child = spawn(program, rest, {
     cwd,
     // Many run side by side, so none takes the admin listener's usual port.

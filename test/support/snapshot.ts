@@ -1,6 +1,6 @@
 /** The snapshot of a gateway in which every metric has a sample. */
 import { countRequests } from '../../src/admin/request-counts.ts';
-import type { AdminSnapshot, WorkspaceSnapshot } from '../../src/admin/sources.ts';
+import type { AdminSnapshot, RuntimeSnapshot, WorkspaceSnapshot } from '../../src/admin/sources.ts';
 import { Durations } from '../../src/durations.ts';
 import type { AccessLine } from '../../src/edge/access-log.ts';
 
@@ -169,13 +169,18 @@ export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
       cpuUserSeconds: 1.25,
       cpuSystemSeconds: 0.25,
       virtualBytes: 900_000_000,
+      dataBytes: 200_000_000,
       openDescriptors: 25,
       maxDescriptors: 1_024,
       heapTotalBytes: 20_000_000,
       heapUsedBytes: 15_000_000,
       externalBytes: 3_000_000,
       heapSpaces: [{ space: 'new', totalBytes: 1_000_000, usedBytes: 400_000, availableBytes: 600_000 }],
-      activeResources: new Map([['TCPServerWrap', 2]]),
+      activeResources: new Map([
+        ['TCPServerWrap', 2],
+        ['FSReqCallback', 1],
+        ['Timeout', 4],
+      ]),
     },
     loopBusySeconds: 1,
     loopIdleSeconds: 59,
@@ -183,3 +188,12 @@ export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
   };
   return changed(snapshot, more);
 }
+
+/** What a watched runtime shows. */
+export const fullRuntime: RuntimeSnapshot = {
+  collections: ['major', 'minor', 'incremental', 'weakcb'].map((kind) => ({
+    kind,
+    durations: new Durations().snapshot(),
+  })),
+  lag: { min: 0, max: 0.02, mean: 0.001, stddev: 0.002, p50: 0.001, p90: 0.004, p99: 0.02 },
+};
