@@ -85,6 +85,9 @@ export function matchOperations(
 /** Names of parameters that would put a key into a URL, in any case and with `-` or `_`. */
 const keyParameter = /^(?:x[-_]?)?api[-_]?key$/i;
 
+/** In every query that names such a parameter: its letters, or a character that is read as another. */
+const mayNameKey = /[%+]|api[-_]?key/i;
+
 /** Characters a query may have unescaped (RFC 3986 section 3.4), and what browsers leave unescaped besides. */
 const plainQuery = /^[A-Za-z0-9\-._~!$&'()*+,;=:@/?%[\]|^`{}"<>\\]*$/;
 
@@ -96,6 +99,8 @@ const plainQuery = /^[A-Za-z0-9\-._~!$&'()*+,;=:@/?%[\]|^`{}"<>\\]*$/;
 export function problemOfQuery(query: string): string | undefined {
   if (query === '') return undefined;
   if (!plainQuery.test(query)) return 'The query has a character that must be percent-encoded.';
+  // Most queries are spared the reading of each name.
+  if (!mayNameKey.test(query)) return undefined;
   for (const parameter of query.split(/[&;]/)) {
     const equals = parameter.indexOf('=');
     const name = equals === -1 ? parameter : parameter.slice(0, equals);

@@ -3,7 +3,7 @@
  * request's id, the trace fields and the forwarded fields all pass it.
  */
 import type { Authenticator } from '../callers/authenticator.ts';
-import { holdsCredential } from '../callers/credential-search-policy.ts';
+import { holdsCredential, leastCharacters } from '../callers/credential-search-policy.ts';
 import type { InboundRequest } from './inbound.ts';
 
 export interface CredentialSearch {
@@ -16,6 +16,9 @@ export interface CredentialSearch {
 export type HoldsCredential = (text: string, request: Pick<InboundRequest, 'rawHeaders' | 'path'>) => boolean;
 
 export function searchForCredentials({ authenticator, holdsKey }: CredentialSearch): HoldsCredential {
-  return (text, { rawHeaders, path }) =>
-    holdsCredential(text, authenticator.credentialsOf(rawHeaders), (part) => holdsKey(part, path));
+  return (text, { rawHeaders, path }) => {
+    // Decoding shortens a text: a short one, as `page=2`, has no room for any of them.
+    const presented = text.length < leastCharacters ? [] : authenticator.credentialsOf(rawHeaders);
+    return holdsCredential(text, presented, (part) => holdsKey(part, path));
+  };
 }

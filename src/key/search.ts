@@ -48,6 +48,8 @@ export class FormIndex<Owner> {
   readonly #forms = new Map<number, { readonly owner: Owner; readonly form: Form }[]>();
   /** How many bytes the last search has compared with forms; for tests. */
   steps = 0;
+  /** A shorter text holds no form. */
+  leastBytes = Number.POSITIVE_INFINITY;
 
   constructor(values: ReadonlyMap<Owner, string>) {
     for (const [owner, value] of values) this.add(owner, value);
@@ -62,6 +64,7 @@ export class FormIndex<Owner> {
   /** Searches for one more value. The work is that of this value alone: a gateway may have hundreds. */
   add(owner: Owner, value: string): void {
     for (const form of formsOf(value)) {
+      this.leastBytes = Math.min(this.leastBytes, form.bytes.length, provingBytes);
       for (const opening of form.openings) this.#add(opening, owner, form);
     }
   }
