@@ -17,8 +17,8 @@ export type HoldsCredential = (text: string, request: Pick<InboundRequest, 'rawH
 
 export function searchForCredentials({ authenticator, holdsKey }: CredentialSearch): HoldsCredential {
   return (text, { rawHeaders, path }) => {
-    // Decoding shortens a text: a short one, as `page=2`, has no room for any of them.
-    const presented = text.length < leastCharacters ? [] : authenticator.credentialsOf(rawHeaders);
-    return holdsCredential(text, presented, (part) => holdsKey(part, path));
+    // Decoding only shortens a text: one like `page=2` has no room for a credential.
+    if (text.length < leastCharacters) return holdsKey(text, path);
+    return holdsCredential(text, authenticator.credentialsOf(rawHeaders), (part) => holdsKey(part, path));
   };
 }

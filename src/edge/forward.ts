@@ -185,7 +185,7 @@ const codings: readonly Coding[] = ['identity', 'br', 'gzip'];
 /** `Cache-Status` (RFC 9211) and `Age` of this reply, from what the cache wrote on the trace. */
 function describeCache(request: InboundRequest, trace: Trace): void {
   if (trace.cache !== undefined) request.setHeader('cache-status', cacheStatus(trace.cache));
-  if (trace.ageSeconds !== undefined) request.setHeader('age', String(trace.ageSeconds));
+  if (trace.ageSeconds !== undefined) request.setHeader('age', `${trace.ageSeconds}`);
 }
 
 function cacheStatus(cache: CacheOutcome): string {
