@@ -34,19 +34,28 @@ const under = (name: string): string[] => [
 const bound = 1.5;
 /** Requests until everything is compiled: what is compiled while it is counted would be counted as well. */
 const warmUpRequests = 40_000;
-const countedSeconds = 8;
+/** Requests that pass before what is counted: they compile what the counting itself makes run again. */
+const settlingRequests = 4_000;
+/** The same on both sides: what a process does beside its requests weighs the same, however slow the machine is. */
+const countedRequests = 16_000;
 
 async function count(name: string, { program, url }: Contender, reads: Load['reads']): Promise<number> {
   const control = (...args: string[]): void => {
     execFileSync('callgrind_control', [...args, String(program.pid)], { stdio: 'ignore' });
   };
-  const apply = async (seconds: number): Promise<number> =>
-    (await applyLoad({ url, connections: 8, reads, tokens: [token], seconds }, folder)).requests;
-  for (let requests = 0; requests < warmUpRequests; ) requests += await apply(3);
+  const apply = async (least: number): Promise<number> => {
+    let requests = 0;
+    while (requests < least) {
+      const load = { url, connections: 8, reads, tokens: [token], seconds: 2 };
+      requests += (await applyLoad(load, folder)).requests;
+    }
+    return requests;
+  };
+  await apply(warmUpRequests);
   control('--instr=on');
-  await apply(countedSeconds / 2);
+  await apply(settlingRequests);
   control('--zero');
-  const requests = await apply(countedSeconds);
+  const requests = await apply(countedRequests);
   control('--dump');
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   const each = totalOf(name) / requests;
