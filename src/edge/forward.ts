@@ -151,7 +151,7 @@ function replyWith(
 }
 
 function codingFor({ encoded }: Answer, request: InboundRequest): Coding {
-  const accepted = request.field('accept-encoding');
+  const accepted = request.headers['accept-encoding'];
   if (encoded === undefined || accepted === undefined) return 'identity';
   if (encoded.want !== undefined && chooseCoding(accepted, anyCoding) !== 'identity') encoded.want();
   return chooseCoding(accepted, { br: encoded.br !== undefined, gzip: encoded.gzip !== undefined });

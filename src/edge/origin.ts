@@ -35,7 +35,7 @@ export function guardOrigin({
     function guard(request, trace) {
       const { headers } = request;
       const { origin } = headers;
-      const requestMethod = request.field('access-control-request-method');
+      const requestMethod = headers['access-control-request-method'];
       if (isPreflight(request.method, origin, requestMethod)) {
         // Before authentication: browsers send no credential with it.
         const fields = cors.preflightFields({
