@@ -23,7 +23,7 @@ export function holdsCredential(
 ): boolean {
   // The padding of base64 is often left out in a URL.
   const sought = presented
-    .map((credential) => credential.replace(/={1,2}$/, ''))
+    .map((credential) => (credential.endsWith('=') ? credential.replace(/={1,2}$/, '') : credential))
     .filter((credential) => credential.length >= leastCharacters);
   for (const decoded of decodings(text)) {
     // A form writes a blank as `+`. No credential has a blank, so one that is found here was a `+`.

@@ -4,7 +4,7 @@
  * Most of a text is passed by with one look at two bytes at once (as Wu and Manber's search does); where a form may
  * begin, it is compared step by step. Nothing is compiled of a key: V8 keeps, prints and profiles patterns and names.
  */
-import { EscapeReader, isEscape } from './escapes.ts';
+import { EscapeReader, isEscape, mayBeginEscape } from './escapes.ts';
 import { type Form, fold, formsOf } from './forms.ts';
 
 export interface Text {
@@ -104,7 +104,8 @@ export class FormIndex<Owner> {
       let found: Found<Owner> | undefined;
       if ((flags & middle) !== 0 && at > from) found = this.#foundAt(text, at - 1);
       if ((flags & first) !== 0 && at >= from) found ??= this.#foundAt(text, at);
-      if ((flags & escaped) !== 0 && at + 1 >= unescapedUntil) {
+      const isEscaped = (flags & escaped) !== 0 && at + 1 >= unescapedUntil;
+      if (isEscaped && (mayBeginEscape(text, at) || mayBeginEscape(text, at + 1))) {
         const reader = new EscapeReader(text, Math.max(from, at - 3));
         found ??= this.#findUnescaped(text, reader);
         unescapedUntil = reader.at;
