@@ -5,7 +5,7 @@
  * `npm run build`.
  */
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
@@ -18,6 +18,7 @@ import {
 } from './contenders.ts';
 import { applyLoad, type Load } from './load.ts';
 import { fill } from './parts.ts';
+import { median } from './rounds.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'gateway-instructions-'));
 const under = (name: string): string[] => [
@@ -37,7 +38,9 @@ const warmUpRequests = 40_000;
 /** Requests that pass before what is counted: they compile what the counting itself makes run again. */
 const settlingRequests = 4_000;
 /** The same on both sides: what a process does beside its requests weighs the same, however slow the machine is. */
-const countedRequests = 16_000;
+const countedRequests = 4_000;
+/** Of so many counts the median is taken: V8 compiles something anew in one or the other, which is no cost of a hit. */
+const counts = 5;
 
 async function count(name: string, { program, url }: Contender, reads: Load['reads']): Promise<number> {
   const control = (...args: string[]): void => {
@@ -54,19 +57,21 @@ async function count(name: string, { program, url }: Contender, reads: Load['rea
   await apply(warmUpRequests);
   control('--instr=on');
   await apply(settlingRequests);
-  control('--zero');
-  const requests = await apply(countedRequests);
-  control('--dump');
-  await new Promise((resolve) => setTimeout(resolve, 1_000));
-  const each = totalOf(name) / requests;
-  process.stdout.write(`${name}: ${Math.round(each)} instructions, of ${requests} requests\n`);
-  return each;
+  const each: number[] = [];
+  while (each.length < counts) {
+    control('--zero');
+    const requests = await apply(countedRequests);
+    control('--dump');
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    each.push(totalOf(`${name}.${each.length + 1}`) / requests);
+  }
+  process.stdout.write(`${name}: ${each.map(Math.round).join(', ')} instructions for each request\n`);
+  return median(each);
 }
 
-/** The instructions in callgrind's dump. */
-function totalOf(name: string): number {
-  const file = readdirSync(folder).find((one) => one.startsWith(`${name}.`)) ?? name;
-  const total = /^totals: (\d+)/m.exec(readFileSync(join(folder, file), 'utf8'))?.[1];
+/** The instructions in one of callgrind's dumps. */
+function totalOf(dump: string): number {
+  const total = /^totals: (\d+)/m.exec(readFileSync(join(folder, dump), 'utf8'))?.[1];
   return Number(total);
 }
 
