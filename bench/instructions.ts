@@ -35,7 +35,7 @@ const under = (name: string): string[] => [
 const bound = 1.5;
 /** Requests until everything is compiled: what is compiled while it is counted would be counted as well. */
 const warmUpRequests = 40_000;
-/** Requests that pass before what is counted: they compile what the counting itself makes run again. */
+/** Requests that pass under valgrind's count before any is counted: the first of them still compile something. */
 const settlingRequests = 4_000;
 /** The same on both sides: what a process does beside its requests weighs the same, however slow the machine is. */
 const countedRequests = 4_000;

@@ -13,8 +13,8 @@ export const isEscape = (byte: number): boolean =>
   byte === backslash || byte === percent || byte === ampersand;
 
 /**
- * Whether an escape does begin here, as far as its second byte says: in a query every parameter but the first stands
- * behind an ampersand that is none.
+ * Whether an escape may begin here, by its first two bytes: in a query every parameter but the first stands behind an
+ * ampersand that begins none.
  */
 export function mayBeginEscape(text: Uint8Array, at: number): boolean {
   const byte = text[at];
