@@ -5,7 +5,7 @@
  * `npm run build`.
  */
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
@@ -18,6 +18,7 @@ import {
 } from './contenders.ts';
 import { applyLoad, type Load } from './load.ts';
 import { fill } from './parts.ts';
+import { median } from './rounds.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'gateway-instructions-'));
 const under = (name: string): string[] => [
@@ -34,30 +35,43 @@ const under = (name: string): string[] => [
 const bound = 1.5;
 /** Requests until everything is compiled: what is compiled while it is counted would be counted as well. */
 const warmUpRequests = 40_000;
-const countedSeconds = 8;
+/** Requests that pass under valgrind's count before any is counted: the first of them still compile something. */
+const settlingRequests = 4_000;
+/** The same on both sides: what a process does beside its requests weighs the same, however slow the machine is. */
+const countedRequests = 4_000;
+/** Of so many counts the median is taken: V8 compiles something anew in one or the other, which is no cost of a hit. */
+const counts = 5;
 
 async function count(name: string, { program, url }: Contender, reads: Load['reads']): Promise<number> {
   const control = (...args: string[]): void => {
     execFileSync('callgrind_control', [...args, String(program.pid)], { stdio: 'ignore' });
   };
-  const apply = async (seconds: number): Promise<number> =>
-    (await applyLoad({ url, connections: 8, reads, tokens: [token], seconds }, folder)).requests;
-  for (let requests = 0; requests < warmUpRequests; ) requests += await apply(3);
+  const apply = async (least: number): Promise<number> => {
+    let requests = 0;
+    while (requests < least) {
+      const load = { url, connections: 8, reads, tokens: [token], seconds: 2 };
+      requests += (await applyLoad(load, folder)).requests;
+    }
+    return requests;
+  };
+  await apply(warmUpRequests);
   control('--instr=on');
-  await apply(countedSeconds / 2);
-  control('--zero');
-  const requests = await apply(countedSeconds);
-  control('--dump');
-  await new Promise((resolve) => setTimeout(resolve, 1_000));
-  const each = totalOf(name) / requests;
-  process.stdout.write(`${name}: ${Math.round(each)} instructions, of ${requests} requests\n`);
-  return each;
+  await apply(settlingRequests);
+  const each: number[] = [];
+  while (each.length < counts) {
+    control('--zero');
+    const requests = await apply(countedRequests);
+    control('--dump');
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    each.push(totalOf(`${name}.${each.length + 1}`) / requests);
+  }
+  process.stdout.write(`${name}: ${each.map(Math.round).join(', ')} instructions for each request\n`);
+  return median(each);
 }
 
-/** The instructions in callgrind's dump. */
-function totalOf(name: string): number {
-  const file = readdirSync(folder).find((one) => one.startsWith(`${name}.`)) ?? name;
-  const total = /^totals: (\d+)/m.exec(readFileSync(join(folder, file), 'utf8'))?.[1];
+/** The instructions in one of callgrind's dumps. */
+function totalOf(dump: string): number {
+  const total = /^totals: (\d+)/m.exec(readFileSync(join(folder, dump), 'utf8'))?.[1];
   return Number(total);
 }
 

@@ -55,7 +55,8 @@ export const segmentPattern = '(?!\\.{1,2}(?:/|$))[A-Za-z0-9._~-]+';
 export function matchOperations(
   operations: readonly Operation[],
 ): (path: string) => OperationMatch | undefined {
-  const literal = new Map<string, OperationMatch>();
+  // A list and not a map: to compare with the few there are is cheaper than to find a text that was just received.
+  const literals: { spelling: string; match: OperationMatch }[] = [];
   const patterns: { expression: RegExp; operation: Operation; trailingSlash: boolean }[] = [];
   for (const operation of operations) {
     const bare = operation.path.replace(/\/$/, '');
@@ -69,12 +70,11 @@ export function matchOperations(
       patterns.push({ expression, operation, trailingSlash: operation.path.endsWith('/') });
     } else {
       const match = { operation, path: operation.path };
-      for (const spelling of [bare, `${bare}/`]) if (!literal.has(spelling)) literal.set(spelling, match);
+      literals.push({ spelling: bare, match }, { spelling: `${bare}/`, match });
     }
   }
   return (path) => {
-    const match = literal.get(path);
-    if (match !== undefined) return match;
+    for (const { spelling, match } of literals) if (spelling === path) return match;
     const found = patterns.find(({ expression }) => expression.test(path));
     if (found === undefined) return undefined;
     const bare = path.replace(/\/$/, '');
@@ -85,8 +85,15 @@ export function matchOperations(
 /** Names of parameters that would put a key into a URL, in any case and with `-` or `_`. */
 const keyParameter = /^(?:x[-_]?)?api[-_]?key$/i;
 
-/** Characters a query may have unescaped (RFC 3986 section 3.4), and what browsers leave unescaped besides. */
-const plainQuery = /^[A-Za-z0-9\-._~!$&'()*+,;=:@/?%[\]|^`{}"<>\\]*$/;
+/**
+ * Characters a query may have unescaped (RFC 3986 section 3.4), and what browsers leave unescaped besides. They stand for
+ * themselves; `+` and `%` do not.
+ */
+const unescaped = 'A-Za-z0-9\\-._~!$&\'()*,;=:@/?[\\]|^`{}"<>\\\\';
+const plainQuery = new RegExp(`^[${unescaped}+%]*$`);
+
+/** In every query that something is wrong with: most are spared the reading of each name. */
+const mayBeWrong = new RegExp(`[^${unescaped}]|api[-_]?key`, 'i');
 
 /**
  * What is wrong with a query (without its `?`), or `undefined`. It goes upstream in its exact bytes, so only what
@@ -94,7 +101,7 @@ const plainQuery = /^[A-Za-z0-9\-._~!$&'()*+,;=:@/?%[\]|^`{}"<>\\]*$/;
  * is found too.
  */
 export function problemOfQuery(query: string): string | undefined {
-  if (query === '') return undefined;
+  if (query === '' || !mayBeWrong.test(query)) return undefined;
   if (!plainQuery.test(query)) return 'The query has a character that must be percent-encoded.';
   for (const parameter of query.split(/[&;]/)) {
     const equals = parameter.indexOf('=');

@@ -7,7 +7,7 @@ import { decodings } from '../percent-encoding.ts';
 import { holdsToken } from './token.ts';
 
 /** The shortest upstream key. A shorter text that came as a credential could be any word of a query. */
-const leastCharacters = 16;
+export const leastCharacters = 16;
 
 /**
  * Whether a text holds a credential: a token of our making, a credential that came with the request, or the upstream
@@ -23,17 +23,14 @@ export function holdsCredential(
 ): boolean {
   // The padding of base64 is often left out in a URL.
   const sought = presented
-    .map((credential) => credential.replace(/={1,2}$/, ''))
+    .map((credential) => (credential.endsWith('=') ? credential.replace(/={1,2}$/, '') : credential))
     .filter((credential) => credential.length >= leastCharacters);
-  return decodings(text)
-    .map(blanksAsPlus)
-    .some(
-      (reading) =>
-        holdsToken(reading) || sought.some((credential) => reading.includes(credential)) || holdsKey(reading),
-    );
-}
-
-/** A form writes a blank as `+`. No credential has a blank, so one that is found here was a `+`. */
-function blanksAsPlus(text: string): string {
-  return text.replaceAll(' ', '+');
+  for (const decoded of decodings(text)) {
+    // A form writes a blank as `+`. No credential has a blank, so one that is found here was a `+`.
+    const reading = decoded.replaceAll(' ', '+');
+    const isFound =
+      holdsToken(reading) || sought.some((credential) => reading.includes(credential)) || holdsKey(reading);
+    if (isFound) return true;
+  }
+  return false;
 }

@@ -3,7 +3,7 @@
  * request's id, the trace fields and the forwarded fields all pass it.
  */
 import type { Authenticator } from '../callers/authenticator.ts';
-import { holdsCredential } from '../callers/credential-search-policy.ts';
+import { holdsCredential, leastCharacters } from '../callers/credential-search-policy.ts';
 import type { InboundRequest } from './inbound.ts';
 
 export interface CredentialSearch {
@@ -16,6 +16,9 @@ export interface CredentialSearch {
 export type HoldsCredential = (text: string, request: Pick<InboundRequest, 'rawHeaders' | 'path'>) => boolean;
 
 export function searchForCredentials({ authenticator, holdsKey }: CredentialSearch): HoldsCredential {
-  return (text, { rawHeaders, path }) =>
-    holdsCredential(text, authenticator.credentialsOf(rawHeaders), (part) => holdsKey(part, path));
+  return (text, { rawHeaders, path }) => {
+    // Decoding only shortens a text: one like `page=2` has no room for a credential.
+    if (text.length < leastCharacters) return holdsKey(text, path);
+    return holdsCredential(text, authenticator.credentialsOf(rawHeaders), (part) => holdsKey(part, path));
+  };
 }

@@ -4,7 +4,8 @@ import { type Answer, hasNoContent, type UpstreamRequest } from '../exchange.ts'
 import { connectionOptions } from '../header-fields.ts';
 import { andThen, type Eventually, type Handler } from '../layer.ts';
 import type { Flow } from '../request-context.ts';
-import type { CacheOutcome, Trace } from '../trace.ts';
+import type { Trace } from '../trace.ts';
+import { cacheFieldsOf } from './cache-fields.ts';
 import { isNotModified } from './conditional-policy.ts';
 import type { HoldsCredential } from './credential-search.ts';
 import { type ContentCoding as Coding, chooseCoding } from './encoding-policy.ts';
@@ -60,19 +61,19 @@ export function forward(
     try {
       answered = workspace.send(upstreamRequest, trace);
     } catch (error) {
-      describeCache(request, trace);
+      request.cacheFields = cacheFieldsOf(trace);
       throw error;
     }
     return andThen(
       answered,
       (answer) => {
         context.release();
-        describeCache(request, trace);
+        request.cacheFields = cacheFieldsOf(trace);
         return replyWith(answer, request, prepare(answer), trace.cache?.hit === true);
       },
       (error) => {
         context.release();
-        describeCache(request, trace);
+        request.cacheFields = cacheFieldsOf(trace);
         throw error;
       },
     );
@@ -150,7 +151,7 @@ function replyWith(
 }
 
 function codingFor({ encoded }: Answer, request: InboundRequest): Coding {
-  const accepted = request.field('accept-encoding');
+  const accepted = request.headers['accept-encoding'];
   if (encoded === undefined || accepted === undefined) return 'identity';
   if (encoded.want !== undefined && chooseCoding(accepted, anyCoding) !== 'identity') encoded.want();
   return chooseCoding(accepted, { br: encoded.br !== undefined, gzip: encoded.gzip !== undefined });
@@ -181,19 +182,3 @@ function hasAlready(
 
 /** A caller may hold the answer in any coding: each has its own tag, and all have the same content. */
 const codings: readonly Coding[] = ['identity', 'br', 'gzip'];
-
-/** `Cache-Status` (RFC 9211) and `Age` of this reply, from what the cache wrote on the trace. */
-function describeCache(request: InboundRequest, trace: Trace): void {
-  if (trace.cache !== undefined) request.setHeader('cache-status', cacheStatus(trace.cache));
-  if (trace.ageSeconds !== undefined) request.setHeader('age', String(trace.ageSeconds));
-}
-
-function cacheStatus(cache: CacheOutcome): string {
-  let status = cache.hit ? 'analytics-gateway; hit' : `analytics-gateway; fwd=${cache.forwarded ?? 'miss'}`;
-  if (cache.forwardStatus !== undefined) status += `; fwd-status=${cache.forwardStatus}`;
-  if (cache.ttlSeconds !== undefined) status += `; ttl=${cache.ttlSeconds}`;
-  if (cache.stored === true) status += '; stored';
-  if (cache.collapsed !== undefined) status += cache.collapsed ? '; collapsed' : '; collapsed=?0';
-  if (cache.detail !== undefined) status += `; detail=${cache.detail}`;
-  return status;
-}

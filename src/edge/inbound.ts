@@ -23,6 +23,8 @@ export interface Reply {
   readonly body: Payload | null;
 }
 
+const none: Fields = [];
+
 export class InboundRequest {
   readonly method: string;
   /** The request target in origin form, as it stands in the request line. */
@@ -37,6 +39,8 @@ export class InboundRequest {
   readonly remoteAddress: string | undefined;
   /** Fields of this one reply, whatever it will be: set by the layers, merged when it is written. */
   readonly replyHeaders: string[] = [];
+  /** Set by the layer `forward`: a list that many replies share, so that it is serialised once. */
+  cacheFields: Fields = none;
   /** Set by the layer `authenticate`. */
   caller: Caller | undefined = undefined;
   /** Both are set by the layer `selectOperation`. */

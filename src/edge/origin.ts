@@ -35,7 +35,7 @@ export function guardOrigin({
     function guard(request, trace) {
       const { headers } = request;
       const { origin } = headers;
-      const requestMethod = request.field('access-control-request-method');
+      const requestMethod = headers['access-control-request-method'];
       if (isPreflight(request.method, origin, requestMethod)) {
         // Before authentication: browsers send no credential with it.
         const fields = cors.preflightFields({
@@ -49,11 +49,10 @@ export function guardOrigin({
         }
         return { status: 204, fields: listed({ ...fields, ...viaField, ...securityFields }), body: null };
       }
-      const site = request.field('sec-fetch-site');
-      const from = { site, origin, host: headers.host };
-      const isForeign = admitsAnonymous() && isForeignPage(from, cors.isAllowed);
-      if (isForeign && !(admitsLinks && isFollowedLink(request))) {
-        throw new GatewayError('origin-not-allowed', { reason: 'a request from a page of another site' });
+      if (admitsAnonymous()) {
+        const from = { site: request.field('sec-fetch-site'), origin, host: headers.host };
+        if (isForeignPage(from, cors.isAllowed) && !(admitsLinks && isFollowedLink(request)))
+          throw new GatewayError('origin-not-allowed', { reason: 'a request from a page of another site' });
       }
       return next(request, trace);
     };

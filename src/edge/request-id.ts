@@ -6,18 +6,18 @@ import type { InboundRequest, Reply } from './inbound.ts';
 import { traceParentOf } from './trace-context-policy.ts';
 
 /** Of this process; a counter follows it. Random ids one by one would cost as much as looking up the answer. */
-const prefix = randomBytes(12).toString('base64url');
+const prefix = `${randomBytes(12).toString('base64url')}-`;
 let count = 0;
 
 /** An id that no caller chose. */
 export function newRequestId(): string {
   count += 1;
-  return `${prefix}-${count.toString(36)}`;
+  return prefix + count.toString(36);
 }
 
 /** Whether an id may be one of `newRequestId`: it tells nothing but a number of up to eight digits. */
 export function isOwnRequestId(id: string): boolean {
-  return id.startsWith(`${prefix}-`) && /^[0-9a-z]{1,8}$/.test(id.slice(prefix.length + 1));
+  return id.startsWith(prefix) && /^[0-9a-z]{1,8}$/.test(id.slice(prefix.length));
 }
 
 const fit = /^[A-Za-z0-9._~:+/=-]{1,128}$/;

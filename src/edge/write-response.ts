@@ -44,7 +44,7 @@ export function writeResponse(
   const { status, common, body } = reply;
   if (common !== undefined && body !== null && !endsConnection && goesOn(request, outgoing)) {
     outgoing.statusCode = status;
-    (outgoing as WithHead)._header = headOf(reply, common, request.replyHeaders);
+    (outgoing as WithHead)._header = headOf(reply, common, request);
   } else {
     outgoing.writeHead(status, mergedFields(request, reply, endsConnection));
   }
@@ -68,11 +68,11 @@ export function writeFault(outgoing: ServerResponse): void {
  * CORS sets for everything.
  */
 function mergedFields(
-  { replyHeaders }: InboundRequest,
+  { cacheFields, replyHeaders }: InboundRequest,
   { fields, common = [] }: Reply,
   endsConnection: boolean,
 ): string[] {
-  const all = [...fields, ...common];
+  const all = [...fields, ...common, ...cacheFields];
   const own = all.length;
   for (let at = 0; at < replyHeaders.length; at += 2) {
     const name = replyHeaders[at] as string;
@@ -105,8 +105,12 @@ const lines: unique symbol = Symbol('lines');
 /** A list that has been serialised keeps its text, and so lives and dies with it. */
 type Serialised = Fields & { [lines]?: string };
 
-function headOf({ status, fields }: Reply, common: Fields, replyHeaders: Fields): string {
-  const own = `${statusLine(status)}${keptLinesOf(fields)}${keptLinesOf(common)}`;
+function headOf(
+  { status, fields }: Reply,
+  common: Fields,
+  { cacheFields, replyHeaders }: InboundRequest,
+): string {
+  const own = `${statusLine(status)}${keptLinesOf(fields)}${keptLinesOf(common)}${keptLinesOf(cacheFields)}`;
   const set = linesOf(replyHeaders, hasField(fields, fields.length, 'vary') ? 'vary' : '');
   // An answer from the store has its own date, and not the time at which the reply leaves.
   const date = hasField(fields, fields.length, 'date') ? '' : `Date: ${httpDate(Date.now())}\r\n`;

@@ -12,10 +12,23 @@ const semicolon = 0x3b;
 export const isEscape = (byte: number): boolean =>
   byte === backslash || byte === percent || byte === ampersand;
 
+/**
+ * Whether an escape may begin here, by its first two bytes: in a query every parameter but the first stands behind an
+ * ampersand that begins none.
+ */
+export function mayBeginEscape(text: Uint8Array, at: number): boolean {
+  const byte = text[at];
+  if (byte === percent) return hexAt(text, at + 1, 1) >= 0;
+  if (byte === ampersand) return beginReferences.includes(text[at + 1] ?? 0);
+  return byte === backslash;
+}
+
 /** Compared byte by byte: a text of ampersands alone is searched for the key as quickly as any other. */
 const references = Object.entries({ amp: 0x26, lt: 0x3c, gt: 0x3e, quot: 0x22, apos: 0x27 }).map(
   ([name, code]) => ({ name: Buffer.from(name), code }),
 );
+/** What may follow the ampersand of a reference. */
+const beginReferences = Buffer.from('#AGLQaglq');
 /** No reference of a character that a key can have is longer. */
 const maxReference = 12;
 

@@ -49,7 +49,7 @@ export class Scrubber {
 
   /** The text with `[key <fingerprint>]` in place of every known key, in any form. */
   redact(text: string): string {
-    if (this.#values.size === 0) return text;
+    if (text.length < this.#index.leastBytes) return text;
     const searched = this.#read(text);
     let clean = '';
     let done = 0;

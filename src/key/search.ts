@@ -4,7 +4,7 @@
  * Most of a text is passed by with one look at two bytes at once (as Wu and Manber's search does); where a form may
  * begin, it is compared step by step. Nothing is compiled of a key: V8 keeps, prints and profiles patterns and names.
  */
-import { EscapeReader, isEscape } from './escapes.ts';
+import { EscapeReader, isEscape, mayBeginEscape } from './escapes.ts';
 import { type Form, fold, formsOf } from './forms.ts';
 
 export interface Text {
@@ -48,6 +48,8 @@ export class FormIndex<Owner> {
   readonly #forms = new Map<number, { readonly owner: Owner; readonly form: Form }[]>();
   /** How many bytes the last search has compared with forms; for tests. */
   steps = 0;
+  /** A shorter text holds no form. */
+  leastBytes = Number.POSITIVE_INFINITY;
 
   constructor(values: ReadonlyMap<Owner, string>) {
     for (const [owner, value] of values) this.add(owner, value);
@@ -62,6 +64,7 @@ export class FormIndex<Owner> {
   /** Searches for one more value. The work is that of this value alone: a gateway may have hundreds. */
   add(owner: Owner, value: string): void {
     for (const form of formsOf(value)) {
+      this.leastBytes = Math.min(this.leastBytes, form.bytes.length, provingBytes);
       for (const opening of form.openings) this.#add(opening, owner, form);
     }
   }
@@ -101,7 +104,8 @@ export class FormIndex<Owner> {
       let found: Found<Owner> | undefined;
       if ((flags & middle) !== 0 && at > from) found = this.#foundAt(text, at - 1);
       if ((flags & first) !== 0 && at >= from) found ??= this.#foundAt(text, at);
-      if ((flags & escaped) !== 0 && at + 1 >= unescapedUntil) {
+      const isEscaped = (flags & escaped) !== 0 && at + 1 >= unescapedUntil;
+      if (isEscaped && (mayBeginEscape(text, at) || mayBeginEscape(text, at + 1))) {
         const reader = new EscapeReader(text, Math.max(from, at - 3));
         found ??= this.#findUnescaped(text, reader);
         unescapedUntil = reader.at;

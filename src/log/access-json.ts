@@ -7,14 +7,14 @@ import type { AccessLine } from '../edge/access-log.ts';
 
 interface Remembered {
   readonly line: AccessLine;
-  /** Its members that come back, without braces. */
+  /** Its members that come back, between two commas. */
   readonly text: string;
 }
 
 /** Few kinds of line come often: an operation or two, found in memory or not. */
 const maxRemembered = 16;
 
-/** Returns what writes a line's members, without braces. */
+/** Returns what writes a line's members, without braces. Each piece that is joined costs, so commas stand in the others. */
 export function accessJson(): (line: AccessLine) => string {
   const remembered: Remembered[] = [];
   let eldest = 0;
@@ -22,7 +22,7 @@ export function accessJson(): (line: AccessLine) => string {
   function recurring(line: AccessLine): string {
     for (const one of remembered) if (isAlike(one.line, line)) return one.text;
     const { requestId, traceId, caller, subject, waitedMs, upstreamMs, totalMs, ...rest } = line;
-    const text = JSON.stringify(rest).slice(1, -1);
+    const text = `,${JSON.stringify(rest).slice(1, -1)},`;
     remembered[eldest] = { line, text };
     eldest = (eldest + 1) % maxRemembered;
     return text;
@@ -30,12 +30,12 @@ export function accessJson(): (line: AccessLine) => string {
 
   return (line) => {
     const { requestId, traceId, caller, subject, waitedMs, upstreamMs, totalMs } = line;
-    const who =
-      (traceId === undefined ? '' : `"traceId":"${traceId}",`) +
-      (caller === undefined ? '' : `"caller":${JSON.stringify(caller)},`) +
-      (subject === undefined ? '' : `"subject":${JSON.stringify(subject)},`);
+    let own = `"requestId":${JSON.stringify(requestId)}`;
+    if (traceId !== undefined) own += `,"traceId":"${traceId}"`;
+    if (caller !== undefined) own += `,"caller":${JSON.stringify(caller)}`;
+    if (subject !== undefined) own += `,"subject":${JSON.stringify(subject)}`;
     const times = `"waitedMs":${waitedMs},"upstreamMs":${upstreamMs},"totalMs":${totalMs}`;
-    return `"requestId":${JSON.stringify(requestId)},${who}${recurring(line)},${times}`;
+    return own + recurring(line) + times;
   };
 }
 

@@ -246,6 +246,16 @@ describe('a key that looks like an escape', () => {
   });
 });
 
+describe('a text that is nothing but a key', () => {
+  it.each([
+    ['the shortest key', '0123456789abcdef', '0123456789abcdef'],
+    ['a key that is shorter without its escapes', '%41%42%43%44%45%46%47%48', 'ABCDEFGH'],
+    ['a long key', `${'k'.repeat(4_095)}y`, `${'k'.repeat(4_095)}y`],
+  ])('a text that is nothing but a key is redacted whole: %s', (_, key, text) => {
+    expect(scrubberOf('a-longer-key-beside-it-0123456789', key).redact(text)).toBe(`${new Key(key, 2)}`);
+  });
+});
+
 describe('a key of any length', () => {
   const random = (length: number): string =>
     Array.from({ length }, (_, at) => String.fromCharCode(0x21 + ((at * 7919 + at * at * 31) % 94))).join('');

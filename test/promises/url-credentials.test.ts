@@ -58,6 +58,9 @@ describe('a credential in a URL', () => {
     const made = 'c0ffee0123456789abcdef';
     await expectRefusal(pair, `${accounts}?x=${made}`, made, { 'X-API-Key': made });
     await expectRefusal(pair, `${accounts}?x=%63${made.slice(1)}`, made, bearer(made));
+    // As short as a key may be, and nothing beside it.
+    const short = made.slice(0, 16);
+    await expectRefusal(pair, `${accounts}?${short}`, short, bearer(short));
   });
 
   it('a credential in a URL is refused when it is one of several that came with the request, or came by another scheme', async () => {
