@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
 import { imageFlags } from '../../test/support/image-flags.ts';
-import { buildInto } from '../deployed.ts';
+import { copyProgram, makeProgram } from '../../test/support/program.ts';
 import type { CallerPlan } from './callers.ts';
 
 export interface GatewayProcess {
@@ -30,12 +30,13 @@ export interface LogLine {
 
 let program: string | undefined;
 
-/** The gateway as it is deployed, built once for all that a benchmark starts. */
+/** The gateway as it is deployed, copied once for all that a benchmark starts. */
 function builtProgram(): string {
   if (program !== undefined) return program;
   const folder = mkdtempSync(join(tmpdir(), 'storm-program-'));
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
-  buildInto(folder);
+  makeProgram();
+  copyProgram(folder);
   program = join(folder, 'dist/main.js');
   return program;
 }

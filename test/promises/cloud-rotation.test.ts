@@ -7,7 +7,7 @@ import { hasLibraries } from '../libraries/import-library.ts';
 import { awsAccessKey, startAws } from '../support/aws-stand-in.ts';
 import { accounts } from '../support/gateway.ts';
 import { startGcp } from '../support/gcp-stand-in.ts';
-import { buildProgram } from '../support/image.ts';
+import { copyOfProgram } from '../support/image.ts';
 import { type Owner, serve, settingsFor, standInFor, until } from '../support/process.ts';
 
 const [firstKey, secondKey] = ['the-first-key-0123456789', 'the-second-key-0123456789'];
@@ -74,7 +74,7 @@ export class SecretManagerServiceClient extends Client {
 `;
 
 describe.skipIf(!hasLibraries)('a key in a cloud’s secret store that is rotated under load', () => {
-  const { folder, main } = buildProgram();
+  const { folder, main } = copyOfProgram();
   beforeAll(() => {
     symlinkSync(join(libraries, 'node_modules'), join(folder, 'node_modules'));
     const shadow = join(folder, 'dist/node_modules/@google-cloud/secret-manager');
