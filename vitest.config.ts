@@ -6,6 +6,7 @@ const alone = [
   'test/key/cloud-libraries.test.ts',
   'test/bench/fleet-faults.test.ts',
   'test/promises/fuzz.test.ts',
+  'test/browser/picture.test.ts',
   // What these do or count concerns all of their process. This one replaces a module of the gateway,
   'test/promises/own-routes.test.ts',
   // this one counts the promises and the bytes that a hit costs,
