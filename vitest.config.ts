@@ -11,8 +11,11 @@ const alone = [
   'test/promises/own-routes.test.ts',
   // this one counts the promises and the bytes that a hit costs,
   'test/promises/cost.test.ts',
-  // and this one looks for listeners of diagnostics channels.
+  // this one looks for listeners of diagnostics channels,
   'test/promises/secrecy-memory.test.ts',
+  // and these count what the garbage collector keeps.
+  'test/cache/coalesced-fetch.test.ts',
+  'test/gate/scheduler.test.ts',
 ];
 
 export default defineConfig({
