@@ -1,20 +1,29 @@
 import { defineConfig } from 'vitest/config';
 
-/** What these do or count concerns all of their process, so each has a process to itself. */
+/** Each has a process to itself. Vitest begins with these. */
 const alone = [
-  // Replaces a module of the gateway.
+  // These wait for most of their time, and would be the last of a first run, which begins with the largest files.
+  'test/key/cloud-libraries.test.ts',
+  'test/bench/fleet-faults.test.ts',
+  'test/promises/fuzz.test.ts',
+  'test/browser/picture.test.ts',
+  // What these do or count concerns all of their process. This one replaces a module of the gateway,
   'test/promises/own-routes.test.ts',
-  // Counts the promises and the bytes that a hit costs.
+  // this one counts the promises and the bytes that a hit costs,
   'test/promises/cost.test.ts',
-  // Looks for listeners of diagnostics channels.
+  // this one looks for listeners of diagnostics channels,
   'test/promises/secrecy-memory.test.ts',
+  // and these count what the garbage collector keeps.
+  'test/cache/coalesced-fetch.test.ts',
+  'test/gate/scheduler.test.ts',
 ];
 
 export default defineConfig({
   test: {
     restoreMocks: true,
     globalSetup: 'test/support/image.ts',
-    maxWorkers: 3,
+    // Many tests wait for processes, timers and each other's sockets: two cores keep as many as five workers busy.
+    maxWorkers: 5,
     // What is promised to come, but not when, is waited for patiently.
     expect: { poll: { timeout: 20_000 } },
     // Whole-gateway tests wait for real processes and sockets; a slow machine must not fail them.

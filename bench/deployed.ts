@@ -1,10 +1,9 @@
 /** The gateway as it is deployed: built into a folder of its own and started with the image's own flags. */
-import { execFileSync, spawn } from 'node:child_process';
-import { copyFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { fileURLToPath } from 'node:url';
 import { imageFlags } from '../test/support/image-flags.ts';
+import { copyProgram, makeProgram } from '../test/support/program.ts';
 
 export interface Deployed {
   readonly pid: number;
@@ -18,26 +17,20 @@ export interface Deployed {
 }
 
 export interface DeployedOptions {
-  /** An empty folder: the program is built into it, and it becomes the working directory. */
+  /** An empty folder: the program is copied into it, and it becomes the working directory. */
   readonly folder: string;
   readonly settings: Readonly<Record<string, string>>;
   /** Gets every line of standard output as it came. */
   readonly onLine: (line: string) => void;
 }
 
-const root = fileURLToPath(new URL('..', import.meta.url));
 const startTimeoutMs = 60_000;
 const maxErrorCharacters = 65_536;
 
-/** Builds what the image holds into a folder: `dist/main.js` and what is beside it. */
-export function buildInto(folder: string): void {
-  execFileSync(process.execPath, ['build.ts', join(folder, 'dist')], { cwd: root });
-  for (const file of ['package.json', '.env.example']) copyFileSync(join(root, file), join(folder, file));
-}
-
 /** @throws Error with what was written on standard error, where the gateway does not start */
 export async function startDeployed({ folder, settings, onLine }: DeployedOptions): Promise<Deployed> {
-  buildInto(folder);
+  makeProgram();
+  copyProgram(folder);
   const child = spawn(process.execPath, [...imageFlags(), 'dist/main.js', 'serve'], {
     cwd: folder,
     env: {

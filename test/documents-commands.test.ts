@@ -16,6 +16,7 @@ import { blocksOf, documents, readDocument } from './support/documents.ts';
 import { findOldNode, findOnPath } from './support/old-node.ts';
 
 const oldNode = findOldNode();
+const hasCurl = findOnPath('curl') !== undefined;
 const folder = mkdtempSync(join(tmpdir(), 'gateway-documents-'));
 const checkout = join(folder, 'checkout');
 const keyFile = join(folder, 'upstream-key');
@@ -28,6 +29,12 @@ const withCommands = documents.filter(
     /^(?:README\.md|docs\/)/.test(path) &&
     blocksOf(readDocument(path)).some(({ language }) => language === 'sh'),
 );
+
+const usesCurl = (path: string): boolean =>
+  blocksOf(readDocument(path)).some(
+    ({ language, text, notRunBecause }) =>
+      language === 'sh' && notRunBecause === undefined && /\bcurl\b/.test(text),
+  );
 
 beforeAll(async () => {
   copyCheckout(checkout);
@@ -52,7 +59,8 @@ describe('the command lines of the documents', () => {
     },
   );
 
-  it.each(withCommands)('%s: each runs as written', { timeout: 240_000 }, async (path) => {
+  it.for(withCommands)('%s: each runs as written', { timeout: 240_000 }, async (path, { skip }) => {
+    skip(!hasCurl && usesCurl(path), 'curl is not installed');
     // README sets what it needs itself.
     const session = new Session(path === 'README.md' ? {} : needed());
     try {

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
 import { imageFlags } from '../../test/support/image-flags.ts';
-import { buildInto } from '../deployed.ts';
+import { copyProgram, makeProgram } from '../../test/support/program.ts';
 import type { CallerPlan } from './callers.ts';
 
 export interface GatewayProcess {
@@ -28,16 +28,17 @@ export interface LogLine {
   readonly [fact: string]: unknown;
 }
 
-let program: string | undefined;
+let programFolder: string | undefined;
 
-/** The gateway as it is deployed, built once for all that a benchmark starts. */
+/** The folder of the gateway as it is deployed, copied once for all that a benchmark starts. */
 function builtProgram(): string {
-  if (program !== undefined) return program;
+  if (programFolder !== undefined) return programFolder;
   const folder = mkdtempSync(join(tmpdir(), 'storm-program-'));
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
-  buildInto(folder);
-  program = join(folder, 'dist/main.js');
-  return program;
+  makeProgram();
+  copyProgram(folder);
+  programFolder = folder;
+  return folder;
 }
 
 /** Longer than that no start and no end takes, on a busy machine either. */
@@ -67,9 +68,11 @@ export async function startGatewayProcess(
   await writeFile(callersFile, JSON.stringify({ callers }), { mode: 0o600 });
   const logFile = join(folder, 'gateway.log');
   const log = await open(logFile, 'w');
-  const child = spawn(process.execPath, [...imageFlags(), builtProgram(), 'serve'], {
+  const program = builtProgram();
+  const child = spawn(process.execPath, [...imageFlags(), join(program, 'dist/main.js'), 'serve'], {
     cwd: folder,
     env: {
+      NODE_COMPILE_CACHE: join(program, '.compile-cache'),
       UPSTREAM_BASE_URL: upstream.href,
       UPSTREAM_API_KEY: key,
       UPSTREAM_API_KEY_CHECK: 'off',

@@ -95,8 +95,9 @@ async function drip(
   { everyMs, bytes: step = 1 }: NonNullable<Misbehaviour['drip']>,
 ) {
   for (let at = 0; at < bytes.length; at += step) {
-    if (!(await write(socket, bytes.subarray(at, at + step)))) return false;
+    // Before each step and never after the last: the client may send its next request as soon as it has that.
     await pause(everyMs, undefined, { ref: false });
+    if (!(await write(socket, bytes.subarray(at, at + step)))) return false;
   }
   return true;
 }

@@ -24,9 +24,9 @@ interface Opened {
   readonly complaints: string[];
 }
 
-async function open(
+/** A page that may ask `url` alone. */
+async function openPage(
   url: string,
-  path = '/docs',
   { viewport = desktop, colorScheme = 'light' as 'light' | 'dark', javaScriptEnabled = true } = {},
 ): Promise<Opened> {
   const context = await browser.newContext({ viewport, colorScheme, javaScriptEnabled });
@@ -38,8 +38,13 @@ async function open(
   page.on('request', (request) => {
     if (!request.url().startsWith(url) && !request.url().startsWith('data:')) complaints.push(request.url());
   });
-  await page.goto(`${url}${path}`);
   return { page, complaints };
+}
+
+async function open(url: string, options: { javaScriptEnabled?: boolean } = {}): Promise<Opened> {
+  const opened = await openPage(url, options);
+  await opened.page.goto(`${url}/docs`);
+  return opened;
 }
 
 /** Rules that axe says are broken, each with the elements that break it. */
@@ -85,7 +90,7 @@ describe.skipIf(chromium === undefined)('the API page in a browser', () => {
     'the pages on a %s %o, %s, are whole, and axe finds nothing',
     async (name, viewport, colorScheme) => {
       const { url } = await startTwo();
-      const { page, complaints } = await open(url, '/docs', { viewport, colorScheme });
+      const { page, complaints } = await openPage(url, { viewport, colorScheme });
       for (const path of ['/docs', '/', '/problems']) {
         await page.goto(`${url}${path}`);
         if (path === '/docs') await sendFirst(page);
@@ -155,7 +160,7 @@ describe.skipIf(chromium === undefined)('the API page in a browser', () => {
 
   it('the API page can be read where no script runs', async () => {
     const { url } = await startTwo();
-    const { page } = await open(url, '/docs', { javaScriptEnabled: false });
+    const { page } = await open(url, { javaScriptEnabled: false });
     expect(await page.locator('.example pre:visible').count()).toBe(3);
     expect(await page.locator('form:visible').count()).toBe(0);
   });

@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import { enrol, startWith } from '../support/callers-files.ts';
 import { findChromium, launchFlags } from '../support/chromium.ts';
 import { startPair } from '../support/gateway.ts';
-import { builtFolder } from '../support/image.ts';
+import { builtFolder } from '../support/program.ts';
 import { startVite } from '../support/vite.ts';
 
 // Where a browser is required, cors.test.ts says that there is none.

@@ -29,7 +29,8 @@ interface Opened {
   readonly complaints: string[];
 }
 
-async function openConsole(
+/** A page that may ask `url` alone. */
+async function openPage(
   url: string,
   { viewport = phone, history = undefined as string | undefined } = {},
 ): Promise<Opened> {
@@ -50,8 +51,13 @@ async function openConsole(
         add.call(this, kind, kind === 'history' ? () => handler({ data: ${JSON.stringify(history)} }) : handler);
       };`);
   }
-  await page.goto(url);
   return { page, complaints };
+}
+
+async function openConsole(url: string, viewport = phone): Promise<Opened> {
+  const opened = await openPage(url, { viewport });
+  await opened.page.goto(url);
+  return opened;
 }
 
 const says = (page: Page, id: string) => page.locator(`#${id}`).innerText();
@@ -218,14 +224,14 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
   it('the console finds callers by name where there are 20 or more, and has no search where there are fewer', async () => {
     const many = Array.from({ length: 25 }, (_, number) => enrol(`caller-${number}`).entry);
     const pair = await startWith(many, { ADMIN_PORT: '0' });
-    const { page } = await openConsole(`${pair.gateway.adminUrl}/`, { viewport: desktop });
+    const { page } = await openConsole(`${pair.gateway.adminUrl}/`, desktop);
     await expect.poll(() => page.locator('#callers tr').count()).toBe(25);
     await page.locator('#search').fill('CALLER-1');
     await expect.poll(() => page.locator('#callers tr').count()).toBe(11);
     await page.locator('#search').fill('nothing');
     await expect.poll(() => page.getByText('No caller has this in its name.').isVisible()).toBe(true);
     const few = await startWith(many.slice(0, 19), { ADMIN_PORT: '0' });
-    const { page: other } = await openConsole(`${few.gateway.adminUrl}/`, { viewport: desktop });
+    const { page: other } = await openConsole(`${few.gateway.adminUrl}/`, desktop);
     await expect.poll(() => other.locator('#callers tr').count()).toBe(19);
     expect(await other.locator('#search').isVisible()).toBe(false);
   });
@@ -236,7 +242,7 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
       ...{ ADMIN_TOKEN_FROM: 'env:TEST_TOKEN', TEST_TOKEN: 'a-token-for-changes-0123' },
     });
     const url = `${pair.gateway.adminUrl?.replace('0.0.0.0', '127.0.0.1')}/`;
-    const { page } = await openConsole(url, { viewport: desktop });
+    const { page } = await openConsole(url, desktop);
     await page.locator('#token').fill('wrong');
     await page.locator('#go').click();
     await expect.poll(() => says(page, 'purged')).toMatch(/needs the token of ADMIN_TOKEN_FROM/);
@@ -256,7 +262,7 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
         callers.map(({ token }) => token),
       );
       const url = `${pair.gateway.adminUrl}/`;
-      const { page, complaints } = await openConsole(url, { history: past });
+      const { page, complaints } = await openPage(url, { history: past });
       for (const [view, viewport, colorScheme] of [
         ['desktop', desktop, 'light'],
         ['desktop-dark', desktop, 'dark'],
@@ -298,7 +304,7 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
     await gateway.ask(accountsOf('emea'));
     workspace('emea').standIn.keys.clear();
     await gateway.ask(accountsOf('emea', '?page=2'));
-    const { page, complaints } = await openConsole(gateway.gateway.adminUrl ?? '', { viewport: desktop });
+    const { page, complaints } = await openConsole(gateway.gateway.adminUrl ?? '', desktop);
     const rows = page.locator('#workspaces tr');
     await rows.nth(1).waitFor();
     expect(await rows.allInnerTexts()).toEqual([

@@ -2,8 +2,8 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { builtMain } from '../support/image.ts';
 import { run, serve, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
+import { builtMain } from '../support/program.ts';
 
 const upstream = 'http://127.0.0.1:9/api';
 

@@ -1,9 +1,10 @@
 /** The stores of the clouds by their makers' own libraries, which speak their real protocols to servers of ours. */
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { openStore } from '../../src/key/open-store.ts';
 import { hasLibraries, importLibrary } from '../libraries/import-library.ts';
 import { type AwsStandIn, awsAccessKey, startAws } from '../support/aws-stand-in.ts';
 import { type GcpStandIn, startGcp } from '../support/gcp-stand-in.ts';
+import type { Owner } from '../support/process.ts';
 
 const never = new AbortController().signal;
 
@@ -58,30 +59,30 @@ describe.skipIf(!hasLibraries)('AWS Secrets Manager, by Amazon’s library', () 
   });
 });
 
-describe.skipIf(!hasLibraries)('Google Secret Manager, by Google’s library', () => {
-  let gcp: GcpStandIn;
-  beforeEach(async () => {
-    // The library would ask the network for a machine of Google's.
-    vi.stubEnv('METADATA_SERVER_DETECTION', 'none');
-    gcp = await startGcp();
-  });
-  afterEach(() => {
-    vi.unstubAllEnvs();
-    gcp.close();
-  });
-  const open = (from = 'gcp-sm:projects/p/secrets/wak') =>
+// At once: the library waits for seconds before it asks again, and nothing else meanwhile.
+describe.skipIf(!hasLibraries).concurrent('Google Secret Manager, by Google’s library', () => {
+  // The library would ask the network for a machine of Google's.
+  beforeAll(() => void vi.stubEnv('METADATA_SERVER_DETECTION', 'none'));
+  afterAll(() => void vi.unstubAllEnvs());
+  const start = async ({ onTestFinished }: Owner): Promise<GcpStandIn> => {
+    const gcp = await startGcp();
+    onTestFinished(() => gcp.close());
+    return gcp;
+  };
+  const open = (gcp: GcpStandIn, from = 'gcp-sm:projects/p/secrets/wak') =>
     openStore(from, {}, 'UPSTREAM_API_KEY_FROM', gcp.load);
 
-  it('Google Secret Manager gives the latest version, one field of it, a version by number, and the one before', async () => {
+  it('Google Secret Manager gives the latest version, one field of it, a version by number, and the one before', async (owner) => {
+    const gcp = await start(owner);
     gcp.versions.push('{"key":"the-first-key"}');
-    expect(await open().load(never)).toBe('{"key":"the-first-key"}');
-    const store = open('gcp-sm:projects/p/secrets/wak#key');
+    expect(await open(gcp).load(never)).toBe('{"key":"the-first-key"}');
+    const store = open(gcp, 'gcp-sm:projects/p/secrets/wak#key');
     expect(await store.load(never)).toBe('the-first-key');
     expect(await store.loadPrevious?.(never)).toBeUndefined();
     gcp.versions.push('{"key":"the-second-key"}');
     expect(await store.load(never)).toBe('the-second-key');
     expect(await store.loadPrevious?.(never)).toBe('the-first-key');
-    expect(await open('gcp-sm:projects/p/secrets/wak/versions/1#key').load(never)).toBe('the-first-key');
+    expect(await open(gcp, 'gcp-sm:projects/p/secrets/wak/versions/1#key').load(never)).toBe('the-first-key');
   });
 
   it.for([
@@ -90,25 +91,30 @@ describe.skipIf(!hasLibraries)('Google Secret Manager, by Google’s library', (
     [16, 'the Google credentials are not valid'],
   ] as const)(
     'Google Secret Manager answers with the gRPC status %i, which becomes "%s"',
-    async ([code, reason]) => {
+    async ([code, reason], owner) => {
+      const gcp = await start(owner);
       gcp.fail(code);
-      await expect(open().load(never)).rejects.toThrow(reason);
+      await expect(open(gcp).load(never)).rejects.toThrow(reason);
     },
   );
 
   it('Google Secret Manager is asked again where it throttles, and names the cause where it goes on', {
     timeout: 60_000,
-  }, async () => {
+  }, async (owner) => {
+    const gcp = await start(owner);
     gcp.versions.push('the-first-key');
     gcp.fail(8, 1);
-    expect(await open().load(never)).toBe('the-first-key');
+    expect(await open(gcp).load(never)).toBe('the-first-key');
     expect(gcp.count).toBe(2);
     gcp.fail(8);
-    await expect(open().load(never)).rejects.toThrow('too many requests');
+    await expect(open(gcp).load(never)).rejects.toThrow('too many requests');
   });
 
-  it('Google Secret Manager is given up when it does not answer in time', { timeout: 60_000 }, async () => {
+  it('Google Secret Manager is given up when it does not answer in time', {
+    timeout: 60_000,
+  }, async (owner) => {
+    const gcp = await start(owner);
     gcp.hang();
-    await expect(open().load(never)).rejects.toThrow('did not answer in time');
+    await expect(open(gcp).load(never)).rejects.toThrow('did not answer in time');
   });
 });

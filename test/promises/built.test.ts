@@ -6,13 +6,13 @@ import { variableOf } from '../../src/config-workspaces.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { version } from '../../src/version.ts';
 import { accounts, ask } from '../support/gateway.ts';
-import { buildProgram } from '../support/image.ts';
+import { copyOfProgram } from '../support/image.ts';
 import { imageFlags } from '../support/image-flags.ts';
 import { run, serve, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
 import { redisProgram, startRedis } from '../support/redis.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
-const { folder, main } = buildProgram();
+const { folder, main } = copyOfProgram();
 
 describe.concurrent('what is built needs nothing beside it', () => {
   it('the built gateway needs nothing beside it to answer', async (owner) => {

@@ -70,6 +70,8 @@ describe.skipIf(redisProgram === undefined)('the gate of gateways that share a s
     const limit = { perSecond: 50, burst: 10 };
     const settings = { ...each, RETRY_LIMIT: '4', REQUEST_TIMEOUT: '60s' };
     const { members, standIn } = await startFleet(3, settings, { limit });
+    // However slowly they come, they have to wait.
+    standIn.behave({ status: 429, headers: { 'retry-after': '1' } }, 10);
     const came = await Promise.all(
       Array.from({ length: 60 }, (_, index) => ask(members[index % 3] as FleetMember)),
     );

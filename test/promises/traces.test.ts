@@ -9,7 +9,7 @@ import { hasLibraries } from '../libraries/import-library.ts';
 import { enrol, writeCallersFile } from '../support/callers-files.ts';
 import { type Collector, type ExportedSpan, startCollector } from '../support/collector-stand-in.ts';
 import { accounts, ask } from '../support/gateway.ts';
-import { buildProgram } from '../support/image.ts';
+import { copyOfProgram } from '../support/image.ts';
 import { type Owner, run, type Served, serve, settingsFor, standInFor, until } from '../support/process.ts';
 
 const traceId = '4bf92f3577b34da6a3ce929d0e0e4736';
@@ -60,7 +60,7 @@ const attemptsOf = (spans: readonly ExportedSpan[]) =>
   spans.filter(({ kind }) => kind === 3).sort((one, other) => Number(one.startNs - other.startNs));
 
 describe.skipIf(!hasLibraries)('traces for a collector', () => {
-  const { folder, main } = buildProgram();
+  const { folder, main } = copyOfProgram();
   beforeAll(() => {
     const libraries = fileURLToPath(new URL('../libraries/node_modules', import.meta.url));
     symlinkSync(libraries, join(folder, 'node_modules'));

@@ -52,6 +52,21 @@ describe('a misbehaviour', () => {
     expect((await read()).status).toBe(418);
   });
 
+  it('a misbehaviour that drips has ended with its last byte, so that the next one finds the connection free', async () => {
+    const warnings: Error[] = [];
+    const onWarning = (warning: Error): number => warnings.push(warning);
+    process.on('warning', onWarning);
+    standIn.behave({ body: '[1]', drip: { everyMs: 100, bytes: 3 } }, 1);
+    expect((await read()).text).toBe('[1]');
+    standIn.behave({ body: '[2]' });
+    expect((await read()).text).toBe('[2]');
+    // What goes wrong in the stand-in is a warning.
+    await new Promise(setImmediate);
+    process.off('warning', onWarning);
+    expect(warnings).toEqual([]);
+    expect(standIn.counts.connections).toBe(1);
+  });
+
   it('a misbehaviour can wait for a test', async () => {
     let release = (): void => {};
     standIn.behave({ until: new Promise<void>((resolve) => (release = resolve)), status: 500 });

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import type { TestContext } from 'vitest';
 import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
 import { type AskOptions, ask, type Came } from './gateway.ts';
-import { builtMain } from './image.ts';
+import { builtMain } from './program.ts';
 
 /** The test that something ends with. Tests that run at once have no other way to say which they are. */
 export type Owner = Pick<TestContext, 'onTestFinished'>;

@@ -207,7 +207,7 @@ describe.each(Object.entries(codings))('an answer in the coding %s', (coding, en
   });
 
   it('an answer that grows beyond UPSTREAM_MAX_BODY is refused after that many bytes', async () => {
-    standIn.behave({ compress: [coding as keyof typeof codings], body: { bytes: 64 * 2 ** 20 } });
+    standIn.behave({ compress: [coding as keyof typeof codings], body: { bytes: 4 * 2 ** 20 } });
     expect(await failure(send())).toMatchObject({
       code: 'upstream-invalid-response',
       proxyError: 'http_response_body_size',
