@@ -851,6 +851,15 @@ describe('an error answered to the validators of the cache', () => {
       expect(sent).toHaveLength(2);
     },
   );
+  it.each([400, 404])('a stored %i is asked about without validators, in one call', async (status) => {
+    const { get, sent } = cacheBefore(() =>
+      answer({ etag: '"v1"', 'cache-control': 'max-age=5' }, 'bad', status),
+    );
+    await get();
+    vi.advanceTimersByTime(5000);
+    expect((await get()).got.status).toBe(status);
+    expect(sent.map(({ validators }) => validators)).toEqual([undefined, undefined]);
+  });
 });
 
 describe('identical reads at one moment', () => {
