@@ -1,6 +1,5 @@
 /** Refreshes of stale answers in the background: the request that found the answer stale is served and does not wait. */
 import type { UpstreamRequest } from '../exchange.ts';
-import type { Eventually } from '../layer.ts';
 import type { Variant } from './answer-store.ts';
 import type { CoalescedFetch } from './coalesced-fetch.ts';
 import { backgroundContext, type Subscriber } from './single-flight.ts';
@@ -54,7 +53,7 @@ export class BackgroundRefreshes {
     request: UpstreamRequest,
     variant: Variant,
     nowMs: number,
-    run: (request: UpstreamRequest) => Eventually<Outcome>,
+    run: (request: UpstreamRequest) => Promise<Outcome>,
   ): void {
     const { trace } = flight;
     const subscriber = flight.subscribe(
@@ -65,9 +64,8 @@ export class BackgroundRefreshes {
     this.#subscribers.add(subscriber);
     // The ids of the request would name one that has been answered before this exchange.
     const unattributed = { ids: {}, hasCallerIds: false, cacheControl: undefined, pragma: undefined };
-    const outcome = run({ ...request, ...unattributed });
     // A fault in the log is no fault of the refresh.
-    void Promise.resolve(outcome)
+    void run({ ...request, ...unattributed })
       .then((settled) => {
         this.#subscribers.delete(subscriber);
         this.#report(settled, flight, variant);

@@ -1,7 +1,7 @@
 /** Answers each request from the store, with the exchange of another request, or with one of its own. */
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
-import { andThen, type Eventually } from '../layer.ts';
+import type { Eventually } from '../layer.ts';
 import { Trace } from '../trace.ts';
 import { type AnswerStore, type Resource, selectVariant, type Variant } from './answer-store.ts';
 import type { BackgroundRefreshes } from './background-refresh.ts';
@@ -107,8 +107,7 @@ export class ReadThrough {
     const { flights, respond } = this.#parts;
     const flight = flights.open(flightKey, request.operation, trace, directives?.noStore !== true);
     const subscriber = subscribe(flight, request);
-    const outcome = this.#run(flight, flightKey, request, variant, directives);
-    if (!(outcome instanceof Promise)) return respond(outcome, miss);
+    void this.#run(flight, flightKey, request, variant, directives);
     // The subscription, and not the exchange: this request may leave before the others.
     return subscriber.outcome.then((settled) => respond(settled, miss));
   }
@@ -120,28 +119,34 @@ export class ReadThrough {
   }
 
   /** Makes an exchange for this request alone: answers to it are known to fit one request each. */
-  #fetchUncoalesced(miss: Miss): Eventually<Answer> {
+  async #fetchUncoalesced(miss: Miss): Promise<Answer> {
     const { request, trace, directives } = miss;
     const { fetchAnswer, respond } = this.#parts;
     const storing = { mayStore: directives?.noStore !== true };
-    return andThen(fetchAnswer(request, trace, undefined, storing), (outcome) => respond(outcome, miss));
+    return respond(await fetchAnswer(request, trace, undefined, storing), miss);
   }
 
   /** Makes the exchange of a flight and gives its outcome to all subscribers. Never fails. */
-  #run(
+  async #run(
     flight: CoalescedFetch,
     flightKey: string,
     request: UpstreamRequest,
     variant: Variant | undefined,
     directives: RequestDirectives | undefined,
-  ): Eventually<Outcome> {
+  ): Promise<Outcome> {
     const { fetchFlight, flights } = this.#parts;
+    const { trace } = flight;
     const shared = { ...request, context: flight };
-    return andThen(fetchFlight(shared, flight.trace, variant, flight, directives), (outcome) => {
-      flights.remove(flightKey, flight);
-      flight.complete(outcome);
-      return outcome;
-    });
+    let outcome: Outcome;
+    try {
+      outcome = await fetchFlight(shared, trace, variant, flight, directives);
+    } catch (fault) {
+      // An outcome too, so that every subscriber gets one and no later request joins the flight.
+      outcome = failedOutcome(request, fault, trace.attempts > 0);
+    }
+    flights.remove(flightKey, flight);
+    flight.complete(outcome);
+    return outcome;
   }
 
   /** Responds to a request that joined: the answer may not fit it, or be for one request only. */

@@ -44,7 +44,7 @@ export type SharedOutcome =
   | { readonly kind: 'answered'; readonly answer: Answer; readonly forwardStatus: number | undefined }
   | { readonly kind: 'failed'; readonly error: GatewayError };
 
-/** An exchange that other gateways wait for. One of the two is called, once; neither is waited for. */
+/** An exchange that other gateways wait for. One of the two is called, once, and ends the turn; neither is waited for. */
 export interface SharedExchange {
   publish(publication: Publication): void;
   /** There is nothing to share: others may ask. */

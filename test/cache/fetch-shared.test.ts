@@ -124,4 +124,19 @@ describe('a flight whose gateway shares a store', () => {
     await ask();
     expect(upstream).toHaveLength(2);
   });
+
+  it('a flight whose gateway shares a store fails for all its requests when what the store gives is a fault, gives its turn back, and is not joined any more', async () => {
+    const fault = new TypeError('a fault');
+    const stored = Object.defineProperty({ ...answer(0, '1') }, 'headers', {
+      get() {
+        throw fault;
+      },
+    });
+    const looks: SharedLook[] = [];
+    const { ask, mine, published } = withShared(looks);
+    looks.push({ ...mine, stored }, mine);
+    expect(await Promise.allSettled([ask(), ask()])).toMatchObject([{ reason: fault }, { reason: fault }]);
+    expect(published).toEqual(['released']);
+    expect(await ask()).toBe('"from the upstream"');
+  });
 });
