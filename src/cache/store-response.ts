@@ -75,10 +75,13 @@ export class ResponseAdmission {
    */
   admit(
     request: UpstreamRequest,
-    received: Answer,
+    answer: Answer,
     forwardStatus: number | undefined,
     mayStore: boolean,
   ): Outcome {
+    // A 304 may forbid the encodings of the answer that it confirmed.
+    const received =
+      answer.encoded === undefined || mayCompress(answer) ? answer : { ...answer, encoded: undefined };
     const policy = policyOf(received, this.defaults);
     // No key holds the ids that may have caused the error, so it says nothing about the read.
     if (policy.exactRequestOnly && request.hasCallerIds === true) {

@@ -160,6 +160,24 @@ describe('bodies that wait to be compressed', () => {
   });
 });
 
+describe('a stored answer that a 304 confirms', () => {
+  it.each(['no-store, no-transform', 'private="x-a", no-transform', 'max-age=60, no-transform'])(
+    'a stored answer that a 304 confirms is given without its encodings where the 304 says %s',
+    async (said) => {
+      let confirmed: Answer | undefined;
+      const { get, done } = cacheOf(
+        () => confirmed ?? answerOf({ ...json, etag: '"1"', 'cache-control': 'max-age=0', 'x-a': '1' }),
+      );
+      (await get()).encoded?.want?.();
+      await done();
+      confirmed = answerOf({ 'cache-control': said }, '', 304);
+      const got = await get();
+      expect(got.status).toBe(200);
+      expect(got.encoded).toBeUndefined();
+    },
+  );
+});
+
 describe('the compressor', () => {
   it('the compressor skips a body that is gone when its turn comes', async () => {
     const compressor = createCompressor();
