@@ -142,7 +142,7 @@ export class AnswerStore {
     const others = policy.exactRequestOnly
       ? held.filter((one) => !one.policy.exactRequestOnly || one.exactRequest !== exactRequest)
       : held.filter((one) => selectVariant({ variants: [one] }, headers) === undefined);
-    if (bytes > Math.min(this.#maxEntryBytes, this.#maxBytes - sizeOf(key, [], hitForMiss))) {
+    if (bytes > this.#maxEntryBytes || !this.#mayHold(bytes + sizeOf(key, [], hitForMiss))) {
       // The former answer is older than the one that is too large.
       this.#write(key, { operation, variants: others, hitForMiss });
       return false;
@@ -200,7 +200,7 @@ export class AnswerStore {
     if (resource === undefined || variant === undefined) return;
     const grown = { ...variant, bytes: variant.bytes + (br?.byteLength ?? 0) + (gzip?.byteLength ?? 0) };
     const variants = resource.variants.map((one) => (one === variant ? grown : one));
-    if (grown.bytes > this.#maxEntryBytes || sizeOf(key, variants, resource.hitForMiss) > this.#maxBytes) {
+    if (grown.bytes > this.#maxEntryBytes || !this.#mayHold(sizeOf(key, variants, resource.hitForMiss))) {
       return;
     }
     if (br !== undefined) encoded.br = br;
@@ -224,15 +224,20 @@ export class AnswerStore {
     return { entries, bytes, maxBytes: this.#maxBytes, evictions: this.#evictions };
   }
 
+  /** Whether one read may take that much: what is written is never evicted to make room for itself. */
+  #mayHold(bytes: number): boolean {
+    return bytes <= this.#maxBytes && this.#sharedBytes?.mayHold(this, bytes) !== false;
+  }
+
   #write(key: string, resource: Resource): void {
     const { hitForMiss } = resource;
     let { variants } = resource;
     let bytes = sizeOf(key, variants, hitForMiss);
-    while (bytes > this.#maxBytes && variants.length > 0) {
+    while (!this.#mayHold(bytes) && variants.length > 0) {
       variants = withoutLeastUsed(variants);
       bytes = sizeOf(key, variants, hitForMiss);
     }
-    if (bytes > this.#maxBytes || (variants.length === 0 && hitForMiss.size === 0)) {
+    if (!this.#mayHold(bytes) || (variants.length === 0 && hitForMiss.size === 0)) {
       this.#resources.delete(key);
     } else {
       this.#resources.set(key, { ...resource, variants }, { size: bytes });
@@ -241,7 +246,7 @@ export class AnswerStore {
   }
 }
 
-/** Of those used at the same moment the oldest goes; the newest, which stands first, never does. */
+/** Of those used at the same moment the oldest goes: the latest stored stands first. */
 function withoutLeastUsed(variants: readonly Variant[]): readonly Variant[] {
   let least = variants.at(-1);
   for (const one of variants.toReversed()) if (least === undefined || one.usedMs < least.usedMs) least = one;
