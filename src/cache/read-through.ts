@@ -157,7 +157,8 @@ export class ReadThrough {
       return this.#read(withoutCallerIds(request), trace, directives, false);
     if (outcome.kind === 'failed') return respond(outcome, { ...miss, collapsed: true });
     if (outcome.shared === undefined) return this.#fetchUncoalesced({ ...miss, collapsed: false });
-    trace.upstreamStatus = outcome.forwardStatus ?? outcome.shared.status;
+    // Where another gateway fetched it, nothing was sent for this request, nor for the one that it joined.
+    if (outcome.via === undefined) trace.upstreamStatus = outcome.forwardStatus ?? outcome.shared.status;
     return respond({ ...outcome, answer: outcome.shared }, { ...miss, collapsed: true });
   }
 
