@@ -19,7 +19,8 @@ export interface Variant {
   readonly selection: string;
   /** All forwarded fields of the request that fetched it. */
   readonly exactRequest: string;
-  readonly bytes: number;
+  /** With its encodings, once they are made. */
+  bytes: number;
   /** When it was last stored or served. Monotonic ms. */
   usedMs: number;
   /** No refresh starts before this time: the last one failed. Monotonic ms. */
@@ -198,14 +199,15 @@ export class AnswerStore {
     const resource = this.#resources.peek(key);
     const variant = encodedVariant(resource, encoded);
     if (resource === undefined || variant === undefined) return;
-    const grown = { ...variant, bytes: variant.bytes + (br?.byteLength ?? 0) + (gzip?.byteLength ?? 0) };
-    const variants = resource.variants.map((one) => (one === variant ? grown : one));
-    if (grown.bytes > this.#maxEntryBytes || !this.#mayHold(sizeOf(key, variants, resource.hitForMiss))) {
-      return;
-    }
+    const { variants, hitForMiss } = resource;
+    const addedBytes = (br?.byteLength ?? 0) + (gzip?.byteLength ?? 0);
+    if (variant.bytes + addedBytes > this.#maxEntryBytes) return;
+    if (!this.#mayHold(sizeOf(key, variants, hitForMiss) + addedBytes)) return;
+    // The same variant as before: a refresh under way notes on it that it failed.
+    variant.bytes += addedBytes;
     if (br !== undefined) encoded.br = br;
     if (gzip !== undefined) encoded.gzip = gzip;
-    this.#write(key, { ...resource, variants });
+    this.#write(key, resource);
   }
 
   /** Forgets all, or one operation's answers. Returns how many reads were stored. */

@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
-import { describe, expect, it, vi } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { shareAnswers } from '../../src/cache/cache.ts';
 import { createCompressor, mayCompress } from '../../src/cache/compress.ts';
 import type { Answer, HeaderFields } from '../../src/exchange.ts';
@@ -112,6 +112,39 @@ describe('a stored answer', () => {
     await done();
     expect(first.encoded).not.toHaveProperty('br');
     expect(cache.snapshot().bytes).toBe(0);
+  });
+});
+
+describe('a stale answer that is compressed while it is refreshed', () => {
+  afterEach(() => vi.useRealTimers());
+
+  it('a stale answer that is compressed while it is refreshed is not refreshed again at once when that fails', async () => {
+    vi.useFakeTimers({ toFake: ['performance', 'Date'] });
+    const refreshes: PromiseWithResolvers<Answer>[] = [];
+    const ended = vi.fn();
+    let isStored = false;
+    const cache = shareAnswers({
+      ...{ ttlMs: 0, staleWhileRevalidateMs: 0, staleIfErrorMs: 0, refreshTimeoutMs: 25_000 },
+      ...{ maxBytes: 1 << 21, maxEntryBytes: 1 << 20, generation: () => 1, onBackground: ended },
+    });
+    const handle = cache.layer(() => {
+      if (!isStored) return answerOf({ ...json, 'cache-control': 'max-age=1, stale-while-revalidate=60' });
+      const refresh = Promise.withResolvers<Answer>();
+      refreshes.push(refresh);
+      return refresh.promise;
+    });
+    const get = async (): Promise<Answer> => await handle(requestWith(patientContext()), newTrace());
+    const { encoded } = await get();
+    isStored = true;
+    vi.advanceTimersByTime(1_000);
+    await get();
+    encoded?.want?.();
+    await vi.waitFor(() => expect(encoded).toHaveProperty('br'));
+    refreshes[0]?.reject(new Error('it failed'));
+    await vi.waitFor(() => expect(ended).toHaveBeenCalled());
+    await get();
+    expect(refreshes).toHaveLength(1);
+    cache.close();
   });
 });
 
