@@ -175,9 +175,7 @@ export class ReadThrough {
     const flightKey = flightKeyOf(key, resource, request);
     if (flights.get(flightKey) !== undefined) return;
     const flight = flights.open(flightKey, request.operation, new Trace(nowMs), true);
-    refreshes.start(flight, request, variant, nowMs, (own) =>
-      this.#run(flight, flightKey, own, variant, undefined),
-    );
+    refreshes.start(flight, request, variant, (own) => this.#run(flight, flightKey, own, variant, undefined));
   }
 }
 
