@@ -5,6 +5,7 @@
 import type { Answer, UpstreamRequest } from '../exchange.ts';
 import type { Trace } from '../trace.ts';
 import type { Variant } from './answer-store.ts';
+import { withoutCallerIds } from './cache-key.ts';
 import { policyOf, type RequestDirectives, useOf } from './cache-policy.ts';
 import { publicationOf } from './publication-policy.ts';
 import type { FetchAnswer, FetchAnswerOptions, Storing } from './revalidate.ts';
@@ -92,7 +93,7 @@ class SharedFetch {
   /** The outcome of the exchange that was awaited: this read has joined it. */
   #outcomeOfOther({ outcome }: SharedLook): Outcome | undefined {
     if (outcome === undefined) return undefined;
-    if (outcome.kind === 'failed') return failedOutcome(withoutIds(this.#request), outcome.error, true);
+    if (outcome.kind === 'failed') return failedOutcome(withoutCallerIds(this.#request), outcome.error, true);
     return via('gateway', this.#admit(outcome.answer, outcome.forwardStatus));
   }
 
@@ -117,7 +118,7 @@ class SharedFetch {
     const isPurged = purgesOf(this.#request.operation) !== this.#purgesBefore;
     const mayStore = this.#storing.mayStore && !isPurged;
     // It was not fetched with the ids of this request.
-    return admission.admit(withoutIds(this.#request), answer, forwardStatus, mayStore);
+    return admission.admit(withoutCallerIds(this.#request), answer, forwardStatus, mayStore);
   }
 
   async #ask(variant: Variant | undefined): Promise<Outcome> {
@@ -132,8 +133,4 @@ class SharedFetch {
 
 function via(origin: 'store' | 'gateway', outcome: Outcome): Outcome {
   return outcome.kind === 'answered' ? { ...outcome, via: origin } : outcome;
-}
-
-function withoutIds(request: UpstreamRequest): UpstreamRequest {
-  return request.hasCallerIds === true ? { ...request, ids: {}, hasCallerIds: false } : request;
 }

@@ -5,7 +5,7 @@ import type { Eventually } from '../layer.ts';
 import { Trace } from '../trace.ts';
 import { type AnswerStore, type Resource, selectVariant, type Variant } from './answer-store.ts';
 import type { BackgroundRefreshes } from './background-refresh.ts';
-import { cacheKey } from './cache-key.ts';
+import { cacheKey, withoutCallerIds } from './cache-key.ts';
 import { type RequestDirectives, requestDirectivesOf, useOf } from './cache-policy.ts';
 import { type CoalescedFetch, exactFlightKeyOf, type Flights, flightKeyOf } from './coalesced-fetch.ts';
 import type { FetchFlight } from './fetch-shared.ts';
@@ -44,15 +44,15 @@ export class ReadThrough {
     const { cacheControl, pragma } = request;
     const isPlain = cacheControl === undefined && pragma === undefined;
     const directives = isPlain ? undefined : requestDirectivesOf(cacheControl, pragma);
-    return this.#read(request, trace, directives, undefined);
+    return this.#read(request, trace, directives, false);
   }
 
-  /** @param collapsed false where the request has waited for an answer that did not fit it */
+  /** @param hasWaited whether the request has joined an exchange whose answer did not fit it */
   #read(
     request: UpstreamRequest,
     trace: Trace,
     directives: RequestDirectives | undefined,
-    collapsed: false | undefined,
+    hasWaited: boolean,
   ): Eventually<Answer> {
     const key = cacheKey(request, this.#generation());
     const resource = this.#store.get(key);
@@ -73,13 +73,9 @@ export class ReadThrough {
     if (directives?.onlyIfCached === true) throw new GatewayError('not-in-cache');
     // Nothing goes up for a caller that has already left.
     if (request.context.ended !== undefined) throw request.context.ended;
-    return this.#fetchMiss(
-      { request, trace, directives, forwarded, collapsed },
-      key,
-      resource,
-      variant,
-      nowMs,
-    );
+    const collapsed = hasWaited ? false : undefined;
+    const miss: Miss = { request, trace, directives, forwarded, collapsed };
+    return this.#fetchMiss(miss, key, resource, variant, nowMs);
   }
 
   #fetchMiss(
@@ -153,8 +149,9 @@ export class ReadThrough {
   #respondToJoined(outcome: Outcome, miss: Miss): Eventually<Answer> {
     const { request, trace, directives } = miss;
     const { respond } = this.#parts;
+    // The next exchange is shared without ids, so that even an error fits: a failing upstream is asked twice at most.
     if (!outcome.fits(request) || !isRecentEnough(outcome, directives))
-      return this.#read(withoutCallerIds(request), trace, directives, false);
+      return this.#read(withoutCallerIds(request), trace, directives, true);
     if (outcome.kind === 'failed') return respond(outcome, { ...miss, collapsed: true });
     if (outcome.shared === undefined) return this.#fetchUncoalesced({ ...miss, collapsed: false });
     // Where another gateway fetched it, nothing was sent for this request, nor for the one that it joined.
@@ -184,14 +181,6 @@ function subscribe(flight: CoalescedFetch, request: UpstreamRequest) {
   return flight.subscribe(request.context, (reason) =>
     failedOutcome(request, reason, flight.trace.attempts > 0),
   );
-}
-
-/**
- * The request for an exchange that others will share after one that did not fit them. Without its caller's ids, even
- * an error fits all of them: a failing upstream is asked twice, and not once for each.
- */
-function withoutCallerIds(request: UpstreamRequest): UpstreamRequest {
-  return request.hasCallerIds === true ? { ...request, ids: {}, hasCallerIds: false } : request;
 }
 
 /** An answer that was stored before this request came must do for what its caller says; one from the upstream does. */
