@@ -57,7 +57,7 @@ export class BackgroundRefreshes {
     // In the name of the caller whose request found the answer stale.
     const flow = { ...request.context.flow, background: true };
     const { context, release } = timedContext(this.#options.refreshTimeoutMs, flow);
-    flight.subscribe(context, (reason) => failedOutcome(request, reason, trace.attempts > 0));
+    void flight.subscribe(context, (reason) => failedOutcome(request, reason, trace.attempts > 0));
     this.#contexts.add(context);
     // The ids of the request would name one that has been answered before this exchange.
     const unattributed = { ids: {}, hasCallerIds: false, cacheControl: undefined, pragma: undefined };

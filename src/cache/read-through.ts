@@ -102,16 +102,16 @@ export class ReadThrough {
     const { request, trace, directives } = miss;
     const { flights, respond } = this.#parts;
     const flight = flights.open(flightKey, request.operation, trace, directives?.noStore !== true);
-    const subscriber = subscribe(flight, request);
-    void this.#run(flight, flightKey, request, variant, directives);
     // The subscription, and not the exchange: this request may leave before the others.
-    return subscriber.outcome.then((settled) => respond(settled, miss));
+    const own = subscribe(flight, request);
+    void this.#run(flight, flightKey, request, variant, directives);
+    return own.then((settled) => respond(settled, miss));
   }
 
   #join(flight: CoalescedFetch, miss: Miss): Eventually<Answer> {
     if (miss.directives?.noStore !== true) flight.mayStore = true;
     miss.trace.joined = flight.trace;
-    return subscribe(flight, miss.request).outcome.then((outcome) => this.#respondToJoined(outcome, miss));
+    return subscribe(flight, miss.request).then((outcome) => this.#respondToJoined(outcome, miss));
   }
 
   /** Makes an exchange for this request alone: answers to it are known to fit one request each. */
@@ -176,7 +176,7 @@ export class ReadThrough {
   }
 }
 
-function subscribe(flight: CoalescedFetch, request: UpstreamRequest) {
+function subscribe(flight: CoalescedFetch, request: UpstreamRequest): Promise<Outcome> {
   // What was sent for the flight was sent for this request as well.
   return flight.subscribe(request.context, (reason) =>
     failedOutcome(request, reason, flight.trace.attempts > 0),

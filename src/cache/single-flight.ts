@@ -10,10 +10,10 @@ import { type ContextWatcher, type Flow, type RequestContext, WatchedContext } f
 const flowWithoutSubscribers: Flow = { name: '', weight: 1, background: true };
 
 /** What a request makes of its early end: the outcome that it gets instead of the shared one. */
-export type LeavingOutcome<Outcome> = (reason: Error) => Outcome;
+type LeavingOutcome<Outcome> = (reason: Error) => Outcome;
 
 /** One request's part in a flight, for as long as it waits. */
-export class Subscriber<Outcome> implements ContextWatcher {
+class Subscriber<Outcome> implements ContextWatcher {
   readonly context: RequestContext;
   /** Never rejects: settles with the flight's outcome, or with the subscriber's own when it leaves before. */
   readonly outcome: Promise<Outcome>;
@@ -71,11 +71,11 @@ export class SingleFlight<Outcome> extends WatchedContext implements RequestCont
   }
 
   /**
-   * Adds a request. O(1): the other subscribers are not scanned.
+   * Adds a request. O(1): the other subscribers are not scanned. Never rejects.
    *
    * @param outcomeOfLeaving makes the outcome of this subscriber alone when it leaves before completion
    */
-  subscribe(context: RequestContext, outcomeOfLeaving: LeavingOutcome<Outcome>): Subscriber<Outcome> {
+  subscribe(context: RequestContext, outcomeOfLeaving: LeavingOutcome<Outcome>): Promise<Outcome> {
     const subscriber = new Subscriber(this, context, outcomeOfLeaving);
     subscriber.index = this.#subscribers.push(subscriber) - 1;
     context.watch(subscriber);
@@ -85,7 +85,7 @@ export class SingleFlight<Outcome> extends WatchedContext implements RequestCont
       former === undefined || isBetter(context.flow, former) ? context.flow : former,
     );
     if (context.ended !== undefined) subscriber.onEnd(context.ended);
-    return subscriber;
+    return subscriber.outcome;
   }
 
   /** Gives the outcome to all subscribers and lets go of them. */
