@@ -169,9 +169,10 @@ describe('bodies that wait to be compressed', () => {
     });
     // In one turn: the first is being compressed, and none of the others can be.
     for (let i = 0; i < 100; i += 1) {
-      const answer = handle({ ...requestWith(patientContext()), query: `?${i}` }, newTrace()) as Answer;
+      const answer = await handle({ ...requestWith(patientContext()), query: `?${i}` }, newTrace());
       answer.encoded?.want?.();
     }
+    expect(cache.snapshot().compressing).toBe(100);
     // A WeakRef holds on until the turn ends: no time to compress more than one.
     await nextTurn();
     collect();
