@@ -125,7 +125,7 @@ const readers: Readonly<Record<string, (run: string) => unknown>> = {
     const directives = parseCacheControl(`private="a${run}b", max-age="${run}1"`);
     return [directiveFields(directives, 'private'), directiveSeconds(directives, 'max-age')];
   },
-  'a Vary': (run) => varyNames(`a${run}b`, { headers: {}, ids: {} }),
+  'a Vary': (run) => varyNames(`a${run}b`),
   'a Content-Encoding': (run) => codingOf(fields('content-encoding', `${run}x`)),
   'a Content-Type': (run) => [
     isJsonType(`application/${run}+json${run}x`),

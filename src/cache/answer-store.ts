@@ -19,7 +19,8 @@ export interface Variant {
   readonly selection: string;
   /** All forwarded fields of the request that fetched it. */
   readonly exactRequest: string;
-  readonly bytes: number;
+  /** With its encodings, once they are made. */
+  bytes: number;
   /** When it was last stored or served. Monotonic ms. */
   usedMs: number;
   /** No refresh starts before this time: the last one failed. Monotonic ms. */
@@ -142,7 +143,7 @@ export class AnswerStore {
     const others = policy.exactRequestOnly
       ? held.filter((one) => !one.policy.exactRequestOnly || one.exactRequest !== exactRequest)
       : held.filter((one) => selectVariant({ variants: [one] }, headers) === undefined);
-    if (bytes > Math.min(this.#maxEntryBytes, this.#maxBytes - sizeOf(key, [], hitForMiss))) {
+    if (bytes > this.#maxEntryBytes || !this.#mayHold(bytes + sizeOf(key, [], hitForMiss))) {
       // The former answer is older than the one that is too large.
       this.#write(key, { operation, variants: others, hitForMiss });
       return false;
@@ -198,14 +199,15 @@ export class AnswerStore {
     const resource = this.#resources.peek(key);
     const variant = encodedVariant(resource, encoded);
     if (resource === undefined || variant === undefined) return;
-    const grown = { ...variant, bytes: variant.bytes + (br?.byteLength ?? 0) + (gzip?.byteLength ?? 0) };
-    const variants = resource.variants.map((one) => (one === variant ? grown : one));
-    if (grown.bytes > this.#maxEntryBytes || sizeOf(key, variants, resource.hitForMiss) > this.#maxBytes) {
-      return;
-    }
+    const { variants, hitForMiss } = resource;
+    const addedBytes = (br?.byteLength ?? 0) + (gzip?.byteLength ?? 0);
+    if (variant.bytes + addedBytes > this.#maxEntryBytes) return;
+    if (!this.#mayHold(sizeOf(key, variants, hitForMiss) + addedBytes)) return;
+    // The same variant as before: a refresh under way notes on it that it failed.
+    variant.bytes += addedBytes;
     if (br !== undefined) encoded.br = br;
     if (gzip !== undefined) encoded.gzip = gzip;
-    this.#write(key, { ...resource, variants });
+    this.#write(key, resource);
   }
 
   /** Forgets all, or one operation's answers. Returns how many reads were stored. */
@@ -224,15 +226,20 @@ export class AnswerStore {
     return { entries, bytes, maxBytes: this.#maxBytes, evictions: this.#evictions };
   }
 
+  /** Whether one read may take that much: what is written is never evicted to make room for itself. */
+  #mayHold(bytes: number): boolean {
+    return bytes <= this.#maxBytes && this.#sharedBytes?.mayHold(this, bytes) !== false;
+  }
+
   #write(key: string, resource: Resource): void {
     const { hitForMiss } = resource;
     let { variants } = resource;
     let bytes = sizeOf(key, variants, hitForMiss);
-    while (bytes > this.#maxBytes && variants.length > 0) {
+    while (!this.#mayHold(bytes) && variants.length > 0) {
       variants = withoutLeastUsed(variants);
       bytes = sizeOf(key, variants, hitForMiss);
     }
-    if (bytes > this.#maxBytes || (variants.length === 0 && hitForMiss.size === 0)) {
+    if (!this.#mayHold(bytes) || (variants.length === 0 && hitForMiss.size === 0)) {
       this.#resources.delete(key);
     } else {
       this.#resources.set(key, { ...resource, variants }, { size: bytes });
@@ -241,7 +248,7 @@ export class AnswerStore {
   }
 }
 
-/** Of those used at the same moment the oldest goes; the newest, which stands first, never does. */
+/** Of those used at the same moment the oldest goes: the latest stored stands first. */
 function withoutLeastUsed(variants: readonly Variant[]): readonly Variant[] {
   let least = variants.at(-1);
   for (const one of variants.toReversed()) if (least === undefined || one.usedMs < least.usedMs) least = one;

@@ -1,9 +1,8 @@
 /** Refreshes of stale answers in the background: the request that found the answer stale is served and does not wait. */
 import type { UpstreamRequest } from '../exchange.ts';
-import type { Eventually } from '../layer.ts';
+import { type FixedContext, timedContext } from '../request-context.ts';
 import type { Variant } from './answer-store.ts';
 import type { CoalescedFetch } from './coalesced-fetch.ts';
-import { backgroundContext, type Subscriber } from './single-flight.ts';
 import { failedOutcome, type Outcome } from './store-response.ts';
 
 /** The facts of one background refresh, for one log line. */
@@ -31,8 +30,7 @@ const refreshPauseMs = 1_000;
 
 export class BackgroundRefreshes {
   readonly #options: BackgroundRefreshOptions;
-  /** The refreshes' own subscriptions. */
-  readonly #subscribers = new Set<Subscriber<Outcome>>();
+  readonly #contexts = new Set<FixedContext>();
   #isClosed = false;
 
   constructor(options: BackgroundRefreshOptions) {
@@ -53,23 +51,21 @@ export class BackgroundRefreshes {
     flight: CoalescedFetch,
     request: UpstreamRequest,
     variant: Variant,
-    nowMs: number,
-    run: (request: UpstreamRequest) => Eventually<Outcome>,
+    run: (request: UpstreamRequest) => Promise<Outcome>,
   ): void {
     const { trace } = flight;
-    const subscriber = flight.subscribe(
-      backgroundContext(request.context, nowMs + this.#options.refreshTimeoutMs),
-      (reason) => failedOutcome(request, reason, trace.attempts > 0),
-      true,
-    );
-    this.#subscribers.add(subscriber);
+    // In the name of the caller whose request found the answer stale.
+    const flow = { ...request.context.flow, background: true };
+    const { context, release } = timedContext(this.#options.refreshTimeoutMs, flow);
+    void flight.subscribe(context, (reason) => failedOutcome(request, reason, trace.attempts > 0));
+    this.#contexts.add(context);
     // The ids of the request would name one that has been answered before this exchange.
     const unattributed = { ids: {}, hasCallerIds: false, cacheControl: undefined, pragma: undefined };
-    const outcome = run({ ...request, ...unattributed });
     // A fault in the log is no fault of the refresh.
-    void Promise.resolve(outcome)
+    void run({ ...request, ...unattributed })
       .then((settled) => {
-        this.#subscribers.delete(subscriber);
+        release();
+        this.#contexts.delete(context);
         this.#report(settled, flight, variant);
       })
       .catch(() => undefined);
@@ -78,7 +74,7 @@ export class BackgroundRefreshes {
   /** Ends all refreshes; none starts any more. */
   close(reason: Error): void {
     this.#isClosed = true;
-    for (const subscriber of [...this.#subscribers]) subscriber.leave(reason);
+    for (const context of [...this.#contexts]) context.end(reason);
   }
 
   #report(outcome: Outcome, { operation, trace }: CoalescedFetch, variant: Variant): void {

@@ -22,6 +22,13 @@ export class CacheBytes {
     this.#stores.push(store);
   }
 
+  /** Whether a store could hold that much after `fit`: what others hold beyond it is evicted before its own. */
+  mayHold(store: BoundedStore, bytes: number): boolean {
+    let allBytes = bytes;
+    for (const other of this.#stores) if (other !== store) allBytes += Math.min(other.bytes, bytes);
+    return allBytes <= this.#maxBytes;
+  }
+
   /** Evicts until all fit, each time from the store that holds most: the shares are equal. */
   fit(): void {
     for (;;) {

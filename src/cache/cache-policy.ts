@@ -35,8 +35,8 @@ export interface AnswerPolicy {
   /** Fields that only the request which fetched the answer may see (`private="…"`, `no-cache="…"`). */
   readonly withheld: readonly string[];
   /**
-   * An error: only the very same request gets it, whatever Vary says (a step beyond RFC 9111 section 4.1). A
-   * field that one caller sends may have caused it, and upstreams do not name in Vary what they reject.
+   * It is an error: only a request with the same forwarded fields gets it, whatever Vary says (a step beyond RFC 9111
+   * section 4.1). A field that one caller sends may have caused it, and upstreams do not name in Vary what they reject.
    */
   readonly exactRequestOnly: boolean;
   /** When the answer's age was zero: its age is the time since (RFC 9111 section 4.2.3). */
@@ -62,9 +62,9 @@ export function policyOf(answer: Omit<Answer, 'body' | 'generation'>, defaults: 
   const ageZero = ageZeroMs(answer);
   const stated = statedLifetimeMs(directives, headers, answer.receivedAt);
   const noCache = directiveFields(directives, 'no-cache');
-  const secret = directiveFields(directives, 'private');
+  const privateFields = directiveFields(directives, 'private');
 
-  const shareable = !isKeptFromOthers(status, directives, secret);
+  const shareable = !isKeptFromOthers(status, directives, privateFields);
   const lifetimeMs = stated ?? (status === 200 || status === 400 ? defaults.ttlMs : 0);
   // `no-cache` keeps an answer for validation only (RFC 9111 section 5.2.2.4).
   const mayBeFresh = !directives.broken && noCache !== 'all';
@@ -88,7 +88,9 @@ export function policyOf(answer: Omit<Answer, 'body' | 'generation'>, defaults: 
       isStatusStorable(status) &&
       mayBeUsedAgain(status, lifetimeMs, stated !== undefined, noCache === 'all', hasValidator(headers)),
     shareable,
-    withheld: [noCache, secret].flatMap((names) => (names === undefined || names === 'all' ? [] : names)),
+    withheld: [noCache, privateFields].flatMap((names) =>
+      names === undefined || names === 'all' ? [] : names,
+    ),
     // A 429 is about the rate of all requests.
     exactRequestOnly: status >= 400 && status !== 429,
     ageZeroMs: ageZero,
@@ -104,9 +106,9 @@ export function policyOf(answer: Omit<Answer, 'body' | 'generation'>, defaults: 
 function isKeptFromOthers(
   status: number,
   directives: Directives,
-  secret: readonly string[] | 'all' | undefined,
+  privateFields: readonly string[] | 'all' | undefined,
 ) {
-  if (secret === 'all') return true;
+  if (privateFields === 'all') return true;
   if (hasBareDirective(directives, 'must-understand') && understood.has(status)) return false;
   return hasDirective(directives, 'no-store');
 }

@@ -22,15 +22,15 @@ export class CoalescedFetch extends SingleFlight<Outcome> {
   }
 }
 
-/** Emptied when its flight is removed. */
+/** Drops its flight when the flight is removed. */
 interface Entry {
   flight: CoalescedFetch | undefined;
 }
 
 export class Flights {
   /**
-   * V8 rebuilds a map every few requests, and keeps the values of its former tables until the next full collection.
-   * So they are entries, which know nothing any more, and not flights.
+   * V8 rebuilds a map every few requests. The former tables keep their values alive until the next full collection, so
+   * the values are entries, and an entry drops its flight.
    */
   readonly #byKey = new Map<string, Entry>();
 

@@ -3,9 +3,9 @@
  * another makes now, or an exchange of this gateway's own, whose outcome the others get.
  */
 import type { Answer, UpstreamRequest } from '../exchange.ts';
-import type { Eventually } from '../layer.ts';
 import type { Trace } from '../trace.ts';
 import type { Variant } from './answer-store.ts';
+import { withoutCallerIds } from './cache-key.ts';
 import { policyOf, type RequestDirectives, useOf } from './cache-policy.ts';
 import { publicationOf } from './publication-policy.ts';
 import type { FetchAnswer, FetchAnswerOptions, Storing } from './revalidate.ts';
@@ -13,7 +13,7 @@ import type { SharedExchange, SharedLook, SharedReads } from './shared-reads.ts'
 import { failedOutcome, type Outcome, type ResponseAdmission } from './store-response.ts';
 
 /**
- * Makes the exchange of a flight. Never fails: a failure is an outcome.
+ * Makes the exchange of a flight. A failure is an outcome; it rejects only with a fault.
  *
  * @param variant the stored answer to revalidate
  * @param directives of the request that started the flight
@@ -24,7 +24,7 @@ export type FetchFlight = (
   variant: Variant | undefined,
   storing: Storing,
   directives: RequestDirectives | undefined,
-) => Eventually<Outcome>;
+) => Promise<Outcome>;
 
 export interface FetchSharedOptions {
   readonly shared: SharedReads;
@@ -33,7 +33,7 @@ export interface FetchSharedOptions {
   readonly purgesOf: FetchAnswerOptions['purgesOf'];
 }
 
-/** Asks the other gateways' store before the upstream, once for each flight; without a promise while it is away. */
+/** Asks the other gateways' store before the upstream, once for each flight; not while it is away. */
 export function fetchShared(options: FetchSharedOptions): FetchFlight {
   return (request, trace, variant, storing, directives) =>
     options.shared.inUse
@@ -47,6 +47,8 @@ class SharedFetch {
   readonly #trace: Trace;
   readonly #storing: Storing;
   readonly #purgesBefore: number;
+  /** This gateway's turn to ask the upstream, while it has it. */
+  #turn: SharedExchange | undefined;
 
   constructor(options: FetchSharedOptions, request: UpstreamRequest, trace: Trace, storing: Storing) {
     this.#options = options;
@@ -56,26 +58,32 @@ class SharedFetch {
     this.#purgesBefore = options.purgesOf(request.operation);
   }
 
+  /** Gives the turn back whatever happens: other gateways wait for it. */
   async outcome(variant: Variant | undefined, directives: RequestDirectives | undefined): Promise<Outcome> {
+    try {
+      return await this.#findOrAsk(variant, directives);
+    } finally {
+      this.#turn?.release();
+    }
+  }
+
+  async #findOrAsk(
+    variant: Variant | undefined,
+    directives: RequestDirectives | undefined,
+  ): Promise<Outcome> {
     const { shared } = this.#options;
     const { context } = this.#request;
     let mayFind = variant === undefined && directives === undefined;
     let awaited: string | undefined;
     for (;;) {
       const look = await shared.look(this.#request, { mayFind, awaited });
-      if (context.ended !== undefined) {
-        look?.exchange?.release();
-        return failedOutcome(this.#request, context.ended, false);
-      }
-      if (look === undefined || look.stored === 'not shareable') {
-        return this.#ask(look?.exchange, variant);
-      }
-      const found = this.#outcomeOfOther(look) ?? this.#stored(look, directives);
-      if (found !== undefined) {
-        look.exchange?.release();
-        return found;
-      }
-      if (look.exchange !== undefined) return this.#ask(look.exchange, this.#newer(look, variant));
+      this.#turn = look?.exchange;
+      if (context.ended !== undefined) return failedOutcome(this.#request, context.ended, false);
+      if (look === undefined || look.stored === 'not shareable') return this.#ask(variant);
+      const { stored } = look;
+      const found = this.#outcomeOfOther(look) ?? this.#stored(stored, directives);
+      if (found !== undefined) return found;
+      if (this.#turn !== undefined) return this.#ask(this.#newer(stored, variant));
       mayFind = false;
       awaited = look.other;
       if (awaited !== undefined) await shared.wait(awaited, context);
@@ -85,21 +93,21 @@ class SharedFetch {
   /** The outcome of the exchange that was awaited: this read has joined it. */
   #outcomeOfOther({ outcome }: SharedLook): Outcome | undefined {
     if (outcome === undefined) return undefined;
-    if (outcome.kind === 'failed') return failedOutcome(withoutIds(this.#request), outcome.error, true);
+    if (outcome.kind === 'failed') return failedOutcome(withoutCallerIds(this.#request), outcome.error, true);
     return via('gateway', this.#admit(outcome.answer, outcome.forwardStatus));
   }
 
   /** A stored answer that is fresh, by what the request says as well. */
-  #stored({ stored }: SharedLook, directives: RequestDirectives | undefined): Outcome | undefined {
-    if (stored === undefined || stored === 'not shareable') return undefined;
+  #stored(stored: Answer | undefined, directives: RequestDirectives | undefined): Outcome | undefined {
+    if (stored === undefined) return undefined;
     const policy = policyOf(stored, this.#options.admission.defaults);
     if (!policy.storable || useOf(policy, directives, performance.now()) !== 'fresh') return undefined;
     return via('store', this.#admit(stored, undefined));
   }
 
-  /** The answer to revalidate: a stored one that is newer than this gateway's own serves as its own from now on. */
-  #newer({ stored }: SharedLook, own: Variant | undefined): Variant | undefined {
-    if (stored === undefined || stored === 'not shareable' || stored.status !== 200) return own;
+  /** The answer to revalidate: what another gateway stored is stored here as well where it is newer. */
+  #newer(stored: Answer | undefined, own: Variant | undefined): Variant | undefined {
+    if (stored?.status !== 200) return own;
     if (own !== undefined && own.policy.receivedMs >= stored.receivedMs) return own;
     this.#admit(stored, undefined);
     return this.#options.admission.variantFor(this.#request) ?? own;
@@ -110,20 +118,19 @@ class SharedFetch {
     const isPurged = purgesOf(this.#request.operation) !== this.#purgesBefore;
     const mayStore = this.#storing.mayStore && !isPurged;
     // It was not fetched with the ids of this request.
-    return admission.admit(withoutIds(this.#request), answer, forwardStatus, mayStore);
+    return admission.admit(withoutCallerIds(this.#request), answer, forwardStatus, mayStore);
   }
 
-  async #ask(exchange: SharedExchange | undefined, variant: Variant | undefined): Promise<Outcome> {
+  async #ask(variant: Variant | undefined): Promise<Outcome> {
     const outcome = await this.#options.fetchAnswer(this.#request, this.#trace, variant, this.#storing);
-    exchange?.publish(publicationOf(this.#request, outcome, this.#storing.mayStore));
+    const publication = publicationOf(this.#request, outcome, this.#storing.mayStore);
+    const turn = this.#turn;
+    this.#turn = undefined;
+    turn?.publish(publication);
     return outcome;
   }
 }
 
 function via(origin: 'store' | 'gateway', outcome: Outcome): Outcome {
   return outcome.kind === 'answered' ? { ...outcome, via: origin } : outcome;
-}
-
-function withoutIds(request: UpstreamRequest): UpstreamRequest {
-  return request.hasCallerIds === true ? { ...request, ids: {}, hasCallerIds: false } : request;
 }

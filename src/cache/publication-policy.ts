@@ -42,6 +42,8 @@ export function publicationOf(request: UpstreamRequest, outcome: Outcome, maySto
     policy.staleIfErrorUntilMs,
   );
   if (stored && untilMs > policy.receivedMs) return { kind: 'stored', answer, forwardStatus, untilMs };
-  const replaces = !stored && !policy.storable && !isFailure;
+  // An error that is not stored, though it might be, has a fresh answer before it: that one stays.
+  const isHeldBack = !stored && policy.storable && policy.exactRequestOnly;
+  const replaces = !isFailure && !isHeldBack;
   return { kind: 'outcome', outcome: { kind: 'answered', answer, forwardStatus }, replaces };
 }

@@ -1,11 +1,11 @@
 /** Answers each request from the store, with the exchange of another request, or with one of its own. */
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
-import { andThen, type Eventually } from '../layer.ts';
+import type { Eventually } from '../layer.ts';
 import { Trace } from '../trace.ts';
 import { type AnswerStore, type Resource, selectVariant, type Variant } from './answer-store.ts';
 import type { BackgroundRefreshes } from './background-refresh.ts';
-import { cacheKey } from './cache-key.ts';
+import { cacheKey, withoutCallerIds } from './cache-key.ts';
 import { type RequestDirectives, requestDirectivesOf, useOf } from './cache-policy.ts';
 import { type CoalescedFetch, exactFlightKeyOf, type Flights, flightKeyOf } from './coalesced-fetch.ts';
 import type { FetchFlight } from './fetch-shared.ts';
@@ -44,15 +44,15 @@ export class ReadThrough {
     const { cacheControl, pragma } = request;
     const isPlain = cacheControl === undefined && pragma === undefined;
     const directives = isPlain ? undefined : requestDirectivesOf(cacheControl, pragma);
-    return this.#read(request, trace, directives, undefined);
+    return this.#read(request, trace, directives, false);
   }
 
-  /** @param collapsed false where the request has waited for an answer that did not fit it */
+  /** @param hasWaited whether the request has joined an exchange whose answer did not fit it */
   #read(
     request: UpstreamRequest,
     trace: Trace,
     directives: RequestDirectives | undefined,
-    collapsed: false | undefined,
+    hasWaited: boolean,
   ): Eventually<Answer> {
     const key = cacheKey(request, this.#generation());
     const resource = this.#store.get(key);
@@ -73,13 +73,9 @@ export class ReadThrough {
     if (directives?.onlyIfCached === true) throw new GatewayError('not-in-cache');
     // Nothing goes up for a caller that has already left.
     if (request.context.ended !== undefined) throw request.context.ended;
-    return this.#fetchMiss(
-      { request, trace, directives, forwarded, collapsed },
-      key,
-      resource,
-      variant,
-      nowMs,
-    );
+    const collapsed = hasWaited ? false : undefined;
+    const miss: Miss = { request, trace, directives, forwarded, collapsed };
+    return this.#fetchMiss(miss, key, resource, variant, nowMs);
   }
 
   #fetchMiss(
@@ -106,53 +102,60 @@ export class ReadThrough {
     const { request, trace, directives } = miss;
     const { flights, respond } = this.#parts;
     const flight = flights.open(flightKey, request.operation, trace, directives?.noStore !== true);
-    const subscriber = subscribe(flight, request);
-    const outcome = this.#run(flight, flightKey, request, variant, directives);
-    if (!(outcome instanceof Promise)) return respond(outcome, miss);
     // The subscription, and not the exchange: this request may leave before the others.
-    return subscriber.outcome.then((settled) => respond(settled, miss));
+    const own = subscribe(flight, request);
+    void this.#run(flight, flightKey, request, variant, directives);
+    return own.then((settled) => respond(settled, miss));
   }
 
   #join(flight: CoalescedFetch, miss: Miss): Eventually<Answer> {
     if (miss.directives?.noStore !== true) flight.mayStore = true;
     miss.trace.joined = flight.trace;
-    return subscribe(flight, miss.request).outcome.then((outcome) => this.#respondToJoined(outcome, miss));
+    return subscribe(flight, miss.request).then((outcome) => this.#respondToJoined(outcome, miss));
   }
 
   /** Makes an exchange for this request alone: answers to it are known to fit one request each. */
-  #fetchUncoalesced(miss: Miss): Eventually<Answer> {
+  async #fetchUncoalesced(miss: Miss): Promise<Answer> {
     const { request, trace, directives } = miss;
     const { fetchAnswer, respond } = this.#parts;
     const storing = { mayStore: directives?.noStore !== true };
-    return andThen(fetchAnswer(request, trace, undefined, storing), (outcome) => respond(outcome, miss));
+    return respond(await fetchAnswer(request, trace, undefined, storing), miss);
   }
 
   /** Makes the exchange of a flight and gives its outcome to all subscribers. Never fails. */
-  #run(
+  async #run(
     flight: CoalescedFetch,
     flightKey: string,
     request: UpstreamRequest,
     variant: Variant | undefined,
     directives: RequestDirectives | undefined,
-  ): Eventually<Outcome> {
+  ): Promise<Outcome> {
     const { fetchFlight, flights } = this.#parts;
+    const { trace } = flight;
     const shared = { ...request, context: flight };
-    return andThen(fetchFlight(shared, flight.trace, variant, flight, directives), (outcome) => {
-      flights.remove(flightKey, flight);
-      flight.complete(outcome);
-      return outcome;
-    });
+    let outcome: Outcome;
+    try {
+      outcome = await fetchFlight(shared, trace, variant, flight, directives);
+    } catch (fault) {
+      // An outcome too, so that every subscriber gets one and no later request joins the flight.
+      outcome = failedOutcome(request, fault, trace.attempts > 0);
+    }
+    flights.remove(flightKey, flight);
+    flight.complete(outcome);
+    return outcome;
   }
 
   /** Responds to a request that joined: the answer may not fit it, or be for one request only. */
   #respondToJoined(outcome: Outcome, miss: Miss): Eventually<Answer> {
     const { request, trace, directives } = miss;
     const { respond } = this.#parts;
+    // The next exchange is shared without ids, so that even an error fits: a failing upstream is asked twice at most.
     if (!outcome.fits(request) || !isRecentEnough(outcome, directives))
-      return this.#read(withoutCallerIds(request), trace, directives, false);
+      return this.#read(withoutCallerIds(request), trace, directives, true);
     if (outcome.kind === 'failed') return respond(outcome, { ...miss, collapsed: true });
     if (outcome.shared === undefined) return this.#fetchUncoalesced({ ...miss, collapsed: false });
-    trace.upstreamStatus = outcome.forwardStatus ?? outcome.shared.status;
+    // Where another gateway fetched it, nothing was sent for this request, nor for the one that it joined.
+    if (outcome.via === undefined) trace.upstreamStatus = outcome.forwardStatus ?? outcome.shared.status;
     return respond({ ...outcome, answer: outcome.shared }, { ...miss, collapsed: true });
   }
 
@@ -169,25 +172,15 @@ export class ReadThrough {
     const flightKey = flightKeyOf(key, resource, request);
     if (flights.get(flightKey) !== undefined) return;
     const flight = flights.open(flightKey, request.operation, new Trace(nowMs), true);
-    refreshes.start(flight, request, variant, nowMs, (own) =>
-      this.#run(flight, flightKey, own, variant, undefined),
-    );
+    refreshes.start(flight, request, variant, (own) => this.#run(flight, flightKey, own, variant, undefined));
   }
 }
 
-function subscribe(flight: CoalescedFetch, request: UpstreamRequest) {
+function subscribe(flight: CoalescedFetch, request: UpstreamRequest): Promise<Outcome> {
   // What was sent for the flight was sent for this request as well.
   return flight.subscribe(request.context, (reason) =>
     failedOutcome(request, reason, flight.trace.attempts > 0),
   );
-}
-
-/**
- * The request for an exchange that others will share after one that did not fit them. Without its caller's ids, even
- * an error fits all of them: a failing upstream is asked twice, and not once for each.
- */
-function withoutCallerIds(request: UpstreamRequest): UpstreamRequest {
-  return request.hasCallerIds === true ? { ...request, ids: {}, hasCallerIds: false } : request;
 }
 
 /** An answer that was stored before this request came must do for what its caller says; one from the upstream does. */

@@ -36,7 +36,8 @@ export type FetchAnswer = (
 
 export function fetchOrRevalidate({ next, admission, purgesOf }: FetchAnswerOptions): FetchAnswer {
   return async (request, trace, variant, storing) => {
-    const validators = variant === undefined ? undefined : validatorsOf(variant.answer.headers);
+    // Only a 200 is worth asking about: the same error again would not tell whether it is about the validators.
+    const validators = variant?.answer.status === 200 ? validatorsOf(variant.answer.headers) : undefined;
     const purgesBefore = purgesOf(request.operation);
 
     const admit = (answer: Answer, forwardStatus?: 304): Outcome => {

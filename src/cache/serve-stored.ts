@@ -29,8 +29,8 @@ export function serveStored(
       : {
           hit: forward === undefined,
           ...forward,
-          // An answer that must be validated each time has no lifetime.
-          ...(policy.freshUntilMs === -Infinity ? undefined : { ttlSeconds }),
+          // A number always: an answer that must be validated each time is never served from the store.
+          ttlSeconds,
           ...(token === undefined ? undefined : { detail: token }),
         };
   variant.usedMs = nowMs;

@@ -30,7 +30,7 @@ export interface LookOptions {
 }
 
 export interface SharedLook {
-  /** What is stored, of any age. `not shareable`: answers to this read fit one request each. */
+  /** What is stored, of any age. `not shareable`: requests for this read are not coalesced. */
   readonly stored: Answer | 'not shareable' | undefined;
   /** What the awaited exchange brought, where it may be shared. */
   readonly outcome: SharedOutcome | undefined;
@@ -44,7 +44,7 @@ export type SharedOutcome =
   | { readonly kind: 'answered'; readonly answer: Answer; readonly forwardStatus: number | undefined }
   | { readonly kind: 'failed'; readonly error: GatewayError };
 
-/** An exchange that other gateways wait for. One of the two is called, once; neither is waited for. */
+/** An exchange that other gateways wait for. One of the two is called, once, and ends the turn; neither is waited for. */
 export interface SharedExchange {
   publish(publication: Publication): void;
   /** There is nothing to share: others may ask. */
@@ -62,6 +62,6 @@ export type Publication =
     }
   /** The outcome for those that wait, and for no later request. `replaces`: what is stored is no longer true. */
   | { readonly kind: 'outcome'; readonly outcome: SharedOutcome; readonly replaces: boolean }
-  /** Answers fit one request each: no request waits for another of this read for a while. */
+  /** The answer is for one request alone: requests for this read are not coalesced for that long. */
   | { readonly kind: 'not shareable'; readonly forMs: number }
   | { readonly kind: 'nothing' };

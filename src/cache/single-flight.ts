@@ -2,29 +2,19 @@
  * Single flight: one upstream exchange that several requests share.
  *
  * To the layers below it is one context: the latest deadline and the best flow of its subscribers at the moment. It
- * ends when the last subscriber leaves. Each subscriber keeps its own context: one that leaves early, or runs out of
- * time, gets an outcome of its own and the others go on.
+ * ends when the last subscriber leaves. Each subscriber keeps its own context, whose deadline and flow never change and
+ * which ends at its deadline: one that leaves early, or runs out of time, gets an outcome of its own and the others go on.
  */
-import { maxTimerMs } from '../deadline.ts';
-import { GatewayError } from '../errors.ts';
-import {
-  type ContextWatcher,
-  FixedContext,
-  type Flow,
-  type RequestContext,
-  WatchedContext,
-} from '../request-context.ts';
+import { type ContextWatcher, type Flow, type RequestContext, WatchedContext } from '../request-context.ts';
 
 const flowWithoutSubscribers: Flow = { name: '', weight: 1, background: true };
 
 /** What a request makes of its early end: the outcome that it gets instead of the shared one. */
-export type LeavingOutcome<Outcome> = (reason: Error) => Outcome;
+type LeavingOutcome<Outcome> = (reason: Error) => Outcome;
 
 /** One request's part in a flight, for as long as it waits. */
-export class Subscriber<Outcome> implements ContextWatcher {
+class Subscriber<Outcome> implements ContextWatcher {
   readonly context: RequestContext;
-  /** Nothing else ends this context, so the flight does at its deadline. */
-  readonly enforcesDeadline: boolean;
   /** Never rejects: settles with the flight's outcome, or with the subscriber's own when it leaves before. */
   readonly outcome: Promise<Outcome>;
   /** Position in the flight's list; -1 once it is settled. */
@@ -37,12 +27,10 @@ export class Subscriber<Outcome> implements ContextWatcher {
     flight: SingleFlight<Outcome>,
     context: RequestContext,
     outcomeOfLeaving: LeavingOutcome<Outcome>,
-    enforcesDeadline: boolean,
   ) {
     this.#flight = flight;
     this.context = context;
     this.#outcomeOfLeaving = outcomeOfLeaving;
-    this.enforcesDeadline = enforcesDeadline;
     this.outcome = new Promise((resolve) => {
       this.#resolve = resolve;
     });
@@ -54,18 +42,10 @@ export class Subscriber<Outcome> implements ContextWatcher {
   }
 
   /** Leaves before the flight is complete; a second time has no effect. */
-  leave(reason: Error): void {
+  onEnd(reason: Error): void {
     if (this.index === -1) return;
     this.settle(this.#outcomeOfLeaving(reason));
     this.#flight.remove(this, reason);
-  }
-
-  onEnd(reason: Error): void {
-    this.leave(reason);
-  }
-
-  onChange(): void {
-    this.#flight.recompute();
   }
 }
 
@@ -75,9 +55,6 @@ export class SingleFlight<Outcome> extends WatchedContext implements RequestCont
   #flow: Flow | undefined;
   #subscribers: Subscriber<Outcome>[] = [];
   #onAbandoned: (() => void) | undefined;
-  #timer: NodeJS.Timeout | undefined;
-  /** When the timer fires. */
-  #timerMs = Infinity;
 
   /** @param onAbandoned called when the last subscriber has left: from then on no request may subscribe */
   constructor(onAbandoned: () => void) {
@@ -94,34 +71,25 @@ export class SingleFlight<Outcome> extends WatchedContext implements RequestCont
   }
 
   /**
-   * Adds a request. O(1): the other subscribers are not scanned.
+   * Adds a request. O(1): the other subscribers are not scanned. Never rejects.
    *
    * @param outcomeOfLeaving makes the outcome of this subscriber alone when it leaves before completion
-   * @param enforcesDeadline nothing but this flight ends the context
    */
-  subscribe(
-    context: RequestContext,
-    outcomeOfLeaving: LeavingOutcome<Outcome>,
-    enforcesDeadline = false,
-  ): Subscriber<Outcome> {
-    const subscriber = new Subscriber(this, context, outcomeOfLeaving, enforcesDeadline);
+  subscribe(context: RequestContext, outcomeOfLeaving: LeavingOutcome<Outcome>): Promise<Outcome> {
+    const subscriber = new Subscriber(this, context, outcomeOfLeaving);
     subscriber.index = this.#subscribers.push(subscriber) - 1;
     context.watch(subscriber);
-    const formerMs = this.#deadlineMs;
-    const { flow: former } = this;
+    const former = this.#flow;
     this.#adopt(
-      Math.max(context.deadlineMs, formerMs),
-      this.#flow === undefined || isBetter(context.flow, former) ? context.flow : former,
+      Math.max(context.deadlineMs, this.#deadlineMs),
+      former === undefined || isBetter(context.flow, former) ? context.flow : former,
     );
-    if (enforcesDeadline || context.deadlineMs < formerMs) this.#setTimer(context.deadlineMs);
-    else if (context.deadlineMs > formerMs && this.#subscribers.length > 1) this.#setTimer(formerMs);
-    if (context.ended !== undefined) subscriber.leave(context.ended);
-    return subscriber;
+    if (context.ended !== undefined) subscriber.onEnd(context.ended);
+    return subscriber.outcome;
   }
 
   /** Gives the outcome to all subscribers and lets go of them. */
   complete(outcome: Outcome): void {
-    clearTimeout(this.#timer);
     const subscribers = this.#subscribers;
     this.#subscribers = [];
     this.#onAbandoned = undefined;
@@ -142,16 +110,15 @@ export class SingleFlight<Outcome> extends WatchedContext implements RequestCont
     if (this.#subscribers.length > 0) {
       // Most leave without having had the latest deadline or the best flow: then neither changes.
       const { deadlineMs, flow } = subscriber.context;
-      if (deadlineMs >= this.#deadlineMs || flow === this.#flow) this.recompute();
+      if (deadlineMs >= this.#deadlineMs || flow === this.#flow) this.#recompute();
       return;
     }
-    clearTimeout(this.#timer);
     this.#onAbandoned?.();
     this.end(reason);
   }
 
-  /** For subscribers alone: scans all of them, because one has left or its context has changed. */
-  recompute(): void {
+  /** Scans all subscribers: the one that has left had the latest deadline or the best flow. */
+  #recompute(): void {
     let latestMs = -Infinity;
     let best: Flow | undefined;
     for (const { context } of this.#subscribers) {
@@ -159,7 +126,6 @@ export class SingleFlight<Outcome> extends WatchedContext implements RequestCont
       if (best === undefined || isBetter(context.flow, best)) best = context.flow;
     }
     this.#adopt(latestMs, best);
-    this.#watchDeadlines();
   }
 
   #adopt(latestMs: number, best: Flow | undefined): void {
@@ -168,48 +134,10 @@ export class SingleFlight<Outcome> extends WatchedContext implements RequestCont
     this.#flow = best;
     this.changed();
   }
-
-  /** The layers below keep the latest deadline; the flight keeps the earlier ones. */
-  #watchDeadlines(): void {
-    this.#timerMs = Infinity;
-    let firstMs = Infinity;
-    for (const { context, enforcesDeadline } of this.#subscribers) {
-      const { deadlineMs } = context;
-      if ((enforcesDeadline || deadlineMs < this.#deadlineMs) && deadlineMs < firstMs) firstMs = deadlineMs;
-    }
-    this.#setTimer(firstMs);
-  }
-
-  /** Only ever brings the timer forward. */
-  #setTimer(timeMs: number): void {
-    if (timeMs >= this.#timerMs) return;
-    this.#timerMs = timeMs;
-    clearTimeout(this.#timer);
-    const delayMs = Math.min(Math.max(0, Math.ceil(timeMs - performance.now())), maxTimerMs);
-    this.#timer = setTimeout(() => this.#expire(), delayMs);
-    this.#timer.unref();
-  }
-
-  #expire(): void {
-    const nowMs = performance.now();
-    for (const subscriber of [...this.#subscribers]) {
-      const { deadlineMs } = subscriber.context;
-      if (deadlineMs > nowMs || (!subscriber.enforcesDeadline && deadlineMs === this.#deadlineMs)) continue;
-      subscriber.leave(
-        new GatewayError('upstream-timeout', { reason: 'its time was up before the shared exchange' }),
-      );
-    }
-    this.#watchDeadlines();
-  }
 }
 
-/** A flow of a caller is better than that of a background refresh; then the greater weight, then the earlier subscriber. */
+/** A flow of a caller is better than that of a background refresh; then the greater weight. Which of equal flows a flight has makes no difference. */
 function isBetter(flow: Flow, than: Flow): boolean {
   if (flow.background !== than.background) return than.background;
   return flow.weight > than.weight;
-}
-
-/** The context of a background refresh: in the name of the caller whose request found the answer stale. */
-export function backgroundContext(of: RequestContext, deadlineMs: number): RequestContext {
-  return new FixedContext(deadlineMs, { ...of.flow, background: true });
 }

@@ -13,7 +13,7 @@ import {
 import { createCompressor, mayCompress } from './compress.ts';
 import { exactRequestKey, selection, type VaryNames, varyNames } from './vary-policy.ts';
 
-/** How long requests whose answers fit one request each go up on their own. An answer that may be shared ends it. */
+/** How long requests are not coalesced after an answer for one request alone. An answer that may be shared ends it. */
 export const hitForMissMs = 10_000;
 
 /** What one exchange brought, for all requests that shared it. */
@@ -75,17 +75,20 @@ export class ResponseAdmission {
    */
   admit(
     request: UpstreamRequest,
-    received: Answer,
+    answer: Answer,
     forwardStatus: number | undefined,
     mayStore: boolean,
   ): Outcome {
+    // A 304 may forbid the encodings of the answer that it confirmed.
+    const received =
+      answer.encoded === undefined || mayCompress(answer) ? answer : { ...answer, encoded: undefined };
     const policy = policyOf(received, this.defaults);
     // No key holds the ids that may have caused the error, so it says nothing about the read.
     if (policy.exactRequestOnly && request.hasCallerIds === true) {
       const unshared = { shared: undefined, fits: () => false, stored: false };
       return { kind: 'answered', answer: received, policy, forwardStatus, ...unshared };
     }
-    const names = varyNames(received.headers['vary'], request);
+    const names = varyNames(received.headers['vary']);
     const isFailure = isServerFailure(received.status);
     const isShareable = policy.shareable && names !== '*';
     const kept = storableAnswer(received, policy);
@@ -110,13 +113,12 @@ export class ResponseAdmission {
 
   /** The stored answer that fits a request, of any age. */
   variantFor(request: UpstreamRequest): Variant | undefined {
-    const resource = this.#store.get(cacheKey(request, this.#generation()));
-    return resource === undefined ? undefined : selectVariant(resource, request.headers);
+    return this.#select(cacheKey(request, this.#generation()), request);
   }
 
   /** The stored answer that a request gets now if the upstream fails (RFC 5861 section 4). */
   staleIfErrorFor(request: UpstreamRequest): Variant | undefined {
-    return this.#preferredToError(cacheKey(request, this.#generation()), request, true);
+    return this.#insteadOfFailure(cacheKey(request, this.#generation()), request);
   }
 
   /** Returns whether the answer is stored. */
@@ -129,8 +131,10 @@ export class ResponseAdmission {
   ): boolean {
     const isFailure = isServerFailure(kept.status);
     // An error is not stored in front of an answer that requests get rather than the error.
-    if (policy.exactRequestOnly && this.#preferredToError(key, request, isFailure) !== undefined)
-      return false;
+    if (policy.exactRequestOnly) {
+      const other = isFailure ? this.#insteadOfFailure(key, request) : this.#freshAnswer(key, request);
+      if (other !== undefined) return false;
+    }
     if (policy.storable && names !== '*') {
       const stored = this.#store.put(key, request, kept, policy, names);
       if (stored) this.#offerEncodings(key, kept);
@@ -141,15 +145,24 @@ export class ResponseAdmission {
     return false;
   }
 
-  /** A stored answer that is fresh, or may be served stale because the upstream fails. */
-  #preferredToError(key: string, request: UpstreamRequest, isFailure: boolean): Variant | undefined {
+  #select(key: string, request: UpstreamRequest): Variant | undefined {
     const resource = this.#store.get(key);
-    const variant = resource === undefined ? undefined : selectVariant(resource, request.headers);
-    if (variant === undefined) return undefined;
-    const { exactRequestOnly, freshUntilMs, staleIfErrorUntilMs } = variant.policy;
-    if (isFailure ? isServerFailure(variant.answer.status) : exactRequestOnly) return undefined;
-    const untilMs = isFailure ? Math.max(freshUntilMs, staleIfErrorUntilMs) : freshUntilMs;
-    return performance.now() < untilMs ? variant : undefined;
+    return resource === undefined ? undefined : selectVariant(resource, request.headers);
+  }
+
+  /** A stored answer that is no error and is fresh: requests get it rather than a 404. */
+  #freshAnswer(key: string, request: UpstreamRequest): Variant | undefined {
+    const variant = this.#select(key, request);
+    if (variant === undefined || variant.policy.exactRequestOnly) return undefined;
+    return performance.now() < variant.policy.freshUntilMs ? variant : undefined;
+  }
+
+  /** A stored answer that is fresh, or may be served stale because the upstream fails. */
+  #insteadOfFailure(key: string, request: UpstreamRequest): Variant | undefined {
+    const variant = this.#select(key, request);
+    if (variant === undefined || isServerFailure(variant.answer.status)) return undefined;
+    const { freshUntilMs, staleIfErrorUntilMs } = variant.policy;
+    return performance.now() < Math.max(freshUntilMs, staleIfErrorUntilMs) ? variant : undefined;
   }
 
   /** Compresses on demand: most answers are read once, or by programs that accept no coding. */

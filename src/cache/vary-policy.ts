@@ -10,19 +10,17 @@
 import type { UpstreamRequest } from '../exchange.ts';
 import { fieldValue, trimBlanks } from '../header-fields.ts';
 
-/** Request and trace ids, whether or not this request has them. */
+/** The ids that go up, whether or not a request has them. */
 const idNames = new Set(['x-request-id', 'traceparent', 'tracestate']);
 
 /** Lower-case names, sorted, each once; `*` where no other request may ever have the answer. */
 export type VaryNames = readonly string[] | '*';
 
-type Sent = Pick<UpstreamRequest, 'headers' | 'ids'>;
-
 /**
  * Reads Vary. A star in any form and a member that is no field name count as `*`. So does an id: it differs with
  * every request, so an answer that depends on it fits no other request.
  */
-export function varyNames(field: string | readonly string[] | undefined, request: Sent): VaryNames {
+export function varyNames(field: string | readonly string[] | undefined): VaryNames {
   const text = fieldValue(field);
   if (text === undefined) return [];
   const names = new Set<string>();
@@ -30,7 +28,7 @@ export function varyNames(field: string | readonly string[] | undefined, request
     const name = part.trim().toLowerCase();
     if (name === '') continue;
     if (!/^[!#$%&'+.^_`|~0-9a-z-]+$/.test(name)) return '*';
-    if (idNames.has(name) || Object.hasOwn(request.ids, name)) return '*';
+    if (idNames.has(name)) return '*';
     names.add(name);
   }
   return [...names].sort();

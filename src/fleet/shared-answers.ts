@@ -185,8 +185,11 @@ export class SharedAnswers implements SharedReads {
     return {
       publish: (publication) => {
         this.#counts.exchanges += 1;
-        this.#write(form, id, epoch, publication);
-        this.#release(id, turn);
+        try {
+          this.#write(form, id, epoch, publication);
+        } finally {
+          this.#release(id, turn);
+        }
       },
       release: () => this.#release(id, turn),
     };

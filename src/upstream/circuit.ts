@@ -53,8 +53,8 @@ interface Read extends Required<policy.Scope> {
   /** When it may be tried again, and how long that is after its failure; 0 where it has not failed. */
   dueMs: number;
   waitMs: number;
-  /** The request that tries it now. */
-  trial: Trace | undefined;
+  /** A request tries it now. */
+  isTried: boolean;
 }
 
 /**
@@ -65,6 +65,8 @@ export class Circuit {
   readonly #onChange: CircuitOptions['onChange'];
   readonly #whole: Breaker = { scope: {}, failures: undefined };
   readonly #operations = new Map<string, Operation>();
+  /** The requests that try a read now. Not looked up by caller: the flow of a shared exchange changes while it waits. */
+  readonly #trials = new Set<Trace>();
 
   constructor({ onChange }: CircuitOptions = {}) {
     this.#onChange = onChange;
@@ -73,8 +75,11 @@ export class Circuit {
   readonly layer: Layer<UpstreamRequest, Answer> = (next) => async (request, trace) => {
     const read = this.#readOf(request);
     const isTrial = openOf(read) !== undefined;
-    if (isTrial && (read.trial !== undefined || performance.now() < read.dueMs)) throw refusal(read);
-    if (isTrial) read.trial = trace;
+    if (isTrial && (read.isTried || performance.now() < read.dueMs)) throw refusal(read);
+    if (isTrial) {
+      read.isTried = true;
+      this.#trials.add(trace);
+    }
     const attemptsBefore = trace.attempts;
     try {
       const answer = await next(request, trace);
@@ -85,14 +90,19 @@ export class Circuit {
       if (error instanceof GatewayError) this.#settle(read, isTrial, error, wasSent);
       throw error;
     } finally {
-      if (isTrial) read.trial = undefined;
+      if (isTrial) {
+        read.isTried = false;
+        this.#trials.delete(trace);
+      }
     }
   };
 
   /** Refuses a request that waited for its turn while a circuit opened that holds it up. */
   readonly atTurn: Layer<UpstreamRequest, Answer> = (next) => (request, trace) => {
-    const read = this.#readOf(request);
-    if (openOf(read) !== undefined && read.trial !== trace) throw refusal(read);
+    if (!this.#trials.has(trace)) {
+      const read = this.#readOf(request);
+      if (openOf(read) !== undefined) throw refusal(read);
+    }
     return next(request, trace);
   };
 
@@ -119,7 +129,7 @@ export class Circuit {
     };
     const own = { scope: { operation, caller }, failures: undefined };
     const breakers = [this.#whole, shared, own];
-    const read = { operation, caller, breakers, dueMs: 0, waitMs: 0, trial: undefined };
+    const read = { operation, caller, breakers, dueMs: 0, waitMs: 0, isTried: false };
     this.#operations.set(operation, shared);
     shared.reads.set(caller, read);
     return read;

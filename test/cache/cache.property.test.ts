@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { shareAnswers } from '../../src/cache/cache.ts';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer, UpstreamRequest } from '../../src/exchange.ts';
-import { FixedContext } from '../../src/request-context.ts';
+import { timedContext } from '../../src/request-context.ts';
 import { Trace } from '../../src/trace.ts';
 
 const left = new Error('left');
@@ -166,11 +166,7 @@ async function play(history: readonly Action[], mayVary: boolean): Promise<void>
   }
 
   function ask(asked: Extract<Action, { do: 'ask' }>): void {
-    const context = new FixedContext(performance.now() + asked.timeoutMs, {
-      name: 'a',
-      weight: 1,
-      background: false,
-    });
+    const { context } = timedContext(asked.timeoutMs, { name: 'a', weight: 1, background: false });
     const caller = { leave: () => context.end(left), settled: 0, left: false };
     callers.push(caller);
     const trace = new Trace(performance.now());

@@ -49,6 +49,8 @@ const left = new Error('left');
 
 function contextOf(name = 'a', deadlineMs = performance.now() + 25_000, weight = 1) {
   const context = new SpiedContext({ name, weight, background: false }, deadlineMs);
+  // As the context of each request does while a layer waits.
+  setTimeout(() => context.abort(new GatewayError('upstream-timeout')), deadlineMs - performance.now());
   return { context, leave: (reason: Error = left) => context.abort(reason) };
 }
 let signalsRead = 0;
@@ -851,6 +853,15 @@ describe('an error answered to the validators of the cache', () => {
       expect(sent).toHaveLength(2);
     },
   );
+  it.each([400, 404])('a stored %i is asked about without validators, in one call', async (status) => {
+    const { get, sent } = cacheBefore(() =>
+      answer({ etag: '"v1"', 'cache-control': 'max-age=5' }, 'bad', status),
+    );
+    await get();
+    vi.advanceTimersByTime(5000);
+    expect((await get()).got.status).toBe(status);
+    expect(sent.map(({ validators }) => validators)).toEqual([undefined, undefined]);
+  });
 });
 
 describe('identical reads at one moment', () => {

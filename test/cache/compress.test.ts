@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
-import { describe, expect, it, vi } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { shareAnswers } from '../../src/cache/cache.ts';
 import { createCompressor, mayCompress } from '../../src/cache/compress.ts';
 import type { Answer, HeaderFields } from '../../src/exchange.ts';
@@ -115,6 +115,39 @@ describe('a stored answer', () => {
   });
 });
 
+describe('a stale answer that is compressed while it is refreshed', () => {
+  afterEach(() => vi.useRealTimers());
+
+  it('a stale answer that is compressed while it is refreshed is not refreshed again at once when that fails', async () => {
+    vi.useFakeTimers({ toFake: ['performance', 'Date'] });
+    const refreshes: PromiseWithResolvers<Answer>[] = [];
+    const ended = vi.fn();
+    let isStored = false;
+    const cache = shareAnswers({
+      ...{ ttlMs: 0, staleWhileRevalidateMs: 0, staleIfErrorMs: 0, refreshTimeoutMs: 25_000 },
+      ...{ maxBytes: 1 << 21, maxEntryBytes: 1 << 20, generation: () => 1, onBackground: ended },
+    });
+    const handle = cache.layer(() => {
+      if (!isStored) return answerOf({ ...json, 'cache-control': 'max-age=1, stale-while-revalidate=60' });
+      const refresh = Promise.withResolvers<Answer>();
+      refreshes.push(refresh);
+      return refresh.promise;
+    });
+    const get = async (): Promise<Answer> => await handle(requestWith(patientContext()), newTrace());
+    const { encoded } = await get();
+    isStored = true;
+    vi.advanceTimersByTime(1_000);
+    await get();
+    encoded?.want?.();
+    await vi.waitFor(() => expect(encoded).toHaveProperty('br'));
+    refreshes[0]?.reject(new Error('it failed'));
+    await vi.waitFor(() => expect(ended).toHaveBeenCalled());
+    await get();
+    expect(refreshes).toHaveLength(1);
+    cache.close();
+  });
+});
+
 describe('bodies that wait to be compressed', () => {
   it('a queued body is not held once it is evicted', async () => {
     setFlagsFromString('--expose-gc');
@@ -136,9 +169,10 @@ describe('bodies that wait to be compressed', () => {
     });
     // In one turn: the first is being compressed, and none of the others can be.
     for (let i = 0; i < 100; i += 1) {
-      const answer = handle({ ...requestWith(patientContext()), query: `?${i}` }, newTrace()) as Answer;
+      const answer = await handle({ ...requestWith(patientContext()), query: `?${i}` }, newTrace());
       answer.encoded?.want?.();
     }
+    expect(cache.snapshot().compressing).toBe(100);
     // A WeakRef holds on until the turn ends: no time to compress more than one.
     await nextTurn();
     collect();
@@ -158,6 +192,24 @@ describe('bodies that wait to be compressed', () => {
     const { br, gzip } = first.encoded ?? {};
     expect(cache.snapshot().bytes).toBe(before + (br?.length ?? 0) + (gzip?.length ?? 0));
   });
+});
+
+describe('a stored answer that a 304 confirms', () => {
+  it.each(['no-store, no-transform', 'private="x-a", no-transform', 'max-age=60, no-transform'])(
+    'a stored answer that a 304 confirms is given without its encodings where the 304 says %s',
+    async (said) => {
+      let confirmed: Answer | undefined;
+      const { get, done } = cacheOf(
+        () => confirmed ?? answerOf({ ...json, etag: '"1"', 'cache-control': 'max-age=0', 'x-a': '1' }),
+      );
+      (await get()).encoded?.want?.();
+      await done();
+      confirmed = answerOf({ 'cache-control': said }, '', 304);
+      const got = await get();
+      expect(got.status).toBe(200);
+      expect(got.encoded).toBeUndefined();
+    },
+  );
 });
 
 describe('the compressor', () => {

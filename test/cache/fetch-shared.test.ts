@@ -62,9 +62,13 @@ function withShared(looks: readonly (SharedLook | undefined)[], inUse = true) {
     upstream.push(own.cacheControl ?? 'plain');
     return Promise.resolve(answer(0, '"from the upstream"'));
   });
-  const ask = async (more: Partial<UpstreamRequest> = {}) =>
-    (await handle(request(more), new Trace(performance.now()))).body.toString();
-  return { ask, asked, published, upstream, mine, purge: () => purged(undefined) };
+  const traces: Trace[] = [];
+  const ask = async (more: Partial<UpstreamRequest> = {}) => {
+    const trace = new Trace(performance.now());
+    traces.push(trace);
+    return (await handle(request(more), trace)).body.toString();
+  };
+  return { traces, ask, asked, published, upstream, mine, purge: () => purged(undefined) };
 }
 
 describe('a flight whose gateway shares a store', () => {
@@ -85,6 +89,21 @@ describe('a flight whose gateway shares a store', () => {
     await ask();
     expect(asked).toEqual([{ mayFind: true, awaited: undefined }]);
   });
+
+  it.each<[string, Partial<SharedLook>]>([
+    ['an answer of the store', { stored: answer(0, '1') }],
+    [
+      'the outcome of another gateway',
+      { outcome: { kind: 'answered', answer: answer(0, '1'), forwardStatus: undefined } },
+    ],
+  ])(
+    'a flight whose gateway shares a store shows none of its requests a status of the upstream where it got %s',
+    async (_, look) => {
+      const { ask, traces } = withShared([{ ...nothing, ...look }]);
+      await Promise.all([ask(), ask()]);
+      expect(traces.map(({ upstreamStatus }) => upstreamStatus)).toEqual([undefined, undefined]);
+    },
+  );
 
   it('a flight whose gateway shares a store asks nothing of a store that is away', async () => {
     const { ask, asked, upstream } = withShared([], false);
@@ -123,5 +142,20 @@ describe('a flight whose gateway shares a store', () => {
     purge();
     await ask();
     expect(upstream).toHaveLength(2);
+  });
+
+  it('a flight whose gateway shares a store fails for all its requests when what the store gives is a fault, gives its turn back, and is not joined any more', async () => {
+    const fault = new TypeError('a fault');
+    const stored = Object.defineProperty({ ...answer(0, '1') }, 'headers', {
+      get() {
+        throw fault;
+      },
+    });
+    const looks: SharedLook[] = [];
+    const { ask, mine, published } = withShared(looks);
+    looks.push({ ...mine, stored }, mine);
+    expect(await Promise.allSettled([ask(), ask()])).toMatchObject([{ reason: fault }, { reason: fault }]);
+    expect(published).toEqual(['released']);
+    expect(await ask()).toBe('"from the upstream"');
   });
 });

@@ -63,7 +63,7 @@ describe('what an exchange means for other gateways', () => {
 
   it.each<[string, Outcome, boolean]>([
     [
-      'an answer without any lifetime',
+      'an answer without any lifetime, which replaces what is stored',
       answered({
         policy: {
           ...policy,
@@ -72,6 +72,12 @@ describe('what an exchange means for other gateways', () => {
           staleIfErrorUntilMs: -Infinity,
         },
       }),
+      true,
+    ],
+    ['an answer too large to be stored, which replaces what is stored', answered({ stored: false }), true],
+    [
+      'an error that is not stored because a fresh answer is, which replaces nothing',
+      answered({ stored: false, answer: error, policy: { ...policy, exactRequestOnly: true } }),
       false,
     ],
     [

@@ -91,6 +91,20 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     expect(standIn.requests).toHaveLength(2);
   });
 
+  it('gateways that share a store no longer give an answer of it once a caller that reloads has had a newer one, although that one must be validated each time', async () => {
+    const { members, standIn, redis } = await startFleet(3);
+    const [first, second, third] = [only(members, 0), only(members, 1), only(members, 2)];
+    const outcomeIsGone = () =>
+      vi.waitFor(() => expect(redis.command('KEYS', '*:outcome:*')).toBe(''), patiently);
+    standIn.behave({ headers: { 'cache-control': 'max-age=600' }, body: '"first"' });
+    await statusOf(first);
+    await outcomeIsGone();
+    standIn.behave({ headers: { 'cache-control': 'no-cache', etag: '"2"' }, body: '"second"' });
+    await statusOf(second, accounts, { 'cache-control': 'no-cache' });
+    await outcomeIsGone();
+    expect((await third.ask(accounts)).body.toString()).toBe('"second"');
+  });
+
   it('gateways that share a store keep nothing in the store of a read whose caller says no-store, nor of an answer above 1 MiB', async () => {
     const { members, standIn, redis } = await startFleet(2, { CACHE_TTL: '60s' });
     const [first, second] = [only(members, 0), only(members, 1)];

@@ -459,4 +459,34 @@ describe('the circuit before a gate', () => {
     expect(waits.filter((wait) => wait === undefined)).toHaveLength(11);
     expect(waits.filter((wait) => wait === 1000)).toHaveLength(39);
   });
+
+  it('a trial that waits for its turn is sent although its caller leaves and the exchange goes on for another caller', async () => {
+    const { layer, atTurn, snapshot } = new Circuit();
+    const turn = Promise.withResolvers<void>();
+    let isDown = true;
+    const gated: typeof layer = (next) => async (request, trace) => {
+      if (!isDown) await turn.promise;
+      return atTurn(next)(request, trace);
+    };
+    const handler = layer(
+      gated(async (_, trace) => {
+        trace.attempts++;
+        if (isDown) throw unreachable();
+        return answerOf(200);
+      }),
+    );
+    for (let i = 0; i < 11; i++) {
+      await Promise.resolve(handler(requestWith(contextFor({ name: 'a' })), newTrace())).catch(() => {});
+      await vi.advanceTimersByTimeAsync(200);
+    }
+    expect(snapshot().state).toBe('open');
+    await vi.advanceTimersByTimeAsync(1000);
+    isDown = false;
+    const context = contextFor({ name: 'a' });
+    const trial = handler(requestWith(context), newTrace());
+    context.change({ flow: { name: 'b' } });
+    turn.resolve();
+    expect(await trial).toMatchObject({ status: 200 });
+    expect(snapshot().state).toBe('closed');
+  });
 });
