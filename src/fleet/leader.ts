@@ -79,7 +79,7 @@ export class Leader<T extends Queued> {
       const flow = flowOf(key);
       if (flow === undefined) continue;
       const sent = { atMs: nowMs - agoMs, sent: this.#scheduler.counts.sent - 1 };
-      const permit: Permit = { flow, sent, state: 'open', isUnderWay: false };
+      const permit: Permit = { flow, sent, state: 'open' };
       rejected.push(...this.#scheduler.settled(permit, { waitMs: waitMs || undefined }, nowMs));
     }
     const ended = new Map(report.ended);

@@ -18,8 +18,6 @@ export interface Permit {
   readonly flow: Flow;
   readonly sent: Mark;
   readonly state: 'open' | 'paced' | 'trial';
-  /** False once it has ended, and for an attempt of another gateway. */
-  isUnderWay: boolean;
 }
 
 /** How an attempt ended: with a 429 and the wait that it states, a 5xx, another answer, or with none (timeout, abort). */
@@ -97,9 +95,8 @@ export class Scheduler<T extends Queued> {
   readonly queue = new FairQueue<T>();
   /** Replaced and never changed. Several gateways share it (fleet/): then others replace it too. */
   record = openRecord;
-  /** Attempts under way, by the caller's name; each name here has at least one. */
-  readonly #held = new Map<string, number>();
-  #inFlight = 0;
+  /** Not a set: V8 keeps the members of its former tables until the next full collection. */
+  readonly #underWay: Permit[] = [];
   #isTrialUnderWay = false;
   /** `answered` counts from when the gate opened: the more answers, the more attempts may be in flight. */
   readonly counts = { sent: 0, throttled: 0, answered: 0 };
@@ -170,8 +167,8 @@ export class Scheduler<T extends Queued> {
   settled(permit: Permit, outcome: Outcome, nowMs: number): readonly Rejected<T>[] {
     this.advance(nowMs);
     const isTrial = permit.state === 'trial';
-    if (permit.isUnderWay) this.#hold(permit.flow.name, -1);
-    permit.isUnderWay = false;
+    const at = this.#underWay.indexOf(permit);
+    if (at !== -1) this.#underWay.splice(at, 1);
     if (isTrial) this.#isTrialUnderWay = false;
     if (outcome === 'failed') return [];
     if (typeof outcome === 'object') this.#throttle(permit, outcome.waitMs ?? 0, nowMs);
@@ -201,7 +198,7 @@ export class Scheduler<T extends Queued> {
       state,
       perSecond: perMs > 0 ? perMs * 1000 : undefined,
       window: this.#window(),
-      inFlight: this.#inFlight,
+      inFlight: this.#underWay.length,
       waiting: this.queue.size,
       queued: this.queue.inOrder(),
       closedForMs: Math.max(closedUntilMs - nowMs, 0),
@@ -231,14 +228,9 @@ export class Scheduler<T extends Queued> {
 
   /** A caller may hold three slots for each one it leaves free: reads that hang never take all from the others. */
   #hasRoom(name: string): boolean {
-    return (this.#held.get(name) ?? 0) < 3 * (this.#window() - this.#inFlight);
-  }
-
-  #hold(name: string, change: 1 | -1): void {
-    this.#inFlight += change;
-    const held = (this.#held.get(name) ?? 0) + change;
-    if (held > 0) this.#held.set(name, held);
-    else this.#held.delete(name);
+    let held = 0;
+    for (const { flow } of this.#underWay) if (flow.name === name) held++;
+    return held < 3 * (this.#window() - this.#underWay.length);
   }
 
   /** Takes a turn. */
@@ -246,8 +238,8 @@ export class Scheduler<T extends Queued> {
     const { state, marks } = this.record;
     const mark = { atMs: nowMs, sent: this.counts.sent };
     const permitState = state === 'open' || state === 'paced' ? state : 'trial';
-    const permit: Permit = { flow, sent: mark, state: permitState, isUnderWay: true };
-    this.#hold(flow.name, 1);
+    const permit: Permit = { flow, sent: mark, state: permitState };
+    this.#underWay.push(permit);
     this.counts.sent++;
     if (state === 'half-open') {
       this.#isTrialUnderWay = true;

@@ -387,7 +387,7 @@ it("a 429 that another gateway was answered with takes nothing from a caller's o
   const gate = new Scheduler<Queued>(options);
   const flow = { name: 'script', weight: 1, background: false };
   const own = gate.admit(flow, 0) as Permit;
-  gate.settled({ flow, sent: own.sent, state: 'open', isUnderWay: false }, { waitMs: undefined }, 1);
+  gate.settled({ flow, sent: own.sent, state: 'open' }, { waitMs: undefined }, 1);
   expect(gate.snapshot(1).inFlight).toBe(1);
   gate.settled(own, 'answered', 2);
   gate.settled(own, 'answered', 3);
