@@ -1,4 +1,6 @@
+import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -17,6 +19,7 @@ import {
   standInFor,
   start,
   temporaryFolder,
+  until,
 } from '../support/process.ts';
 
 const secret = 'hunter2-hunter2-hunter2';
@@ -302,6 +305,79 @@ describe.concurrent('it starts', () => {
       const { stderr } = await run(owner, ['serve', '--env-file=team.env'], options);
       expect(stderr).toContain(`${file}, line 5: is not`);
       expect(stderr).toContain('CACHE_TTL expects');
+    },
+  );
+
+  it.for<[name: string, line: string, said: string]>([
+    [
+      'a flag',
+      'NODE_OPTIONS=--heapsnapshot-signal=SIGUSR2',
+      '--heapsnapshot-signal: not with a secret in memory',
+    ],
+    [
+      'an exported flag',
+      'export NODE_OPTIONS="--inspect=127.0.0.1:0"',
+      '--inspect: not with a secret in memory',
+    ],
+    [
+      'a flag that only Node reads',
+      "A: '\nNODE_OPTIONS=--cpu-prof\n'",
+      '--cpu-prof: not with a secret in memory',
+    ],
+    ['NODE_DEBUG', 'NODE_DEBUG=child_process', 'NODE_DEBUG: with child_process'],
+    ['no verification', 'NODE_TLS_REJECT_UNAUTHORIZED=0', 'NODE_TLS_REJECT_UNAUTHORIZED=0: the key would go'],
+  ])(
+    'a file of settings that tells Node to show or send away a secret ends the start with 2, by its line: %s',
+    async ([, line, said], owner) => {
+      const cwd = temporaryFolder(owner);
+      const key = `UPSTREAM_API_KEY_FROM=file:${join(cwd, 'none')}`;
+      for (const name of ['team.env', '.env']) {
+        writeFileSync(join(cwd, name), `UPSTREAM_BASE_URL=${upstream}\n${key}\n${line}\n`);
+      }
+      const at = 3 + line.split('\n').findIndex((one) => one.includes('NODE_'));
+      for (const words of [
+        ['serve'],
+        ['serve', '--env-file', 'team.env'],
+        ['check', '--env-file=team.env'],
+      ]) {
+        const file = join(cwd, words.length === 1 ? '.env' : 'team.env');
+        const { status, stdout, stderr } = await run(owner, words, { cwd });
+        expect(stderr).toContain(`the file ${file}, line ${at}: ${said}`);
+        // The store was not opened.
+        expect(stdout + stderr).not.toContain('does not exist');
+        expect(status).toBe(2);
+      }
+    },
+  );
+
+  it.runIf(process.platform !== 'win32')(
+    'the gateway starts with settings from a pipe, and says that one holds nothing',
+    async (owner) => {
+      const standIn = await standInFor(owner);
+      const cwd = temporaryFolder(owner);
+      const lines = Object.entries(settingsFor(standIn.url)).map(([name, value]) => `${name}=${value}\n`);
+      const fifo = join(cwd, 'fifo');
+      execFileSync('mkfifo', [fifo]);
+      const running = start(owner, ['check', '--env-file', fifo], { cwd });
+      await writeFile(fifo, lines.join(''));
+      expect(await running.exited, running.stdout() + running.stderr()).toBe(0);
+
+      const empty = start(owner, ['serve', '--env-file', fifo], { cwd });
+      await writeFile(fifo, '');
+      expect(await empty.exited).toBe(2);
+      expect(empty.stderr()).toContain(`--env-file: the file ${fifo} is a pipe with nothing in it`);
+    },
+  );
+
+  it.runIf(process.platform !== 'win32')(
+    'a start that waits for a pipe that nothing writes to says so, and SIGTERM ends it',
+    async (owner) => {
+      const fifo = join(temporaryFolder(owner), 'fifo');
+      execFileSync('mkfifo', [fifo]);
+      const running = start(owner, ['serve', '--env-file', fifo]);
+      await until(() => running.stderr().includes(`waiting for the end of --env-file: the file ${fifo}`));
+      running.signal('SIGTERM');
+      expect(await running.exited).toBe('SIGTERM');
     },
   );
 
