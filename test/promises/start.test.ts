@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
@@ -212,6 +212,58 @@ describe.concurrent('a start that cannot be', () => {
     expect(status).toBe(2);
     expect(stderr).toContain('--disable-proto=throw: a request with a field named __proto__ would end');
     expect(stderr).toContain('Use --disable-proto=delete');
+  });
+});
+
+describe.concurrent('a pipe in the place of a file', () => {
+  const pipeIn = (folder: string): string => {
+    const fifo = join(folder, 'fifo');
+    execFileSync('mkfifo', [fifo]);
+    return fifo;
+  };
+
+  it.for<[name: string, words: string[], setting: string, said: (fifo: string) => string]>([
+    ['CALLERS_FILE', ['serve'], 'CALLERS_FILE', (fifo) => `the callers file ${fifo} is a pipe, not a file`],
+    ['TLS_CERT_FILE', ['check'], 'TLS_CERT_FILE', () => 'TLS_CERT_FILE names a pipe, not a file'],
+    ['token list', ['token', 'list'], 'CALLERS_FILE', (fifo) => `the callers file ${fifo} is a pipe, not`],
+    ['token create', ['token', 'create', 'a'], 'CALLERS_FILE', (fifo) => `${fifo} is a pipe, not a file`],
+  ])(
+    'a pipe in the place of a file is named, and not waited for: %s',
+    async ([, words, setting, said], owner) => {
+      const fifo = pipeIn(temporaryFolder(owner));
+      const settings = { ...settingsFor(upstream), TLS_KEY_FILE: fifo, TLS_CERT_FILE: fifo };
+      const { status, stdout, stderr } = await run(owner, words, {
+        settings: setting === 'CALLERS_FILE' ? { ...settingsFor(upstream), CALLERS_FILE: fifo } : settings,
+      });
+      expect(stdout + stderr).toContain(said(fifo));
+      expect(status).toBe(words[0] === 'token' ? 1 : 2);
+    },
+  );
+
+  it('a key file that is a pipe is named as one', async (owner) => {
+    const fifo = pipeIn(temporaryFolder(owner));
+    const { UPSTREAM_API_KEY: _, ...settings } = settingsFor(upstream);
+    const ended = await run(owner, ['serve'], {
+      settings: { ...settings, UPSTREAM_API_KEY_FROM: `file:${fifo}` },
+    });
+    expect(ended.stderr).toContain(`file:${fifo}: the file is a pipe, not a file`);
+    expect(ended.status).toBe(2);
+  });
+
+  it('a gateway whose callers file becomes a pipe says so, takes the file that follows, and ends on SIGTERM', async (owner) => {
+    const folder = temporaryFolder(owner);
+    const file = join(folder, 'callers.json');
+    writeFileSync(file, '{"callers":[{"name":"one","anonymous":true}]}');
+    const gateway = await serve(owner, { settings: { ...settingsFor(upstream), CALLERS_FILE: file } });
+    renameSync(pipeIn(folder), file);
+    await gateway.printed(/callers\.json is a pipe, not a file/);
+    writeFileSync(join(folder, 'new'), '{"callers":[{"name":"two","anonymous":true}]}');
+    renameSync(join(folder, 'new'), file);
+    await gateway.printed(/"msg":"the callers file was read again"/);
+    renameSync(pipeIn(folder), file);
+    await until(() => gateway.stdout().split('is a pipe, not a file').length === 3);
+    gateway.signal('SIGTERM');
+    expect(await gateway.exited).toBe(0);
   });
 });
 
