@@ -40,8 +40,12 @@ async function loadEnvironment(envFile?: string): Promise<Environment> {
   const { default: dotenv } = (await import('dotenv-safe')) as unknown as { default: DotenvSafe };
   const settings = dotenv.parse(text);
   refuseUnsafe(what, file, text, settings);
-  for (const line of malformedLines(text)) {
+  const lines = malformedLines(text);
+  for (const line of lines.slice(0, mostLinesNamed)) {
     problems.push(`${what} ${file}, line ${line}: is not NAME=value, a comment or empty`);
+  }
+  if (lines.length > mostLinesNamed) {
+    problems.push(`${what} ${file}: and ${lines.length - mostLinesNamed} more such lines`);
   }
   for (const [name, value] of Object.entries(settings)) process.env[name] ??= value;
   // Ours, wherever we run: another project's `.env.example` beside its `.env` says nothing about us.
@@ -65,6 +69,8 @@ interface DotenvSafe {
   config(options: { readonly example: string; readonly quiet: true; readonly path: readonly string[] }): void;
 }
 
+/** Of lines that are no assignment. A file that is none of settings may have thousands. */
+const mostLinesNamed = 5;
 const drained =
   'Node has read it before the gateway, unless -- stands before the program: node -- dist/main.js serve --env-file PATH';
 /** How long the reading of a file may take before a line says what is waited for. */

@@ -433,6 +433,18 @@ describe.concurrent('it starts', () => {
     },
   );
 
+  it('of a file with many lines that are no assignment, five are named and the others counted', async (owner) => {
+    const cwd = temporaryFolder(owner);
+    writeFileSync(join(cwd, 'team.env'), `UPSTREAM_BASE_URL=${upstream}\n${`${secret}\n`.repeat(1_000)}`);
+    const { status, stderr } = await run(owner, ['serve', '--env-file=team.env'], {
+      cwd,
+      settings: settingsFor(upstream),
+    });
+    expect(stderr.match(/line \d+: is not/g)).toEqual([2, 3, 4, 5, 6].map((line) => `line ${line}: is not`));
+    expect(stderr).toContain(`${join(cwd, 'team.env')}: and 995 more such lines`);
+    expect(status).toBe(2);
+  });
+
   it('an .env with a line that is no assignment ends with 2, and a folder of that name is not read', async (owner) => {
     const cwd = temporaryFolder(owner);
     writeFileSync(join(cwd, '.env'), `UPSTREAM_BASE_URL=${upstream}\nUPSTREAM_API_KEY ${secret}\n`);
