@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
@@ -22,6 +22,7 @@ import {
   until,
 } from '../support/process.ts';
 
+const executable = fileURLToPath(new URL('../../bin/analytics-gateway.js', import.meta.url));
 const secret = 'hunter2-hunter2-hunter2';
 const upstream = 'http://127.0.0.1:9/api';
 
@@ -327,10 +328,7 @@ describe.concurrent('it starts', () => {
   it.for([
     ['the built program', undefined],
     ['the source', sourceMain],
-    [
-      'the executable of the package',
-      fileURLToPath(new URL('../../bin/analytics-gateway.js', import.meta.url)),
-    ],
+    ['the executable of the package, with -- before it,', executable],
   ] as const)(
     'a file of --env-file that is missing, no file or malformed ends %s with 2, by its path, with every other problem',
     async ([, main], owner) => {
@@ -430,6 +428,26 @@ describe.concurrent('it starts', () => {
       await until(() => running.stderr().includes(`waiting for the end of --env-file: the file ${fifo}`));
       running.signal('SIGTERM');
       expect(await running.exited).toBe('SIGTERM');
+    },
+  );
+
+  it.for([
+    ['missing', 9, 'not found'],
+    ['drained by Node', 2, 'is a pipe with nothing in it: Node has read it before the gateway'],
+  ] as const)(
+    'without -- before the executable Node takes the file of --env-file first, so one that is %s ends with %i',
+    async ([state, expected, said], owner) => {
+      const cwd = temporaryFolder(owner);
+      const file = join(cwd, 'team.env');
+      const read = 'exec "$0" "$1" serve --env-file';
+      const script = state === 'missing' ? `${read} ${file}` : `echo PORT=0 | { ${read} /dev/stdin; }`;
+      const ended = await new Promise<{ status: unknown; stderr: string }>((resolve) => {
+        execFile('/bin/sh', ['-c', script, process.execPath, executable], { cwd }, (error, _stdout, stderr) =>
+          resolve({ status: error?.code, stderr }),
+        );
+      });
+      expect(ended.stderr).toContain(said);
+      expect(ended.status).toBe(expected);
     },
   );
 
