@@ -451,6 +451,17 @@ describe.concurrent('it starts', () => {
     },
   );
 
+  it.for(['serve', 'check'])(
+    '%s with a second --env-file ends with 2, and reads neither',
+    async (command, owner) => {
+      const cwd = temporaryFolder(owner);
+      const words = [command, '--env-file', 'one.env', '--env-file', 'two.env'];
+      const { status, stderr } = await run(owner, words, { cwd, settings: settingsFor(upstream) });
+      expect(stderr).toContain("option '--env-file <path>' argument 'two.env' is invalid. It is given once.");
+      expect(status).toBe(2);
+    },
+  );
+
   it('of a file with many lines that are no assignment, five are named and the others counted', async (owner) => {
     const cwd = temporaryFolder(owner);
     writeFileSync(join(cwd, 'team.env'), `UPSTREAM_BASE_URL=${upstream}\n${`${secret}\n`.repeat(1_000)}`);
