@@ -10,6 +10,9 @@ import { constants } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 
+// Node would open its inspector, through which anyone on this host could read the environment, and a key in it.
+process.on('SIGUSR1', () => {});
+
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const { engines } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
 const main = ['dist/main.js', 'src/main.ts'].map((file) => join(root, file)).find((file) => existsSync(file));
@@ -26,7 +29,7 @@ if (main === undefined) {
       `Node ${engines.node} is needed, and this is ${process.versions.node}. In a checkout "npm ci" brings it; elsewhere install it`,
     );
   } else {
-    runWith(newer, main);
+    await runWith(newer, main);
   }
 }
 
@@ -48,9 +51,16 @@ function nodeOfPackage() {
   }
 }
 
-/** Runs the gateway in a process of its own; signals, streams and the exit status are the same as in this one. */
-function runWith(node, file) {
-  const child = spawn(node, ['--', file, ...process.argv.slice(2)], { stdio: 'inherit' });
+/**
+ * Runs the gateway in a process of its own; signals, streams and the exit status are the same as in this one. So are
+ * Node's flags: the gateway refuses those that could show a secret, and both processes end.
+ */
+async function runWith(node, file) {
+  const { default: inspector } = await import('node:inspector');
+  if (inspector.url() !== undefined) inspector.close();
+  const child = spawn(node, [...process.execArgv, '--', file, ...process.argv.slice(2)], {
+    stdio: 'inherit',
+  });
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP']) {
     process.on(signal, () => {
       // A terminal sends Ctrl-C to both processes, and a second one would end the gateway at once.

@@ -31,7 +31,7 @@ Settings come from the environment, and from .env where there is one. To begin w
   UPSTREAM_BASE_URL=https://… UPSTREAM_API_KEY_FROM=file:/run/secrets/key analytics-gateway
 "analytics-gateway settings" lists them all. SIGTERM or Ctrl-C drains, SIGHUP reads key and callers again.`,
   )
-  .option('--env-file <path>', 'settings from this file (default: .env, where there is one)')
+  .option('--env-file <path>', 'settings from this file (default: .env, where there is one)', onlyOnce)
   .action(async ({ envFile }: { envFile?: string }) => {
     const { serve } = await import('./commands/serve.ts');
     status = await serve(envFile);
@@ -42,7 +42,7 @@ program
   .description('try settings, key and upstream, and say in plain words what works')
   .option('--json', 'print the findings as JSON')
   .option('--workspace <name...>', 'only these of several; - is the unnamed one (default: each)')
-  .option('--env-file <path>', 'settings from this file (default: .env, where there is one)')
+  .option('--env-file <path>', 'settings from this file (default: .env, where there is one)', onlyOnce)
   .addHelpText(
     'after',
     '\nExit status: 0 all is well, 1 the key or the upstream is not, 2 a setting is wrong.',
@@ -164,6 +164,12 @@ function hintForToken(word: string, names: Iterable<string>): string {
 function toCount(text: string): number {
   if (!/^[1-9]$/.test(text)) throw new InvalidArgumentError('It is a number from 1 to 9.');
   return Number(text);
+}
+
+/** Node takes NODE_OPTIONS from each file of `--env-file`, and we would judge the last. @throws InvalidArgumentError */
+function onlyOnce(path: string, before: string | undefined): string {
+  if (before !== undefined) throw new InvalidArgumentError('It is given once.');
+  return path;
 }
 
 program

@@ -58,6 +58,7 @@ describe('ARCHITECTURE.md is true', () => {
     'http-date',
     'address-policy',
     'file-watch',
+    'read-file',
     'percent-encoding',
     'spelling-policy',
     'payload',

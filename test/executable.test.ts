@@ -1,4 +1,4 @@
-import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
@@ -17,10 +17,10 @@ import {
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const executable = join(root, 'bin/analytics-gateway.js');
-/** Makes the Node that runs the executable believe that it is an old one. */
+/** Makes the Node that runs the executable believe that it is an old one; not the Node that it starts. */
 const asOldNode = [
   '--import',
-  'data:text/javascript,Object.defineProperty(process,"versions",{value:{...process.versions,node:"18.20.8"}})',
+  `data:text/javascript,if(process.argv[1].endsWith("analytics-gateway.js"))Object.defineProperty(process,"versions",{value:{...process.versions,node:"18.20.8"}})`,
 ];
 
 /** A copy of the executable without the rest of the project. */
@@ -35,6 +35,17 @@ function alone(owner: Owner): string {
 /** The processes that this one has started and that still run. */
 function childrenOf(pid: number): string {
   return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim();
+}
+
+/** The sockets that a process listens on, by their inodes. */
+function listenersOf(pid: number): string[] {
+  const listening = readFileSync('/proc/net/tcp', 'utf8')
+    .split('\n')
+    .map((line) => line.trim().split(/\s+/))
+    .flatMap(([, , , state, , , , , , inode = '']) => (state === '0A' ? [`socket:[${inode}]`] : []));
+  return readdirSync(`/proc/${pid}/fd`)
+    .map((fd) => readlinkSync(`/proc/${pid}/fd/${fd}`, 'utf8'))
+    .filter((target) => listening.includes(target));
 }
 
 describe.concurrent('the executable', () => {
@@ -70,6 +81,35 @@ describe.concurrent('the executable', () => {
       expect(await two.exited).toBe(0);
     },
   );
+
+  it.runIf(process.platform === 'linux')(
+    'no inspector is opened by SIGUSR1 in the executable under an old Node, whose environment holds the key',
+    async (owner) => {
+      const standIn = await standInFor(owner);
+      const gateway = await serve(owner, {
+        main: executable,
+        flags: asOldNode,
+        settings: settingsFor(standIn.url),
+      });
+      const before = listenersOf(gateway.pid);
+      gateway.signal('SIGUSR1');
+      gateway.signal('SIGHUP');
+      // Both have been handled once the second one was passed on.
+      await gateway.printed(/SIGHUP/);
+      expect(listenersOf(gateway.pid)).toEqual(before);
+      gateway.signal('SIGTERM');
+      expect(await gateway.exited).toBe(0);
+      expect(gateway.stderr()).not.toContain('Debugger');
+    },
+  );
+
+  it('the executable under an old Node refuses the flags of that Node that could show the key', async (owner) => {
+    const flags = [...asOldNode, '--heapsnapshot-signal=SIGUSR2'];
+    const settings = settingsFor('http://127.0.0.1:9/api');
+    const { status, stderr } = await run(owner, ['serve'], { main: executable, flags, settings });
+    expect(stderr).toContain('--heapsnapshot-signal: not with a secret in memory');
+    expect(status).toBe(2);
+  });
 
   it('the executable drains on SIGINT under an old Node, and ends at once on a second one', async (owner) => {
     const standIn = await standInFor(owner);

@@ -3,7 +3,7 @@
  * taken as a whole, or refused as a whole, and the one before it stays.
  */
 import type { KeyObject } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { readTextSync } from '../read-file.ts';
 import { anonymousTable, type CallerTable, makeCallerTable } from './caller-table.ts';
 import type { CallersEvent } from './callers-event.ts';
 import { CallersFileError, inFile } from './callers-file.ts';
@@ -59,10 +59,14 @@ export class CallerStore {
       text,
       onText: (next, isSecondLook) => this.#take(next, isSecondLook),
       onFailureChange: (cause) => {
-        const { onEvent } = options;
-        this.#unreadable =
-          cause === undefined ? undefined : describeUnreadable('the callers file', options.file ?? '', cause);
-        onEvent(cause === undefined ? { kind: 'file-readable-again' } : { kind: 'file-unreadable', cause });
+        if (cause === undefined) {
+          this.#unreadable = undefined;
+          options.onEvent({ kind: 'file-readable-again' });
+          return;
+        }
+        const reason = describeUnreadable('the callers file', options.file ?? '', cause);
+        this.#unreadable = reason;
+        options.onEvent({ kind: 'file-unreadable', reason, cause });
       },
     });
   }
@@ -130,7 +134,7 @@ function readAtStart(options: Omit<CallerStoreOptions, 'onEvent'>): {
   }
   let text: string;
   try {
-    text = readFileSync(file, 'utf8');
+    text = readTextSync(file);
   } catch (cause) {
     throw new CallersFileError([describeUnreadable('the callers file', file, cause)]);
   }

@@ -4,7 +4,7 @@ export type CallersEvent =
   /** A new version of the file has problems; the version before it stays in force. */
   | { readonly kind: 'version-refused'; readonly problems: readonly string[] }
   /** The file can't be read; the version before stays in force. */
-  | { readonly kind: 'file-unreadable'; readonly cause: unknown }
+  | { readonly kind: 'file-unreadable'; readonly reason: string; readonly cause: unknown }
   | { readonly kind: 'file-readable-again' }
   /** A caller still uses a token that has a newer one beside it. At most once an hour for each token. */
   | { readonly kind: 'older-token-used'; readonly caller: string; readonly token: string }

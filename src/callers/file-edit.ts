@@ -5,20 +5,11 @@
  * replaces a link whose target is not there yet; and it keeps silent where the owner cannot be kept.
  */
 
-import {
-  type FileHandle,
-  link,
-  open,
-  readFile,
-  readlink,
-  realpath,
-  rename,
-  stat,
-  unlink,
-} from 'node:fs/promises';
+import { type FileHandle, link, open, readlink, realpath, rename, stat, unlink } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorCode } from '../errors.ts';
+import { readText } from '../read-file.ts';
 
 /** Another editor has the file and does not finish. */
 export class FileBusyError extends Error {
@@ -33,7 +24,7 @@ const abandonedMs = 30_000;
 /** The text of a file; `undefined` where there is no such file. */
 export async function readIfThere(file: string): Promise<string | undefined> {
   try {
-    return await readFile(file, 'utf8');
+    return await readText(file);
   } catch (error) {
     if (errorCode(error) === 'ENOENT') return undefined;
     throw error;

@@ -1,7 +1,7 @@
 /** Authenticates Fly apps by the `Fly-Src` field that Fly's proxy signs. Answers without a promise. */
 import { createPublicKey, type KeyObject, verify } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { isFlyProxy } from '../address-policy.ts';
+import { readTextSync } from '../read-file.ts';
 import type { Authenticated } from './caller.ts';
 import type { FlyRule } from './callers-file.ts';
 import { isFlySourceFresh, parseFlySource } from './fly-policy.ts';
@@ -15,7 +15,7 @@ const ed25519Prefix = '302a300506032b6570032100';
 
 /** @throws Error where the file is missing or holds no key */
 export function readFlyKey(file: string): KeyObject {
-  const hex = readFileSync(file, 'utf8').trim();
+  const hex = readTextSync(file).trim();
   if (!/^[0-9a-f]{64}$/i.test(hex)) throw new Error('not 64 hexadecimal digits');
   return createPublicKey({ key: Buffer.from(ed25519Prefix + hex, 'hex'), format: 'der', type: 'spki' });
 }

@@ -1,6 +1,6 @@
 /** Hands over the text of a file whenever it changes, and says when the file can't be read. */
-import { readFile } from 'node:fs/promises';
 import { type FileWatch, watchForChanges } from '../file-watch.ts';
+import { readText } from '../read-file.ts';
 import { digestOf } from './token.ts';
 
 export interface FollowedFileOptions {
@@ -61,7 +61,7 @@ export class FollowedFile {
     do {
       this.#readAgain = false;
       try {
-        await this.#handOver(await readFile(this.#options.file, 'utf8'));
+        await this.#handOver(await readText(this.#options.file));
       } catch (error) {
         this.#onFailure(error);
       }

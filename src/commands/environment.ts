@@ -1,32 +1,58 @@
 /** The one place that reads the process's environment, `.env` included, and turns it into settings. */
-import { readFileSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { parseEnv } from 'node:util';
 import { describeUnreadable } from '../callers/unreadable-file.ts';
 import { type Config, ConfigError, readConfig } from '../config.ts';
+import { findRefusedVariable } from '../key/process-hardening.ts';
 import type { Environment } from '../key/store.ts';
 import { malformedLines } from './env-file-policy.ts';
+import { UnsafeProcessError } from './process-hardening.ts';
 
 /**
  * The environment, with what a file adds: the one given, or `.env` in the working directory, where there is one. What
- * is set already wins.
+ * is set already wins. The file is read once: it may be a pipe, which a second reading would find empty.
  *
  * @throws ConfigError naming what `.env.example` requires and nothing sets, and what is wrong with the file; the rest
  * of it is loaded all the same, so that every other problem of the settings is found with it
+ * @throws UnsafeProcessError for a file that tells Node what is not for a process with a secret; none of it is loaded
  */
 async function loadEnvironment(envFile?: string): Promise<Environment> {
-  const isUsual = envFile === undefined;
   const file = resolve(envFile ?? '.env');
+  const what = envFile === undefined ? 'the file' : '--env-file: the file';
   // The default is nothing that was asked for: a folder of that name may be another program's.
-  if (isUsual && !statSync(file, { throwIfNoEntry: false })?.isFile()) return process.env;
+  if (envFile === undefined) {
+    const found = statSync(file, { throwIfNoEntry: false });
+    if (!found?.isFile() && !found?.isFIFO()) return process.env;
+  }
+  const problems: string[] = [];
+  let text = '';
+  try {
+    text = await readWithWord(what, file);
+    if (text === '' && statSync(file).isFIFO())
+      problems.push(`${what} ${file} is a pipe with nothing in it: ${drained}`);
+  } catch (error) {
+    problems.push(describeUnreadable(what, file, error));
+  }
   // Only for development, so production does not pay for loading it.
-  const { default: dotenv } = await import('dotenv-safe');
+  const { default: dotenv } = (await import('dotenv-safe')) as unknown as { default: DotenvSafe };
+  const settings = dotenv.parse(text);
+  refuseUnsafe(what, file, text, settings);
+  const lines = malformedLines(text);
+  for (const line of lines.slice(0, mostLinesNamed)) {
+    problems.push(`${what} ${file}, line ${line}: is not NAME=value, a comment or empty`);
+  }
+  if (lines.length > mostLinesNamed) {
+    problems.push(`${what} ${file}: and ${lines.length - mostLinesNamed} more such lines`);
+  }
+  for (const [name, value] of Object.entries(settings)) process.env[name] ??= value;
   // Ours, wherever we run: another project's `.env.example` beside its `.env` says nothing about us.
   const example = fileURLToPath(new URL('../../.env.example', import.meta.url));
-  const problems = fileProblems(isUsual ? 'the file' : '--env-file: the file', file);
   try {
-    // Without `quiet` it prints a banner among the log's lines.
-    dotenv.config({ example, quiet: true, path: file });
+    // No path: the file has been read. Without `quiet` it prints a banner among the log's lines.
+    dotenv.config({ example, quiet: true, path: [] });
   } catch (error) {
     // Its types name the error's class, but only as a type.
     const { missing } = error as { missing?: readonly string[] };
@@ -37,14 +63,40 @@ async function loadEnvironment(envFile?: string): Promise<Environment> {
   return process.env;
 }
 
-/** What dotenv keeps to itself: that it could not read the file, and which lines it passed over. Never a value. */
-function fileProblems(what: string, file: string): string[] {
+/** Its published types lack `parse`, and that there may be no path. */
+interface DotenvSafe {
+  parse(text: string): Readonly<Record<string, string>>;
+  config(options: { readonly example: string; readonly quiet: true; readonly path: readonly string[] }): void;
+}
+
+/** Of lines that are no assignment. A file that is none of settings may have thousands. */
+const mostLinesNamed = 5;
+const drained =
+  'Node has read it before the gateway, unless -- stands before the program: node -- dist/main.js serve --env-file PATH';
+/** How long the reading of a file may take before a line says what is waited for. */
+const patienceMs = 2_000;
+
+/** The text of a file or a pipe. A pipe that nothing writes to is waited for; not in silence. */
+async function readWithWord(what: string, file: string): Promise<string> {
+  const timer = setTimeout(() => {
+    process.stderr.write(`analytics-gateway: waiting for the end of ${what} ${file}\n`);
+  }, patienceMs);
   try {
-    const lines = malformedLines(readFileSync(file, 'utf8'));
-    return lines.map((line) => `${what} ${file}, line ${line}: is not NAME=value, a comment or empty`);
-  } catch (error) {
-    return [describeUnreadable(what, file, error)];
+    return await readFile(file, 'utf8');
+  } finally {
+    clearTimeout(timer);
   }
+}
+
+/**
+ * Node takes NODE_OPTIONS from the file of `--env-file` before any of our code runs, unless `--` stands before the
+ * program; it reads by rules of its own, so its reading is judged as well as ours.
+ */
+function refuseUnsafe(what: string, file: string, text: string, settings: Environment): void {
+  const refused = findRefusedVariable(settings) ?? findRefusedVariable(parseEnv(text));
+  if (refused === undefined) return;
+  const at = text.split(/\r\n?|\n/).findIndex((line) => line.includes(refused.name));
+  throw new UnsafeProcessError(`${what} ${file}, line ${at + 1}: ${refused.why}`);
 }
 
 /** What was loaded so far, for what is to be said or done though it is incomplete. */
@@ -52,9 +104,12 @@ export function environmentAtHand(): Environment {
   return process.env;
 }
 
-/** The same, with `.env`: an incomplete one stops a gateway, and a token must be revoked all the same. */
+let whatThereIs: Promise<Environment> | undefined;
+
+/** The same, with `.env`, once: an incomplete one stops a gateway, and a token must be revoked all the same. */
 export function loadWhatThereIs(): Promise<Environment> {
-  return loadEnvironment().catch(environmentAtHand);
+  whatThereIs ??= loadEnvironment().catch(environmentAtHand);
+  return whatThereIs;
 }
 
 /** The settings of this process. @throws ConfigError */

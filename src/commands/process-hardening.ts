@@ -2,35 +2,30 @@
  * Keeps the process from being opened while it holds a secret. `main.ts` imports it before everything else: its
  * side effect must come first.
  */
-import { fatalFlag, refusedNodeOptions, storeCommandMark } from '../key/process-hardening.ts';
+import { findRefusedVariable, storeCommandMark } from '../key/process-hardening.ts';
 
 // Node would open its inspector, through which anyone on this host could read the key: from the first moment on.
 process.on('SIGUSR1', () => {});
 
+/** Node runs with something that could show a secret, so none may be opened, not even to look for further problems. */
+export class UnsafeProcessError extends Error {
+  override readonly name = 'UnsafeProcessError';
+}
+
 /**
  * Run first by each command that holds the key. Closes an inspector that a signal opened before we could look.
  *
- * @returns why nothing may start, in one line; `undefined` where all is well
+ * @throws UnsafeProcessError saying in one line why nothing may start
  */
-export async function hardenProcess(): Promise<string | undefined> {
+export async function hardenProcess(): Promise<void> {
   // With a .env it would find the same command there, and start itself for ever, each in a group of its own.
   if (process.env[storeCommandMark] !== undefined) {
-    return 'started by a gateway as the command of its own exec: store. Name a command that prints the key';
+    throw new UnsafeProcessError(
+      'started by a gateway as the command of its own exec: store. Name a command that prints the key',
+    );
   }
   const { default: inspector } = await import('node:inspector');
-  const flags = refusedNodeOptions(process.env['NODE_OPTIONS'] ?? '', process.execArgv);
-  if (flags.includes(fatalFlag)) {
-    return `${fatalFlag}: a request with a field named __proto__ would end the process. Use --disable-proto=delete`;
-  }
-  if (flags.length > 0) {
-    return `${flags.join(', ')}: not with a secret in memory. Inspectors, reports, snapshots and profiles would show it; only flags that are known to write nothing of it are allowed`;
-  }
-  if (/\*|\bchild_process\b/i.test(process.env['NODE_DEBUG'] ?? '')) {
-    return 'NODE_DEBUG: with child_process or * it prints the environment and the arguments of commands, secrets among them';
-  }
   if (inspector.url() !== undefined) inspector.close();
-  if (process.env['NODE_TLS_REJECT_UNAUTHORIZED'] === '0') {
-    return 'NODE_TLS_REJECT_UNAUTHORIZED=0: the key would go to any server that answers. Trust a private authority with NODE_EXTRA_CA_CERTS instead';
-  }
-  return undefined;
+  const refused = findRefusedVariable(process.env, process.execArgv);
+  if (refused !== undefined) throw new UnsafeProcessError(refused.why);
 }

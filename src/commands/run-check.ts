@@ -25,8 +25,8 @@ import { SharedBudget } from '../upstream/shared-budget.ts';
 import { sendUpstream } from '../upstream/transport.ts';
 import { type CheckParts, check, checkEach } from './check.ts';
 import { loadConfig } from './environment.ts';
-import { hardenProcess } from './process-hardening.ts';
-import { allProblems, reportRefusal } from './start-failure.ts';
+import { hardenProcess, UnsafeProcessError } from './process-hardening.ts';
+import { allProblems, reportStartFailure } from './start-failure.ts';
 
 export interface RunCheckOptions {
   readonly json: boolean;
@@ -43,11 +43,7 @@ const storeTimeoutMs = 3_000;
 export async function runCheck({ json, envFile, workspaces }: RunCheckOptions): Promise<number> {
   const write = (text: string): void => void process.stdout.write(text);
   try {
-    const refused = await hardenProcess();
-    if (refused !== undefined) {
-      if (!json) return reportRefusal(refused);
-      throw new ConfigError([refused]);
-    }
+    await hardenProcess();
     const { config, environment } = await loadConfig(envFile);
     // `serve` would refuse what these refuse.
     const certificate = certificateFiles(config);
@@ -76,6 +72,7 @@ export async function runCheck({ json, envFile, workspaces }: RunCheckOptions): 
     if (only !== undefined && others.length === 0) return await check({ ...only, json, write });
     return await checkEach(checked, { json, write });
   } catch (error) {
+    if (error instanceof UnsafeProcessError && !json) return reportStartFailure(error);
     if (!isProblemOfSettings(error)) throw error;
     return check({
       settingsProblems: await allProblems(error),
@@ -94,7 +91,8 @@ function isProblemOfSettings(error: unknown): boolean {
     error instanceof ConfigError ||
     error instanceof CallersFileError ||
     error instanceof CertificateError ||
-    error instanceof PackageError
+    error instanceof PackageError ||
+    error instanceof UnsafeProcessError
   );
 }
 

@@ -3,7 +3,7 @@ import { unknownSettings } from '../config.ts';
 import { type Gateway, startGateway } from '../gateway.ts';
 import { loadConfig } from './environment.ts';
 import { hardenProcess } from './process-hardening.ts';
-import { reportRefusal, reportStartFailure } from './start-failure.ts';
+import { reportStartFailure } from './start-failure.ts';
 
 /** How long what is still open after a drain may keep the process from ending. */
 const lingerMs = 500;
@@ -14,8 +14,7 @@ export async function serve(envFile?: string): Promise<number> {
   // A rotation of the key may send it before the gateway is up; the key is read then anyway.
   process.on('SIGHUP', () => {});
   try {
-    const refused = await hardenProcess();
-    if (refused !== undefined) return reportRefusal(refused);
+    await hardenProcess();
     const loaded = await loadConfig(envFile);
     gateway = await startGateway(loaded);
     for (const unknown of unknownSettings(loaded.environment)) {

@@ -6,12 +6,7 @@ import { ListenError } from '../edge/listen.ts';
 import { KeyStoreError } from '../key/store.ts';
 import { PackageError } from '../optional-package.ts';
 import { environmentAtHand } from './environment.ts';
-
-/** Says why nothing may start in this environment. @returns the exit status */
-export function reportRefusal(reason: string): number {
-  process.stderr.write(`analytics-gateway cannot start:\n  ${reason}\n`);
-  return 2;
-}
+import { UnsafeProcessError } from './process-hardening.ts';
 
 /** @returns the exit status: 2 where settings or what they name are wrong, 1 for anything else */
 export async function reportStartFailure(error: unknown): Promise<number> {
@@ -22,6 +17,8 @@ export async function reportStartFailure(error: unknown): Promise<number> {
 
 /** What one failure says, with everything else that would end the next start. */
 export async function allProblems(error: unknown): Promise<readonly string[]> {
+  // To look for others would open the key.
+  if (error instanceof UnsafeProcessError) return linesOf(error);
   const { findStartProblems } = await import('./start-problems.ts');
   return [...new Set([...linesOf(error), ...(await findStartProblems(environmentAtHand()))])];
 }
@@ -33,7 +30,8 @@ function isCorrectable(error: unknown): boolean {
     error instanceof ConfigError ||
     error instanceof KeyStoreError ||
     error instanceof CallersFileError ||
-    error instanceof PackageError
+    error instanceof PackageError ||
+    error instanceof UnsafeProcessError
   );
 }
 

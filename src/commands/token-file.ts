@@ -18,6 +18,7 @@ import { describeUnreadable } from '../callers/unreadable-file.ts';
 import { guessableTokenProblems } from '../callers/weak-digest.ts';
 import { ConfigError } from '../config.ts';
 import { errorCode } from '../errors.ts';
+import { NotAFileError } from '../read-file.ts';
 import { didYouMean } from '../spelling-policy.ts';
 import { settingsOfRules } from './callers-rules.ts';
 
@@ -134,6 +135,7 @@ function describeFailure(file: string, error: unknown): string {
   }
   if (error instanceof CallersTextError) return `${file}: ${error.message}`;
   if (error instanceof TokenFailure) return error.message;
+  if (error instanceof NotAFileError) return describeUnreadable('the callers file', file, error);
   const code = errorCode(error);
   if (code === undefined) throw error;
   // A file that is missing is made.

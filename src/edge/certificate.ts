@@ -1,10 +1,10 @@
 /** The certificate and private key that the callers' listener shows: read from two files, and again when they change. */
 
 import { createPrivateKey, hash, type KeyObject, X509Certificate } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
 import { createSecureContext } from 'node:tls';
 import { errorCode } from '../errors.ts';
 import { type FileWatch, watchForChanges } from '../file-watch.ts';
+import { NotAFileError, readText } from '../read-file.ts';
 
 /** Two files in PEM: the certificate with its chain, and its private key. */
 export interface CertificateFiles {
@@ -55,8 +55,10 @@ function checkPair(certificate: X509Certificate, privateKey: KeyObject): void {
 
 async function readNamed(setting: string, file: string): Promise<string> {
   try {
-    return await readFile(file, 'utf8');
+    return await readText(file);
   } catch (error) {
+    if (error instanceof NotAFileError)
+      throw new CertificateError(`${setting} names ${error.kind}, not a file`);
     throw new CertificateError(
       `${setting} names a file that cannot be read (${errorCode(error) ?? 'unknown'})`,
     );

@@ -2,9 +2,8 @@
  * `file:/path`: the key in a file that something else writes: a Docker or Kubernetes secret, a systemd
  * credential, an agent's rendered template, an editor.
  */
-import { constants } from 'node:fs';
-import { open } from 'node:fs/promises';
 import { watchForChanges } from '../file-watch.ts';
+import { openFile } from '../read-file.ts';
 import { maxKeyBytes } from './parse-key.ts';
 import { describeFailure, type KeyStore, KeyStoreError } from './store.ts';
 
@@ -49,8 +48,7 @@ async function readSettled(path: string): Promise<string> {
 }
 
 async function readStart(path: string): Promise<{ text: string; writtenAt: number }> {
-  // Without O_NONBLOCK, opening a FIFO without a writer would occupy a thread for ever.
-  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  const file = await openFile(path);
   try {
     const { mtimeMs: writtenAt } = await file.stat();
     const buffer = Buffer.alloc(readBytes);

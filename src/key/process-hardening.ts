@@ -35,7 +35,7 @@ const allowed = new Set(
 const turnsOff = /^--(?:no|disable)-/;
 
 /** At a field named `__proto__` Node's own HTTP parser throws then, and the process ends. */
-export const fatalFlag = '--disable-proto=throw';
+const fatalFlag = '--disable-proto=throw';
 
 /**
  * Names the flags among these that are refused. Their values are left out, but for that of `fatalFlag`.
@@ -54,6 +54,51 @@ export function refusedNodeOptions(nodeOptions: string, execArgv: readonly strin
     return turnsOff.test(flag) || allowed.has(flag.slice(2)) ? [] : [flag];
   });
   return [...new Set(refused)];
+}
+
+/** A variable that Node itself acts on, with a value that is not for a process with a secret, and why not. */
+export interface RefusedVariable {
+  readonly name: string;
+  /** One line, without a full stop. */
+  readonly why: string;
+}
+
+/**
+ * The first variable that is refused; `undefined` where all is well.
+ *
+ * @param environment the process's own, or what a file of settings adds
+ * @param execArgv `process.execArgv`: judged with NODE_OPTIONS
+ */
+export function findRefusedVariable(
+  environment: Readonly<Record<string, string | undefined>>,
+  execArgv: readonly string[] = [],
+): RefusedVariable | undefined {
+  const flags = refusedNodeOptions(environment['NODE_OPTIONS'] ?? '', execArgv);
+  if (flags.includes(fatalFlag)) {
+    return {
+      name: 'NODE_OPTIONS',
+      why: `${fatalFlag}: a request with a field named __proto__ would end the process. Use --disable-proto=delete`,
+    };
+  }
+  if (flags.length > 0) {
+    return {
+      name: 'NODE_OPTIONS',
+      why: `${flags.join(', ')}: not with a secret in memory. Inspectors, reports, snapshots and profiles would show it; only flags that are known to write nothing of it are allowed`,
+    };
+  }
+  if (/\*|\bchild_process\b/i.test(environment['NODE_DEBUG'] ?? '')) {
+    return {
+      name: 'NODE_DEBUG',
+      why: 'NODE_DEBUG: with child_process or * it prints the environment and the arguments of commands, secrets among them',
+    };
+  }
+  if (environment['NODE_TLS_REJECT_UNAUTHORIZED'] === '0') {
+    return {
+      name: 'NODE_TLS_REJECT_UNAUTHORIZED',
+      why: 'NODE_TLS_REJECT_UNAUTHORIZED=0: the key would go to any server that answers. Trust a private authority with NODE_EXTRA_CA_CERTS instead',
+    };
+  }
+  return undefined;
 }
 
 /**

@@ -1,5 +1,6 @@
 /** What a place that keeps the key must be able to do, and how it says that it cannot. */
 import { errorCode } from '../errors.ts';
+import { NotAFileError } from '../read-file.ts';
 
 /** The process's environment, as it was at the start. */
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -26,7 +27,7 @@ export class KeyStoreError extends Error {
 
 /** The words for what the file system says most often; never its own message, which may quote what it read. */
 export function describeFailure(error: unknown): string {
-  if (error instanceof KeyStoreError) return error.message;
+  if (error instanceof KeyStoreError || error instanceof NotAFileError) return error.message;
   if (error instanceof Error && error.name === 'AbortError') return 'did not answer in time';
   const code = errorCode(error) ?? '';
   return explained[code] ?? (/^[A-Z][A-Z0-9_]{2,40}$/.test(code) ? `failed with ${code}` : 'failed');

@@ -2,8 +2,8 @@
  * Talks to a Vault over HTTP, and keeps the token with which it does: logs in, renews at two thirds of the lease,
  * logs in anew when the lease cannot be stretched any more. Never follows a redirect: the token would go along.
  */
-import { readFile } from 'node:fs/promises';
 import { Agent, request } from 'undici';
+import { readText } from '../read-file.ts';
 import { describeFailure, KeyStoreError } from './store.ts';
 import type { FileOrValue, VaultSettings } from './vault-settings.ts';
 
@@ -193,7 +193,7 @@ async function credential(from: FileOrValue, describe: string): Promise<string> 
   if ('value' in from) return from.value;
   let text: string;
   try {
-    text = (await readFile(from.file, 'utf8')).trim();
+    text = (await readText(from.file)).trim();
   } catch (error) {
     throw new KeyStoreError(`${describe}: the file ${from.file} ${describeFailure(error)}`);
   }

@@ -1,4 +1,6 @@
-import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { execFile, execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -17,8 +19,10 @@ import {
   standInFor,
   start,
   temporaryFolder,
+  until,
 } from '../support/process.ts';
 
+const executable = fileURLToPath(new URL('../../bin/analytics-gateway.js', import.meta.url));
 const secret = 'hunter2-hunter2-hunter2';
 const upstream = 'http://127.0.0.1:9/api';
 
@@ -212,6 +216,58 @@ describe.concurrent('a start that cannot be', () => {
   });
 });
 
+describe.concurrent('a pipe in the place of a file', () => {
+  const pipeIn = (folder: string): string => {
+    const fifo = join(folder, 'fifo');
+    execFileSync('mkfifo', [fifo]);
+    return fifo;
+  };
+
+  it.for<[name: string, words: string[], setting: string, said: (fifo: string) => string]>([
+    ['CALLERS_FILE', ['serve'], 'CALLERS_FILE', (fifo) => `the callers file ${fifo} is a pipe, not a file`],
+    ['TLS_CERT_FILE', ['check'], 'TLS_CERT_FILE', () => 'TLS_CERT_FILE names a pipe, not a file'],
+    ['token list', ['token', 'list'], 'CALLERS_FILE', (fifo) => `the callers file ${fifo} is a pipe, not`],
+    ['token create', ['token', 'create', 'a'], 'CALLERS_FILE', (fifo) => `${fifo} is a pipe, not a file`],
+  ])(
+    'a pipe in the place of a file is named, and not waited for: %s',
+    async ([, words, setting, said], owner) => {
+      const fifo = pipeIn(temporaryFolder(owner));
+      const settings = { ...settingsFor(upstream), TLS_KEY_FILE: fifo, TLS_CERT_FILE: fifo };
+      const { status, stdout, stderr } = await run(owner, words, {
+        settings: setting === 'CALLERS_FILE' ? { ...settingsFor(upstream), CALLERS_FILE: fifo } : settings,
+      });
+      expect(stdout + stderr).toContain(said(fifo));
+      expect(status).toBe(words[0] === 'token' ? 1 : 2);
+    },
+  );
+
+  it('a key file that is a pipe is named as one', async (owner) => {
+    const fifo = pipeIn(temporaryFolder(owner));
+    const { UPSTREAM_API_KEY: _, ...settings } = settingsFor(upstream);
+    const ended = await run(owner, ['serve'], {
+      settings: { ...settings, UPSTREAM_API_KEY_FROM: `file:${fifo}` },
+    });
+    expect(ended.stderr).toContain(`file:${fifo}: the file is a pipe, not a file`);
+    expect(ended.status).toBe(2);
+  });
+
+  it('a gateway whose callers file becomes a pipe says so, takes the file that follows, and ends on SIGTERM', async (owner) => {
+    const folder = temporaryFolder(owner);
+    const file = join(folder, 'callers.json');
+    writeFileSync(file, '{"callers":[{"name":"one","anonymous":true}]}');
+    const gateway = await serve(owner, { settings: { ...settingsFor(upstream), CALLERS_FILE: file } });
+    renameSync(pipeIn(folder), file);
+    await gateway.printed(/callers\.json is a pipe, not a file/);
+    writeFileSync(join(folder, 'new'), '{"callers":[{"name":"two","anonymous":true}]}');
+    renameSync(join(folder, 'new'), file);
+    await gateway.printed(/"msg":"the callers file was read again"/);
+    renameSync(pipeIn(folder), file);
+    await until(() => gateway.stdout().split('is a pipe, not a file').length === 3);
+    gateway.signal('SIGTERM');
+    expect(await gateway.exited).toBe(0);
+  });
+});
+
 describe('the flags of the image', () => {
   const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
   const flags = imageFlags().join(' ');
@@ -272,10 +328,7 @@ describe.concurrent('it starts', () => {
   it.for([
     ['the built program', undefined],
     ['the source', sourceMain],
-    [
-      'the executable of the package',
-      fileURLToPath(new URL('../../bin/analytics-gateway.js', import.meta.url)),
-    ],
+    ['the executable of the package, with -- before it,', executable],
   ] as const)(
     'a file of --env-file that is missing, no file or malformed ends %s with 2, by its path, with every other problem',
     async ([, main], owner) => {
@@ -304,6 +357,122 @@ describe.concurrent('it starts', () => {
       expect(stderr).toContain('CACHE_TTL expects');
     },
   );
+
+  it.for<[name: string, line: string, said: string]>([
+    [
+      'a flag',
+      'NODE_OPTIONS=--heapsnapshot-signal=SIGUSR2',
+      '--heapsnapshot-signal: not with a secret in memory',
+    ],
+    [
+      'an exported flag',
+      'export NODE_OPTIONS="--inspect=127.0.0.1:0"',
+      '--inspect: not with a secret in memory',
+    ],
+    [
+      'a flag that only Node reads',
+      "A: '\nNODE_OPTIONS=--cpu-prof\n'",
+      '--cpu-prof: not with a secret in memory',
+    ],
+    ['NODE_DEBUG', 'NODE_DEBUG=child_process', 'NODE_DEBUG: with child_process'],
+    ['no verification', 'NODE_TLS_REJECT_UNAUTHORIZED=0', 'NODE_TLS_REJECT_UNAUTHORIZED=0: the key would go'],
+  ])(
+    'a file of settings that tells Node to show or send away a secret ends the start with 2, by its line: %s',
+    async ([, line, said], owner) => {
+      const cwd = temporaryFolder(owner);
+      const key = `UPSTREAM_API_KEY_FROM=file:${join(cwd, 'none')}`;
+      for (const name of ['team.env', '.env']) {
+        writeFileSync(join(cwd, name), `UPSTREAM_BASE_URL=${upstream}\n${key}\n${line}\n`);
+      }
+      const at = 3 + line.split('\n').findIndex((one) => one.includes('NODE_'));
+      for (const words of [
+        ['serve'],
+        ['serve', '--env-file', 'team.env'],
+        ['check', '--env-file=team.env'],
+      ]) {
+        const file = join(cwd, words.length === 1 ? '.env' : 'team.env');
+        const { status, stdout, stderr } = await run(owner, words, { cwd });
+        expect(stderr).toContain(`the file ${file}, line ${at}: ${said}`);
+        // The store was not opened.
+        expect(stdout + stderr).not.toContain('does not exist');
+        expect(status).toBe(2);
+      }
+    },
+  );
+
+  it.runIf(process.platform !== 'win32')(
+    'the gateway starts with settings from a pipe, and says that one holds nothing',
+    async (owner) => {
+      const standIn = await standInFor(owner);
+      const cwd = temporaryFolder(owner);
+      const lines = Object.entries(settingsFor(standIn.url)).map(([name, value]) => `${name}=${value}\n`);
+      const fifo = join(cwd, 'fifo');
+      execFileSync('mkfifo', [fifo]);
+      const running = start(owner, ['check', '--env-file', fifo], { cwd });
+      await writeFile(fifo, lines.join(''));
+      expect(await running.exited, running.stdout() + running.stderr()).toBe(0);
+
+      const empty = start(owner, ['serve', '--env-file', fifo], { cwd });
+      await writeFile(fifo, '');
+      expect(await empty.exited).toBe(2);
+      expect(empty.stderr()).toContain(`--env-file: the file ${fifo} is a pipe with nothing in it`);
+    },
+  );
+
+  it.runIf(process.platform !== 'win32')(
+    'a start that waits for a pipe that nothing writes to says so, and SIGTERM ends it',
+    async (owner) => {
+      const fifo = join(temporaryFolder(owner), 'fifo');
+      execFileSync('mkfifo', [fifo]);
+      const running = start(owner, ['serve', '--env-file', fifo]);
+      await until(() => running.stderr().includes(`waiting for the end of --env-file: the file ${fifo}`));
+      running.signal('SIGTERM');
+      expect(await running.exited).toBe('SIGTERM');
+    },
+  );
+
+  it.for([
+    ['missing', 9, 'not found'],
+    ['drained by Node', 2, 'is a pipe with nothing in it: Node has read it before the gateway'],
+  ] as const)(
+    'without -- before the executable Node takes the file of --env-file first, so one that is %s ends with %i',
+    async ([state, expected, said], owner) => {
+      const cwd = temporaryFolder(owner);
+      const file = join(cwd, 'team.env');
+      const read = 'exec "$0" "$1" serve --env-file';
+      const script = state === 'missing' ? `${read} ${file}` : `echo PORT=0 | { ${read} /dev/stdin; }`;
+      const ended = await new Promise<{ status: unknown; stderr: string }>((resolve) => {
+        execFile('/bin/sh', ['-c', script, process.execPath, executable], { cwd }, (error, _stdout, stderr) =>
+          resolve({ status: error?.code, stderr }),
+        );
+      });
+      expect(ended.stderr).toContain(said);
+      expect(ended.status).toBe(expected);
+    },
+  );
+
+  it.for(['serve', 'check'])(
+    '%s with a second --env-file ends with 2, and reads neither',
+    async (command, owner) => {
+      const cwd = temporaryFolder(owner);
+      const words = [command, '--env-file', 'one.env', '--env-file', 'two.env'];
+      const { status, stderr } = await run(owner, words, { cwd, settings: settingsFor(upstream) });
+      expect(stderr).toContain("option '--env-file <path>' argument 'two.env' is invalid. It is given once.");
+      expect(status).toBe(2);
+    },
+  );
+
+  it('of a file with many lines that are no assignment, five are named and the others counted', async (owner) => {
+    const cwd = temporaryFolder(owner);
+    writeFileSync(join(cwd, 'team.env'), `UPSTREAM_BASE_URL=${upstream}\n${`${secret}\n`.repeat(1_000)}`);
+    const { status, stderr } = await run(owner, ['serve', '--env-file=team.env'], {
+      cwd,
+      settings: settingsFor(upstream),
+    });
+    expect(stderr.match(/line \d+: is not/g)).toEqual([2, 3, 4, 5, 6].map((line) => `line ${line}: is not`));
+    expect(stderr).toContain(`${join(cwd, 'team.env')}: and 995 more such lines`);
+    expect(status).toBe(2);
+  });
 
   it('an .env with a line that is no assignment ends with 2, and a folder of that name is not read', async (owner) => {
     const cwd = temporaryFolder(owner);
