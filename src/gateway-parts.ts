@@ -30,7 +30,7 @@ import {
   operationsOf,
   replyOptions,
 } from './gateway-options.ts';
-import { secretReader } from './key/read-secret.ts';
+import { openAdminToken } from './key/read-secret.ts';
 import { Scrubber } from './key/scrub.ts';
 import { logCallers } from './log/callers-lines.ts';
 import type { LogDestination } from './log/destination.ts';
@@ -99,7 +99,9 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     ...authenticatorOptions(config, namesOf(config)),
     onEvent: (event) => logCallers(log.events, event),
   });
-  const readAdminToken = await openAdminToken(options);
+  const readAdminToken = openAdminToken(config, environment);
+  // Once, so that a wrong setting is told of at the start.
+  await readAdminToken?.();
   const bounds = createBounds(config);
   const workspaces = new Map<string, Workspace>();
   for (const one of keyed) {
@@ -120,15 +122,6 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     tracing,
     readAdminToken,
   };
-}
-
-/** Reads the token once, so that a wrong setting is told of at the start. */
-async function openAdminToken({ config, environment }: GatewayOptions): Promise<Parts['readAdminToken']> {
-  const { ADMIN_TOKEN_FROM: from, ADMIN_PORT } = config;
-  if (from === undefined || ADMIN_PORT === 'off') return undefined;
-  const read = secretReader(from, environment, 'ADMIN_TOKEN_FROM');
-  await read();
-  return read;
 }
 
 /** OpenTelemetry is loaded only where spans are exported. */

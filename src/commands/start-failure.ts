@@ -12,7 +12,7 @@ import { UnsafeProcessError } from './process-hardening.ts';
 export async function reportStartFailure(error: unknown): Promise<number> {
   const lines = isCorrectable(error) ? await allProblems(error) : linesOf(error);
   process.stderr.write(`analytics-gateway cannot start:\n${lines.map((line) => `  ${line}\n`).join('')}`);
-  return isCorrectable(error) || (error instanceof ListenError && error.isSetting) ? 2 : 1;
+  return isCorrectable(error) ? 2 : 1;
 }
 
 /** What one failure says, with everything else that would end the next start. */
@@ -24,14 +24,15 @@ export async function allProblems(error: unknown): Promise<readonly string[]> {
 }
 
 /** Whether settings, or what they name, are wrong. */
-function isCorrectable(error: unknown): boolean {
+export function isCorrectable(error: unknown): boolean {
   return (
     error instanceof CertificateError ||
     error instanceof ConfigError ||
     error instanceof KeyStoreError ||
     error instanceof CallersFileError ||
     error instanceof PackageError ||
-    error instanceof UnsafeProcessError
+    error instanceof UnsafeProcessError ||
+    (error instanceof ListenError && error.isSetting)
   );
 }
 

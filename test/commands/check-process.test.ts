@@ -228,4 +228,38 @@ describe.concurrent('check', () => {
     context.expect(stdout).toMatch(words);
     context.expect(report.settings.problems.join()).toMatch(words);
   });
+
+  it.for([
+    [
+      'the file of ADMIN_TOKEN_FROM is not there',
+      { ADMIN_HOST: '0.0.0.0', ADMIN_PORT: '0', ADMIN_TOKEN_FROM: 'file:/nowhere/token' },
+      'ADMIN_TOKEN_FROM: file:/nowhere/token: the file does not exist',
+    ],
+    [
+      'the token of ADMIN_TOKEN_FROM is too short',
+      { ADMIN_HOST: '0.0.0.0', ADMIN_PORT: '0', ADMIN_TOKEN_FROM: 'env:TOKEN', TOKEN: 'short' },
+      'ADMIN_TOKEN_FROM: env:TOKEN: the token is shorter than 16 characters',
+    ],
+    [
+      'the folder of a socket in HOST is not there',
+      { HOST: 'unix:/nowhere/gateway.sock' },
+      'HOST names a socket in a folder that does not exist or may not be written to',
+    ],
+    [
+      'the folder of a socket in ADMIN_HOST is not there',
+      { ADMIN_HOST: 'unix:/nowhere/admin.sock', ADMIN_PORT: '0' },
+      'ADMIN_HOST names a socket in a folder that does not exist or may not be written to',
+    ],
+  ] as const)(
+    'check ends with 2 as serve does, and says the same, where %s',
+    async ([, wrong, says], owner) => {
+      const settings = { ...settingsFor(`${closedPort}/api`), ...wrong };
+      const { both, report } = await check(owner, settings);
+      owner.expect(both).toEqual([2, 2]);
+      owner.expect(report.settings.problems).toEqual([says]);
+      const { status, stderr } = await run(owner, ['serve'], { settings });
+      owner.expect(status).toBe(2);
+      owner.expect(stderr).toBe(`analytics-gateway cannot start:\n  ${says}\n`);
+    },
+  );
 });
