@@ -15,6 +15,7 @@ export const healthCodes = {
   'key-refused': 'failing',
   'circuit-open': 'failing',
   stopping: 'degraded',
+  'key-suspect': 'degraded',
   'operation-circuit-open': 'degraded',
   'key-fallen-back': 'degraded',
   'key-store-failing': 'degraded',
@@ -66,6 +67,7 @@ const workspaceJudges: Readonly<
   'key-missing': keyMissing,
   'key-refused': keyRefused,
   'circuit-open': circuitOpen,
+  'key-suspect': keySuspect,
   'operation-circuit-open': operationCircuitOpen,
   'key-fallen-back': keyFallenBack,
   'key-store-failing': keyStoreFailing,
@@ -122,10 +124,18 @@ function keyRefused({ key }: WorkspaceSnapshot): Says | undefined {
   };
 }
 
+function keySuspect({ key }: WorkspaceSnapshot): Says | undefined {
+  if (!key.suspect) return undefined;
+  return {
+    detail: `The upstream refused a read with the key ${key.fingerprint} of ${key.source}; the gateway finds out whether it refuses the key.`,
+    todo: 'Nothing for two seconds; a key that is refused has the reason key-refused then.',
+  };
+}
+
 function circuitOpen({ circuit }: WorkspaceSnapshot): Says | undefined {
   if (circuit.state !== 'open') return undefined;
   return {
-    detail: `The upstream is down: it failed ${times(circuit.failuresInARow)} in a row. The next probe is due ${circuit.probeInMs > 0 ? `in ${span(circuit.probeInMs)}` : 'now'}.`,
+    detail: `The upstream is down: it failed ${times(circuit.failuresInARow)} in a row. The next request${circuit.probeInMs > 0 ? ` in ${span(circuit.probeInMs)} or later` : ''} tries it again.`,
     todo: 'Run "analytics-gateway check" to see how it fails, and tell those who run the upstream.',
   };
 }

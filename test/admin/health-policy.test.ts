@@ -48,7 +48,19 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
     'the circuit to the whole upstream is open',
     { circuit: { ...openCircuit, operations: [{ operation: 'list-accounts', ...openCircuit }] } },
     ['circuit-open'],
-    /it failed 7 times in a row\. The next probe is due in 4 s/,
+    /it failed 7 times in a row\. The next request in 4 s or later tries it again\.$/,
+  ],
+  [
+    'the circuit to the whole upstream is open and a request may try it',
+    { circuit: { ...openCircuit, probeInMs: 0, operations: [] } },
+    ['circuit-open'],
+    /in a row\. The next request tries it again\.$/,
+  ],
+  [
+    'the upstream refused a read with the key a moment ago',
+    { key: { ...calm.key, suspect: true } },
+    ['key-suspect'],
+    /0123abcd/,
   ],
   [
     'the circuit of one operation is open',

@@ -82,6 +82,7 @@ export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
       ageMs: 30_000,
       lastAcceptedAt: at - 1_000,
       lastRejectedAt: at - 40_000,
+      suspect: false,
       rejected: false,
       fallenBack: false,
       previousForgottenInMs: 540_000,
