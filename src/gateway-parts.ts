@@ -308,7 +308,11 @@ export function adminOptions(parts: Parts, life: LifeState, server: Server, port
     redact: (text) => scrub.redact(text),
     isSecret: (text) => isSecret(parts, text),
     onPurge: (purged) => log.events.info(purged, 'stored answers were purged by hand'),
-    onRefused: (refusal) => log.events.info(refusal, 'the admin listener refused a request'),
+    onRefused: (refusal) =>
+      log.events[refusal.code === 'internal-error' ? 'error' : 'info'](
+        refusal,
+        'the admin listener refused a request',
+      ),
     onFault: (error) => log.events.error({ err: error }, 'the admin listener failed'),
   };
 }
