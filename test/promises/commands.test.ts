@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -129,7 +129,23 @@ describe.concurrent('healthcheck', () => {
     const settings = { PORT: String(gateway.port), CACHE_TTL: 'wrong', HOST: '0.0.0.0' };
     expect(await run(owner, ['healthcheck'], { settings })).toMatchObject({ status: 0, stdout: 'ready\n' });
     const wrong = await run(owner, ['healthcheck'], { settings: { PORT: 'wrong' } });
-    expect(wrong).toMatchObject({ status: 2, stderr: expect.stringContaining('PORT expects') });
+    expect(wrong).toMatchObject({ status: 2, stderr: 'PORT expects a whole number from 0 to 65535\n' });
+  });
+
+  it('healthcheck takes HOST and PORT from the file of --env-file, and says where it cannot be read', async (owner) => {
+    const standIn = await standInFor(owner);
+    const gateway = await serve(owner, { settings: settingsFor(standIn.url) });
+    const file = join(temporaryFolder(owner), 'settings');
+    writeFileSync(file, `PORT=${gateway.port}\n`);
+    const found = await run(owner, ['healthcheck', '--env-file', file]);
+    expect(found).toMatchObject({ status: 0, stdout: 'ready\n', stderr: '' });
+    const missing = await run(owner, ['healthcheck', '--env-file', '/nowhere/settings']);
+    expect(missing).toMatchObject({
+      status: 2,
+      stderr: expect.stringMatching(
+        /^--env-file: the file \/nowhere\/settings can't be read \(ENOENT\).*\n$/,
+      ),
+    });
   });
 
   it('healthcheck asks on the Unix socket where there is one', async (owner) => {
@@ -195,6 +211,11 @@ describe.concurrent('the command line', () => {
       expect(stderr).toBe('');
     },
   );
+
+  it('the help of serve names everything that SIGHUP reads again', async (owner) => {
+    const { stdout } = await run(owner, ['serve', '--help']);
+    expect(stdout).toContain('SIGHUP reads key, callers and certificate again');
+  });
 
   it.for(['--nonsense', 'serve --port=1', 'nonsense', 'check extra', 'token create'])(
     '%s is wrong usage: 2, with a hint',
