@@ -199,7 +199,7 @@ program
 program
   .command('healthcheck')
   .description("ask the gateway's own /readyz; for images without curl")
-  .option('--env-file <path>', 'settings from this file (default: .env, where there is one)')
+  .option('--env-file <path>', 'settings from this file (default: .env, where there is one)', onlyOnce)
   .action(async ({ envFile }: { envFile?: string }) => {
     const { healthcheck } = await import('./commands/healthcheck.ts');
     status = await healthcheck(envFile);

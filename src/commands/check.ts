@@ -148,17 +148,18 @@ function allInWords(report: {
 }
 
 async function examine(options: CheckOptions): Promise<CheckReport> {
+  const { warnings = [], baseUrl } = options;
+  const unused = warnings.length === 0 ? {} : { warnings };
   if (options.settingsProblems.length > 0) {
     return {
       ok: false,
       exitStatus: 2,
       summary: 'The settings are wrong; nothing was asked of the upstream.',
-      settings: { ok: false, problems: options.settingsProblems },
+      settings: { ok: false, problems: options.settingsProblems, ...unused },
       calls: [],
     };
   }
-  const { warnings = [], baseUrl } = options;
-  const settings = { ok: true, problems: [], ...(warnings.length === 0 ? {} : { warnings }), baseUrl };
+  const settings = { ok: true, problems: [], ...unused, baseUrl };
   let parts: CheckParts;
   try {
     parts = await options.open();

@@ -24,7 +24,7 @@ import { retryWithKey } from '../upstream/retry-with-key.ts';
 import { SharedBudget } from '../upstream/shared-budget.ts';
 import { sendUpstream } from '../upstream/transport.ts';
 import { type CheckParts, check, checkEach } from './check.ts';
-import { loadConfig } from './environment.ts';
+import { environmentAtHand, loadConfig } from './environment.ts';
 import { hardenProcess, UnsafeProcessError } from './process-hardening.ts';
 import { allProblems, isCorrectable, reportStartFailure } from './start-failure.ts';
 import { socketProblems } from './start-problems.ts';
@@ -78,9 +78,11 @@ export async function runCheck({ json, envFile, workspaces }: RunCheckOptions): 
   } catch (error) {
     if (error instanceof UnsafeProcessError && !json) return reportStartFailure(error);
     if (!isCorrectable(error)) throw error;
+    const settingsProblems = await allProblems(error);
+    // Beside a wrong setting they stand among the problems.
+    const warnings = unknownSettings(environmentAtHand()).filter((name) => !settingsProblems.includes(name));
     return check({
-      settingsProblems: await allProblems(error),
-      warnings: [],
+      ...{ settingsProblems, warnings },
       baseUrl: '',
       open: () => Promise.reject(error),
       timeoutMs: 0,

@@ -37,6 +37,12 @@ export function isCorrectable(error: unknown): boolean {
 }
 
 function linesOf(error: unknown): readonly string[] {
-  if (error instanceof ConfigError || error instanceof CallersFileError) return error.problems;
+  if (
+    error instanceof ConfigError ||
+    error instanceof CallersFileError ||
+    error instanceof CertificateError
+  ) {
+    return error.problems;
+  }
   return [error instanceof Error ? error.message : 'an unknown failure'];
 }

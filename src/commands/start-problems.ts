@@ -108,7 +108,7 @@ async function certificateProblems(config: Partial<Config>): Promise<readonly st
     await readCertificate(files);
     return [];
   } catch (error) {
-    if (error instanceof CertificateError) return [error.message];
+    if (error instanceof CertificateError) return error.problems;
     throw error;
   }
 }

@@ -25,16 +25,24 @@ export const minTlsVersion = 'TLSv1.2';
 /** Why a pair cannot be used, in plain words that name the settings and no value. */
 export class CertificateError extends Error {
   override readonly name = 'CertificateError';
+  readonly problems: readonly string[];
+
+  constructor(...problems: readonly string[]) {
+    super(problems.join('; '));
+    this.problems = problems;
+  }
 }
 
 /** @throws CertificateError for files that cannot be read, or are no pair */
 export async function readCertificate({ certFile, keyFile }: CertificateFiles): Promise<CertificatePair> {
-  const cert = await readNamed('TLS_CERT_FILE', certFile);
-  const key = await readNamed('TLS_KEY_FILE', keyFile);
-  const certificate = parse(() => new X509Certificate(cert), 'TLS_CERT_FILE holds no certificate in PEM');
-  const privateKey = parse(
-    () => createPrivateKey(key),
-    'TLS_KEY_FILE holds no private key in PEM that can be read without a passphrase',
+  const [{ text: cert, parsed: certificate }, { text: key, parsed: privateKey }] = await bothOf(
+    readAs('TLS_CERT_FILE', certFile, (text) => new X509Certificate(text), 'holds no certificate in PEM'),
+    readAs(
+      'TLS_KEY_FILE',
+      keyFile,
+      createPrivateKey,
+      'holds no private key in PEM that can be read without a passphrase',
+    ),
   );
   checkPair(certificate, privateKey);
   parse(
@@ -63,6 +71,26 @@ async function readNamed(setting: string, file: string): Promise<string> {
       `${setting} names a file that cannot be read (${errorCode(error) ?? 'unknown'})`,
     );
   }
+}
+
+/** @throws CertificateError with the problems of both */
+async function bothOf<One, Other>(one: Promise<One>, other: Promise<Other>): Promise<[One, Other]> {
+  const settled = await Promise.allSettled([one, other]);
+  const failures = settled.flatMap((each) => (each.status === 'rejected' ? [each.reason as unknown] : []));
+  if (failures.length === 2) {
+    throw new CertificateError(...failures.map((failure) => (failure as Error).message));
+  }
+  return Promise.all([one, other]);
+}
+
+async function readAs<T>(
+  setting: string,
+  file: string,
+  make: (text: string) => T,
+  problem: string,
+): Promise<{ text: string; parsed: T }> {
+  const text = await readNamed(setting, file);
+  return { text, parsed: parse(() => make(text), `${setting} ${problem}`) };
 }
 
 function parse<T>(make: () => T, problem: string): T {
