@@ -74,7 +74,20 @@ describe.concurrent('check says in plain words what works', () => {
       lines.filter((line) => line.length > 5).length,
     );
     const { stdout: json } = await run(owner, ['check', '--json'], { settings });
-    expect(JSON.parse(json)).toMatchObject({ calls: [{ retryAfterSeconds: 37 }, { retryAfterSeconds: 37 }] });
+    expect(JSON.parse(json)).toMatchObject({
+      ok: false,
+      exitStatus: 1,
+      summary: expect.stringContaining('limits requests now'),
+      calls: [
+        { outcome: 'rate-limited', retryAfterSeconds: 37 },
+        { outcome: 'skipped', status: null },
+      ],
+    });
+    // Each of the two asked once: the second read would only have lengthened the limit.
+    expect(standIn.requests).toHaveLength(2);
+    expect(stdout).toContain(
+      'Failed: The upstream limits requests now, so whether the gateway could work is',
+    );
   });
 
   it('check ends with 2 where a setting is wrong, without its value', async (owner) => {
