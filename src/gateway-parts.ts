@@ -12,7 +12,12 @@ import { Authenticator } from './callers/authenticator.ts';
 import { firstInUse, limitCallers } from './callers/limit.ts';
 import { type Config, changedSettings, isLocalHost } from './config.ts';
 import type { AccessLine, AccessLogOptions } from './edge/access-log.ts';
-import { type CertificatePair, FollowedCertificate, readCertificate } from './edge/certificate.ts';
+import {
+  type CertificatePair,
+  type CertificateSnapshot,
+  FollowedCertificate,
+  readCertificate,
+} from './edge/certificate.ts';
 import { corsPolicy } from './edge/cors-policy.ts';
 import { connectionsWithin, readLimits } from './edge/descriptor-limit.ts';
 import { prepareReplies } from './edge/reply-fields.ts';
@@ -77,6 +82,8 @@ export interface LifeState {
   isDraining(): boolean;
   /** Why the gateway is not ready; `undefined` when it is. */
   notReady(): string | undefined;
+  /** The certificate in force; `undefined` where callers are answered by plain HTTP, and until the gateway listens. */
+  certificate(): CertificateSnapshot | undefined;
 }
 
 /**
@@ -293,6 +300,7 @@ export function adminOptions(parts: Parts, life: LifeState, server: Server, port
       workspaces: [...parts.workspaces.values()].map(sourcesOf),
       callers: (most) => parts.authenticator.snapshot(most),
       log: log.losses,
+      certificate: life.certificate,
       waiting: () => parts.contexts.waiting,
       connections: () =>
         new Promise((resolve) => server.getConnections((_error, connections) => resolve(connections ?? 0))),

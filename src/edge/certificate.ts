@@ -15,6 +15,8 @@ export interface CertificateFiles {
 export interface CertificatePair {
   readonly cert: string;
   readonly key: string;
+  /** When it begins to hold, by the certificate itself: ISO 8601. */
+  readonly validFrom: string;
   /** When callers begin to refuse it, by the certificate itself: ISO 8601. */
   readonly validTo: string;
 }
@@ -49,7 +51,8 @@ export async function readCertificate({ certFile, keyFile }: CertificateFiles): 
     () => createSecureContext({ cert, key, minVersion: minTlsVersion }),
     'TLS_CERT_FILE and TLS_KEY_FILE are not accepted by OpenSSL: a weak key, or a broken chain',
   );
-  return { cert, key, validTo: certificate.validToDate.toISOString() };
+  const { validFromDate, validToDate } = certificate;
+  return { cert, key, validFrom: validFromDate.toISOString(), validTo: validToDate.toISOString() };
 }
 
 function checkPair(certificate: X509Certificate, privateKey: KeyObject): void {
@@ -102,6 +105,14 @@ function parse<T>(make: () => T, problem: string): T {
   }
 }
 
+/** The pair in force, as it is shown. Times are wall clock, ms. */
+export interface CertificateSnapshot {
+  readonly validFrom: number;
+  readonly validTo: number;
+  /** Why the files' newest pair is not in force; `undefined` where it is. */
+  readonly problem: string | undefined;
+}
+
 export interface CertificateEvents {
   /** A new pair holds for connections that begin from now on. */
   onReplaced(pair: CertificatePair): void;
@@ -138,6 +149,12 @@ export class FollowedCertificate {
   get current(): CertificatePair {
     return this.#current;
   }
+
+  readonly snapshot = (): CertificateSnapshot => ({
+    validFrom: Date.parse(this.#current.validFrom),
+    validTo: Date.parse(this.#current.validTo),
+    problem: this.#problem,
+  });
 
   /** Reads both files at once, and says at once what is wrong with them. Never rejects. */
   reload(): Promise<void> {
