@@ -264,6 +264,21 @@ describe.concurrent('the demo', () => {
     expect(stdout).toContain('both from source');
   });
 
+  it('the demo takes ADMIN_PORT as it takes PORT, and names no console where it is off', async (owner) => {
+    const taken = createServer().listen(0, '127.0.0.1');
+    await once(taken, 'listening');
+    const { port } = taken.address() as AddressInfo;
+    await new Promise((resolve) => taken.close(resolve));
+    const settings = { PORT: '0', ADMIN_PORT: String(port) };
+    const shown = await run(owner, ['demo', '--traffic', '--once'], { settings });
+    expect(shown.stdout).toContain(`Watch them share it: open http://127.0.0.1:${port}/ in a browser.`);
+    const off = await run(owner, ['demo', '--traffic', '--once'], {
+      settings: { ...settings, ADMIN_PORT: 'off' },
+    });
+    expect(off).toMatchObject({ status: 0, stderr: '' });
+    expect(off.stdout).not.toMatch(/Watch them|undefined/);
+  });
+
   it('the demo with --traffic has three callers that share a limit, and leaves no file behind', async (owner) => {
     const folder = temporaryFolder(owner);
     const settings = { TMPDIR: folder, LOG_LEVEL: 'info' };
