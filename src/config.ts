@@ -60,6 +60,8 @@ function defaulted<T>(value: string, read: Reader<T>, meaning: string): Setting<
   return { read, default: value, required: false, meaning };
 }
 
+const port = integer(0, 65_535);
+
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 
 export const settings = {
@@ -129,7 +131,7 @@ export const settings = {
   HEADERS_TIMEOUT: defaulted('10s', duration(100), 'How long a caller may take to send its request.'),
   MAX_CONNECTIONS: defaulted('10000', integer(1, 1_000_000), 'Callers’ connections at once.'),
   HOST: defaulted('127.0.0.1', listenHost, 'Address of the public listener, or unix:/path.sock.'),
-  PORT: defaulted('8080', integer(0, 65_535), 'Port of the public listener; 0 takes a free one.'),
+  PORT: defaulted('8080', port, 'Port of the public listener; 0 takes a free one.'),
   TLS_CERT_FILE: optional(
     text,
     'Certificate of the public listener with its chain, in PEM: with it and TLS_KEY_FILE the listener speaks TLS 1.2 and later, and nothing else. Both are read again when they change.',
@@ -381,11 +383,23 @@ function contradictions(config: Config): string[] {
   if ((config.TLS_CERT_FILE === undefined) !== (config.TLS_KEY_FILE === undefined)) {
     problems.push('TLS_CERT_FILE and TLS_KEY_FILE must be set together');
   }
+  problems.push(...sharedPlaces(config));
   if (config.RETRY_CAP < config.RETRY_BASE) problems.push('RETRY_CAP must not be below RETRY_BASE');
   if (config.SHUTDOWN_GRACE < config.SHUTDOWN_DELAY) {
     problems.push('SHUTDOWN_GRACE must not be below SHUTDOWN_DELAY, which it includes');
   }
   return problems;
+}
+
+/** What the two listeners cannot both have. */
+function sharedPlaces({ HOST, PORT, ADMIN_HOST, ADMIN_PORT }: Config): string[] {
+  if (HOST === undefined || ADMIN_HOST === undefined || ADMIN_PORT === 'off') return [];
+  const overlap = [HOST, ADMIN_HOST].some((host) => host === '0.0.0.0' || host === '::');
+  if (HOST !== ADMIN_HOST && (!overlap || `${HOST} ${ADMIN_HOST}`.includes('unix:'))) return [];
+  if (HOST.startsWith('unix:')) return ['HOST and ADMIN_HOST must not be the same socket'];
+  if (PORT === undefined || PORT === 0 || PORT !== ADMIN_PORT) return [];
+  const usual = settings.ADMIN_PORT.default;
+  return [`PORT and ADMIN_PORT must not be the same port (ADMIN_PORT is ${usual} where it is not set)`];
 }
 
 const ownPrefixes =
@@ -456,5 +470,10 @@ function listOrNothing<T>(member: Reader<T>): Reader<readonly T[]> {
 }
 
 function portOrOff(value: string): number | 'off' {
-  return value === 'off' ? 'off' : integer(0, 65_535)(value);
+  if (value === 'off') return 'off';
+  try {
+    return port(value);
+  } catch (error) {
+    throw new ConfigValueError(`${(error as Error).message}, or off`);
+  }
 }

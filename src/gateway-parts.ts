@@ -12,7 +12,12 @@ import { Authenticator } from './callers/authenticator.ts';
 import { firstInUse, limitCallers } from './callers/limit.ts';
 import { type Config, changedSettings, isLocalHost } from './config.ts';
 import type { AccessLine, AccessLogOptions } from './edge/access-log.ts';
-import { type CertificatePair, FollowedCertificate, readCertificate } from './edge/certificate.ts';
+import {
+  type CertificatePair,
+  type CertificateSnapshot,
+  FollowedCertificate,
+  readCertificate,
+} from './edge/certificate.ts';
 import { corsPolicy } from './edge/cors-policy.ts';
 import { connectionsWithin, readLimits } from './edge/descriptor-limit.ts';
 import { prepareReplies } from './edge/reply-fields.ts';
@@ -30,7 +35,7 @@ import {
   operationsOf,
   replyOptions,
 } from './gateway-options.ts';
-import { secretReader } from './key/read-secret.ts';
+import { openAdminToken } from './key/read-secret.ts';
 import { Scrubber } from './key/scrub.ts';
 import { logCallers } from './log/callers-lines.ts';
 import type { LogDestination } from './log/destination.ts';
@@ -77,6 +82,8 @@ export interface LifeState {
   isDraining(): boolean;
   /** Why the gateway is not ready; `undefined` when it is. */
   notReady(): string | undefined;
+  /** The certificate in force; `undefined` where callers are answered by plain HTTP, and until the gateway listens. */
+  certificate(): CertificateSnapshot | undefined;
 }
 
 /**
@@ -99,7 +106,9 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     ...authenticatorOptions(config, namesOf(config)),
     onEvent: (event) => logCallers(log.events, event),
   });
-  const readAdminToken = await openAdminToken(options);
+  const readAdminToken = openAdminToken(config, environment);
+  // Once, so that a wrong setting is told of at the start.
+  await readAdminToken?.();
   const bounds = createBounds(config);
   const workspaces = new Map<string, Workspace>();
   for (const one of keyed) {
@@ -120,15 +129,6 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     tracing,
     readAdminToken,
   };
-}
-
-/** Reads the token once, so that a wrong setting is told of at the start. */
-async function openAdminToken({ config, environment }: GatewayOptions): Promise<Parts['readAdminToken']> {
-  const { ADMIN_TOKEN_FROM: from, ADMIN_PORT } = config;
-  if (from === undefined || ADMIN_PORT === 'off') return undefined;
-  const read = secretReader(from, environment, 'ADMIN_TOKEN_FROM');
-  await read();
-  return read;
 }
 
 /** OpenTelemetry is loaded only where spans are exported. */
@@ -300,6 +300,7 @@ export function adminOptions(parts: Parts, life: LifeState, server: Server, port
       workspaces: [...parts.workspaces.values()].map(sourcesOf),
       callers: (most) => parts.authenticator.snapshot(most),
       log: log.losses,
+      certificate: life.certificate,
       waiting: () => parts.contexts.waiting,
       connections: () =>
         new Promise((resolve) => server.getConnections((_error, connections) => resolve(connections ?? 0))),
@@ -315,7 +316,11 @@ export function adminOptions(parts: Parts, life: LifeState, server: Server, port
     redact: (text) => scrub.redact(text),
     isSecret: (text) => isSecret(parts, text),
     onPurge: (purged) => log.events.info(purged, 'stored answers were purged by hand'),
-    onRefused: (refusal) => log.events.info(refusal, 'the admin listener refused a request'),
+    onRefused: (refusal) =>
+      log.events[refusal.code === 'internal-error' ? 'error' : 'info'](
+        refusal,
+        'the admin listener refused a request',
+      ),
     onFault: (error) => log.events.error({ err: error }, 'the admin listener failed'),
   };
 }

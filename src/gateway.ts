@@ -4,7 +4,7 @@ import type { Server } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Admin } from './admin/listener.ts';
 import { changedSettings } from './config.ts';
-import type { FollowedCertificate } from './edge/certificate.ts';
+import type { CertificateSnapshot, FollowedCertificate } from './edge/certificate.ts';
 import { ListenError, listen } from './edge/listen.ts';
 import { closeServer } from './edge/shutdown.ts';
 import { GatewayError } from './errors.ts';
@@ -94,6 +94,8 @@ class RunningGateway implements Gateway, LifeState {
     if (this.isDraining()) return 'shutting down';
     return missingKeys(this.#workspaces);
   };
+
+  readonly certificate = (): CertificateSnapshot | undefined => this.#certificate?.snapshot();
 
   async listen(): Promise<void> {
     const { config, log } = this.#parts;

@@ -29,7 +29,7 @@ program
     `
 Settings come from the environment, and from .env where there is one. To begin with:
   UPSTREAM_BASE_URL=https://… UPSTREAM_API_KEY_FROM=file:/run/secrets/key analytics-gateway
-"analytics-gateway settings" lists them all. SIGTERM or Ctrl-C drains, SIGHUP reads key and callers again.`,
+"analytics-gateway settings" lists them all. SIGTERM or Ctrl-C drains, SIGHUP reads key, callers and certificate again.`,
   )
   .option('--env-file <path>', 'settings from this file (default: .env, where there is one)', onlyOnce)
   .action(async ({ envFile }: { envFile?: string }) => {
@@ -199,9 +199,10 @@ program
 program
   .command('healthcheck')
   .description("ask the gateway's own /readyz; for images without curl")
-  .action(async () => {
+  .option('--env-file <path>', 'settings from this file (default: .env, where there is one)', onlyOnce)
+  .action(async ({ envFile }: { envFile?: string }) => {
     const { healthcheck } = await import('./commands/healthcheck.ts');
-    status = await healthcheck();
+    status = await healthcheck(envFile);
   });
 
 // The reader of the output has gone (`demo | head`): nothing is left to do.

@@ -70,7 +70,7 @@ function keyText(key, isDown) {
 
 function circuitText({ state, probeInSeconds, failuresInARow, operations }, attempts, isRefused) {
   const down = operations.filter((one) => one.state === 'open').map((one) => one.operation);
-  if (state === 'open') return ['It is down. Next probe ' + (probeInSeconds > 0 ? 'in ' + span(probeInSeconds) : 'now') + '.', 'bad'];
+  if (state === 'open') return ['It is down. The next request ' + (probeInSeconds > 0 ? 'in ' + span(probeInSeconds) + ' or later ' : '') + 'tries it again.', 'bad'];
   if (down[0]) return ['It fails for ' + down.join(', ') + '.', 'bad'];
   if (failuresInARow > 0) return ['It has failed ' + failuresInARow + ' times in a row.', 'busy'];
   if (isRefused) return ['It answers, and refuses the key.', 'busy'];

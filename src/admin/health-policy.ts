@@ -15,6 +15,7 @@ export const healthCodes = {
   'key-refused': 'failing',
   'circuit-open': 'failing',
   stopping: 'degraded',
+  'key-suspect': 'degraded',
   'operation-circuit-open': 'degraded',
   'key-fallen-back': 'degraded',
   'key-store-failing': 'degraded',
@@ -22,6 +23,8 @@ export const healthCodes = {
   'callers-waiting': 'degraded',
   'shared-store-away': 'degraded',
   'callers-file-refused': 'degraded',
+  'certificate-refused': 'degraded',
+  'certificate-ending': 'degraded',
   'log-lines-lost': 'degraded',
   'token-ending': 'degraded',
 } as const satisfies Record<string, Exclude<Health, 'ok'>>;
@@ -53,6 +56,8 @@ const longWaitMs = 5_000;
 const longClosingMs = 2_000;
 /** A token is told of this long before it ends, and this long after it has ended. */
 const tokenNoticeMs = 7 * 86_400_000;
+/** A certificate, too; one that holds for a few days in all only in the last quarter of them. */
+const certificateNoticeMs = 7 * 86_400_000;
 /** Lost log lines are told of for this long: what was lost stays lost. */
 const lostLinesNoticeMs = 15 * 60_000;
 
@@ -66,6 +71,7 @@ const workspaceJudges: Readonly<
   'key-missing': keyMissing,
   'key-refused': keyRefused,
   'circuit-open': circuitOpen,
+  'key-suspect': keySuspect,
   'operation-circuit-open': operationCircuitOpen,
   'key-fallen-back': keyFallenBack,
   'key-store-failing': keyStoreFailing,
@@ -78,6 +84,8 @@ const judges: Readonly<Partial<Record<HealthCode, (snapshot: AdminSnapshot) => S
   stopping,
   'shared-store-away': sharedStoreAway,
   'callers-file-refused': callersFileRefused,
+  'certificate-refused': certificateRefused,
+  'certificate-ending': certificateEnding,
   'log-lines-lost': logLinesLost,
   'token-ending': tokenEnding,
 };
@@ -122,10 +130,18 @@ function keyRefused({ key }: WorkspaceSnapshot): Says | undefined {
   };
 }
 
+function keySuspect({ key }: WorkspaceSnapshot): Says | undefined {
+  if (!key.suspect) return undefined;
+  return {
+    detail: `The upstream refused a read with the key ${key.fingerprint} of ${key.source}; the gateway finds out whether it refuses the key.`,
+    todo: 'Nothing for two seconds; a key that is refused has the reason key-refused then.',
+  };
+}
+
 function circuitOpen({ circuit }: WorkspaceSnapshot): Says | undefined {
   if (circuit.state !== 'open') return undefined;
   return {
-    detail: `The upstream is down: it failed ${times(circuit.failuresInARow)} in a row. The next probe is due ${circuit.probeInMs > 0 ? `in ${span(circuit.probeInMs)}` : 'now'}.`,
+    detail: `The upstream is down: it failed ${times(circuit.failuresInARow)} in a row. The next request${circuit.probeInMs > 0 ? ` in ${span(circuit.probeInMs)} or later` : ''} tries it again.`,
     todo: 'Run "analytics-gateway check" to see how it fails, and tell those who run the upstream.',
   };
 }
@@ -199,6 +215,24 @@ function callersFileRefused({ callers }: AdminSnapshot): Says | undefined {
   return {
     detail: `The newest version of the callers file is refused, so the one before is in force: ${first}${rest}.`,
     todo: 'Correct the file; "analytics-gateway token list" lists everything that is wrong with it.',
+  };
+}
+
+function certificateRefused({ certificate }: AdminSnapshot): Says | undefined {
+  if (certificate?.problem === undefined) return undefined;
+  return {
+    detail: `The newest certificate for callers cannot be used, so the one before is in force: ${certificate.problem}.`,
+    todo: 'Correct the files of TLS_CERT_FILE and TLS_KEY_FILE; they are read again when they change.',
+  };
+}
+
+function certificateEnding({ certificate, at }: AdminSnapshot): Says | undefined {
+  if (certificate === undefined) return undefined;
+  const { validFrom, validTo } = certificate;
+  if (validTo - at > Math.min(certificateNoticeMs, (validTo - validFrom) / 4)) return undefined;
+  return {
+    detail: `The certificate for callers ${validTo <= at ? 'has ended' : 'ends'} at ${new Date(validTo).toISOString()}.`,
+    todo: 'Put a new pair into the files of TLS_CERT_FILE and TLS_KEY_FILE; it is in force without a restart.',
   };
 }
 

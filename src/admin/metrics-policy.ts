@@ -42,12 +42,17 @@ export function metricsOf(
 }
 
 function gatewayMetrics(snapshot: AdminSnapshot): Metric[] {
-  const { version, nodeVersion: node, notReady, at, startedAt, connections, waiting } = snapshot;
+  const { version, nodeVersion: node, notReady, at, startedAt, connections, waiting, certificate } = snapshot;
   return [
     gauge('build_info', 'Always 1. The versions are labels.', [sample(1, { version, node })]),
     gauge('ready', '1 while a key is loaded and the gateway is not stopping.', notReady === undefined),
     gauge('uptime_seconds', 'Time since the start.', seconds(at - startedAt)),
     gauge('connections', 'Open connections of callers.', connections),
+    gauge(
+      'certificate_expiry_seconds',
+      'Time until the certificate for callers ends, negative once it has.',
+      certificate && seconds(certificate.validTo - at),
+    ),
     gauge('requests_waiting', 'Requests that wait for the upstream.', waiting),
   ];
 }

@@ -26,7 +26,7 @@ import type { PurgeNeeds } from './status-policy.ts';
 export interface AdminAppOptions {
   readonly sources: AdminSources;
   readonly hosts: AdminHosts;
-  /** Reads the token of ADMIN_TOKEN_FROM; `undefined` where that is not set. */
+  /** Reads the token of ADMIN_TOKEN_FROM; `undefined` where that is not set. Rejects with an error fit for the log. */
   readonly readToken: (() => Promise<string>) | undefined;
   /** Replaces every form of the upstream key in a text: the last step before a reply leaves. */
   readonly redact: (text: string) => string;
@@ -199,7 +199,7 @@ function guardChanges({ hosts, readToken }: AdminAppOptions): MiddlewareHandler<
       });
     }
     const [, sent] = /^Bearer +(\S+)$/i.exec(incoming.headers.authorization ?? '') ?? [];
-    if (sent === undefined || !isSameSecret(sent, await readToken())) {
+    if (sent === undefined || !isSameSecret(sent, await readOrRefuse(readToken))) {
       throw new GatewayError('caller-unauthenticated', {
         reason: `a change was asked for ${sent === undefined ? 'without the token' : 'with a wrong token'}`,
         detail:
@@ -209,6 +209,19 @@ function guardChanges({ hosts, readToken }: AdminAppOptions): MiddlewareHandler<
     }
     await next();
   };
+}
+
+/** @throws GatewayError 500, without a stack for the log: what ADMIN_TOKEN_FROM names is to be repaired */
+async function readOrRefuse(readToken: () => Promise<string>): Promise<string> {
+  try {
+    return await readToken();
+  } catch (error) {
+    throw new GatewayError('internal-error', {
+      reason: `a change was asked for, and the token cannot be read: ${(error as Error).message}`,
+      detail:
+        'The gateway cannot read the token of ADMIN_TOKEN_FROM, so nothing can be changed here. Its log says why.',
+    });
+  }
 }
 
 /** Takes the same time whatever the two have in common. */

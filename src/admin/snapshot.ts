@@ -21,6 +21,7 @@ export async function takeSnapshot(sources: AdminSources, describedCallers: numb
     workspaces: sources.workspaces.map(snapshotOf),
     callers: sources.callers(describedCallers),
     log: sources.log(),
+    certificate: sources.certificate(),
     fleet: sources.fleet(),
     waiting: sources.waiting(),
     connections,

@@ -2,6 +2,7 @@
 import type { CacheSnapshot } from '../cache/cache.ts';
 import type { CallersSnapshot } from '../callers/callers-snapshot.ts';
 import type { DurationsSnapshot } from '../durations.ts';
+import type { CertificateSnapshot } from '../edge/certificate.ts';
 import type { FleetSnapshot } from '../fleet/fleet.ts';
 import type { GateSnapshot } from '../gate/types.ts';
 import type { KeyHealth } from '../key/key-event.ts';
@@ -26,6 +27,8 @@ export interface AdminSources {
   /** @param most how many of them to describe */
   callers(most: number): CallersSnapshot;
   log(): LogLosses;
+  /** What the callers' listener shows; `undefined` where it speaks plain HTTP. */
+  certificate(): CertificateSnapshot | undefined;
   /** What this gateway shares with others; `undefined` where it is alone by its settings. */
   fleet(): FleetSnapshot | undefined;
   /** Requests that wait for the upstream. */
@@ -109,6 +112,7 @@ export interface AdminSnapshot {
   readonly workspaces: readonly WorkspaceSnapshot[];
   readonly callers: CallersSnapshot;
   readonly log: LogLosses;
+  readonly certificate: CertificateSnapshot | undefined;
   readonly fleet: FleetSnapshot | undefined;
   readonly waiting: number;
   readonly connections: number;

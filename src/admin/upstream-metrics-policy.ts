@@ -80,7 +80,7 @@ export function circuitMetrics({ circuit }: WorkspaceSnapshot): Metric[] {
     gauge('circuit_failures_in_a_row', 'Failures since the last success.', circuit.failuresInARow),
     gauge(
       'circuit_probe_seconds',
-      'Time until the next probe of the upstream, while the circuit is open.',
+      'Time until a request may try the upstream again, while the circuit is open.',
       seconds(circuit.probeInMs),
     ),
     gauge(

@@ -77,6 +77,8 @@ const calls = [
 ] as const;
 
 const notAsked = 'It was not asked, because the call before failed.';
+const notAskedYet = 'It was not asked, because the upstream wants to be left alone for that long.';
+const limitedNow = 'The upstream limits requests now, so whether the gateway could work is not known yet.';
 
 /** @returns the exit status: 0 the gateway could work, 1 it could not, 2 the settings are wrong */
 export async function check(options: CheckOptions): Promise<0 | 1 | 2> {
@@ -148,17 +150,18 @@ function allInWords(report: {
 }
 
 async function examine(options: CheckOptions): Promise<CheckReport> {
+  const { warnings = [], baseUrl } = options;
+  const unused = warnings.length === 0 ? {} : { warnings };
   if (options.settingsProblems.length > 0) {
     return {
       ok: false,
       exitStatus: 2,
       summary: 'The settings are wrong; nothing was asked of the upstream.',
-      settings: { ok: false, problems: options.settingsProblems },
+      settings: { ok: false, problems: options.settingsProblems, ...unused },
       calls: [],
     };
   }
-  const { warnings = [], baseUrl } = options;
-  const settings = { ok: true, problems: [], ...(warnings.length === 0 ? {} : { warnings }), baseUrl };
+  const settings = { ok: true, problems: [], ...unused, baseUrl };
   let parts: CheckParts;
   try {
     parts = await options.open();
@@ -222,10 +225,10 @@ async function examineKey(
 
 async function makeCalls(keyring: Keyring, ask: CheckParts['ask'], timeoutMs: number): Promise<CallReport[]> {
   const made: CallReport[] = [];
-  let lost = false;
+  let skips: string | undefined;
   for (const call of calls) {
-    if (lost) {
-      made.push({ method: 'GET', path: call.path, status: null, outcome: 'skipped', meaning: notAsked });
+    if (skips !== undefined) {
+      made.push({ method: 'GET', path: call.path, status: null, outcome: 'skipped', meaning: skips });
       continue;
     }
     const { status, waitMs, meaning: found } = await makeCall(ask, call, timeoutMs);
@@ -240,7 +243,8 @@ async function makeCalls(keyring: Keyring, ask: CheckParts['ask'], timeoutMs: nu
       ...(waitMs === undefined ? {} : { retryAfterSeconds: Math.ceil(waitMs / 1_000) }),
     });
     // A refused key is refused everywhere, and what cannot be reached now cannot be a moment later.
-    lost = ['key-rejected', 'unreachable', 'timeout'].includes(meaning.outcome);
+    if (['key-rejected', 'unreachable', 'timeout'].includes(meaning.outcome)) skips = notAsked;
+    if (meaning.outcome === 'rate-limited' && waitMs !== undefined) skips = notAskedYet;
   }
   return made;
 }
@@ -252,6 +256,7 @@ function shortcoming(
   sharedStore: StoreTrial | undefined,
   fellBack: boolean,
 ): string | undefined {
+  if (made.every(({ outcome }) => ['rate-limited', 'skipped'].includes(outcome))) return limitedNow;
   const accepted = made.some((call) => call.outcome === 'accepted');
   if (!accepted || !made.every((call) => ['accepted', 'rate-limited'].includes(call.outcome))) {
     return made.find((call) => !['accepted', 'skipped'].includes(call.outcome))?.meaning ?? '';

@@ -43,13 +43,15 @@ export async function demo({ once, traffic: hasTraffic, gateways }: DemoOptions)
     ...(traffic && { CALLERS_FILE: traffic.file }),
     ...(store && { SHARED_STORE: store.address }),
   };
-  const gateway = await startOn(process.env['PORT'] ?? '8080', standIn, settings).catch((error: unknown) => {
-    // Another process has the usual port; a demo must not fail for that.
-    if (error instanceof ListenError && !error.isSetting) return startOn('0', standIn, settings);
+  const { PORT = '8080', ADMIN_PORT = '0' } = process.env;
+  const free = { PORT: '0', ADMIN_PORT: ADMIN_PORT === 'off' ? 'off' : '0' };
+  const gateway = await startOn({ PORT, ADMIN_PORT }, standIn, settings).catch((error: unknown) => {
+    // Another process has one of the ports; a demo must not fail for that.
+    if (error instanceof ListenError && !error.isSetting) return startOn(free, standIn, settings);
     throw error;
   });
   const others: Gateway[] = [];
-  while (others.length < gateways - 1) others.push(await startOn('0', standIn, settings));
+  while (others.length < gateways - 1) others.push(await startOn(free, standIn, settings));
   const readyMs = performance.now();
   say(
     `The Workspace Analytics Gateway, at ${gateway.url}, before a stand-in for the upstream at ${standIn.url}`,
@@ -80,13 +82,18 @@ function startTraffic(traffic: Traffic, gateway: Gateway, others: readonly Gatew
   say(
     `\nThe upstream allows ${perSecond} requests a second, ${burst} at once. Three callers ask for more:\n${traffic.describe}`,
   );
-  say(`\nWatch them share it: open ${adminUrl}/ in a browser. For programs:
-  curl -s ${adminUrl}/status
-  curl -s ${adminUrl}/metrics`);
+  if (adminUrl !== undefined) sayConsole('Watch them share it', adminUrl);
   for (const { url, adminUrl: console } of others) {
-    say(`Another gateway at ${url} shares answers and turns with the first: open ${console}/ beside it.`);
+    const beside = console === undefined ? '' : `: open ${console}/ beside it`;
+    say(`Another gateway at ${url} shares answers and turns with the first${beside}.`);
   }
   traffic.start([gateway, ...others].map(({ url }) => url));
+}
+
+function sayConsole(what: string, adminUrl: string): void {
+  say(`\n${what}: open ${adminUrl}/ in a browser. For programs:
+  curl -s ${adminUrl}/status
+  curl -s ${adminUrl}/metrics`);
 }
 
 function sayFigures(readyMs: number): void {
@@ -109,19 +116,21 @@ function sayWhatToTry({ url, adminUrl }: Gateway): void {
   curl -i '${url}/api/analytics/accounts/?api_key=x'  # a key is never in the URL
   curl -s ${url}/problems/unknown-operation
   curl -i ${url}/readyz
-Operations, examples and problems: open ${url}/docs in a browser.
-The console, to watch it meanwhile (demo --traffic makes it move): open ${adminUrl}/ in a browser. For programs:
-  curl -s ${adminUrl}/status
-  curl -s ${adminUrl}/metrics`);
+Operations, examples and problems: open ${url}/docs in a browser.`);
+  if (adminUrl === undefined) return;
+  sayConsole('The console, to watch it meanwhile (demo --traffic makes it move)', adminUrl);
 }
 
-function startOn(port: string, standIn: StandIn, settings: Record<string, string>): Promise<Gateway> {
+function startOn(
+  ports: { readonly PORT: string; readonly ADMIN_PORT: string },
+  standIn: StandIn,
+  settings: Record<string, string>,
+): Promise<Gateway> {
   const environment = {
     UPSTREAM_BASE_URL: standIn.url,
     UPSTREAM_API_KEY: standInKey,
     UPSTREAM_API_KEY_CHECK: 'off',
-    PORT: port,
-    ADMIN_PORT: '0',
+    ...ports,
     LOG_LEVEL: process.env['LOG_LEVEL'] ?? 'silent',
     SHUTDOWN_GRACE: '2s',
     ...settings,

@@ -2,15 +2,41 @@
  * setting but HOST, PORT and TLS_CERT_FILE. */
 import { request } from 'node:http';
 import { request as requestByTls } from 'node:https';
-import { readSettings } from '../config.ts';
-import { loadWhatThereIs } from './environment.ts';
+import { ConfigError, readSettings } from '../config.ts';
+import type { Environment } from '../key/store.ts';
+import { environmentAtHand, loadConfig, loadWhatThereIs } from './environment.ts';
 
 const timeoutMs = 3_000;
 const path = '/readyz';
 
-/** @returns 0 when the gateway says it is ready, 1 when it does not or cannot be reached */
-export async function healthcheck(): Promise<number> {
-  const environment = await loadWhatThereIs();
+/**
+ * @param envFile `--env-file`
+ * @returns 0 when the gateway says it is ready, 1 when it does not or cannot be reached, 2 where a setting that says
+ * where to ask is wrong
+ */
+export async function healthcheck(envFile?: string): Promise<number> {
+  try {
+    return await askWhetherReady(envFile === undefined ? await loadWhatThereIs() : await loadFrom(envFile));
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    process.stderr.write(error.problems.map((problem) => `${problem}\n`).join(''));
+    return 2;
+  }
+}
+
+/** @throws ConfigError naming what is wrong with the file; what else `serve` would refuse is not asked for here */
+async function loadFrom(envFile: string): Promise<Environment> {
+  try {
+    return (await loadConfig(envFile)).environment;
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    const problems = error.problems.filter((problem) => problem.startsWith('--env-file: '));
+    if (problems.length > 0) throw new ConfigError(problems);
+    return environmentAtHand();
+  }
+}
+
+async function askWhetherReady(environment: Environment): Promise<number> {
   const names = ['HOST', 'PORT', 'TLS_CERT_FILE'] as const;
   const { HOST: host, PORT: port, TLS_CERT_FILE: certificate } = readSettings(environment, names);
   const isSocket = host.startsWith('unix:');

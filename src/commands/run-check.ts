@@ -5,7 +5,7 @@ import { unnamedWritten } from '../callers/callers-file-policy.ts';
 import { guessableTokenProblems } from '../callers/weak-digest.ts';
 import { type Config, ConfigError, unknownSettings } from '../config.ts';
 import { variableOf, type WorkspaceConfig } from '../config-workspaces.ts';
-import { CertificateError, readCertificate } from '../edge/certificate.ts';
+import { readCertificate } from '../edge/certificate.ts';
 import {
   authenticatorOptions,
   certificateFiles,
@@ -16,17 +16,18 @@ import { Key } from '../key/key.ts';
 import { loadKeyValue } from '../key/key-source.ts';
 import { openKeyring } from '../key/keyring.ts';
 import { openStore } from '../key/open-store.ts';
+import { openAdminToken } from '../key/read-secret.ts';
 import type { Environment } from '../key/store.ts';
-import { PackageError } from '../optional-package.ts';
 import { didYouMean } from '../spelling-policy.ts';
 import { attachKey, probeThrough } from '../upstream/credential.ts';
 import { retryWithKey } from '../upstream/retry-with-key.ts';
 import { SharedBudget } from '../upstream/shared-budget.ts';
 import { sendUpstream } from '../upstream/transport.ts';
 import { type CheckParts, check, checkEach } from './check.ts';
-import { loadConfig } from './environment.ts';
+import { environmentAtHand, loadConfig } from './environment.ts';
 import { hardenProcess, UnsafeProcessError } from './process-hardening.ts';
-import { allProblems, reportStartFailure } from './start-failure.ts';
+import { allProblems, isCorrectable, reportStartFailure } from './start-failure.ts';
+import { socketProblems } from './start-problems.ts';
 
 export interface RunCheckOptions {
   readonly json: boolean;
@@ -48,6 +49,9 @@ export async function runCheck({ json, envFile, workspaces }: RunCheckOptions): 
     // `serve` would refuse what these refuse.
     const certificate = certificateFiles(config);
     if (certificate !== undefined) await readCertificate(certificate);
+    await openAdminToken(config, environment)?.();
+    const sockets = socketProblems(config);
+    if (sockets.length > 0) throw new ConfigError(sockets);
     if (config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined) {
       await (await import('../tracing.ts')).loadOtel();
     }
@@ -73,10 +77,12 @@ export async function runCheck({ json, envFile, workspaces }: RunCheckOptions): 
     return await checkEach(checked, { json, write });
   } catch (error) {
     if (error instanceof UnsafeProcessError && !json) return reportStartFailure(error);
-    if (!isProblemOfSettings(error)) throw error;
+    if (!isCorrectable(error)) throw error;
+    const settingsProblems = await allProblems(error);
+    // Beside a wrong setting they stand among the problems.
+    const warnings = unknownSettings(environmentAtHand()).filter((name) => !settingsProblems.includes(name));
     return check({
-      settingsProblems: await allProblems(error),
-      warnings: [],
+      ...{ settingsProblems, warnings },
       baseUrl: '',
       open: () => Promise.reject(error),
       timeoutMs: 0,
@@ -84,16 +90,6 @@ export async function runCheck({ json, envFile, workspaces }: RunCheckOptions): 
       write,
     });
   }
-}
-
-function isProblemOfSettings(error: unknown): boolean {
-  return (
-    error instanceof ConfigError ||
-    error instanceof CallersFileError ||
-    error instanceof CertificateError ||
-    error instanceof PackageError ||
-    error instanceof UnsafeProcessError
-  );
 }
 
 /** The workspaces to try. @throws ConfigError where there is no such workspace */

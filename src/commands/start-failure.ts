@@ -12,7 +12,7 @@ import { UnsafeProcessError } from './process-hardening.ts';
 export async function reportStartFailure(error: unknown): Promise<number> {
   const lines = isCorrectable(error) ? await allProblems(error) : linesOf(error);
   process.stderr.write(`analytics-gateway cannot start:\n${lines.map((line) => `  ${line}\n`).join('')}`);
-  return isCorrectable(error) || (error instanceof ListenError && error.isSetting) ? 2 : 1;
+  return isCorrectable(error) ? 2 : 1;
 }
 
 /** What one failure says, with everything else that would end the next start. */
@@ -24,18 +24,25 @@ export async function allProblems(error: unknown): Promise<readonly string[]> {
 }
 
 /** Whether settings, or what they name, are wrong. */
-function isCorrectable(error: unknown): boolean {
+export function isCorrectable(error: unknown): boolean {
   return (
     error instanceof CertificateError ||
     error instanceof ConfigError ||
     error instanceof KeyStoreError ||
     error instanceof CallersFileError ||
     error instanceof PackageError ||
-    error instanceof UnsafeProcessError
+    error instanceof UnsafeProcessError ||
+    (error instanceof ListenError && error.isSetting)
   );
 }
 
 function linesOf(error: unknown): readonly string[] {
-  if (error instanceof ConfigError || error instanceof CallersFileError) return error.problems;
+  if (
+    error instanceof ConfigError ||
+    error instanceof CallersFileError ||
+    error instanceof CertificateError
+  ) {
+    return error.problems;
+  }
   return [error instanceof Error ? error.message : 'an unknown failure'];
 }

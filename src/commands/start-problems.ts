@@ -1,5 +1,5 @@
 /**
- * Everything that keeps the gateway from starting: settings, key, callers file, certificate and OpenTelemetry at once, so that it takes one round
+ * Everything that keeps the gateway from starting: settings, keys, token, sockets, callers file, certificate and OpenTelemetry, so that it takes one round
  * to put them right. Looked for only when a start has failed.
  */
 import { readCallersVersion } from '../callers/caller-store.ts';
@@ -7,9 +7,11 @@ import { CallersFileError } from '../callers/callers-file.ts';
 import { type Config, ConfigError, readConfig, unknownSettings } from '../config.ts';
 import { variableOf, workspaceNames } from '../config-workspaces.ts';
 import { CertificateError, readCertificate } from '../edge/certificate.ts';
+import { socketProblem } from '../edge/listen.ts';
 import { authenticatorOptions, certificateFiles } from '../gateway-options.ts';
 import { loadKeyValue } from '../key/key-source.ts';
 import { openStore } from '../key/open-store.ts';
+import { openAdminToken } from '../key/read-secret.ts';
 import { type Environment, KeyStoreError } from '../key/store.ts';
 import { PackageError } from '../optional-package.ts';
 import { loadOtel } from '../tracing.ts';
@@ -21,6 +23,8 @@ export async function findStartProblems(environment: Environment): Promise<reado
     ...problems,
     ...(problems.length > 0 ? unknownSettings(environment) : []),
     ...(await keyProblems(config, environment)),
+    ...(await adminTokenProblems(config, environment)),
+    ...socketProblems(config),
     ...callersProblems(config, environment),
     ...(await certificateProblems(config)),
     ...(await tracingProblems(config)),
@@ -38,18 +42,15 @@ function tryConfig(environment: Environment): { config: Partial<Config>; problem
 
 /** Of the stores on this machine: others may take a while, and are waited for by a gateway that runs. */
 async function keyProblems(config: Partial<Config>, environment: Environment): Promise<string[]> {
-  const { workspaces = [], ADMIN_TOKEN_FROM } = config;
-  const places = [
-    ...workspaces.flatMap(({ name, keyFrom, previousKeyFrom }) => [
-      { setting: variableOf('UPSTREAM_API_KEY_FROM', name), from: keyFrom, isNeeded: true },
-      {
-        setting: variableOf('UPSTREAM_API_KEY_PREVIOUS_FROM', name),
-        from: previousKeyFrom,
-        isNeeded: false,
-      },
-    ]),
-    { setting: 'ADMIN_TOKEN_FROM', from: ADMIN_TOKEN_FROM, isNeeded: true },
-  ];
+  const { workspaces = [] } = config;
+  const places = workspaces.flatMap(({ name, keyFrom, previousKeyFrom }) => [
+    { setting: variableOf('UPSTREAM_API_KEY_FROM', name), from: keyFrom, isNeeded: true },
+    {
+      setting: variableOf('UPSTREAM_API_KEY_PREVIOUS_FROM', name),
+      from: previousKeyFrom,
+      isNeeded: false,
+    },
+  ]);
   const problems: string[] = [];
   for (const { setting, from, isNeeded } of places) {
     if (from === undefined) continue;
@@ -62,6 +63,25 @@ async function keyProblems(config: Partial<Config>, environment: Environment): P
     }
   }
   return problems;
+}
+
+async function adminTokenProblems(config: Partial<Config>, environment: Environment): Promise<string[]> {
+  try {
+    await openAdminToken(config, environment)?.();
+    return [];
+  } catch (error) {
+    if (error instanceof KeyStoreError) return [error.message];
+    throw error;
+  }
+}
+
+/** Without listening: what the folder of a socket says. */
+export function socketProblems({ HOST, ADMIN_HOST, ADMIN_PORT }: Partial<Config>): readonly string[] {
+  const hosts = { HOST, ADMIN_HOST: ADMIN_PORT === 'off' ? undefined : ADMIN_HOST };
+  return Object.entries(hosts).flatMap(([setting, host]) => {
+    const problem = host === undefined ? undefined : socketProblem(host, setting);
+    return problem ?? [];
+  });
 }
 
 function callersProblems(config: Partial<Config>, environment: Environment): readonly string[] {
@@ -88,7 +108,7 @@ async function certificateProblems(config: Partial<Config>): Promise<readonly st
     await readCertificate(files);
     return [];
   } catch (error) {
-    if (error instanceof CertificateError) return [error.message];
+    if (error instanceof CertificateError) return error.problems;
     throw error;
   }
 }

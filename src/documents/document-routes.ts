@@ -42,6 +42,7 @@ export function documentRoutes(options: DocumentOptions): DocumentRoutes {
         const { problemList, problemListPage } = await import('./problem-list.ts');
         return (await prefersPage(request)) ? problemListPage() : json(problemList);
       }),
+      '/problems/': moveTo('problem-list', '../problems'),
       '/problems/:code': handle('problem-document', explainProblem),
     },
     ofCaller: {
@@ -54,6 +55,7 @@ export function documentRoutes(options: DocumentOptions): DocumentRoutes {
         const { host = 'localhost' } = request.headers;
         return apiPage({ ...factsFor(request, options), origin: `${options.scheme}://${host}` });
       }),
+      '/docs/': moveTo('api-page', '../docs'),
     },
   };
 }
@@ -65,9 +67,7 @@ function handle(
 ): DocumentHandler {
   return async function answer(request, trace) {
     trace.operation = name;
-    if (request.method !== 'GET' && request.method !== 'HEAD') {
-      throw new GatewayError('method-not-allowed', { headers: { allow: 'GET, HEAD' } });
-    }
+    refuseChanges(request);
     const { text, fields } = await render(request);
     const body = Buffer.from(text);
     return {
@@ -76,6 +76,21 @@ function handle(
       body: request.method === 'HEAD' ? null : body,
     };
   };
+}
+
+/** Sends a path with a slash at its end to the one without: the links of a page are relative, for a gateway below a path. */
+function moveTo(name: string, location: string): DocumentHandler {
+  return function move(request, trace) {
+    trace.operation = name;
+    refuseChanges(request);
+    const fields = listed({ ...documentFields, location, 'content-length': '0' });
+    return { status: 308, fields, body: null };
+  };
+}
+
+function refuseChanges({ method }: InboundRequest): void {
+  if (method === 'GET' || method === 'HEAD') return;
+  throw new GatewayError('method-not-allowed', { headers: { allow: 'GET, HEAD' } });
 }
 
 async function prefersPage(request: InboundRequest): Promise<boolean> {

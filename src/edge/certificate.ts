@@ -15,6 +15,8 @@ export interface CertificateFiles {
 export interface CertificatePair {
   readonly cert: string;
   readonly key: string;
+  /** When it begins to hold, by the certificate itself: ISO 8601. */
+  readonly validFrom: string;
   /** When callers begin to refuse it, by the certificate itself: ISO 8601. */
   readonly validTo: string;
 }
@@ -25,23 +27,32 @@ export const minTlsVersion = 'TLSv1.2';
 /** Why a pair cannot be used, in plain words that name the settings and no value. */
 export class CertificateError extends Error {
   override readonly name = 'CertificateError';
+  readonly problems: readonly string[];
+
+  constructor(...problems: readonly string[]) {
+    super(problems.join('; '));
+    this.problems = problems;
+  }
 }
 
 /** @throws CertificateError for files that cannot be read, or are no pair */
 export async function readCertificate({ certFile, keyFile }: CertificateFiles): Promise<CertificatePair> {
-  const cert = await readNamed('TLS_CERT_FILE', certFile);
-  const key = await readNamed('TLS_KEY_FILE', keyFile);
-  const certificate = parse(() => new X509Certificate(cert), 'TLS_CERT_FILE holds no certificate in PEM');
-  const privateKey = parse(
-    () => createPrivateKey(key),
-    'TLS_KEY_FILE holds no private key in PEM that can be read without a passphrase',
+  const [{ text: cert, parsed: certificate }, { text: key, parsed: privateKey }] = await bothOf(
+    readAs('TLS_CERT_FILE', certFile, (text) => new X509Certificate(text), 'holds no certificate in PEM'),
+    readAs(
+      'TLS_KEY_FILE',
+      keyFile,
+      createPrivateKey,
+      'holds no private key in PEM that can be read without a passphrase',
+    ),
   );
   checkPair(certificate, privateKey);
   parse(
     () => createSecureContext({ cert, key, minVersion: minTlsVersion }),
     'TLS_CERT_FILE and TLS_KEY_FILE are not accepted by OpenSSL: a weak key, or a broken chain',
   );
-  return { cert, key, validTo: certificate.validToDate.toISOString() };
+  const { validFromDate, validToDate } = certificate;
+  return { cert, key, validFrom: validFromDate.toISOString(), validTo: validToDate.toISOString() };
 }
 
 function checkPair(certificate: X509Certificate, privateKey: KeyObject): void {
@@ -65,6 +76,26 @@ async function readNamed(setting: string, file: string): Promise<string> {
   }
 }
 
+/** @throws CertificateError with the problems of both */
+async function bothOf<One, Other>(one: Promise<One>, other: Promise<Other>): Promise<[One, Other]> {
+  const settled = await Promise.allSettled([one, other]);
+  const failures = settled.flatMap((each) => (each.status === 'rejected' ? [each.reason as unknown] : []));
+  if (failures.length === 2) {
+    throw new CertificateError(...failures.map((failure) => (failure as Error).message));
+  }
+  return Promise.all([one, other]);
+}
+
+async function readAs<T>(
+  setting: string,
+  file: string,
+  make: (text: string) => T,
+  problem: string,
+): Promise<{ text: string; parsed: T }> {
+  const text = await readNamed(setting, file);
+  return { text, parsed: parse(() => make(text), `${setting} ${problem}`) };
+}
+
 function parse<T>(make: () => T, problem: string): T {
   try {
     return make();
@@ -72,6 +103,14 @@ function parse<T>(make: () => T, problem: string): T {
     // OpenSSL's own messages may quote what it read.
     throw new CertificateError(problem);
   }
+}
+
+/** The pair in force, as it is shown. Times are wall clock, ms. */
+export interface CertificateSnapshot {
+  readonly validFrom: number;
+  readonly validTo: number;
+  /** Why the files' newest pair is not in force; `undefined` where it is. */
+  readonly problem: string | undefined;
 }
 
 export interface CertificateEvents {
@@ -110,6 +149,12 @@ export class FollowedCertificate {
   get current(): CertificatePair {
     return this.#current;
   }
+
+  readonly snapshot = (): CertificateSnapshot => ({
+    validFrom: Date.parse(this.#current.validFrom),
+    validTo: Date.parse(this.#current.validTo),
+    problem: this.#problem,
+  });
 
   /** Reads both files at once, and says at once what is wrong with them. Never rejects. */
   reload(): Promise<void> {

@@ -1,8 +1,9 @@
 /** Makes a server listen, on an address or a Unix socket, and says in plain words why it cannot. */
-import { lstatSync, unlinkSync } from 'node:fs';
+import { accessSync, constants, lstatSync, unlinkSync } from 'node:fs';
 import type { Server } from 'node:http';
 import { Server as TlsServer } from 'node:https';
 import { type AddressInfo, connect } from 'node:net';
+import { dirname } from 'node:path';
 
 /** Why the gateway cannot listen, in plain words that name the setting and not its value. */
 export class ListenError extends Error {
@@ -33,14 +34,26 @@ function whyNotListening(
     return new ListenError(`${address} is in use: ${instead}, or stop what listens there`, false);
   }
   if (path !== undefined) {
-    return new ListenError(
-      `${host} names a socket in a folder that does not exist or may not be written to`,
-      true,
-    );
+    return new ListenError(noSocket(host), true);
   }
   if (code === 'EACCES')
     return new ListenError(`${port} needs rights we do not have: choose one above 1023`, false);
   return new ListenError(`${host} is not an address of this machine`, true);
+}
+
+function noSocket(setting: string): string {
+  return `${setting} names a socket in a folder that does not exist or may not be written to`;
+}
+
+/** Why `listen` would refuse a socket, as far as its folder says; `undefined` for addresses, and where it may be made. */
+export function socketProblem(host: string, setting: string): string | undefined {
+  if (!host.startsWith('unix:')) return undefined;
+  try {
+    accessSync(dirname(host.slice('unix:'.length)), constants.W_OK | constants.X_OK);
+    return undefined;
+  } catch {
+    return noSocket(setting);
+  }
 }
 
 /**

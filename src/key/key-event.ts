@@ -46,6 +46,8 @@ export interface KeyHealth {
   readonly ageMs: number | undefined;
   readonly lastAcceptedAt: number | undefined;
   readonly lastRejectedAt: number | undefined;
+  /** The upstream refused a read, and it is not known yet whether it refuses the key. */
+  readonly suspect: boolean;
   /** The upstream refuses the key and nothing but probes is sent with it. */
   readonly rejected: boolean;
   /** The upstream refuses the newest key of the store, and another one is in use. */

@@ -102,6 +102,10 @@ export class KeyMonitor {
     this.#parts = parts;
   }
 
+  get isSuspect(): boolean {
+    return this.#state.kind === 'suspect';
+  }
+
   get isRejected(): boolean {
     return this.#state.kind === 'rejected';
   }

@@ -99,10 +99,15 @@ export class KeySource {
  * One read of a store, checked and bounded.
  *
  * @param closing ends the read before its time
+ * @param what what is kept there, for messages
  * @throws KeyStoreError whatever was wrong, in a message that begins with the store's name
  */
-export async function loadKeyValue(store: KeyStore, closing?: AbortSignal): Promise<string> {
-  return checked(store, await bounded(store, (signal) => store.load(signal), closing));
+export async function loadKeyValue(
+  store: KeyStore,
+  closing?: AbortSignal,
+  what = 'the key',
+): Promise<string> {
+  return checked(store, await bounded(store, (signal) => store.load(signal), closing), what);
 }
 
 /** The same for the value before; `undefined` where the store keeps none. */
@@ -112,12 +117,12 @@ export async function loadPreviousValue(store: KeyStore, closing?: AbortSignal):
     (signal) => store.loadPrevious?.(signal) ?? Promise.resolve(undefined),
     closing,
   );
-  return text === undefined ? undefined : checked(store, text);
+  return text === undefined ? undefined : checked(store, text, 'the key');
 }
 
-function checked(store: KeyStore, text: string): string {
+function checked(store: KeyStore, text: string, what: string): string {
   const parsed = parseKey(text);
-  if ('reason' in parsed) throw new KeyStoreError(`${store.describe}: the key ${parsed.reason}`);
+  if ('reason' in parsed) throw new KeyStoreError(`${store.describe}: ${what} ${parsed.reason}`);
   return parsed.value;
 }
 

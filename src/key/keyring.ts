@@ -189,6 +189,7 @@ export class Keyring {
     ageMs: this.#loadedAt === undefined ? undefined : Date.now() - this.#loadedAt,
     lastAcceptedAt: this.#monitor.lastAcceptedAt,
     lastRejectedAt: this.#monitor.lastRejectedAt,
+    suspect: this.#monitor.isSuspect,
     rejected: this.#monitor.isRejected,
     fallenBack: this.#current !== this.#offered,
     previousForgottenInMs: this.#retiring.size === 0 ? undefined : this.#forgottenAtMs - performance.now(),

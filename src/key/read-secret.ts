@@ -1,17 +1,28 @@
-/** A further secret of the gateway's own, kept where the key may be kept too. */
+/** The token of the admin listener, kept where the key may be kept too. */
 import { loadKeyValue } from './key-source.ts';
 import { openStore } from './open-store.ts';
-import type { Environment } from './store.ts';
+import { type Environment, KeyStoreError } from './store.ts';
 
 /**
- * How to read it: each time anew, so that a new value needs no restart. It has the form of a key: at least 16 visible
- * ASCII characters.
+ * How to read the token of ADMIN_TOKEN_FROM: each time anew, so that a new value needs no restart. It has the form of a
+ * key: at least 16 visible ASCII characters.
  *
- * @param from `env:NAME` or `file:/path`
- * @returns a function that rejects with a `KeyStoreError`
+ * @returns a function that rejects with a `KeyStoreError` that names the setting; `undefined` where no token is asked for
  * @throws KeyStoreError where the setting is malformed
  */
-export function secretReader(from: string, environment: Environment, setting: string): () => Promise<string> {
-  const store = openStore(from, environment, setting);
-  return () => loadKeyValue(store);
+export function openAdminToken(
+  settings: { readonly ADMIN_TOKEN_FROM?: string | undefined; readonly ADMIN_PORT?: number | 'off' },
+  environment: Environment,
+): (() => Promise<string>) | undefined {
+  const { ADMIN_TOKEN_FROM: from, ADMIN_PORT: port } = settings;
+  if (from === undefined || port === 'off') return undefined;
+  const store = openStore(from, environment, 'ADMIN_TOKEN_FROM');
+  return async () => {
+    try {
+      return await loadKeyValue(store, undefined, 'the token');
+    } catch (error) {
+      if (!(error instanceof KeyStoreError)) throw error;
+      throw new KeyStoreError(`ADMIN_TOKEN_FROM: ${error.message}`);
+    }
+  };
 }

@@ -20,6 +20,10 @@ const storeIs = (inUse: boolean): Partial<SnapshotOfOne> => ({
   },
 });
 
+const certificateEnds = (ms: number, lifetimeMs = 90 * dayMs): Partial<SnapshotOfOne> => ({
+  certificate: { validFrom: calm.at + ms - lifetimeMs, validTo: calm.at + ms, problem: undefined },
+});
+
 const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[], says?: RegExp][] = [
   ['nothing is wrong', {}, []],
   [
@@ -48,7 +52,19 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
     'the circuit to the whole upstream is open',
     { circuit: { ...openCircuit, operations: [{ operation: 'list-accounts', ...openCircuit }] } },
     ['circuit-open'],
-    /it failed 7 times in a row\. The next probe is due in 4 s/,
+    /it failed 7 times in a row\. The next request in 4 s or later tries it again\.$/,
+  ],
+  [
+    'the circuit to the whole upstream is open and a request may try it',
+    { circuit: { ...openCircuit, probeInMs: 0, operations: [] } },
+    ['circuit-open'],
+    /in a row\. The next request tries it again\.$/,
+  ],
+  [
+    'the upstream refused a read with the key a moment ago',
+    { key: { ...calm.key, suspect: true } },
+    ['key-suspect'],
+    /0123abcd/,
   ],
   [
     'the circuit of one operation is open',
@@ -85,6 +101,27 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
   ['the last token of a caller has ended', endsIn(-dayMs), ['token-ending'], /has ended at/],
   ['the last token of a caller ended long ago', endsIn(-8 * dayMs), []],
   ['a token has ended that has a successor', endsIn(-dayMs, false), []],
+  [
+    'the certificate ends within 7 days',
+    certificateEnds(7 * dayMs),
+    ['certificate-ending'],
+    / ends at 2026-11-08T12/,
+  ],
+  ['the certificate ends later', certificateEnds(7 * dayMs + 1), []],
+  ['the certificate has ended', certificateEnds(-dayMs), ['certificate-ending'], /has ended at/],
+  ['a certificate of a day ends in more than a quarter of it', certificateEnds(dayMs / 4 + 1, dayMs), []],
+  [
+    'a certificate of a day ends in a quarter of it',
+    certificateEnds(dayMs / 4, dayMs),
+    ['certificate-ending'],
+  ],
+  ['the gateway speaks plain HTTP', { certificate: undefined }, []],
+  [
+    'the newest certificate is refused',
+    { certificate: calm.certificate && { ...calm.certificate, problem: 'TLS_KEY_FILE is not the key' } },
+    ['certificate-refused'],
+    /TLS_KEY_FILE is not the key\.$/,
+  ],
   [
     'log lines were lost',
     { log: { lostLines: 12, lastLostAt: calm.at - 60_000 } },

@@ -43,6 +43,7 @@ describe('the metrics', () => {
     expect(value(own('requests_total'), { operation: 'none', status: '404', cache: 'hit' })).toBe(1);
     expect(value(own('requests_started_total'))).toBe(4);
     expect(value(own('requests_in_flight'))).toBe(1);
+    expect(value(own('certificate_expiry_seconds'))).toBe(30 * 86_400);
     expect(value(own('key_age_seconds'))).toBe(30);
     expect(value(own('key_reload_failures_total'))).toBe(2);
     expect(value(own('key_reload_failing'))).toBe(1);

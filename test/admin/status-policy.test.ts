@@ -89,6 +89,7 @@ describe('the status', () => {
           ageMs: undefined,
           lastAcceptedAt: undefined,
           lastRejectedAt: undefined,
+          suspect: false,
           rejected: false,
           fallenBack: false,
           previousForgottenInMs: undefined,

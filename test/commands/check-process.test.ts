@@ -228,4 +228,70 @@ describe.concurrent('check', () => {
     context.expect(stdout).toMatch(words);
     context.expect(report.settings.problems.join()).toMatch(words);
   });
+
+  it.for<[where: string, wrong: Record<string, string>, ...says: string[]]>([
+    [
+      'the file of ADMIN_TOKEN_FROM is not there',
+      { ADMIN_HOST: '0.0.0.0', ADMIN_PORT: '0', ADMIN_TOKEN_FROM: 'file:/nowhere/token' },
+      'ADMIN_TOKEN_FROM: file:/nowhere/token: the file does not exist',
+    ],
+    [
+      'the token of ADMIN_TOKEN_FROM is too short',
+      { ADMIN_HOST: '0.0.0.0', ADMIN_PORT: '0', ADMIN_TOKEN_FROM: 'env:TOKEN', TOKEN: 'short' },
+      'ADMIN_TOKEN_FROM: env:TOKEN: the token is shorter than 16 characters',
+    ],
+    [
+      'the two listeners have one port',
+      { PORT: '9091', ADMIN_PORT: '9091' },
+      'PORT and ADMIN_PORT must not be the same port (ADMIN_PORT is 9091 where it is not set)',
+    ],
+    [
+      'the two listeners have one socket',
+      { HOST: 'unix:/tmp/gateway.sock', ADMIN_HOST: 'unix:/tmp/gateway.sock', ADMIN_PORT: '0' },
+      'HOST and ADMIN_HOST must not be the same socket',
+    ],
+    [
+      'ADMIN_PORT is no port',
+      { ADMIN_PORT: 'OFF' },
+      'ADMIN_PORT expects a whole number from 0 to 65535, or off',
+    ],
+    [
+      'neither file of the certificate can be used',
+      { TLS_CERT_FILE: '/nowhere/tls.crt', TLS_KEY_FILE: import.meta.filename },
+      'TLS_CERT_FILE names a file that cannot be read (ENOENT)',
+      'TLS_KEY_FILE holds no private key in PEM that can be read without a passphrase',
+    ],
+    [
+      'the folder of a socket in HOST is not there',
+      { HOST: 'unix:/nowhere/gateway.sock' },
+      'HOST names a socket in a folder that does not exist or may not be written to',
+    ],
+    [
+      'the folder of a socket in ADMIN_HOST is not there',
+      { ADMIN_HOST: 'unix:/nowhere/admin.sock', ADMIN_PORT: '0' },
+      'ADMIN_HOST names a socket in a folder that does not exist or may not be written to',
+    ],
+  ])('check ends with 2 as serve does, and says the same, where %s', async ([, wrong, ...says], owner) => {
+    const settings = { ...settingsFor(`${closedPort}/api`), ...wrong };
+    const { both, report } = await check(owner, settings);
+    owner.expect(both).toEqual([2, 2]);
+    owner.expect(report.settings.problems).toEqual(says);
+    const { status, stderr } = await run(owner, ['serve'], { settings });
+    owner.expect(status).toBe(2);
+    owner
+      .expect(stderr)
+      .toBe(`analytics-gateway cannot start:\n${says.map((line) => `  ${line}\n`).join('')}`);
+  });
+
+  it('check warns of a variable without effect beside what is wrong with the callers file', async (owner) => {
+    const { both, stdout, report } = await check(owner, {
+      ...settingsFor(`${closedPort}/api`),
+      CALLERS_FILE: '/nowhere/callers.json',
+      UPSTREAM_ANYTHING: 'x',
+    });
+    owner.expect(both).toEqual([2, 2]);
+    owner.expect(stdout).toMatch(/^Without effect: UPSTREAM_ANYTHING/m);
+    owner.expect(report.settings.warnings).toHaveLength(1);
+    owner.expect(report.settings.problems).toHaveLength(1);
+  });
 });

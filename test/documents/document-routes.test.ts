@@ -64,6 +64,13 @@ describe('the documents for those who write callers', () => {
     expect([unknown.status, unknown.json()['code']]).toEqual([404, 'unknown-operation']);
   });
 
+  it.each(['/docs', '/problems'])('%s with a slash at its end leads to the one without', async (path) => {
+    const { ask } = await startPair();
+    const moved = await ask(`${path}/?x=1`);
+    expect([moved.status, moved.headers.location]).toEqual([308, `..${path}`]);
+    expect((await ask(`${path}/`, { method: 'POST' })).status).toBe(405);
+  });
+
   it.each(paths)('%s answers HEAD like GET without a body, and refuses other methods', async (path) => {
     const { ask } = await startPair();
     const get = await ask(path);

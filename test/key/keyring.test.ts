@@ -221,11 +221,12 @@ describe('a refused key', () => {
     const replaced = keyring.replace(old, within(25_000));
     await vi.advanceTimersByTimeAsync(1_900);
     expect(keyring.standingOf(old)).toBe('suspect');
+    expect(keyring.health()).toMatchObject({ suspect: true, rejected: false });
     const rejectedMs = performance.now() + 100;
     await vi.advanceTimersByTimeAsync(100);
     await expect(replaced).resolves.toBeUndefined();
     expect(keyring.standingOf(old)).toBe('rejected');
-    expect(keyring.health().rejected).toBe(true);
+    expect(keyring.health()).toMatchObject({ suspect: false, rejected: true });
     await vi.advanceTimersByTimeAsync(200_000);
     // The first tells whether the 401 was about the key at all.
     expect(probes.map((atMs) => Math.round((atMs - rejectedMs) / 100) * 100)).toEqual([

@@ -247,7 +247,7 @@ describe('a purge of a gateway whose admin listener other machines can reach', (
     expect(await statusOf(pair)).toMatchObject({ purgeNeeds: 'setting' });
   });
 
-  it('a purge of a gateway whose admin listener other machines can reach takes a new token of the file at once, and fails where the file is gone', async () => {
+  it('a purge of a gateway whose admin listener other machines can reach takes a new token of the file at once', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'admin-'));
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
     const file = join(folder, 'token');
@@ -257,8 +257,30 @@ describe('a purge of a gateway whose admin listener other machines can reach', (
     writeFileSync(file, 'another-token-012345\n');
     expect((await purge(pair, bearer('the-first-token-0123'))).status).toBe(401);
     expect((await purge(pair, bearer('another-token-012345'))).status).toBe(200);
+  });
+
+  it('a purge of a gateway whose admin listener other machines can reach says where the token cannot be read, and the log names the setting without a stack', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'admin-'));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+    const file = join(folder, 'token');
+    writeFileSync(file, 'the-first-token-0123\n');
+    const pair = await startPair({ ...open, ADMIN_TOKEN_FROM: `file:${file}` });
+    writeFileSync(file, 'short\n');
+    const tooShort = await purge(pair, bearer('the-first-token-0123'));
     rmSync(file);
-    expect((await purge(pair, bearer('another-token-012345'))).status).toBe(500);
+    const gone = await purge(pair, bearer('the-first-token-0123'));
+    for (const came of [tooShort, gone]) {
+      expect(came.status).toBe(500);
+      expect(came.json()['detail']).toMatch(/^The gateway cannot read the token of ADMIN_TOKEN_FROM/);
+      expect(came.body.toString()).not.toContain(folder);
+    }
+    const lines = pair.logLines().filter(({ level }) => level === 'error');
+    expect(lines).toMatchObject(
+      ['the token is shorter than 16 characters', 'the file does not exist'].map((why) => ({
+        reason: `a change was asked for, and the token cannot be read: ADMIN_TOKEN_FROM: file:${file}: ${why}`,
+      })),
+    );
+    expect(JSON.stringify(lines)).not.toContain('stack');
   });
 
   it('a purge of a gateway whose admin listener other machines can reach needs no token on loopback', async () => {

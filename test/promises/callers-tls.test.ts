@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { connect as connectTls, type SecureVersion, type TLSSocket } from 'node:tls';
 import { describe, expect, it } from 'vitest';
 import { makeCertificate } from '../support/certificate.ts';
-import { accounts, exchange } from '../support/gateway.ts';
+import { accounts, ask, exchange } from '../support/gateway.ts';
 import {
   linesOf,
   type Owner,
@@ -198,6 +198,24 @@ describe.concurrent('a certificate that is replaced', () => {
 });
 
 describe.concurrent('a certificate that cannot be used', () => {
+  it('a certificate that cannot be used makes the verdict degraded while the one before is in force', async (owner) => {
+    const secured = await securedSettings(owner, makeCertificate());
+    const running = start(owner, ['serve'], { settings: { ...secured.settings, ADMIN_PORT: '0' } });
+    const [, admin] = await running.printed(/"adminUrl":"http:[^"]*:(\d+)"/);
+    await running.printed(/"msg":"listening"/);
+    const codes = async (): Promise<string[]> => {
+      const came = await ask({ host: '127.0.0.1', port: Number(admin) }, '/status', {});
+      return (came.json()['reasons'] as { code: string }[]).map(({ code }) => code);
+    };
+    expect(await codes()).toEqual([]);
+    writePair(secured, { ...makeCertificate(), key: makeCertificate().key });
+    running.signal('SIGHUP');
+    await until(async () => (await codes()).join() === 'certificate-refused');
+    writePair(secured, makeCertificate());
+    running.signal('SIGHUP');
+    await until(async () => (await codes()).length === 0);
+  });
+
   it.for(['serve', 'check'])(
     'a certificate that cannot be used ends %s with 2, and names the setting and no value',
     async (command, owner) => {

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -74,7 +74,20 @@ describe.concurrent('check says in plain words what works', () => {
       lines.filter((line) => line.length > 5).length,
     );
     const { stdout: json } = await run(owner, ['check', '--json'], { settings });
-    expect(JSON.parse(json)).toMatchObject({ calls: [{ retryAfterSeconds: 37 }, { retryAfterSeconds: 37 }] });
+    expect(JSON.parse(json)).toMatchObject({
+      ok: false,
+      exitStatus: 1,
+      summary: expect.stringContaining('limits requests now'),
+      calls: [
+        { outcome: 'rate-limited', retryAfterSeconds: 37 },
+        { outcome: 'skipped', status: null },
+      ],
+    });
+    // Each of the two asked once: the second read would only have lengthened the limit.
+    expect(standIn.requests).toHaveLength(2);
+    expect(stdout).toContain(
+      'Failed: The upstream limits requests now, so whether the gateway could work is',
+    );
   });
 
   it('check ends with 2 where a setting is wrong, without its value', async (owner) => {
@@ -129,7 +142,23 @@ describe.concurrent('healthcheck', () => {
     const settings = { PORT: String(gateway.port), CACHE_TTL: 'wrong', HOST: '0.0.0.0' };
     expect(await run(owner, ['healthcheck'], { settings })).toMatchObject({ status: 0, stdout: 'ready\n' });
     const wrong = await run(owner, ['healthcheck'], { settings: { PORT: 'wrong' } });
-    expect(wrong).toMatchObject({ status: 2, stderr: expect.stringContaining('PORT expects') });
+    expect(wrong).toMatchObject({ status: 2, stderr: 'PORT expects a whole number from 0 to 65535\n' });
+  });
+
+  it('healthcheck takes HOST and PORT from the file of --env-file, and says where it cannot be read', async (owner) => {
+    const standIn = await standInFor(owner);
+    const gateway = await serve(owner, { settings: settingsFor(standIn.url) });
+    const file = join(temporaryFolder(owner), 'settings');
+    writeFileSync(file, `PORT=${gateway.port}\n`);
+    const found = await run(owner, ['healthcheck', '--env-file', file]);
+    expect(found).toMatchObject({ status: 0, stdout: 'ready\n', stderr: '' });
+    const missing = await run(owner, ['healthcheck', '--env-file', '/nowhere/settings']);
+    expect(missing).toMatchObject({
+      status: 2,
+      stderr: expect.stringMatching(
+        /^--env-file: the file \/nowhere\/settings can't be read \(ENOENT\).*\n$/,
+      ),
+    });
   });
 
   it('healthcheck asks on the Unix socket where there is one', async (owner) => {
@@ -196,6 +225,11 @@ describe.concurrent('the command line', () => {
     },
   );
 
+  it('the help of serve names everything that SIGHUP reads again', async (owner) => {
+    const { stdout } = await run(owner, ['serve', '--help']);
+    expect(stdout).toContain('SIGHUP reads key, callers and certificate again');
+  });
+
   it.for(['--nonsense', 'serve --port=1', 'nonsense', 'check extra', 'token create'])(
     '%s is wrong usage: 2, with a hint',
     async (command, owner) => {
@@ -228,6 +262,21 @@ describe.concurrent('the demo', () => {
     expect(stdout).toMatch(/the key occurred 0 times/);
     for (const { name, text } of formsOf(standInKey)) expect(stdout, name).not.toContain(text);
     expect(stdout).toContain('both from source');
+  });
+
+  it('the demo takes ADMIN_PORT as it takes PORT, and names no console where it is off', async (owner) => {
+    const taken = createServer().listen(0, '127.0.0.1');
+    await once(taken, 'listening');
+    const { port } = taken.address() as AddressInfo;
+    await new Promise((resolve) => taken.close(resolve));
+    const settings = { PORT: '0', ADMIN_PORT: String(port) };
+    const shown = await run(owner, ['demo', '--traffic', '--once'], { settings });
+    expect(shown.stdout).toContain(`Watch them share it: open http://127.0.0.1:${port}/ in a browser.`);
+    const off = await run(owner, ['demo', '--traffic', '--once'], {
+      settings: { ...settings, ADMIN_PORT: 'off' },
+    });
+    expect(off).toMatchObject({ status: 0, stderr: '' });
+    expect(off.stdout).not.toMatch(/Watch them|undefined/);
   });
 
   it('the demo with --traffic has three callers that share a limit, and leaves no file behind', async (owner) => {

@@ -82,6 +82,7 @@ export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
       ageMs: 30_000,
       lastAcceptedAt: at - 1_000,
       lastRejectedAt: at - 40_000,
+      suspect: false,
       rejected: false,
       fallenBack: false,
       previousForgottenInMs: 540_000,
@@ -146,6 +147,7 @@ export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
       ],
     },
     log: { lostLines: 0, lastLostAt: undefined },
+    certificate: { validFrom: at - 60 * 86_400_000, validTo: at + 30 * 86_400_000, problem: undefined },
     fleet: {
       store: {
         address: 'redis://store:6379',
