@@ -59,7 +59,7 @@ export default defineConfig({
     if (outside !== undefined) throw new Error(`the site would fetch from elsewhere: ${outside}`);
   },
   buildEnd({ outDir }) {
-    for (const file of linkedFiles) cpSync(join(root, file), join(outDir, file));
+    for (const file of linkedFiles) cpSync(join(root, file), join(outDir, file), { recursive: true });
   },
   themeConfig: {
     siteTitle: 'Analytics Gateway',
