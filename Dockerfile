@@ -45,18 +45,18 @@ RUN mkdir .compile-cache && chown node .compile-cache \
  && printf '#!/bin/sh\nexec node -- /app/dist/main.js "$@"\n' >/usr/local/bin/analytics-gateway \
  && chmod +x /usr/local/bin/analytics-gateway
 USER node
-# One start and stop fills the compile cache, so that no start of a container has to compile. Node keeps one for each
-# user and set of flags, so this runs as the one that serves, with its flags; what has none is the health check. On a
-# Unix socket, for a build may share the network of its machine, where the port may be taken.
+# One start and stop, and a health check, fill the compile cache, so that no start of a container has to compile. Node
+# keeps one for each user and set of V8's flags, so these run as the user that serves, with its flags. On a Unix socket,
+# for a build may share the network of its machine, where the port may be taken.
 RUN UPSTREAM_BASE_URL=http://127.0.0.1:9/api UPSTREAM_API_KEY=only-to-warm-the-cache HOST=unix:/tmp/warm.sock LOG_LEVEL=silent \
-    sh -c 'node --disable-sigusr1 --report-exclude-env --disable-proto=delete --max-semi-space-size=8 \
-      --heap-growing-percent=25 -- /app/dist/main.js serve & sleep 3; analytics-gateway healthcheck; kill -TERM $! && wait $!'
+    sh -c 'node --disable-sigusr1 --report-exclude-env --disable-proto=delete --max-semi-space-size=8 -- \
+      /app/dist/main.js serve & sleep 3; analytics-gateway healthcheck; kill -TERM $! && wait $!'
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=4s --start-period=5s CMD ["analytics-gateway", "healthcheck"]
 # Node is process 1 and gets the signals. No inspector on SIGUSR1, no environment in reports. No way to an object's
 # prototype by name: `delete`, for with `throw` Node's own parser throws at a field named __proto__, and the process ends.
-# Core dumps hold the key as well: run with --ulimit core=0. The last two flags bound how much
-# garbage V8 lets lie (docs/caching.md, "Memory"). Without "--" Node would take our --env-file for its own.
-ENTRYPOINT ["node", "--disable-sigusr1", "--report-exclude-env", "--disable-proto=delete", "--max-semi-space-size=8", "--heap-growing-percent=25", "--", "/app/dist/main.js"]
+# Core dumps hold the key as well: run with --ulimit core=0. The size of V8's semi-space bounds how much
+# garbage it lets lie (docs/caching.md, "Memory"). Without "--" Node would take our --env-file for its own.
+ENTRYPOINT ["node", "--disable-sigusr1", "--report-exclude-env", "--disable-proto=delete", "--max-semi-space-size=8", "--", "/app/dist/main.js"]
 # What follows the image's name takes its place: `docker run IMAGE token list`.
 CMD ["serve"]

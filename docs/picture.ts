@@ -78,7 +78,7 @@ interface Running {
 /** A gateway in a process of its own, so that the memory in the picture is the gateway's. Resolves once it listens. */
 async function startGateway(settings: Readonly<Record<string, string>>): Promise<Running> {
   const main = fileURLToPath(new URL('../src/main.ts', import.meta.url));
-  const flags = ['--disable-sigusr1', '--max-semi-space-size=8', '--heap-growing-percent=25'];
+  const flags = ['--disable-sigusr1', '--max-semi-space-size=8'];
   const gateway = spawn(process.execPath, [...flags, main, 'serve'], {
     env: { PORT: '0', ADMIN_PORT: '0', SHUTDOWN_GRACE: '2s', ...settings },
     stdio: ['ignore', 'pipe', 'inherit'],

@@ -1,4 +1,5 @@
 /** `serve`: runs the gateway in the foreground until a signal ends it. */
+import { setFlagsFromString } from 'node:v8';
 import { unknownSettings } from '../config.ts';
 import { type Gateway, startGateway } from '../gateway.ts';
 import { loadConfig } from './environment.ts';
@@ -26,9 +27,19 @@ export async function serve(envFile?: string): Promise<number> {
   return live(gateway);
 }
 
+/**
+ * Makes V8 collect once the heap has grown by a quarter: a cache makes much that is old when it dies, and V8 would let
+ * several times the cache lie. Not a flag of the command line, with which Node compiles its own library anew at each
+ * start: a third of the time until the gateway listens.
+ */
+function boundGarbage(): void {
+  setFlagsFromString('--heap-growing-percent=25');
+}
+
 /** What signals and faults do to a running gateway. */
 function live(gateway: Gateway): Promise<number> {
   const { events } = gateway.log;
+  boundGarbage();
   return new Promise((resolve) => {
     const stop = (status: number): void => {
       gateway.drain().then(
