@@ -1,29 +1,15 @@
-/** Composes what `check` needs of the gateway: the key's store, and the way to the upstream without the cache. */
+/** `check` as a command: finds out whether the settings are right, before anything is opened with them. */
 import { readCallersVersion } from '../callers/caller-store.ts';
 import { CallersFileError, inFile } from '../callers/callers-file.ts';
 import { unnamedWritten } from '../callers/callers-file-policy.ts';
 import { guessableTokenProblems } from '../callers/weak-digest.ts';
 import { type Config, ConfigError, unknownSettings } from '../config.ts';
-import { variableOf, type WorkspaceConfig } from '../config-workspaces.ts';
+import type { WorkspaceConfig } from '../config-workspaces.ts';
 import { readCertificate } from '../edge/certificate.ts';
-import {
-  authenticatorOptions,
-  certificateFiles,
-  fleetOptions,
-  transportOptions,
-} from '../gateway-options.ts';
-import { Key } from '../key/key.ts';
-import { loadKeyValue } from '../key/key-source.ts';
-import { openKeyring } from '../key/keyring.ts';
-import { openStore } from '../key/open-store.ts';
+import { authenticatorOptions, certificateFiles } from '../gateway-options.ts';
 import { openAdminToken } from '../key/read-secret.ts';
-import type { Environment } from '../key/store.ts';
 import { didYouMean } from '../spelling-policy.ts';
-import { attachKey, probeThrough } from '../upstream/credential.ts';
-import { retryWithKey } from '../upstream/retry-with-key.ts';
-import { SharedBudget } from '../upstream/shared-budget.ts';
-import { sendUpstream } from '../upstream/transport.ts';
-import { type CheckParts, check, checkEach } from './check.ts';
+import { check, checkEach } from './check.ts';
 import { environmentAtHand, loadConfig } from './environment.ts';
 import { hardenProcess, UnsafeProcessError } from './process-hardening.ts';
 import { allProblems, isCorrectable, reportStartFailure } from './start-failure.ts';
@@ -36,9 +22,6 @@ export interface RunCheckOptions {
   /** `--workspace`: the only ones to try of several; `-` is the unnamed one. */
   readonly workspaces?: readonly string[] | undefined;
 }
-
-/** A store that is reached later than this is away for a gateway that starts. */
-const storeTimeoutMs = 3_000;
 
 /** @returns the exit status: 0 all is well, 1 key or upstream are not, 2 a setting is wrong */
 export async function runCheck({ json, envFile, workspaces }: RunCheckOptions): Promise<number> {
@@ -69,7 +52,10 @@ export async function runCheck({ json, envFile, workspaces }: RunCheckOptions): 
       // Once for all of them, as the shared store.
       warnings: index === 0 ? unknownSettings(environment) : [],
       baseUrl: own.baseUrl.href,
-      open: () => openParts(config, own, environment, index === 0),
+      open: async () => {
+        const { openParts } = await import('./check-parts.ts');
+        return openParts(config, own, environment, index === 0);
+      },
       timeoutMs: config.REQUEST_TIMEOUT,
     }));
     const [only, ...others] = checked;
@@ -99,46 +85,4 @@ function meant({ workspaces }: Config, written: readonly string[] | undefined): 
   const unknown = written.find((name) => !known.includes(name));
   if (unknown === undefined) return workspaces.filter((_one, at) => written.includes(known[at] ?? ''));
   throw new ConfigError([`--workspace names none of ${known.join(', ')}${didYouMean(unknown, known)}`]);
-}
-
-async function openParts(
-  config: Config,
-  own: WorkspaceConfig,
-  environment: Environment,
-  triesStore: boolean,
-): Promise<CheckParts> {
-  const { name, keyFrom: from, previousKeyFrom: previousFrom } = own;
-  const settings = {
-    from: variableOf('UPSTREAM_API_KEY_FROM', name),
-    previousFrom: variableOf('UPSTREAM_API_KEY_PREVIOUS_FROM', name),
-  };
-  const keyring = await openKeyring({
-    ...{ from, previousFrom, settings, environment },
-    once: true,
-    refreshMs: config.UPSTREAM_API_KEY_REFRESH,
-    onEvent: () => {},
-  });
-  const transport = sendUpstream({
-    ...transportOptions(config, own, config.UPSTREAM_CONNECTIONS),
-    bodies: new SharedBudget(Number.POSITIVE_INFINITY, 0).join(),
-  });
-  const fleet = triesStore ? fleetOptions(config, own, environment) : undefined;
-  keyring.probeWith(probeThrough((next) => next, transport.handler));
-  return {
-    keyring,
-    ask: retryWithKey(attachKey({ keyring })(transport.handler)),
-    close: () => transport.close(),
-    ...(fleet === undefined
-      ? {}
-      : { tryStore: async () => (await import('../fleet/try-store.ts')).tryStore(fleet, storeTimeoutMs) }),
-    ...(previousFrom === undefined
-      ? {}
-      : { readPrevious: (signal) => readPrevious(previousFrom, settings.previousFrom, environment, signal) }),
-  };
-}
-
-async function readPrevious(from: string, setting: string, environment: Environment, signal: AbortSignal) {
-  const store = openStore(from, environment, setting);
-  const { fingerprint } = new Key(await loadKeyValue(store, signal), 0);
-  return { source: store.describe, fingerprint };
 }
