@@ -6,6 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { describedSettings as table } from '../../src/config.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { version } from '../../src/version.ts';
+import { runHere } from '../support/command-line.ts';
 import {
   run,
   serve,
@@ -171,8 +172,8 @@ describe.concurrent('healthcheck', () => {
 });
 
 describe.concurrent('the command line', () => {
-  it('the settings command lists every setting with its meaning', async (owner) => {
-    const { status, stdout } = await run(owner, ['settings']);
+  it('the settings command lists every setting with its meaning', async () => {
+    const { status, stdout } = await runHere(['settings']);
     expect(status).toBe(0);
     for (const [name, { meaning }] of Object.entries(table)) {
       expect(stdout).toMatch(new RegExp(`^${name}  \\(`, 'm'));
@@ -180,8 +181,8 @@ describe.concurrent('the command line', () => {
     }
   });
 
-  it('settings --json has every setting for programs', async (owner) => {
-    const { stdout } = await run(owner, ['settings', '--json']);
+  it('settings --json has every setting for programs', async () => {
+    const { stdout } = await runHere(['settings', '--json']);
     const rows = JSON.parse(stdout) as { name: string }[];
     expect(rows.map(({ name }) => name)).toEqual(Object.keys(table));
     expect(rows).toContainEqual({
@@ -194,8 +195,8 @@ describe.concurrent('the command line', () => {
 
   it.for(['token --help', 'token'])(
     'the command %s shows each command with all its options',
-    async (command, owner) => {
-      const { stdout, stderr } = await run(owner, command.split(' '));
+    async (command) => {
+      const { stdout, stderr } = await runHere(command.split(' '));
       const help = stdout + stderr;
       for (const part of [
         'create <caller>',
@@ -217,8 +218,8 @@ describe.concurrent('the command line', () => {
 
   it.for(['', 'serve', 'check', 'token', 'demo', 'healthcheck', 'settings'])(
     '%s --help teaches, and is 0',
-    async (command, owner) => {
-      const { status, stdout, stderr } = await run(owner, [command, '--help'].filter(Boolean));
+    async (command) => {
+      const { status, stdout, stderr } = await runHere([command, '--help'].filter(Boolean));
       expect(status).toBe(0);
       expect(stdout).toMatch(/^Usage: analytics-gateway/);
       expect(stderr).toBe('');
@@ -232,8 +233,8 @@ describe.concurrent('the command line', () => {
 
   it.for(['--nonsense', 'serve --port=1', 'nonsense', 'check extra', 'token create'])(
     '%s is wrong usage: 2, with a hint',
-    async (command, owner) => {
-      const { status, stdout, stderr } = await run(owner, command.split(' '));
+    async (command) => {
+      const { status, stdout, stderr } = await runHere(command.split(' '));
       expect(status).toBe(2);
       expect(stdout).toBe('');
       expect(stderr).toMatch(/--help tells more/);
