@@ -19,7 +19,7 @@ import { UnsafeProcessError } from './process-hardening.ts';
  * of it is loaded all the same, so that every other problem of the settings is found with it
  * @throws UnsafeProcessError for a file that tells Node what is not for a process with a secret; none of it is loaded
  */
-async function loadEnvironment(envFile?: string): Promise<Environment> {
+export async function loadEnvironment(envFile?: string): Promise<Environment> {
   const file = resolve(envFile ?? '.env');
   const what = envFile === undefined ? 'the file' : '--env-file: the file';
   // The default is nothing that was asked for: a folder of that name may be another program's.

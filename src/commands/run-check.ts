@@ -3,49 +3,53 @@ import { readCallersVersion } from '../callers/caller-store.ts';
 import { CallersFileError, inFile } from '../callers/callers-file.ts';
 import { unnamedWritten } from '../callers/callers-file-policy.ts';
 import { guessableTokenProblems } from '../callers/weak-digest.ts';
-import { type Config, ConfigError, unknownSettings } from '../config.ts';
+import { type Config, ConfigError, readConfig, unknownSettings } from '../config.ts';
 import type { WorkspaceConfig } from '../config-workspaces.ts';
 import { readCertificate } from '../edge/certificate.ts';
 import { authenticatorOptions, certificateFiles } from '../gateway-options.ts';
 import { openAdminToken } from '../key/read-secret.ts';
+import type { Environment } from '../key/store.ts';
 import { didYouMean } from '../spelling-policy.ts';
 import { check, checkEach } from './check.ts';
-import { environmentAtHand, loadConfig } from './environment.ts';
+import { environmentAtHand, loadEnvironment } from './environment.ts';
 import { hardenProcess, UnsafeProcessError } from './process-hardening.ts';
 import { allProblems, isCorrectable, reportStartFailure } from './start-failure.ts';
 import { socketProblems } from './start-problems.ts';
 
-export interface RunCheckOptions {
+export interface CheckEnvironmentOptions {
   readonly json: boolean;
-  /** `--env-file`. */
-  readonly envFile?: string | undefined;
   /** `--workspace`: the only ones to try of several; `-` is the unnamed one. */
   readonly workspaces?: readonly string[] | undefined;
+  /** Writes to standard output. */
+  write(text: string): void;
+}
+
+export interface RunCheckOptions extends Omit<CheckEnvironmentOptions, 'write'> {
+  /** `--env-file`. */
+  readonly envFile?: string | undefined;
 }
 
 /** @returns the exit status: 0 all is well, 1 key or upstream are not, 2 a setting is wrong */
-export async function runCheck({ json, envFile, workspaces }: RunCheckOptions): Promise<number> {
-  const write = (text: string): void => void process.stdout.write(text);
+export async function runCheck({ envFile, ...asked }: RunCheckOptions): Promise<number> {
+  const options = { ...asked, write: (text: string): void => void process.stdout.write(text) };
   try {
     await hardenProcess();
-    const { config, environment } = await loadConfig(envFile);
-    // `serve` would refuse what these refuse.
-    const certificate = certificateFiles(config);
-    if (certificate !== undefined) await readCertificate(certificate);
-    await openAdminToken(config, environment)?.();
-    const sockets = socketProblems(config);
-    if (sockets.length > 0) throw new ConfigError(sockets);
-    if (config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined) {
-      await (await import('../tracing.ts')).loadOtel();
-    }
-    const { digestPaths } = readCallersVersion(
-      authenticatorOptions(
-        config,
-        config.workspaces.map(({ name }) => name),
-      ),
-    );
-    const guessable = guessableTokenProblems(digestPaths);
-    if (guessable.length > 0) throw new CallersFileError(inFile(config.CALLERS_FILE ?? '', guessable));
+    return await checkEnvironment(await loadEnvironment(envFile), options);
+  } catch (error) {
+    if (error instanceof UnsafeProcessError && !options.json) return reportStartFailure(error);
+    return sayWhatIsWrong(error, environmentAtHand(), options);
+  }
+}
+
+/** The same for settings that are loaded already. */
+export async function checkEnvironment(
+  environment: Environment,
+  options: CheckEnvironmentOptions,
+): Promise<number> {
+  const { json, workspaces, write } = options;
+  try {
+    const config = readConfig(environment);
+    await refuseWhatServeRefuses(config, environment);
     const checked = meant(config, workspaces).map((own, index) => ({
       name: own.name,
       settingsProblems: [],
@@ -62,20 +66,45 @@ export async function runCheck({ json, envFile, workspaces }: RunCheckOptions): 
     if (only !== undefined && others.length === 0) return await check({ ...only, json, write });
     return await checkEach(checked, { json, write });
   } catch (error) {
-    if (error instanceof UnsafeProcessError && !json) return reportStartFailure(error);
-    if (!isCorrectable(error)) throw error;
-    const settingsProblems = await allProblems(error);
-    // Beside a wrong setting they stand among the problems.
-    const warnings = unknownSettings(environmentAtHand()).filter((name) => !settingsProblems.includes(name));
-    return check({
-      ...{ settingsProblems, warnings },
-      baseUrl: '',
-      open: () => Promise.reject(error),
-      timeoutMs: 0,
-      json,
-      write,
-    });
+    return sayWhatIsWrong(error, environment, options);
   }
+}
+
+async function refuseWhatServeRefuses(config: Config, environment: Environment): Promise<void> {
+  const certificate = certificateFiles(config);
+  if (certificate !== undefined) await readCertificate(certificate);
+  await openAdminToken(config, environment)?.();
+  const sockets = socketProblems(config);
+  if (sockets.length > 0) throw new ConfigError(sockets);
+  if (config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined) await (await import('../tracing.ts')).loadOtel();
+  const { digestPaths } = readCallersVersion(
+    authenticatorOptions(
+      config,
+      config.workspaces.map(({ name }) => name),
+    ),
+  );
+  const guessable = guessableTokenProblems(digestPaths);
+  if (guessable.length > 0) throw new CallersFileError(inFile(config.CALLERS_FILE ?? '', guessable));
+}
+
+/** @throws what is no fault of the settings */
+async function sayWhatIsWrong(
+  error: unknown,
+  environment: Environment,
+  { json, write }: CheckEnvironmentOptions,
+): Promise<number> {
+  if (!isCorrectable(error)) throw error;
+  const settingsProblems = await allProblems(error, environment);
+  // Beside a wrong setting they stand among the problems.
+  const warnings = unknownSettings(environment).filter((name) => !settingsProblems.includes(name));
+  return check({
+    ...{ settingsProblems, warnings },
+    baseUrl: '',
+    open: () => Promise.reject(error),
+    timeoutMs: 0,
+    json,
+    write,
+  });
 }
 
 /** The workspaces to try. @throws ConfigError where there is no such workspace */
