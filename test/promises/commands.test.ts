@@ -6,14 +6,14 @@ import { describe, expect, it } from 'vitest';
 import { describedSettings as table } from '../../src/config.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { version } from '../../src/version.ts';
-import { runHere } from '../support/command-line.ts';
+import { checkHere, runHere } from '../support/command-line.ts';
+import { startPair } from '../support/gateway.ts';
 import {
   run,
   serve,
   settingsFor,
   sourceMain,
   standInFor,
-  start,
   temporaryFolder,
   until,
 } from '../support/process.ts';
@@ -38,8 +38,8 @@ describe.concurrent('check says in plain words what works', () => {
   it('check ends with 1 where the key was refused', async (owner) => {
     const standIn = await standInFor(owner);
     const settings = { ...settingsFor(standIn.url), UPSTREAM_API_KEY: 'another-key-0123456789' };
-    const { status, stdout } = await run(owner, ['check'], { settings });
-    expect(status).toBe(1);
+    const { both, stdout } = await checkHere(settings);
+    expect(both).toEqual([1, 1]);
     expect(stdout).toMatch(/401\. The upstream refused the key/);
     expect(stdout).not.toContain('another-key');
   });
@@ -57,25 +57,23 @@ describe.concurrent('check says in plain words what works', () => {
     });
   });
 
-  it('check ends with 1 where the upstream cannot be reached', async (owner) => {
-    const { status, stdout } = await run(owner, ['check'], { settings: settingsFor(unreachable) });
-    expect(status).toBe(1);
+  it('check ends with 1 where the upstream cannot be reached', async () => {
+    const { both, stdout } = await checkHere(settingsFor(unreachable));
+    expect(both).toEqual([1, 1]);
     expect(stdout).toMatch(/no answer\. The upstream refused the connection/);
   });
 
   it('check ends with 1 where the upstream limits requests, with the wait that it states, and says each thing once', async (owner) => {
     const standIn = await standInFor(owner);
     standIn.behave({ status: 429, headers: { 'retry-after': '37' }, body: '{}' });
-    const settings = settingsFor(standIn.url);
-    const { status, stdout } = await run(owner, ['check'], { settings });
-    expect(status).toBe(1);
+    const { both, stdout, report } = await checkHere(settingsFor(standIn.url));
+    expect(both).toEqual([1, 1]);
     expect(stdout.match(/Wait 37 s, as it says, then check again/g)).toHaveLength(1);
     const lines = stdout.split('\n').map((line) => line.replace(/^GET \S+ /, ''));
     expect(new Set(lines.filter((line) => line.length > 5)).size).toBe(
       lines.filter((line) => line.length > 5).length,
     );
-    const { stdout: json } = await run(owner, ['check', '--json'], { settings });
-    expect(JSON.parse(json)).toMatchObject({
+    expect(report).toMatchObject({
       ok: false,
       exitStatus: 1,
       summary: expect.stringContaining('limits requests now'),
@@ -138,8 +136,7 @@ describe.concurrent('healthcheck', () => {
   });
 
   it('healthcheck needs no setting but HOST and PORT, whatever else is wrong', async (owner) => {
-    const standIn = await standInFor(owner);
-    const gateway = await serve(owner, { settings: settingsFor(standIn.url) });
+    const gateway = await startPair({}, {}, owner.onTestFinished);
     const settings = { PORT: String(gateway.port), CACHE_TTL: 'wrong', HOST: '0.0.0.0' };
     expect(await run(owner, ['healthcheck'], { settings })).toMatchObject({ status: 0, stdout: 'ready\n' });
     const wrong = await run(owner, ['healthcheck'], { settings: { PORT: 'wrong' } });
@@ -147,8 +144,7 @@ describe.concurrent('healthcheck', () => {
   });
 
   it('healthcheck takes HOST and PORT from the file of --env-file, and says where it cannot be read', async (owner) => {
-    const standIn = await standInFor(owner);
-    const gateway = await serve(owner, { settings: settingsFor(standIn.url) });
+    const gateway = await startPair({}, {}, owner.onTestFinished);
     const file = join(temporaryFolder(owner), 'settings');
     writeFileSync(file, `PORT=${gateway.port}\n`);
     const found = await run(owner, ['healthcheck', '--env-file', file]);
@@ -164,9 +160,8 @@ describe.concurrent('healthcheck', () => {
 
   it('healthcheck asks on the Unix socket where there is one', async (owner) => {
     const path = join(temporaryFolder(owner), 'socket');
-    const settings = { ...settingsFor(unreachable), HOST: `unix:${path}` };
-    const gateway = start(owner, ['serve'], { settings });
-    await gateway.printed(/"url":"unix:/);
+    const settings = { HOST: `unix:${path}` };
+    await startPair(settings, {}, owner.onTestFinished);
     expect(await run(owner, ['healthcheck'], { settings })).toMatchObject({ status: 0 });
   });
 });
