@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { runHere } from '../support/command-line.ts';
+import { commandLine } from '../support/command-line.ts';
 import { run, temporaryFolder } from '../support/process.ts';
 
 describe.concurrent('the callers file of the token command', () => {
@@ -42,7 +42,7 @@ describe('the words of the command line', () => {
       const file = join(temporaryFolder(context), 'callers.json');
       writeFileSync(file, '{"callers":[]}');
       vi.stubEnv('CALLERS_FILE', file);
-      const { status, stdout, stderr } = await runHere(args);
+      const { status, stdout, stderr } = await commandLine(args);
       expect({ status, stdout }).toEqual({ status: 2, stdout: '' });
       expect(stderr).toContain(message);
       if (args[1] !== undefined) expect(stderr).not.toContain(`create ${args[1]}`);
@@ -59,7 +59,7 @@ describe('the words of the command line', () => {
   it('the token commands work one after another through the life of a caller', async (context) => {
     const file = join(temporaryFolder(context), 'callers.json');
     vi.stubEnv('CALLERS_FILE', file);
-    const token = (...args: string[]) => runHere(['token', ...args]);
+    const token = (...args: string[]) => commandLine(['token', ...args]);
     expect((await token('create', 'a', '--expires', 'never')).stdout).toMatch(/^wag_\S+\n$/);
     expect((await token('grant', 'a', 'list-api-keys')).stderr).toContain('list-accounts, list-api-keys');
     expect((await token('deny', 'a', 'list-accounts')).stderr).toContain('a now may do: list-api-keys');

@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { describedSettings as table } from '../../src/config.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { version } from '../../src/version.ts';
-import { checkHere, runHere } from '../support/command-line.ts';
+import { checkHere, commandLine } from '../support/command-line.ts';
 import { startPair } from '../support/gateway.ts';
 import {
   run,
@@ -168,7 +168,7 @@ describe.concurrent('healthcheck', () => {
 
 describe.concurrent('the command line', () => {
   it('the settings command lists every setting with its meaning', async () => {
-    const { status, stdout } = await runHere(['settings']);
+    const { status, stdout } = await commandLine(['settings']);
     expect(status).toBe(0);
     for (const [name, { meaning }] of Object.entries(table)) {
       expect(stdout).toMatch(new RegExp(`^${name}  \\(`, 'm'));
@@ -177,7 +177,7 @@ describe.concurrent('the command line', () => {
   });
 
   it('settings --json has every setting for programs', async () => {
-    const { stdout } = await runHere(['settings', '--json']);
+    const { stdout } = await commandLine(['settings', '--json']);
     const rows = JSON.parse(stdout) as { name: string }[];
     expect(rows.map(({ name }) => name)).toEqual(Object.keys(table));
     expect(rows).toContainEqual({
@@ -191,7 +191,7 @@ describe.concurrent('the command line', () => {
   it.for(['token --help', 'token'])(
     'the command %s shows each command with all its options',
     async (command) => {
-      const { stdout, stderr } = await runHere(command.split(' '));
+      const { stdout, stderr } = await commandLine(command.split(' '));
       const help = stdout + stderr;
       for (const part of [
         'create <caller>',
@@ -214,7 +214,7 @@ describe.concurrent('the command line', () => {
   it.for(['', 'serve', 'check', 'token', 'demo', 'healthcheck', 'settings'])(
     '%s --help teaches, and is 0',
     async (command) => {
-      const { status, stdout, stderr } = await runHere([command, '--help'].filter(Boolean));
+      const { status, stdout, stderr } = await commandLine([command, '--help'].filter(Boolean));
       expect(status).toBe(0);
       expect(stdout).toMatch(/^Usage: analytics-gateway/);
       expect(stderr).toBe('');
@@ -229,7 +229,7 @@ describe.concurrent('the command line', () => {
   it.for(['--nonsense', 'serve --port=1', 'nonsense', 'check extra', 'token create'])(
     '%s is wrong usage: 2, with a hint',
     async (command) => {
-      const { status, stdout, stderr } = await runHere(command.split(' '));
+      const { status, stdout, stderr } = await commandLine(command.split(' '));
       expect(status).toBe(2);
       expect(stdout).toBe('');
       expect(stderr).toMatch(/--help tells more/);

@@ -8,7 +8,7 @@ import { startGateway } from '../../src/gateway.ts';
 import type { Finished } from './process.ts';
 
 /** Runs help, wrong usage, and the commands about settings and callers. The others write past what is collected here. */
-export async function runHere(words: readonly string[]): Promise<Finished> {
+export async function commandLine(words: readonly string[]): Promise<Finished> {
   const written = { stdout: '', stderr: '' };
   const status = await runCommandLine(words, {
     stdout(text) {
