@@ -2,13 +2,14 @@ import { once } from 'node:events';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { describedSettings as table } from '../../src/config.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { version } from '../../src/version.ts';
 import { checkHere, commandLine } from '../support/command-line.ts';
 import { startPair } from '../support/gateway.ts';
 import {
+  type Finished,
   run,
   serve,
   settingsFor,
@@ -19,6 +20,7 @@ import {
 } from '../support/process.ts';
 import { redisProgram } from '../support/redis.ts';
 import { formsOf } from '../support/secret-forms.ts';
+import { sharedOwner } from '../support/shared-owner.ts';
 
 const unreachable = 'http://127.0.0.1:9/api';
 
@@ -238,6 +240,14 @@ describe.concurrent('the command line', () => {
 });
 
 describe.concurrent('the demo', () => {
+  const shared = sharedOwner();
+  const folder = temporaryFolder(shared);
+  let traffic: Promise<Finished>;
+  beforeAll(() => {
+    const settings = { TMPDIR: folder, LOG_LEVEL: 'info', ADMIN_PORT: 'off' };
+    traffic = run(shared, ['demo', '--traffic', '--once'], { settings });
+  });
+
   it.skipIf(redisProgram === undefined)(
     'the demo of several gateways asks them in turn, and ends with all of them and their store',
     async (owner) => {
@@ -268,17 +278,13 @@ describe.concurrent('the demo', () => {
     const settings = { PORT: '0', ADMIN_PORT: String(port) };
     const shown = await run(owner, ['demo', '--traffic', '--once'], { settings });
     expect(shown.stdout).toContain(`Watch them share it: open http://127.0.0.1:${port}/ in a browser.`);
-    const off = await run(owner, ['demo', '--traffic', '--once'], {
-      settings: { ...settings, ADMIN_PORT: 'off' },
-    });
+    const off = await traffic;
     expect(off).toMatchObject({ status: 0, stderr: '' });
     expect(off.stdout).not.toMatch(/Watch them|undefined/);
   });
 
-  it('the demo with --traffic has three callers that share a limit, and leaves no file behind', async (owner) => {
-    const folder = temporaryFolder(owner);
-    const settings = { TMPDIR: folder, LOG_LEVEL: 'info' };
-    const { status, stdout, stderr } = await run(owner, ['demo', '--traffic', '--once'], { settings });
+  it('the demo with --traffic has three callers that share a limit, and leaves no file behind', async () => {
+    const { status, stdout, stderr } = await traffic;
     expect(stderr).toBe('');
     expect(status).toBe(0);
     expect(stdout).toContain('The upstream allows 5 requests a second, 10 at once.');
