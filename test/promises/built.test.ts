@@ -148,6 +148,7 @@ describe.concurrent('what is built needs nothing beside it', () => {
   // Where undici is loaded, HTTP/2 is too.
   it.for([
     ['healthcheck', "Node's fetch", 'NativeModule internal/deps/undici/undici'],
+    ['healthcheck', 'TLS', 'NativeModule tls'],
     ['check', 'what asks the upstream', 'NativeModule http2'],
     ['serve', 'what asks the upstream', 'NativeModule http2'],
   ] as const)('the built %s does not load %s before it is needed', async ([command, , module], owner) => {
