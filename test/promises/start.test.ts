@@ -11,7 +11,7 @@ import { readConfig, settings as table } from '../../src/config.ts';
 import { startGateway } from '../../src/gateway.ts';
 import { KeyStoreError } from '../../src/key/store.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
-import { failedStart } from '../support/command-line.ts';
+import { commandLine, failedStart } from '../support/command-line.ts';
 import { accounts, ask } from '../support/gateway.ts';
 import { imageFlags } from '../support/image-flags.ts';
 import {
@@ -467,10 +467,14 @@ describe.concurrent('it starts', () => {
 
   it.for(['serve', 'check'])(
     '%s with a second --env-file ends with 2, and reads neither',
-    async (command, owner) => {
-      const cwd = temporaryFolder(owner);
-      const words = [command, '--env-file', 'one.env', '--env-file', 'two.env'];
-      const { status, stderr } = await run(owner, words, { cwd, settings: settingsFor(upstream) });
+    async (command) => {
+      const { status, stderr } = await commandLine([
+        command,
+        '--env-file',
+        'one.env',
+        '--env-file',
+        'two.env',
+      ]);
       expect(stderr).toContain("option '--env-file <path>' argument 'two.env' is invalid. It is given once.");
       expect(status).toBe(2);
     },
