@@ -340,26 +340,28 @@ describe.concurrent('it starts', () => {
       const cwd = temporaryFolder(owner);
       const file = join(cwd, 'team.env');
       writeFileSync(file, `PORT=0\n${secret}\nCACHE_TTL=soon\n\nUPSTREAM_API_KEY="${secret}\n`);
-      const options = { cwd, main };
       const settings = { RETRY_LIMIT: 'many' };
       for (const command of commands) {
-        for (const [words, said] of [
+        for (const [words, said, ...others] of [
           [['--env-file', 'none.env'], `${join(cwd, 'none.env')} can't be read (ENOENT): it does not exist`],
           [['--env-file=.'], `${cwd} can't be read (EISDIR)`],
-          [['--env-file=team.env'], `${file}, line 2: is not NAME=value, a comment or empty`],
+          [
+            ['--env-file=team.env'],
+            `${file}, line 2: is not NAME=value, a comment or empty`,
+            `${file}, line 5: is not`,
+            'CACHE_TTL expects',
+          ],
         ] as const) {
-          const ended = await run(owner, [command, ...words], { ...options, settings });
+          const ended = await run(owner, [command, ...words], { cwd, main, settings });
           const text = ended.stdout + ended.stderr;
           expect(text).toContain(`--env-file: the file ${said}`);
-          expect(text).toContain('RETRY_LIMIT expects');
-          expect(text).toContain('UPSTREAM_BASE_URL is required');
+          for (const other of [...others, 'RETRY_LIMIT expects', 'UPSTREAM_BASE_URL is required']) {
+            expect(text).toContain(other);
+          }
           expect(text).not.toContain(secret);
           expect(ended.status, text).toBe(2);
         }
       }
-      const { stdout, stderr } = await run(owner, [...commands.slice(0, 1), '--env-file=team.env'], options);
-      expect(stdout + stderr).toContain(`${file}, line 5: is not`);
-      expect(stdout + stderr).toContain('CACHE_TTL expects');
     },
   );
 
