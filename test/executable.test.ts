@@ -1,12 +1,13 @@
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { version } from '../src/version.ts';
 import { accounts, ask } from './support/gateway.ts';
 import {
   type Owner,
   run,
+  type Served,
   serve,
   settingsFor,
   standInFor,
@@ -14,6 +15,7 @@ import {
   temporaryFolder,
   until,
 } from './support/process.ts';
+import { sharedOwner } from './support/shared-owner.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const executable = join(root, 'bin/analytics-gateway.js');
@@ -48,61 +50,62 @@ function listenersOf(pid: number): string[] {
     .filter((target) => listening.includes(target));
 }
 
-describe.concurrent('the executable', () => {
-  it.for([
-    ['its own Node', []],
-    ['an old Node', asOldNode],
-  ] as [string, string[]][])(
-    'the executable answers, reads the key again on SIGHUP and drains on SIGTERM, under %s',
-    async ([, flags], owner) => {
-      const standIn = await standInFor(owner);
-      const gateway = await serve(owner, { main: executable, flags, settings: settingsFor(standIn.url) });
-      expect((await gateway.ask(accounts)).status).toBe(200);
-      gateway.signal('SIGHUP');
-      await until(() => gateway.stdout().includes('SIGHUP'));
-      gateway.signal('SIGTERM');
-      expect(await gateway.exited).toBe(0);
-      expect(gateway.stderr()).toBe('');
-      expect(gateway.lines().at(-1)).toMatchObject({ msg: 'stopped' });
-    },
-  );
+// They share what they look at, so they run one after the other, and the last ends it.
+describe('a gateway that the executable runs', () => {
+  const owner = sharedOwner();
+  let gateways: Record<'own' | 'old', Served>;
+  beforeAll(async () => {
+    const standIn = await standInFor(owner);
+    const options = { main: executable, settings: settingsFor(standIn.url) };
+    const [own, old] = await Promise.all([
+      serve(owner, options),
+      serve(owner, { ...options, flags: asOldNode }),
+    ]);
+    gateways = { own, old };
+  });
 
   it.runIf(process.platform === 'linux')(
     'the executable starts no second process where its Node is new enough',
-    async (owner) => {
-      const standIn = await standInFor(owner);
-      const settings = settingsFor(standIn.url);
-      const one = await serve(owner, { main: executable, settings });
-      const two = await serve(owner, { main: executable, settings, flags: asOldNode });
-      expect(childrenOf(one.pid)).toBe('');
-      expect(childrenOf(two.pid)).toMatch(/^\d+$/);
-      // A SIGKILL, with which tests end what still runs, would leave the second process behind.
-      two.signal('SIGTERM');
-      expect(await two.exited).toBe(0);
+    () => {
+      expect(childrenOf(gateways.own.pid)).toBe('');
+      expect(childrenOf(gateways.old.pid)).toMatch(/^\d+$/);
     },
   );
 
   it.runIf(process.platform === 'linux')(
     'no inspector is opened by SIGUSR1 in the executable under an old Node, whose environment holds the key',
-    async (owner) => {
-      const standIn = await standInFor(owner);
-      const gateway = await serve(owner, {
-        main: executable,
-        flags: asOldNode,
-        settings: settingsFor(standIn.url),
-      });
+    async () => {
+      const { old: gateway } = gateways;
       const before = listenersOf(gateway.pid);
       gateway.signal('SIGUSR1');
       gateway.signal('SIGHUP');
       // Both have been handled once the second one was passed on.
       await gateway.printed(/SIGHUP/);
       expect(listenersOf(gateway.pid)).toEqual(before);
-      gateway.signal('SIGTERM');
-      expect(await gateway.exited).toBe(0);
       expect(gateway.stderr()).not.toContain('Debugger');
     },
   );
 
+  it.for([
+    ['its own Node', 'own'],
+    ['an old Node', 'old'],
+  ] as const)(
+    'the executable answers, reads the key again on SIGHUP and drains on SIGTERM, under %s',
+    async ([, which]) => {
+      const gateway = gateways[which];
+      expect((await gateway.ask(accounts)).status).toBe(200);
+      const before = gateway.stdout().split('SIGHUP').length;
+      gateway.signal('SIGHUP');
+      await until(() => gateway.stdout().split('SIGHUP').length > before);
+      gateway.signal('SIGTERM');
+      expect(await gateway.exited).toBe(0);
+      expect(gateway.stderr()).toBe('');
+      expect(gateway.lines().at(-1)).toMatchObject({ msg: 'stopped' });
+    },
+  );
+});
+
+describe.concurrent('the executable', () => {
   it('the executable under an old Node refuses the flags of that Node that could show the key', async (owner) => {
     const flags = [...asOldNode, '--heapsnapshot-signal=SIGUSR2'];
     const settings = settingsFor('http://127.0.0.1:9/api');

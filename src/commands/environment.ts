@@ -19,7 +19,7 @@ import { UnsafeProcessError } from './process-hardening.ts';
  * of it is loaded all the same, so that every other problem of the settings is found with it
  * @throws UnsafeProcessError for a file that tells Node what is not for a process with a secret; none of it is loaded
  */
-async function loadEnvironment(envFile?: string): Promise<Environment> {
+export async function loadEnvironment(envFile?: string): Promise<Environment> {
   const file = resolve(envFile ?? '.env');
   const what = envFile === undefined ? 'the file' : '--env-file: the file';
   // The default is nothing that was asked for: a folder of that name may be another program's.
@@ -36,20 +36,12 @@ async function loadEnvironment(envFile?: string): Promise<Environment> {
   } catch (error) {
     problems.push(describeUnreadable(what, file, error));
   }
-  // Only for development, so production does not pay for loading it.
-  const { default: dotenv } = (await import('dotenv-safe')) as unknown as { default: DotenvSafe };
-  const settings = dotenv.parse(text);
-  refuseUnsafe(what, file, text, settings);
-  const lines = malformedLines(text);
-  for (const line of lines.slice(0, mostLinesNamed)) {
-    problems.push(`${what} ${file}, line ${line}: is not NAME=value, a comment or empty`);
-  }
-  if (lines.length > mostLinesNamed) {
-    problems.push(`${what} ${file}: and ${lines.length - mostLinesNamed} more such lines`);
-  }
-  for (const [name, value] of Object.entries(settings)) process.env[name] ??= value;
+  const written = await readSettingsText(what, file, text);
+  problems.push(...written.problems);
+  for (const [name, value] of Object.entries(written.settings)) process.env[name] ??= value;
   // Ours, wherever we run: another project's `.env.example` beside its `.env` says nothing about us.
   const example = fileURLToPath(new URL('../../.env.example', import.meta.url));
+  const dotenv = await loadDotenv();
   try {
     // No path: the file has been read. Without `quiet` it prints a banner among the log's lines.
     dotenv.config({ example, quiet: true, path: [] });
@@ -61,6 +53,34 @@ async function loadEnvironment(envFile?: string): Promise<Environment> {
   }
   if (problems.length > 0) throw new ConfigError(problems);
   return process.env;
+}
+
+/**
+ * What the text of a file sets, and by their lines what is wrong with it.
+ *
+ * @param what how the file is called in what is said of it
+ * @throws UnsafeProcessError as `loadEnvironment`
+ */
+export async function readSettingsText(
+  what: string,
+  file: string,
+  text: string,
+): Promise<{ readonly settings: Readonly<Record<string, string>>; readonly problems: readonly string[] }> {
+  const settings = (await loadDotenv()).parse(text);
+  refuseUnsafe(what, file, text, settings);
+  const lines = malformedLines(text);
+  const problems = lines
+    .slice(0, mostLinesNamed)
+    .map((line) => `${what} ${file}, line ${line}: is not NAME=value, a comment or empty`);
+  if (lines.length > mostLinesNamed) {
+    problems.push(`${what} ${file}: and ${lines.length - mostLinesNamed} more such lines`);
+  }
+  return { settings, problems };
+}
+
+/** Only for development, so production does not pay for loading it. */
+async function loadDotenv(): Promise<DotenvSafe> {
+  return ((await import('dotenv-safe')) as unknown as { default: DotenvSafe }).default;
 }
 
 /** Its published types lack `parse`, and that there may be no path. */

@@ -1,7 +1,6 @@
 /** `healthcheck`: asks the gateway's own /readyz, for images without curl. Loads nothing it does not need, and needs no
  * setting but HOST, PORT and TLS_CERT_FILE. */
 import { request } from 'node:http';
-import { request as requestByTls } from 'node:https';
 import { ConfigError, readSettings } from '../config.ts';
 import type { Environment } from '../key/store.ts';
 import { environmentAtHand, loadConfig, loadWhatThereIs } from './environment.ts';
@@ -45,8 +44,9 @@ async function askWhetherReady(environment: Environment): Promise<number> {
   const asked = isSocket ? `${path} at ${host}` : `${scheme}://${authority(reachable(host))}:${port}${path}`;
   // Nothing secret is sent, and a certificate for callers need not be one for loopback.
   const how = { path, timeout: timeoutMs, agent: false, rejectUnauthorized: false } as const;
+  // TLS is a quarter of the work of a check that has no use for it.
+  const send = certificate === undefined ? request : (await import('node:https')).request;
   const outcome = await new Promise<string>((resolve) => {
-    const send = certificate === undefined ? request : requestByTls;
     const probe = send({ ...where, ...how }, (response) => {
       response.resume();
       const { statusCode } = response;

@@ -1,95 +1,110 @@
-/** Composes what `check` needs of the gateway: the key's store, and the way to the upstream without the cache. */
+/** `check` as a command: finds out whether the settings are right, before anything is opened with them. */
 import { readCallersVersion } from '../callers/caller-store.ts';
 import { CallersFileError, inFile } from '../callers/callers-file.ts';
 import { unnamedWritten } from '../callers/callers-file-policy.ts';
 import { guessableTokenProblems } from '../callers/weak-digest.ts';
-import { type Config, ConfigError, unknownSettings } from '../config.ts';
-import { variableOf, type WorkspaceConfig } from '../config-workspaces.ts';
+import { type Config, ConfigError, readConfig, unknownSettings } from '../config.ts';
+import type { WorkspaceConfig } from '../config-workspaces.ts';
 import { readCertificate } from '../edge/certificate.ts';
-import {
-  authenticatorOptions,
-  certificateFiles,
-  fleetOptions,
-  transportOptions,
-} from '../gateway-options.ts';
-import { Key } from '../key/key.ts';
-import { loadKeyValue } from '../key/key-source.ts';
-import { openKeyring } from '../key/keyring.ts';
-import { openStore } from '../key/open-store.ts';
+import { authenticatorOptions, certificateFiles } from '../gateway-options.ts';
 import { openAdminToken } from '../key/read-secret.ts';
 import type { Environment } from '../key/store.ts';
 import { didYouMean } from '../spelling-policy.ts';
-import { attachKey, probeThrough } from '../upstream/credential.ts';
-import { retryWithKey } from '../upstream/retry-with-key.ts';
-import { SharedBudget } from '../upstream/shared-budget.ts';
-import { sendUpstream } from '../upstream/transport.ts';
-import { type CheckParts, check, checkEach } from './check.ts';
-import { environmentAtHand, loadConfig } from './environment.ts';
+import { check, checkEach } from './check.ts';
+import { environmentAtHand, loadEnvironment } from './environment.ts';
 import { hardenProcess, UnsafeProcessError } from './process-hardening.ts';
 import { allProblems, isCorrectable, reportStartFailure } from './start-failure.ts';
 import { socketProblems } from './start-problems.ts';
 
-export interface RunCheckOptions {
+export interface CheckEnvironmentOptions {
   readonly json: boolean;
-  /** `--env-file`. */
-  readonly envFile?: string | undefined;
   /** `--workspace`: the only ones to try of several; `-` is the unnamed one. */
   readonly workspaces?: readonly string[] | undefined;
+  /** Writes to standard output. */
+  write(text: string): void;
 }
 
-/** A store that is reached later than this is away for a gateway that starts. */
-const storeTimeoutMs = 3_000;
+export interface RunCheckOptions extends Omit<CheckEnvironmentOptions, 'write'> {
+  /** `--env-file`. */
+  readonly envFile?: string | undefined;
+}
 
 /** @returns the exit status: 0 all is well, 1 key or upstream are not, 2 a setting is wrong */
-export async function runCheck({ json, envFile, workspaces }: RunCheckOptions): Promise<number> {
-  const write = (text: string): void => void process.stdout.write(text);
+export async function runCheck({ envFile, ...asked }: RunCheckOptions): Promise<number> {
+  const options = { ...asked, write: (text: string): void => void process.stdout.write(text) };
   try {
     await hardenProcess();
-    const { config, environment } = await loadConfig(envFile);
-    // `serve` would refuse what these refuse.
-    const certificate = certificateFiles(config);
-    if (certificate !== undefined) await readCertificate(certificate);
-    await openAdminToken(config, environment)?.();
-    const sockets = socketProblems(config);
-    if (sockets.length > 0) throw new ConfigError(sockets);
-    if (config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined) {
-      await (await import('../tracing.ts')).loadOtel();
-    }
-    const { digestPaths } = readCallersVersion(
-      authenticatorOptions(
-        config,
-        config.workspaces.map(({ name }) => name),
-      ),
-    );
-    const guessable = guessableTokenProblems(digestPaths);
-    if (guessable.length > 0) throw new CallersFileError(inFile(config.CALLERS_FILE ?? '', guessable));
+    return await checkEnvironment(await loadEnvironment(envFile), options);
+  } catch (error) {
+    if (error instanceof UnsafeProcessError && !options.json) return reportStartFailure(error);
+    return sayWhatIsWrong(error, environmentAtHand(), options);
+  }
+}
+
+/** The same for settings that are loaded already. */
+export async function checkEnvironment(
+  environment: Environment,
+  options: CheckEnvironmentOptions,
+): Promise<number> {
+  const { json, workspaces, write } = options;
+  try {
+    const config = readConfig(environment);
+    await refuseWhatServeRefuses(config, environment);
     const checked = meant(config, workspaces).map((own, index) => ({
       name: own.name,
       settingsProblems: [],
       // Once for all of them, as the shared store.
       warnings: index === 0 ? unknownSettings(environment) : [],
       baseUrl: own.baseUrl.href,
-      open: () => openParts(config, own, environment, index === 0),
+      open: async () => {
+        const { openParts } = await import('./check-parts.ts');
+        return openParts(config, own, environment, index === 0);
+      },
       timeoutMs: config.REQUEST_TIMEOUT,
     }));
     const [only, ...others] = checked;
     if (only !== undefined && others.length === 0) return await check({ ...only, json, write });
     return await checkEach(checked, { json, write });
   } catch (error) {
-    if (error instanceof UnsafeProcessError && !json) return reportStartFailure(error);
-    if (!isCorrectable(error)) throw error;
-    const settingsProblems = await allProblems(error);
-    // Beside a wrong setting they stand among the problems.
-    const warnings = unknownSettings(environmentAtHand()).filter((name) => !settingsProblems.includes(name));
-    return check({
-      ...{ settingsProblems, warnings },
-      baseUrl: '',
-      open: () => Promise.reject(error),
-      timeoutMs: 0,
-      json,
-      write,
-    });
+    return sayWhatIsWrong(error, environment, options);
   }
+}
+
+async function refuseWhatServeRefuses(config: Config, environment: Environment): Promise<void> {
+  const certificate = certificateFiles(config);
+  if (certificate !== undefined) await readCertificate(certificate);
+  await openAdminToken(config, environment)?.();
+  const sockets = socketProblems(config);
+  if (sockets.length > 0) throw new ConfigError(sockets);
+  if (config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined) await (await import('../tracing.ts')).loadOtel();
+  const { digestPaths } = readCallersVersion(
+    authenticatorOptions(
+      config,
+      config.workspaces.map(({ name }) => name),
+    ),
+  );
+  const guessable = guessableTokenProblems(digestPaths);
+  if (guessable.length > 0) throw new CallersFileError(inFile(config.CALLERS_FILE ?? '', guessable));
+}
+
+/** @throws what is no fault of the settings */
+async function sayWhatIsWrong(
+  error: unknown,
+  environment: Environment,
+  { json, write }: CheckEnvironmentOptions,
+): Promise<number> {
+  if (!isCorrectable(error)) throw error;
+  const settingsProblems = await allProblems(error, environment);
+  // Beside a wrong setting they stand among the problems.
+  const warnings = unknownSettings(environment).filter((name) => !settingsProblems.includes(name));
+  return check({
+    ...{ settingsProblems, warnings },
+    baseUrl: '',
+    open: () => Promise.reject(error),
+    timeoutMs: 0,
+    json,
+    write,
+  });
 }
 
 /** The workspaces to try. @throws ConfigError where there is no such workspace */
@@ -99,46 +114,4 @@ function meant({ workspaces }: Config, written: readonly string[] | undefined): 
   const unknown = written.find((name) => !known.includes(name));
   if (unknown === undefined) return workspaces.filter((_one, at) => written.includes(known[at] ?? ''));
   throw new ConfigError([`--workspace names none of ${known.join(', ')}${didYouMean(unknown, known)}`]);
-}
-
-async function openParts(
-  config: Config,
-  own: WorkspaceConfig,
-  environment: Environment,
-  triesStore: boolean,
-): Promise<CheckParts> {
-  const { name, keyFrom: from, previousKeyFrom: previousFrom } = own;
-  const settings = {
-    from: variableOf('UPSTREAM_API_KEY_FROM', name),
-    previousFrom: variableOf('UPSTREAM_API_KEY_PREVIOUS_FROM', name),
-  };
-  const keyring = await openKeyring({
-    ...{ from, previousFrom, settings, environment },
-    once: true,
-    refreshMs: config.UPSTREAM_API_KEY_REFRESH,
-    onEvent: () => {},
-  });
-  const transport = sendUpstream({
-    ...transportOptions(config, own, config.UPSTREAM_CONNECTIONS),
-    bodies: new SharedBudget(Number.POSITIVE_INFINITY, 0).join(),
-  });
-  const fleet = triesStore ? fleetOptions(config, own, environment) : undefined;
-  keyring.probeWith(probeThrough((next) => next, transport.handler));
-  return {
-    keyring,
-    ask: retryWithKey(attachKey({ keyring })(transport.handler)),
-    close: () => transport.close(),
-    ...(fleet === undefined
-      ? {}
-      : { tryStore: async () => (await import('../fleet/try-store.ts')).tryStore(fleet, storeTimeoutMs) }),
-    ...(previousFrom === undefined
-      ? {}
-      : { readPrevious: (signal) => readPrevious(previousFrom, settings.previousFrom, environment, signal) }),
-  };
-}
-
-async function readPrevious(from: string, setting: string, environment: Environment, signal: AbortSignal) {
-  const store = openStore(from, environment, setting);
-  const { fingerprint } = new Key(await loadKeyValue(store, signal), 0);
-  return { source: store.describe, fingerprint };
 }

@@ -1,7 +1,7 @@
 /** `serve`: runs the gateway in the foreground until a signal ends it. */
 import { setFlagsFromString } from 'node:v8';
 import { unknownSettings } from '../config.ts';
-import { type Gateway, startGateway } from '../gateway.ts';
+import type { Gateway } from '../gateway.ts';
 import { loadConfig } from './environment.ts';
 import { hardenProcess } from './process-hardening.ts';
 import { reportStartFailure } from './start-failure.ts';
@@ -17,6 +17,8 @@ export async function serve(envFile?: string): Promise<number> {
   try {
     await hardenProcess();
     const loaded = await loadConfig(envFile);
+    // Half of the work of a start, which wrong settings do not need.
+    const { startGateway } = await import('../gateway.ts');
     gateway = await startGateway(loaded);
     for (const unknown of unknownSettings(loaded.environment)) {
       gateway.log.events.warn({ reason: unknown }, 'a variable of the environment has no effect');

@@ -2,19 +2,12 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { digestOf } from '../../src/callers/token.ts';
-import type { CheckReport } from '../../src/commands/check.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
-import { type Owner, run, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
+import { checkHere, failedStart } from '../support/command-line.ts';
+import { run, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
 import { redisProgram, startRedis } from '../support/redis.ts';
 
 const closedPort = 'http://127.0.0.1:9';
-
-/** Runs it twice, for people and for programs; both must end the same way. */
-async function check(owner: Owner, settings: Record<string, string>) {
-  const words = await run(owner, ['check'], { settings });
-  const json = await run(owner, ['check', '--json'], { settings });
-  return { ...words, both: [words.status, json.status], report: JSON.parse(json.stdout) as CheckReport };
-}
 
 describe.concurrent('check of a store that gives no key asks it once, says why, and ends with 1', () => {
   it.for([
@@ -39,11 +32,10 @@ describe.concurrent('check of a store that gives no key asks it once, says why, 
       'vault:secret/team#key: the Vault at VAULT_ADDR refused the connection',
     ],
   ] as const)('%s', async ([, store, problem], context) => {
-    const { both, stdout, stderr, report } = await check(context, {
-      ...settingsFor(`${closedPort}/api`),
-      ...store,
-    });
-    context.expect(both).toEqual([1, 1]);
+    const settings = { ...settingsFor(`${closedPort}/api`), ...store };
+    const { status, stdout, stderr } = await run(context, ['check'], { settings });
+    const { both, report } = await checkHere(settings);
+    context.expect([status, ...both]).toEqual([1, 1, 1]);
     context.expect(stderr).toBe('');
     context.expect(stdout).toContain(`Key: ${problem}\n`);
     context.expect(stdout).toContain('Failed: The secret store gave no key');
@@ -66,7 +58,7 @@ describe.concurrent('check of several workspaces', () => {
       UPSTREAM_API_KEY_FROM_APAC: 'env:WRONG',
       UPSTREAM_API_KEY_FROM_STAGING: 'env:KEY',
     };
-    const all = await check(owner, settings);
+    const all = await checkHere(settings);
     owner.expect(all.both).toEqual([1, 1]);
     owner.expect(all.report).toMatchObject({
       ok: false,
@@ -82,7 +74,7 @@ describe.concurrent('check of several workspaces', () => {
     owner.expect(all.stdout).toContain('\nWarning: emea and staging have the same key');
     const one = await run(owner, ['check', '--workspace', 'emea'], { settings });
     owner.expect([one.status, one.stdout]).toEqual([0, owner.expect.stringMatching(/^Settings: fine/)]);
-    const two = await run(owner, ['check', '--workspace', 'emea', '--workspace', 'staging'], { settings });
+    const two = await checkHere(settings, ['emea', 'staging']);
     owner.expect(two.stdout.match(/^Workspace: .*$/gm)).toEqual(['Workspace: emea', 'Workspace: staging']);
     const none = await run(owner, ['check', '--workspace', 'emae'], { settings });
     owner.expect(none.status).toBe(2);
@@ -92,16 +84,14 @@ describe.concurrent('check of several workspaces', () => {
   });
 
   it('check tells at once what is wrong with the keys of all workspaces', async (owner) => {
-    const { status, stdout } = await run(owner, ['check'], {
-      settings: {
-        ...settingsFor(`${closedPort}/api`),
-        UPSTREAM_API_KEY: '',
-        WORKSPACES: 'emea,apac',
-        UPSTREAM_API_KEY_FROM_EMEA: 'nothing',
-        UPSTREAM_API_KEY_FROM_APAC: 'file:/nowhere/key',
-      },
+    const { both, stdout } = await checkHere({
+      ...settingsFor(`${closedPort}/api`),
+      UPSTREAM_API_KEY: '',
+      WORKSPACES: 'emea,apac',
+      UPSTREAM_API_KEY_FROM_EMEA: 'nothing',
+      UPSTREAM_API_KEY_FROM_APAC: 'file:/nowhere/key',
     });
-    owner.expect(status).toBe(2);
+    owner.expect(both).toEqual([2, 2]);
     owner.expect(stdout).toContain('UPSTREAM_API_KEY_FROM_EMEA: names no store');
     owner.expect(stdout).toContain('/nowhere/key');
   });
@@ -111,7 +101,7 @@ describe.concurrent('check', () => {
   it('check names a token of the callers file that can be guessed, and ends with 2', async (context) => {
     const file = join(temporaryFolder(context), 'callers.json');
     writeFileSync(file, `{"callers":[{"name":"a","tokens":[{"sha256":"${digestOf('secret')}"}]}]}`);
-    const { both, report } = await check(context, {
+    const { both, report } = await checkHere({
       ...settingsFor(`${closedPort}/api`),
       CALLERS_FILE: file,
     });
@@ -139,7 +129,7 @@ describe.concurrent('check', () => {
   it('check is not fine with a previous key that cannot be read', async (context) => {
     const standIn = await standInFor(context);
     const problem = 'file:/nowhere/key: the file does not exist';
-    const { both, stdout, report } = await check(context, {
+    const { both, stdout, report } = await checkHere({
       ...settingsFor(standIn.url),
       UPSTREAM_API_KEY_PREVIOUS_FROM: 'file:/nowhere/key',
     });
@@ -151,7 +141,7 @@ describe.concurrent('check', () => {
 
   it('check tells where the previous key is, and its fingerprint', async (context) => {
     const standIn = await standInFor(context);
-    const { both, stdout, report } = await check(context, {
+    const { both, stdout, report } = await checkHere({
       ...settingsFor(standIn.url),
       UPSTREAM_API_KEY_PREVIOUS_FROM: 'env:OLD',
       OLD: 'old-key-0123456789',
@@ -163,7 +153,7 @@ describe.concurrent('check', () => {
 
   it('check is not fine where only the previous key is taken', async (context) => {
     const standIn = await standInFor(context);
-    const { both, stdout, report } = await check(context, {
+    const { both, stdout, report } = await checkHere({
       ...settingsFor(standIn.url),
       UPSTREAM_API_KEY: 'new-key-not-active-0123456789',
       UPSTREAM_API_KEY_PREVIOUS_FROM: 'env:OLD',
@@ -186,18 +176,21 @@ describe.concurrent('check', () => {
         SHARED_STORE: redis.address,
         SHARED_STORE_PASSWORD_FROM: 'env:STORE_PASSWORD',
       };
-      const good = await check(context, { ...settings, STORE_PASSWORD: 'the-right-password' });
-      context.expect(good.both).toEqual([0, 0]);
+      // As a process, which ends only where the connection to the store has ended.
+      const good = await run(context, ['check'], {
+        settings: { ...settings, STORE_PASSWORD: 'the-right-password' },
+      });
+      context.expect(good.status).toBe(0);
       context.expect(good.stdout).toContain(`Shared store: ${redis.address} can be used\n`);
-      const wrong = await check(context, { ...settings, STORE_PASSWORD: 'a-wrong-password' });
+      const wrong = await checkHere({ ...settings, STORE_PASSWORD: 'a-wrong-password' });
       context.expect(wrong.both).toEqual([1, 1]);
       context
         .expect(wrong.report.sharedStore)
         .toEqual({ ok: false, address: redis.address, problem: 'WRONGPASS' });
-      context.expect(wrong.stdout + wrong.stderr).not.toContain('a-wrong-password');
+      context.expect(wrong.stdout + JSON.stringify(wrong.report)).not.toContain('a-wrong-password');
       context.expect(wrong.report.calls.map(({ outcome }) => outcome)).toEqual(['accepted', 'accepted']);
       redis.command('-a', 'the-right-password', '--no-auth-warning', 'CONFIG', 'SET', 'maxmemory', '1');
-      const full = await check(context, { ...settings, STORE_PASSWORD: 'the-right-password' });
+      const full = await checkHere({ ...settings, STORE_PASSWORD: 'the-right-password' });
       context.expect(full.report.sharedStore?.problem).toBe('it refuses what gateways do: OOM');
     },
   );
@@ -220,7 +213,7 @@ describe.concurrent('check', () => {
   ] as const)('check ends with 2 where the callers file %s', async ([, text, words], context) => {
     const file = join(temporaryFolder(context), 'callers.json');
     if (text !== undefined) writeFileSync(file, text);
-    const { both, stdout, report } = await check(context, {
+    const { both, stdout, report } = await checkHere({
       ...settingsFor(`${closedPort}/api`),
       CALLERS_FILE: file,
     });
@@ -273,18 +266,15 @@ describe.concurrent('check', () => {
     ],
   ])('check ends with 2 as serve does, and says the same, where %s', async ([, wrong, ...says], owner) => {
     const settings = { ...settingsFor(`${closedPort}/api`), ...wrong };
-    const { both, report } = await check(owner, settings);
+    const { both, report } = await checkHere(settings);
     owner.expect(both).toEqual([2, 2]);
     owner.expect(report.settings.problems).toEqual(says);
-    const { status, stderr } = await run(owner, ['serve'], { settings });
-    owner.expect(status).toBe(2);
-    owner
-      .expect(stderr)
-      .toBe(`analytics-gateway cannot start:\n${says.map((line) => `  ${line}\n`).join('')}`);
+    const text = `analytics-gateway cannot start:\n${says.map((line) => `  ${line}\n`).join('')}`;
+    owner.expect(await failedStart(settings)).toEqual({ status: 2, text });
   });
 
   it('check warns of a variable without effect beside what is wrong with the callers file', async (owner) => {
-    const { both, stdout, report } = await check(owner, {
+    const { both, stdout, report } = await checkHere({
       ...settingsFor(`${closedPort}/api`),
       CALLERS_FILE: '/nowhere/callers.json',
       UPSTREAM_ANYTHING: 'x',

@@ -145,6 +145,24 @@ describe.concurrent('what is built needs nothing beside it', () => {
     expect(status).toBe(2);
   });
 
+  // Where undici is loaded, HTTP/2 is too.
+  it.for([
+    ['healthcheck', "Node's fetch", 'NativeModule internal/deps/undici/undici'],
+    ['healthcheck', 'TLS', 'NativeModule tls'],
+    ['check', 'what asks the upstream', 'NativeModule http2'],
+    ['serve', 'what asks the upstream', 'NativeModule http2'],
+  ] as const)('the built %s does not load %s before it is needed', async ([command, , module], owner) => {
+    const listing = 'process.on("exit",()=>process._rawDebug(process.moduleLoadList.join("\\n")))';
+    const { stderr } = await run(owner, [command], {
+      main,
+      flags: ['--import', `data:text/javascript,${encodeURIComponent(listing)}`],
+      settings: { ...settingsFor('http://127.0.0.1:9/api'), CACHE_TTL: 'wrong' },
+    });
+    const loaded = stderr.split('\n');
+    expect(loaded).toContain(command === 'healthcheck' ? 'NativeModule http' : 'NativeModule crypto');
+    expect(loaded).not.toContain(module);
+  });
+
   it.for([
     ['aws-sm:name', '@aws-sdk/client-secrets-manager@3'],
     ['gcp-sm:projects/p/secrets/s', '@google-cloud/secret-manager@7'],

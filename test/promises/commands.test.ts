@@ -2,22 +2,25 @@ import { once } from 'node:events';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { describedSettings as table } from '../../src/config.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { version } from '../../src/version.ts';
+import { checkHere, commandLine } from '../support/command-line.ts';
+import { startPair } from '../support/gateway.ts';
 import {
+  type Finished,
   run,
   serve,
   settingsFor,
   sourceMain,
   standInFor,
-  start,
   temporaryFolder,
   until,
 } from '../support/process.ts';
 import { redisProgram } from '../support/redis.ts';
 import { formsOf } from '../support/secret-forms.ts';
+import { sharedOwner } from '../support/shared-owner.ts';
 
 const unreachable = 'http://127.0.0.1:9/api';
 
@@ -37,8 +40,8 @@ describe.concurrent('check says in plain words what works', () => {
   it('check ends with 1 where the key was refused', async (owner) => {
     const standIn = await standInFor(owner);
     const settings = { ...settingsFor(standIn.url), UPSTREAM_API_KEY: 'another-key-0123456789' };
-    const { status, stdout } = await run(owner, ['check'], { settings });
-    expect(status).toBe(1);
+    const { both, stdout } = await checkHere(settings);
+    expect(both).toEqual([1, 1]);
     expect(stdout).toMatch(/401\. The upstream refused the key/);
     expect(stdout).not.toContain('another-key');
   });
@@ -56,25 +59,23 @@ describe.concurrent('check says in plain words what works', () => {
     });
   });
 
-  it('check ends with 1 where the upstream cannot be reached', async (owner) => {
-    const { status, stdout } = await run(owner, ['check'], { settings: settingsFor(unreachable) });
-    expect(status).toBe(1);
+  it('check ends with 1 where the upstream cannot be reached', async () => {
+    const { both, stdout } = await checkHere(settingsFor(unreachable));
+    expect(both).toEqual([1, 1]);
     expect(stdout).toMatch(/no answer\. The upstream refused the connection/);
   });
 
   it('check ends with 1 where the upstream limits requests, with the wait that it states, and says each thing once', async (owner) => {
     const standIn = await standInFor(owner);
     standIn.behave({ status: 429, headers: { 'retry-after': '37' }, body: '{}' });
-    const settings = settingsFor(standIn.url);
-    const { status, stdout } = await run(owner, ['check'], { settings });
-    expect(status).toBe(1);
+    const { both, stdout, report } = await checkHere(settingsFor(standIn.url));
+    expect(both).toEqual([1, 1]);
     expect(stdout.match(/Wait 37 s, as it says, then check again/g)).toHaveLength(1);
     const lines = stdout.split('\n').map((line) => line.replace(/^GET \S+ /, ''));
     expect(new Set(lines.filter((line) => line.length > 5)).size).toBe(
       lines.filter((line) => line.length > 5).length,
     );
-    const { stdout: json } = await run(owner, ['check', '--json'], { settings });
-    expect(JSON.parse(json)).toMatchObject({
+    expect(report).toMatchObject({
       ok: false,
       exitStatus: 1,
       summary: expect.stringContaining('limits requests now'),
@@ -137,8 +138,7 @@ describe.concurrent('healthcheck', () => {
   });
 
   it('healthcheck needs no setting but HOST and PORT, whatever else is wrong', async (owner) => {
-    const standIn = await standInFor(owner);
-    const gateway = await serve(owner, { settings: settingsFor(standIn.url) });
+    const gateway = await startPair({}, {}, owner.onTestFinished);
     const settings = { PORT: String(gateway.port), CACHE_TTL: 'wrong', HOST: '0.0.0.0' };
     expect(await run(owner, ['healthcheck'], { settings })).toMatchObject({ status: 0, stdout: 'ready\n' });
     const wrong = await run(owner, ['healthcheck'], { settings: { PORT: 'wrong' } });
@@ -146,8 +146,7 @@ describe.concurrent('healthcheck', () => {
   });
 
   it('healthcheck takes HOST and PORT from the file of --env-file, and says where it cannot be read', async (owner) => {
-    const standIn = await standInFor(owner);
-    const gateway = await serve(owner, { settings: settingsFor(standIn.url) });
+    const gateway = await startPair({}, {}, owner.onTestFinished);
     const file = join(temporaryFolder(owner), 'settings');
     writeFileSync(file, `PORT=${gateway.port}\n`);
     const found = await run(owner, ['healthcheck', '--env-file', file]);
@@ -163,16 +162,15 @@ describe.concurrent('healthcheck', () => {
 
   it('healthcheck asks on the Unix socket where there is one', async (owner) => {
     const path = join(temporaryFolder(owner), 'socket');
-    const settings = { ...settingsFor(unreachable), HOST: `unix:${path}` };
-    const gateway = start(owner, ['serve'], { settings });
-    await gateway.printed(/"url":"unix:/);
+    const settings = { HOST: `unix:${path}` };
+    await startPair(settings, {}, owner.onTestFinished);
     expect(await run(owner, ['healthcheck'], { settings })).toMatchObject({ status: 0 });
   });
 });
 
 describe.concurrent('the command line', () => {
-  it('the settings command lists every setting with its meaning', async (owner) => {
-    const { status, stdout } = await run(owner, ['settings']);
+  it('the settings command lists every setting with its meaning', async () => {
+    const { status, stdout } = await commandLine(['settings']);
     expect(status).toBe(0);
     for (const [name, { meaning }] of Object.entries(table)) {
       expect(stdout).toMatch(new RegExp(`^${name}  \\(`, 'm'));
@@ -180,8 +178,8 @@ describe.concurrent('the command line', () => {
     }
   });
 
-  it('settings --json has every setting for programs', async (owner) => {
-    const { stdout } = await run(owner, ['settings', '--json']);
+  it('settings --json has every setting for programs', async () => {
+    const { stdout } = await commandLine(['settings', '--json']);
     const rows = JSON.parse(stdout) as { name: string }[];
     expect(rows.map(({ name }) => name)).toEqual(Object.keys(table));
     expect(rows).toContainEqual({
@@ -194,8 +192,8 @@ describe.concurrent('the command line', () => {
 
   it.for(['token --help', 'token'])(
     'the command %s shows each command with all its options',
-    async (command, owner) => {
-      const { stdout, stderr } = await run(owner, command.split(' '));
+    async (command) => {
+      const { stdout, stderr } = await commandLine(command.split(' '));
       const help = stdout + stderr;
       for (const part of [
         'create <caller>',
@@ -217,8 +215,8 @@ describe.concurrent('the command line', () => {
 
   it.for(['', 'serve', 'check', 'token', 'demo', 'healthcheck', 'settings'])(
     '%s --help teaches, and is 0',
-    async (command, owner) => {
-      const { status, stdout, stderr } = await run(owner, [command, '--help'].filter(Boolean));
+    async (command) => {
+      const { status, stdout, stderr } = await commandLine([command, '--help'].filter(Boolean));
       expect(status).toBe(0);
       expect(stdout).toMatch(/^Usage: analytics-gateway/);
       expect(stderr).toBe('');
@@ -232,8 +230,8 @@ describe.concurrent('the command line', () => {
 
   it.for(['--nonsense', 'serve --port=1', 'nonsense', 'check extra', 'token create'])(
     '%s is wrong usage: 2, with a hint',
-    async (command, owner) => {
-      const { status, stdout, stderr } = await run(owner, command.split(' '));
+    async (command) => {
+      const { status, stdout, stderr } = await commandLine(command.split(' '));
       expect(status).toBe(2);
       expect(stdout).toBe('');
       expect(stderr).toMatch(/--help tells more/);
@@ -242,6 +240,14 @@ describe.concurrent('the command line', () => {
 });
 
 describe.concurrent('the demo', () => {
+  const shared = sharedOwner();
+  const folder = temporaryFolder(shared);
+  let traffic: Promise<Finished>;
+  beforeAll(() => {
+    const settings = { TMPDIR: folder, LOG_LEVEL: 'info', ADMIN_PORT: 'off' };
+    traffic = run(shared, ['demo', '--traffic', '--once'], { settings });
+  });
+
   it.skipIf(redisProgram === undefined)(
     'the demo of several gateways asks them in turn, and ends with all of them and their store',
     async (owner) => {
@@ -272,17 +278,13 @@ describe.concurrent('the demo', () => {
     const settings = { PORT: '0', ADMIN_PORT: String(port) };
     const shown = await run(owner, ['demo', '--traffic', '--once'], { settings });
     expect(shown.stdout).toContain(`Watch them share it: open http://127.0.0.1:${port}/ in a browser.`);
-    const off = await run(owner, ['demo', '--traffic', '--once'], {
-      settings: { ...settings, ADMIN_PORT: 'off' },
-    });
+    const off = await traffic;
     expect(off).toMatchObject({ status: 0, stderr: '' });
     expect(off.stdout).not.toMatch(/Watch them|undefined/);
   });
 
-  it('the demo with --traffic has three callers that share a limit, and leaves no file behind', async (owner) => {
-    const folder = temporaryFolder(owner);
-    const settings = { TMPDIR: folder, LOG_LEVEL: 'info' };
-    const { status, stdout, stderr } = await run(owner, ['demo', '--traffic', '--once'], { settings });
+  it('the demo with --traffic has three callers that share a limit, and leaves no file behind', async () => {
+    const { status, stdout, stderr } = await traffic;
     expect(stderr).toBe('');
     expect(status).toBe(0);
     expect(stdout).toContain('The upstream allows 5 requests a second, 10 at once.');

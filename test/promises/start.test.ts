@@ -5,10 +5,13 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { readSettingsText } from '../../src/commands/environment.ts';
+import { describeStartFailure } from '../../src/commands/start-failure.ts';
 import { readConfig, settings as table } from '../../src/config.ts';
 import { startGateway } from '../../src/gateway.ts';
 import { KeyStoreError } from '../../src/key/store.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { commandLine, failedStart } from '../support/command-line.ts';
 import { accounts, ask } from '../support/gateway.ts';
 import { imageFlags } from '../support/image-flags.ts';
 import {
@@ -21,6 +24,7 @@ import {
   temporaryFolder,
   until,
 } from '../support/process.ts';
+import { builtMain } from '../support/program.ts';
 
 const executable = fileURLToPath(new URL('../../bin/analytics-gateway.js', import.meta.url));
 const secret = 'hunter2-hunter2-hunter2';
@@ -91,11 +95,11 @@ describe.concurrent('settings are all checked before anything happens', () => {
     ],
   ])(
     'a wrong setting ends the start with 2, by name and without its value: %s',
-    async ([, settings, says], owner) => {
-      const { status, stderr, stdout } = await run(owner, [], { settings });
+    async ([, settings, says]) => {
+      const { status, text } = await failedStart(settings);
       expect(status).toBe(2);
-      expect(stderr).toMatch(says);
-      expect(stdout + stderr).not.toContain(secret);
+      expect(text).toMatch(says);
+      expect(text).not.toContain(secret);
     },
   );
 });
@@ -325,36 +329,39 @@ describe.concurrent('it starts', () => {
     expect(await run(owner, ['check', '--env-file', 'team.env'], { cwd })).toMatchObject({ status: 0 });
   });
 
-  it.for([
-    ['the built program', undefined],
-    ['the source', sourceMain],
-    ['the executable of the package, with -- before it,', executable],
-  ] as const)(
+  // Each of the three reads its own `--env-file`; `serve` and `check` read it by the same function.
+  it.for<[name: string, main: string, commands: string[]]>([
+    ['the built program', builtMain, ['serve', 'check']],
+    ['the source', sourceMain, ['serve']],
+    ['the executable of the package, with -- before it,', executable, ['check']],
+  ])(
     'a file of --env-file that is missing, no file or malformed ends %s with 2, by its path, with every other problem',
-    async ([, main], owner) => {
+    async ([, main, commands], owner) => {
       const cwd = temporaryFolder(owner);
       const file = join(cwd, 'team.env');
       writeFileSync(file, `PORT=0\n${secret}\nCACHE_TTL=soon\n\nUPSTREAM_API_KEY="${secret}\n`);
-      const options = { cwd, ...(main === undefined ? {} : { main }) };
       const settings = { RETRY_LIMIT: 'many' };
-      for (const command of ['serve', 'check']) {
-        for (const [words, said] of [
+      for (const command of commands) {
+        for (const [words, said, ...others] of [
           [['--env-file', 'none.env'], `${join(cwd, 'none.env')} can't be read (ENOENT): it does not exist`],
           [['--env-file=.'], `${cwd} can't be read (EISDIR)`],
-          [['--env-file=team.env'], `${file}, line 2: is not NAME=value, a comment or empty`],
+          [
+            ['--env-file=team.env'],
+            `${file}, line 2: is not NAME=value, a comment or empty`,
+            `${file}, line 5: is not`,
+            'CACHE_TTL expects',
+          ],
         ] as const) {
-          const ended = await run(owner, [command, ...words], { ...options, settings });
+          const ended = await run(owner, [command, ...words], { cwd, main, settings });
           const text = ended.stdout + ended.stderr;
           expect(text).toContain(`--env-file: the file ${said}`);
-          expect(text).toContain('RETRY_LIMIT expects');
-          expect(text).toContain('UPSTREAM_BASE_URL is required');
+          for (const other of [...others, 'RETRY_LIMIT expects', 'UPSTREAM_BASE_URL is required']) {
+            expect(text).toContain(other);
+          }
           expect(text).not.toContain(secret);
           expect(ended.status, text).toBe(2);
         }
       }
-      const { stderr } = await run(owner, ['serve', '--env-file=team.env'], options);
-      expect(stderr).toContain(`${file}, line 5: is not`);
-      expect(stderr).toContain('CACHE_TTL expects');
     },
   );
 
@@ -378,27 +385,36 @@ describe.concurrent('it starts', () => {
     ['no verification', 'NODE_TLS_REJECT_UNAUTHORIZED=0', 'NODE_TLS_REJECT_UNAUTHORIZED=0: the key would go'],
   ])(
     'a file of settings that tells Node to show or send away a secret ends the start with 2, by its line: %s',
-    async ([, line, said], owner) => {
-      const cwd = temporaryFolder(owner);
-      const key = `UPSTREAM_API_KEY_FROM=file:${join(cwd, 'none')}`;
-      for (const name of ['team.env', '.env']) {
-        writeFileSync(join(cwd, name), `UPSTREAM_BASE_URL=${upstream}\n${key}\n${line}\n`);
-      }
-      const at = 3 + line.split('\n').findIndex((one) => one.includes('NODE_'));
-      for (const words of [
-        ['serve'],
-        ['serve', '--env-file', 'team.env'],
-        ['check', '--env-file=team.env'],
-      ]) {
-        const file = join(cwd, words.length === 1 ? '.env' : 'team.env');
-        const { status, stdout, stderr } = await run(owner, words, { cwd });
-        expect(stderr).toContain(`the file ${file}, line ${at}: ${said}`);
-        // The store was not opened.
-        expect(stdout + stderr).not.toContain('does not exist');
-        expect(status).toBe(2);
-      }
+    async ([, line, said]) => {
+      const file = '/nowhere/team.env';
+      const right = { UPSTREAM_BASE_URL: upstream, UPSTREAM_API_KEY_FROM: 'file:/nowhere/key' };
+      const at = 1 + line.split('\n').findIndex((one) => one.includes('NODE_'));
+      const failure = await readSettingsText('the file', file, `${line}\n`).catch((error: unknown) => error);
+      const { status, text } = await describeStartFailure(failure, right);
+      expect(text).toContain(`the file ${file}, line ${at}: ${said}`);
+      // The store was not opened.
+      expect(text).not.toContain('does not exist');
+      expect(status).toBe(2);
     },
   );
+
+  it('serve and check refuse a file of settings that tells Node to show a secret, named or not', async (owner) => {
+    const cwd = temporaryFolder(owner);
+    const key = `UPSTREAM_API_KEY_FROM=file:${join(cwd, 'none')}`;
+    const flag = 'NODE_OPTIONS=--heapsnapshot-signal=SIGUSR2';
+    for (const name of ['team.env', '.env']) {
+      writeFileSync(join(cwd, name), `UPSTREAM_BASE_URL=${upstream}\n${key}\n${flag}\n`);
+    }
+    for (const words of [['serve'], ['serve', '--env-file', 'team.env'], ['check', '--env-file=team.env']]) {
+      const file = join(cwd, words.length === 1 ? '.env' : 'team.env');
+      const { status, stdout, stderr } = await run(owner, words, { cwd });
+      expect(stderr).toContain(
+        `the file ${file}, line 3: --heapsnapshot-signal: not with a secret in memory`,
+      );
+      expect(stdout + stderr).not.toContain('does not exist');
+      expect(status).toBe(2);
+    }
+  });
 
   it.runIf(process.platform !== 'win32')(
     'the gateway starts with settings from a pipe, and says that one holds nothing',
@@ -453,10 +469,14 @@ describe.concurrent('it starts', () => {
 
   it.for(['serve', 'check'])(
     '%s with a second --env-file ends with 2, and reads neither',
-    async (command, owner) => {
-      const cwd = temporaryFolder(owner);
-      const words = [command, '--env-file', 'one.env', '--env-file', 'two.env'];
-      const { status, stderr } = await run(owner, words, { cwd, settings: settingsFor(upstream) });
+    async (command) => {
+      const { status, stderr } = await commandLine([
+        command,
+        '--env-file',
+        'one.env',
+        '--env-file',
+        'two.env',
+      ]);
       expect(stderr).toContain("option '--env-file <path>' argument 'two.env' is invalid. It is given once.");
       expect(status).toBe(2);
     },

@@ -4,13 +4,14 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { TestContext } from 'vitest';
 import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
 import { type AskOptions, ask, type Came } from './gateway.ts';
 import { builtMain } from './program.ts';
 
-/** The test that something ends with. Tests that run at once have no other way to say which they are. */
-export type Owner = Pick<TestContext, 'onTestFinished'>;
+/** The test that something ends with: its context. Tests that run at once have no other way to say which they are. */
+export interface Owner {
+  readonly onTestFinished: (end: () => void | Promise<void>) => void;
+}
 
 /** The executable as it stands in a checkout. */
 export const sourceMain = fileURLToPath(new URL('../../src/main.ts', import.meta.url));

@@ -1,0 +1,65 @@
+/** Composes what `check` needs of the gateway: the key's store, and the way to the upstream without the cache. */
+import type { Config } from '../config.ts';
+import { variableOf, type WorkspaceConfig } from '../config-workspaces.ts';
+import { fleetOptions, transportOptions } from '../gateway-options.ts';
+import { Key } from '../key/key.ts';
+import { loadKeyValue } from '../key/key-source.ts';
+import { openKeyring } from '../key/keyring.ts';
+import { openStore } from '../key/open-store.ts';
+import type { Environment } from '../key/store.ts';
+import { attachKey, probeThrough } from '../upstream/credential.ts';
+import { retryWithKey } from '../upstream/retry-with-key.ts';
+import { SharedBudget } from '../upstream/shared-budget.ts';
+import { sendUpstream } from '../upstream/transport.ts';
+import type { CheckParts } from './check.ts';
+
+/** A store that is reached later than this is away for a gateway that starts. */
+const storeTimeoutMs = 3_000;
+
+/**
+ * Opens them for one workspace. The check loads this file once the settings are found right.
+ *
+ * @param triesStore whether this one tries the store that gateways share
+ * @throws KeyStoreError where the key's setting is wrong
+ */
+export async function openParts(
+  config: Config,
+  own: WorkspaceConfig,
+  environment: Environment,
+  triesStore: boolean,
+): Promise<CheckParts> {
+  const { name, keyFrom: from, previousKeyFrom: previousFrom } = own;
+  const settings = {
+    from: variableOf('UPSTREAM_API_KEY_FROM', name),
+    previousFrom: variableOf('UPSTREAM_API_KEY_PREVIOUS_FROM', name),
+  };
+  const keyring = await openKeyring({
+    ...{ from, previousFrom, settings, environment },
+    once: true,
+    refreshMs: config.UPSTREAM_API_KEY_REFRESH,
+    onEvent: () => {},
+  });
+  const transport = sendUpstream({
+    ...transportOptions(config, own, config.UPSTREAM_CONNECTIONS),
+    bodies: new SharedBudget(Number.POSITIVE_INFINITY, 0).join(),
+  });
+  const fleet = triesStore ? fleetOptions(config, own, environment) : undefined;
+  keyring.probeWith(probeThrough((next) => next, transport.handler));
+  return {
+    keyring,
+    ask: retryWithKey(attachKey({ keyring })(transport.handler)),
+    close: () => transport.close(),
+    ...(fleet === undefined
+      ? {}
+      : { tryStore: async () => (await import('../fleet/try-store.ts')).tryStore(fleet, storeTimeoutMs) }),
+    ...(previousFrom === undefined
+      ? {}
+      : { readPrevious: (signal) => readPrevious(previousFrom, settings.previousFrom, environment, signal) }),
+  };
+}
+
+async function readPrevious(from: string, setting: string, environment: Environment, signal: AbortSignal) {
+  const store = openStore(from, environment, setting);
+  const { fingerprint } = new Key(await loadKeyValue(store, signal), 0);
+  return { source: store.describe, fingerprint };
+}
