@@ -31,7 +31,7 @@ await build({
   external: Object.keys(ownPackage.peerDependencies),
   // Its CommonJS build asks for its parts in a way that no bundler follows.
   resolve: { alias: { 'jsonc-parser': 'jsonc-parser/lib/esm/main.js' } },
-  plugins: [embeddedUplot(), libraries(), plainBuiltins(), oneByteSources()],
+  plugins: [embeddedUplot(), libraries(), oneByteSources()],
   logLevel: 'warn',
   output: {
     dir: folder,
@@ -76,26 +76,6 @@ function embeddedUplot(): Plugin {
       if (!id.endsWith('src/admin/uplot-script.ts')) return null;
       const text = readFileSync(join(uplotFolder, 'dist/uPlot.iife.min.js'), 'utf8');
       return { code: `export const uplotScript = ${JSON.stringify(text)};`, moduleType: 'js' };
-    },
-  };
-}
-
-/**
- * Node's own modules without `import`, which reads every property of one, also those that load more when they are read:
- * `node:http` brings fetch with it. That is 20 ms of a health check, and 7 ms of every other start.
- */
-function plainBuiltins(): Plugin {
-  return {
-    name: 'plain-builtins',
-    generateBundle(_options, bundle) {
-      for (const chunk of Object.values(bundle)) {
-        if (chunk.type !== 'chunk') continue;
-        chunk.code = chunk.code.replace(
-          /^import (\{.*\}|[\w$]+) from ("node:.*");$/gm,
-          (_line, names: string, id: string) =>
-            `const ${names.replaceAll(' as ', ': ')} = process.getBuiltinModule(${id});`,
-        );
-      }
     },
   };
 }
