@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, globSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import { parseAst } from 'rolldown/parseAst';
 import { describe, expect, it } from 'vitest';
@@ -9,19 +9,23 @@ const root = join(import.meta.dirname, '..');
 const read = (path: string): string => readFileSync(join(root, path), 'utf8');
 const sources = readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' })
   .filter((path) => path.endsWith('.ts') && !path.endsWith('.d.ts'))
-  .map((path) => ({ path: path.replaceAll('\\', '/'), text: read(join('src', path)) }));
+  .map((path) => {
+    const text = read(join('src', path));
+    return { path: path.replaceAll('\\', '/'), text, code: codeOf(text) };
+  });
 const architecture = read('ARCHITECTURE.md');
 
 /** Code without its comments, so that a rule may be explained where it holds. */
-const codeOf = (text: string): string =>
-  text.replace(/\/\*[\s\S]*?\*\//g, '').replace(/(^|\s)\/\/.*$/gm, '$1');
+function codeOf(text: string): string {
+  return text.replace(/\/\*[\s\S]*?\*\//g, '').replace(/(^|\s)\/\/.*$/gm, '$1');
+}
 
 /** The room a file of src/ belongs to: its folder, or itself. */
 const roomOf = (path: string): string =>
   path.includes('/') ? `${path.split('/')[0]}` : path.replace(/\.ts$/, '').replace(/^config-.*/, 'config');
 
-function importsOf(path: string, text: string): string[] {
-  return [...codeOf(text).matchAll(/(?:from|import)\s*\(?\s*'(\.[^']+)'/g)].map(([, target = '']) =>
+function importsOf({ path, code }: { readonly path: string; readonly code: string }): string[] {
+  return [...code.matchAll(/(?:from|import)\s*\(?\s*'(\.[^']+)'/g)].map(([, target = '']) =>
     normalize(join(dirname(path), target)).replaceAll('\\', '/'),
   );
 }
@@ -74,9 +78,8 @@ describe('ARCHITECTURE.md is true', () => {
   });
 
   it.each(sources.map(({ path }) => path))('%s imports only what its room may', (path) => {
-    const { text } = sources.find((source) => source.path === path) ?? { text: '' };
     const room = roomOf(path);
-    const strangers = importsOf(path, text)
+    const strangers = importsOf(sources.find((source) => source.path === path) ?? expect.unreachable())
       .map((target) => roomOf(target))
       .filter((target) => target !== room && !everybodys.includes(target) && !table.get(room)?.has(target));
     expect(strangers).toEqual([]);
@@ -89,7 +92,7 @@ describe('ARCHITECTURE.md is true', () => {
     const values = new RegExp(`^import (?!type\\b)[^;]*'\\.\\./(?:${others.join('|')})/[^;]*;`, 'gm');
     const acting = sources
       .filter(({ path }) => path.startsWith(`${room}/`))
-      .flatMap(({ path, text }) => [...codeOf(text).matchAll(values)].map(([line]) => `${path}: ${line}`));
+      .flatMap(({ path, code }) => [...code.matchAll(values)].map(([line]) => `${path}: ${line}`));
     expect(acting).toEqual([]);
   });
 
@@ -141,15 +144,15 @@ describe('ARCHITECTURE.md is true', () => {
 });
 
 describe('documents/ is loaded when it is read', () => {
-  const statics = (text: string): string[] =>
-    [...codeOf(text).matchAll(/^import (?!type\b)[^;]*?from '([^']+)'/gm)].map(([, target = '']) => target);
+  const statics = (code: string): string[] =>
+    [...code.matchAll(/^import (?!type\b)[^;]*?from '([^']+)'/gm)].map(([, target = '']) => target);
 
   it('of documents/ only its routes are loaded with the gateway, and they load the rest when it is asked for', () => {
-    const loaded = sources.flatMap(({ path, text }) =>
-      path.startsWith('documents/') ? [] : statics(text).filter((target) => target.includes('/documents/')),
+    const loaded = sources.flatMap(({ path, code }) =>
+      path.startsWith('documents/') ? [] : statics(code).filter((target) => target.includes('/documents/')),
     );
     expect(loaded).toEqual(['./documents/document-routes.ts']);
-    const routes = sources.find(({ path }) => path === 'documents/document-routes.ts')?.text ?? '';
+    const routes = sources.find(({ path }) => path === 'documents/document-routes.ts')?.code ?? '';
     expect(statics(routes).filter((target) => target.startsWith('./') || target.includes('hono'))).toEqual(
       [],
     );
@@ -158,7 +161,7 @@ describe('documents/ is loaded when it is read', () => {
 });
 
 describe('the graph of imports, types included', () => {
-  const graph = new Map(sources.map(({ path, text }) => [path, importsOf(path, text)]));
+  const graph = new Map(sources.map((source) => [source.path, importsOf(source)]));
 
   it('no file of src/ imports itself, directly or through other files', () => {
     expect(cyclesOf(graph)).toEqual([]);
@@ -199,14 +202,9 @@ describe('the graph of imports, types included', () => {
 
 describe('what a file of src/ exports', () => {
   const words = (text: string): Set<string> => new Set(codeOf(text).match(/\w+/g));
-  const readers = ['src', 'test', 'bench', 'docs']
-    .flatMap((folder) =>
-      readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map((path) =>
-        join(folder, path),
-      ),
-    )
-    .filter((path) => path.endsWith('.ts') && !path.includes('node_modules'))
-    .map((path) => ({ path: path.replaceAll('\\', '/'), words: words(read(path)) }));
+  const readers = globSync('{src,test,bench,docs}/**/*.ts', { cwd: root, exclude: ['**/node_modules'] }).map(
+    (path) => ({ path: path.replaceAll('\\', '/'), words: words(read(path)) }),
+  );
 
   it('every value that a file exports is named in another file', () => {
     const unused = sources.flatMap(({ path, text }) =>
@@ -259,7 +257,7 @@ describe('the size of functions', () => {
 
 describe('the rules that keep the key in are kept', () => {
   const offenders = (pattern: RegExp, allowed: (path: string) => boolean = () => false): string[] =>
-    sources.filter(({ path, text }) => !allowed(path) && pattern.test(codeOf(text))).map(({ path }) => path);
+    sources.filter(({ path, code }) => !allowed(path) && pattern.test(code)).map(({ path }) => path);
 
   /** Programs as texts, for browsers and for people to copy: the gateway does not run them. */
   const textsForReaders = [
@@ -317,7 +315,7 @@ describe('the rules that keep the key in are kept', () => {
     const allowed = new Map([['address-policy.ts', /from 'node:net'/]]);
     expect(
       policies
-        .filter(({ path, text }) => impure.test(codeOf(text).replace(allowed.get(path) ?? '', '')))
+        .filter(({ path, code }) => impure.test(code.replace(allowed.get(path) ?? '', '')))
         .map(({ path }) => path),
     ).toEqual([]);
   });

@@ -1,11 +1,11 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseAst } from 'rolldown/parseAst';
 import { describe, expect, it } from 'vitest';
 
-const files = readdirSync(import.meta.dirname, { recursive: true, encoding: 'utf8' })
-  .filter((path) => path.endsWith('.test.ts') && !path.includes('node_modules'))
-  .map((path) => ({ path, text: readFileSync(join(import.meta.dirname, path), 'utf8') }));
+const files = globSync('**/*.test.ts', { cwd: import.meta.dirname, exclude: ['**/node_modules'] }).map(
+  (path) => ({ path, text: readFileSync(join(import.meta.dirname, path), 'utf8') }),
+);
 
 /** No sentence begins with one of these: a verb that lacks its subject, or a word that goes on with another sentence. */
 const verbs =

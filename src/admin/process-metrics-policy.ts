@@ -12,12 +12,13 @@ import {
 } from './metric-policy.ts';
 import type { AdminSnapshot, ProcessSnapshot, RuntimeSnapshot } from './sources.ts';
 
-export function processMetrics(snapshot: AdminSnapshot, { collections, lag }: RuntimeSnapshot): Metric[] {
-  const shown = snapshot.process;
+export function processMetrics(snapshot: AdminSnapshot, runtime: RuntimeSnapshot): Metric[] {
+  const { collections, lag, process: shown } = runtime;
+  const cpuSeconds = shown.cpuUserSeconds + shown.cpuSystemSeconds;
   return [
     counter('process_cpu_user_seconds_total', 'User CPU time.', shown.cpuUserSeconds),
     counter('process_cpu_system_seconds_total', 'System CPU time.', shown.cpuSystemSeconds),
-    counter('process_cpu_seconds_total', 'User and system CPU time.', snapshot.cpuSeconds),
+    counter('process_cpu_seconds_total', 'User and system CPU time.', cpuSeconds),
     gauge('process_start_time_seconds', 'When the gateway started.', seconds(snapshot.startedAt)),
     gauge('process_resident_memory_bytes', 'Resident memory.', snapshot.residentBytes),
     gauge('process_virtual_memory_bytes', 'Virtual memory.', shown.virtualBytes),

@@ -318,7 +318,7 @@ async function showMetrics(
     import('./runtime-watch.ts'),
   ]);
   const snapshot = await takeSnapshot(sources, 0);
-  const text = exposition(metricsOf(snapshot, health.judge(snapshot), readRuntime()));
+  const text = exposition(metricsOf(snapshot, health.judge(snapshot), await readRuntime()));
   return context.body(text, 200, { ...documentFields, 'content-type': expositionType });
 }
 

@@ -10,6 +10,7 @@ import {
   PerformanceObserver,
 } from 'node:perf_hooks';
 import { Durations } from '../durations.ts';
+import { readProcess } from './process-snapshot.ts';
 import type { RuntimeSnapshot } from './sources.ts';
 
 /** How often the delay of the event loop is measured. Ten times a second take 0.04 % of a processor, at the usual 10 ms 0.3 %. */
@@ -23,10 +24,15 @@ const collections = new Map([
 ]);
 let delays: ELDHistogram | undefined;
 
-/** Collections since the first call, and the delays of the event loop since the last one: those are absent at first. */
-export function readRuntime(): RuntimeSnapshot {
+/**
+ * The process, collections since the first call, and the delays of the event loop since the last one: those are absent
+ * at first.
+ */
+export async function readRuntime(): Promise<RuntimeSnapshot> {
+  const process = await readProcess();
   delays ??= watch();
   const snapshot = {
+    process,
     collections: [...collections.values()].map(({ kind, durations }) => ({
       kind,
       durations: durations.snapshot(),

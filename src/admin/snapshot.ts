@@ -1,7 +1,6 @@
 /** Reads everything that is shown at one moment: for each request, and every five seconds for the history. */
 import { performance } from 'node:perf_hooks';
 import { showGate } from './gate-queue-policy.ts';
-import { readProcess } from './process-snapshot.ts';
 import type { AdminSnapshot, AdminSources, WorkspaceSnapshot, WorkspaceSources } from './sources.ts';
 
 /** @param describedCallers how many callers to describe; they are counted in any case */
@@ -9,7 +8,7 @@ export async function takeSnapshot(sources: AdminSources, describedCallers: numb
   // Before the first await, so that waiting for it is not counted as lag.
   const loopLagSeconds = await loopLag();
   const connections = await sources.connections();
-  const processSnapshot = await readProcess();
+  const { user, system } = process.cpuUsage();
   const { active, idle } = performance.eventLoopUtilization();
   return {
     version: sources.version,
@@ -25,9 +24,8 @@ export async function takeSnapshot(sources: AdminSources, describedCallers: numb
     fleet: sources.fleet(),
     waiting: sources.waiting(),
     connections,
-    cpuSeconds: processSnapshot.cpuUserSeconds + processSnapshot.cpuSystemSeconds,
+    cpuSeconds: (user + system) / 1e6,
     residentBytes: process.memoryUsage.rss(),
-    process: processSnapshot,
     loopBusySeconds: active / 1_000,
     loopIdleSeconds: idle / 1_000,
     loopLagSeconds,

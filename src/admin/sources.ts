@@ -89,8 +89,9 @@ export interface ProcessSnapshot {
   readonly activeResources: ReadonlyMap<string, number>;
 }
 
-/** What is known of Node's runtime while it is watched. Lags in seconds. */
+/** What the metrics alone show: it costs too much to be read for each status. Lags in seconds. */
 export interface RuntimeSnapshot {
+  readonly process: ProcessSnapshot;
   /** Runs of the garbage collector. */
   readonly collections: readonly { readonly kind: string; readonly durations: DurationsSnapshot }[];
   /** Delays of the event loop since the last look; `undefined` where none was measured yet. */
@@ -118,7 +119,6 @@ export interface AdminSnapshot {
   readonly connections: number;
   readonly cpuSeconds: number;
   readonly residentBytes: number;
-  readonly process: ProcessSnapshot;
   /** How long the event loop was busy and idle since the start, in seconds. */
   readonly loopBusySeconds: number;
   readonly loopIdleSeconds: number;

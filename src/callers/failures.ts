@@ -20,7 +20,8 @@ const maxAddresses = 10_000;
 export function limitFailures(perMinute: number): Failures {
   if (perMinute <= 0) return { count: () => 0, giveBack: () => {} };
   const limit = { perSecond: perMinute / 60, burst: perMinute };
-  const buckets = new LRUCache<string, Bucket>({ max: maxAddresses });
+  // Not by `max`: that reserves the memory of all at once, a quarter of a megabyte.
+  const buckets = new LRUCache<string, Bucket>({ maxSize: maxAddresses, sizeCalculation: () => 1 });
   return {
     count(remoteAddress) {
       const nowMs = performance.now();

@@ -40,7 +40,11 @@ type Verified = { readonly claims: JWTPayload } | { readonly refusal: JwtRefusal
 
 export class JwtVerifier {
   readonly #options: Pick<JwtOptions, 'onFailureChange'>;
-  readonly #remembered = new LRUCache<string, Remembered>({ max: maxRemembered });
+  // Not by `max`: that reserves the memory of all at once.
+  readonly #remembered = new LRUCache<string, Remembered>({
+    maxSize: maxRemembered,
+    sizeCalculation: () => 1,
+  });
   readonly #keySets = new Map<string, KeySet>();
   #rules: JwtRules;
   /** Grows whenever the rules or a key set change: what was verified under another version does not count. */

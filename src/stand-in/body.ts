@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { STATUS_CODES } from 'node:http';
 import type { Readable, Transform } from 'node:stream';
-import { createBrotliCompress, createDeflate, createGzip, createZstdCompress } from 'node:zlib';
+import { constants, createBrotliCompress, createDeflate, createGzip, createZstdCompress } from 'node:zlib';
 import type { Coding, Filler, Misbehaviour } from './behaviour.ts';
 import { echoBody } from './echo.ts';
 import type { ReceivedRequest } from './received.ts';
@@ -15,7 +15,18 @@ export async function bodyOf(
   request: ReceivedRequest,
 ): Promise<Buffer | Filler> {
   const plain = plainBody(specified, misbehaviour, status, request);
-  return misbehaviour.compress === undefined ? plain : compressed(plain, misbehaviour.compress);
+  if (misbehaviour.compress === undefined) return plain;
+  return 'bytes' in plain ? bomb(plain, misbehaviour.compress) : compressed(plain, misbehaviour.compress);
+}
+
+/** Each is compressed once: only the compressed bytes are held, and they are few. */
+const bombs = new Map<string, Promise<Buffer>>();
+
+function bomb(filler: Filler, codings: readonly Coding[]): Promise<Buffer> {
+  const name = `${filler.bytes} ${codings}`;
+  const made = bombs.get(name) ?? compressed(filler, codings);
+  bombs.set(name, made);
+  return made;
 }
 
 function plainBody(
@@ -35,11 +46,11 @@ function plainBody(
 const compressors: Record<Coding, () => Transform> = {
   gzip: () => createGzip({ level: 9 }),
   deflate: () => createDeflate({ level: 9 }),
-  br: () => createBrotliCompress(),
+  // The best quality takes ten times as long.
+  br: () => createBrotliCompress({ params: { [constants.BROTLI_PARAM_QUALITY]: 4 } }),
   zstd: () => createZstdCompress(),
 };
 
-/** Only the compressed bytes are held: a bomb costs us little. */
 async function compressed(body: Buffer | Filler, codings: readonly Coding[]): Promise<Buffer> {
   const chain = codings.map((coding) => compressors[coding]());
   const first = chain[0];

@@ -150,18 +150,17 @@ describe('whatever is logged', () => {
   );
 
   it('a log line holds no key after it was written as JSON and redacted', () => {
-    const key = fc.constantFrom('old-key-0123456789abcdef', value);
+    const keys = ['old-key-0123456789abcdef', value];
+    const forms = keys.flatMap((key) => {
+      const bytes = Buffer.from(key);
+      return [key, [...bytes].join(','), bytes.toString('base64').slice(4, -4)];
+    });
     fc.assert(
-      fc.property(planted, wrapped, key, (plant, wraps, secret) => {
+      fc.property(planted, wrapped, fc.constantFrom(...keys), (plant, wraps, secret) => {
         const object = wraps.reduce<unknown>((inner, wrap) => wrap(inner), plant(secret));
         const clean = scrubber.redact(JSON.stringify({ level: 50, err: object }, showAll));
-        for (const known of ['old-key-0123456789abcdef', value]) {
-          for (const text of [clean, unescapeAll(clean)]) {
-            if (text.includes(known) || text.includes([...Buffer.from(known)].join(','))) return false;
-            if (text.includes(Buffer.from(known).toString('base64').slice(4, -4))) return false;
-          }
-        }
-        return true;
+        const plain = unescapeAll(clean);
+        return !forms.some((form) => clean.includes(form) || plain.includes(form));
       }),
       { numRuns: 10_000 },
     );
@@ -181,7 +180,7 @@ function showAll(_: string, it: unknown): unknown {
 /** Takes up to eight levels of escaping off. */
 function unescapeAll(text: string): string {
   let plain = text;
-  for (let level = 0; level < 8; level++) plain = plain.replace(/\\(["\\/])/g, '$1');
+  for (let level = 0; level < 8 && plain.includes('\\'); level++) plain = plain.replace(/\\(["\\/])/g, '$1');
   return plain;
 }
 

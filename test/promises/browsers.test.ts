@@ -1,7 +1,14 @@
 import { writeFileSync } from 'node:fs';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { bearer, enrol, startWith, textOf } from '../support/callers-files.ts';
-import { type AtEnd, accounts, type Came, startPair, type TestGateway } from '../support/gateway.ts';
+import {
+  type AtEnd,
+  accounts,
+  type Came,
+  sharedPair,
+  startPair,
+  type TestGateway,
+} from '../support/gateway.ts';
 import { type RawReply, sendRaw } from '../support/raw-request.ts';
 
 const good = 'https://good.example';
@@ -185,6 +192,10 @@ describe('a page of a listed origin', () => {
 });
 
 describe('a page of an origin that only looks like a listed one reads nothing', () => {
+  const { token, entry } = enrol('script');
+  const settings = { CORS_ORIGINS, CALLER_FAILURES_PER_MINUTE: '0' };
+  const shared = sharedPair((atEnd) => startWith([entry], settings, {}, atEnd));
+
   it.each([
     'null',
     'NULL',
@@ -226,8 +237,7 @@ describe('a page of an origin that only looks like a listed one reads nothing', 
     '__proto__',
     'constructor',
   ])('a page of the origin %j, which only looks like a listed one, reads nothing', async (origin) => {
-    const { token, entry } = enrol('script');
-    const pair = await startWith([entry], { CORS_ORIGINS });
+    const pair = shared();
     const from = [`Origin: ${origin}`];
     const asked = await sendRaw(pair, accounts, {
       method: 'OPTIONS',
@@ -304,14 +314,17 @@ describe('a cache in between never gives one origin what was said to another', (
 
 describe('a gateway that needs no credential answers no page of another site', () => {
   const anonymous = [
-    ['without a callers file', () => startPair({ CORS_ORIGINS: good })],
+    ['without a callers file', (atEnd) => startPair({ CORS_ORIGINS: good }, {}, atEnd)],
     [
       'with an anonymous caller in it',
-      () => startWith([{ name: 'sidecar', anonymous: true }], { CORS_ORIGINS: good }),
+      (atEnd) => startWith([{ name: 'sidecar', anonymous: true }], { CORS_ORIGINS: good }, {}, atEnd),
     ],
-  ] as const satisfies readonly [string, () => Promise<TestGateway>][];
+  ] as const satisfies readonly [string, (atEnd: AtEnd) => Promise<TestGateway>][];
 
   describe.each(anonymous)('%s', (_name, start) => {
+    const shared = sharedPair(start);
+    beforeEach(() => shared().standIn.reset());
+
     it.each<[string, Record<string, string>]>([
       ['an image or a link', { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'no-cors' }],
       ['a navigation', { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate' }],
@@ -325,7 +338,7 @@ describe('a gateway that needs no credential answers no page of another site', (
       ['two values', { 'sec-fetch-site': 'same-origin, cross-site' }],
       ['a page with a credential', { 'sec-fetch-site': 'cross-site', authorization: 'Bearer x' }],
     ])('a gateway that needs no credential refuses a page of another site: %s', async (_page, headers) => {
-      const { ask, standIn } = await start();
+      const { ask, standIn } = shared();
       for (const path of [accounts, '/api/nothing', '/problems/overloaded']) {
         const came = await ask(path, { headers });
         expect(came.json()).toMatchObject({ status: 403, code: 'origin-not-allowed' });
@@ -341,7 +354,7 @@ describe('a gateway that needs no credential answers no page of another site', (
       ['a page of a listed origin', { 'sec-fetch-site': 'cross-site', origin: good }],
       ['an older browser’s page of a listed origin', { origin: good }],
     ])('a gateway that needs no credential answers %s', async (_page, headers) => {
-      const { ask } = await start();
+      const { ask } = shared();
       expect((await ask(accounts, { headers })).status).toBe(200);
     });
 
@@ -366,7 +379,7 @@ describe('a gateway that needs no credential answers no page of another site', (
     ])(
       'a gateway that needs no credential refuses a page whose own name %j leads to it (DNS rebinding)',
       async (host) => {
-        const pair = await start();
+        const pair = shared();
         for (const lines of [[], ['Sec-Fetch-Site: same-origin', `Origin: http://${host}`]]) {
           const came = await sendRaw(pair, accounts, { host, lines });
           expect(came.status).toBe(421);
@@ -388,7 +401,7 @@ describe('a gateway that needs no credential answers no page of another site', (
       'a b',
       '',
     ])('a gateway that needs no credential refuses a request whose Host %j is no name', async (host) => {
-      const pair = await start();
+      const pair = shared();
       const came = await sendRaw(pair, accounts, { host });
       expect([came.status, came.body]).toEqual([400, '']);
       expect(corsFields(came.fields)).toEqual([]);
@@ -398,12 +411,12 @@ describe('a gateway that needs no credential answers no page of another site', (
     it.each(['localhost', 'LOCALHOST:1', 'localhost.', 'app.localhost:8080', '127.0.0.1', '[::1]:8080'])(
       'a gateway that needs no credential answers for %s, which means this machine everywhere',
       async (host) => {
-        expect((await sendRaw(await start(), accounts, { host })).status).toBe(200);
+        expect((await sendRaw(shared(), accounts, { host })).status).toBe(200);
       },
     );
 
     it('a gateway that needs no credential refuses a request with two Hosts, or none', async () => {
-      const { exchange, standIn } = await start();
+      const { exchange, standIn } = shared();
       const two = await exchange(
         `GET ${accounts} HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\nConnection: close\r\n\r\n`,
       );

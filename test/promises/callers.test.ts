@@ -10,7 +10,7 @@ import { problems } from '../../src/errors.ts';
 import { startGateway } from '../../src/gateway.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { bearer, enrol, startWith, textOf, writeCallersFile } from '../support/callers-files.ts';
-import { accounts, ask as askWhere, type Came, startPair } from '../support/gateway.ts';
+import { accounts, ask as askWhere, type Came, sharedPair, startPair } from '../support/gateway.ts';
 import {
   audience,
   issuerName,
@@ -35,13 +35,18 @@ const refused = {
 
 const stranger = mintToken();
 
+/** However many failures come from one address. */
+const unlimited = { CALLER_FAILURES_PER_MINUTE: '0' };
+
 /** For what is promised to come, but not when. */
 const patient = { timeout: 10_000 };
 /** For what is promised within a second. A machine that was busy elsewhere for as long gets another try. */
-const withinASecond = { timeout: 1_000, interval: 20 };
+const withinASecond = { timeout: 1_000, interval: 100 };
 const retry = 2;
 
 describe('without a valid credential everything under /api is 401, and nothing is asked of the upstream', () => {
+  const shared = sharedPair((atEnd) => startWith([enrol('script').entry], unlimited, {}, atEnd));
+
   it.each([
     '/api',
     '/api/',
@@ -62,7 +67,7 @@ describe('without a valid credential everything under /api is 401, and nothing i
     'http://evil.example/api/analytics/accounts/',
     'https://evil.example/api/readyz',
   ])('a request without a valid credential is refused with 401 for the target %s', async (target) => {
-    const pair = await startWith([enrol('script').entry]);
+    const pair = shared();
     for (const lines of [[], [`Authorization: Bearer ${stranger}`], [`X-API-Key: ${stranger}`]]) {
       const came = await sendRaw(pair, target, { lines });
       expect(came.status).toBe(401);
@@ -87,7 +92,7 @@ describe('without a valid credential everything under /api is 401, and nothing i
   it.each(['POST', 'PUT', 'DELETE', 'OPTIONS', 'TRACE', 'QUERY', 'HEAD'])(
     'a request without a valid credential is refused with 401 for the method %s',
     async (method) => {
-      const { ask, standIn } = await startWith([enrol('script').entry]);
+      const { ask, standIn } = shared();
       for (const path of [accounts, '/api/nothing']) {
         const came = await ask(path, { method });
         expect(came.status).toBe(401);
@@ -98,7 +103,7 @@ describe('without a valid credential everything under /api is 401, and nothing i
   );
 
   it('a request without a valid credential is refused with 401 before any other reason', async () => {
-    const { ask, standIn } = await startWith([enrol('script').entry]);
+    const { ask, standIn } = shared();
     const many = Object.fromEntries(Array.from({ length: 120 }, (_, index) => [`x-h-${index}`, '1']));
     const bodied = { method: 'POST', headers: { 'content-length': '2' }, body: '{}' };
     for (const options of [{ headers: many }, bodied, { headers: { 'cache-control': 'only-if-cached' } }]) {
@@ -141,6 +146,7 @@ describe('whatever is wrong with a credential, the caller is told the same and t
   const expired = mintToken();
   const { token, entry } = enrol('script');
   const old = { name: 'old', tokens: [{ sha256: digestOf(expired), expires: '2026-01-01T00:00:00Z' }] };
+  const shared = sharedPair((atEnd) => startWith([entry, old], unlimited, {}, atEnd));
 
   it.each<[string, string, RegExp]>([
     ['unknown', stranger, /unknown token/],
@@ -158,13 +164,13 @@ describe('whatever is wrong with a credential, the caller is told the same and t
   ])(
     'a caller learns nothing of what is wrong with its credential, and the log knows: %s',
     async (_name, value, reason) => {
-      const { ask, logLines, logText } = await startWith([entry, old]);
+      const { ask, logLines, logText } = shared();
       const came = await ask(accounts, { headers: { authorization: `Bearer ${value}` } });
       expect(came.json()).toEqual(refused);
       expect(came.headers['www-authenticate']).toBe(
         'Bearer realm="analytics-gateway", error="invalid_token"',
       );
-      const line = logLines().find(({ problem }) => problem !== undefined);
+      const line = logLines().findLast(({ problem }) => problem !== undefined);
       expect(line).toMatchObject({
         status: 401,
         problem: 'caller-unauthenticated',
@@ -178,6 +184,7 @@ describe('whatever is wrong with a credential, the caller is told the same and t
 
 describe('a request has one credential', () => {
   const { token, entry } = enrol('script');
+  const shared = sharedPair((atEnd) => startWith([entry], unlimited, {}, atEnd));
 
   it.each([
     ['Authorization', [`Authorization: Bearer ${token}`]],
@@ -213,7 +220,7 @@ describe('a request has one credential', () => {
     ['a cookie', [`Cookie: token=${token}; X-API-Key=${token}`]],
     ['Authorization as a trailer announces it', ['TE: trailers', 'Trailer: Authorization']],
   ])('a request has one credential, so not: %s', async (_name, lines) => {
-    const pair = await startWith([entry]);
+    const pair = shared();
     const came = await sendRaw(pair, accounts, { lines });
     expect(came.status).toBe(401);
     expect(JSON.parse(came.body)).toEqual(refused);

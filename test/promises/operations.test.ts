@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
-import { accounts, startPair } from '../support/gateway.ts';
+import { accounts, sharedPair, startPair } from '../support/gateway.ts';
 
 describe('an operation becomes exactly the specified read', () => {
   it.each([
@@ -51,6 +51,8 @@ describe('an operation becomes exactly the specified read', () => {
 });
 
 describe('everything else stays here', () => {
+  const shared = sharedPair((atEnd) => startPair({}, {}, atEnd));
+
   it.each([
     '/api',
     '/api/',
@@ -77,7 +79,7 @@ describe('everything else stays here', () => {
     '/api/users/api-keys/1/',
     '/api/analytics/accounts/#x',
   ])('a request for the target %s stays in the gateway', async (target) => {
-    const { exchange, standIn } = await startPair();
+    const { exchange, standIn } = shared();
     const came = await exchange(`GET ${target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`);
     expect(came).toMatch(/^HTTP\/1\.1 (?:404|400|405|421) /);
     if (came.startsWith('HTTP/1.1 404')) expect(came).toContain('"code":"unknown-operation"');
@@ -87,7 +89,7 @@ describe('everything else stays here', () => {
   it.each(['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE', 'PROPFIND', 'QUERY'])(
     'a request with the method %s stays in the gateway',
     async (method) => {
-      const { ask, standIn } = await startPair();
+      const { ask, standIn } = shared();
       const came = await ask(accounts, { method });
       expect(came.status).toBe(405);
       expect(came.headers.allow).toBe('GET, HEAD');
@@ -99,7 +101,7 @@ describe('everything else stays here', () => {
   it.each(['api_key=x', 'a=1&X-Api-Key=x', 'APIKEY=x', 'api%5fkey=x', 'api-key'])(
     'a request with the query %s stays in the gateway',
     async (query) => {
-      const { ask, standIn, logText } = await startPair();
+      const { ask, standIn, logText } = shared();
       const came = await ask(`${accounts}?${query}hunter2`.replace('api-keyhunter2', 'api-key'));
       expect(came.json()).toMatchObject({ status: 400, code: 'invalid-request' });
       expect(came.body.toString() + logText()).not.toContain('hunter2');
@@ -108,7 +110,7 @@ describe('everything else stays here', () => {
   );
 
   it('a request with a target over 8 KiB stays in the gateway', async () => {
-    const { ask, standIn } = await startPair();
+    const { ask, standIn } = shared();
     expect((await ask(`${accounts}?q=${'x'.repeat(8_200)}`)).json()).toMatchObject({
       status: 414,
       code: 'uri-too-long',
@@ -120,7 +122,7 @@ describe('everything else stays here', () => {
     ['with a length', { 'content-length': '2' }],
     ['in chunks', { 'transfer-encoding': 'chunked' }],
   ])('a request with a body %s stays in the gateway', async (_name, headers) => {
-    const { ask, standIn } = await startPair();
+    const { ask, standIn } = shared();
     const came = await ask(accounts, { headers, body: '{}' });
     expect(came.json()).toMatchObject({ status: 400, code: 'invalid-request' });
     expect(came.headers.connection).toBe('close');
@@ -128,7 +130,7 @@ describe('everything else stays here', () => {
   });
 
   it('a request with more than a hundred header fields stays in the gateway', async () => {
-    const { ask, standIn } = await startPair();
+    const { ask, standIn } = shared();
     const headers = Object.fromEntries(Array.from({ length: 120 }, (_, index) => [`x-h-${index}`, '1']));
     expect((await ask(accounts, { headers })).json()).toMatchObject({ code: 'invalid-request' });
     expect(standIn.requests).toHaveLength(0);

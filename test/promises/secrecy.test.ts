@@ -1,3 +1,4 @@
+import { connect } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { LRUCache } from 'lru-cache';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -156,15 +157,20 @@ describe('the key is in no problem', () => {
     overloaded: async ({ start, expect }) => {
       const pair = await start({ ...mute, REQUEST_TIMEOUT: '5s' });
       pair.standIn.behave({ stallAt: 'before-headers' });
-      const leaver = new AbortController();
-      // As many as one caller may have waiting, and those who are up already.
-      const waiting = Array.from({ length: 1_010 }, (_, number) =>
-        pair.ask(`${accounts}?${number}`, { signal: leaver.signal }).catch(none),
-      );
+      // As many as one caller may have waiting, and those who are up already: sixteen on each connection.
+      const requests = (at: number): string[] =>
+        Array.from(
+          { length: 16 },
+          (_, number) => `GET ${accounts}?${at}-${number} HTTP/1.1\r\nHost: localhost\r\n`,
+        );
+      const sockets = Array.from({ length: 64 }, (_, at) => {
+        const socket = connect(pair.port, '127.0.0.1').on('error', none);
+        socket.write(`${requests(at).join('\r\n')}\r\n`);
+        return socket;
+      });
       await expect.poll(() => pair.gateway.waiting, { timeout: 10_000 }).toBeGreaterThanOrEqual(1_008);
       const reply = await rawReply(pair, `${accounts}?other`, keyInField);
-      leaver.abort();
-      await Promise.all(waiting);
+      for (const socket of sockets) socket.destroy();
       return reply;
     },
     'shutting-down': async ({ start }) => {

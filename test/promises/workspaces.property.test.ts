@@ -3,9 +3,8 @@
  * callers get, what the upstream is sent and what is counted must be the same.
  */
 import { writeFileSync } from 'node:fs';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { bearer, enrol, textOf, writeCallersFile } from '../support/callers-files.ts';
-import { until } from '../support/process.ts';
 import { type Random, randomFrom } from '../support/random.ts';
 import {
   accountsOf,
@@ -161,10 +160,11 @@ class Run {
 
   /** Waits until the status of a workspace is so. */
   async #until(name: string, isSo: (status: Status) => boolean): Promise<void> {
-    await until(async () => {
+    const read = async (): Promise<boolean> => {
       const status: unknown = (await this.#all.gateway.askAdmin(`/status?workspace=${name}`)).json();
       return isSo(status as Status);
-    });
+    };
+    await vi.waitUntil(read, { interval: 200, timeout: 60_000 });
   }
 
   /** What the upstream of a workspace answered, and with which keys it was asked. */

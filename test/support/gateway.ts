@@ -1,7 +1,7 @@
 /** A whole gateway over real sockets, before the stand-in: what the tests of promises use. */
 import { type IncomingHttpHeaders, request } from 'node:http';
 import { connect } from 'node:net';
-import { onTestFinished } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished } from 'vitest';
 import { readConfig } from '../../src/config.ts';
 import { type Gateway, startGateway } from '../../src/gateway.ts';
 import type { LogDestination } from '../../src/log/destination.ts';
@@ -113,6 +113,23 @@ export async function startPair(
         .filter((line) => line !== '')
         .map((line) => JSON.parse(line) as Record<string, unknown>),
   };
+}
+
+/**
+ * Starts one pair for all tests of the calling `describe`, which ends with them.
+ *
+ * @param start hands `atEnd` on to what it starts
+ */
+export function sharedPair<T extends TestGateway>(start: (atEnd: AtEnd) => Promise<T>): () => T {
+  let pair: T | undefined;
+  const ends: (() => void | Promise<void>)[] = [];
+  beforeAll(async () => {
+    pair = await start((end) => ends.push(end));
+  });
+  afterAll(async () => {
+    for (const end of ends) await end();
+  });
+  return () => pair ?? expect.unreachable();
 }
 
 type Where = { host: string; port: number } | { socketPath: string };

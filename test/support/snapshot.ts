@@ -167,23 +167,6 @@ export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
     connections: 2,
     cpuSeconds: 1.5,
     residentBytes: 90_000_000,
-    process: {
-      cpuUserSeconds: 1.25,
-      cpuSystemSeconds: 0.25,
-      virtualBytes: 900_000_000,
-      dataBytes: 200_000_000,
-      openDescriptors: 25,
-      maxDescriptors: 1_024,
-      heapTotalBytes: 20_000_000,
-      heapUsedBytes: 15_000_000,
-      externalBytes: 3_000_000,
-      heapSpaces: [{ space: 'new', totalBytes: 1_000_000, usedBytes: 400_000, availableBytes: 600_000 }],
-      activeResources: new Map([
-        ['TCPServerWrap', 2],
-        ['FSReqCallback', 1],
-        ['Timeout', 4],
-      ]),
-    },
     loopBusySeconds: 1,
     loopIdleSeconds: 59,
     loopLagSeconds: 0.000_05,
@@ -193,6 +176,23 @@ export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
 
 /** What a watched runtime shows. */
 export const fullRuntime: RuntimeSnapshot = {
+  process: {
+    cpuUserSeconds: 1.25,
+    cpuSystemSeconds: 0.25,
+    virtualBytes: 900_000_000,
+    dataBytes: 200_000_000,
+    openDescriptors: 25,
+    maxDescriptors: 1_024,
+    heapTotalBytes: 20_000_000,
+    heapUsedBytes: 15_000_000,
+    externalBytes: 3_000_000,
+    heapSpaces: [{ space: 'new', totalBytes: 1_000_000, usedBytes: 400_000, availableBytes: 600_000 }],
+    activeResources: new Map([
+      ['TCPServerWrap', 2],
+      ['FSReqCallback', 1],
+      ['Timeout', 4],
+    ]),
+  },
   collections: ['major', 'minor', 'incremental', 'weakcb'].map((kind) => ({
     kind,
     durations: new Durations().snapshot(),
