@@ -12,7 +12,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { digestOf, mintToken } from '../src/callers/token.ts';
 import { standInKey, startStandIn } from '../src/stand-in/stand-in.ts';
-import { findChromium, howToInstall, launchFlags } from '../test/support/chromium.ts';
+import { findChromium, howToInstall, launchChromium } from '../test/support/chromium.ts';
 
 /** A caller's loops: how many, how long each thinks between its requests, and how many different reads it makes. */
 interface Load {
@@ -117,8 +117,7 @@ function get(url: string, token: string, signal: AbortSignal): Promise<void> {
 }
 
 async function photograph(chromium: string, url: string, afterMs: number): Promise<Buffer> {
-  const { chromium: playwright } = await import('playwright-core');
-  const browser = await playwright.launch({ executablePath: chromium, args: launchFlags });
+  const browser = await launchChromium(chromium);
   try {
     const page = await browser.newPage({ viewport: { width: 1_060, height: 950 }, colorScheme: 'light' });
     await page.goto(url);

@@ -1,62 +1,21 @@
-import { mkdirSync, readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Browser, Page } from 'playwright-core';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { enrol, startWith } from '../support/callers-files.ts';
-import { findChromium, launchFlags } from '../support/chromium.ts';
-import { startPair, type TestGateway } from '../support/gateway.ts';
+import { findChromium, launchChromium } from '../support/chromium.ts';
+import { type AtEnd, startPair, type TestGateway } from '../support/gateway.ts';
+import { complaintsOf, desktop, viewAs, views, violations } from '../support/own-pages.ts';
 
 // Where a browser is required, cors.test.ts says that there is none.
 const chromium = findChromium(process.env);
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 /** A folder for pictures of the pages, to look at after a change of one. */
 const pictures = process.env['API_PAGE_PICTURES'];
 
-const phone = { width: 360, height: 800 };
-const desktop = { width: 1280, height: 900 };
-
 let browser: Browser;
-
-interface Opened {
-  readonly page: Page;
-  /** What the browser has to complain of, and requests to elsewhere. */
-  readonly complaints: string[];
-}
-
-/** A page that may ask `url` alone. */
-async function openPage(
-  url: string,
-  { viewport = desktop, colorScheme = 'light' as 'light' | 'dark', javaScriptEnabled = true } = {},
-): Promise<Opened> {
-  const context = await browser.newContext({ viewport, colorScheme, javaScriptEnabled });
-  onTestFinished(() => context.close());
-  const page = await context.newPage();
-  const complaints: string[] = [];
-  page.on('console', (message) => complaints.push(message.text()));
-  page.on('pageerror', (error) => complaints.push(error.message));
-  page.on('request', (request) => {
-    if (!request.url().startsWith(url) && !request.url().startsWith('data:')) complaints.push(request.url());
-  });
-  return { page, complaints };
-}
-
-async function open(url: string, options: { javaScriptEnabled?: boolean } = {}): Promise<Opened> {
-  const opened = await openPage(url, options);
-  await opened.page.goto(`${url}/docs`);
-  return opened;
-}
-
-/** Rules that axe says are broken, each with the elements that break it. */
-async function violations(page: Page): Promise<string[]> {
-  await page.evaluate(axe);
-  const found = await page.evaluate<{ id: string; nodes: { html: string; failureSummary: string }[] }[]>(
-    'axe.run(document).then(({ violations }) => violations)',
-  );
-  return found.flatMap(({ id, nodes }) =>
-    nodes.map(({ html, failureSummary }) => `${id}: ${html} ${failureSummary}`),
-  );
-}
+let context: BrowserContext;
+/** One for all tests but that without scripts: with a new one for each, the browser has half as much work again. */
+let page: Page;
 
 async function takePicture(page: Page, name: string): Promise<void> {
   if (pictures === undefined) return;
@@ -72,39 +31,56 @@ async function sendFirst(page: Page): Promise<string> {
   return form.locator('.came').innerText();
 }
 
-const startTwo = (): Promise<TestGateway> => startPair({ UPSTREAM_READS: '/analytics/reports/:id/' });
+const startTwo = (atEnd?: AtEnd): Promise<TestGateway> =>
+  startPair({ UPSTREAM_READS: '/analytics/reports/:id/' }, {}, atEnd);
 
 describe.skipIf(chromium === undefined)('the API page in a browser', () => {
   beforeAll(async () => {
-    const { chromium: launcher } = await import('playwright-core');
-    browser = await launcher.launch({ executablePath: chromium ?? '', args: launchFlags });
+    browser = await launchChromium(chromium ?? '');
+    context = await browser.newContext();
+    page = await context.newPage();
+    await viewAs(page, desktop, 'light');
   });
-  afterAll(() => browser.close());
+  afterAll(() => browser?.close());
 
-  it.each([
-    ['desktop', desktop, 'light'],
-    ['desktop', desktop, 'dark'],
-    ['phone', phone, 'light'],
-    ['phone', phone, 'dark'],
-  ] as const)(
-    'the pages on a %s %o, %s, are whole, and axe finds nothing',
-    async (name, viewport, colorScheme) => {
-      const { url } = await startTwo();
-      const { page, complaints } = await openPage(url, { viewport, colorScheme });
+  describe('in every view', () => {
+    /** A page of each kind, and what the browser complains of. */
+    const opened = new Map<string, { readonly page: Page; readonly complaints: readonly string[] }>();
+    const ends: Parameters<AtEnd>[0][] = [];
+    beforeAll(async () => {
+      const { url } = await startTwo((end) => ends.unshift(end));
       for (const path of ['/docs', '/', '/problems']) {
+        const page = await context.newPage();
+        ends.unshift(() => page.close());
+        opened.set(path, { page, complaints: complaintsOf(page, url, (end) => ends.unshift(end)) });
         await page.goto(`${url}${path}`);
         if (path === '/docs') await sendFirst(page);
-        await takePicture(page, `${name}-${colorScheme}${path === '/' ? '-start' : path.replace('/', '-')}`);
-        expect(await page.evaluate('document.documentElement.scrollWidth'), path).toBe(viewport.width);
-        expect(complaints, path).toEqual([]);
-        expect(await violations(page), path).toEqual([]);
       }
-    },
-  );
+    });
+    afterAll(async () => {
+      for (const end of ends) await end();
+    });
+
+    it.each(views.map(({ device, viewport, colorScheme }) => [device, viewport, colorScheme] as const))(
+      'the pages on a %s %o, %s, are whole, and axe finds nothing',
+      async (device, viewport, colorScheme) => {
+        for (const [path, { page, complaints }] of opened) {
+          await viewAs(page, viewport, colorScheme);
+          await takePicture(
+            page,
+            `${device}-${colorScheme}${path === '/' ? '-start' : path.replace('/', '-')}`,
+          );
+          expect(await page.evaluate('document.documentElement.scrollWidth'), path).toBe(viewport.width);
+          expect(complaints, path).toEqual([]);
+          expect(await violations(page), path).toEqual([]);
+        }
+      },
+    );
+  });
 
   it('the API page shows the examples of one language at a time', async () => {
     const { url } = await startTwo();
-    const { page } = await open(url);
+    await page.goto(`${url}/docs`);
     const shown = async (): Promise<string[]> =>
       (await page.locator('.example pre:visible').allInnerTexts()).map((text) => text.slice(0, 6));
     expect(await shown()).toEqual(['curl -', 'curl -', 'curl -']);
@@ -117,7 +93,8 @@ describe.skipIf(chromium === undefined)('the API page in a browser', () => {
   it('the API page sends a request with the token of its field, and shows what comes', async () => {
     const { token, entry } = enrol('reports');
     const gateway = await startWith([entry]);
-    const { page, complaints } = await open(gateway.url);
+    const complaints = complaintsOf(page, gateway.url);
+    await page.goto(`${gateway.url}/docs`);
     expect(await sendFirst(page)).toMatch(/^401 Unauthorized[\s\S]*caller-unauthenticated/);
     await page.getByLabel(/^Token/).fill(token);
     await expect.poll(() => sendFirst(page), { timeout: 20_000 }).toMatch(/^200 OK/);
@@ -129,7 +106,7 @@ describe.skipIf(chromium === undefined)('the API page in a browser', () => {
 
   it('the API page sends what its reader fills in: the segments of the path and the query', async () => {
     const gateway = await startTwo();
-    const { page } = await open(gateway.url);
+    await page.goto(`${gateway.url}/docs`);
     const form = page.locator('article form').last();
     await form.getByLabel('id').fill('r-7');
     await form.getByLabel(/^Query/).fill('?from=2026-11-01&to=2026-11-02');
@@ -142,7 +119,7 @@ describe.skipIf(chromium === undefined)('the API page in a browser', () => {
 
   it('the examples of the API page have the address that the browser uses', async () => {
     const gateway = await startTwo();
-    const { page } = await open(gateway.url.replace('127.0.0.1', 'localhost'));
+    await page.goto(`${gateway.url.replace('127.0.0.1', 'localhost')}/docs`);
     const [text = ''] = await page.locator('.example code').allInnerTexts();
     expect(text).toBe(`curl -i http://localhost:${gateway.port}/api/analytics/accounts/`);
     // As behind a proxy that ends TLS and passes another name on.
@@ -154,13 +131,16 @@ describe.skipIf(chromium === undefined)('the API page in a browser', () => {
       );
       await route.fulfill({ response, body });
     });
+    onTestFinished(() => page.unrouteAll());
     await page.reload();
     expect((await page.locator('.example code').allInnerTexts())[0]).toBe(text);
   });
 
   it('the API page can be read where no script runs', async () => {
     const { url } = await startTwo();
-    const { page } = await open(url, { javaScriptEnabled: false });
+    const page = await browser.newPage({ viewport: desktop, javaScriptEnabled: false });
+    onTestFinished(() => page.close());
+    await page.goto(`${url}/docs`);
     expect(await page.locator('.example pre:visible').count()).toBe(3);
     expect(await page.locator('form:visible').count()).toBe(0);
   });

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { enrol, startWith } from '../support/callers-files.ts';
-import { findChromium, launchFlags } from '../support/chromium.ts';
+import { findChromium, launchChromium } from '../support/chromium.ts';
 import { startPair } from '../support/gateway.ts';
 import { builtFolder } from '../support/program.ts';
 import { startVite } from '../support/vite.ts';
@@ -21,8 +21,7 @@ describe.skipIf(chromium === undefined)('the client in a page', { timeout: 120_0
   const project = mkdtempSync(join(tmpdir(), 'gateway-page-'));
 
   beforeAll(async () => {
-    const { chromium: playwright } = await import('playwright-core');
-    browser = await playwright.launch({ executablePath: chromium ?? '', args: launchFlags });
+    browser = await launchChromium(chromium ?? '');
     cpSync(builtFolder, join(project, 'node_modules/workspace-analytics-gateway'), { recursive: true });
     writeFileSync(
       join(project, 'index.html'),

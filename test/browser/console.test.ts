@@ -1,80 +1,40 @@
-import { mkdirSync, readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { HistoryPoint } from '../../src/admin/history-policy.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { bearer, enrol, startWith } from '../support/callers-files.ts';
-import { findChromium, launchFlags } from '../support/chromium.ts';
+import { findChromium, launchChromium } from '../support/chromium.ts';
 import { accounts, type TestGateway } from '../support/gateway.ts';
+import { complaintsOf, desktop, phone, viewAs, views, violations } from '../support/own-pages.ts';
 import { randomFrom } from '../support/random.ts';
 import { formsIn } from '../support/secret-forms.ts';
 import { accountsOf, startWorkspaces } from '../support/workspaces.ts';
 
 // Where a browser is required, cors.test.ts says that there is none.
 const chromium = findChromium(process.env);
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 /** A folder for pictures of the console, to look at after a change of it. */
 const pictures = process.env['CONSOLE_PICTURES'];
 
-const phone = { width: 360, height: 800 };
-const desktop = { width: 1280, height: 900 };
-
 let browser: Browser;
+/** One for all tests: with a new one for each, the browser has half as much work again. */
+let page: Page;
 
-interface Opened {
-  readonly page: Page;
-  /** What the browser has to complain of, and requests to elsewhere. */
-  readonly complaints: string[];
+/** Goes to a console that may ask `url` alone, and gives what the browser complains of. */
+async function openConsole(url: string, viewport = phone): Promise<readonly string[]> {
+  await viewAs(page, viewport, 'light');
+  const complaints = complaintsOf(page, url);
+  await page.goto(url);
+  // The next test would hear that a page cannot reach a gateway of this one.
+  onTestFinished(() => page.evaluate('events.close()'));
+  return complaints;
 }
 
-/** A page that may ask `url` alone. */
-async function openPage(
-  url: string,
-  { viewport = phone, history = undefined as string | undefined } = {},
-): Promise<Opened> {
-  const context = await browser.newContext({ viewport, colorScheme: 'light', deviceScaleFactor: 1 });
-  onTestFinished(() => context.close());
-  const page = await context.newPage();
-  const complaints: string[] = [];
-  page.on('console', (message) => complaints.push(message.text()));
-  page.on('pageerror', (error) => complaints.push(error.message));
-  page.on('request', (request) => {
-    if (!request.url().startsWith(url) && !request.url().startsWith('data:')) complaints.push(request.url());
-  });
-  // A past of 15 minutes takes 15 minutes: this one is made up, and everything else is the gateway's own.
-  if (history !== undefined) {
-    await page.addInitScript(`
-      const add = EventSource.prototype.addEventListener;
-      EventSource.prototype.addEventListener = function (kind, handler) {
-        add.call(this, kind, kind === 'history' ? () => handler({ data: ${JSON.stringify(history)} }) : handler);
-      };`);
-  }
-  return { page, complaints };
-}
-
-async function openConsole(url: string, viewport = phone): Promise<Opened> {
-  const opened = await openPage(url, { viewport });
-  await opened.page.goto(url);
-  return opened;
-}
-
-const says = (page: Page, id: string) => page.locator(`#${id}`).innerText();
-
-/** Rules that axe says are broken, each with the elements that break it. */
-async function violations(page: Page): Promise<string[]> {
-  await page.evaluate(axe);
-  const found = await page.evaluate<{ id: string; nodes: { html: string; failureSummary: string }[] }[]>(
-    'axe.run(document).then(({ violations }) => violations)',
-  );
-  return found.flatMap(({ id, nodes }) =>
-    nodes.map(({ html, failureSummary }) => `${id}: ${html} ${failureSummary}`),
-  );
-}
+const says = (id: string) => page.locator(`#${id}`).innerText();
 
 /** On a phone the ten last problems must not hide what follows: three lines each. Times are as in any log. */
-async function expectShortCards(page: Page, isPhone: boolean): Promise<void> {
+async function expectShortCards(isPhone: boolean): Promise<void> {
   // At one go: the rows are made anew every two seconds.
   const rows = await page.evaluate<[text: string, height: number][]>(
     '[...document.querySelectorAll("#problems tr")].map((row) => [row.innerText, row.offsetHeight])',
@@ -181,59 +141,25 @@ const scenes: readonly Scene[] = [
 
 describe.skipIf(chromium === undefined)('the console in a real browser', { timeout: 120_000 }, () => {
   beforeAll(async () => {
-    const { chromium: playwright } = await import('playwright-core');
-    browser = await playwright.launch({ executablePath: chromium ?? '', args: launchFlags });
+    browser = await launchChromium(chromium ?? '');
+    page = await browser.newPage();
     if (pictures !== undefined) mkdirSync(pictures, { recursive: true });
   });
   afterAll(() => browser?.close());
 
-  it('the console shows the state in words, purges, and says when the gateway cannot be reached', async () => {
-    const script = enrol('reports.script');
-    const pair = await startWith([script.entry], { ADMIN_PORT: '0' });
-    for (let more = 0; more < 3; more++) await pair.ask(accounts, { headers: bearer(script.token) });
-    const { page, complaints } = await openConsole(`${pair.gateway.adminUrl}/`);
-
-    await expect.poll(() => says(page, 'state')).toBe('All is well');
-    expect(await says(page, 'key-says')).toBe('The upstream accepts it.');
-    expect(await says(page, 'gate-says')).toMatch(/^Open/);
-    expect(await says(page, 'cache')).toMatch(/From memory\s+66\.7 %/);
-    expect(await says(page, 'requests')).toMatch(
-      /list-accounts\s+Status\s+200\s+Total\s+3|list-accounts\s+200\s+3/,
-    );
-    expect(await says(page, 'callers')).toMatch(/reports\.script[\s\S]*100 %/);
-    expect(formsIn(await page.content(), standInKey)).toEqual([]);
-    // A phone's width holds it, and nothing needs to be scrolled sideways.
-    expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(360);
-
-    // By keyboard alone.
-    await page.locator('#which').focus();
-    await page.keyboard.press('Tab');
-    await page.keyboard.press('Enter');
-    await expect.poll(() => says(page, 'purged')).toMatch(/^Removed reads: 1 \(.* KiB\)\.$/);
-    await pair.ask(accounts, { headers: bearer(script.token) });
-    expect(pair.standIn.counts.total).toBe(2);
-    // It is told, and does not ask again.
-    await expect.poll(() => says(page, 'cache'), { timeout: 10_000 }).toMatch(/Stored reads\s+1/);
-    expect(complaints).toEqual([]);
-
-    await pair.gateway.drain();
-    await expect.poll(() => says(page, 'state')).toMatch(/^The gateway cannot be reached since /);
-    expect(await page.title()).toMatch(/^The gateway cannot be reached/);
-  });
-
   it('the console finds callers by name where there are 20 or more, and has no search where there are fewer', async () => {
     const many = Array.from({ length: 25 }, (_, number) => enrol(`caller-${number}`).entry);
     const pair = await startWith(many, { ADMIN_PORT: '0' });
-    const { page } = await openConsole(`${pair.gateway.adminUrl}/`, desktop);
+    await openConsole(`${pair.gateway.adminUrl}/`, desktop);
     await expect.poll(() => page.locator('#callers tr').count()).toBe(25);
     await page.locator('#search').fill('CALLER-1');
     await expect.poll(() => page.locator('#callers tr').count()).toBe(11);
     await page.locator('#search').fill('nothing');
     await expect.poll(() => page.getByText('No caller has this in its name.').isVisible()).toBe(true);
     const few = await startWith(many.slice(0, 19), { ADMIN_PORT: '0' });
-    const { page: other } = await openConsole(`${few.gateway.adminUrl}/`, desktop);
-    await expect.poll(() => other.locator('#callers tr').count()).toBe(19);
-    expect(await other.locator('#search').isVisible()).toBe(false);
+    await openConsole(`${few.gateway.adminUrl}/`, desktop);
+    await expect.poll(() => page.locator('#callers tr').count()).toBe(19);
+    expect(await page.locator('#search').isVisible()).toBe(false);
   });
 
   it('the console asks for the token of ADMIN_TOKEN_FROM where a purge needs it', async () => {
@@ -242,13 +168,13 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
       ...{ ADMIN_TOKEN_FROM: 'env:TEST_TOKEN', TEST_TOKEN: 'a-token-for-changes-0123' },
     });
     const url = `${pair.gateway.adminUrl?.replace('0.0.0.0', '127.0.0.1')}/`;
-    const { page } = await openConsole(url, desktop);
+    await openConsole(url, desktop);
     await page.locator('#token').fill('wrong');
     await page.locator('#go').click();
-    await expect.poll(() => says(page, 'purged')).toMatch(/needs the token of ADMIN_TOKEN_FROM/);
+    await expect.poll(() => says('purged')).toMatch(/needs the token of ADMIN_TOKEN_FROM/);
     await page.locator('#token').fill('a-token-for-changes-0123');
     await page.locator('#go').click();
-    await expect.poll(() => says(page, 'purged')).toMatch(/^Removed reads: 0/);
+    await expect.poll(() => says('purged')).toMatch(/^Removed reads: 0/);
   });
 
   it.for(scenes)(
@@ -261,19 +187,15 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
         pair,
         callers.map(({ token }) => token),
       );
-      const url = `${pair.gateway.adminUrl}/`;
-      const { page, complaints } = await openPage(url, { history: past });
-      for (const [view, viewport, colorScheme] of [
-        ['desktop', desktop, 'light'],
-        ['desktop-dark', desktop, 'dark'],
-        ['phone', phone, 'light'],
-        ['phone-dark', phone, 'dark'],
-      ] as const) {
-        await page.setViewportSize(viewport);
-        await page.emulateMedia({ colorScheme });
-        await page.goto(url);
-        await expect.poll(() => says(page, 'state')).toBe(state);
-        expect(await says(page, 'reasons')).toMatch(reason);
+      const complaints = await openConsole(`${pair.gateway.adminUrl}/`, desktop);
+      await expect.poll(() => says('state')).toBe(state);
+      // A past of 15 minutes takes 15 minutes: this one is made up, and everything else is the gateway's own.
+      await page.evaluate(`drawAll(${past})`);
+      for (const { device, viewport, colorScheme } of views) {
+        await viewAs(page, viewport, colorScheme);
+        const view = `${device}-${colorScheme}`;
+        await expect.poll(() => says('state')).toBe(state);
+        expect(await says('reasons')).toMatch(reason);
         expect(await page.title()).toBe(
           state === 'All is well' ? 'Analytics gateway' : `${state} \u2013 Analytics gateway`,
         );
@@ -293,7 +215,7 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
         if (pictures !== undefined) {
           await page.screenshot({ path: join(pictures, `${name}-${view}.png`), fullPage: true });
         }
-        await expectShortCards(page, viewport === phone);
+        await expectShortCards(viewport === phone);
         expect(complaints).toEqual([]);
       }
     },
@@ -304,7 +226,7 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
     await gateway.ask(accountsOf('emea'));
     workspace('emea').standIn.keys.clear();
     await gateway.ask(accountsOf('emea', '?page=2'));
-    const { page, complaints } = await openConsole(gateway.gateway.adminUrl ?? '', desktop);
+    const complaints = await openConsole(gateway.gateway.adminUrl ?? '', desktop);
     const rows = page.locator('#workspaces tr');
     await rows.nth(1).waitFor();
     expect(await rows.allInnerTexts()).toEqual([
@@ -312,13 +234,13 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
       expect.stringMatching(/^emea\s+The upstream refuses it/),
     ]);
     expect(await page.locator('#of-key').isVisible()).toBe(false);
-    expect(await says(page, 'reasons')).toContain('emea: The upstream refuses the key');
+    expect(await says('reasons')).toContain('emea: The upstream refuses the key');
     expect(await violations(page)).toEqual([]);
 
     await page.locator('#workspaces a', { hasText: 'emea' }).click();
     await page.locator('#key dd').first().waitFor();
-    expect(await says(page, 'key-says')).toContain('The upstream refuses it');
-    expect(await says(page, 'about')).toContain('Workspace emea');
+    expect(await says('key-says')).toContain('The upstream refuses it');
+    expect(await says('about')).toContain('Workspace emea');
     expect(await page.locator('#each').isVisible()).toBe(false);
     expect(await violations(page)).toEqual([]);
     // One read of this workspace is stored, and none of the other is purged with it.
@@ -327,5 +249,39 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
     await page.locator('#back a').click();
     await rows.nth(1).waitFor();
     expect(complaints).toEqual([]);
+  });
+
+  it('the console shows the state in words, purges, and says when the gateway cannot be reached', async () => {
+    const script = enrol('reports.script');
+    const pair = await startWith([script.entry], { ADMIN_PORT: '0' });
+    for (let more = 0; more < 3; more++) await pair.ask(accounts, { headers: bearer(script.token) });
+    const complaints = await openConsole(`${pair.gateway.adminUrl}/`);
+
+    await expect.poll(() => says('state')).toBe('All is well');
+    expect(await says('key-says')).toBe('The upstream accepts it.');
+    expect(await says('gate-says')).toMatch(/^Open/);
+    expect(await says('cache')).toMatch(/From memory\s+66\.7 %/);
+    expect(await says('requests')).toMatch(
+      /list-accounts\s+Status\s+200\s+Total\s+3|list-accounts\s+200\s+3/,
+    );
+    expect(await says('callers')).toMatch(/reports\.script[\s\S]*100 %/);
+    expect(formsIn(await page.content(), standInKey)).toEqual([]);
+    // A phone's width holds it, and nothing needs to be scrolled sideways.
+    expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(360);
+
+    // By keyboard alone.
+    await page.locator('#which').focus();
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Enter');
+    await expect.poll(() => says('purged')).toMatch(/^Removed reads: 1 \(.* KiB\)\.$/);
+    await pair.ask(accounts, { headers: bearer(script.token) });
+    expect(pair.standIn.counts.total).toBe(2);
+    // It is told, and does not ask again.
+    await expect.poll(() => says('cache'), { timeout: 10_000 }).toMatch(/Stored reads\s+1/);
+    expect(complaints).toEqual([]);
+
+    await pair.gateway.drain();
+    await expect.poll(() => says('state')).toMatch(/^The gateway cannot be reached since /);
+    expect(await page.title()).toMatch(/^The gateway cannot be reached/);
   });
 });

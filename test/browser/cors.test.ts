@@ -1,11 +1,11 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { BrowserContext, Page } from 'playwright-core';
-import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { startWith } from '../support/callers-files.ts';
-import { findChromium, howToInstall, launchFlags } from '../support/chromium.ts';
+import { findChromium, howToInstall, launchChromium, launchFlags } from '../support/chromium.ts';
 import { accounts, startPair } from '../support/gateway.ts';
 import {
   audience,
@@ -30,7 +30,9 @@ function found(text: string): string[] {
 }
 
 /** A browser with a profile of its own that writes down its whole network traffic. */
-async function launch(executablePath: string): Promise<{ context: BrowserContext; folder: string }> {
+async function launchWithProfile(
+  executablePath: string,
+): Promise<{ context: BrowserContext; folder: string }> {
   const { chromium: playwright } = await import('playwright-core');
   const folder = mkdtempSync(join(tmpdir(), 'gateway-browser-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }));
@@ -76,29 +78,38 @@ if (chromium === undefined && isRequired) {
 
 describe.skipIf(chromium === undefined)('in a real browser', { timeout: 120_000 }, () => {
   let key: SigningKey;
+  let browser: Browser;
   beforeAll(async () => {
     key = await makeSigningKey('one');
+    browser = await launchChromium(chromium ?? '');
   });
+  afterAll(() => browser?.close());
 
-  async function start() {
+  async function newContext(): Promise<BrowserContext> {
+    const context = await browser.newContext();
+    onTestFinished(() => context.close());
+    return context;
+  }
+
+  async function start(context: BrowserContext) {
     const origin = await servePage();
     const issuer = await startIssuer([key.jwk]);
     const match = { email: '*@example.com' };
     const staff = { name: 'staff', jwt: { issuer: issuerName, audience, jwks: issuer.jwks, match } };
     const limit = { perSecond: 100, burst: 100 };
     const pair = await startWith([{ ...staff, limit }], { CORS_ORIGINS: origin, RETRY_LIMIT: '0' });
-    const { context, folder } = await launch(chromium ?? '');
     const open = async (at: string) => {
       const page = await context.newPage();
       const watch = await watchTraffic(context, page);
       await page.goto(at);
       return { page, watch };
     };
-    return { ...pair, origin, context, folder, open };
+    return { ...pair, origin, open };
   }
 
   it('a page of a listed origin uses the gateway with a JWT and meets no trace of the key', async () => {
-    const { url, standIn, origin, context, folder, open, logLines } = await start();
+    const { context, folder } = await launchWithProfile(chromium ?? '');
+    const { url, standIn, origin, open, logLines } = await start(context);
     const { page, watch } = await open(origin);
     const jwt = await signJwt(key);
     const known = { authorization: `Bearer ${jwt}` };
@@ -159,7 +170,7 @@ describe.skipIf(chromium === undefined)('in a real browser', { timeout: 120_000 
   });
 
   it('a page of an origin that is not listed gets nothing, whatever it tries', async () => {
-    const { url, standIn, open, logLines } = await start();
+    const { url, standIn, open, logLines } = await start(await newContext());
     const stranger = await servePage();
     const { page, watch } = await open(stranger);
     const known = { authorization: `Bearer ${await signJwt(key)}` };
@@ -181,8 +192,7 @@ describe.skipIf(chromium === undefined)('in a real browser', { timeout: 120_000 
   it('a page of another origin cannot use a gateway that needs no credential', async () => {
     const listed = await servePage();
     const { url, standIn, logLines } = await startPair({ CORS_ORIGINS: listed });
-    const { context } = await launch(chromium ?? '');
-    const page = await context.newPage();
+    const page = await (await newContext()).newPage();
     await page.goto(await servePage());
     expect(await fetchIn(page, `${url}${accounts}`, {})).toHaveProperty('failure');
     expect(await callFrontend(page, 'loadWithoutLeave', `${url}${accounts}`)).toEqual(nothing);

@@ -1,7 +1,7 @@
 /** The recipe for a development server in docs/callers.md, with a real Vite server between page and gateway. */
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { enrol, startWith } from '../support/callers-files.ts';
-import { findChromium, launchFlags } from '../support/chromium.ts';
+import { findChromium, launchChromium } from '../support/chromium.ts';
 import { readDocument } from '../support/documents.ts';
 import { accounts, startPair } from '../support/gateway.ts';
 import { startVite } from '../support/vite.ts';
@@ -16,8 +16,7 @@ describe('a page on a Vite development server', () => {
     async () => {
       const { url, standIn, logLines } = await startPair();
       const vite = await startVite(url);
-      const { chromium: playwright } = await import('playwright-core');
-      const browser = await playwright.launch({ executablePath: chromium ?? '', args: launchFlags });
+      const browser = await launchChromium(chromium ?? '');
       onTestFinished(() => browser.close());
       const page = await browser.newPage();
       await page.goto(vite.url);
