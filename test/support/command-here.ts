@@ -4,11 +4,11 @@ import { type Finished, type Owner, temporaryFolder } from './process.ts';
 let before: Promise<unknown> = Promise.resolve();
 
 /**
- * Runs the function as the executable would: in a folder of its own, with these settings for its whole environment,
- * and with what it writes collected, but for a gateway's log, which goes to the descriptor. Calls wait for each other,
- * because all of that belongs to the process.
+ * Runs the function as the executable would, with these settings for its whole environment, and with what it writes
+ * collected, but for a gateway's log, which goes to the descriptor. Calls wait for each other, because all of that
+ * belongs to the process.
  *
- * @param folder default: an empty one
+ * @param folder where `.env` is looked for; default: an empty one
  */
 export function runHere(
   owner: Owner,
@@ -26,8 +26,7 @@ async function runAlone(
   settings: Readonly<Record<string, string>>,
   folder: string,
 ): Promise<Finished> {
-  const { env, execArgv, stdout, stderr } = process;
-  const usualFolder = process.cwd();
+  const { env, execArgv, cwd, stdout, stderr } = process;
   // Not Vitest's spies: those end with any test that runs beside this one.
   const usualWrites = [stdout.write, stderr.write] as const;
   const printed = { stdout: '', stderr: '' };
@@ -40,12 +39,12 @@ async function runAlone(
     process.env = { PATH: env['PATH'], ADMIN_PORT: 'off', ...settings };
     // Vitest's own flags are not of those that may stand beside a key.
     process.execArgv = [];
-    process.chdir(folder);
+    // Not `chdir`: processes that tests beside this one start would begin there.
+    process.cwd = () => folder;
     const status = await command();
     return { status, ...printed };
   } finally {
-    process.chdir(usualFolder);
-    Object.assign(process, { env, execArgv });
+    Object.assign(process, { env, execArgv, cwd });
     [stdout.write, stderr.write] = usualWrites;
     // Of `serve`.
     process.removeAllListeners('SIGHUP');
