@@ -1,10 +1,21 @@
+import { readdirSync } from 'node:fs';
 import { connect } from 'node:net';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { serve as serveHere } from '../../src/commands/serve.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { runHere } from '../support/command-here.ts';
 import { accounts, startPair } from '../support/gateway.ts';
-import { linesOf, type Served, serve, settingsFor, standInFor, start, until } from '../support/process.ts';
+import {
+  linesOf,
+  type Served,
+  serve,
+  settingsFor,
+  standInFor,
+  start,
+  temporaryFolder,
+  until,
+} from '../support/process.ts';
+import { formsIn } from '../support/secret-forms.ts';
 import { sharedOwner } from '../support/shared-owner.ts';
 
 /** Code that runs in the gateway's process before it does, as a module to import. */
@@ -163,7 +174,7 @@ describe('nothing but the log writes, and all of it', () => {
 describe.concurrent('an unexpected fault', () => {
   it.for([
     ['thrown in a timer', 'setTimeout(() => { throw fault; })'],
-    ['an unhandled rejection', 'Promise.reject(fault)'],
+    ['an unhandled rejection', 'Promise.reject(fault); Promise.reject(process.env.UPSTREAM_API_KEY)'],
     ['no error at all', 'setTimeout(() => { throw process.env.UPSTREAM_API_KEY; })'],
     [
       'an error that throws when it is looked at',
@@ -178,10 +189,13 @@ describe.concurrent('an unexpected fault', () => {
       const released = new Promise<void>((resolve) => {
         release = resolve;
       });
+      const cwd = temporaryFolder(owner);
       const gateway = await serve(owner, {
-        settings: { ...settingsFor(standIn.url), SHUTDOWN_GRACE: '5m' },
+        cwd,
+        settings: { ...settingsFor(standIn.url), SHUTDOWN_GRACE: '5m', LOG_LEVEL: 'trace' },
         flags: planted(`process.on('SIGUSR2', () => {
-          const fault = new Error('planted ' + process.env.UPSTREAM_API_KEY, { cause: { key: process.env.UPSTREAM_API_KEY } });
+          const key = process.env.UPSTREAM_API_KEY;
+          const fault = Object.assign(new Error('planted ' + key, { cause: { key } }), { key });
           ${code};
         });`),
       });
@@ -194,8 +208,9 @@ describe.concurrent('an unexpected fault', () => {
       expect((await running).status).toBe(200);
       expect(await gateway.exited).toBe(1);
       expect(gateway.lines()).toContainEqual(expect.objectContaining({ level: 'fatal', msg: message }));
-      expect(gateway.stdout() + gateway.stderr()).not.toContain(standInKey);
+      expect(formsIn(gateway.stdout() + gateway.stderr(), standInKey)).toEqual([]);
       expect(gateway.stderr()).toBe('');
+      expect(readdirSync(cwd)).toEqual([]);
     },
   );
 });
