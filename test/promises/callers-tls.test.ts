@@ -4,10 +4,8 @@ import { Agent, request } from 'node:https';
 import { join } from 'node:path';
 import { connect as connectTls, type SecureVersion, type TLSSocket } from 'node:tls';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { runCheck } from '../../src/commands/run-check.ts';
-import { serve as serveHere } from '../../src/commands/serve.ts';
 import { makeCertificate } from '../support/certificate.ts';
-import { runHere } from '../support/command-here.ts';
+import { checkHere, failedStart } from '../support/command-line.ts';
 import { accounts, ask, exchange } from '../support/gateway.ts';
 import {
   linesOf,
@@ -247,18 +245,22 @@ describe('a certificate that is replaced', () => {
 
 describe('a certificate that cannot be used', () => {
   it.for([
-    ['serve', serveHere],
-    ['check', () => runCheck({ json: false })],
+    ['serve', failedStart],
+    [
+      'check',
+      async (settings: Record<string, string>) => {
+        const { both, stdout } = await checkHere(settings);
+        return { status: Math.max(...both), text: stdout };
+      },
+    ],
   ] as const)(
     'a certificate that cannot be used ends %s with 2, and names the setting and no value',
     async ([, command], owner) => {
       const other = makeCertificate().key;
       const { settings, certFile } = await securedSettings(owner, { ...makeCertificate(), key: other });
-      const { status, stdout, stderr } = await runHere(owner, command, settings);
-      expect(stdout + stderr).toContain(
-        'TLS_KEY_FILE is not the key of the first certificate in TLS_CERT_FILE',
-      );
-      expect(stdout + stderr).not.toContain(certFile);
+      const { status, text } = await command(settings);
+      expect(text).toContain('TLS_KEY_FILE is not the key of the first certificate in TLS_CERT_FILE');
+      expect(text).not.toContain(certFile);
       expect(status).toBe(2);
     },
   );
@@ -266,12 +268,12 @@ describe('a certificate that cannot be used', () => {
   it('a certificate that cannot be used ends the start with 2 where a file is missing, or the other setting', async (owner) => {
     const { settings } = await securedSettings(owner, makeCertificate());
     const missing = { ...settings, TLS_KEY_FILE: '/none/tls.key' };
-    const { stderr, status } = await runHere(owner, serveHere, missing);
-    expect(stderr).toContain('TLS_KEY_FILE names a file that cannot be read (ENOENT)');
+    const { text, status } = await failedStart(missing);
+    expect(text).toContain('TLS_KEY_FILE names a file that cannot be read (ENOENT)');
     expect(status).toBe(2);
     const { TLS_KEY_FILE: _, ...half } = settings;
-    const refused = await runHere(owner, serveHere, half);
-    expect(refused.stderr).toContain('TLS_CERT_FILE and TLS_KEY_FILE must be set together');
+    const refused = await failedStart(half);
+    expect(refused.text).toContain('TLS_CERT_FILE and TLS_KEY_FILE must be set together');
     expect(refused.status).toBe(2);
   });
 });

@@ -13,9 +13,8 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { serve as serveHere } from '../../src/commands/serve.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
-import { runHere } from '../support/command-here.ts';
+import { failedStart } from '../support/command-line.ts';
 import { accounts, ask, startPair } from '../support/gateway.ts';
 import {
   type Served,
@@ -279,9 +278,9 @@ describe.concurrent('a Unix socket', () => {
     expect(statSync(path).mode & 0o777).toBe(0o660);
     expect((await ask({ socketPath: path }, accounts, { headers: { host: 'localhost' } })).status).toBe(200);
 
-    const second = await runHere(owner, serveHere, { ...settings, LOG_LEVEL: 'silent' });
+    const second = await failedStart(settings);
     expect(second.status).toBe(1);
-    expect(second.stderr).toMatch(/in use/);
+    expect(second.text).toMatch(/in use/);
     expect((await ask({ socketPath: path }, '/readyz', {})).status).toBe(200);
 
     gateway.signal('SIGTERM');
@@ -292,10 +291,9 @@ describe.concurrent('a Unix socket', () => {
   it('a Unix socket never replaces what is no socket', async (owner) => {
     const path = join(temporaryFolder(owner), 'precious');
     writeFileSync(path, 'data');
-    const { status } = await runHere(owner, serveHere, {
+    const { status } = await failedStart({
       ...settingsFor('http://127.0.0.1:9/api'),
       HOST: `unix:${path}`,
-      LOG_LEVEL: 'silent',
     });
     expect(status).toBe(1);
     expect(readFileSync(path, 'utf8')).toBe('data');

@@ -1,12 +1,11 @@
 import { readdirSync } from 'node:fs';
 import { connect } from 'node:net';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { serve as serveHere } from '../../src/commands/serve.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
-import { runHere } from '../support/command-here.ts';
 import { accounts, startPair } from '../support/gateway.ts';
 import {
   linesOf,
+  run,
   type Served,
   serve,
   settingsFor,
@@ -227,7 +226,7 @@ describe.concurrent('LOG_LEVEL', () => {
 
   it('LOG_LEVEL is one of pino’s', async (owner) => {
     const settings = { ...settingsFor('http://127.0.0.1:9/api'), LOG_LEVEL: 'loud' };
-    const { status, stderr, stdout } = await runHere(owner, serveHere, settings);
+    const { status, stderr, stdout } = await run(owner, ['serve'], { settings });
     expect(status).toBe(2);
     expect(stderr).toMatch(/LOG_LEVEL expects one of trace, debug/);
     expect(linesOf(stdout)).toEqual([]);

@@ -4,11 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { serve } from '../../src/commands/serve.ts';
 import type { Behaviour } from '../../src/stand-in/behaviour.ts';
 import type { ReceivedRequest } from '../../src/stand-in/received.ts';
 import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
-import { runHere } from '../support/command-here.ts';
+import { failedStart } from '../support/command-line.ts';
 import { type AtEnd, accounts, ask, type Came, startPair, type TestGateway } from '../support/gateway.ts';
 import { type KubernetesMount, mountSecret } from '../support/kubernetes-mount.ts';
 import { startProduct } from '../support/product.ts';
@@ -568,10 +567,10 @@ describe('the process', () => {
   it.concurrent.for([
     ['a file that is not there', 'file:/nowhere/key'],
     ['a variable that is not set', 'env:NOT_SET'],
-  ] as const)('the process does not start with %s', async ([_name, from], { expect, onTestFinished }) => {
+  ] as const)('the process does not start with %s', async ([_name, from], { expect }) => {
     const settings = { UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api', UPSTREAM_API_KEY_FROM: from, PORT: '0' };
-    const { status, stderr } = await runHere({ onTestFinished }, serve, settings);
+    const { status, text } = await failedStart(settings);
     expect(status).toBe(2);
-    expect(stderr).toContain(from);
+    expect(text).toContain(from);
   });
 });

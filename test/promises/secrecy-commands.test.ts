@@ -2,10 +2,8 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { runCheck } from '../../src/commands/run-check.ts';
-import { serve as serveHere } from '../../src/commands/serve.ts';
 import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
-import { runHere } from '../support/command-here.ts';
+import { checkHere, failedStart } from '../support/command-line.ts';
 import { accounts, ask } from '../support/gateway.ts';
 import { type Owner, temporaryFolder, until } from '../support/process.ts';
 import { type Product, startProduct } from '../support/product.ts';
@@ -41,9 +39,14 @@ afterAll(async () => {
   rmSync(stores, { recursive: true });
 });
 
+interface Printed {
+  readonly status: number;
+  readonly text: string;
+}
+
 interface Run {
-  /** Of a process of its own; or a function, where nothing but what it prints could hold the key. */
-  readonly args: readonly string[] | (() => Promise<number>);
+  /** Of a process of its own; or what says in this one what the command would print. */
+  readonly args: readonly string[] | ((settings: Record<string, string>) => Promise<Printed>);
   readonly status: number;
   readonly settings?: () => Record<string, string>;
   readonly nodeFlags?: readonly string[];
@@ -105,8 +108,11 @@ const serveAndPrint: Run = {
 };
 const serveByDefault: Run = { args: [], settings: () => inFile(echoing), status: 0, drive: serve };
 
-const json = (): Promise<number> => runCheck({ json: true });
-const inWords = (): Promise<number> => runCheck({ json: false });
+/** For people and for programs, whichever of them the title names. */
+const check = async (settings: Record<string, string>): Promise<Printed> => {
+  const { both, stdout, report } = await checkHere(settings);
+  return { status: Math.max(...both), text: stdout + JSON.stringify(report) };
+};
 
 /** One that stands under two titles runs once. */
 const runs: Record<string, Run> = {
@@ -125,13 +131,13 @@ const runs: Record<string, Run> = {
   },
   'serve, and something prints': serveAndPrint,
   check: { args: ['check'], settings: () => inEnvironment(good), status: 0 },
-  'check --json': { args: json, settings: () => inFile(good), status: 0 },
+  'check --json': { args: check, settings: () => inFile(good), status: 0 },
   'check, refused': { args: ['check'], settings: () => inFile(refusing), status: 1 },
-  'check --json, refused': { args: json, settings: () => inFile(refusing), status: 1 },
-  'check, echoed': { args: json, settings: () => inFile(echoing), status: 1 },
-  'check, limited': { args: inWords, settings: () => inFile(busy), status: 1 },
-  'check, without the role': { args: inWords, settings: () => inFile(poor), status: 1 },
-  'check without a key': { args: inWords, settings: () => ({ UPSTREAM_BASE_URL: good.url }), status: 2 },
+  'check --json, refused': { args: check, settings: () => inFile(refusing), status: 1 },
+  'check, echoed': { args: check, settings: () => inFile(echoing), status: 1 },
+  'check, limited': { args: check, settings: () => inFile(busy), status: 1 },
+  'check, without the role': { args: check, settings: () => inFile(poor), status: 1 },
+  'check without a key': { args: check, settings: () => ({ UPSTREAM_BASE_URL: good.url }), status: 2 },
   'check with a bad key': {
     args: ['check', '--json'],
     settings: () => ({ ...inFile(good), UPSTREAM_API_KEY_FROM: `file:${join(stores, 'bad')}` }),
@@ -146,12 +152,12 @@ const runs: Record<string, Run> = {
     status: 1,
   },
   'check with a command that prints no key': {
-    args: inWords,
+    args: check,
     settings: () => ({ ...inFile(good), UPSTREAM_API_KEY_FROM: `exec:cat ${join(stores, 'bad')}` }),
     status: 1,
   },
   'check with a Vault that is down': {
-    args: json,
+    args: check,
     settings: () => ({
       ...inFile(good),
       UPSTREAM_API_KEY_FROM: 'vault:secret/team#key',
@@ -161,7 +167,7 @@ const runs: Record<string, Run> = {
     status: 1,
   },
   'check with a bad previous key': {
-    args: inWords,
+    args: check,
     settings: () => ({
       ...inFile(good),
       UPSTREAM_API_KEY_PREVIOUS_FROM: `file:${join(stores, 'bad')}`,
@@ -203,22 +209,22 @@ const runs: Record<string, Run> = {
     status: 1,
   },
   'the key in place of a path': {
-    args: serveHere,
+    args: failedStart,
     settings: () => ({ ...inFile(good), UPSTREAM_API_KEY_FROM: `file:${standInKey}` }),
     status: 2,
   },
   'a key of several lines': {
-    args: serveHere,
+    args: failedStart,
     settings: () => ({ ...inFile(good), UPSTREAM_API_KEY_FROM: `file:${join(stores, 'bad')}` }),
     status: 2,
   },
   'a key with an accent': {
-    args: serveHere,
+    args: failedStart,
     settings: () => ({ ...inEnvironment(good), UPSTREAM_API_KEY: `${standInKey}é` }),
     status: 2,
   },
   'a key that is too short, and much else that is wrong': {
-    args: serveHere,
+    args: failedStart,
     settings: () => ({
       UPSTREAM_BASE_URL: `https://user:${standInKey}@upstream.example/api?key=${standInKey}`,
       UPSTREAM_API_KEY: standInKey.slice(0, 8),
@@ -239,7 +245,7 @@ const runs: Record<string, Run> = {
     status: 2,
   },
   'a flag that prints the commands which are run': {
-    args: serveHere,
+    args: ['serve'],
     settings: () => ({ ...inEnvironment(good), NODE_DEBUG: 'net,child_process' }),
     status: 2,
   },
@@ -254,7 +260,7 @@ const runs: Record<string, Run> = {
     status: 1,
   },
   'a .env that lacks what is required': {
-    args: serveHere,
+    args: ['serve'],
     settings: () => ({}),
     files: { '.env': 'PORT=0\n' },
     status: 2,
@@ -273,7 +279,7 @@ const done = new Map<Run, Promise<Left>>();
 async function leftBy(run: Run, owner: Owner): Promise<Left> {
   const folder = temporaryFolder(owner);
   for (const [file, text] of Object.entries(run.files ?? {})) writeFileSync(join(folder, file), text);
-  const { stdout, stderr, status, commandLine = '' } = await runToItsEnd(run, folder, owner);
+  const { stdout, stderr, status, commandLine } = await runToItsEnd(run, folder, owner);
   const files = readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .filter((file) => statSync(join(folder, file)).isFile())
     .map((file) => `${file}\n${readFileSync(join(folder, file), 'latin1')}`);
@@ -282,7 +288,8 @@ async function leftBy(run: Run, owner: Owner): Promise<Left> {
 
 async function runToItsEnd({ args, settings, nodeFlags, preload, drive }: Run, cwd: string, owner: Owner) {
   if (typeof args === 'function') {
-    return { ...(await runHere(owner, args, settings?.() ?? {}, cwd)), commandLine: undefined };
+    const { status, text } = await args(settings?.() ?? {});
+    return { status, stdout: text, stderr: '', commandLine: '' };
   }
   const product = startProduct(args, {
     settings: settings?.() ?? {},

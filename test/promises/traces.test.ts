@@ -3,12 +3,11 @@ import { symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { serve as serveHere } from '../../src/commands/serve.ts';
 import { type StandIn, standInKey } from '../../src/stand-in/stand-in.ts';
 import { hasLibraries } from '../libraries/import-library.ts';
 import { enrol, writeCallersFile } from '../support/callers-files.ts';
 import { type Collector, type ExportedSpan, startCollector } from '../support/collector-stand-in.ts';
-import { runHere } from '../support/command-here.ts';
+import { failedStart } from '../support/command-line.ts';
 import { accounts, ask } from '../support/gateway.ts';
 import { copyOfProgram } from '../support/image.ts';
 import { type Owner, run, type Served, serve, settingsFor, standInFor, until } from '../support/process.ts';
@@ -287,13 +286,13 @@ describe('traces without the SDK', () => {
     }
   });
 
-  it('an address of a collector with credentials in it is refused, and not repeated', async (owner) => {
-    const { status, stderr } = await runHere(owner, serveHere, {
+  it('an address of a collector with credentials in it is refused, and not repeated', async () => {
+    const { status, text } = await failedStart({
       ...settingsFor('http://127.0.0.1:9'),
       OTEL_EXPORTER_OTLP_ENDPOINT: 'http://me:hunter2@127.0.0.1',
     });
     expect(status).toBe(2);
-    expect(stderr).toContain('OTEL_EXPORTER_OTLP_ENDPOINT must not contain credentials');
-    expect(stderr).not.toContain('hunter2');
+    expect(text).toContain('OTEL_EXPORTER_OTLP_ENDPOINT must not contain credentials');
+    expect(text).not.toContain('hunter2');
   });
 });
