@@ -133,7 +133,7 @@ export async function runFaults({ seconds, seed, gateways, note }: FaultRun): Pr
         store.thaw();
       },
     ],
-    ['the store is emptied', async () => void store.command('FLUSHALL')],
+    ['the store is emptied', async () => void (await store.command('FLUSHALL'))],
     ['a gateway is killed', () => faults.replace(place(), true)],
     ['a gateway is restarted', () => faults.replace(place(), false)],
     [

@@ -137,7 +137,7 @@ describe.skipIf(redisProgram === undefined)('the shared store', () => {
     await using server = await startRedis();
     const { store } = open(server);
     await inUse(store);
-    server.command('LPUSH', 'test:record', 'x');
+    await server.command('LPUSH', 'test:record', 'x');
     for (let call = 0; call < 5; call += 1) expect(await get(store)).toBeUndefined();
     expect(await store.call((client) => client.get('test:other'))).toBeNull();
     expect(store.snapshot().inUse).toBe(true);

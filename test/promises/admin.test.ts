@@ -637,10 +637,13 @@ describe('the health of the key', () => {
 
     writeFileSync(hang, '');
     await expect
-      .poll(async () => {
-        expect(await read()).toBe(200);
-        return failures();
-      })
+      .poll(
+        async () => {
+          expect(await read()).toBe(200);
+          return failures();
+        },
+        { interval: 250 },
+      )
       .toBeGreaterThanOrEqual(2);
     const told = product
       .stdout()

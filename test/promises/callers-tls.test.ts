@@ -3,8 +3,9 @@ import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { Agent, request } from 'node:https';
 import { join } from 'node:path';
 import { connect as connectTls, type SecureVersion, type TLSSocket } from 'node:tls';
-import { describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { makeCertificate } from '../support/certificate.ts';
+import { checkHere, failedStart } from '../support/command-line.ts';
 import { accounts, ask, exchange } from '../support/gateway.ts';
 import {
   linesOf,
@@ -17,6 +18,7 @@ import {
   temporaryFolder,
   until,
 } from '../support/process.ts';
+import { sharedOwner } from '../support/shared-owner.ts';
 
 interface Pair {
   readonly cert: string;
@@ -26,6 +28,7 @@ interface Pair {
 interface Secured {
   readonly running: Running;
   readonly port: number;
+  readonly adminPort: number;
   readonly certFile: string;
   readonly keyFile: string;
   readonly settings: Record<string, string>;
@@ -41,7 +44,10 @@ function writePair({ certFile, keyFile }: Pick<Secured, 'certFile' | 'keyFile'>,
   }
 }
 
-async function securedSettings(owner: Owner, pair: Pair): Promise<Omit<Secured, 'running' | 'port'>> {
+async function securedSettings(
+  owner: Owner,
+  pair: Pair,
+): Promise<Omit<Secured, 'running' | 'port' | 'adminPort'>> {
   const folder = temporaryFolder(owner);
   const files = { certFile: join(folder, 'tls.crt'), keyFile: join(folder, 'tls.key') };
   writePair(files, pair);
@@ -52,9 +58,21 @@ async function securedSettings(owner: Owner, pair: Pair): Promise<Omit<Secured, 
 
 async function serveSecured(owner: Owner, pair: Pair): Promise<Secured> {
   const secured = await securedSettings(owner, pair);
-  const running = start(owner, ['serve'], { settings: secured.settings });
+  const running = start(owner, ['serve'], { settings: { ...secured.settings, ADMIN_PORT: '0' } });
+  const [, adminPort] = await running.printed(/"adminUrl":"http:[^"]*:(\d+)"/);
   const [, port] = await running.printed(/"url":"https:[^"]*:(\d+)"/);
-  return { ...secured, running, port: Number(port) };
+  return { ...secured, running, port: Number(port), adminPort: Number(adminPort) };
+}
+
+/** What the log says from now on: several tests share a gateway. */
+function linesFromNow({ running }: Secured) {
+  const earlier = linesOf(running.stdout()).length;
+  const lines = () => linesOf(running.stdout()).slice(earlier);
+  return {
+    lines,
+    /** Waits for a line that begins so. */
+    said: (message: string) => until(() => lines().some(({ msg }) => String(msg).startsWith(message))),
+  };
 }
 
 /** The status of one read by a caller that trusts this certificate and no other. */
@@ -80,53 +98,48 @@ function handshake(port: number, ca: string, maxVersion: SecureVersion): Promise
   });
 }
 
-const lines = ({ running }: Secured): Record<string, unknown>[] => linesOf(running.stdout());
-const hasLine = (secured: Secured, message: string): boolean =>
-  lines(secured).some(({ msg }) => typeof msg === 'string' && msg.startsWith(message));
-
-describe.concurrent('with TLS_CERT_FILE and TLS_KEY_FILE, the callers’ listener', () => {
-  it('the callers’ listener with TLS_CERT_FILE and TLS_KEY_FILE answers by https: to those who trust its certificate, and says until when it holds', async (owner) => {
-    const pair = makeCertificate();
-    const secured = await serveSecured(owner, pair);
-    expect(await read(secured.port, pair.cert)).toBe(200);
-    await expect(read(secured.port, makeCertificate().cert)).rejects.toThrow();
-    expect(lines(secured).find(({ msg }) => msg === 'listening')).toMatchObject({
-      validTo: expect.stringMatching(/^\d{4}-\d{2}-\d{2}T/),
-    });
-    secured.running.signal('SIGTERM');
-    expect(await secured.running.exited).toBe(0);
-    expect(secured.running.stdout()).not.toContain('PRIVATE KEY');
+describe('with TLS_CERT_FILE and TLS_KEY_FILE, the callers’ listener', () => {
+  const pair = makeCertificate({ names: ['gateway.example'] });
+  const shared = sharedOwner();
+  let secured: Secured;
+  beforeAll(async () => {
+    secured = await serveSecured(shared, pair);
   });
 
-  it('the callers’ listener with TLS_CERT_FILE and TLS_KEY_FILE speaks TLS 1.2 and 1.3, and refuses 1.1 with a line in the log', async (owner) => {
-    const pair = makeCertificate();
-    const secured = await serveSecured(owner, pair);
+  it('the callers’ listener with TLS_CERT_FILE and TLS_KEY_FILE answers by https: to those who trust its certificate, and says until when it holds', async () => {
+    expect(await read(secured.port, pair.cert)).toBe(200);
+    await expect(read(secured.port, makeCertificate().cert)).rejects.toThrow();
+    expect(linesOf(secured.running.stdout()).find(({ msg }) => msg === 'listening')).toMatchObject({
+      validTo: expect.stringMatching(/^\d{4}-\d{2}-\d{2}T/),
+    });
+  });
+
+  it('the callers’ listener with TLS_CERT_FILE and TLS_KEY_FILE speaks TLS 1.2 and 1.3, and refuses 1.1 with a line in the log', async () => {
+    const { lines, said } = linesFromNow(secured);
     for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
       const socket = await handshake(secured.port, pair.cert, version);
       expect(socket.getProtocol()).toBe(version);
       socket.destroy();
     }
     await expect(handshake(secured.port, pair.cert, 'TLSv1.1')).rejects.toThrow();
-    await until(() => hasLine(secured, 'refused before there was a request'));
-    expect(lines(secured)).toContainEqual(
+    await said('refused before there was a request');
+    expect(lines()).toContainEqual(
       expect.objectContaining({ status: 0, code: 'ERR_SSL_UNSUPPORTED_PROTOCOL', peer: '127.0.0.1' }),
     );
   });
 
-  it('the callers’ listener with TLS_CERT_FILE and TLS_KEY_FILE answers nothing to plain HTTP, and says in the log what was tried', async (owner) => {
-    const secured = await serveSecured(owner, makeCertificate());
+  it('the callers’ listener with TLS_CERT_FILE and TLS_KEY_FILE answers nothing to plain HTTP, and says in the log what was tried', async () => {
+    const { lines, said } = linesFromNow(secured);
     const answer = await exchange(secured.port, 'GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n', 300);
     expect(answer).not.toContain('HTTP/1.1');
-    await until(() => hasLine(secured, 'refused before there was a request'));
-    expect(lines(secured)).toContainEqual(
+    await said('refused before there was a request');
+    expect(lines()).toContainEqual(
       expect.objectContaining({ code: 'ERR_SSL_HTTP_REQUEST', reason: 'plain HTTP: this port speaks TLS' }),
     );
   });
 
-  it('the callers’ listener with TLS_CERT_FILE and TLS_KEY_FILE answers all of many requests that a caller sends at once', async (owner) => {
-    const pair = makeCertificate();
-    const { port } = await serveSecured(owner, pair);
-    const socket = await handshake(port, pair.cert, 'TLSv1.3');
+  it('the callers’ listener with TLS_CERT_FILE and TLS_KEY_FILE answers all of many requests that a caller sends at once', async () => {
+    const socket = await handshake(secured.port, pair.cert, 'TLSv1.3');
     let text = '';
     socket.setEncoding('latin1').on('data', (piece: string) => {
       text += piece;
@@ -138,20 +151,37 @@ describe.concurrent('with TLS_CERT_FILE and TLS_KEY_FILE, the callers’ listene
   });
 
   it('the callers’ listener with TLS_CERT_FILE and TLS_KEY_FILE is asked by https: for its health', async (owner) => {
-    const { port, settings } = await serveSecured(owner, makeCertificate({ names: ['gateway.example'] }));
-    const healthy = await run(owner, ['healthcheck'], { settings: { ...settings, PORT: String(port) } });
+    const settings = { ...secured.settings, PORT: String(secured.port) };
+    const healthy = await run(owner, ['healthcheck'], { settings });
     expect(healthy).toEqual({ status: 0, stdout: 'ready\n', stderr: '' });
+    // The last of those that share the gateway.
+    secured.running.signal('SIGTERM');
+    expect(await secured.running.exited).toBe(0);
+    expect(secured.running.stdout()).not.toContain('PRIVATE KEY');
   });
 });
 
-describe.concurrent('a certificate that is replaced', () => {
-  it('a certificate that is replaced is shown to new connections, while those that are open go on', async (owner) => {
-    const [first, second] = [makeCertificate(), makeCertificate()];
-    const secured = await serveSecured(owner, first);
+describe('a certificate that is replaced', () => {
+  let inForce = makeCertificate();
+  const shared = sharedOwner();
+  let secured: Secured;
+  beforeAll(async () => {
+    secured = await serveSecured(shared, inForce);
+  });
+
+  /** Puts a good one in place, and waits until it is in force. */
+  async function replace(): Promise<void> {
+    const { said } = linesFromNow(secured);
+    inForce = makeCertificate();
+    writePair(secured, inForce);
+    await said('the certificate for callers was replaced');
+  }
+
+  it('a certificate that is replaced is shown to new connections, while those that are open go on', async () => {
+    const first = inForce;
     const open = await handshake(secured.port, first.cert, 'TLSv1.3');
-    writePair(secured, second);
-    await until(() => hasLine(secured, 'the certificate for callers was replaced'));
-    expect(await read(secured.port, second.cert)).toBe(200);
+    await replace();
+    expect(await read(secured.port, inForce.cert)).toBe(200);
     await expect(read(secured.port, first.cert)).rejects.toThrow();
     const answer = new Promise<string>((resolve) => open.once('data', (data) => resolve(data.toString())));
     open.write('GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n');
@@ -172,60 +202,65 @@ describe.concurrent('a certificate that is replaced', () => {
     ],
   ] as const)(
     'a certificate that is replaced by one %s is kept, and the log says why',
-    async ([, bad, reason], owner) => {
-      const [good, better] = [makeCertificate(), makeCertificate()];
-      const secured = await serveSecured(owner, good);
+    async ([, bad, reason]) => {
+      const { lines } = linesFromNow(secured);
       writePair(secured, bad);
-      await until(() => hasLine(secured, 'the new certificate for callers cannot be used'));
-      expect(lines(secured)).toContainEqual(
-        expect.objectContaining({ level: 'warn', reason: expect.stringContaining(reason) }),
+      await expect.poll(lines).toContainEqual(
+        expect.objectContaining({
+          level: 'warn',
+          msg: expect.stringMatching(/^the new certificate for callers cannot be used/),
+          reason: expect.stringContaining(reason),
+        }),
       );
-      expect(await read(secured.port, good.cert)).toBe(200);
-      writePair(secured, better);
-      await until(() => hasLine(secured, 'the certificate for callers was replaced'));
-      expect(await read(secured.port, better.cert)).toBe(200);
+      expect(await read(secured.port, inForce.cert)).toBe(200);
+      await replace();
+      expect(await read(secured.port, inForce.cert)).toBe(200);
     },
   );
 
-  it('a certificate that is replaced is read at once on SIGHUP, and a bad one is named at once', async (owner) => {
-    const secured = await serveSecured(owner, makeCertificate());
+  it('a certificate that cannot be used makes the verdict degraded while the one before is in force', async () => {
+    const codes = async (): Promise<string[]> => {
+      const came = await ask({ host: '127.0.0.1', port: secured.adminPort }, '/status', {});
+      return (came.json()['reasons'] as { code: string }[]).map(({ code }) => code);
+    };
+    expect(await codes()).toEqual([]);
+    writePair(secured, { ...makeCertificate(), key: makeCertificate().key });
+    secured.running.signal('SIGHUP');
+    await until(async () => (await codes()).join() === 'certificate-refused');
+    writePair(secured, makeCertificate());
+    secured.running.signal('SIGHUP');
+    await until(async () => (await codes()).length === 0);
+  });
+
+  it('a certificate that is replaced is read at once on SIGHUP, and a bad one is named at once', async () => {
+    const { said } = linesFromNow(secured);
     writeFileSync(secured.keyFile, readFileSync(secured.certFile));
     secured.running.signal('SIGHUP');
-    await until(() => hasLine(secured, 'the new certificate for callers cannot be used'));
+    await said('the new certificate for callers cannot be used');
+    // The last of those that share the gateway.
     secured.running.signal('SIGTERM');
     expect(await secured.running.exited).toBe(0);
   });
 });
 
-describe.concurrent('a certificate that cannot be used', () => {
-  it('a certificate that cannot be used makes the verdict degraded while the one before is in force', async (owner) => {
-    const secured = await securedSettings(owner, makeCertificate());
-    const running = start(owner, ['serve'], { settings: { ...secured.settings, ADMIN_PORT: '0' } });
-    const [, admin] = await running.printed(/"adminUrl":"http:[^"]*:(\d+)"/);
-    await running.printed(/"msg":"listening"/);
-    const codes = async (): Promise<string[]> => {
-      const came = await ask({ host: '127.0.0.1', port: Number(admin) }, '/status', {});
-      return (came.json()['reasons'] as { code: string }[]).map(({ code }) => code);
-    };
-    expect(await codes()).toEqual([]);
-    writePair(secured, { ...makeCertificate(), key: makeCertificate().key });
-    running.signal('SIGHUP');
-    await until(async () => (await codes()).join() === 'certificate-refused');
-    writePair(secured, makeCertificate());
-    running.signal('SIGHUP');
-    await until(async () => (await codes()).length === 0);
-  });
-
-  it.for(['serve', 'check'])(
+describe('a certificate that cannot be used', () => {
+  it.for([
+    ['serve', failedStart],
+    [
+      'check',
+      async (settings: Record<string, string>) => {
+        const { both, stdout } = await checkHere(settings);
+        return { status: Math.max(...both), text: stdout };
+      },
+    ],
+  ] as const)(
     'a certificate that cannot be used ends %s with 2, and names the setting and no value',
-    async (command, owner) => {
+    async ([, command], owner) => {
       const other = makeCertificate().key;
       const { settings, certFile } = await securedSettings(owner, { ...makeCertificate(), key: other });
-      const { status, stdout, stderr } = await run(owner, [command], { settings });
-      expect(stdout + stderr).toContain(
-        'TLS_KEY_FILE is not the key of the first certificate in TLS_CERT_FILE',
-      );
-      expect(stdout + stderr).not.toContain(certFile);
+      const { status, text } = await command(settings);
+      expect(text).toContain('TLS_KEY_FILE is not the key of the first certificate in TLS_CERT_FILE');
+      expect(text).not.toContain(certFile);
       expect(status).toBe(2);
     },
   );
@@ -233,12 +268,12 @@ describe.concurrent('a certificate that cannot be used', () => {
   it('a certificate that cannot be used ends the start with 2 where a file is missing, or the other setting', async (owner) => {
     const { settings } = await securedSettings(owner, makeCertificate());
     const missing = { ...settings, TLS_KEY_FILE: '/none/tls.key' };
-    const { stderr, status } = await run(owner, ['serve'], { settings: missing });
-    expect(stderr).toContain('TLS_KEY_FILE names a file that cannot be read (ENOENT)');
+    const { text, status } = await failedStart(missing);
+    expect(text).toContain('TLS_KEY_FILE names a file that cannot be read (ENOENT)');
     expect(status).toBe(2);
     const { TLS_KEY_FILE: _, ...half } = settings;
-    const refused = await run(owner, ['serve'], { settings: half });
-    expect(refused.stderr).toContain('TLS_CERT_FILE and TLS_KEY_FILE must be set together');
+    const refused = await failedStart(half);
+    expect(refused.text).toContain('TLS_CERT_FILE and TLS_KEY_FILE must be set together');
     expect(refused.status).toBe(2);
   });
 });

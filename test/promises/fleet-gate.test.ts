@@ -86,14 +86,14 @@ describe.skipIf(redisProgram === undefined)('the gate of gateways that share a s
 
   it('the gate of gateways that share a store tells other gateways nothing that can be read, and believes nothing that a stranger says', async () => {
     const { members, standIn, redis } = await startFleet(2, each);
-    redis.command('PUBLISH', 'analytics-gateway:gate:all', '{"kind":"word","term":9e12}');
+    await redis.command('PUBLISH', 'analytics-gateway:gate:all', '{"kind":"word","term":9e12}');
     await closeAll(members, (on) => standIn.behave(on ? limited : undefined));
-    const names = redis.command('KEYS', '*:gate:*').split('\n');
+    const names = (await redis.command('KEYS', '*:gate:*')).split('\n');
     expect(names).toHaveLength(2);
     const record = names.find((name) => name.includes(':record:')) ?? '';
-    expect(redis.command('HGETALL', record)).not.toContain('perMs');
-    redis.command('HSET', record, 'record', '{"state":"open"}');
-    redis.command('SET', names.find((name) => name.includes(':lease:')) ?? '', 'a stranger');
+    expect(await redis.command('HGETALL', record)).not.toContain('perMs');
+    await redis.command('HSET', record, 'record', '{"state":"open"}');
+    await redis.command('SET', names.find((name) => name.includes(':lease:')) ?? '', 'a stranger');
     for (const member of members) expect(await ask(member)).toBe(429);
     await vi.waitFor(async () => expect(await rolesOf(members)).toEqual(['follows', 'leads']), patiently);
     expect(standIn.requests).toHaveLength(1);

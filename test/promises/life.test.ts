@@ -12,10 +12,20 @@ import { Agent, request } from 'node:http';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { failedStart } from '../support/command-line.ts';
 import { accounts, ask, startPair } from '../support/gateway.ts';
-import { run, serve, settingsFor, standInFor, start, temporaryFolder, until } from '../support/process.ts';
+import {
+  type Served,
+  serve,
+  settingsFor,
+  standInFor,
+  start,
+  temporaryFolder,
+  until,
+} from '../support/process.ts';
+import { sharedOwner } from '../support/shared-owner.ts';
 
 /** Something that is decided by the test. */
 function gateFor(): { opened: Promise<void>; open: () => void } {
@@ -178,14 +188,20 @@ describe.concurrent('on SIGTERM and SIGINT', () => {
   });
 });
 
-describe.concurrent('it lives on', () => {
-  it('the gateway lives on through SIGHUP, which reads the key again, and SIGUSR1, which opens no inspector', async (owner) => {
-    const standIn = await standInFor(owner);
-    const keyFile = join(temporaryFolder(owner), 'key');
+describe('it lives on', () => {
+  const shared = sharedOwner();
+  let gateway: Served;
+  beforeAll(async () => {
+    const standIn = await standInFor(shared);
+    const keyFile = join(temporaryFolder(shared), 'key');
     writeFileSync(keyFile, `${standInKey}\n`);
-    const gateway = await serve(owner, {
+    gateway = await serve(shared, {
       settings: { ...settingsFor(standIn.url), UPSTREAM_API_KEY_FROM: `file:${keyFile}` },
+      under: ['sh', '-c', 'ulimit -n 100 && exec "$@"', 'sh'],
     });
+  });
+
+  it('the gateway lives on through SIGHUP, which reads the key again, and SIGUSR1, which opens no inspector', async () => {
     const before = listeningSockets(gateway.pid);
     gateway.signal('SIGPIPE');
     gateway.signal('SIGUSR1');
@@ -198,13 +214,27 @@ describe.concurrent('it lives on', () => {
     expect(gateway.stderr()).toBe('');
   });
 
-  it('the gateway lives on when the reader of its log has gone (EPIPE)', async (owner) => {
-    const standIn = await standInFor(owner);
-    const gateway = await serve(owner, { settings: settingsFor(standIn.url) });
+  it('the gateway lives on when callers take up all descriptors it may have, and says so', async () => {
+    const sockets = Array.from({ length: 150 }, () => connect(gateway.port, '127.0.0.1'));
+    for (const socket of sockets) socket.on('error', () => {});
+    await gateway.printed(/"code":"MAX_CONNECTIONS"/);
+    for (const socket of sockets) socket.destroy();
+    await until(() =>
+      gateway.ask(accounts).then(
+        ({ status }) => status === 200,
+        () => false,
+      ),
+    );
+    const [fewer] = await gateway.printed(/.*"maxConnections":.*/);
+    expect(JSON.parse(fewer)).toMatchObject({ level: 'warn', maxConnections: 50 });
+  });
+
+  it('the gateway lives on when the reader of its log has gone (EPIPE)', async () => {
     gateway.child.stdout?.destroy();
     for (let round = 0; round < 50; round++) {
       expect((await gateway.ask(`${accounts}?n=${round}`)).status).toBe(200);
     }
+    // The last of those that share the gateway.
     gateway.signal('SIGTERM');
     expect(await gateway.exited).toBe(0);
   });
@@ -229,27 +259,6 @@ describe.concurrent('it lives on', () => {
     expect(await gateway.exited).toBe(0);
     expect(gateway.stderr()).toBe('');
   });
-
-  it('the gateway lives on when callers take up all descriptors it may have, and says so', async (owner) => {
-    const standIn = await standInFor(owner);
-    const gateway = await serve(owner, {
-      settings: settingsFor(standIn.url),
-      under: ['sh', '-c', 'ulimit -n 100 && exec "$@"', 'sh'],
-    });
-    const sockets = Array.from({ length: 150 }, () => connect(gateway.port, '127.0.0.1'));
-    for (const socket of sockets) socket.on('error', () => {});
-    await gateway.printed(/"code":"MAX_CONNECTIONS"/);
-    for (const socket of sockets) socket.destroy();
-    await until(() =>
-      gateway.ask(accounts).then(
-        ({ status }) => status === 200,
-        () => false,
-      ),
-    );
-    gateway.signal('SIGTERM');
-    expect(await gateway.exited).toBe(0);
-    expect(gateway.lines()).toContainEqual(expect.objectContaining({ level: 'warn', maxConnections: 50 }));
-  });
 });
 
 describe.concurrent('a Unix socket', () => {
@@ -269,9 +278,9 @@ describe.concurrent('a Unix socket', () => {
     expect(statSync(path).mode & 0o777).toBe(0o660);
     expect((await ask({ socketPath: path }, accounts, { headers: { host: 'localhost' } })).status).toBe(200);
 
-    const second = await run(owner, ['serve'], { settings });
+    const second = await failedStart(settings);
     expect(second.status).toBe(1);
-    expect(second.stderr).toMatch(/in use/);
+    expect(second.text).toMatch(/in use/);
     expect((await ask({ socketPath: path }, '/readyz', {})).status).toBe(200);
 
     gateway.signal('SIGTERM');
@@ -282,8 +291,9 @@ describe.concurrent('a Unix socket', () => {
   it('a Unix socket never replaces what is no socket', async (owner) => {
     const path = join(temporaryFolder(owner), 'precious');
     writeFileSync(path, 'data');
-    const { status } = await run(owner, ['serve'], {
-      settings: { ...settingsFor('http://127.0.0.1:9/api'), HOST: `unix:${path}` },
+    const { status } = await failedStart({
+      ...settingsFor('http://127.0.0.1:9/api'),
+      HOST: `unix:${path}`,
     });
     expect(status).toBe(1);
     expect(readFileSync(path, 'utf8')).toBe('data');

@@ -1,59 +1,50 @@
 import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { variableOf } from '../../src/config-workspaces.ts';
+import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { makeCertificate } from '../support/certificate.ts';
-import { accounts } from '../support/gateway.ts';
-import { type Owner, serve, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
+import { type Served, serve, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
+import { sharedOwner } from '../support/shared-owner.ts';
+import { accountsOf } from '../support/workspaces.ts';
 
 const day = 86_400_000;
+/** Each has a subject of its own: of two with the same, a verifier may take the wrong one for the authority. */
+const certificates = {
+  trusted: makeCertificate({ subject: 'trusted' }),
+  'self-signed': makeCertificate({ subject: 'self-signed' }),
+  'for another name': makeCertificate({
+    subject: 'other',
+    names: ['other.example'],
+    addresses: ['127.0.0.2'],
+  }),
+  expired: makeCertificate({
+    subject: 'expired',
+    notBefore: new Date(Date.now() - 2 * day),
+    notAfter: new Date(Date.now() - day),
+  }),
+  'of tomorrow': makeCertificate({
+    subject: 'of tomorrow',
+    notBefore: new Date(Date.now() + day),
+    notAfter: new Date(Date.now() + 2 * day),
+  }),
+};
+type Kind = keyof typeof certificates;
+const kinds = Object.keys(certificates) as Kind[];
 
-/** A gateway that trusts the certificates in the text, and what it answers before this upstream. */
-async function read(owner: Owner, url: string, trusted = '') {
-  const file = join(temporaryFolder(owner), 'authorities.pem');
-  writeFileSync(file, trusted);
-  const settings = { ...settingsFor(url), ...(trusted === '' ? {} : { NODE_EXTRA_CA_CERTS: file }) };
-  const gateway = await serve(owner, { settings });
-  const came = await gateway.ask(accounts);
-  gateway.signal('SIGTERM');
-  await gateway.exited;
-  return came;
-}
+const workspaceOf = (kind: Kind | 'plain'): string => kind.replaceAll(' ', '-');
 
-describe.concurrent('the key goes only to an upstream whose certificate is verified', () => {
-  it('the key goes to an upstream whose certificate is signed by a trusted authority, for its name, in its time', async (owner) => {
-    const tls = makeCertificate();
-    const standIn = await standInFor(owner, { tls });
-    expect((await read(owner, standIn.url, tls.cert)).status).toBe(200);
-    expect(standIn.requests).toHaveLength(1);
-  });
+describe('the key goes only to an upstream whose certificate is verified', () => {
+  const shared = sharedOwner();
+  const standIns = new Map<Kind, Awaited<ReturnType<typeof standInFor>>>();
+  /** What came to the peer that speaks no TLS. */
+  const received: Buffer[] = [];
+  let gateway: Served;
+  const read = (kind: Kind | 'plain') => gateway.ask(accountsOf(workspaceOf(kind)));
 
-  it.for([
-    ['self-signed', makeCertificate(), false],
-    ['for another name', makeCertificate({ names: ['other.example'], addresses: ['127.0.0.2'] }), true],
-    [
-      'expired',
-      makeCertificate({ notBefore: new Date(Date.now() - 2 * day), notAfter: new Date(Date.now() - day) }),
-      true,
-    ],
-    [
-      'of tomorrow',
-      makeCertificate({ notBefore: new Date(Date.now() + day), notAfter: new Date(Date.now() + 2 * day) }),
-      true,
-    ],
-  ] as const)(
-    'the key does not go to an upstream whose certificate is %s',
-    async ([, tls, trusted], owner) => {
-      const standIn = await standInFor(owner, { tls });
-      const came = await read(owner, standIn.url, trusted ? tls.cert : '');
-      expect(came.json()).toMatchObject({ status: 502, code: 'upstream-unreachable' });
-      expect(came.headers['proxy-status']).toBe('analytics-gateway; error=tls_certificate_error');
-      expect(standIn.requests).toHaveLength(0);
-    },
-  );
-
-  it('the key does not go to a peer that speaks no TLS: no byte of a request is sent', async (owner) => {
-    const received: Buffer[] = [];
+  // One gateway, with a workspace for each upstream.
+  beforeAll(async () => {
     const peer = createServer((socket) => {
       socket.on('error', () => {});
       socket.on('data', (chunk: Buffer) => {
@@ -62,9 +53,54 @@ describe.concurrent('the key goes only to an upstream whose certificate is verif
       });
     });
     await new Promise<void>((resolve) => peer.listen(0, '127.0.0.1', resolve));
-    owner.onTestFinished(() => void peer.close());
+    shared.onTestFinished(() => void peer.close());
     const { port } = peer.address() as { port: number };
-    const came = await read(owner, `https://127.0.0.1:${port}/api`);
+    const urls: [Kind | 'plain', string][] = [['plain', `https://127.0.0.1:${port}/api`]];
+    for (const kind of kinds) {
+      const standIn = await standInFor(shared, { tls: certificates[kind] });
+      standIns.set(kind, standIn);
+      urls.push([kind, standIn.url]);
+    }
+    const authorities = join(temporaryFolder(shared), 'authorities.pem');
+    const trusted = kinds.filter((kind) => kind !== 'self-signed').map((kind) => certificates[kind].cert);
+    writeFileSync(authorities, trusted.join(''));
+    const { UPSTREAM_API_KEY: _, ...others } = settingsFor(standIns.get('trusted')?.url ?? '');
+    gateway = await serve(shared, {
+      settings: {
+        ...others,
+        NODE_EXTRA_CA_CERTS: authorities,
+        KEY: standInKey,
+        WORKSPACES: urls.map(([kind]) => workspaceOf(kind)).join(),
+        ...Object.fromEntries(
+          urls.flatMap(([kind, url]) => [
+            [variableOf('UPSTREAM_BASE_URL', workspaceOf(kind)), url],
+            [variableOf('UPSTREAM_API_KEY_FROM', workspaceOf(kind)), 'env:KEY'],
+          ]),
+        ),
+      },
+    });
+  });
+
+  it('the key goes to an upstream whose certificate is signed by a trusted authority, for its name, in its time', async () => {
+    expect((await read('trusted')).status).toBe(200);
+    expect(standIns.get('trusted')?.requests).toHaveLength(1);
+  });
+
+  it.for([
+    ['self-signed', 'DEPTH_ZERO_SELF_SIGNED_CERT'],
+    ['for another name', 'ERR_TLS_CERT_ALTNAME_INVALID'],
+    ['expired', 'CERT_HAS_EXPIRED'],
+    ['of tomorrow', 'CERT_NOT_YET_VALID'],
+  ] as const)('the key does not go to an upstream whose certificate is %s', async ([kind, reason]) => {
+    const came = await read(kind);
+    expect(came.json()).toMatchObject({ status: 502, code: 'upstream-unreachable' });
+    expect(came.headers['proxy-status']).toBe('analytics-gateway; error=tls_certificate_error');
+    expect(standIns.get(kind)?.requests).toHaveLength(0);
+    await gateway.printed(new RegExp(reason));
+  });
+
+  it('the key does not go to a peer that speaks no TLS: no byte of a request is sent', async () => {
+    const came = await read('plain');
     expect(came.json()).toMatchObject({ status: 502, code: 'upstream-unreachable' });
     const text = Buffer.concat(received).toString('latin1');
     // A handshake record (RFC 8446 section 5.1), and nothing of HTTP.

@@ -3,16 +3,18 @@ import { symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
-import type { Behaviour, Misbehaviour } from '../../src/stand-in/behaviour.ts';
-import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { type StandIn, standInKey } from '../../src/stand-in/stand-in.ts';
 import { hasLibraries } from '../libraries/import-library.ts';
 import { enrol, writeCallersFile } from '../support/callers-files.ts';
 import { type Collector, type ExportedSpan, startCollector } from '../support/collector-stand-in.ts';
+import { failedStart } from '../support/command-line.ts';
 import { accounts, ask } from '../support/gateway.ts';
 import { copyOfProgram } from '../support/image.ts';
 import { type Owner, run, type Served, serve, settingsFor, standInFor, until } from '../support/process.ts';
+import { sharedOwner } from '../support/shared-owner.ts';
 
 const traceId = '4bf92f3577b34da6a3ce929d0e0e4736';
+const otherTraceId = '0af7651916cd43dd8448eb211c80319c';
 const callerSpanId = '00f067aa0ba902b7';
 const traceparent = `00-${traceId}-${callerSpanId}-01`;
 
@@ -45,33 +47,43 @@ async function exportedSpans(gateway: Served, { spans }: Collector): Promise<rea
   return spans;
 }
 
-/** The first request is answered so, the others as specified. */
-function onceOnly(misbehaviour: Misbehaviour): Behaviour {
-  let isFirst = true;
-  return () => {
-    const first = isFirst;
-    isFirst = false;
-    return first ? misbehaviour : undefined;
-  };
-}
-
 const requestsOf = (spans: readonly ExportedSpan[]) => spans.filter(({ kind }) => kind === 2);
 const attemptsOf = (spans: readonly ExportedSpan[]) =>
   spans.filter(({ kind }) => kind === 3).sort((one, other) => Number(one.startNs - other.startNs));
 
 describe.skipIf(!hasLibraries)('traces for a collector', () => {
   const { folder, main } = copyOfProgram();
-  beforeAll(() => {
+  const shared = sharedOwner();
+  let collector: Collector;
+  let standIn: StandIn;
+  let gateway: Served;
+  beforeAll(async () => {
     const libraries = fileURLToPath(new URL('../libraries/node_modules', import.meta.url));
     symlinkSync(libraries, join(folder, 'node_modules'));
+    // What is shared exports each span soon, and says on SIGUSR2 what listens to its requests.
+    const code = `import { channel } from 'node:diagnostics_channel';
+      const names = ['undici:request:create', 'undici:client:sendHeaders', 'undici:request:headers',
+        'http.client.request.start', 'http.server.request.start', 'net.client.socket'];
+      process.on('SIGUSR2', () => console.log('heard: ' + names.filter((name) => channel(name).hasSubscribers) + '.'));`;
+    const settings = { ADMIN_PORT: '0', OTEL_BSP_SCHEDULE_DELAY: '20' };
+    const flags = ['--import', `data:text/javascript,${encodeURIComponent(code)}`];
+    ({ collector, standIn, gateway } = await startTraced(shared, main, settings, flags));
   });
 
-  it('a request has a span below its caller’s, with one below it for each attempt, which is the upstream’s parent', async (owner) => {
-    const { collector, standIn, gateway } = await startTraced(owner, main);
-    standIn.behave(onceOnly({ status: 503 }));
+  /** What is exported from now until the spans of so many requests have come. */
+  async function spansOf(requests: number, act: () => Promise<unknown>): Promise<readonly ExportedSpan[]> {
+    const from = collector.spans.length;
+    await act();
+    await until(() => requestsOf(collector.spans.slice(from)).length >= requests);
+    return collector.spans.slice(from);
+  }
+
+  it('a request has a span below its caller’s, with one below it for each attempt, which is the upstream’s parent', async () => {
+    standIn.behave({ status: 503 }, 1);
     const headers = { traceparent, tracestate: 'a=b', 'x-request-id': 'r-1' };
-    expect((await gateway.ask(accounts, { headers })).status).toBe(200);
-    const spans = await exportedSpans(gateway, collector);
+    const spans = await spansOf(1, async () =>
+      expect((await gateway.ask(`${accounts}?attempts`, { headers })).status).toBe(200),
+    );
     const [request] = requestsOf(spans);
     const attempts = attemptsOf(spans);
     expect(spans).toHaveLength(3);
@@ -103,15 +115,16 @@ describe.skipIf(!hasLibraries)('traces for a collector', () => {
       attempts.map(({ spanId }) => `00-${traceId}-${spanId}-01`),
     );
     expect(standIn.requests.map((one) => one.headers['tracestate'])).toEqual(['a=b', 'a=b']);
-    expect(gateway.lines().find(({ msg }) => msg === 'request')).toMatchObject({ traceId });
+    const [line] = await gateway.printed(/.*"msg":"request".*/);
+    expect(JSON.parse(line)).toMatchObject({ traceId });
   });
 
-  it('a request’s waits for the gate and before a retry are events of its span', async (owner) => {
-    const { collector, standIn, gateway } = await startTraced(owner, main);
+  it('a request’s waits for the gate and before a retry are events of its span', async () => {
     const replies = [{ status: 429, headers: { 'retry-after': '1' } }, { status: 503 }];
     standIn.behave(() => replies.shift());
-    expect((await gateway.ask(accounts)).status).toBe(200);
-    const [request] = requestsOf(await exportedSpans(gateway, collector));
+    const [request] = requestsOf(
+      await spansOf(1, async () => expect((await gateway.ask(`${accounts}?waits`)).status).toBe(200)),
+    );
     const events = request?.events ?? [];
     expect(events.map(({ name }) => name)).toContain('gate.wait');
     expect(new Set(events.map(({ name }) => name))).toEqual(new Set(['retry.wait', 'gate.wait']));
@@ -120,21 +133,22 @@ describe.skipIf(!hasLibraries)('traces for a collector', () => {
     expect(waited.reduce((sum, ms) => sum + ms, 0)).toBeGreaterThan(total - 3);
   });
 
-  it('a hit has a span without an attempt, and a request that joined another’s exchange is linked to it', async (owner) => {
-    const { collector, standIn, gateway } = await startTraced(owner, main, { ADMIN_PORT: '0' });
+  it('a hit has a span without an attempt, and a request that joined another’s exchange is linked to it', async () => {
     const [, adminPort] = await gateway.printed(/"adminUrl":"http:[^"]*:(\d+)"/);
     const admin = { host: '127.0.0.1', port: Number(adminPort) };
     const { promise, resolve } = Promise.withResolvers<void>();
     standIn.behave({ until: promise });
-    const first = gateway.ask(accounts, { headers: { traceparent } });
-    await until(() => standIn.counts.total === 1);
-    const second = gateway.ask(accounts);
-    await until(async () => (await ask(admin, '/status', {})).body.includes('"waiting":2'));
-    await gateway.ask('/api/nothing');
-    resolve();
-    await Promise.all([first, second]);
-    await gateway.ask(accounts);
-    const spans = await exportedSpans(gateway, collector);
+    const path = `${accounts}?joined`;
+    const spans = await spansOf(4, async () => {
+      const first = gateway.ask(path, { headers: { traceparent } });
+      await until(() => standIn.requests.at(-1)?.target === path);
+      const second = gateway.ask(path);
+      await until(async () => (await ask(admin, '/status', {})).body.includes('"waiting":2'));
+      await gateway.ask('/api/nothing');
+      resolve();
+      await Promise.all([first, second]);
+      await gateway.ask(path);
+    });
     const byCache = new Map(
       requestsOf(spans).map((span) => [span.attributes['analytics_gateway.cache'], span]),
     );
@@ -150,29 +164,42 @@ describe.skipIf(!hasLibraries)('traces for a collector', () => {
     });
   });
 
-  it('a background refresh has a trace of its own, below no request', async (owner) => {
-    const { collector, standIn, gateway } = await startTraced(owner, main, {
-      CACHE_TTL: '1ms',
-      CACHE_STALE_WHILE_REVALIDATE: '1h',
+  it('a trace that its caller does not sample is not exported, and is not sampled further up', async () => {
+    standIn.behave(undefined);
+    const headers = { traceparent: `00-${otherTraceId}-${callerSpanId}-00` };
+    const spans = await spansOf(1, async () => {
+      await gateway.ask(`${accounts}?unsampled`, { headers });
+      // Exported after the other, if the other were.
+      await gateway.ask(`${accounts}?sampled`);
     });
-    await gateway.ask(accounts);
+    expect(spans).toHaveLength(2);
+    expect(spans.map((span) => span.traceId)).not.toContain(otherTraceId);
+    const up = standIn.requests.find(({ target }) => target.endsWith('?unsampled'));
+    const [, id, span, flags] = String(up?.headers['traceparent']).split('-');
+    expect([id, flags]).toEqual([otherTraceId, '00']);
+    expect(span).not.toBe(callerSpanId);
+  });
+
+  it('a background refresh has a trace of its own, below no request', async () => {
+    standIn.behave({ headers: { 'cache-control': 'max-age=0, stale-while-revalidate=3600' } });
+    const path = `${accounts}?refreshed`;
+    const isRefresh = ({ attributes }: ExportedSpan) => attributes['analytics_gateway.background'] === true;
+    await gateway.ask(path);
     await until(async () => {
-      await gateway.ask(accounts, { headers: { traceparent } });
-      return standIn.counts.total > 1;
+      await gateway.ask(path, { headers: { traceparent } });
+      return collector.spans.some(isRefresh);
     });
-    const attempts = attemptsOf(await exportedSpans(gateway, collector));
-    const refresh = attempts.find(({ attributes }) => attributes['analytics_gateway.background'] === true);
+    const refresh = collector.spans.find(isRefresh);
     expect(refresh?.parentSpanId).toBe('');
     expect(refresh?.traceId).not.toBe(traceId);
   });
 
-  it('a trace that its caller does not sample is not exported, and is not sampled further up', async (owner) => {
-    const { collector, standIn, gateway } = await startTraced(owner, main);
-    await gateway.ask(accounts, { headers: { traceparent: `00-${traceId}-${callerSpanId}-00` } });
-    expect(await exportedSpans(gateway, collector)).toEqual([]);
-    const [, id, span, flags] = String(standIn.requests[0]?.headers['traceparent']).split('-');
-    expect([id, flags]).toEqual([traceId, '00']);
-    expect(span).not.toBe(callerSpanId);
+  it('OpenTelemetry sees no request: it listens to no diagnostics channel, on which undici would show the key', async () => {
+    expect((await gateway.ask(accounts)).status).toBe(200);
+    gateway.signal('SIGUSR2');
+    await gateway.printed(/"heard: \."/);
+    // The last of those that share the gateway.
+    await exportedSpans(gateway, collector);
   });
 
   it('traces obey the standard variables of OpenTelemetry', async (owner) => {
@@ -217,21 +244,7 @@ describe.skipIf(!hasLibraries)('traces for a collector', () => {
     }
   });
 
-  it('OpenTelemetry sees no request: it listens to no diagnostics channel, on which undici would show the key', async (owner) => {
-    const code = `import { channel } from 'node:diagnostics_channel';
-      const names = ['undici:request:create', 'undici:client:sendHeaders', 'undici:request:headers',
-        'http.client.request.start', 'http.server.request.start', 'net.client.socket'];
-      process.on('SIGUSR2', () => console.log('heard: ' + names.filter((name) => channel(name).hasSubscribers) + '.'));`;
-    const { gateway } = await startTraced(owner, main, {}, [
-      '--import',
-      `data:text/javascript,${encodeURIComponent(code)}`,
-    ]);
-    expect((await gateway.ask(accounts)).status).toBe(200);
-    gateway.signal('SIGUSR2');
-    await gateway.printed(/"heard: \."/);
-  });
-
-  it.for(['absent', 'refusing', 'hanging'])(
+  it.concurrent.for(['absent', 'refusing', 'hanging'])(
     'a collector that is %s changes nothing for callers, and the gateway ends within its grace',
     async (what, owner) => {
       const { collector, gateway } = await startTraced(owner, main, {
@@ -273,15 +286,13 @@ describe('traces without the SDK', () => {
     }
   });
 
-  it('an address of a collector with credentials in it is refused, and not repeated', async (owner) => {
-    const { status, stderr } = await run(owner, ['serve'], {
-      settings: {
-        ...settingsFor('http://127.0.0.1:9'),
-        OTEL_EXPORTER_OTLP_ENDPOINT: 'http://me:hunter2@127.0.0.1',
-      },
+  it('an address of a collector with credentials in it is refused, and not repeated', async () => {
+    const { status, text } = await failedStart({
+      ...settingsFor('http://127.0.0.1:9'),
+      OTEL_EXPORTER_OTLP_ENDPOINT: 'http://me:hunter2@127.0.0.1',
     });
     expect(status).toBe(2);
-    expect(stderr).toContain('OTEL_EXPORTER_OTLP_ENDPOINT must not contain credentials');
-    expect(stderr).not.toContain('hunter2');
+    expect(text).toContain('OTEL_EXPORTER_OTLP_ENDPOINT must not contain credentials');
+    expect(text).not.toContain('hunter2');
   });
 });

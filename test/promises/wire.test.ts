@@ -1,6 +1,7 @@
 import { connect } from 'node:net';
-import { describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { accounts, ask, startPair } from '../support/gateway.ts';
+import { sharedOwner } from '../support/shared-owner.ts';
 import {
   expectNothingFoul,
   type StartBase,
@@ -26,8 +27,15 @@ const bases: readonly [name: string, start: StartBase][] = [
 ];
 
 describe.each(bases)('%s', (_name, start) => {
+  const shared = sharedOwner();
+  let base: WireBase;
+  beforeAll(async () => {
+    base = await start(shared, { CACHE_TTL: '0s', RETRY_LIMIT: '0' });
+  });
+  beforeEach(() => base.standIn.reset());
+
   /** It runs and answers, and a read that the upstream answers well is a 200. */
-  const expectWell = async (base: WireBase): Promise<void> => {
+  const expectWell = async (): Promise<void> => {
     const where = { host: '127.0.0.1', port: base.port };
     expect((await ask(where, '/livez', {})).status).toBe(200);
     expect((await ask(where, accounts, {})).status).toBe(200);
@@ -42,33 +50,31 @@ describe.each(bases)('%s', (_name, start) => {
       cases.map(async ([name, bytes]) => [name, statusesOf(await send(Buffer.from(bytes, 'latin1')))]),
     );
 
-  it('the gateway refuses each ambiguous message of callers once, with one line in the log, and sends nothing up', async (owner) => {
-    const base = await start(owner);
+  it('the gateway refuses each ambiguous message of callers once, with one line in the log, and sends nothing up', async () => {
     const came = await outcomes(ambiguousRequests(accounts), (bytes) => base.exchange(bytes, 5_000));
     for (const [name, statuses] of came) {
       expect(statuses, name).toHaveLength(1);
       expect(refusals, name).toContain(statuses[0]);
     }
     expect(base.standIn.requests).toHaveLength(0);
+    // The first of the tests that share the gateway: every line is about these.
     const all = came.flatMap(([, statuses]) => statuses).sort();
     const told = () => base.logLines().flatMap(({ status }) => (status === undefined ? [] : [status]));
     await expect.poll(() => told().sort()).toEqual(all);
-    await expectWell(base);
+    await expectWell();
   });
 
-  it('the admin listener refuses each ambiguous message once', async (owner) => {
-    const base = await start(owner);
+  it('the admin listener refuses each ambiguous message once', async () => {
     const came = await outcomes(ambiguousRequests(metrics), (bytes) => base.exchangeAdmin(bytes, 5_000));
     for (const [name, statuses] of came) {
       expect(statuses, name).toHaveLength(1);
       expect(refusals, name).toContain(statuses[0]);
     }
     expect(base.standIn.requests).toHaveLength(0);
-    await expectWell(base);
+    await expectWell();
   });
 
-  it('both listeners answer each message that only looks dangerous once, as a plain read', async (owner) => {
-    const base = await start(owner, { CACHE_TTL: '0s' });
+  it('both listeners answer each message that only looks dangerous once, as a plain read', async () => {
     const asked = plainRequests(accounts);
     for (const [name, bytes] of asked) {
       expect(statusesOf(await base.exchange(bytes, 50)), name).toEqual([200]);
@@ -78,11 +84,10 @@ describe.each(bases)('%s', (_name, start) => {
     for (const [name, bytes] of plainRequests(metrics)) {
       expect(statusesOf(await base.exchangeAdmin(bytes, 50)), name).toEqual([200]);
     }
-    await expectWell(base);
+    await expectWell();
   });
 
-  it('the gateway turns each answer of the upstream into one whole reply, and goes on', async (owner) => {
-    const base = await start(owner, { CACHE_TTL: '0s', RETRY_LIMIT: '0' });
+  it('the gateway turns each answer of the upstream into one whole reply, and goes on', async () => {
     const where = { host: '127.0.0.1', port: base.port };
     for (const [name, answer, statuses] of upstreamAnswers) {
       base.standIn.behave(answer, 1);
@@ -92,11 +97,10 @@ describe.each(bases)('%s', (_name, start) => {
       // A good read in between: what is tried next must not meet an upstream that is held to be down.
       expect((await ask(where, `${accounts}?well`, {})).status, `after ${name}`).toBe(200);
     }
-    await expectWell(base);
+    await expectWell();
   });
 
-  it(`the gateway answers or refuses a request with anything changed in it, never with a 500, and sends nothing foul up (WIRE_SEED=${seed})`, async (owner) => {
-    const base = await start(owner, { CACHE_TTL: '0s' });
+  it(`the gateway answers or refuses a request with anything changed in it, never with a 500, and sends nothing foul up (WIRE_SEED=${seed})`, async () => {
     const random = randomFrom(seed);
     const messages = Array.from({ length: rounds }, () => mutated(random));
     const statuses: number[] = [];
@@ -109,7 +113,7 @@ describe.each(bases)('%s', (_name, start) => {
     // 505 says that it was no HTTP/1 request.
     expect(statuses.filter((status) => status >= 500 && status !== 505)).toEqual([]);
     expect(statuses.length).toBeGreaterThan(rounds / 2);
-    await expectWell(base);
+    await expectWell();
     expect(base.logLines().filter(({ level }) => level === 'error' || level === 'fatal')).toEqual([]);
   });
 });

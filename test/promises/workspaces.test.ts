@@ -320,7 +320,11 @@ describe.skipIf(redisProgram === undefined)('workspaces of gateways that share a
       String((await gateway.ask(accountsOf(name))).headers['cache-status']);
 
     expect(await cacheOf(one, 'emea')).toContain('fwd=uri-miss');
-    await until(() => redis.command('KEYS', '*:answer:*') !== '' && redis.command('KEYS', '*:turn:*') === '');
+    await until(
+      async () =>
+        (await redis.command('KEYS', '*:answer:*')) !== '' &&
+        (await redis.command('KEYS', '*:turn:*')) === '',
+    );
     expect(await cacheOf(other, 'emea')).toContain('detail=shared-store');
     expect(await cacheOf(other, 'apac')).toContain('fwd=uri-miss');
     expect(upstream.requests).toHaveLength(2);
@@ -336,7 +340,7 @@ describe.skipIf(redisProgram === undefined)('workspaces of gateways that share a
     };
     await until(async () => (await entriesOf('emea')) === 0);
     expect(await entriesOf('apac')).toBe(1);
-    expect(redis.command('KEYS', '*')).not.toContain('wa_standin');
+    expect(await redis.command('KEYS', '*')).not.toContain('wa_standin');
   });
 
   it('a caller’s limit is one for all gateways while the first workspace has no key', async () => {
@@ -357,7 +361,7 @@ describe.skipIf(redisProgram === undefined)('workspaces of gateways that share a
     const statusAt = async (gateway: TestGateway) =>
       (await gateway.ask(accountsOf('apac'), { headers: bearer(caller.token) })).status;
     for (let count = 0; count < 10; count++) expect(await statusAt(one)).toBe(200);
-    await until(() => redis.command('KEYS', '*:limit:*') !== '');
+    await until(async () => (await redis.command('KEYS', '*:limit:*')) !== '');
     const statuses: number[] = [];
     for (let count = 0; count < 8 && !statuses.includes(429); count++) {
       statuses.push(await statusAt(other));

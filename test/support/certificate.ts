@@ -9,15 +9,17 @@ export interface CertificateOptions {
   /** Default: a day ago and in a day. */
   readonly notBefore?: Date;
   readonly notAfter?: Date;
+  /** Whom it names: its common name. Default `stand-in`. */
+  readonly subject?: string;
 }
 
 export function makeCertificate(options: CertificateOptions = {}): { key: string; cert: string } {
   const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
-  const { names = ['localhost'], addresses = ['127.0.0.1'] } = options;
+  const { names = ['localhost'], addresses = ['127.0.0.1'], subject = 'stand-in' } = options;
   const { notBefore = new Date(Date.now() - 86_400_000), notAfter = new Date(Date.now() + 86_400_000) } =
     options;
   const ecdsaWithSha256 = der(0x30, objectId('2a8648ce3d040302'));
-  const commonName = der(0x30, der(0x31, der(0x30, objectId('550403'), der(0x0c, Buffer.from('stand-in')))));
+  const commonName = der(0x30, der(0x31, der(0x30, objectId('550403'), der(0x0c, Buffer.from(subject)))));
   const alternatives = der(
     0x30,
     ...names.map((name) => der(0x82, Buffer.from(name))),

@@ -1,9 +1,10 @@
 /** Several whole gateways before one stand-in, with a store of their own. */
-import { onTestFinished, vi } from 'vitest';
+import { onTestFinished } from 'vitest';
 import { readConfig } from '../../src/config.ts';
 import { type Gateway, startGateway } from '../../src/gateway.ts';
 import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
 import { type AskOptions, ask, type Came } from './gateway.ts';
+import { until } from './process.ts';
 import { type RedisServer, startRedis } from './redis.ts';
 
 export interface FleetMember {
@@ -73,15 +74,14 @@ export async function startFleet(
   return { standIn, redis, members, add };
 }
 
-/** Waits until a gateway uses the store, or no longer does. */
-export async function usesStore(member: FleetMember, isUsed = true): Promise<void> {
-  await vi.waitFor(
-    async () => {
-      const { inUse } = await member.sharedStore();
-      if (inUse !== isUsed) throw new Error(`the store is ${inUse ? '' : 'not '}in use`);
-    },
-    { timeout: 20_000, interval: 20 },
-  );
+/** Waits until a gateway's log says that it uses the store, or no longer does. */
+export function usesStore(member: FleetMember, isUsed = true): Promise<void> {
+  return until(() => {
+    const log = member.logText();
+    const isInUse =
+      log.lastIndexOf('the shared store is in use') > log.lastIndexOf('the shared store is away');
+    return isInUse === isUsed;
+  });
 }
 
 async function startMember(settings: Record<string, string>, limitMs: number): Promise<FleetMember> {

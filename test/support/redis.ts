@@ -1,6 +1,7 @@
 /** A Redis or Valkey server of a test's own, on a Unix socket, where one is installed. */
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -30,11 +31,11 @@ export interface RedisServer {
   kill(): Promise<void>;
   /** Starts it again, empty. */
   start(): Promise<void>;
-  /** Runs one command on a connection of its own. */
-  command(...words: readonly string[]): string;
+  /** Runs one command on a connection of its own. Resolves with the values of the reply, one a line. */
+  command(...words: readonly string[]): Promise<string>;
 }
 
-/** @param options further options of the server, as `--requirepass` */
+/** @param options further options of the server; with `--requirepass`, `command` sends the password */
 export async function startRedis(...options: readonly string[]): Promise<RedisServer & AsyncDisposable> {
   const program = redisProgram;
   if (program === undefined) throw new Error('no Redis or Valkey server is installed');
@@ -71,11 +72,40 @@ export async function startRedis(...options: readonly string[]): Promise<RedisSe
     thaw: () => void child?.kill('SIGCONT'),
     kill,
     start,
-    command: (...words) =>
-      execFileSync(program.replace(/-server$/, '-cli'), ['-s', path, ...words], { encoding: 'utf8' }).trim(),
+    command: async (...words) => {
+      const password = options[options.indexOf('--requirepass') + 1] ?? '';
+      const first = options.includes('--requirepass') ? [['AUTH', password]] : [];
+      const values = await repliesTo(path, [...first, words, ['QUIT']]);
+      return values.slice(first.length, -1).join('\n');
+    },
     async [Symbol.asyncDispose]() {
       await kill();
       rmSync(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** The values of the replies to these commands (RESP2), each character a byte. The last command ends the connection. */
+async function repliesTo(path: string, commands: readonly (readonly string[])[]): Promise<string[]> {
+  const socket = connect({ path });
+  for (const words of commands) {
+    const parts = words.map((word) => `$${Buffer.byteLength(word)}\r\n${word}\r\n`);
+    socket.write(`*${words.length}\r\n${parts.join('')}`);
+  }
+  let replies = '';
+  for await (const text of socket.setEncoding('latin1')) replies += text;
+  const values: string[] = [];
+  for (let at = 0; at < replies.length; ) {
+    const kind = replies[at];
+    const end = replies.indexOf('\r\n', at);
+    const head = replies.slice(at + 1, end);
+    at = end + 2;
+    if (kind === '-') throw new Error(head);
+    // Of a list only its values count, and a value that is not there is an empty one.
+    if (kind === '*') continue;
+    const isLong = kind === '$' && head !== '-1';
+    values.push(isLong ? replies.slice(at, at + Number(head)) : head.replace(/^-1$/, ''));
+    if (isLong) at += Number(head) + 2;
+  }
+  return values;
 }
