@@ -1,5 +1,5 @@
 /**
- * Runs the command lines of README and docs/ as they are written, in a copy of the project, with a Node first on the
+ * Runs the command lines of README and docs/ as they are written, in a checkout of the project, with a Node first on the
  * path that is too old for the gateway, where the machine has one.
  *
  * What differs from a reader's machine: `npm ci` does nothing, because `node_modules` is there; addresses, ports and
@@ -11,16 +11,18 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type StandIn, standInKey, startStandIn } from '../src/stand-in/stand-in.ts';
-import { copyCheckout } from './support/checkout.ts';
+import { linkCheckout } from './support/checkout.ts';
 import { blocksOf, documents, readDocument } from './support/documents.ts';
 import { findOldNode, findOnPath } from './support/old-node.ts';
+import { compileCache } from './support/process.ts';
+import { builtMain } from './support/program.ts';
 
 const oldNode = findOldNode();
 const hasCurl = findOnPath('curl') !== undefined;
 const folder = mkdtempSync(join(tmpdir(), 'gateway-documents-'));
 const checkout = join(folder, 'checkout');
 const keyFile = join(folder, 'upstream-key');
-/** Has an `npx` in it that does what npm's own does here: the checkout's executable, under the Node that npm brought. */
+/** Has an `npx` in it that starts the built program, under the Node that npm brought. Npm's own takes half a second of work. */
 const quickNpx = join(folder, 'npx');
 let upstream: StandIn;
 
@@ -37,7 +39,7 @@ const usesCurl = (path: string): boolean =>
   );
 
 beforeAll(async () => {
-  copyCheckout(checkout);
+  linkCheckout(checkout);
   makePrograms();
   writeFileSync(keyFile, standInKey, { mode: 0o600 });
   // An answer of 400 and above is an error for curl, which prints nothing of its own.
@@ -68,6 +70,8 @@ describe('the command lines of the documents', () => {
         if (notRunBecause !== undefined) continue;
         if (language === 'json') session.writeCallers(text);
         if (language === 'sh') await session.run(text);
+        // A check and a server that README starts with npm's own npx show that it works.
+        if (text.includes('npx ')) session.export(withQuickNpx());
       }
     } finally {
       await session.stopServer();
@@ -75,21 +79,22 @@ describe('the command lines of the documents', () => {
   });
 });
 
-/**
- * What the documents take from README: the settings that every gateway needs, and that `npx` finds the executable.
- * Npm's own takes half a second of work at each start; README's commands run with it.
- */
+/** What the documents take from README: the settings that every gateway needs, and that `npx` finds the executable. */
 function needed(): Record<string, string> {
   return {
     UPSTREAM_BASE_URL: upstream.url,
     UPSTREAM_API_KEY_FROM: `file:${keyFile}`,
-    PATH: [quickNpx, environment()['PATH']].join(delimiter),
+    ...withQuickNpx(),
   };
+}
+
+function withQuickNpx(): Record<string, string> {
+  return { PATH: [quickNpx, environment()['PATH']].join(delimiter) };
 }
 
 /** One document's terminals: what was exported, and the server that runs in the foreground of one of them. */
 class Session {
-  readonly #exported: Record<string, string>;
+  #exported: Record<string, string>;
   #server: Server | undefined;
 
   constructor(exported: Record<string, string>) {
@@ -102,13 +107,17 @@ class Session {
       writeFileSync(join(checkout, 'callers.json'), text);
   }
 
+  export(more: Readonly<Record<string, string>>): void {
+    this.#exported = { ...this.#exported, ...more };
+  }
+
   async run(block: string): Promise<void> {
     let umask = '';
     for (const line of block.replaceAll(/\\\n\s*/g, '').split('\n')) {
       const command = this.#here(line);
       const exported = /^export (\w+)=(.*)$/.exec(command);
-      if (command === '' || command.startsWith('npm ci && npm test')) continue;
-      if (exported !== null) this.#exported[exported[1] ?? ''] = exported[2] ?? '';
+      if (command === '' || ranElsewhere.test(command)) continue;
+      if (exported !== null) this.export({ [exported[1] ?? '']: exported[2] ?? '' });
       else if (command.startsWith('umask ')) umask = `${command}; `;
       else if (serves.test(command)) await this.#serve(command);
       else {
@@ -152,6 +161,9 @@ class Session {
   }
 }
 
+/** These tests themselves, and what test/promises/package.test.ts runs in a clone. */
+const ranElsewhere = /^(?:npm ci && npm test|npm pack)/;
+
 /** A command that runs until Ctrl-C. */
 const serves = /(?:npm run demo|npm start|npx analytics-gateway)\s*(?:#.*)?$/;
 
@@ -161,7 +173,6 @@ const shown: Readonly<Record<string, RegExp>> = {
   'token list': /reports-script +[0-9a-f]{12}/,
   '/status': /"fingerprint"/,
   '/metrics': /analytics_gateway_ready 1/,
-  'npm pack': /dist\/main\.js[\s\S]*workspace-analytics-gateway-.*\.tgz/,
   '/api/analytics/accounts/': /[[{]/,
 };
 
@@ -255,8 +266,7 @@ function environment(more: Readonly<Record<string, string>> = {}): NodeJS.Proces
     CURL_HOME: folder,
     PORT: '0',
     ADMIN_PORT: '0',
-    // Of no use to the next run, whose checkout has another path.
-    NODE_COMPILE_CACHE: join(folder, 'compiled'),
+    NODE_COMPILE_CACHE: compileCache,
     npm_config_cache: join(folder, 'npm'),
     // Nothing that a document says may need the registry, or take a package of our command's name from it.
     npm_config_registry: 'http://127.0.0.1:9/',
@@ -280,7 +290,7 @@ function makePrograms(): void {
     `#!/bin/sh
 [ "$1" = analytics-gateway ] || exit 127
 shift
-PATH=${join(checkout, 'node_modules/.bin')}:$PATH exec ${join(checkout, 'bin/analytics-gateway.js')} "$@"
+exec ${join(checkout, 'node_modules/.bin/node')} ${builtMain} "$@"
 `,
     { mode: 0o755 },
   );
