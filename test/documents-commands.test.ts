@@ -14,8 +14,7 @@ import { type StandIn, standInKey, startStandIn } from '../src/stand-in/stand-in
 import { linkCheckout } from './support/checkout.ts';
 import { blocksOf, documents, readDocument } from './support/documents.ts';
 import { findOldNode, findOnPath } from './support/old-node.ts';
-import { compileCache } from './support/process.ts';
-import { builtMain } from './support/program.ts';
+import { builtMain, compileCache } from './support/program.ts';
 
 const oldNode = findOldNode();
 const hasCurl = findOnPath('curl') !== undefined;
