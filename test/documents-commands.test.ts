@@ -69,8 +69,6 @@ describe('the command lines of the documents', () => {
         if (notRunBecause !== undefined) continue;
         if (language === 'json') session.writeCallers(text);
         if (language === 'sh') await session.run(text);
-        // A check and a server that README starts with npm's own npx show that it works.
-        if (text.includes('npx ')) session.export(withQuickNpx());
       }
     } finally {
       await session.stopServer();
@@ -93,7 +91,7 @@ function withQuickNpx(): Record<string, string> {
 
 /** One document's terminals: what was exported, and the server that runs in the foreground of one of them. */
 class Session {
-  #exported: Record<string, string>;
+  readonly #exported: Record<string, string>;
   #server: Server | undefined;
 
   constructor(exported: Record<string, string>) {
@@ -106,17 +104,13 @@ class Session {
       writeFileSync(join(checkout, 'callers.json'), text);
   }
 
-  export(more: Readonly<Record<string, string>>): void {
-    this.#exported = { ...this.#exported, ...more };
-  }
-
   async run(block: string): Promise<void> {
     let umask = '';
     for (const line of block.replaceAll(/\\\n\s*/g, '').split('\n')) {
       const command = this.#here(line);
       const exported = /^export (\w+)=(.*)$/.exec(command);
       if (command === '' || ranElsewhere.test(command)) continue;
-      if (exported !== null) this.export({ [exported[1] ?? '']: exported[2] ?? '' });
+      if (exported !== null) this.#exported[exported[1] ?? ''] = exported[2] ?? '';
       else if (command.startsWith('umask ')) umask = `${command}; `;
       else if (serves.test(command)) await this.#serve(command);
       else {
@@ -136,10 +130,12 @@ class Session {
     await this.stopServer();
     this.#server = new Server(command, environment(this.#exported));
     await this.#server.ready;
+    // One server of README shows that npm's own npx works, and passes Ctrl-C on.
+    if (command.includes('npx ')) Object.assign(this.#exported, withQuickNpx());
   }
 
   async #runToEnd(command: string): Promise<void> {
-    const running = new Shell(command, environment(this.#exported));
+    const running = new Shell(command, environment({ ...this.#exported, ...withQuickNpx() }));
     const status = await running.ended;
     expect(status, `${command}\n${running.output}`).toBe(0);
     const shows = Object.entries(shown).find(([part]) => command.includes(part))?.[1];
