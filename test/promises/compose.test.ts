@@ -2,7 +2,7 @@
  * The wiring of deploy/compose.yaml, tried with plain processes: gateways with the settings of the file, HAProxy and
  * Prometheus with the files that it mounts. Names and ports of its network become free ports of loopback.
  */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
@@ -13,6 +13,7 @@ import { readConfig } from '../../src/config.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { hasLibraries, importLibrary } from '../libraries/import-library.ts';
 import { accounts, ask } from '../support/gateway.ts';
+import { findOnPath } from '../support/old-node.ts';
 import { type Owner, type Running, standInFor, start, temporaryFolder, until } from '../support/process.ts';
 import { redisProgram, startRedis } from '../support/redis.ts';
 import { sharedOwner } from '../support/shared-owner.ts';
@@ -35,10 +36,6 @@ async function composeServices(): Promise<Readonly<Record<string, Service>>> {
     parse: (text: string, options: object) => { services: Record<string, Service> };
   };
   return parse(read('compose.yaml'), { merge: true }).services;
-}
-
-function isHere(program: string): boolean {
-  return spawnSync(program, ['--version'], { stdio: 'ignore' }).error === undefined;
 }
 
 async function freePort(): Promise<number> {
@@ -155,7 +152,7 @@ describe.skipIf(!hasLibraries)('the gateways of deploy/compose.yaml', () => {
     },
   );
 
-  it.skipIf(!isHere('prometheus'))(
+  it.skipIf(findOnPath('prometheus') === undefined)(
     'Prometheus of deploy/compose.yaml finds all three gateways up',
     async (owner) => {
       const data = temporaryFolder(owner);
@@ -181,7 +178,7 @@ describe.skipIf(!hasLibraries)('the gateways of deploy/compose.yaml', () => {
   );
 
   // The last one: a gateway leaves.
-  it.skipIf(!isHere('haproxy'))(
+  it.skipIf(findOnPath('haproxy') === undefined)(
     'the balancer of deploy/compose.yaml spreads reads, and loses none while a gateway drains and leaves',
     async (owner) => {
       const port = await freePort();

@@ -1,6 +1,6 @@
 /** Clones of the project in folders of their own, and the package that npm makes of one. */
 import { execFileSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { copyFileSync, cpSync, existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 import { version } from '../../src/version.ts';
 import { root } from './documents.ts';
@@ -18,11 +18,12 @@ export function copyCheckout(to: string): void {
   const listed = execFileSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], {
     cwd: root,
   });
-  for (const file of listed.toString().split('\0')) {
-    if (file === '' || !existsSync(join(root, file))) continue;
-    mkdirSync(join(to, dirname(file)), { recursive: true });
-    cpSync(join(root, file), join(to, file));
-  }
+  const files = listed
+    .toString()
+    .split('\0')
+    .filter((file) => file !== '' && existsSync(join(root, file)));
+  for (const directory of new Set(files.map(dirname))) mkdirSync(join(to, directory), { recursive: true });
+  for (const file of files) copyFileSync(join(root, file), join(to, file));
   symlinkSync(join(root, 'node_modules'), join(to, 'node_modules'));
 }
 
