@@ -1,9 +1,8 @@
-/** The gateway as it is deployed: built into a folder of its own and started with the image's own flags. */
+/** The gateway as it is deployed: built, and started with the image's own flags. */
 import { spawn } from 'node:child_process';
-import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { imageFlags } from '../test/support/image-flags.ts';
-import { copyProgram, makeProgram } from '../test/support/program.ts';
+import { builtMain, compileCache, makeProgram } from '../test/support/program.ts';
 
 export interface Deployed {
   readonly pid: number;
@@ -17,7 +16,7 @@ export interface Deployed {
 }
 
 export interface DeployedOptions {
-  /** An empty folder: the program is copied into it, and it becomes the working directory. */
+  /** The working directory: one without `.env`. */
   readonly folder: string;
   readonly settings: Readonly<Record<string, string>>;
   /** Gets every line of standard output as it came. */
@@ -30,13 +29,12 @@ const maxErrorCharacters = 65_536;
 /** @throws Error with what was written on standard error, where the gateway does not start */
 export async function startDeployed({ folder, settings, onLine }: DeployedOptions): Promise<Deployed> {
   makeProgram();
-  copyProgram(folder);
-  const child = spawn(process.execPath, [...imageFlags(), 'dist/main.js', 'serve'], {
+  const child = spawn(process.execPath, [...imageFlags(), builtMain, 'serve'], {
     cwd: folder,
     env: {
       PATH: process.env['PATH'] ?? '',
       NODE_ENV: 'production',
-      NODE_COMPILE_CACHE: join(folder, '.compile-cache'),
+      NODE_COMPILE_CACHE: compileCache,
       HOST: '127.0.0.1',
       PORT: '0',
       ADMIN_PORT: '0',

@@ -1,5 +1,5 @@
 /**
- * Runs the command lines of README and docs/ as they are written, in a copy of the project, with a Node first on the
+ * Runs the command lines of README and docs/ as they are written, in a checkout of the project, with a Node first on the
  * path that is too old for the gateway, where the machine has one.
  *
  * What differs from a reader's machine: `npm ci` does nothing, because `node_modules` is there; addresses, ports and
@@ -11,16 +11,17 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type StandIn, standInKey, startStandIn } from '../src/stand-in/stand-in.ts';
-import { copyCheckout } from './support/checkout.ts';
+import { linkCheckout } from './support/checkout.ts';
 import { blocksOf, documents, readDocument } from './support/documents.ts';
 import { findOldNode, findOnPath } from './support/old-node.ts';
+import { builtMain, compileCache } from './support/program.ts';
 
 const oldNode = findOldNode();
 const hasCurl = findOnPath('curl') !== undefined;
 const folder = mkdtempSync(join(tmpdir(), 'gateway-documents-'));
 const checkout = join(folder, 'checkout');
 const keyFile = join(folder, 'upstream-key');
-/** Has an `npx` in it that does what npm's own does here: the checkout's executable, under the Node that npm brought. */
+/** Has an `npx` in it that starts the built program, under the Node that npm brought. Npm's own takes half a second of work. */
 const quickNpx = join(folder, 'npx');
 let upstream: StandIn;
 
@@ -37,7 +38,7 @@ const usesCurl = (path: string): boolean =>
   );
 
 beforeAll(async () => {
-  copyCheckout(checkout);
+  linkCheckout(checkout);
   makePrograms();
   writeFileSync(keyFile, standInKey, { mode: 0o600 });
   // An answer of 400 and above is an error for curl, which prints nothing of its own.
@@ -75,16 +76,17 @@ describe('the command lines of the documents', () => {
   });
 });
 
-/**
- * What the documents take from README: the settings that every gateway needs, and that `npx` finds the executable.
- * Npm's own takes half a second of work at each start; README's commands run with it.
- */
+/** What the documents take from README: the settings that every gateway needs, and that `npx` finds the executable. */
 function needed(): Record<string, string> {
   return {
     UPSTREAM_BASE_URL: upstream.url,
     UPSTREAM_API_KEY_FROM: `file:${keyFile}`,
-    PATH: [quickNpx, environment()['PATH']].join(delimiter),
+    ...withQuickNpx(),
   };
+}
+
+function withQuickNpx(): Record<string, string> {
+  return { PATH: [quickNpx, environment()['PATH']].join(delimiter) };
 }
 
 /** One document's terminals: what was exported, and the server that runs in the foreground of one of them. */
@@ -107,7 +109,7 @@ class Session {
     for (const line of block.replaceAll(/\\\n\s*/g, '').split('\n')) {
       const command = this.#here(line);
       const exported = /^export (\w+)=(.*)$/.exec(command);
-      if (command === '' || command.startsWith('npm ci && npm test')) continue;
+      if (command === '' || ranElsewhere.test(command)) continue;
       if (exported !== null) this.#exported[exported[1] ?? ''] = exported[2] ?? '';
       else if (command.startsWith('umask ')) umask = `${command}; `;
       else if (serves.test(command)) await this.#serve(command);
@@ -128,10 +130,12 @@ class Session {
     await this.stopServer();
     this.#server = new Server(command, environment(this.#exported));
     await this.#server.ready;
+    // One server of README shows that npm's own npx works, and passes Ctrl-C on.
+    if (command.includes('npx ')) Object.assign(this.#exported, withQuickNpx());
   }
 
   async #runToEnd(command: string): Promise<void> {
-    const running = new Shell(command, environment(this.#exported));
+    const running = new Shell(command, environment({ ...this.#exported, ...withQuickNpx() }));
     const status = await running.ended;
     expect(status, `${command}\n${running.output}`).toBe(0);
     const shows = Object.entries(shown).find(([part]) => command.includes(part))?.[1];
@@ -152,6 +156,9 @@ class Session {
   }
 }
 
+/** These tests themselves, and what test/promises/package.test.ts runs in a clone. */
+const ranElsewhere = /^(?:npm ci && npm test|npm pack)/;
+
 /** A command that runs until Ctrl-C. */
 const serves = /(?:npm run demo|npm start|npx analytics-gateway)\s*(?:#.*)?$/;
 
@@ -161,7 +168,6 @@ const shown: Readonly<Record<string, RegExp>> = {
   'token list': /reports-script +[0-9a-f]{12}/,
   '/status': /"fingerprint"/,
   '/metrics': /analytics_gateway_ready 1/,
-  'npm pack': /dist\/main\.js[\s\S]*workspace-analytics-gateway-.*\.tgz/,
   '/api/analytics/accounts/': /[[{]/,
 };
 
@@ -255,8 +261,7 @@ function environment(more: Readonly<Record<string, string>> = {}): NodeJS.Proces
     CURL_HOME: folder,
     PORT: '0',
     ADMIN_PORT: '0',
-    // Of no use to the next run, whose checkout has another path.
-    NODE_COMPILE_CACHE: join(folder, 'compiled'),
+    NODE_COMPILE_CACHE: compileCache,
     npm_config_cache: join(folder, 'npm'),
     // Nothing that a document says may need the registry, or take a package of our command's name from it.
     npm_config_registry: 'http://127.0.0.1:9/',
@@ -280,7 +285,7 @@ function makePrograms(): void {
     `#!/bin/sh
 [ "$1" = analytics-gateway ] || exit 127
 shift
-PATH=${join(checkout, 'node_modules/.bin')}:$PATH exec ${join(checkout, 'bin/analytics-gateway.js')} "$@"
+exec ${join(checkout, 'node_modules/.bin/node')} ${builtMain} "$@"
 `,
     { mode: 0o755 },
   );

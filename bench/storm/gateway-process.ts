@@ -1,14 +1,13 @@
 /** The real gateway in a process of its own, with a callers file and a log of its own in a folder of its own. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
 import { mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
 import { imageFlags } from '../../test/support/image-flags.ts';
-import { copyProgram, makeProgram } from '../../test/support/program.ts';
+import { builtMain, compileCache, makeProgram } from '../../test/support/program.ts';
 import type { CallerPlan } from './callers.ts';
 
 export interface GatewayProcess {
@@ -26,19 +25,6 @@ export interface GatewayProcess {
 export interface LogLine {
   readonly msg: string;
   readonly [fact: string]: unknown;
-}
-
-let programFolder: string | undefined;
-
-/** The folder of the gateway as it is deployed, copied once for all that a benchmark starts. */
-function builtProgram(): string {
-  if (programFolder !== undefined) return programFolder;
-  const folder = mkdtempSync(join(tmpdir(), 'storm-program-'));
-  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
-  makeProgram();
-  copyProgram(folder);
-  programFolder = folder;
-  return folder;
 }
 
 /** Longer than that no start and no end takes, on a busy machine either. */
@@ -68,11 +54,11 @@ export async function startGatewayProcess(
   await writeFile(callersFile, JSON.stringify({ callers }), { mode: 0o600 });
   const logFile = join(folder, 'gateway.log');
   const log = await open(logFile, 'w');
-  const program = builtProgram();
-  const child = spawn(process.execPath, [...imageFlags(), join(program, 'dist/main.js'), 'serve'], {
+  makeProgram();
+  const child = spawn(process.execPath, [...imageFlags(), builtMain, 'serve'], {
     cwd: folder,
     env: {
-      NODE_COMPILE_CACHE: join(program, '.compile-cache'),
+      NODE_COMPILE_CACHE: compileCache,
       UPSTREAM_BASE_URL: upstream.href,
       UPSTREAM_API_KEY: key,
       UPSTREAM_API_KEY_CHECK: 'off',

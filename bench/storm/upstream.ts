@@ -1,6 +1,7 @@
 /** Starts the stand-in's process and talks to it. */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
+import { compileCache } from '../../test/support/program.ts';
 import type { Limit, Order, Report } from './upstream-process.ts';
 
 export interface Upstream {
@@ -11,7 +12,8 @@ export interface Upstream {
 }
 
 export async function startUpstream(limit: Limit, latencyMs: number): Promise<Upstream> {
-  const child = fork(new URL('./upstream-process.ts', import.meta.url), { stdio: 'inherit' });
+  const env = { ...process.env, NODE_COMPILE_CACHE: compileCache };
+  const child = fork(new URL('./upstream-process.ts', import.meta.url), { stdio: 'inherit', env });
   const tell = (order: Order): boolean => child.send(order);
   const hear = async (): Promise<Report> => ((await once(child, 'message')) as [Report])[0];
 

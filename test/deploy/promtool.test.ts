@@ -10,11 +10,12 @@ import { judgeHealth } from '../../src/admin/health-policy.ts';
 import { metricsOf } from '../../src/admin/metrics-policy.ts';
 import { blocksOf, readDocument } from '../support/documents.ts';
 import { accounts, startPair } from '../support/gateway.ts';
+import { findOnPath } from '../support/old-node.ts';
 import { fullRuntime, fullSnapshot } from '../support/snapshot.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const rulesFile = 'deploy/prometheus/rules.yaml';
-const isMissing = spawnSync('promtool', ['--version'], { stdio: 'ignore' }).error !== undefined;
+const isMissing = findOnPath('promtool') === undefined;
 
 if (isMissing) {
   if (process.env['REQUIRE_PROMTOOL'] === 'true') throw new Error('promtool is not installed');

@@ -3,6 +3,7 @@ import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { bearer, enrol, startWith } from '../support/callers-files.ts';
 import { startPair, type TestGateway } from '../support/gateway.ts';
+import { findOnPath } from '../support/old-node.ts';
 
 const run = promisify(execFile);
 
@@ -13,17 +14,10 @@ const runners: Readonly<Record<string, (text: string) => [program: string, args:
   python: (text) => ['python3', ['-c', text]],
 };
 
-async function isFound(program: string): Promise<boolean> {
-  return run(program, ['--version']).then(
-    () => true,
-    () => false,
-  );
-}
-
 const found: Readonly<Record<string, boolean>> = {
-  curl: await isFound('curl'),
+  curl: findOnPath('curl') !== undefined,
   javascript: true,
-  python: await isFound('python3'),
+  python: findOnPath('python3') !== undefined,
 };
 
 /** The examples of one language, as they stand in the page. */

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
 import { openStore } from '../../src/key/open-store.ts';
-import { run } from '../support/process.ts';
 
 const never = new AbortController().signal;
 const named = (name: string, message = 'secret-0123456789 in a message') =>
@@ -42,22 +41,6 @@ function gcpWith(values: Record<string, { name?: string; payload?: { data?: Uint
 
 const open = (from: string, load: (name: string) => Promise<unknown>) =>
   openStore(from, {}, 'UPSTREAM_API_KEY_FROM', load);
-
-describe('a library that is not installed', () => {
-  it.for<[string, RegExp]>([
-    ['aws-sm:team/wak#key', /npm install @aws-sdk\/client-secrets-manager@3$/m],
-    ['gcp-sm:projects/p/secrets/s', /npm install @google-cloud\/secret-manager@7$/m],
-  ])(
-    'a store whose library is not installed ends a start with %s and says what to install',
-    async ([from, reason], context) => {
-      // In a process of its own: vitest answers by itself for optional packages that are missing.
-      const settings = { UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api', UPSTREAM_API_KEY_FROM: from };
-      const { status, stderr } = await run(context, ['serve'], { settings });
-      expect(status).toBe(2);
-      expect(stderr).toMatch(reason);
-    },
-  );
-});
 
 describe('a secret in AWS Secrets Manager', () => {
   it('a secret in AWS Secrets Manager is read whole, or one field of it, from text and from bytes', async () => {

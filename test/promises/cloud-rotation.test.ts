@@ -108,7 +108,7 @@ describe.skipIf(!hasLibraries)('a key in a cloud’s secret store that is rotate
           const { status } = await gateway.ask(accounts);
           statuses.set(status, (statuses.get(status) ?? 0) + 1);
           // A steady load. As many reads as there can be would take the processors from all other tests.
-          await sleep(5);
+          await sleep(25);
         }
       };
       await until(async () => (await gateway.ask('/readyz')).status === 200);

@@ -2,19 +2,21 @@
  * The wiring of deploy/compose.yaml, tried with plain processes: gateways with the settings of the file, HAProxy and
  * Prometheus with the files that it mounts. Names and ports of its network become free ports of loopback.
  */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
 import { readConfig } from '../../src/config.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { hasLibraries, importLibrary } from '../libraries/import-library.ts';
 import { accounts, ask } from '../support/gateway.ts';
+import { findOnPath } from '../support/old-node.ts';
 import { type Owner, type Running, standInFor, start, temporaryFolder, until } from '../support/process.ts';
 import { redisProgram, startRedis } from '../support/redis.ts';
+import { sharedOwner } from '../support/shared-owner.ts';
 
 interface Service {
   readonly environment?: Readonly<Record<string, string>>;
@@ -34,10 +36,6 @@ async function composeServices(): Promise<Readonly<Record<string, Service>>> {
     parse: (text: string, options: object) => { services: Record<string, Service> };
   };
   return parse(read('compose.yaml'), { merge: true }).services;
-}
-
-function isHere(program: string): boolean {
-  return spawnSync(program, ['--version'], { stdio: 'ignore' }).error === undefined;
 }
 
 async function freePort(): Promise<number> {
@@ -66,14 +64,23 @@ interface Wired {
   readonly running: Running;
 }
 
-/** The three gateways with the settings of the file, but for what names its network or its volumes. */
-async function startGateways(owner: Owner, secret: string, sharedStore?: string): Promise<Wired[]> {
+/** The store with the options of the file, where a program for it is installed. */
+async function startStore(owner: Owner, { command = [] }: Service): Promise<string | undefined> {
+  if (redisProgram === undefined) return undefined;
+  const store = await startRedis(...command.slice(1));
+  owner.onTestFinished(async () => store[Symbol.asyncDispose]());
+  return store.address;
+}
+
+/** The three gateways and their store with the settings of the file, but for what names its network or its volumes. */
+async function startGateways(owner: Owner, secret: string): Promise<Wired[]> {
   const standIn = await standInFor(owner);
   const secrets = temporaryFolder(owner);
   writeFileSync(join(secrets, 'upstream-key'), standInKey);
   const callers = [{ name: 'one', tokens: [{ sha256: digestOf(secret) }] }];
   writeFileSync(join(secrets, 'callers.json'), JSON.stringify({ callers }));
   const services = await composeServices();
+  const sharedStore = await startStore(owner, services['valkey'] ?? {});
   return Promise.all(
     gateways.map(async (name) => {
       const [port, adminPort] = [await freePort(), await freePort()];
@@ -129,83 +136,85 @@ describe.skipIf(!hasLibraries)('deploy/compose.yaml', () => {
   });
 });
 
-describe.skipIf(!hasLibraries || !isHere('haproxy'))('the balancer of deploy/compose.yaml', () => {
-  it('the balancer of deploy/compose.yaml spreads reads, and loses none while a gateway drains and leaves', async (owner) => {
-    const token = mintToken();
-    const wired = await startGateways(owner, token);
-    const port = await freePort();
-    const config = wired.reduce(
-      (text, { name, port: its }) => text.replace(`${name}:8080`, `127.0.0.1:${its}`),
-      read('compose/haproxy.cfg').replace('bind :8080', `bind 127.0.0.1:${port}`),
-    );
-    const file = join(temporaryFolder(owner), 'haproxy.cfg');
-    writeFileSync(file, config);
-    startProgram(owner, 'haproxy', ['-db', '-f', file]);
-    const once = async (): Promise<number> => {
-      const address = { host: '127.0.0.1', port };
-      return (await ask(address, accounts, { headers: { authorization: `Bearer ${token}` } })).status;
-    };
-    await until(() =>
-      once()
-        .then((status) => status === 200)
-        .catch(() => false),
-    );
-    const isServing = ({ running }: Wired): boolean =>
-      /"msg":"request"|"caller":"one"/.test(running.stdout());
-    await until(async () => (await once()) === 200 && wired.every(isServing));
-    const [leaving] = wired;
-    leaving?.running.signal('SIGTERM');
-    let ended = false;
-    void leaving?.running.exited.then(() => {
-      ended = true;
-    });
-    const statuses = new Set<number>();
-    await until(async () => {
-      statuses.add(await once());
-      return ended;
-    });
-    statuses.add(await once());
-    expect([...statuses]).toEqual([200]);
-    expect(await leaving?.running.exited).toBe(0);
+describe.skipIf(!hasLibraries)('the gateways of deploy/compose.yaml', () => {
+  const token = mintToken();
+  const owner = sharedOwner();
+  let wired: readonly Wired[];
+  beforeAll(async () => {
+    wired = await startGateways(owner, token);
   });
-});
 
-describe.skipIf(!hasLibraries || redisProgram === undefined)(
-  'the shared store of deploy/compose.yaml',
-  () => {
-    it('the store of deploy/compose.yaml is used by all three gateways, with the options that the file starts it with', async (owner) => {
-      const { valkey } = await composeServices();
-      const [program, ...options] = valkey?.command ?? [];
-      expect(program).toBe('valkey-server');
-      const store = await startRedis(...options);
-      owner.onTestFinished(() => store[Symbol.asyncDispose]());
-      const wired = await startGateways(owner, mintToken(), store.address);
+  it.skipIf(redisProgram === undefined)(
+    'the store of deploy/compose.yaml is used by all three gateways, with the options that the file starts it with',
+    async () => {
+      expect((await composeServices())['valkey']?.command?.[0]).toBe('valkey-server');
       for (const { running } of wired) await running.printed(/the shared store is in use/);
-    });
-  },
-);
+    },
+  );
 
-describe.skipIf(!hasLibraries || !isHere('prometheus'))('the Prometheus of deploy/compose.yaml', () => {
-  it('Prometheus of deploy/compose.yaml finds all three gateways up', async (owner) => {
-    const wired = await startGateways(owner, mintToken());
-    const data = temporaryFolder(owner);
-    const file = join(data, 'prometheus.yaml');
-    const config = wired.reduce(
-      (text, { name, adminPort }) => text.replace(`${name}:9091`, `127.0.0.1:${adminPort}`),
-      read('compose/prometheus.yaml').replace('scrape_interval: 15s', 'scrape_interval: 1s'),
-    );
-    const rules = fileURLToPath(new URL('prometheus', folder));
-    writeFileSync(file, config.replace('/etc/prometheus/rules', rules));
-    const port = await freePort();
-    startProgram(owner, 'prometheus', [
-      `--config.file=${file}`,
-      `--storage.tsdb.path=${join(data, 'tsdb')}`,
-      `--web.listen-address=127.0.0.1:${port}`,
-    ]);
-    const address = { host: '127.0.0.1', port };
-    await until(async () => {
-      const came = await ask(address, '/api/v1/query?query=sum(up)', {}).catch(() => undefined);
-      return came?.status === 200 && came.body.includes('"3"');
-    });
-  });
+  it.skipIf(findOnPath('prometheus') === undefined)(
+    'Prometheus of deploy/compose.yaml finds all three gateways up',
+    async (owner) => {
+      const data = temporaryFolder(owner);
+      const file = join(data, 'prometheus.yaml');
+      const config = wired.reduce(
+        (text, { name, adminPort }) => text.replace(`${name}:9091`, `127.0.0.1:${adminPort}`),
+        read('compose/prometheus.yaml').replace('scrape_interval: 15s', 'scrape_interval: 1s'),
+      );
+      const rules = fileURLToPath(new URL('prometheus', folder));
+      writeFileSync(file, config.replace('/etc/prometheus/rules', rules));
+      const port = await freePort();
+      startProgram(owner, 'prometheus', [
+        `--config.file=${file}`,
+        `--storage.tsdb.path=${join(data, 'tsdb')}`,
+        `--web.listen-address=127.0.0.1:${port}`,
+      ]);
+      const address = { host: '127.0.0.1', port };
+      await until(async () => {
+        const came = await ask(address, '/api/v1/query?query=sum(up)', {}).catch(() => undefined);
+        return came?.status === 200 && came.body.includes('"3"');
+      });
+    },
+  );
+
+  // The last one: a gateway leaves.
+  it.skipIf(findOnPath('haproxy') === undefined)(
+    'the balancer of deploy/compose.yaml spreads reads, and loses none while a gateway drains and leaves',
+    async (owner) => {
+      const port = await freePort();
+      const config = wired.reduce(
+        (text, { name, port: its }) => text.replace(`${name}:8080`, `127.0.0.1:${its}`),
+        read('compose/haproxy.cfg').replace('bind :8080', `bind 127.0.0.1:${port}`),
+      );
+      const file = join(temporaryFolder(owner), 'haproxy.cfg');
+      writeFileSync(file, config);
+      startProgram(owner, 'haproxy', ['-db', '-f', file]);
+      const once = async (): Promise<number> => {
+        const address = { host: '127.0.0.1', port };
+        return (await ask(address, accounts, { headers: { authorization: `Bearer ${token}` } })).status;
+      };
+      await until(() =>
+        once()
+          .then((status) => status === 200)
+          .catch(() => false),
+      );
+      const isServing = ({ running }: Wired): boolean =>
+        /"msg":"request"|"caller":"one"/.test(running.stdout());
+      await until(async () => (await once()) === 200 && wired.every(isServing));
+      const [leaving] = wired;
+      leaving?.running.signal('SIGTERM');
+      let ended = false;
+      void leaving?.running.exited.then(() => {
+        ended = true;
+      });
+      const statuses = new Set<number>();
+      await until(async () => {
+        statuses.add(await once());
+        return ended;
+      });
+      statuses.add(await once());
+      expect([...statuses]).toEqual([200]);
+      expect(await leaving?.running.exited).toBe(0);
+    },
+  );
 });

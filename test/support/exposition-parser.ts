@@ -48,7 +48,7 @@ export function parseExposition(text: string): Scraped {
     const suffixes = types.get(current) === 'histogram' ? ['_bucket', '_sum', '_count'] : [''];
     if (!suffixes.some((suffix) => name === current + suffix)) throw new Error(`not of ${current}: ${line}`);
     const labels = labelsOf(labelText, line);
-    const identity = JSON.stringify([name, Object.entries(labels).sort()]);
+    const identity = name + identityOf(labels);
     if (seen.has(identity)) throw new Error(`a second time: ${line}`);
     seen.add(identity);
     series.push({ name, labels, value: Number(number.replace('Inf', 'Infinity')) });
@@ -85,16 +85,23 @@ function labelsOf(text: string, line: string): Record<string, string> {
   return labels;
 }
 
+/** The same text for the same labels. */
+function identityOf(labels: Readonly<Record<string, string>>): string {
+  return JSON.stringify(Object.entries(labels).sort());
+}
+
 function isSame(one: Readonly<Record<string, string>>, other: Readonly<Record<string, string>>): boolean {
-  return JSON.stringify(Object.entries(one).sort()) === JSON.stringify(Object.entries(other).sort());
+  return identityOf(one) === identityOf(other);
 }
 
 /** Buckets are cumulative and end with all there are. */
 function checkHistogram(name: string, series: readonly Series[]): void {
-  for (const { labels, value: count } of series.filter((one) => one.name === `${name}_count`)) {
-    const buckets = series.filter(({ name: its, labels: { le, ...others } }) => {
-      return its === `${name}_bucket` && le !== undefined && isSame(others, labels);
-    });
+  const named = (suffix: string): Series[] => series.filter((one) => one.name === name + suffix);
+  const bounded = named('_bucket').filter(({ labels: { le } }) => le !== undefined);
+  const bucketsByLabels = Map.groupBy(bounded, ({ labels: { le: _, ...others } }) => identityOf(others));
+  const sums = new Set(named('_sum').map(({ labels }) => identityOf(labels)));
+  for (const { labels, value: count } of named('_count')) {
+    const buckets = bucketsByLabels.get(identityOf(labels)) ?? [];
     const bounds = buckets.map(({ labels: { le = '' } }) => Number(le.replace('+Inf', 'Infinity')));
     const values = buckets.map(({ value }) => value);
     const isRising = (list: readonly number[]): boolean =>
@@ -103,8 +110,6 @@ function checkHistogram(name: string, series: readonly Series[]): void {
     if (bounds.at(-1) !== Number.POSITIVE_INFINITY || values.at(-1) !== count) {
       throw new Error(`+Inf is not all: ${name}`);
     }
-    if (!series.some((one) => one.name === `${name}_sum` && isSame(one.labels, labels))) {
-      throw new Error(`no sum: ${name}`);
-    }
+    if (!sums.has(identityOf(labels))) throw new Error(`no sum: ${name}`);
   }
 }

@@ -1,4 +1,4 @@
-/** The machine's own Node, where the gateway needs a newer one: what readers of the documents often have. */
+/** The machine's own programs, and its Node where the gateway needs a newer one: what readers of the documents often have. */
 import { execFileSync } from 'node:child_process';
 import { accessSync, constants, readFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';

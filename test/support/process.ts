@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
 import { type AskOptions, ask, type Came } from './gateway.ts';
-import { builtMain } from './program.ts';
+import { builtMain, compileCache } from './program.ts';
 
 /** The test that something ends with: its context. Tests that run at once have no other way to say which they are. */
 export interface Owner {
@@ -15,9 +15,6 @@ export interface Owner {
 
 /** The executable as it stands in a checkout. */
 export const sourceMain = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
-
-/** Dozens of starts compile the same files: kept here, they take half the time. */
-export const compileCache = fileURLToPath(new URL('../../node_modules/.cache/compile', import.meta.url));
 
 export interface RunOptions {
   /** The whole environment, besides what finding programs needs. */

@@ -2,8 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { onTestFinished } from 'vitest';
 import type { AtEnd } from './gateway.ts';
-import { compileCache } from './process.ts';
-import { builtMain } from './program.ts';
+import { builtMain, compileCache } from './program.ts';
 
 export interface Product {
   readonly process: ChildProcess;

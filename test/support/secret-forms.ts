@@ -6,7 +6,16 @@ export interface SecretForm {
   readonly text: string;
 }
 
-export function formsOf(secret: string): SecretForm[] {
+const known = new Map<string, readonly SecretForm[]>();
+
+/** Made once for each secret: some tests look for the same one in thousands of texts. */
+export function formsOf(secret: string): readonly SecretForm[] {
+  const forms = known.get(secret) ?? makeForms(secret);
+  known.set(secret, forms);
+  return forms;
+}
+
+function makeForms(secret: string): SecretForm[] {
   const bytes = Buffer.from(secret);
   const hex = bytes.toString('hex');
   const forms: SecretForm[] = [
