@@ -19,6 +19,7 @@ export async function serve(envFile?: string): Promise<number> {
     const loaded = await loadConfig(envFile);
     // Half of the work of a start, which wrong settings do not need.
     const { startGateway } = await import('../gateway.ts');
+    boundGarbage();
     gateway = await startGateway(loaded);
     for (const unknown of unknownSettings(loaded.environment)) {
       gateway.log.events.warn({ reason: unknown }, 'a variable of the environment has no effect');
@@ -41,7 +42,6 @@ function boundGarbage(): void {
 /** What signals and faults do to a running gateway. */
 function live(gateway: Gateway): Promise<number> {
   const { events } = gateway.log;
-  boundGarbage();
   return new Promise((resolve) => {
     const stop = (status: number): void => {
       gateway.drain().then(

@@ -59,7 +59,7 @@ export function formsOf(value: string): Form[] {
 }
 
 function formOf(bytes: Uint8Array, between: Form['between'] = 'nothing', openings?: readonly string[]): Form {
-  const folded = (text: Uint8Array): Uint8Array => Uint8Array.from(text, (byte) => fold[byte] ?? 0);
+  const folded = (text: Uint8Array): Uint8Array => text.map((byte) => fold[byte] ?? 0);
   return {
     bytes: folded(bytes),
     between,
