@@ -42,13 +42,20 @@ describe.each(bases)('%s', (_name, start) => {
     expect((await ask({ ...where, port: base.adminPort }, metrics, {})).status).toBe(200);
   };
 
+  // Ten at a time: the admin listener drops connections beyond its 32.
   const outcomes = async (
     cases: readonly (readonly [name: string, bytes: string])[],
     send: (bytes: Buffer) => Promise<string>,
-  ): Promise<[name: string, statuses: number[]][]> =>
-    Promise.all(
-      cases.map(async ([name, bytes]) => [name, statusesOf(await send(Buffer.from(bytes, 'latin1')))]),
-    );
+  ): Promise<[name: string, statuses: number[]][]> => {
+    const came: [string, number[]][] = [];
+    for (let at = 0; at < cases.length; at += 10) {
+      const some = cases.slice(at, at + 10).map(async ([name, bytes]): Promise<[string, number[]]> => {
+        return [name, statusesOf(await send(Buffer.from(bytes, 'latin1')))];
+      });
+      came.push(...(await Promise.all(some)));
+    }
+    return came;
+  };
 
   it('the gateway refuses each ambiguous message of callers once, with one line in the log, and sends nothing up', async () => {
     const came = await outcomes(ambiguousRequests(accounts), (bytes) => base.exchange(bytes, 5_000));
