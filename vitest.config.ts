@@ -22,8 +22,8 @@ export default defineConfig({
   test: {
     restoreMocks: true,
     globalSetup: 'test/support/image.ts',
-    // Many tests wait for processes, timers and each other's sockets: two cores keep as many as five workers busy.
-    maxWorkers: 5,
+    // Many tests wait for processes, timers and each other's sockets: two cores keep as many as eight workers busy.
+    maxWorkers: 8,
     // What is promised to come, but not when, is waited for patiently.
     expect: { poll: { timeout: 20_000 } },
     // Whole-gateway tests wait for real processes and sockets; a slow machine must not fail them.
