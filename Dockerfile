@@ -46,8 +46,8 @@ RUN mkdir .compile-cache && chown node .compile-cache \
  && chmod +x /usr/local/bin/analytics-gateway
 USER node
 # One start and stop, and a health check, fill the compile cache, so that no start of a container has to compile. Node
-# keeps one for each user and set of V8's flags, so these run as the user that serves, with its flags. On a Unix socket,
-# for a build may share the network of its machine, where the port may be taken.
+# keeps one for each user and set of V8's flags, so these run as the user that serves, each with its own flags. On a Unix
+# socket, for a build may share the network of its machine, where the port may be taken.
 RUN UPSTREAM_BASE_URL=http://127.0.0.1:9/api UPSTREAM_API_KEY=only-to-warm-the-cache HOST=unix:/tmp/warm.sock LOG_LEVEL=silent \
     sh -c 'node --disable-sigusr1 --report-exclude-env --disable-proto=delete --max-semi-space-size=8 -- \
       /app/dist/main.js serve & sleep 3; analytics-gateway healthcheck; kill -TERM $! && wait $!'

@@ -3,7 +3,8 @@
  * path that is too old for the gateway, where the machine has one.
  *
  * What differs from a reader's machine: `npm ci` does nothing, because `node_modules` is there; addresses, ports and
- * files that a document takes for granted are those of this test (`here` below).
+ * files that a document takes for granted are those of this test (`here` below); and of all `npx analytics-gateway …`
+ * only README's first server goes through npm's own npx and `bin/`: the others start the built program at once.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -13,7 +14,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type StandIn, standInKey, startStandIn } from '../src/stand-in/stand-in.ts';
 import { linkCheckout } from './support/checkout.ts';
 import { blocksOf, documents, readDocument } from './support/documents.ts';
-import { findOldNode, findOnPath } from './support/old-node.ts';
+import { findOnPath } from './support/find-on-path.ts';
+import { findOldNode } from './support/old-node.ts';
 import { builtMain, compileCache } from './support/program.ts';
 
 const oldNode = findOldNode();

@@ -57,10 +57,13 @@ describe('a gateway that the executable runs', () => {
   beforeAll(async () => {
     const standIn = await standInFor(owner);
     const options = { main: executable, settings: settingsFor(standIn.url) };
-    const [own, old] = await Promise.all([
-      serve(owner, options),
-      serve(owner, { ...options, flags: asOldNode }),
-    ]);
+    const own = await serve(owner, options);
+    const old = await serve(owner, { ...options, flags: asOldNode });
+    // Killed, it would leave behind the process that it has started.
+    owner.onTestFinished(async () => {
+      old.signal('SIGTERM');
+      await old.exited;
+    });
     gateways = { own, old };
   });
 

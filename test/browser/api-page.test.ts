@@ -6,6 +6,7 @@ import { enrol, startWith } from '../support/callers-files.ts';
 import { findChromium, launchChromium } from '../support/chromium.ts';
 import { type AtEnd, startPair, type TestGateway } from '../support/gateway.ts';
 import { complaintsOf, desktop, viewAs, views, violations } from '../support/own-pages.ts';
+import { sharedOwner } from '../support/shared-owner.ts';
 
 // Where a browser is required, cors.test.ts says that there is none.
 const chromium = findChromium(process.env);
@@ -46,19 +47,16 @@ describe.skipIf(chromium === undefined)('the API page in a browser', () => {
   describe('in every view', () => {
     /** A page of each kind, and what the browser complains of. */
     const opened = new Map<string, { readonly page: Page; readonly complaints: readonly string[] }>();
-    const ends: Parameters<AtEnd>[0][] = [];
+    const { onTestFinished: atEnd } = sharedOwner();
     beforeAll(async () => {
-      const { url } = await startTwo((end) => ends.unshift(end));
+      const { url } = await startTwo(atEnd);
       for (const path of ['/docs', '/', '/problems']) {
         const page = await context.newPage();
-        ends.unshift(() => page.close());
-        opened.set(path, { page, complaints: complaintsOf(page, url, (end) => ends.unshift(end)) });
+        atEnd(() => page.close());
+        opened.set(path, { page, complaints: complaintsOf(page, url, atEnd) });
         await page.goto(`${url}${path}`);
         if (path === '/docs') await sendFirst(page);
       }
-    });
-    afterAll(async () => {
-      for (const end of ends) await end();
     });
 
     it.each(views.map(({ device, viewport, colorScheme }) => [device, viewport, colorScheme] as const))(

@@ -270,7 +270,7 @@ describe.concurrent('check', () => {
     owner.expect(both).toEqual([2, 2]);
     owner.expect(report.settings.problems).toEqual(says);
     const text = `analytics-gateway cannot start:\n${says.map((line) => `  ${line}\n`).join('')}`;
-    owner.expect(await failedStart(settings)).toEqual({ status: 2, text });
+    owner.expect(await failedStart(settings)).toMatchObject({ status: 2, text });
   });
 
   it('check warns of a variable without effect beside what is wrong with the callers file', async (owner) => {

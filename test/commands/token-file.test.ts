@@ -1,7 +1,6 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, describe, expect, it, vi } from 'vitest';
-import { commandLine } from '../support/command-line.ts';
+import { describe, expect, it } from 'vitest';
 import { run, temporaryFolder } from '../support/process.ts';
 
 describe.concurrent('the callers file of the token command', () => {
@@ -20,11 +19,7 @@ describe.concurrent('the callers file of the token command', () => {
   });
 });
 
-describe('the words of the command line', () => {
-  afterEach(() => {
-    vi.unstubAllEnvs();
-  });
-
+describe.concurrent('the words of the command line', () => {
   it.for([
     [['token', 'ls'], 'did you mean "list"?'],
     [['token', 'lst', '--operation', 'list-api-keys'], 'did you mean "list"?'],
@@ -39,10 +34,13 @@ describe('the words of the command line', () => {
   ] as const)(
     'the words %j end with status 2 and leave the callers file alone',
     async ([args, message], context) => {
-      const file = join(temporaryFolder(context), 'callers.json');
+      const cwd = temporaryFolder(context);
+      const file = join(cwd, 'callers.json');
       writeFileSync(file, '{"callers":[]}');
-      vi.stubEnv('CALLERS_FILE', file);
-      const { status, stdout, stderr } = await commandLine(args);
+      const { status, stdout, stderr } = await run(context, [...args], {
+        cwd,
+        settings: { CALLERS_FILE: file },
+      });
       expect({ status, stdout }).toEqual({ status: 2, stdout: '' });
       expect(stderr).toContain(message);
       if (args[1] !== undefined) expect(stderr).not.toContain(`create ${args[1]}`);
@@ -57,15 +55,15 @@ describe('the words of the command line', () => {
   });
 
   it('the token commands work one after another through the life of a caller', async (context) => {
-    const file = join(temporaryFolder(context), 'callers.json');
-    vi.stubEnv('CALLERS_FILE', file);
-    const token = (...args: string[]) => commandLine(['token', ...args]);
+    const cwd = temporaryFolder(context);
+    const settings = { CALLERS_FILE: join(cwd, 'callers.json') };
+    const token = (...args: string[]) => run(context, ['token', ...args], { cwd, settings });
     expect((await token('create', 'a', '--expires', 'never')).stdout).toMatch(/^wag_\S+\n$/);
     expect((await token('grant', 'a', 'list-api-keys')).stderr).toContain('list-accounts, list-api-keys');
     expect((await token('deny', 'a', 'list-accounts')).stderr).toContain('a now may do: list-api-keys');
     expect((await token('list')).stdout).toMatch(/^a +[0-9a-f]{12} +never +newest +list-api-keys$/m);
     expect((await token('revoke', 'a')).status).toBe(0);
     expect((await token('remove', 'a')).status).toBe(0);
-    expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual({ callers: [] });
+    expect(JSON.parse(readFileSync(settings.CALLERS_FILE, 'utf8'))).toEqual({ callers: [] });
   });
 });

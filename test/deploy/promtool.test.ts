@@ -9,8 +9,8 @@ import { exposition } from '../../src/admin/exposition-policy.ts';
 import { judgeHealth } from '../../src/admin/health-policy.ts';
 import { metricsOf } from '../../src/admin/metrics-policy.ts';
 import { blocksOf, readDocument } from '../support/documents.ts';
+import { findOnPath } from '../support/find-on-path.ts';
 import { accounts, startPair } from '../support/gateway.ts';
-import { findOnPath } from '../support/old-node.ts';
 import { fullRuntime, fullSnapshot } from '../support/snapshot.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it, onTestFinished } from 'vitest';
 import { readDocument } from '../support/documents.ts';
+import { findOnPath } from '../support/find-on-path.ts';
 import { imageFlags } from '../support/image-flags.ts';
-import { findOnPath } from '../support/old-node.ts';
 
 const read = (path: string): string =>
   readFileSync(new URL(`../../deploy/systemd/${path}`, import.meta.url), 'utf8');

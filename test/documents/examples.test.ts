@@ -2,8 +2,8 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { bearer, enrol, startWith } from '../support/callers-files.ts';
+import { findOnPath } from '../support/find-on-path.ts';
 import { startPair, type TestGateway } from '../support/gateway.ts';
-import { findOnPath } from '../support/old-node.ts';
 
 const run = promisify(execFile);
 

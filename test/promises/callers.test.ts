@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, readlinkSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { exportSPKI, SignJWT } from 'jose';
-import { afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { CallersFileError } from '../../src/callers/callers-file.ts';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
 import { ConfigError, readConfig } from '../../src/config.ts';
@@ -46,6 +46,7 @@ const retry = 2;
 
 describe('without a valid credential everything under /api is 401, and nothing is asked of the upstream', () => {
   const shared = sharedPair((atEnd) => startWith([enrol('script').entry], unlimited, {}, atEnd));
+  beforeEach(() => shared().standIn.reset());
 
   it.each([
     '/api',
@@ -147,6 +148,7 @@ describe('whatever is wrong with a credential, the caller is told the same and t
   const { token, entry } = enrol('script');
   const old = { name: 'old', tokens: [{ sha256: digestOf(expired), expires: '2026-01-01T00:00:00Z' }] };
   const shared = sharedPair((atEnd) => startWith([entry, old], unlimited, {}, atEnd));
+  beforeEach(() => shared().standIn.reset());
 
   it.each<[string, string, RegExp]>([
     ['unknown', stranger, /unknown token/],
@@ -185,6 +187,7 @@ describe('whatever is wrong with a credential, the caller is told the same and t
 describe('a request has one credential', () => {
   const { token, entry } = enrol('script');
   const shared = sharedPair((atEnd) => startWith([entry], unlimited, {}, atEnd));
+  beforeEach(() => shared().standIn.reset());
 
   it.each([
     ['Authorization', [`Authorization: Bearer ${token}`]],

@@ -220,7 +220,8 @@ describe('it lives on', () => {
     await gateway.printed(/"code":"MAX_CONNECTIONS"/);
     for (const socket of sockets) socket.destroy();
     await until(() =>
-      gateway.ask(accounts).then(
+      // Not stored, so that this shows a connection to the upstream, too.
+      gateway.ask(`${accounts}?descriptors`).then(
         ({ status }) => status === 200,
         () => false,
       ),

@@ -38,6 +38,8 @@ describe('a key as long as one may be', () => {
     gateway.signal('SIGTERM');
     expect(await gateway.exited).toBe(0);
     expect(gateway.stderr()).toBe('');
+    // Again, with what was logged since.
+    for (const length of lengths) expect(gateway.stdout()).not.toContain(keyOf(length).slice(0, 24));
   });
 
   it.for(lengths)(

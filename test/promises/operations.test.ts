@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { accounts, sharedPair, startPair } from '../support/gateway.ts';
 
@@ -52,6 +52,7 @@ describe('an operation becomes exactly the specified read', () => {
 
 describe('everything else stays here', () => {
   const shared = sharedPair((atEnd) => startPair({}, {}, atEnd));
+  beforeEach(() => shared().standIn.reset());
 
   it.each([
     '/api',

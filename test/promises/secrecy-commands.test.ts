@@ -3,9 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
-import { checkHere, failedStart } from '../support/command-line.ts';
 import { accounts, ask } from '../support/gateway.ts';
-import { type Owner, temporaryFolder, until } from '../support/process.ts';
 import { type Product, startProduct } from '../support/product.ts';
 import { formsIn } from '../support/secret-forms.ts';
 
@@ -39,14 +37,8 @@ afterAll(async () => {
   rmSync(stores, { recursive: true });
 });
 
-interface Printed {
-  readonly status: number;
-  readonly text: string;
-}
-
 interface Run {
-  /** Of a process of its own; or what says in this one what the command would print. */
-  readonly args: readonly string[] | ((settings: Record<string, string>) => Promise<Printed>);
+  readonly args: readonly string[];
   readonly status: number;
   readonly settings?: () => Record<string, string>;
   readonly nodeFlags?: readonly string[];
@@ -69,7 +61,7 @@ const inFile = (upstream: StandIn): Record<string, string> => {
   return { ...others, UPSTREAM_API_KEY_FROM: `file:${join(stores, 'key')}` };
 };
 
-const use = async (product: Product): Promise<void> => {
+const serve: Run['drive'] = async (product) => {
   const port = Number(new URL(await product.url()).port);
   for (const path of [accounts, `${accounts}?again`, '/api/users/api-keys/', '/nothing', '/readyz']) {
     await ask({ host: '127.0.0.1', port }, path, { headers: { 'x-api-key': standInKey } });
@@ -84,41 +76,23 @@ const use = async (product: Product): Promise<void> => {
   product.process.kill('SIGHUP');
   product.process.kill('SIGUSR1');
   await new Promise((resolve) => setTimeout(resolve, 100));
-};
-const serve: Run['drive'] = async (product) => {
-  await use(product);
   product.process.kill('SIGTERM');
 };
 
-/** Something of the process, a library perhaps, prints the key. (What fails with it in its hands: `log.test.ts`.) */
-const careless = `
+/** Something of the process, a library perhaps, prints or fails with the key in its hands. */
+const careless = (what: string): string => `
   const key = process.env.UPSTREAM_API_KEY;
-  setTimeout(() => { console.log(key, { key }); console.error(new Error(key)); }, 1_000);`;
+  setTimeout(() => { ${what} }, 1_000);`;
 
-const serveAndPrint: Run = {
-  args: ['serve'],
-  settings: () => inEnvironment(good),
-  preload: careless,
-  status: 0,
-  drive: async (product) => {
-    await use(product);
-    await until(() => product.stdout().includes('a library printed'));
-    product.process.kill('SIGTERM');
-  },
-};
-const serveByDefault: Run = { args: [], settings: () => inFile(echoing), status: 0, drive: serve };
-
-/** For people and for programs, whichever of them the title names. */
-const check = async (settings: Record<string, string>): Promise<Printed> => {
-  const { both, stdout, report } = await checkHere(settings);
-  return { status: Math.max(...both), text: stdout + JSON.stringify(report) };
-};
-
-/** One that stands under two titles runs once. */
 const runs: Record<string, Run> = {
-  serve: serveAndPrint,
-  'serve, by default': serveByDefault,
-  'serve before an upstream that echoes': serveByDefault,
+  serve: { args: ['serve'], settings: () => inEnvironment(good), status: 0, drive: serve },
+  'serve, by default': { args: [], settings: () => inFile(good), status: 0, drive: serve },
+  'serve before an upstream that echoes': {
+    args: ['serve'],
+    settings: () => inFile(echoing),
+    status: 0,
+    drive: serve,
+  },
   'serve with everything that Node can be told to print': {
     args: ['serve'],
     settings: () => ({
@@ -129,15 +103,39 @@ const runs: Record<string, Run> = {
     status: 0,
     drive: serve,
   },
-  'serve, and something prints': serveAndPrint,
+  'serve, and something prints': {
+    args: ['serve'],
+    settings: () => inEnvironment(good),
+    preload: careless('console.log(key, { key }); console.error(new Error(key));'),
+    status: 0,
+    drive: async (product) => {
+      await product.url();
+      while (!product.stdout().includes('a library printed')) {
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+      product.process.kill('SIGTERM');
+    },
+  },
+  'serve, and something throws': {
+    args: ['serve'],
+    settings: () => inEnvironment(good),
+    preload: careless('throw Object.assign(new Error(key, { cause: { key } }), { key });'),
+    status: 1,
+  },
+  'serve, and something rejects': {
+    args: ['serve'],
+    settings: () => inEnvironment(good),
+    preload: careless('Promise.reject(key);'),
+    status: 1,
+  },
   check: { args: ['check'], settings: () => inEnvironment(good), status: 0 },
-  'check --json': { args: check, settings: () => inFile(good), status: 0 },
+  'check --json': { args: ['check', '--json'], settings: () => inFile(good), status: 0 },
   'check, refused': { args: ['check'], settings: () => inFile(refusing), status: 1 },
-  'check --json, refused': { args: check, settings: () => inFile(refusing), status: 1 },
-  'check, echoed': { args: check, settings: () => inFile(echoing), status: 1 },
-  'check, limited': { args: check, settings: () => inFile(busy), status: 1 },
-  'check, without the role': { args: check, settings: () => inFile(poor), status: 1 },
-  'check without a key': { args: check, settings: () => ({ UPSTREAM_BASE_URL: good.url }), status: 2 },
+  'check --json, refused': { args: ['check', '--json'], settings: () => inFile(refusing), status: 1 },
+  'check, echoed': { args: ['check', '--json'], settings: () => inFile(echoing), status: 1 },
+  'check, limited': { args: ['check'], settings: () => inFile(busy), status: 1 },
+  'check, without the role': { args: ['check'], settings: () => inFile(poor), status: 1 },
+  'check without a key': { args: ['check'], settings: () => ({ UPSTREAM_BASE_URL: good.url }), status: 2 },
   'check with a bad key': {
     args: ['check', '--json'],
     settings: () => ({ ...inFile(good), UPSTREAM_API_KEY_FROM: `file:${join(stores, 'bad')}` }),
@@ -152,12 +150,12 @@ const runs: Record<string, Run> = {
     status: 1,
   },
   'check with a command that prints no key': {
-    args: check,
+    args: ['check'],
     settings: () => ({ ...inFile(good), UPSTREAM_API_KEY_FROM: `exec:cat ${join(stores, 'bad')}` }),
     status: 1,
   },
   'check with a Vault that is down': {
-    args: check,
+    args: ['check', '--json'],
     settings: () => ({
       ...inFile(good),
       UPSTREAM_API_KEY_FROM: 'vault:secret/team#key',
@@ -167,7 +165,7 @@ const runs: Record<string, Run> = {
     status: 1,
   },
   'check with a bad previous key': {
-    args: check,
+    args: ['check'],
     settings: () => ({
       ...inFile(good),
       UPSTREAM_API_KEY_PREVIOUS_FROM: `file:${join(stores, 'bad')}`,
@@ -209,22 +207,22 @@ const runs: Record<string, Run> = {
     status: 1,
   },
   'the key in place of a path': {
-    args: failedStart,
+    args: ['serve'],
     settings: () => ({ ...inFile(good), UPSTREAM_API_KEY_FROM: `file:${standInKey}` }),
     status: 2,
   },
   'a key of several lines': {
-    args: failedStart,
+    args: ['serve'],
     settings: () => ({ ...inFile(good), UPSTREAM_API_KEY_FROM: `file:${join(stores, 'bad')}` }),
     status: 2,
   },
   'a key with an accent': {
-    args: failedStart,
+    args: ['serve'],
     settings: () => ({ ...inEnvironment(good), UPSTREAM_API_KEY: `${standInKey}é` }),
     status: 2,
   },
   'a key that is too short, and much else that is wrong': {
-    args: failedStart,
+    args: ['serve'],
     settings: () => ({
       UPSTREAM_BASE_URL: `https://user:${standInKey}@upstream.example/api?key=${standInKey}`,
       UPSTREAM_API_KEY: standInKey.slice(0, 8),
@@ -267,54 +265,34 @@ const runs: Record<string, Run> = {
   },
 };
 
-/** What a run wrote: its output, its command line, and the names and texts of its files. */
-interface Left {
-  readonly status: unknown;
-  readonly output: string;
-  readonly texts: readonly string[];
-}
-
-const done = new Map<Run, Promise<Left>>();
-
-async function leftBy(run: Run, owner: Owner): Promise<Left> {
-  const folder = temporaryFolder(owner);
-  for (const [file, text] of Object.entries(run.files ?? {})) writeFileSync(join(folder, file), text);
-  const { stdout, stderr, status, commandLine } = await runToItsEnd(run, folder, owner);
-  const files = readdirSync(folder, { recursive: true, encoding: 'utf8' })
-    .filter((file) => statSync(join(folder, file)).isFile())
-    .map((file) => `${file}\n${readFileSync(join(folder, file), 'latin1')}`);
-  return { status, output: stdout + stderr, texts: [stdout, stderr, commandLine, ...files] };
-}
-
-async function runToItsEnd({ args, settings, nodeFlags, preload, drive }: Run, cwd: string, owner: Owner) {
-  if (typeof args === 'function') {
-    const { status, text } = await args(settings?.() ?? {});
-    return { status, stdout: text, stderr: '', commandLine: '' };
-  }
-  const product = startProduct(args, {
-    settings: settings?.() ?? {},
-    cwd,
-    nodeFlags: nodeFlags ?? [],
-    ...(preload === undefined ? {} : { preload }),
-    atEnd: owner.onTestFinished,
-  });
-  const commandLine = readIfThere(`/proc/${product.process.pid}/cmdline`);
-  await drive?.(product);
-  const status = await product.ended;
-  return { status, stdout: product.stdout(), stderr: product.stderr(), commandLine };
-}
-
 describe('the key is in nothing that a command leaves', () => {
   it.concurrent.for(Object.keys(runs))(
     'the key is in nothing that a command leaves: %s',
-    async (name, owner) => {
-      const { expect } = owner;
+    async (name, { expect, onTestFinished }) => {
       const run = runs[name] as Run;
-      const whole = done.get(run) ?? leftBy(run, owner);
-      done.set(run, whole);
-      const left = await whole;
-      for (const text of left.texts) expect(formsIn(text, standInKey)).toEqual([]);
-      expect([left.status, left.output === ''], left.output).toEqual([run.status, false]);
+      const cwd = mkdtempSync(join(tmpdir(), 'command-'));
+      onTestFinished(() => rmSync(cwd, { recursive: true, force: true }));
+      for (const [file, text] of Object.entries(run.files ?? {})) writeFileSync(join(cwd, file), text);
+      const product = startProduct(run.args, {
+        settings: run.settings?.() ?? {},
+        cwd,
+        nodeFlags: run.nodeFlags ?? [],
+        ...(run.preload === undefined ? {} : { preload: run.preload }),
+        atEnd: onTestFinished,
+      });
+      const commandLine = readIfThere(`/proc/${product.process.pid}/cmdline`);
+      await run.drive?.(product);
+      const status = await product.ended;
+      const left = readdirSync(cwd, { recursive: true, encoding: 'utf8' })
+        .filter((file) => statSync(join(cwd, file)).isFile())
+        .map((file) => `${file}\n${readFileSync(join(cwd, file), 'latin1')}`);
+      for (const text of [product.stdout(), product.stderr(), commandLine, ...left]) {
+        expect(formsIn(text, standInKey)).toEqual([]);
+      }
+      expect([status, product.stdout() + product.stderr() === ''], product.stderr()).toEqual([
+        run.status,
+        false,
+      ]);
     },
   );
 });

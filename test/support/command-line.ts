@@ -37,14 +37,21 @@ export async function checkHere(settings: Readonly<Record<string, string>>, work
   return { both, stdout: written.words, report: JSON.parse(written.json) as CheckReport };
 }
 
-/** What `serve` says, and its exit status, where it cannot start with these settings. */
+/** What `serve` says, its exit status, and what it has logged, where it cannot start with these settings. */
 export async function failedStart(settings: Readonly<Record<string, string>>) {
   const environment = { PATH: process.env['PATH'], ...settings };
-  const logTo = { write() {}, flush() {}, async close() {} };
+  let logged = '';
+  const logTo = {
+    write(line: string) {
+      logged += line;
+    },
+    flush() {},
+    async close() {},
+  };
   try {
     await (await startGateway({ config: readConfig(environment), environment, logTo })).drain();
   } catch (error) {
-    return describeStartFailure(error, environment);
+    return { ...(await describeStartFailure(error, environment)), logged };
   }
   throw new Error('the gateway started');
 }

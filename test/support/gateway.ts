@@ -1,11 +1,12 @@
 /** A whole gateway over real sockets, before the stand-in: what the tests of promises use. */
 import { type Agent, type IncomingHttpHeaders, request } from 'node:http';
 import { connect } from 'node:net';
-import { afterAll, beforeAll, expect, onTestFinished } from 'vitest';
+import { beforeAll, expect, onTestFinished } from 'vitest';
 import { readConfig } from '../../src/config.ts';
 import { type Gateway, startGateway } from '../../src/gateway.ts';
 import type { LogDestination } from '../../src/log/destination.ts';
 import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
+import { sharedOwner } from './shared-owner.ts';
 
 export interface Came {
   readonly status: number;
@@ -123,13 +124,10 @@ export async function startPair(
  * @param start hands `atEnd` on to what it starts
  */
 export function sharedPair<T extends TestGateway>(start: (atEnd: AtEnd) => Promise<T>): () => T {
+  const owner = sharedOwner();
   let pair: T | undefined;
-  const ends: (() => void | Promise<void>)[] = [];
   beforeAll(async () => {
-    pair = await start((end) => ends.push(end));
-  });
-  afterAll(async () => {
-    for (const end of ends) await end();
+    pair = await start(owner.onTestFinished);
   });
   return () => pair ?? expect.unreachable();
 }

@@ -5,7 +5,16 @@ import type { Owner } from './process.ts';
 export function sharedOwner(): Owner {
   const ends: (() => void | Promise<void>)[] = [];
   afterAll(async () => {
-    for (const end of ends.reverse()) await end();
+    const failures: unknown[] = [];
+    // One that fails leaves no process of the others behind.
+    for (const end of ends.reverse()) {
+      try {
+        await end();
+      } catch (error) {
+        failures.push(error);
+      }
+    }
+    if (failures.length > 0) throw failures[0];
   });
   return { onTestFinished: (end) => void ends.push(end) };
 }
