@@ -567,10 +567,17 @@ describe('the process', () => {
   it.concurrent.for([
     ['a file that is not there', 'file:/nowhere/key'],
     ['a variable that is not set', 'env:NOT_SET'],
-  ] as const)('the gateway does not start with %s, and the status is 2', async ([_name, from], { expect }) => {
-    const settings = { UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api', UPSTREAM_API_KEY_FROM: from, PORT: '0' };
-    const { status, text } = await failedStart(settings);
-    expect(status).toBe(2);
-    expect(text).toContain(from);
-  });
+  ] as const)(
+    'the gateway does not start with %s, and the status is 2',
+    async ([_name, from], { expect }) => {
+      const settings = {
+        UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api',
+        UPSTREAM_API_KEY_FROM: from,
+        PORT: '0',
+      };
+      const { status, text } = await failedStart(settings);
+      expect(status).toBe(2);
+      expect(text).toContain(from);
+    },
+  );
 });
