@@ -8,9 +8,8 @@ import { type GateOptions, paceAttempts } from './gate/gate.ts';
 import { compose, type Handler, type Layer } from './layer.ts';
 import { type AttemptTally, tallyAttempts } from './upstream/attempt-tally.ts';
 import { Circuit, type CircuitOptions } from './upstream/circuit.ts';
-import { attachKey, type CredentialOptions, probeThrough } from './upstream/credential.ts';
+import { attachKey, type CredentialOptions, probeThrough, retryWithKey } from './upstream/credential.ts';
 import { type RetryOptions, retryFailures } from './upstream/retry.ts';
-import { retryWithKey } from './upstream/retry-with-key.ts';
 import { sendUpstream, type TransportOptions } from './upstream/transport.ts';
 
 export interface PipelineOptions {

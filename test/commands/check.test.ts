@@ -4,8 +4,7 @@ import { GatewayError, type GatewayErrorOptions, type ProblemCode } from '../../
 import type { Answer, SignedRequest } from '../../src/exchange.ts';
 import { openKeyring } from '../../src/key/keyring.ts';
 import type { KeyStore } from '../../src/key/store.ts';
-import { attachKey, probeThrough } from '../../src/upstream/credential.ts';
-import { retryWithKey } from '../../src/upstream/retry-with-key.ts';
+import { attachKey, probeThrough, retryWithKey } from '../../src/upstream/credential.ts';
 import { down, FakeStore, key1 } from '../support/fake-store.ts';
 
 beforeEach(() => {
