@@ -14,7 +14,6 @@ import {
   integer,
   list,
   listenHost,
-  localSecret,
   mediaRange,
   namePrefix,
   oneOf,
@@ -27,6 +26,7 @@ import {
   text,
 } from './config-values.ts';
 import {
+  type Environment,
   listedWorkspaces,
   readWorkspaces,
   unlistedWorkspace,
@@ -221,7 +221,7 @@ export const settings = {
     'Valkey or Redis, 7 or later, that several gateways share: redis://[user@]host[:port][/database], rediss://… with TLS, or unix:/path.',
   ),
   SHARED_STORE_PASSWORD_FROM: optional(
-    localSecret,
+    secretPlace,
     'Where the password of the shared store is: file:/path or env:NAME. Read again for each connection.',
   ),
   SHARED_STORE_PREFIX: defaulted(
@@ -250,8 +250,6 @@ export const describedSettings = {
     ]),
   ),
 };
-
-type Environment = Readonly<Record<string, string | undefined>>;
 
 /** The settings as values, under their own names. */
 export type Config = {
@@ -333,11 +331,6 @@ function readEach(
   return { values: values as Partial<Config>, problems };
 }
 
-/** Whether the public listener can be reached from this machine only. */
-export function isLocalListener(config: Pick<Config, 'HOST'>): boolean {
-  return isLocalHost(config.HOST);
-}
-
 /** Whether what listens there can be reached from this machine only. */
 export function isLocalHost(host: string): boolean {
   return host.startsWith('unix:') || isLoopbackHost(host);
@@ -375,7 +368,7 @@ function contradictions(config: Config): string[] {
       problems.push(`${name} must be https: unless it is on loopback or UPSTREAM_ALLOW_HTTP=true`);
     }
   }
-  if (config.CALLERS_FILE === undefined && config.HOST !== undefined && !isLocalListener(config)) {
+  if (config.CALLERS_FILE === undefined && config.HOST !== undefined && !isLocalHost(config.HOST)) {
     problems.push(
       'HOST must be loopback or a Unix socket as long as CALLERS_FILE is not set: anyone who reaches the gateway could use the key',
     );

@@ -35,7 +35,7 @@ import {
   operationsOf,
   replyOptions,
 } from './gateway-options.ts';
-import { openAdminToken } from './key/read-secret.ts';
+import { openAdminToken } from './key/admin-token.ts';
 import { Scrubber } from './key/scrub.ts';
 import { logCallers } from './log/callers-lines.ts';
 import type { LogDestination } from './log/destination.ts';

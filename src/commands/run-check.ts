@@ -7,7 +7,7 @@ import { type Config, ConfigError, readConfig, unknownSettings } from '../config
 import type { WorkspaceConfig } from '../config-workspaces.ts';
 import { readCertificate } from '../edge/certificate.ts';
 import { authenticatorOptions, certificateFiles } from '../gateway-options.ts';
-import { openAdminToken } from '../key/read-secret.ts';
+import { openAdminToken } from '../key/admin-token.ts';
 import type { Environment } from '../key/store.ts';
 import { didYouMean } from '../spelling-policy.ts';
 import { check, checkEach } from './check.ts';
