@@ -3,7 +3,7 @@
  * problems come out at once, each naming its setting and never a value.
  */
 import { isDeepStrictEqual } from 'node:util';
-import { isLoopbackHost } from './address-policy.ts';
+import { isLoopbackHost, socketPath } from './address-policy.ts';
 import {
   baseUrl,
   ConfigValueError,
@@ -333,7 +333,7 @@ function readEach(
 
 /** Whether what listens there can be reached from this machine only. */
 export function isLocalHost(host: string): boolean {
-  return host.startsWith('unix:') || isLoopbackHost(host);
+  return socketPath(host) !== undefined || isLoopbackHost(host);
 }
 
 /** The names of the settings whose values are not the default ones. Values may be secrets, so these are names only. */
@@ -389,7 +389,7 @@ function sharedPlaces({ HOST, PORT, ADMIN_HOST, ADMIN_PORT }: Config): string[] 
   if (HOST === undefined || ADMIN_HOST === undefined || ADMIN_PORT === 'off') return [];
   const overlap = [HOST, ADMIN_HOST].some((host) => host === '0.0.0.0' || host === '::');
   if (HOST !== ADMIN_HOST && (!overlap || `${HOST} ${ADMIN_HOST}`.includes('unix:'))) return [];
-  if (HOST.startsWith('unix:')) return ['HOST and ADMIN_HOST must not be the same socket'];
+  if (socketPath(HOST) !== undefined) return ['HOST and ADMIN_HOST must not be the same socket'];
   if (PORT === undefined || PORT === 0 || PORT !== ADMIN_PORT) return [];
   const usual = settings.ADMIN_PORT.default;
   return [`PORT and ADMIN_PORT must not be the same port (ADMIN_PORT is ${usual} where it is not set)`];

@@ -5,11 +5,11 @@
 import type { RequestListener, Server } from 'node:http';
 import { hostname } from 'node:os';
 import type { AdminOptions } from './admin/listener.ts';
-import { countRequests, type RequestCounts } from './admin/request-counts.ts';
+import { RequestCounts } from './admin/request-counts.ts';
 import type { WorkspaceSources } from './admin/sources.ts';
 import { createApp } from './app.ts';
 import { Authenticator } from './callers/authenticator.ts';
-import { firstInUse, limitCallers } from './callers/limit.ts';
+import { CallerLimits, firstInUse } from './callers/limit.ts';
 import { type Config, changedSettings, isLocalHost } from './config.ts';
 import type { AccessLine, AccessLogOptions } from './edge/access-log.ts';
 import {
@@ -37,9 +37,8 @@ import {
 } from './gateway-options.ts';
 import { openAdminToken } from './key/admin-token.ts';
 import { Scrubber } from './key/scrub.ts';
-import { logCallers } from './log/callers-lines.ts';
 import type { LogDestination } from './log/destination.ts';
-import { logFleet } from './log/fleet-lines.ts';
+import { logCallers, logFleet } from './log/event-lines.ts';
 import { createLogger, type GatewayLogger } from './log/logger.ts';
 import { addRoutes } from './routes.ts';
 import type { Tracing } from './tracing.ts';
@@ -125,7 +124,7 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     authenticator,
     certificate,
     contexts: createContexts(),
-    counts: countRequests(),
+    counts: new RequestCounts(),
     tracing,
     readAdminToken,
   };
@@ -232,7 +231,7 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
       [...parts.workspaces].map(([name, { pipeline }]) => [name, { name, send: pipeline.send }]),
     ),
     authenticator,
-    limits: limitCallers(
+    limits: new CallerLimits(
       firstInUse([...parts.workspaces.values()].flatMap(({ fleet }) => fleet?.buckets ?? [])),
     ),
     host: {

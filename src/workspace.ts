@@ -18,7 +18,7 @@ import type { KeyEvent } from './key/key-event.ts';
 import { type Keyring, openKeyring } from './key/keyring.ts';
 import type { Scrubber } from './key/scrub.ts';
 import type { Environment } from './key/store.ts';
-import { logKeyCheck } from './log/key-check-line.ts';
+import { logKeyCheck } from './log/event-lines.ts';
 import type { GatewayLogger } from './log/logger.ts';
 import { createPipeline, type Pipeline } from './pipeline.ts';
 import type { AttemptSpans } from './trace.ts';

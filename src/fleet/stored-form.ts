@@ -1,6 +1,6 @@
 /** What lies in the shared store of one read, sealed: the answer, and the outcome for gateways that wait. */
 import type { Publication, SharedLook, SharedOutcome } from '../cache/shared-reads.ts';
-import { GatewayError, type ProblemCode, problems } from '../errors.ts';
+import { GatewayError, isProblemCode } from '../errors.ts';
 import type { Answer } from '../exchange.ts';
 import { bufferOf } from '../payload.ts';
 import { answerOf, headOf, pack, unpack } from './answer-codec.ts';
@@ -82,8 +82,8 @@ export function readOutcome(
 
 function failureIn(facts: Record<string, unknown>): SharedOutcome | undefined {
   const { code, reason, retryAfterMs, proxyError, receivedStatus } = facts;
-  if (typeof code !== 'string' || !Object.hasOwn(problems, code)) return undefined;
-  const error = new GatewayError(code as ProblemCode, {
+  if (typeof code !== 'string' || !isProblemCode(code)) return undefined;
+  const error = new GatewayError(code, {
     reason: `another gateway: ${String(reason)}`,
     ...(typeof retryAfterMs === 'number' ? { retryAfterMs } : {}),
     ...(typeof receivedStatus === 'number' ? { receivedStatus } : {}),
