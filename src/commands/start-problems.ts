@@ -4,7 +4,8 @@
  */
 import { readCallersVersion } from '../callers/caller-store.ts';
 import { CallersFileError } from '../callers/callers-file.ts';
-import { type Config, ConfigError, readConfig, unknownSettings } from '../config.ts';
+import { type Config, ConfigError, readConfig } from '../config.ts';
+import { unknownSettings } from '../config-names.ts';
 import { variableOf, workspaceNames } from '../config-workspaces.ts';
 import { CertificateError, readCertificate } from '../edge/certificate.ts';
 import { socketProblem } from '../edge/listen.ts';
