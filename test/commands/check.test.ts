@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { type CheckReport, check } from '../../src/commands/check.ts';
+import { check } from '../../src/commands/check.ts';
+import type { CheckReport } from '../../src/commands/check-report.ts';
 import { GatewayError, type GatewayErrorOptions, type ProblemCode } from '../../src/errors.ts';
 import type { Answer, SignedRequest } from '../../src/exchange.ts';
 import { openKeyring } from '../../src/key/keyring.ts';
