@@ -49,6 +49,16 @@ export function failureScope(address: string | undefined): string {
   return canonical.includes(':') ? `${canonical.split(':').slice(0, 4).join(':')}::/64` : canonical;
 }
 
+/** The path of a host that is a Unix socket, written `unix:/path`; `undefined` for an address. */
+export function socketPath(host: string): string | undefined {
+  return host.startsWith('unix:') ? host.slice('unix:'.length) : undefined;
+}
+
+/** A host as it stands in a URL: an IPv6 address in brackets (RFC 3986 section 3.2.2). */
+export function hostInUrl(host: string): string {
+  return host.includes(':') ? `[${host}]` : host;
+}
+
 /** Whether the peer is Fly's proxy (172.16.0.0/16). From any other peer a `Fly-Src` may be a replay. */
 export function isFlyProxy(address: string | undefined): boolean {
   if (address === undefined) return false;

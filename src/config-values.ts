@@ -69,9 +69,9 @@ export function oneOf<const T extends string>(...words: readonly T[]): Reader<T>
   };
 }
 
-/** Where a secret of the gateway's own is kept: `env:NAME` or `file:/path`. */
+/** Where a secret is kept that is read without a library: `env:NAME` or `file:/path`. */
 export const secretPlace: Reader<string> = (value) => {
-  if (!/^(?:env:[A-Za-z_]\w*|file:\/.+)$/.test(value)) {
+  if (!/^(?:env:[A-Za-z_][A-Za-z0-9_]*|file:\/[^\0]+)$/.test(value)) {
     throw new ConfigValueError('expects env:NAME or file:/path');
   }
   return value;
@@ -172,14 +172,6 @@ export const storeAddress: Reader<StoreAddress> = (value) => {
   } catch (error) {
     throw new ConfigValueError(error instanceof TypeError ? error.message : 'cannot be read');
   }
-};
-
-/** The place of a secret that is read without a library: the environment or a file. */
-export const localSecret: Reader<string> = (value) => {
-  if (!/^(?:env:[A-Za-z_][A-Za-z0-9_]*|file:\/[^\0]+)$/.test(value)) {
-    throw new ConfigValueError('expects file:/path or env:NAME');
-  }
-  return value;
 };
 
 /** What begins names in a store that others may use as well. */

@@ -31,7 +31,8 @@ export const workspaceSettings = {
 } as const;
 
 type WorkspaceSetting = keyof typeof workspaceSettings;
-type Environment = Readonly<Record<string, string | undefined>>;
+/** Names and values, as a process has them. */
+export type Environment = Readonly<Record<string, string | undefined>>;
 
 const rows = Object.keys(workspaceSettings) as WorkspaceSetting[];
 const ownVariable = new RegExp(`^(?:${rows.join('|')})_(.*)$`);

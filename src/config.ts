@@ -1,257 +1,13 @@
 /**
- * Every setting: its name, type, default and meaning. Pure: the environment comes in as an argument, and all
- * problems come out at once, each naming its setting and never a value.
+ * The settings of a gateway, read from an environment. Pure: the environment comes in as an argument, and all problems
+ * come out at once, each naming its setting and never a value.
  */
 import { isDeepStrictEqual } from 'node:util';
-import { isLoopbackHost } from './address-policy.ts';
-import {
-  baseUrl,
-  ConfigValueError,
-  duration,
-  flag,
-  headerName,
-  hostName,
-  integer,
-  list,
-  listenHost,
-  localSecret,
-  mediaRange,
-  namePrefix,
-  oneOf,
-  origin,
-  type Reader,
-  readPattern,
-  secretPlace,
-  size,
-  storeAddress,
-  text,
-} from './config-values.ts';
-import {
-  listedWorkspaces,
-  readWorkspaces,
-  unlistedWorkspace,
-  variableOf,
-  type WorkspaceConfig,
-  workspaceName,
-  workspaceOfVariable,
-  workspaceSettings,
-  workspaceVariables,
-} from './config-workspaces.ts';
-import { neverDown, neverUp } from './edge/field-policy.ts';
-import { nearestWord } from './spelling-policy.ts';
-
-interface Setting<T> {
-  readonly read: Reader<T>;
-  /** As it would be written; `undefined` where there is none. */
-  readonly default: string | undefined;
-  readonly required: boolean;
-  readonly meaning: string;
-}
-
-function required<T>(read: Reader<T>, meaning: string): Setting<T> {
-  return { read, default: undefined, required: true, meaning };
-}
-
-function optional<T>(read: Reader<T>, meaning: string): Setting<T | undefined> {
-  return { read, default: undefined, required: false, meaning };
-}
-
-function defaulted<T>(value: string, read: Reader<T>, meaning: string): Setting<T> {
-  return { read, default: value, required: false, meaning };
-}
-
-const port = integer(0, 65_535);
-
-const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
-
-export const settings = {
-  UPSTREAM_BASE_URL: required(
-    baseUrl,
-    'The upstream’s base address. https:, or http: on loopback; no credentials, query or fragment in it.',
-  ),
-  UPSTREAM_ALLOW_HTTP: defaulted(
-    'false',
-    flag,
-    'Allow an http: upstream that is not on loopback. The key then travels unencrypted.',
-  ),
-  UPSTREAM_API_KEY: optional(
-    text,
-    'The key itself, where the environment is the store. At least 16 visible ASCII characters.',
-  ),
-  UPSTREAM_API_KEY_FROM: defaulted(
-    'env:UPSTREAM_API_KEY',
-    text,
-    'Where the key comes from: env:NAME, file:/path, exec:command args, vault:mount/path#field, aws-sm:name#field or gcp-sm:projects/….',
-  ),
-  UPSTREAM_API_KEY_PREVIOUS_FROM: optional(
-    text,
-    'A second key to fall back to while a rotation is under way; written like UPSTREAM_API_KEY_FROM.',
-  ),
-  UPSTREAM_API_KEY_REFRESH: defaulted(
-    '60s',
-    duration(1_000),
-    'How often a store that cannot be watched is asked again.',
-  ),
-  UPSTREAM_API_KEY_CHECK: defaulted(
-    'on',
-    oneOf('on', 'off'),
-    'One read of /users/api-keys/ after the start, so that the log says at once whether the upstream accepts the key; off leaves it out.',
-  ),
-  WORKSPACES: defaulted(
-    '',
-    listOrNothing(workspaceName),
-    'Names of workspaces, comma-separated, each with a key of its own (UPSTREAM_API_KEY_FROM_<NAME>). The unnamed workspace then exists only if UPSTREAM_API_KEY_FROM or UPSTREAM_API_KEY is set.',
-  ),
-  UPSTREAM_READS: defaulted(
-    '',
-    listOrNothing(readPattern),
-    'Further reads to allow, comma-separated: /analytics/posts/,/analytics/reports/:id/.',
-  ),
-  UPSTREAM_MEDIA_TYPES: defaulted(
-    'application/json, application/*+json',
-    list(mediaRange),
-    'Media types of successes that pass; any other is an invalid response. */* lets all through.',
-  ),
-  UPSTREAM_TIMEOUT: defaulted(
-    '10s',
-    duration(10),
-    'One attempt, from its start to the last byte of the body.',
-  ),
-  UPSTREAM_MAX_BODY: defaulted(
-    '8MiB',
-    size(1_024, 2 ** 30),
-    'The largest answer accepted. Answers are read whole and checked before any of them is sent.',
-  ),
-  UPSTREAM_CONNECTIONS: defaulted(
-    '64',
-    integer(1, 10_000),
-    'Attempts at once. The bodies in flight together stay under 64 MiB.',
-  ),
-  REQUEST_TIMEOUT: defaulted('25s', duration(10), 'One caller’s request, retries and waiting included.'),
-  HEADERS_TIMEOUT: defaulted('10s', duration(100), 'How long a caller may take to send its request.'),
-  MAX_CONNECTIONS: defaulted('10000', integer(1, 1_000_000), 'Callers’ connections at once.'),
-  HOST: defaulted('127.0.0.1', listenHost, 'Address of the public listener, or unix:/path.sock.'),
-  PORT: defaulted('8080', port, 'Port of the public listener; 0 takes a free one.'),
-  TLS_CERT_FILE: optional(
-    text,
-    'Certificate of the public listener with its chain, in PEM: with it and TLS_KEY_FILE the listener speaks TLS 1.2 and later, and nothing else. Both are read again when they change.',
-  ),
-  TLS_KEY_FILE: optional(
-    text,
-    'Private key of the certificate in TLS_CERT_FILE, in PEM, without a passphrase.',
-  ),
-  ADMIN_HOST: defaulted(
-    '127.0.0.1',
-    listenHost,
-    'Address of the admin listener (metrics, status, console, purge), or unix:/path.sock. Reading asks for no credential.',
-  ),
-  ADMIN_PORT: defaulted('9091', portOrOff, 'Port of the admin listener; 0 takes a free one, off for none.'),
-  ADMIN_TOKEN_FROM: optional(
-    secretPlace,
-    'Where the token of POST /cache/purge is kept, env:NAME or file:/path; at least 16 visible ASCII characters. It is asked for where the admin listener is not on loopback or a Unix socket; without it nothing can be purged there.',
-  ),
-  CALLERS_FILE: optional(
-    text,
-    'Callers, their token hashes and grants. Without it only an anonymous caller exists, and the gateway starts on loopback or a Unix socket only.',
-  ),
-  ALLOWED_HOSTS: optional(
-    list(hostName),
-    'Host names that are answered, compared without port and case. By default loopback names where an anonymous caller exists, else any.',
-  ),
-  CALLER_FAILURES_PER_MINUTE: defaulted(
-    '300',
-    integer(0, 1_000_000),
-    'Failed authentications from one address before it gets 429; 0 for no limit.',
-  ),
-  CALLER_CACHE_CONTROL: defaulted(
-    'private, no-cache',
-    oneOf('private, no-cache', 'upstream'),
-    'What Cache-Control tells callers about keeping answers; upstream passes the upstream’s caching headers on as they came.',
-  ),
-  CORS_ORIGINS: defaulted(
-    '',
-    listOrNothing(origin),
-    'Browser origins that may read answers, comma-separated and exact.',
-  ),
-  CACHE_TTL: defaulted(
-    '15s',
-    duration(),
-    'Freshness of a 200 where the upstream states none; 0s: only what it states.',
-  ),
-  CACHE_STALE_WHILE_REVALIDATE: defaulted(
-    '15s',
-    duration(),
-    'How long a stale answer is given while a new one is fetched, where the upstream states nothing; 0s: only what it states.',
-  ),
-  CACHE_STALE_IF_ERROR: defaulted(
-    '5m',
-    duration(),
-    'How long a stale answer is given while the upstream fails, where it states nothing; 0s: only what it states.',
-  ),
-  CACHE_MAX_BYTES: defaulted('64MiB', size(0), 'All that the cache may hold.'),
-  CACHE_MAX_ENTRY_BYTES: defaulted('4MiB', size(0), 'The largest single answer it may hold.'),
-  RETRY_LIMIT: defaulted(
-    '4',
-    integer(0, 100),
-    'How often a request that was answered with 429 goes up again; after other passing failures it does once. 0: never.',
-  ),
-  RETRY_BASE: defaulted(
-    '500ms',
-    duration(1),
-    'First backoff; it doubles with each retry, and jitter only adds.',
-  ),
-  RETRY_CAP: defaulted('8s', duration(1), 'Longest backoff, before jitter.'),
-  GATE_MAX_CLOSED: defaulted(
-    '5m',
-    duration(),
-    'The longest time that one 429 may hold all requests; 0s switches the gate off and each request waits for itself.',
-  ),
-  FORWARD_REQUEST_HEADERS: defaulted(
-    '',
-    listOrNothing(headerName(neverUp)),
-    'Further request headers to pass up.',
-  ),
-  FORWARD_RESPONSE_HEADERS: defaulted(
-    '',
-    listOrNothing(headerName(neverDown)),
-    'Further response headers to pass down.',
-  ),
-  SHARED_STORE: optional(
-    storeAddress,
-    'Valkey or Redis, 7 or later, that several gateways share: redis://[user@]host[:port][/database], rediss://… with TLS, or unix:/path.',
-  ),
-  SHARED_STORE_PASSWORD_FROM: optional(
-    localSecret,
-    'Where the password of the shared store is: file:/path or env:NAME. Read again for each connection.',
-  ),
-  SHARED_STORE_PREFIX: defaulted(
-    'analytics-gateway',
-    namePrefix,
-    'Begins every name in the shared store. Gateways with the same prefix act as one.',
-  ),
-  SHUTDOWN_DELAY: defaulted('0s', duration(), 'How long to serve on after readiness fails.'),
-  SHUTDOWN_GRACE: defaulted('30s', duration(), 'How long a drain may take, the delay included.'),
-  OTEL_EXPORTER_OTLP_ENDPOINT: optional(
-    baseUrl,
-    'The collector that spans of requests and attempts are sent to, such as http://localhost:4318. OpenTelemetry’s SDK does it, which has to be installed beside the gateway and reads its other variables (OTEL_…) itself.',
-  ),
-  LOG_LEVEL: defaulted('info', oneOf(...logLevels), 'pino level; silent for none.'),
-} as const;
-
-export type SettingName = keyof typeof settings;
-
-/** What people read of each setting, those of a workspace included. */
-export const describedSettings = {
-  ...settings,
-  ...Object.fromEntries(
-    Object.entries(workspaceSettings).map(([name, row]) => [
-      `${name}_<NAME>`,
-      { default: undefined, ...row },
-    ]),
-  ),
-};
-
-type Environment = Readonly<Record<string, string | undefined>>;
+import { isLoopbackHost, socketPath } from './address-policy.ts';
+import { misspelledSettings, unlistedSettings } from './config-names.ts';
+import { type Setting, type SettingName, settings } from './config-settings.ts';
+import { ConfigValueError } from './config-values.ts';
+import { type Environment, readWorkspaces, variableOf, type WorkspaceConfig } from './config-workspaces.ts';
 
 /** The settings as values, under their own names. */
 export type Config = {
@@ -287,8 +43,8 @@ export function readConfig(environment: Environment): Config {
   const config = { ...values, workspaces: read.workspaces } as Config;
   problems.push(
     ...read.problems,
-    ...unlisted(environment),
-    ...misspelled(environment),
+    ...unlistedSettings(environment),
+    ...misspelledSettings(environment),
     ...contradictions(config),
   );
   if (problems.length > 0) throw new ConfigError(problems, config);
@@ -333,14 +89,9 @@ function readEach(
   return { values: values as Partial<Config>, problems };
 }
 
-/** Whether the public listener can be reached from this machine only. */
-export function isLocalListener(config: Pick<Config, 'HOST'>): boolean {
-  return isLocalHost(config.HOST);
-}
-
 /** Whether what listens there can be reached from this machine only. */
 export function isLocalHost(host: string): boolean {
-  return host.startsWith('unix:') || isLoopbackHost(host);
+  return socketPath(host) !== undefined || isLoopbackHost(host);
 }
 
 /** The names of the settings whose values are not the default ones. Values may be secrets, so these are names only. */
@@ -375,7 +126,7 @@ function contradictions(config: Config): string[] {
       problems.push(`${name} must be https: unless it is on loopback or UPSTREAM_ALLOW_HTTP=true`);
     }
   }
-  if (config.CALLERS_FILE === undefined && config.HOST !== undefined && !isLocalListener(config)) {
+  if (config.CALLERS_FILE === undefined && config.HOST !== undefined && !isLocalHost(config.HOST)) {
     problems.push(
       'HOST must be loopback or a Unix socket as long as CALLERS_FILE is not set: anyone who reaches the gateway could use the key',
     );
@@ -396,84 +147,8 @@ function sharedPlaces({ HOST, PORT, ADMIN_HOST, ADMIN_PORT }: Config): string[] 
   if (HOST === undefined || ADMIN_HOST === undefined || ADMIN_PORT === 'off') return [];
   const overlap = [HOST, ADMIN_HOST].some((host) => host === '0.0.0.0' || host === '::');
   if (HOST !== ADMIN_HOST && (!overlap || `${HOST} ${ADMIN_HOST}`.includes('unix:'))) return [];
-  if (HOST.startsWith('unix:')) return ['HOST and ADMIN_HOST must not be the same socket'];
+  if (socketPath(HOST) !== undefined) return ['HOST and ADMIN_HOST must not be the same socket'];
   if (PORT === undefined || PORT === 0 || PORT !== ADMIN_PORT) return [];
   const usual = settings.ADMIN_PORT.default;
   return [`PORT and ADMIN_PORT must not be the same port (ADMIN_PORT is ${usual} where it is not set)`];
-}
-
-const ownPrefixes =
-  /^(?:UPSTREAM_|REQUEST_|ADMIN_|ALLOWED_|CALLER|CORS_|CACHE_|RETRY_|GATE_|FORWARD_|SHUTDOWN_|SHARED_|TLS_|WORKSPACES)/;
-
-/** Names that look like a slip of the pen: ours by prefix, unknown, one or two letters from a known one. */
-function misspelled(environment: Environment): string[] {
-  const known = knownNames(environment);
-  const unlistedToo = new Set(unlistedNames(environment));
-  return unknownNames(environment).flatMap((name) => {
-    const meant = unlistedToo.has(name) ? undefined : nearestWord(name, known, 2);
-    return meant === undefined ? [] : [`${name} is not a setting; did you mean ${meant}?`];
-  });
-}
-
-/** Variables of workspaces that are not listed. */
-function unlisted(environment: Environment): string[] {
-  const names = listedWorkspaces(environment);
-  return unlistedNames(environment).map((name) => unlistedWorkspace(name, names));
-}
-
-/** Without WORKSPACES they are names that have no effect. */
-function unlistedNames(environment: Environment): string[] {
-  if (listedWorkspaces(environment).length === 0) return [];
-  return unknownNames(environment).filter((name) => workspaceOfVariable(name) !== undefined);
-}
-
-/** Every setting, those of the listed workspaces included. */
-function knownNames(environment: Environment): string[] {
-  return [...Object.keys(settings), ...workspaceVariables(listedWorkspaces(environment))];
-}
-
-/**
- * What is not a setting and looks as if it was meant to be one, however far from a known name: it begins with
- * `UPSTREAM_`. Other prefixes are other programs' as well.
- */
-export function unknownSettings(environment: Environment): string[] {
-  const known = knownNames(environment);
-  const unlistedToo = new Set(unlistedNames(environment));
-  return unknownNames(environment)
-    .filter((name) => name.startsWith('UPSTREAM_') && !unlistedToo.has(name))
-    .filter((name) => nearestWord(name, known, 2) === undefined)
-    .map((name) => {
-      if (workspaceOfVariable(name)) return unlistedWorkspace(name, []);
-      const words = name.split('_');
-      const meant = known.find((one) => words.every((word) => one.split('_').includes(word)));
-      return `${name} is not a setting${meant === undefined ? '' : `; did you mean ${meant}?`}`;
-    });
-}
-
-/** Ours by prefix, and neither a setting nor named by one. An empty setting of a workspace counts as not set. */
-function unknownNames(environment: Environment): string[] {
-  const known = new Set(knownNames(environment));
-  const referred = new Set(
-    [...known]
-      .filter((name) => name.includes('_FROM'))
-      .map((name) => environment[name]?.trim().replace(/^env:/, '')),
-  );
-  const isEmpty = (name: string): boolean => (environment[name]?.trim() ?? '') === '';
-  return Object.keys(environment)
-    .filter((name) => ownPrefixes.test(name) && !known.has(name) && !referred.has(name))
-    .filter((name) => workspaceOfVariable(name) === undefined || !isEmpty(name));
-}
-
-function listOrNothing<T>(member: Reader<T>): Reader<readonly T[]> {
-  const members = list(member);
-  return (value) => (value === '' ? [] : members(value));
-}
-
-function portOrOff(value: string): number | 'off' {
-  if (value === 'off') return 'off';
-  try {
-    return port(value);
-  } catch (error) {
-    throw new ConfigValueError(`${(error as Error).message}, or off`);
-  }
 }

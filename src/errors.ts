@@ -112,6 +112,10 @@ export const problems = {
 
 export type ProblemCode = keyof typeof problems;
 
+export function isProblemCode(code: string): code is ProblemCode {
+  return Object.hasOwn(problems, code);
+}
+
 /** Error types of Proxy-Status that the gateway uses (RFC 9209 section 2.3). */
 export type ProxyErrorType =
   | 'dns_error'

@@ -1,6 +1,6 @@
 /** From the settings to the options of each part. Pure: whatever needs another part is added in `gateway-parts.ts`. */
 import type { AuthenticatorOptions } from './callers/authenticator.ts';
-import { type Config, isLocalListener } from './config.ts';
+import { type Config, isLocalHost } from './config.ts';
 import type { WorkspaceConfig } from './config-workspaces.ts';
 import type { CertificateFiles } from './edge/certificate.ts';
 import type { CorsOptions } from './edge/cors-policy.ts';
@@ -38,7 +38,7 @@ export function authenticatorOptions(
 ): Omit<AuthenticatorOptions, 'onEvent'> {
   return {
     file: config.CALLERS_FILE,
-    loopbackOnly: isLocalListener(config),
+    loopbackOnly: isLocalHost(config.HOST),
     failuresPerMinute: config.CALLER_FAILURES_PER_MINUTE,
     operations: new Set(operationsOf(config).map(({ name }) => name)),
     workspaces,

@@ -1,16 +1,14 @@
 /**
  * The wiring: makes the parts of a gateway from its settings and gives each what it needs of the others. Nothing
- * listens yet. Everything that knows of everything else is here and in `gateway.ts`, and nothing else is.
+ * listens yet. What knows of everything else is here, in `gateway-admin.ts` and in `gateway.ts`, and nothing else is.
  */
 import type { RequestListener, Server } from 'node:http';
 import { hostname } from 'node:os';
-import type { AdminOptions } from './admin/listener.ts';
-import { countRequests, type RequestCounts } from './admin/request-counts.ts';
-import type { WorkspaceSources } from './admin/sources.ts';
+import { RequestCounts } from './admin/request-counts.ts';
 import { createApp } from './app.ts';
 import { Authenticator } from './callers/authenticator.ts';
-import { firstInUse, limitCallers } from './callers/limit.ts';
-import { type Config, changedSettings, isLocalHost } from './config.ts';
+import { CallerLimits, firstInUse } from './callers/limit.ts';
+import type { Config } from './config.ts';
 import type { AccessLine, AccessLogOptions } from './edge/access-log.ts';
 import {
   type CertificatePair,
@@ -24,7 +22,7 @@ import { prepareReplies } from './edge/reply-fields.ts';
 import { type CallerContexts, createContexts } from './edge/request-context.ts';
 import { createHttpServer, replaceCertificate } from './edge/server.ts';
 import { baseOf } from './edge/workspace.ts';
-import type { Fleet, FleetSnapshot } from './fleet/fleet.ts';
+import type { Fleet } from './fleet/fleet.ts';
 import {
   authenticatorOptions,
   bufferOptions,
@@ -35,15 +33,13 @@ import {
   operationsOf,
   replyOptions,
 } from './gateway-options.ts';
-import { openAdminToken } from './key/read-secret.ts';
+import { openAdminToken } from './key/admin-token.ts';
 import { Scrubber } from './key/scrub.ts';
-import { logCallers } from './log/callers-lines.ts';
 import type { LogDestination } from './log/destination.ts';
-import { logFleet } from './log/fleet-lines.ts';
+import { logCallers, logFleet } from './log/event-lines.ts';
 import { createLogger, type GatewayLogger } from './log/logger.ts';
 import { addRoutes } from './routes.ts';
 import type { Tracing } from './tracing.ts';
-import { version } from './version.ts';
 import { createBounds, createWorkspace, type KeyedWorkspace, openKeys, type Workspace } from './workspace.ts';
 
 export interface GatewayOptions {
@@ -125,7 +121,7 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     authenticator,
     certificate,
     contexts: createContexts(),
-    counts: countRequests(),
+    counts: new RequestCounts(),
     tracing,
     readAdminToken,
   };
@@ -232,7 +228,7 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
       [...parts.workspaces].map(([name, { pipeline }]) => [name, { name, send: pipeline.send }]),
     ),
     authenticator,
-    limits: limitCallers(
+    limits: new CallerLimits(
       firstInUse([...parts.workspaces.values()].flatMap(({ fleet }) => fleet?.buckets ?? [])),
     ),
     host: {
@@ -286,80 +282,6 @@ function accessLogOptions(parts: Parts): AccessLogOptions {
   };
 }
 
-/** @param server the callers' server, whose connections are shown */
-export function adminOptions(parts: Parts, life: LifeState, server: Server, port: number): AdminOptions {
-  const { config, log, scrub } = parts;
-  return {
-    sources: {
-      version,
-      startedAt: parts.startedAt,
-      operations: operationsOf(config).map(({ name }) => name),
-      changedSettings: changedSettings(config),
-      notReady: life.notReady,
-      requests: parts.counts.snapshot,
-      workspaces: [...parts.workspaces.values()].map(sourcesOf),
-      callers: (most) => parts.authenticator.snapshot(most),
-      log: log.losses,
-      certificate: life.certificate,
-      waiting: () => parts.contexts.waiting,
-      connections: () =>
-        new Promise((resolve) => server.getConnections((_error, connections) => resolve(connections ?? 0))),
-      fleet: () => fleetSnapshot(parts),
-    },
-    hosts: {
-      listensOn: config.ADMIN_HOST,
-      isLocal: isLocalHost(config.ADMIN_HOST),
-      allowed: config.ALLOWED_HOSTS,
-    },
-    readToken: parts.readAdminToken,
-    port,
-    redact: (text) => scrub.redact(text),
-    isSecret: (text) => isSecret(parts, text),
-    onPurge: (purged) => log.events.info(purged, 'stored answers were purged by hand'),
-    onRefused: (refusal) =>
-      log.events[refusal.code === 'internal-error' ? 'error' : 'info'](
-        refusal,
-        'the admin listener refused a request',
-      ),
-    onFault: (error) => log.events.error({ err: error }, 'the admin listener failed'),
-  };
-}
-
-/** What the admin listener shows of a workspace. */
-function sourcesOf({ own, keyring, pipeline }: Workspace): WorkspaceSources {
-  return {
-    name: own.name,
-    key: keyring.health,
-    gate: pipeline.gate.snapshot,
-    circuit: pipeline.circuit.snapshot,
-    cache: pipeline.cache.snapshot,
-    attempts: pipeline.attempts.snapshot,
-    purge: pipeline.cache.purge,
-  };
-}
-
-/** The gateways and the store, as the first workspace sees them, and the reads and turns of all workspaces. */
-function fleetSnapshot(parts: Parts): FleetSnapshot | undefined {
-  const all = [...parts.workspaces.values()].flatMap(({ fleet }) => fleet?.snapshot() ?? []);
-  const [first] = all;
-  if (first === undefined) return undefined;
-  const sum = (count: (one: FleetSnapshot) => number): number =>
-    all.reduce((total, one) => total + count(one), 0);
-  return {
-    ...first,
-    answers: {
-      found: sum(({ answers }) => answers.found),
-      joined: sum(({ answers }) => answers.joined),
-      exchanges: sum(({ answers }) => answers.exchanges),
-    },
-    gate: {
-      ...first.gate,
-      turnsGiven: sum(({ gate }) => gate.turnsGiven),
-      turnsTaken: sum(({ gate }) => gate.turnsTaken),
-    },
-  };
-}
-
 function namesOf({ workspaces }: Config): readonly string[] {
   return workspaces.map(({ name }) => name);
 }
@@ -372,7 +294,7 @@ function holdsKey({ scrub }: Parts, text: string): boolean {
  * While a key is not known, any text could hold it. But a request that names a workspace whose key is known has no reason
  * to hold another's.
  */
-function isSecret(parts: Parts, text: string, path?: string): boolean {
+export function isSecret(parts: Parts, text: string, path?: string): boolean {
   if (holdsKey(parts, text)) return true;
   const { workspaces } = parts;
   const named = (path === undefined ? undefined : baseOf(path)?.name) || undefined;

@@ -8,8 +8,8 @@ import type { CertificateSnapshot, FollowedCertificate } from './edge/certificat
 import { ListenError, listen } from './edge/listen.ts';
 import { closeServer } from './edge/shutdown.ts';
 import { GatewayError } from './errors.ts';
+import { adminOptions } from './gateway-admin.ts';
 import {
-  adminOptions,
   closeParts,
   createCallersServer,
   followCertificate,

@@ -44,6 +44,16 @@ export function isBlank(text: string, at: number): boolean {
   return code === 0x20 || code === 0x09;
 }
 
+/** Whether a field value is an entity tag, weak or strong (RFC 9110 section 8.8.3). */
+export function isEntityTag(value: string): boolean {
+  return /^(?:W\/)?"[\x21\x23-\x7e\x80-\xff]*"$/.test(value);
+}
+
+/** An entity tag without its mark of weakness: what a weak comparison compares (RFC 9110 section 8.8.3.2). */
+export function opaqueTag(tag: string): string {
+  return tag.startsWith('W/') ? tag.slice(2) : tag;
+}
+
 const none: ReadonlySet<string> = new Set();
 
 /**

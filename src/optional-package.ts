@@ -1,4 +1,4 @@
-/** Packages that are none of our dependencies: it is installed beside the gateway where a setting needs it. */
+/** Packages that are none of our dependencies: each is installed beside the gateway where a setting needs it. */
 import { errorCode } from './errors.ts';
 
 /** Imports a package by name. A test gives its own. */

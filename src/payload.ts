@@ -18,6 +18,13 @@ export function payloadOf(bytes: Buffer): Payload {
   return bytes.length <= smallBytes ? latin1Of(bytes) : bytes;
 }
 
+/** A copy that holds no more memory than its own bytes: not from the pool, whose slab a small buffer keeps alive. */
+export function ownBytes(bytes: Buffer): Buffer {
+  const own = Buffer.allocUnsafeSlow(bytes.byteLength);
+  bytes.copy(own);
+  return own;
+}
+
 /** Its bytes as a buffer, for what works on nothing else. */
 export function bufferOf(payload: Payload): Buffer {
   return typeof payload === 'string' ? Buffer.from(payload, 'latin1') : payload;

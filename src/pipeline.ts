@@ -2,15 +2,14 @@
  * The outbound order, listed once, top-down: what a read passes on its way to the upstream. Knows nothing of
  * callers, Hono or the log.
  */
-import { type CacheOptions, shareAnswers } from './cache/cache.ts';
+import { type Cache, type CacheOptions, shareAnswers } from './cache/cache.ts';
 import type { Answer, UpstreamRequest } from './exchange.ts';
-import { type GateOptions, paceAttempts } from './gate/gate.ts';
+import { type Gate, type GateOptions, paceAttempts } from './gate/gate.ts';
 import { compose, type Handler, type Layer } from './layer.ts';
 import { type AttemptTally, tallyAttempts } from './upstream/attempt-tally.ts';
 import { Circuit, type CircuitOptions } from './upstream/circuit.ts';
-import { attachKey, type CredentialOptions, probeThrough } from './upstream/credential.ts';
+import { attachKey, type CredentialOptions, probeThrough, retryWithKey } from './upstream/credential.ts';
 import { type RetryOptions, retryFailures } from './upstream/retry.ts';
-import { retryWithKey } from './upstream/retry-with-key.ts';
 import { sendUpstream, type TransportOptions } from './upstream/transport.ts';
 
 export interface PipelineOptions {
@@ -24,9 +23,9 @@ export interface PipelineOptions {
 
 export interface Pipeline {
   readonly send: Handler<UpstreamRequest, Answer>;
-  readonly cache: Pick<ReturnType<typeof shareAnswers>, 'purge' | 'snapshot'>;
+  readonly cache: Pick<Cache, 'purge' | 'snapshot'>;
   readonly circuit: Pick<Circuit, 'snapshot'>;
-  readonly gate: Pick<ReturnType<typeof paceAttempts>, 'snapshot'>;
+  readonly gate: Pick<Gate, 'snapshot'>;
   readonly attempts: Pick<AttemptTally, 'snapshot'>;
   /** Ends everything under way. */
   close(): Promise<void>;

@@ -67,7 +67,7 @@ export class WatchedContext {
   }
 
   /** Ends the context; a second time is nothing. */
-  protected end(reason: Error): void {
+  end(reason: Error): void {
     if (this.#ended !== undefined) return;
     this.#ended = reason;
     const watchers = this.#watchers;
@@ -91,10 +91,6 @@ export class FixedContext extends WatchedContext implements RequestContext {
     super();
     this.deadlineMs = deadlineMs;
     this.flow = flow;
-  }
-
-  override end(reason: Error): void {
-    super.end(reason);
   }
 }
 

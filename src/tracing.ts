@@ -5,6 +5,7 @@
  * The one place that knows OpenTelemetry. A span says what the log line says, less its texts: no URL, header, subject,
  * reason or cause, so that neither a key nor a token nor a query's value can be in it.
  */
+import { toHundredths } from './durations.ts';
 import type { AccessLine } from './edge/access-log.ts';
 import { importModule, importProblem, type LoadModule, PackageError } from './optional-package.ts';
 import type { AttemptSpan, AttemptSpans, RequestSpan, Trace, WaitingPlace } from './trace.ts';
@@ -248,7 +249,7 @@ class ServerSpan implements RequestSpan {
   }
 
   waited(place: WaitingPlace, fromMs: number, untilMs: number): void {
-    const ms = Math.round((untilMs - fromMs) * 100) / 100;
+    const ms = toHundredths(untilMs - fromMs);
     if (ms >= 1)
       this.otel.addEvent(`${place}.wait`, { 'analytics_gateway.waited_ms': ms }, this.epochMs + fromMs);
   }

@@ -18,14 +18,12 @@ import type { KeyEvent } from './key/key-event.ts';
 import { type Keyring, openKeyring } from './key/keyring.ts';
 import type { Scrubber } from './key/scrub.ts';
 import type { Environment } from './key/store.ts';
-import { logKeyCheck } from './log/key-check-line.ts';
+import { logKeyCheck } from './log/event-lines.ts';
 import type { GatewayLogger } from './log/logger.ts';
 import { createPipeline, type Pipeline } from './pipeline.ts';
 import type { AttemptSpans } from './trace.ts';
-import { AttemptSlots } from './upstream/attempt-slots.ts';
-import { ConnectionCap } from './upstream/connection-cap.ts';
 import { checkKey } from './upstream/own-reads.ts';
-import { SharedBudget } from './upstream/shared-budget.ts';
+import { AttemptSlots, ConnectionCap, SharedBudget } from './upstream/shared-limits.ts';
 
 /** A workspace whose key's store is open. */
 export interface KeyedWorkspace {

@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { ConfigError, changedSettings, readConfig, settings, unknownSettings } from '../src/config.ts';
+import { ConfigError, changedSettings, readConfig } from '../src/config.ts';
+import { unknownSettings } from '../src/config-names.ts';
+import { settings } from '../src/config-settings.ts';
 
 const enough = { UPSTREAM_BASE_URL: 'https://analytics.example.com/api' };
 

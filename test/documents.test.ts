@@ -3,7 +3,7 @@ import { dirname, join, normalize } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { writtenDocuments } from '../docs/write.ts';
 import { readCallersFile } from '../src/callers/callers-file-policy.ts';
-import { settings } from '../src/config.ts';
+import { settings } from '../src/config-settings.ts';
 import { problems } from '../src/errors.ts';
 import { version } from '../src/version.ts';
 import { anchorsOf, blocksOf, documents, linksOf, readDocument, root } from './support/documents.ts';

@@ -1,6 +1,6 @@
 /** What the console's charts show of a moment: rates and quantiles between two snapshots. Pure: no I/O, no clock. */
 import { boundsSeconds, type DurationsSnapshot, toHundredths } from '../durations.ts';
-import type { RequestCount } from './request-counts.ts';
+import { fromMemory, type RequestCount } from './request-counts.ts';
 import type { AdminSnapshot } from './sources.ts';
 
 /** Rates are per second, times in seconds; null where nothing was measured. */
@@ -22,8 +22,6 @@ export interface HistoryPoint {
   readonly upstreamP99: number | null;
   readonly waiting: number;
 }
-
-const fromMemory = new Set<string | undefined>(['hit', 'negative', 'max-stale', 'stale-while-revalidate']);
 
 /** The point of the interval between two snapshots. */
 export function pointBetween(before: AdminSnapshot, now: AdminSnapshot): HistoryPoint {

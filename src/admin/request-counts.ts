@@ -55,14 +55,6 @@ export interface RequestSnapshot {
   readonly unparsed: ReadonlyMap<string, number>;
 }
 
-export interface RequestCounts {
-  begin(): void;
-  count(line: AccessLine): void;
-  /** The HTTP parser refused a request, or a limit refused a connection. */
-  refuse(code: string): void;
-  snapshot(): RequestSnapshot;
-}
-
 interface Cell {
   readonly status: number | undefined;
   readonly cache: string | undefined;
@@ -92,14 +84,16 @@ const maxCells = 100;
 const maxCodes = 50;
 
 const callerLeft = 499;
-const fromMemory = new Set<string | undefined>(['hit', 'negative', 'max-stale', 'stale-while-revalidate']);
-
-export function countRequests(): RequestCounts {
-  return new Counts();
-}
+/** The cache's part, as the access line names it, in answers that came from memory. */
+export const fromMemory: ReadonlySet<string | undefined> = new Set([
+  'hit',
+  'negative',
+  'max-stale',
+  'stale-while-revalidate',
+]);
 
 /** Its methods are properties, so that they can be handed on one by one. */
-class Counts implements RequestCounts {
+export class RequestCounts {
   #started = 0;
   #finished = 0;
   #aborted = 0;
@@ -148,6 +142,7 @@ class Counts implements RequestCounts {
     if (problem?.startsWith('caller-') === true) increment(caller.refused, problem);
   };
 
+  /** The HTTP parser refused a request, or a limit refused a connection. */
   readonly refuse = (code: string): void => {
     const isCounted = this.#unparsed.has(code) || this.#unparsed.size < maxCodes;
     increment(this.#unparsed, isCounted ? code : 'other');

@@ -1,37 +1,34 @@
 /**
- * The admin listener's middleware and routes, as a Hono app: metrics, status, console, purge, probes.
- *
- * It decides on the bytes as they came (`incoming`) and never on the URL that was made of them. Nothing here grows
- * with what is stored, except a purge. What only one route needs is loaded at its first request.
+ * The admin listener's routes, as a Hono app: metrics, status, console, purge, probes. `middleware.ts` has what requests pass
+ * before. Nothing here grows with what is stored, except a purge. What only one route needs is loaded at its first request.
  */
-import { hash, timingSafeEqual } from 'node:crypto';
-import type { HttpBindings } from '@hono/node-server';
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
-import { announcesBody } from '../edge/message-body.ts';
+import { pathAsSent } from '../edge/adapter.ts';
 import { problemPage, problemText } from '../edge/problems.ts';
 import { fieldsOfRefusedRequest, type RefusalFields } from '../edge/refusal-fields.ts';
 import { documentFields, problemFields } from '../edge/reply-fields.ts';
-import { newRequestId } from '../edge/request-id.ts';
 import { GatewayError, problems } from '../errors.ts';
-import { type AdminHosts, isAdminHost, isOthersPage } from './access-policy.ts';
 import { HealthWatch } from './health-watch.ts';
 import { History } from './history.ts';
 import { LiveEvents } from './live-events.ts';
+import {
+  type AdminEnv,
+  eventStream,
+  guardAccess,
+  guardChanges,
+  identifyRequest,
+  type MiddlewareOptions,
+  redactReplies,
+  refuseBody,
+} from './middleware.ts';
 import { maxCallers } from './request-counts.ts';
 import { takeSnapshot } from './snapshot.ts';
 import { type AdminSources, snapshotOfOne } from './sources.ts';
 import type { PurgeNeeds } from './status-policy.ts';
 
-export interface AdminAppOptions {
+export interface AdminAppOptions extends MiddlewareOptions {
   readonly sources: AdminSources;
-  readonly hosts: AdminHosts;
-  /** Reads the token of ADMIN_TOKEN_FROM; `undefined` where that is not set. Rejects with an error fit for the log. */
-  readonly readToken: (() => Promise<string>) | undefined;
-  /** Replaces every form of the upstream key in a text: the last step before a reply leaves. */
-  readonly redact: (text: string) => string;
-  /** Whether each reply is to end its connection. */
-  readonly isClosing: () => boolean;
   onPurge(purged: Purged): void;
   /** Whether a text holds the upstream key: such a text is not logged. */
   readonly isSecret: (text: string) => boolean;
@@ -57,7 +54,6 @@ export interface Purged {
   readonly bytes: number;
 }
 
-type AdminEnv = { Bindings: HttpBindings; Variables: { requestId: string } };
 export type AdminApp = Hono<AdminEnv>;
 type Handler = (context: Context<AdminEnv>) => Response | Promise<Response>;
 
@@ -85,7 +81,7 @@ export function createAdminApp(options: AdminAppOptions): AdminPart {
     },
     onPoint: (point) => live.tell('point', JSON.stringify(point)),
   });
-  const app: AdminApp = new Hono({ getPath: (_request, context) => pathOf(context?.env as HttpBindings) });
+  const app: AdminApp = new Hono({ getPath: pathAsSent });
   app.use(redactReplies(options), identifyRequest, guardAccess(options.hosts));
 
   route(app, 'GET', '/', showConsole);
@@ -127,118 +123,6 @@ function route(
   });
 }
 
-/** Searches each reply for the key: byte for byte as Latin-1, as the upstream's answers are searched too. */
-function redactReplies({ redact, isClosing }: AdminAppOptions): MiddlewareHandler<AdminEnv> {
-  return async function redactReply(context, next) {
-    await next();
-    const { status, headers } = context.res;
-    // It has no end; each of its events is searched by itself.
-    if (headers.get('content-type') === eventStream) return;
-    const text = Buffer.from(await context.res.arrayBuffer()).toString('latin1');
-    const body = Buffer.from(redact(text), 'latin1');
-    headers.set('content-length', String(body.length));
-    if (isClosing()) headers.set('connection', 'close');
-    // Hono adds the fields of the response before to a new one, unless there is none.
-    context.res = undefined;
-    context.res = new Response(body, { status, headers });
-  };
-}
-
-/** Gives the request an id of ours. A caller's own is not taken over: it might hold a secret, and is never repeated. */
-const identifyRequest: MiddlewareHandler<AdminEnv> = async (context, next) => {
-  const id = newRequestId();
-  context.set('requestId', id);
-  context.header('x-request-id', id);
-  await next();
-};
-
-function guardAccess(hosts: AdminHosts): MiddlewareHandler<AdminEnv> {
-  return async function guard({ env: { incoming }, req }, next) {
-    const { headers } = incoming;
-    const { host } = headers;
-    if (!isAdminHost(host, hosts)) {
-      throw new GatewayError('host-not-allowed', {
-        reason: 'a Host that the admin listener does not answer for',
-        detail:
-          'The admin listener answers for addresses and private names; docs/operating.md, "Admin listener", has the rule.',
-      });
-    }
-    const field = (name: string): string | undefined => headers[name]?.toString();
-    const asked = {
-      method: req.method,
-      path: req.path,
-      host,
-      origin: field('origin'),
-      site: field('sec-fetch-site'),
-      mode: field('sec-fetch-mode'),
-      dest: field('sec-fetch-dest'),
-    };
-    if (isOthersPage(asked)) {
-      throw new GatewayError('origin-not-allowed', {
-        reason: 'a page of another site asked the admin listener',
-        detail: 'Pages of other sites may not use the admin listener.',
-      });
-    }
-    await next();
-  };
-}
-
-/**
- * What changes something needs the token of ADMIN_TOKEN_FROM, wherever other machines can reach the listener.
- *
- * @throws GatewayError 403 where no token is set, 401 where the request does not have it
- */
-function guardChanges({ hosts, readToken }: AdminAppOptions): MiddlewareHandler<AdminEnv> {
-  return async function guardChange({ env: { incoming } }, next) {
-    if (hosts.isLocal) return next();
-    if (readToken === undefined) {
-      throw new GatewayError('caller-forbidden', {
-        reason: 'a change was asked for, and ADMIN_TOKEN_FROM is not set',
-        detail:
-          'Other machines can reach the admin listener, and ADMIN_TOKEN_FROM is not set: nothing can be changed here.',
-      });
-    }
-    const [, sent] = /^Bearer +(\S+)$/i.exec(incoming.headers.authorization ?? '') ?? [];
-    if (sent === undefined || !isSameSecret(sent, await readOrRefuse(readToken))) {
-      throw new GatewayError('caller-unauthenticated', {
-        reason: `a change was asked for ${sent === undefined ? 'without the token' : 'with a wrong token'}`,
-        detail:
-          'A change needs the token of ADMIN_TOKEN_FROM: send it as "Authorization: Bearer <token>", once.',
-        headers: { 'www-authenticate': 'Bearer realm="admin"' },
-      });
-    }
-    await next();
-  };
-}
-
-/** @throws GatewayError 500, without a stack for the log: what ADMIN_TOKEN_FROM names is to be repaired */
-async function readOrRefuse(readToken: () => Promise<string>): Promise<string> {
-  try {
-    return await readToken();
-  } catch (error) {
-    throw new GatewayError('internal-error', {
-      reason: `a change was asked for, and the token cannot be read: ${(error as Error).message}`,
-      detail:
-        'The gateway cannot read the token of ADMIN_TOKEN_FROM, so nothing can be changed here. Its log says why.',
-    });
-  }
-}
-
-/** Takes the same time whatever the two have in common. */
-function isSameSecret(one: string, other: string): boolean {
-  return timingSafeEqual(hash('sha256', one, 'buffer'), hash('sha256', other, 'buffer'));
-}
-
-const refuseBody: MiddlewareHandler<AdminEnv> = async ({ env }, next) => {
-  if (announcesBody(env.incoming.headers)) {
-    throw new GatewayError('invalid-request', {
-      detail: 'Nothing here takes a body.',
-      headers: { connection: 'close' },
-    });
-  }
-  await next();
-};
-
 function renderProblem(
   thrown: Error,
   context: Context<AdminEnv>,
@@ -247,7 +131,7 @@ function renderProblem(
   if (thrown instanceof GatewayError) {
     const { code, message: reason } = thrown;
     const { socket, headers, rawHeaders } = context.env.incoming;
-    const request = { remoteAddress: socket.remoteAddress, path: pathOf(context.env), headers, rawHeaders };
+    const request = { remoteAddress: socket.remoteAddress, path: context.req.path, headers, rawHeaders };
     onRefused({ code, reason, ...fieldsOfRefusedRequest(thrown, request, isSecret) });
   } else {
     onFault(thrown);
@@ -265,8 +149,6 @@ const showConsole: Handler = async (context) => {
   const { consolePage, consoleFields } = await import('./console-page.ts');
   return context.body(consolePage, 200, consoleFields);
 };
-
-const eventStream = 'text/event-stream';
 
 function showEvents(context: Context<AdminEnv>, live: LiveEvents, sources: AdminSources): Response {
   const query = queryOf(context, ['workspace'], 'The events take ?workspace=NAME, once, or nothing.');
@@ -376,7 +258,7 @@ function probe(context: Context<AdminEnv>, problem: string | undefined): Respons
 }
 
 const showProblem: Handler = (context) => {
-  const text = problemPage(pathOf(context.env).slice('/problems/'.length));
+  const text = problemPage(context.req.path.slice('/problems/'.length));
   if (text === undefined) throw new GatewayError('unknown-operation');
   return context.body(text, 200, documentFields);
 };
@@ -386,9 +268,4 @@ function json(context: Context<AdminEnv>, value: unknown): Response {
     ...problemFields,
     'content-type': 'application/json',
   });
-}
-
-/** The request target up to its query, as it was sent. */
-function pathOf({ incoming }: HttpBindings): string {
-  return incoming.url?.split('?', 1)[0] ?? '';
 }

@@ -4,7 +4,7 @@
  */
 import { LRUCache } from 'lru-cache';
 import type { Answer, Encodings, UpstreamRequest } from '../exchange.ts';
-import type { Payload } from '../payload.ts';
+import { ownBytes, type Payload } from '../payload.ts';
 import type { CacheBytes } from './cache-bytes.ts';
 import type { AnswerPolicy } from './cache-policy.ts';
 import { exactRequestKey, selection } from './vary-policy.ts';
@@ -283,8 +283,6 @@ function variantBytes(answer: Answer, selected: string, exactRequest: string): n
  * hundred bytes would hold eight thousand.
  */
 export function compact(body: Payload): Payload {
-  if (typeof body === 'string' || body.buffer.byteLength <= body.byteLength + 64) return body;
-  const own = Buffer.allocUnsafeSlow(body.byteLength);
-  body.copy(own);
-  return own;
+  const isOwn = typeof body === 'string' || body.buffer.byteLength <= body.byteLength + 64;
+  return isOwn ? body : ownBytes(body);
 }

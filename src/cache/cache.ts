@@ -39,7 +39,7 @@ export interface CacheSnapshot {
   readonly compressing: number;
 }
 
-export interface SharedAnswers {
+export interface Cache {
   readonly layer: Layer<UpstreamRequest, Answer>;
   /** Forgets all answers, or one operation's; what is under way is not stored either. Returns the reads dropped. */
   purge(operation?: string): number;
@@ -54,7 +54,7 @@ export interface SharedAnswers {
  * A fresh answer is served as the very same object every time and without a promise. Every answer is stored under
  * the key generation that fetched it, so that no request reads what another key was allowed to see.
  */
-export function shareAnswers(options: CacheOptions): SharedAnswers {
+export function shareAnswers(options: CacheOptions): Cache {
   const store = new AnswerStore(options);
   const flights = new Flights();
   const refreshes = new BackgroundRefreshes(options);

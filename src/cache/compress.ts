@@ -4,7 +4,7 @@ import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
 import type { Answer } from '../exchange.ts';
 import { fieldValue } from '../header-fields.ts';
-import { bufferOf, type Payload } from '../payload.ts';
+import { bufferOf, ownBytes, type Payload } from '../payload.ts';
 import { hasDirective, parseCacheControl } from './cache-control.ts';
 
 const gzipBody = promisify(gzip);
@@ -106,8 +106,5 @@ export function createCompressor() {
 
 // zlib returns parts of larger buffers; stored for long they must hold no more than their own bytes.
 function worthwhile(coded: Buffer, body: Buffer): Buffer | undefined {
-  if (coded.byteLength >= body.byteLength) return undefined;
-  const own = Buffer.allocUnsafeSlow(coded.byteLength);
-  coded.copy(own);
-  return own;
+  return coded.byteLength >= body.byteLength ? undefined : ownBytes(coded);
 }

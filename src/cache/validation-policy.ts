@@ -4,9 +4,7 @@
  */
 
 import type { Answer, HeaderFields } from '../exchange.ts';
-import { connectionOptions } from '../header-fields.ts';
-
-const entityTag = /^(?:W\/)?"[\x21\x23-\x7e\x80-\xff]*"$/;
+import { connectionOptions, isEntityTag, opaqueTag } from '../header-fields.ts';
 
 /** The fields to send: both where both are known (RFC 9111 section 4.3.1); `undefined` where there are none. */
 export function validatorsOf(headers: HeaderFields): Readonly<Record<string, string>> | undefined {
@@ -14,7 +12,7 @@ export function validatorsOf(headers: HeaderFields): Readonly<Record<string, str
   const modified = headers['last-modified'];
   const validators: Record<string, string> = {};
   // Sent as received, but only what reads as one tag: anything else would be a list, or nonsense.
-  if (typeof etag === 'string' && entityTag.test(etag)) validators['if-none-match'] = etag;
+  if (typeof etag === 'string' && isEntityTag(etag)) validators['if-none-match'] = etag;
   if (typeof modified === 'string') validators['if-modified-since'] = modified;
   return Object.keys(validators).length === 0 ? undefined : validators;
 }
@@ -28,11 +26,7 @@ export function confirms(notModified: Answer, stored: Answer): boolean {
   const named = notModified.headers['etag'];
   const known = stored.headers['etag'];
   if (named === undefined || known === undefined) return true;
-  return typeof named === 'string' && typeof known === 'string' && weakly(named) === weakly(known);
-}
-
-function weakly(tag: string): string {
-  return tag.startsWith('W/') ? tag.slice(2) : tag;
+  return typeof named === 'string' && typeof known === 'string' && opaqueTag(named) === opaqueTag(known);
 }
 
 /**

@@ -2,6 +2,8 @@
 import { type Authenticated, type Caller, makeCaller, unnamedWorkspace } from './caller.ts';
 import type { CallerEntry, FlyRule, JwtRule } from './callers-file.ts';
 import type { CredentialFields } from './credential-policy.ts';
+import type { FlyRules } from './fly.ts';
+import type { JwtRules } from './jwt.ts';
 
 export interface CallerToken {
   readonly digest: string;
@@ -18,8 +20,8 @@ export interface CallerTable {
   /** By digest. */
   readonly tokens: ReadonlyMap<string, CallerToken>;
   /** In file order: the first that matches is the caller. */
-  readonly jwt: readonly { readonly rule: JwtRule; readonly authenticated: Authenticated }[];
-  readonly fly: readonly { readonly rule: FlyRule; readonly authenticated: Authenticated }[];
+  readonly jwt: JwtRules;
+  readonly fly: FlyRules;
   readonly anonymous: Authenticated | undefined;
   readonly fields: CredentialFields;
 }

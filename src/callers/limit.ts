@@ -16,11 +16,6 @@ export interface Spent {
   readonly retryAfterMs: number;
 }
 
-export interface CallerLimits {
-  /** Counts one request of the caller; `undefined` where the caller has no limit. */
-  spend(caller: Caller): Spent | undefined;
-}
-
 /** The buckets that several gateways share. */
 export interface SharedBuckets {
   /** False while the store is away, and while there is no key to name a bucket with. */
@@ -51,15 +46,6 @@ export function firstInUse(all: readonly SharedBuckets[]): SharedBuckets | undef
 }
 
 /**
- * Keeps one bucket per caller's name: it survives a new version of the callers file, and follows its limit.
- *
- * @param shared what other gateways let through of the same callers; left out where this gateway is alone
- */
-export function limitCallers(shared?: SharedBuckets): CallerLimits {
-  return new BucketPerCaller(shared);
-}
-
-/**
  * How long what a gateway lets through stays unknown to the others. A request waits for none of this: it is let through
  * by what was known, and what was too much is missing from the bucket afterwards.
  */
@@ -72,16 +58,19 @@ interface CallerBucket extends Bucket {
   unreported: number;
 }
 
-class BucketPerCaller implements CallerLimits {
+/** Keeps one bucket per caller's name: it survives a new version of the callers file, and follows its limit. */
+export class CallerLimits {
   readonly #buckets = new Map<string, CallerBucket>();
   readonly #shared: SharedBuckets | undefined;
   #toReport: CallerBucket[] = [];
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(shared: SharedBuckets | undefined) {
+  /** @param shared what other gateways let through of the same callers; left out where this gateway is alone */
+  constructor(shared?: SharedBuckets) {
     this.#shared = shared;
   }
 
+  /** Counts one request of the caller; `undefined` where the caller has no limit. */
   spend({ name, limit }: Caller): Spent | undefined {
     if (limit === undefined) return undefined;
     const nowMs = performance.now();

@@ -1,8 +1,8 @@
 /** What a gateway with the settings of this process's environment would check a callers file against. */
 import type { CallersFileRules } from '../callers/callers-file-policy.ts';
-import { isLocalListener, readSettings } from '../config.ts';
+import { isLocalHost, readSettings } from '../config.ts';
 import { workspaceNames } from '../config-workspaces.ts';
-import { configuredOperations, specifiedOperations } from '../operations.ts';
+import { operationsOf } from '../gateway-options.ts';
 import { loadWhatThereIs } from './environment.ts';
 
 /** The settings that the rules depend on. */
@@ -17,11 +17,10 @@ export async function callersFileOf(given: string | undefined): Promise<string |
 export async function callersFileRules(): Promise<CallersFileRules> {
   const environment = await loadWhatThereIs();
   const config = readSettings(environment, settingsOfRules);
-  const operations = [...specifiedOperations, ...configuredOperations(config.UPSTREAM_READS)];
   return {
-    operations: new Set(operations.map(({ name }) => name)),
+    operations: new Set(operationsOf(config).map(({ name }) => name)),
     workspaces: workspaceNames(environment, config.WORKSPACES),
-    loopbackOnly: isLocalListener(config),
+    loopbackOnly: isLocalHost(config.HOST),
     forwardedHeaders: new Set(config.FORWARD_REQUEST_HEADERS),
   };
 }

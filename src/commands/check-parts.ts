@@ -7,9 +7,8 @@ import { loadKeyValue } from '../key/key-source.ts';
 import { openKeyring } from '../key/keyring.ts';
 import { openStore } from '../key/open-store.ts';
 import type { Environment } from '../key/store.ts';
-import { attachKey, probeThrough } from '../upstream/credential.ts';
-import { retryWithKey } from '../upstream/retry-with-key.ts';
-import { SharedBudget } from '../upstream/shared-budget.ts';
+import { attachKey, probeThrough, retryWithKey } from '../upstream/credential.ts';
+import { SharedBudget } from '../upstream/shared-limits.ts';
 import { sendUpstream } from '../upstream/transport.ts';
 import type { CheckParts } from './check.ts';
 

@@ -12,13 +12,16 @@ import { timedContext } from '../request-context.ts';
 import { Trace } from '../trace.ts';
 import { plainRead } from '../upstream/own-reads.ts';
 import { statedWaitMs } from '../upstream/retry-after-policy.ts';
+import { type Meaning, meaningOfFailure, meaningOfStatus, operationRefused } from './check-meaning.ts';
 import {
-  type CallOutcome,
-  type Meaning,
-  meaningOfFailure,
-  meaningOfStatus,
-  operationRefused,
-} from './check-meaning.ts';
+  type AllReport,
+  allInWords,
+  type CallReport,
+  type CheckReport,
+  inWords,
+  titleOf,
+  type WorkspaceReport,
+} from './check-report.ts';
 
 export interface CheckParts {
   readonly keyring: Keyring;
@@ -46,28 +49,6 @@ export interface CheckOptions {
   readonly json: boolean;
   /** Writes to standard output. */
   write(text: string): void;
-}
-
-/** What `--json` prints. */
-export interface CheckReport {
-  ok: boolean;
-  exitStatus: 0 | 1 | 2;
-  summary: string;
-  settings: { ok: boolean; problems: readonly string[]; warnings?: readonly string[]; baseUrl?: string };
-  key?: { ok: boolean; source?: string; fingerprint?: string; generation?: number; problem?: string };
-  previousKey?: { ok: boolean; source?: string; fingerprint?: string; problem?: string };
-  sharedStore?: StoreTrial;
-  calls: CallReport[];
-}
-
-export interface CallReport {
-  method: 'GET';
-  path: string;
-  status: number | null;
-  outcome: CallOutcome | 'skipped';
-  meaning: string;
-  /** How long the upstream asks to wait before it is asked again. */
-  retryAfterSeconds?: number;
 }
 
 /** In the specification's order: the recommended first call, then the one whose 200 confirms the key. */
@@ -105,7 +86,7 @@ export async function checkEach(
     })),
   );
   const failed = reports.filter(({ ok }) => !ok).map(({ workspace }) => titleOf(workspace));
-  const report = {
+  const report: AllReport = {
     ok: failed.length === 0,
     exitStatus: Math.max(...reports.map(({ exitStatus }) => exitStatus)) as 0 | 1 | 2,
     summary:
@@ -119,8 +100,6 @@ export async function checkEach(
   return report.exitStatus;
 }
 
-type WorkspaceReport = CheckReport & { readonly workspace: string | null };
-
 /** Workspaces that have the same key: one of the two has another's. */
 function equalKeys(reports: readonly WorkspaceReport[]): readonly string[] {
   const known = reports.filter(({ key }) => key?.fingerprint !== undefined);
@@ -130,23 +109,6 @@ function equalKeys(reports: readonly WorkspaceReport[]): readonly string[] {
       const names = alike.map(({ workspace }) => titleOf(workspace)).join(' and ');
       return `${names} have the same key (fingerprint ${fingerprint})`;
     });
-}
-
-function titleOf(workspace: string | null): string {
-  return workspace ?? 'the unnamed workspace';
-}
-
-function allInWords(report: {
-  readonly ok: boolean;
-  readonly summary: string;
-  readonly warnings: readonly string[];
-  readonly workspaces: readonly WorkspaceReport[];
-}): string {
-  const parts = report.workspaces.map(
-    (one) => `Workspace: ${titleOf(one.workspace)}\n${inWords(one).replaceAll(/^(?=.)/gm, '  ')}`,
-  );
-  const warnings = report.warnings.map((warning) => `Warning: ${warning}\n`);
-  return `${[...parts, ...warnings].join('')}${report.ok ? 'Fine' : 'Failed'}: ${report.summary}\n`;
 }
 
 async function examine(options: CheckOptions): Promise<CheckReport> {
@@ -330,41 +292,4 @@ async function makeCall(
   } finally {
     release();
   }
-}
-
-function inWords(report: CheckReport): string {
-  const { settings, key } = report;
-  const lines = settings.ok
-    ? [`Settings: fine. The upstream is ${settings.baseUrl}`]
-    : ['Settings:', ...settings.problems.map((problem) => `  ${problem}`)];
-  for (const warning of settings.warnings ?? []) lines.push(`Without effect: ${warning}`);
-  if (key?.ok) {
-    lines.push(
-      `Key: ${key.source} can be read; fingerprint ${key.fingerprint}, generation ${key.generation}`,
-    );
-  } else if (key !== undefined) {
-    lines.push(`Key: ${key.problem}`);
-  }
-  if (report.previousKey?.ok) {
-    const { source, fingerprint } = report.previousKey;
-    lines.push(`Previous key: ${source} can be read; fingerprint ${fingerprint}`);
-  } else if (report.previousKey !== undefined) {
-    lines.push(`Previous key: ${report.previousKey.problem}`);
-  }
-  if (report.sharedStore !== undefined) {
-    const { address, problem } = report.sharedStore;
-    lines.push(
-      `Shared store: ${address} ${problem === undefined ? 'can be used' : `cannot be used: ${problem}`}`,
-    );
-  }
-  // What was said of one call is not said again of the next, nor at the end.
-  const said = new Set<string>();
-  for (const { method, path, status, outcome, meaning } of report.calls) {
-    const came = outcome === 'skipped' ? [] : [`${status ?? 'no answer'}.`];
-    lines.push([`${method} ${path}:`, ...came, ...(said.has(meaning) ? [] : [meaning])].join(' '));
-    said.add(meaning);
-  }
-  const verdict = said.has(report.summary) ? 'The gateway could not work, as said above.' : report.summary;
-  lines.push(`${report.ok ? 'Fine' : 'Failed'}: ${verdict}`);
-  return `${lines.join('\n')}\n`;
 }

@@ -4,6 +4,7 @@ import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { digestOf, mintToken } from '../callers/token.ts';
+import { waitAtMost } from '../deadline.ts';
 import type { RateLimit } from '../stand-in/token-bucket.ts';
 
 /** What the stand-in lets through: less than the callers below ask for. */
@@ -76,7 +77,7 @@ export function prepareTraffic(): Traffic {
       answers.set(name, (answers.get(name) ?? 0) + Number(came));
       onAnswer();
       // A refusal without a wait would make a busy loop of the greedy one.
-      await pause(came ? pauseMs : Math.max(pauseMs, 250), stopped.signal);
+      await waitAtMost(came ? pauseMs : Math.max(pauseMs, 250), stopped.signal);
     }
   };
 
@@ -113,17 +114,5 @@ function get(url: string, token: string, signal: AbortSignal): Promise<boolean> 
     });
     exchange.on('error', () => resolve(false));
     exchange.end();
-  });
-}
-
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const end = (): void => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', end);
-      resolve();
-    };
-    const timer = setTimeout(end, ms);
-    signal.addEventListener('abort', end);
   });
 }

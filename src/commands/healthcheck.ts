@@ -1,5 +1,6 @@
 /** `healthcheck`: asks the gateway's own /readyz, for images without curl. Loads nothing it does not need, and needs no
  * setting but HOST, PORT and TLS_CERT_FILE. */
+import { hostInUrl, socketPath } from '../address-policy.ts';
 import { ConfigError, readSettings } from '../config.ts';
 import type { Environment } from '../key/store.ts';
 import { environmentAtHand, loadConfig, loadWhatThereIs } from './environment.ts';
@@ -37,10 +38,11 @@ async function loadFrom(envFile: string): Promise<Environment> {
 async function askWhetherReady(environment: Environment): Promise<number> {
   const names = ['HOST', 'PORT', 'TLS_CERT_FILE'] as const;
   const { HOST: host, PORT: port, TLS_CERT_FILE: certificate } = readSettings(environment, names);
-  const isSocket = host.startsWith('unix:');
-  const where = isSocket ? { socketPath: host.slice('unix:'.length) } : { host: reachable(host), port };
+  const socket = socketPath(host);
+  const where = socket === undefined ? { host: reachable(host), port } : { socketPath: socket };
   const scheme = certificate === undefined ? 'http' : 'https';
-  const asked = isSocket ? `${path} at ${host}` : `${scheme}://${authority(reachable(host))}:${port}${path}`;
+  const base = `${scheme}://${hostInUrl(reachable(host))}:${port}`;
+  const asked = socket === undefined ? `${base}${path}` : `${path} at ${host}`;
   // Nothing secret is sent, and a certificate for callers need not be one for loopback.
   const how = { path, timeout: timeoutMs, agent: false, rejectUnauthorized: false } as const;
   // Not by `import`, which reads all that a module has, and with that loads fetch: half of the work of a health check.
@@ -63,9 +65,4 @@ async function askWhetherReady(environment: Environment): Promise<number> {
 function reachable(host: string): string {
   if (host === '0.0.0.0') return '127.0.0.1';
   return host === '::' ? '::1' : host;
-}
-
-/** An IPv6 address as it stands in a URL. */
-function authority(host: string): string {
-  return host.includes(':') ? `[${host}]` : host;
 }

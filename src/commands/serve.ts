@@ -1,6 +1,6 @@
 /** `serve`: runs the gateway in the foreground until a signal ends it. */
 import { setFlagsFromString } from 'node:v8';
-import { unknownSettings } from '../config.ts';
+import { unknownSettings } from '../config-names.ts';
 import type { Gateway } from '../gateway.ts';
 import { loadConfig } from './environment.ts';
 import { hardenProcess } from './process-hardening.ts';

@@ -1,5 +1,5 @@
 /** `settings`: what can be set, from the one table. */
-import { describedSettings } from '../config.ts';
+import { describedSettings } from '../config-settings.ts';
 
 /** @param json one array of objects, for programs */
 export function listSettings({ json }: { json: boolean }): string {

@@ -4,14 +4,15 @@
  */
 import { readCallersVersion } from '../callers/caller-store.ts';
 import { CallersFileError } from '../callers/callers-file.ts';
-import { type Config, ConfigError, readConfig, unknownSettings } from '../config.ts';
+import { type Config, ConfigError, readConfig } from '../config.ts';
+import { unknownSettings } from '../config-names.ts';
 import { variableOf, workspaceNames } from '../config-workspaces.ts';
 import { CertificateError, readCertificate } from '../edge/certificate.ts';
 import { socketProblem } from '../edge/listen.ts';
 import { authenticatorOptions, certificateFiles } from '../gateway-options.ts';
+import { openAdminToken } from '../key/admin-token.ts';
 import { loadKeyValue } from '../key/key-source.ts';
 import { openStore } from '../key/open-store.ts';
-import { openAdminToken } from '../key/read-secret.ts';
 import { type Environment, KeyStoreError } from '../key/store.ts';
 import { PackageError } from '../optional-package.ts';
 import { loadOtel } from '../tracing.ts';

@@ -2,7 +2,7 @@
  * A caller's own conditions, answered at the edge from the full answer (RFC 9110 section 13).
  * Pure: no `this`, no I/O, no clock.
  */
-import { isBlank } from '../header-fields.ts';
+import { isBlank, isEntityTag, opaqueTag } from '../header-fields.ts';
 import { parseHttpDate } from '../http-date.ts';
 
 /** The caller's conditional fields, as received; repeated lines joined by a comma. */
@@ -17,11 +17,6 @@ export interface Validators {
   readonly lastModified: string | undefined;
   /** The `Date` of an answer that comes from the cache's store; `undefined` for one just fetched. */
   readonly storedDate?: string | undefined;
-}
-
-/** Whether a field value is an entity tag, weak or strong (RFC 9110 section 8.8.3). */
-export function isEntityTag(value: string): boolean {
-  return /^(?:W\/)?"[\x21\x23-\x7e\x80-\xff]*"$/.test(value);
 }
 
 /**
@@ -53,7 +48,7 @@ export function isNotModified(
 function matchesAny(list: string, etag: string | undefined): boolean {
   if (list.trim() === '*') return true;
   if (etag === undefined || !isEntityTag(etag)) return false;
-  const opaque = etag.startsWith('W/') ? etag.slice(2) : etag;
+  const opaque = opaqueTag(etag);
   let matched = false;
   let at = 0;
   while (at < list.length) {

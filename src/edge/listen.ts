@@ -4,6 +4,7 @@ import type { Server } from 'node:http';
 import { Server as TlsServer } from 'node:https';
 import { type AddressInfo, connect } from 'node:net';
 import { dirname } from 'node:path';
+import { hostInUrl, socketPath } from '../address-policy.ts';
 
 /** Why the gateway cannot listen, in plain words that name the setting and not its value. */
 export class ListenError extends Error {
@@ -47,9 +48,10 @@ function noSocket(setting: string): string {
 
 /** Why `listen` would refuse a socket, as far as its folder says; `undefined` for addresses, and where it may be made. */
 export function socketProblem(host: string, setting: string): string | undefined {
-  if (!host.startsWith('unix:')) return undefined;
+  const path = socketPath(host);
+  if (path === undefined) return undefined;
   try {
-    accessSync(dirname(host.slice('unix:'.length)), constants.W_OK | constants.X_OK);
+    accessSync(dirname(path), constants.W_OK | constants.X_OK);
     return undefined;
   } catch {
     return noSocket(setting);
@@ -68,13 +70,11 @@ export async function listen(
   port: number,
   settings: ListenSettings = { host: 'HOST', port: 'PORT' },
 ): Promise<string> {
-  const path = host.startsWith('unix:') ? host.slice('unix:'.length) : undefined;
+  const path = socketPath(host);
   if (path !== undefined) await removeStaleSocket(path);
   await new Promise<void>((resolve, reject) => {
     const fail = ({ code }: NodeJS.ErrnoException): void =>
-      reject(
-        whyNotListening(code, path, path ?? `${host.includes(':') ? `[${host}]` : host}:${port}`, settings),
-      );
+      reject(whyNotListening(code, path, path ?? `${hostInUrl(host)}:${port}`, settings));
     server.once('error', fail);
     // Only the owner and group of a socket file may call, from the moment it exists. `listen` makes the file within
     // this call, so no other file gets this mask.
@@ -86,9 +86,9 @@ export async function listen(
     if (mask !== undefined) process.umask(mask);
   });
   if (path !== undefined) return `unix:${path}`;
-  const { address, port: taken, family } = server.address() as AddressInfo;
+  const { address, port: taken } = server.address() as AddressInfo;
   const scheme = server instanceof TlsServer ? 'https' : 'http';
-  return `${scheme}://${family === 'IPv6' ? `[${address}]` : address}:${taken}`;
+  return `${scheme}://${hostInUrl(address)}:${taken}`;
 }
 
 /** A process that was killed leaves its socket file behind; one that still answers keeps it. */

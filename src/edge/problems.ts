@@ -1,5 +1,5 @@
 /** The one place where a failure becomes what a caller sees: problem details (RFC 9457). */
-import { GatewayError, type ProblemCode, problems } from '../errors.ts';
+import { GatewayError, isProblemCode, problems } from '../errors.ts';
 import { andThen, type Layer } from '../layer.ts';
 import type { Trace } from '../trace.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
@@ -65,10 +65,6 @@ export function problemPage(code: string): string | undefined {
   if (!isProblemCode(code)) return undefined;
   const { status, title, help } = problems[code];
   return `${title} (${status} ${code})\n\n${help}\n`;
-}
-
-function isProblemCode(code: string): code is ProblemCode {
-  return Object.hasOwn(problems, code);
 }
 
 function retryAfterSeconds({ retryAfterMs }: GatewayError): number | undefined {

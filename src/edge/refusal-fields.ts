@@ -7,6 +7,7 @@ import { canonicalAddress } from '../address-policy.ts';
 import { holdsCredential } from '../callers/credential-search-policy.ts';
 import type { GatewayError } from '../errors.ts';
 import { trimBlanks } from '../header-fields.ts';
+import type { InboundRequest } from './inbound.ts';
 
 export interface RefusalFields {
   /** The peer's address; left out on a Unix socket. */
@@ -30,14 +31,6 @@ export interface SearchOptions {
   /** Whether a text holds the upstream key. */
   readonly isSecret: (text: string) => boolean;
   /** Names and values in turn, as they came: a credential among them is searched for by value. */
-  readonly rawHeaders: readonly string[];
-}
-
-/** A request as `fieldsOfRefusedRequest` needs it. */
-export interface RefusedRequest {
-  readonly remoteAddress: string | undefined;
-  readonly path: string;
-  readonly headers: { readonly host?: string | undefined; readonly origin?: string | undefined };
   readonly rawHeaders: readonly string[];
 }
 
@@ -80,7 +73,12 @@ export function refusalFields(
 /** The peer and path of a request that was refused with this problem, and its host or origin where that was refused. */
 export function fieldsOfRefusedRequest(
   { code }: GatewayError,
-  { remoteAddress, path, headers, rawHeaders }: RefusedRequest,
+  {
+    remoteAddress,
+    path,
+    headers,
+    rawHeaders,
+  }: Pick<InboundRequest, 'remoteAddress' | 'path' | 'headers' | 'rawHeaders'>,
   isSecret: (text: string, path: string) => boolean,
 ): RefusalFields {
   const texts = {

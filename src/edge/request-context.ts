@@ -22,7 +22,7 @@ class CallerContext extends WatchedContext implements RequestContext {
   /** Its index among the armed contexts; -1 while it is not armed. */
   #place = -1;
   #timer: NodeJS.Timeout | undefined;
-  readonly #onAbort = (): void => this.abandon(new CallerLeft());
+  readonly #onAbort = (): void => this.end(new CallerLeft());
 
   constructor(request: InboundRequest, deadlineMs: number, flow: Flow, armed: CallerContext[]) {
     super();
@@ -40,10 +40,6 @@ class CallerContext extends WatchedContext implements RequestContext {
   override watch(watcher: ContextWatcher): void {
     this.#arm();
     super.watch(watcher);
-  }
-
-  abandon(reason: Error): void {
-    this.end(reason);
   }
 
   /** The request is answered: removes timer and listener. */
@@ -71,7 +67,7 @@ class CallerContext extends WatchedContext implements RequestContext {
 }
 
 function expire(context: CallerContext): void {
-  context.abandon(new GatewayError('upstream-timeout', { reason: 'REQUEST_TIMEOUT ran out' }));
+  context.end(new GatewayError('upstream-timeout', { reason: 'REQUEST_TIMEOUT ran out' }));
 }
 
 export type { CallerContext };
@@ -89,7 +85,7 @@ export function createContexts(): CallerContexts {
   return {
     open: (request, deadlineMs, flow) => new CallerContext(request, deadlineMs, flow, armed),
     abandonAll(reason) {
-      for (const context of [...armed]) context.abandon(reason);
+      for (const context of [...armed]) context.end(reason);
     },
     get waiting() {
       return armed.length;

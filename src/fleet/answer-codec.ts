@@ -3,7 +3,7 @@
  * gateway although their clocks differ.
  */
 import type { Answer, HeaderFields } from '../exchange.ts';
-import { bufferOf, payloadOf } from '../payload.ts';
+import { payloadOf } from '../payload.ts';
 
 /** The facts beside the body. */
 export interface AnswerHead {
@@ -47,10 +47,6 @@ export function unpack(
 export function headOf(answer: Answer, storeMs: number): AnswerHead {
   const { status, headers, sentMs, receivedMs, receivedAt } = answer;
   return { status, headers, storeMs, durationMs: receivedMs - sentMs, receivedAt };
-}
-
-export function bodyOf(answer: Answer): Buffer {
-  return bufferOf(answer.body);
 }
 
 /** Clocks are not exact: an answer may seem to come from a moment as near as this in the future. */

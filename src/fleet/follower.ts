@@ -11,7 +11,6 @@ export class Follower<T extends Queued> {
   readonly term: number;
   readonly leader: string;
   heardMs: number;
-  turnsTaken = 0;
   readonly #own: OwnRequests<T>;
   readonly #turns: (readonly [number: number, flow: FlowKey])[] = [];
   readonly #inFlight = new Map<Permit, number>();
@@ -61,7 +60,6 @@ export class Follower<T extends Queued> {
   }
 
   sent(number: number, permit: Permit): void {
-    this.turnsTaken += 1;
     this.#inFlight.set(permit, number);
   }
 

@@ -37,10 +37,6 @@ export class Leader<T extends Queued> {
     this.#scheduler = scheduler;
   }
 
-  get turnsGiven(): number {
-    return this.#turnsGiven;
-  }
-
   /** Turns that other gateways have now. */
   get turnsOut(): number {
     return [...this.#gateways.values()].reduce((sum, { turns }) => sum + turns.size, 0);

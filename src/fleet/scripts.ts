@@ -1,5 +1,15 @@
-/** The programs that run in the store. */
-import { defineScript } from './script.ts';
+/** The programs that run in the store, in Lua: all that one does happens at one moment. */
+import { createHash } from 'node:crypto';
+
+export interface Script {
+  readonly text: string;
+  /** SHA-1, by which the store knows a program that it has run before. */
+  readonly digest: string;
+}
+
+function defineScript(text: string): Script {
+  return { text, digest: createHash('sha1').update(text).digest('hex') };
+}
 
 /**
  * Looks for a read and takes its turn, if it is free. A turn without an end, or with a later one than ours have, was not

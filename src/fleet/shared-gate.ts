@@ -151,7 +151,7 @@ export class SharedGate {
     ]);
   }
 
-  async #callLease(scheduler: Shared, lease: LeaseCall): Promise<void> {
+  async #callLease(scheduler: Shared, { wants, record: known }: LeaseCall): Promise<void> {
     const { store, id, scope } = this.#options;
     const sealing = this.#sealing;
     if (sealing === undefined) return;
@@ -159,14 +159,13 @@ export class SharedGate {
     const keys = [store.name('gate', 'lease', name), store.name('gate', 'record', name)];
     const label = this.#label(keys[1] ?? '');
     const record =
-      lease.record === undefined || lease.record.state === 'open'
+      known === undefined || known.state === 'open'
         ? ''
-        : sealing.seal(label, Buffer.from(JSON.stringify(lease.record)));
-    const wants = lease.isReleased ? 'release' : lease.isWanted ? 'take' : 'look';
+        : sealing.seal(label, Buffer.from(JSON.stringify(known)));
     const askedMs = performance.now();
     const values = [id, String(leaseMs), wants, record, String(recordKeptMs)];
     const reply = await store.run<(Buffer | null)[]>(leaseScript, keys, values);
-    if (reply === undefined || sealing !== this.#sealing || lease.isReleased) return;
+    if (reply === undefined || sealing !== this.#sealing || wants === 'release') return;
     const [holderAndTerm, sealed, age] = reply;
     const [holder, term] = holderAndTerm?.toString().split(' ') ?? [];
     const plain = sealed ? sealing.unseal(label, sealed) : undefined;

@@ -19,7 +19,7 @@ import {
 import type { GateSnapshot, Queued, SchedulerOptions } from '../gate/types.ts';
 import type { Flow } from '../request-context.ts';
 import { Follower } from './follower.ts';
-import type { Report, Word } from './gate-messages.ts';
+import { keyOf, type Report, type Word } from './gate-messages.ts';
 import { isRemote, Leader, type RemoteRequest } from './leader.ts';
 import { OwnRequests } from './own-requests.ts';
 import {
@@ -54,10 +54,8 @@ export interface SharedGateSnapshot {
 
 /** What is to be done with the lease in the store. */
 export interface LeaseCall {
-  /** Whether it is wanted or held; otherwise it is only looked at. */
-  readonly isWanted: boolean;
-  /** Given back: what is known goes with it. */
-  readonly isReleased: boolean;
+  /** `take`: it is wanted, or held and renewed. `release`: given back, what is known goes with it. */
+  readonly wants: 'take' | 'look' | 'release';
   /** For gateways that come later. */
   readonly record: SharedRecord | undefined;
 }
@@ -232,7 +230,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     if (!isDue) return {};
     this.#hasLooked = true;
     if (isWanted) this.#last.leaseMs = nowMs;
-    return { lease: { isWanted, isReleased: false, record: undefined } };
+    return { lease: { wants: isWanted ? 'take' : 'look', record: undefined } };
   }
 
   /** The store answers again, or no longer. */
@@ -295,7 +293,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     const record = this.#write(nowMs);
     const word = this.#word(record, nowMs, true);
     this.#goAlone(nowMs);
-    return { word, lease: { isWanted: false, isReleased: true, record } };
+    return { word, lease: { wants: 'release', record } };
   }
 
   #leaderResigned({ term, record }: Word, nowMs: number): readonly Rejected<T>[] {
@@ -330,7 +328,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
       const word = this.#word(record, nowMs, true);
       this.#goAlone(nowMs);
       this.#known = undefined;
-      return { word, lease: { isWanted: false, isReleased: true, record } };
+      return { word, lease: { wants: 'release', record } };
     }
     const { state, perMs, isMeasured, unstatedMs } = record;
     const told = [state, perMs, isMeasured, unstatedMs, this.#inner.record.throttled].join();
@@ -341,7 +339,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     if (isLeaseDue) this.#last.leaseMs = nowMs;
     return {
       word: isWordDue ? this.#word(record, nowMs, false, isDue) : undefined,
-      lease: isLeaseDue ? { isWanted: true, isReleased: false, record } : undefined,
+      lease: isLeaseDue ? { wants: 'take', record } : undefined,
     };
   }
 
@@ -402,7 +400,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   /** The 429s that closed this gateway before it followed. */
   #tellCooldown({ state, throttled, lastThrottled, statedUntilMs }: GateRecord, nowMs: number): void {
     if (state !== 'closed') return;
-    const key = JSON.stringify(['', 1, false]);
+    const key = keyOf({ name: '', weight: 1, background: false });
     for (let count = 0; count < throttled; count += 1) {
       this.#follower?.throttled(key, nowMs - lastThrottled.atMs, Math.max(statedUntilMs - nowMs, 0));
     }

@@ -1,4 +1,5 @@
 /** The value of `SHARED_STORE`: where the store listens. */
+import { hostInUrl, socketPath } from '../address-policy.ts';
 
 export type StoreAddress =
   | { readonly kind: 'unix'; readonly path: string }
@@ -18,8 +19,8 @@ export type StoreAddress =
  * @throws TypeError saying what is wrong, without the value: it may hold a password
  */
 export function parseStoreAddress(text: string): StoreAddress {
-  if (text.startsWith('unix:')) {
-    const path = text.slice('unix:'.length);
+  const path = socketPath(text);
+  if (path !== undefined) {
     if (!path.startsWith('/') || path.includes('\0'))
       throw new TypeError('must have an absolute path after "unix:"');
     return { kind: 'unix', path };
@@ -47,5 +48,5 @@ export function parseStoreAddress(text: string): StoreAddress {
 export function describeAddress(address: StoreAddress): string {
   if (address.kind === 'unix') return `unix:${address.path}`;
   const { host, port, tls } = address;
-  return `${tls ? 'rediss' : 'redis'}://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  return `${tls ? 'rediss' : 'redis'}://${hostInUrl(host)}:${port}`;
 }

@@ -12,7 +12,7 @@ import {
   mayCall,
   succeeded,
 } from './availability-policy.ts';
-import type { Script } from './script.ts';
+import type { Script } from './scripts.ts';
 import { describeAddress, type StoreAddress } from './store-address.ts';
 import { StoreClock } from './store-clock.ts';
 

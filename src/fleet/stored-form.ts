@@ -1,8 +1,9 @@
 /** What lies in the shared store of one read, sealed: the answer, and the outcome for gateways that wait. */
 import type { Publication, SharedLook, SharedOutcome } from '../cache/shared-reads.ts';
-import { GatewayError, type ProblemCode, problems } from '../errors.ts';
+import { GatewayError, isProblemCode } from '../errors.ts';
 import type { Answer } from '../exchange.ts';
-import { answerOf, bodyOf, headOf, pack, unpack } from './answer-codec.ts';
+import { bufferOf } from '../payload.ts';
+import { answerOf, headOf, pack, unpack } from './answer-codec.ts';
 import type { Sealing } from './sealing.ts';
 import type { StoreClock } from './store-clock.ts';
 
@@ -34,7 +35,7 @@ export function writeAnswer(
   const facts = factsOf(form, publication.answer);
   const forMs = publication.untilMs - nowMs;
   if (facts === undefined || forMs < 1) return undefined;
-  return { bytes: seal({ kind: 'answer', ...facts }, bodyOf(publication.answer)), forMs };
+  return { bytes: seal({ kind: 'answer', ...facts }, bufferOf(publication.answer.body)), forMs };
 }
 
 export function readAnswer(form: StoredForm, sealed: Buffer, epoch: string): SharedLook['stored'] {
@@ -59,7 +60,7 @@ export function writeOutcome(form: StoredForm, id: string, publication: Publicat
   }
   const { answer, forwardStatus } = outcome;
   const facts = factsOf(form, answer);
-  return facts && seal({ kind: 'answered', forwardStatus, ...facts }, bodyOf(answer));
+  return facts && seal({ kind: 'answered', forwardStatus, ...facts }, bufferOf(answer.body));
 }
 
 /** @param stored what the same look found: an outcome that was stored is not written twice */
@@ -81,8 +82,8 @@ export function readOutcome(
 
 function failureIn(facts: Record<string, unknown>): SharedOutcome | undefined {
   const { code, reason, retryAfterMs, proxyError, receivedStatus } = facts;
-  if (typeof code !== 'string' || !Object.hasOwn(problems, code)) return undefined;
-  const error = new GatewayError(code as ProblemCode, {
+  if (typeof code !== 'string' || !isProblemCode(code)) return undefined;
+  const error = new GatewayError(code, {
     reason: `another gateway: ${String(reason)}`,
     ...(typeof retryAfterMs === 'number' ? { retryAfterMs } : {}),
     ...(typeof receivedStatus === 'number' ? { receivedStatus } : {}),

@@ -42,11 +42,6 @@ export class Scrubber {
     return (this.#index.find(ofBody) ?? this.#index.find(this.#read(text)))?.owner;
   }
 
-  /** Whether the answer holds a known key. */
-  leaksIn(answer: Searchable): boolean {
-    return this.leakIn(answer) !== undefined;
-  }
-
   /** The text with `[key <fingerprint>]` in place of every known key, in any form. */
   redact(text: string): string {
     if (text.length < this.#index.leastBytes) return text;

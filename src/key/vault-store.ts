@@ -2,14 +2,10 @@
 import { KeyStoreError } from './store.ts';
 import { encodePath, field, type VaultAnswer, VaultSession } from './vault-session.ts';
 import type { VaultSettings } from './vault-settings.ts';
-
-export interface VaultReader {
-  load(signal: AbortSignal): Promise<string>;
-  loadPrevious(signal: AbortSignal): Promise<string | undefined>;
-}
+import type { OpenedStore } from './when-used.ts';
 
 /** KV version 2 has no lease: the secret is read again every now and then, and its value compared. */
-export function readVault(settings: VaultSettings, describe: string): VaultReader {
+export function readVault(settings: VaultSettings, describe: string): OpenedStore {
   const session = new VaultSession(settings, describe);
   const path = `${encodePath(settings.mount)}/data/${encodePath(settings.path)}`;
   let version: number | undefined;

@@ -15,7 +15,7 @@ export interface LogDestination {
   close(): Promise<void>;
 }
 
-/** Lines that could not be written. */
+/** Lines that could not be written, since the start. */
 export interface LogLosses {
   readonly lostLines: number;
   /** Wall clock, ms; `undefined` where no line was lost. */

@@ -5,56 +5,35 @@
  * The first 64 KiB of each answer are always granted: a small one neither waits for large ones that have stalled nor
  * is refused because of them. So the bound may be exceeded by 64 KiB for each connection, and by no more.
  */
-import type { BudgetShare } from './shared-budget.ts';
+import type { BudgetShare } from './shared-limits.ts';
 
 const alwaysGranted = 64 * 1_024;
 
-export interface BodyShare {
-  /** The bytes it asked for are its own. */
-  readonly isReady: boolean;
-  /** Takes more; `false` where nothing is left. */
-  grow(bytes: number): boolean;
-  /** Gives everything back, and lets waiting answers go on. */
-  release(): void;
-}
-
-export interface BodyBudget {
-  /**
-   * @param bytes the length that the answer states; 0 where it states none
-   * @param onReady called once the bytes are reserved, where they are not at once
-   */
-  reserve(bytes: number, onReady: () => void): BodyShare;
-  readonly usedBytes: number;
-}
-
-/** @param freeBytes so many bytes of each answer are always granted */
-export function limitBodies(share: BudgetShare, freeBytes = alwaysGranted): BodyBudget {
-  return new Budget(share, freeBytes);
-}
-
-class Budget implements BodyBudget {
+export class BodyBudget {
   readonly share: BudgetShare;
   readonly freeBytes: number;
-  readonly waiting: Share[] = [];
+  readonly waiting: BodyShare[] = [];
 
-  constructor(share: BudgetShare, freeBytes: number) {
+  /** @param freeBytes so many bytes of each answer are always granted */
+  constructor(share: BudgetShare, freeBytes = alwaysGranted) {
     this.share = share;
     this.freeBytes = freeBytes;
     share.onFreed = () => this.admit();
   }
 
-  get usedBytes(): number {
-    return this.share.used;
-  }
-
-  reserve(bytes: number, onReady: () => void): Share {
-    const share = new Share(this, bytes, onReady);
+  /**
+   * @param bytes the length that the answer states; 0 where it states none
+   * @param onReady called once the bytes are reserved, where they are not at once
+   */
+  reserve(bytes: number, onReady: () => void): BodyShare {
+    const share = new BodyShare(this, bytes, onReady);
     const mayGo = bytes <= this.freeBytes || this.waiting.length === 0;
     if (mayGo && share.grow(bytes)) share.isReady = true;
     else this.waiting.push(share);
     return share;
   }
 
+  /** Lets answers go on that wait for bytes, as far as these are free. */
   admit(): void {
     for (let [first] = this.waiting; first?.grow(first.bytes) === true; [first] = this.waiting) {
       this.waiting.shift();
@@ -64,19 +43,23 @@ class Budget implements BodyBudget {
   }
 }
 
-class Share implements BodyShare {
+/** What one answer holds of the budget. */
+export class BodyShare {
   readonly bytes: number;
   readonly onReady: () => void;
+  /** The bytes it asked for are its own. */
   isReady = false;
-  readonly #budget: Budget;
+  readonly #budget: BodyBudget;
   #held = 0;
 
-  constructor(budget: Budget, bytes: number, onReady: () => void) {
+  /** For `BodyBudget.reserve`. */
+  constructor(budget: BodyBudget, bytes: number, onReady: () => void) {
     this.#budget = budget;
     this.bytes = bytes;
     this.onReady = onReady;
   }
 
+  /** Takes more; `false` where nothing is left. */
   grow(bytes: number): boolean {
     const budget = this.#budget;
     if (this.#held + bytes <= budget.freeBytes) budget.share.takeAnyway(bytes);
@@ -85,6 +68,7 @@ class Share implements BodyShare {
     return true;
   }
 
+  /** Gives everything back, and lets waiting answers go on. */
   release(): void {
     const budget = this.#budget;
     if (!this.isReady) {

@@ -15,6 +15,7 @@ import {
   createZstdDecompress,
 } from 'node:zlib';
 import type { HeaderFields } from '../exchange.ts';
+import { opaqueTag } from '../header-fields.ts';
 
 export type UpstreamCoding = 'gzip' | 'br' | 'deflate' | 'zstd';
 
@@ -64,7 +65,7 @@ export function asAskedAbout(headers: HeaderFields, askedAbout: string | undefin
 }
 
 function weak(etag: string): string {
-  return etag.startsWith('W/') ? etag : `W/${etag}`;
+  return `W/${opaqueTag(etag)}`;
 }
 
 /** 8 MiB, which every decoder has to support and no encoder may exceed (RFC 9659); zlib's default is 128 MiB. */

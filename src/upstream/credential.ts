@@ -6,8 +6,8 @@
  * everything but its wait, and still closes the gate.
  *
  * A 401 (the specification: "a valid key is required") makes the key suspect. The request is handed up at once as
- * `KeySuspected`, so that it holds no place at the gate while the key is looked into; `retry-with-key.ts` waits and
- * sends it again. A 403 is about the role of the key's holder: it marks nothing and passes.
+ * `KeySuspected`, so that it holds no place at the gate while the key is looked into; `retryWithKey`, above the gate, waits
+ * and sends it again. A 403 is about the role of the key's holder: it marks nothing and passes.
  */
 import { GatewayError, type GatewayErrorOptions } from '../errors.ts';
 import type { Answer, HeaderFields, SignedRequest, UpstreamRequest } from '../exchange.ts';
@@ -36,7 +36,7 @@ const probeFlow: Flow = { name: 'key-probe', weight: 1, background: false };
 const missingRetryMs = 1_000;
 
 /** The request was refused, or not sent, because of its key. It may go again once the suspicion is settled. */
-export class KeySuspected extends GatewayError {
+class KeySuspected extends GatewayError {
   readonly #keyring: CredentialKeys;
   readonly #key: Key;
   readonly #wasSent: boolean;
@@ -133,6 +133,33 @@ export function probeThrough(
       release();
     }
   };
+}
+
+/** The first sending, one with a new generation, and one with the previous key. */
+const maxSends = 3;
+
+/**
+ * Sends a request again whose key was refused, once it is known which key to send with. Listed above the gate: each
+ * sending takes a turn like any other, in its old place in line, and no request holds a turn while it waits. Such a
+ * sending is no retry: it counts against no limit and has no backoff.
+ *
+ * Throws `upstream-key-rejected` where the key was refused and no better one came in time.
+ */
+export const retryWithKey: Layer<UpstreamRequest, Answer> = (next) => async (first, trace) => {
+  let request = first;
+  for (let sends = 1; ; sends++) {
+    try {
+      return await next(request, trace);
+    } catch (error) {
+      if (!(error instanceof KeySuspected) || sends === maxSends) throw error;
+      // Validators belong to an answer that was fetched with the old key.
+      if (await error.settled(request.context)) request = withoutValidators(request);
+    }
+  }
+};
+
+function withoutValidators({ validators: _, ...request }: UpstreamRequest): UpstreamRequest {
+  return request;
 }
 
 /** A 429 of which only the wait is left, in our own words. */

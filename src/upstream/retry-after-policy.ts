@@ -6,7 +6,7 @@
 import { maxTimerMs } from '../deadline.ts';
 import type { Answer, HeaderFields } from '../exchange.ts';
 import { firstField } from '../header-fields.ts';
-import { parseHttpDate } from '../http-date.ts';
+import { dateOfAnswer, parseHttpDate } from '../http-date.ts';
 
 /** From here on a reset is a time (seconds since 1970), below it is a number of seconds from now. */
 const firstEpochSeconds = 1e9;
@@ -20,8 +20,7 @@ const firstEpochSeconds = 1e9;
  * @param receivedAt wall clock at receipt, used where the answer has no `Date` of its own
  */
 export function statedWaitMs(headers: HeaderFields, receivedAt: number): number | undefined {
-  const date = firstField(headers['date']);
-  const answeredAt = (date === undefined ? undefined : parseHttpDate(date, receivedAt)) ?? receivedAt;
+  const answeredAt = dateOfAnswer(headers['date'], receivedAt);
   const retryAfter = firstField(headers['retry-after']);
   if (retryAfter !== undefined) {
     const waitMs = retryAfterMs(retryAfter, answeredAt);

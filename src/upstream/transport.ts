@@ -13,13 +13,11 @@ import type { Handler } from '../layer.ts';
 import type { AttemptSpans, Trace } from '../trace.ts';
 import { viaName } from '../version.ts';
 import { Attempt, type AttemptTerms } from './attempt.ts';
-import type { AttemptSlots } from './attempt-slots.ts';
 import type { AttemptTally } from './attempt-tally.ts';
-import { limitBodies } from './body-budget.ts';
-import type { ConnectionCap } from './connection-cap.ts';
+import { BodyBudget } from './body-budget.ts';
 import { type Pools, renewPools } from './pools.ts';
 import { acceptMediaTypes } from './response-policy.ts';
-import type { BudgetShare } from './shared-budget.ts';
+import type { AttemptSlots, BudgetShare, ConnectionCap } from './shared-limits.ts';
 
 export interface TransportOptions {
   readonly baseUrl: URL;
@@ -60,7 +58,7 @@ export function sendUpstream(options: TransportOptions): Transport {
     return pool;
   }, connectionLifeMs);
   cap?.join(pools);
-  const budget = limitBodies(options.bodies);
+  const budget = new BodyBudget(options.bodies);
   const { slots } = options;
   const connections = { lastUsedMs: 0 };
   const isAcceptedType = acceptMediaTypes(options.mediaTypes);

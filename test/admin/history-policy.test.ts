@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { pointBetween } from '../../src/admin/history-policy.ts';
-import { countRequests } from '../../src/admin/request-counts.ts';
+import { RequestCounts } from '../../src/admin/request-counts.ts';
 import { tallyAttempts } from '../../src/upstream/attempt-tally.ts';
 import { calmSnapshot, line, type SnapshotOfOne } from '../support/snapshot.ts';
 
@@ -8,7 +8,7 @@ const calm = calmSnapshot();
 
 describe('a point of the history', () => {
   it('a point of the history has the rates and quantiles of its interval alone', () => {
-    const counts = countRequests();
+    const counts = new RequestCounts();
     const attempts = tallyAttempts();
     const look = (atMs: number): SnapshotOfOne =>
       calmSnapshot({

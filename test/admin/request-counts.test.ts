@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { countRequests, maxCallers, otherCallers } from '../../src/admin/request-counts.ts';
+import { maxCallers, otherCallers, RequestCounts } from '../../src/admin/request-counts.ts';
 import { boundsSeconds, Durations } from '../../src/durations.ts';
 import type { AccessLine } from '../../src/edge/access-log.ts';
 import { line as usual } from '../support/snapshot.ts';
 
 function counted(...lines: Partial<AccessLine>[]) {
-  const counts = countRequests();
+  const counts = new RequestCounts();
   for (const line of lines) {
     counts.begin();
     counts.count({ ...usual, ...line });
@@ -90,7 +90,7 @@ describe('problems', () => {
   });
 
   it('problems of the HTTP parser are counted by a bounded number of codes', () => {
-    const counts = countRequests();
+    const counts = new RequestCounts();
     for (let code = 0; code < 1_000; code++) counts.refuse(`code-${code}`);
     counts.refuse('code-0');
     const { unparsed } = counts.snapshot();

@@ -50,8 +50,8 @@ const left = new Error('left');
 function contextOf(name = 'a', deadlineMs = performance.now() + 25_000, weight = 1) {
   const context = new SpiedContext({ name, weight, background: false }, deadlineMs);
   // As the context of each request does while a layer waits.
-  setTimeout(() => context.abort(new GatewayError('upstream-timeout')), deadlineMs - performance.now());
-  return { context, leave: (reason: Error = left) => context.abort(reason) };
+  setTimeout(() => context.end(new GatewayError('upstream-timeout')), deadlineMs - performance.now());
+  return { context, leave: (reason: Error = left) => context.end(reason) };
 }
 let signalsRead = 0;
 

@@ -3,7 +3,7 @@ import { canonicalAddress, failureScope, isFlyProxy, isLoopbackAddress } from '.
 import { type Bucket, fullBucket } from '../../src/callers/bucket-policy.ts';
 import { makeCaller } from '../../src/callers/caller.ts';
 import { limitFailures } from '../../src/callers/failures.ts';
-import { limitCallers, rateLimitFields, type SharedBuckets } from '../../src/callers/limit.ts';
+import { CallerLimits, rateLimitFields, type SharedBuckets } from '../../src/callers/limit.ts';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
 import { bearer, cleanUp, credentials, open, refusal, writeCallers } from '../support/callers-fixture.ts';
 
@@ -49,7 +49,7 @@ describe("a caller's limit across gateways", () => {
     'a caller’s limit across gateways holds within a tenth where its requests go %s',
     async (way) => {
       const shared = sharedBucket(4);
-      const gateways = [limitCallers(shared), limitCallers(shared), limitCallers(shared)];
+      const gateways = [new CallerLimits(shared), new CallerLimits(shared), new CallerLimits(shared)];
       const a = caller({ perSecond: 20, burst: 10 });
       let passed = 0;
       // 200 requests a second for 30 s.
@@ -64,7 +64,7 @@ describe("a caller's limit across gateways", () => {
 
   it('a caller’s limit across gateways is that of each gateway alone while the store is away, and holds for all again afterwards', async () => {
     const shared = sharedBucket(4);
-    const gateways = [limitCallers(shared), limitCallers(shared)];
+    const gateways = [new CallerLimits(shared), new CallerLimits(shared)];
     const a = caller({ perSecond: 10, burst: 1 });
     const passedIn = async (seconds: number): Promise<number> => {
       let passed = 0;
@@ -82,7 +82,7 @@ describe("a caller's limit across gateways", () => {
 
   it('a caller’s limit across gateways tells a caller that has to wait for what others let through for how long', async () => {
     const shared = { inUse: true, take: () => Promise.resolve(-3) };
-    const limits = limitCallers(shared);
+    const limits = new CallerLimits(shared);
     const a = caller({ perSecond: 2, burst: 5 });
     limits.spend(a);
     await vi.advanceTimersByTimeAsync(40);
@@ -92,7 +92,7 @@ describe("a caller's limit across gateways", () => {
 
 describe("a caller's own limit", () => {
   it("a caller's limit lets a burst through, then as many as come back", () => {
-    const limits = limitCallers();
+    const limits = new CallerLimits();
     const a = caller({ perSecond: 2, burst: 3 });
     const spend = () => limits.spend(a);
     expect([spend(), spend(), spend()].map((spent) => spent?.remaining)).toEqual([2, 1, 0]);
@@ -105,7 +105,7 @@ describe("a caller's own limit", () => {
   });
 
   it('a request that waits exactly as long as Retry-After says passes', () => {
-    const limits = limitCallers();
+    const limits = new CallerLimits();
     const a = caller({ perSecond: 0.7, burst: 1 });
     limits.spend(a);
     for (let round = 0; round < 50; round++) {
@@ -115,7 +115,7 @@ describe("a caller's own limit", () => {
   });
 
   it("a caller's limit is not used up by refused requests", () => {
-    const limits = limitCallers();
+    const limits = new CallerLimits();
     const a = caller({ perSecond: 1, burst: 1 });
     for (let tries = 0; tries < 100; tries++) limits.spend(a);
     vi.advanceTimersByTime(1_000);
@@ -123,13 +123,13 @@ describe("a caller's own limit", () => {
   });
 
   it('each caller has a limit of its own', () => {
-    const limits = limitCallers();
+    const limits = new CallerLimits();
     limits.spend(caller({ perSecond: 1, burst: 1 }));
     expect(limits.spend(caller({ perSecond: 1, burst: 1 }, 'b'))?.ok).toBe(true);
   });
 
   it("a caller's limit survives a new version of the file, and follows its limit", () => {
-    const limits = limitCallers();
+    const limits = new CallerLimits();
     const wide = caller({ perSecond: 1, burst: 100 });
     limits.spend(wide);
     expect(limits.spend(caller({ perSecond: 1, burst: 2 }))).toMatchObject({ ok: true, remaining: 1 });
@@ -138,11 +138,11 @@ describe("a caller's own limit", () => {
   });
 
   it("a caller's limit is none where the file gives none", () => {
-    expect(limitCallers().spend(caller())).toBeUndefined();
+    expect(new CallerLimits().spend(caller())).toBeUndefined();
   });
 
   it('the limit is shown in the fields of draft-ietf-httpapi-ratelimit-headers', () => {
-    const limits = limitCallers();
+    const limits = new CallerLimits();
     const spent = limits.spend(caller({ perSecond: 20, burst: 40 }));
     expect(spent && rateLimitFields(spent)).toEqual({
       ratelimit: '"caller";r=39;t=1',
@@ -151,7 +151,7 @@ describe("a caller's own limit", () => {
   });
 
   it('the shown reset is at least a second, however soon one more request may come', () => {
-    const limits = limitCallers();
+    const limits = new CallerLimits();
     const fast = caller({ perSecond: 1_000, burst: 3 });
     const now = vi.spyOn(performance, 'now').mockReturnValue(0);
     limits.spend(fast);
@@ -161,7 +161,7 @@ describe("a caller's own limit", () => {
   });
 
   it('the shown reset is never later than Retry-After', () => {
-    const limits = limitCallers();
+    const limits = new CallerLimits();
     const slow = caller({ perSecond: 0.1, burst: 1 });
     limits.spend(slow);
     const spent = limits.spend(slow);

@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { type CheckReport, check } from '../../src/commands/check.ts';
+import { check } from '../../src/commands/check.ts';
+import type { CheckReport } from '../../src/commands/check-report.ts';
 import { GatewayError, type GatewayErrorOptions, type ProblemCode } from '../../src/errors.ts';
 import type { Answer, SignedRequest } from '../../src/exchange.ts';
 import { openKeyring } from '../../src/key/keyring.ts';
 import type { KeyStore } from '../../src/key/store.ts';
-import { attachKey, probeThrough } from '../../src/upstream/credential.ts';
-import { retryWithKey } from '../../src/upstream/retry-with-key.ts';
+import { attachKey, probeThrough, retryWithKey } from '../../src/upstream/credential.ts';
 import { down, FakeStore, key1 } from '../support/fake-store.ts';
 
 beforeEach(() => {

@@ -352,7 +352,7 @@ describe('turns', () => {
     const leaving = ask({ name: 'leaving' });
     ask({ name: 'b' });
     const reason = new Error('left');
-    leaving.context.abort(reason);
+    leaving.context.end(reason);
     expect(await leaving.result).toBe(reason);
     expect(gate.snapshot().waiting).toBe(1);
     sent[0]?.answer(200);

@@ -68,7 +68,7 @@ describe.each(keys)('the key %j', (key) => {
 
   it.each(shapes)('the key is found in a small body, %s', (_, shape) => {
     const body = Buffer.from(`{"a":1,"b":[${shape(key)}],"c":2}`);
-    expect(scrubber.leaksIn({ headers: {}, body })).toBe(true);
+    expect(scrubber.leakIn({ headers: {}, body })).toBeDefined();
   });
 
   it.each(shapes.filter(([name]) => !['upper case', 'as JSON shows an array of bytes'].includes(name)))(
@@ -76,13 +76,13 @@ describe.each(keys)('the key %j', (key) => {
     (_, shape) => {
       const filler = Buffer.alloc(100_000, '{"name":"filler"},');
       const body = Buffer.concat([filler, Buffer.from(shape(key)), filler]);
-      expect(scrubber.leaksIn({ headers: {}, body })).toBe(true);
+      expect(scrubber.leakIn({ headers: {}, body })).toBeDefined();
     },
   );
 
   it.each(shapes)('the key is found in a field, %s', (_, shape) => {
     const headers = { date: 'now', 'x-echo': ['a', shape(key)] };
-    expect(scrubber.leaksIn({ headers, body: Buffer.alloc(0) })).toBe(true);
+    expect(scrubber.leakIn({ headers, body: Buffer.alloc(0) })).toBeDefined();
   });
 
   it.each(shapes)('the key is redacted in a log line, %s, and the line stays JSON', (_, shape) => {
@@ -99,7 +99,7 @@ describe('what is not the key', () => {
 
   it('a text that is not the key is let through', () => {
     const body = Buffer.from(JSON.stringify({ text: `${value.slice(0, -1)}-` }));
-    expect(scrubber.leaksIn({ headers: { 'content-type': 'application/json' }, body })).toBe(false);
+    expect(scrubber.leakIn({ headers: { 'content-type': 'application/json' }, body })).toBeUndefined();
     expect(scrubber.redact('nothing to see')).toBe('nothing to see');
   });
 
@@ -108,14 +108,14 @@ describe('what is not the key', () => {
     const fresh = new Scrubber();
     fresh.know(key);
     fresh.forget(key);
-    expect(fresh.leaksIn({ headers: {}, body: Buffer.from(value) })).toBe(false);
+    expect(fresh.leakIn({ headers: {}, body: Buffer.from(value) })).toBeUndefined();
   });
 
   it('a text that is not the key cannot make the search slow', () => {
     // No clock: a search that tries every length from every place would not end within the test's time.
     for (const filler of ['\\', '%25', '&amp;', '&#0', ' ', '115,']) {
       const body = Buffer.alloc(2 * 1024 * 1024, filler);
-      expect(scrubber.leaksIn({ headers: {}, body })).toBe(false);
+      expect(scrubber.leakIn({ headers: {}, body })).toBeUndefined();
     }
   });
 });
@@ -191,7 +191,7 @@ describe('what is not found', () => {
   const pairs = bytes.map((byte) => byte.toString(16).padStart(2, '0'));
   const base64 = Buffer.from(key).toString('base64');
   const found = (body: string | Buffer) =>
-    scrubberOf(key).leaksIn({ headers: {}, body: Buffer.from(body as string) });
+    scrubberOf(key).leakIn({ headers: {}, body: Buffer.from(body as string) }) !== undefined;
 
   it.each([
     ['base64 of base64', Buffer.from(base64).toString('base64')],
@@ -239,7 +239,7 @@ describe('a key that looks like an escape', () => {
         const body = Buffer.from(`${before}${shape(key)}.`);
         // An escape that runs into the key may hide an escaped one; as it is, it is always found.
         if (name !== 'raw' && before !== '' && before !== 'x') continue;
-        expect(scrubber.leaksIn({ headers: {}, body }), `${before} ${name}`).toBe(true);
+        expect(scrubber.leakIn({ headers: {}, body }), `${before} ${name}`).toBeDefined();
       }
     }
   });
@@ -265,7 +265,10 @@ describe('a key of any length', () => {
     const scrubber = scrubberOf(key);
     // Of a longer buffer Node shows the first fifty bytes.
     for (const [name, shape] of shapes.filter(([one]) => length <= 50 || one !== 'as Node shows a Buffer')) {
-      expect(scrubber.leaksIn({ headers: {}, body: Buffer.from(`{"a":"${shape(key)}"}`) }), name).toBe(true);
+      expect(
+        scrubber.leakIn({ headers: {}, body: Buffer.from(`{"a":"${shape(key)}"}`) }),
+        name,
+      ).toBeDefined();
       expect(scrubber.redact(`a ${shape(key)} b`), name).toContain(new Key(key, 1).fingerprint);
     }
   });

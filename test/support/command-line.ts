@@ -1,5 +1,5 @@
 /** The command line in this process: what it decides and says, for tests that promise nothing of a process. */
-import type { CheckReport } from '../../src/commands/check.ts';
+import type { CheckReport } from '../../src/commands/check-report.ts';
 import { runCommandLine } from '../../src/commands/command-line.ts';
 import { checkEnvironment } from '../../src/commands/run-check.ts';
 import { describeStartFailure } from '../../src/commands/start-failure.ts';

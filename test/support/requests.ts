@@ -38,10 +38,6 @@ export class LiveContext extends WatchedContext implements RequestContext {
     this.flow = { ...this.flow, ...change.flow };
     this.changed();
   }
-
-  abort(reason: Error): void {
-    this.end(reason);
-  }
 }
 
 export function contextFor(flow: Partial<Flow> = {}, patienceMs = 25_000): LiveContext {

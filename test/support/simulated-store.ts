@@ -156,7 +156,7 @@ export class SimulatedStore {
   /** What the script of the store does. */
   #callLease<T extends Queued>(
     scheduler: SharedScheduler<T>,
-    { isWanted, isReleased, record }: LeaseCall,
+    { wants, record }: LeaseCall,
     id: string,
     wake: () => void,
   ): void {
@@ -168,10 +168,10 @@ export class SimulatedStore {
       const { nowMs } = clock;
       if ((this.#lease?.untilMs ?? 0) < nowMs) this.#lease = undefined;
       const isMine = this.#lease === undefined || this.#lease.holder === id;
-      if (isMine && isWanted) {
+      if (isMine && wants === 'take') {
         this.#lease = { holder: id, term: this.#lease?.term ?? nowMs + 1, untilMs: nowMs + leaseMs };
       }
-      if (isMine && isReleased) this.#lease = undefined;
+      if (isMine && wants === 'release') this.#lease = undefined;
       if (isMine && record !== undefined) {
         this.#record = record.state === 'open' ? undefined : { text: JSON.stringify(record), atMs: nowMs };
       }

@@ -1,5 +1,5 @@
 /** The snapshot of a gateway in which every metric has a sample. */
-import { countRequests } from '../../src/admin/request-counts.ts';
+import { RequestCounts } from '../../src/admin/request-counts.ts';
 import type { AdminSnapshot, RuntimeSnapshot, WorkspaceSnapshot } from '../../src/admin/sources.ts';
 import { Durations } from '../../src/durations.ts';
 import type { AccessLine } from '../../src/edge/access-log.ts';
@@ -57,7 +57,7 @@ export function calmSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
 
 /** @param more members that differ */
 export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
-  const counts = countRequests();
+  const counts = new RequestCounts();
   const limited = { status: 429, problem: 'caller-rate-limited', reason: 'x', cache: undefined, waitedMs: 5 };
   for (const one of [line, { ...line, ...limited }, { ...line, operation: undefined, status: 404 }]) {
     counts.begin();

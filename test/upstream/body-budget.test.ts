@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { limitBodies } from '../../src/upstream/body-budget.ts';
-import { SharedBudget } from '../../src/upstream/shared-budget.ts';
+import { BodyBudget } from '../../src/upstream/body-budget.ts';
+import { SharedBudget } from '../../src/upstream/shared-limits.ts';
 
 const mebibyte = 2 ** 20;
 /** A bound that is one workspace's own. */
@@ -8,7 +8,7 @@ const alone = (bytes: number) => new SharedBudget(bytes, 0).join();
 
 describe('bodies in flight stay under the bound', () => {
   it('a body that says its length waits, in order, until that much is free', () => {
-    const budget = limitBodies(alone(100), 0);
+    const budget = new BodyBudget(alone(100), 0);
     const started: string[] = [];
     const a = budget.reserve(80, () => started.push('a'));
     const b = budget.reserve(50, () => started.push('b'));
@@ -19,19 +19,19 @@ describe('bodies in flight stay under the bound', () => {
     expect([b.isReady, c.isReady]).toEqual([true, true]);
     b.release();
     c.release();
-    expect(budget.usedBytes).toBe(0);
+    expect(budget.share.used).toBe(0);
   });
 
   it('a body that does not say its length is refused when nothing is left', () => {
-    const budget = limitBodies(alone(100), 0);
+    const budget = new BodyBudget(alone(100), 0);
     const share = budget.reserve(0, () => {});
     expect([share.grow(60), share.grow(60), share.grow(40)]).toEqual([true, false, true]);
     share.release();
-    expect(budget.usedBytes).toBe(0);
+    expect(budget.share.used).toBe(0);
   });
 
   it('a body that gives up its place holds up no other', () => {
-    const budget = limitBodies(alone(100), 0);
+    const budget = new BodyBudget(alone(100), 0);
     const started: string[] = [];
     const a = budget.reserve(100, () => started.push('a'));
     const b = budget.reserve(100, () => started.push('b'));
@@ -40,11 +40,11 @@ describe('bodies in flight stay under the bound', () => {
     a.release();
     a.release();
     expect(started).toEqual(['c']);
-    expect(budget.usedBytes).toBe(1);
+    expect(budget.share.used).toBe(1);
   });
 
   it('an answer of up to 64 KiB neither waits for large ones nor is refused because of them', () => {
-    const budget = limitBodies(alone(64 * mebibyte));
+    const budget = new BodyBudget(alone(64 * mebibyte));
     const large = Array.from({ length: 9 }, () => budget.reserve(8 * mebibyte, () => {}));
     expect(large.map(({ isReady }) => isReady)).toEqual([...Array(8).fill(true), false]);
     expect(budget.reserve(11, () => {}).isReady).toBe(true);
@@ -53,15 +53,15 @@ describe('bodies in flight stay under the bound', () => {
     expect([chunked.isReady, chunked.grow(60_000), chunked.grow(5_000)]).toEqual([true, true, true]);
     const larger = budget.reserve(0, () => {});
     expect([larger.grow(2 * mebibyte), budget.reserve(mebibyte, () => {}).isReady]).toEqual([false, false]);
-    expect(budget.usedBytes).toBe(64 * mebibyte + 11 + 64 * 1_024 + 65_000);
+    expect(budget.share.used).toBe(64 * mebibyte + 11 + 64 * 1_024 + 65_000);
   });
 
   it('many small answers are counted, so that large ones leave room for them', () => {
-    const budget = limitBodies(alone(64 * mebibyte));
+    const budget = new BodyBudget(alone(64 * mebibyte));
     const shares = Array.from({ length: 100 }, () => budget.reserve(10_000, () => {}));
-    expect(budget.usedBytes).toBe(1_000_000);
+    expect(budget.share.used).toBe(1_000_000);
     expect(budget.reserve(64 * mebibyte - 999_999, () => {}).isReady).toBe(false);
     for (const share of shares) share.release();
-    expect(budget.usedBytes).toBe(64 * mebibyte - 999_999);
+    expect(budget.share.used).toBe(64 * mebibyte - 999_999);
   });
 });

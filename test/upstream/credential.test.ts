@@ -6,9 +6,8 @@ import { paceAttempts } from '../../src/gate/gate.ts';
 import type { Keyring } from '../../src/key/keyring.ts';
 import type { Handler } from '../../src/layer.ts';
 import { Trace } from '../../src/trace.ts';
-import { attachKey, probeThrough } from '../../src/upstream/credential.ts';
+import { attachKey, probeThrough, retryWithKey } from '../../src/upstream/credential.ts';
 import { retryFailures } from '../../src/upstream/retry.ts';
-import { retryWithKey } from '../../src/upstream/retry-with-key.ts';
 import { down, FakeStore, key1, key2, key3, keyringOf } from '../support/fake-store.ts';
 import { patientContext, requestWith } from '../support/requests.ts';
 

@@ -294,7 +294,7 @@ describe('an aborted context', () => {
     const result = outcome(retryFailures(options)(next)(requestWith(context), trace));
     await vi.advanceTimersByTimeAsync(1000);
     const reason = new Error('the caller has left');
-    context.abort(reason);
+    context.end(reason);
     await vi.advanceTimersByTimeAsync(0);
     expect(await result).toBe(reason);
     expect(trace.waitedMs).toBe(1000);

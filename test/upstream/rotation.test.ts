@@ -6,8 +6,7 @@ import { expect, it } from 'vitest';
 import type { Answer, SignedRequest } from '../../src/exchange.ts';
 import { openKeyring } from '../../src/key/keyring.ts';
 import { Trace } from '../../src/trace.ts';
-import { attachKey, probeThrough } from '../../src/upstream/credential.ts';
-import { retryWithKey } from '../../src/upstream/retry-with-key.ts';
+import { attachKey, probeThrough, retryWithKey } from '../../src/upstream/credential.ts';
 import { patientContext, requestWith } from '../support/requests.ts';
 
 const loops = 20;

@@ -8,7 +8,7 @@ import { FixedContext } from '../../src/request-context.ts';
 import type { Behaviour } from '../../src/stand-in/behaviour.ts';
 import { type StandIn, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
 import { Trace } from '../../src/trace.ts';
-import { SharedBudget } from '../../src/upstream/shared-budget.ts';
+import { SharedBudget } from '../../src/upstream/shared-limits.ts';
 import { sendUpstream, type Transport, type TransportOptions } from '../../src/upstream/transport.ts';
 import { patientContext, signedRequest } from '../support/requests.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { logCallers } from '../../src/log/callers-lines.ts';
+import { logCallers } from '../../src/log/event-lines.ts';
 
 describe('the log line on the keys of company logins', () => {
   it.each([

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { AttemptSlots } from '../../src/upstream/attempt-slots.ts';
-import { limitBodies } from '../../src/upstream/body-budget.ts';
-import { SharedBudget } from '../../src/upstream/shared-budget.ts';
+import { BodyBudget } from '../../src/upstream/body-budget.ts';
+import { AttemptSlots, SharedBudget } from '../../src/upstream/shared-limits.ts';
 import { patientContext } from '../support/requests.ts';
 
 /** What has settled of these promises, after every promise that could go on has. */
@@ -92,7 +91,7 @@ describe('attempts at once', () => {
 describe('bodies of several workspaces in flight', () => {
   it('a workspace whose answers fill all they may leaves the other its part, and a freed byte goes to what waits', () => {
     const budget = new SharedBudget(100, 200);
-    const [busy, quiet] = [limitBodies(budget.join(), 0), limitBodies(budget.join(), 0)];
+    const [busy, quiet] = [new BodyBudget(budget.join(), 0), new BodyBudget(budget.join(), 0)];
     const large = busy.reserve(300, () => {});
     const began: string[] = [];
     const waits = busy.reserve(10, () => began.push('busy'));

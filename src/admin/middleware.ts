@@ -1,0 +1,143 @@
+/**
+ * The admin listener's middleware: what every request passes, and what one that changes something passes besides. It
+ * decides on the bytes as they came (`incoming`) and never on the URL that was made of them.
+ */
+import { hash, timingSafeEqual } from 'node:crypto';
+import type { HttpBindings } from '@hono/node-server';
+import type { MiddlewareHandler } from 'hono';
+import { announcesBody } from '../edge/message-body.ts';
+import { newRequestId } from '../edge/request-id.ts';
+import { GatewayError } from '../errors.ts';
+import { type AdminHosts, isAdminHost, isOthersPage } from './access-policy.ts';
+
+export type AdminEnv = { Bindings: HttpBindings; Variables: { requestId: string } };
+
+export interface MiddlewareOptions {
+  readonly hosts: AdminHosts;
+  /** Reads the token of ADMIN_TOKEN_FROM; `undefined` where that is not set. Rejects with an error fit for the log. */
+  readonly readToken: (() => Promise<string>) | undefined;
+  /** Replaces every form of the upstream key in a text: the last step before a reply leaves. */
+  readonly redact: (text: string) => string;
+  /** Whether each reply is to end its connection. */
+  readonly isClosing: () => boolean;
+}
+
+/** The media type of a reply without an end. */
+export const eventStream = 'text/event-stream';
+
+/** Searches each reply for the key: byte for byte as Latin-1, as the upstream's answers are searched too. */
+export function redactReplies({
+  redact,
+  isClosing,
+}: Pick<MiddlewareOptions, 'redact' | 'isClosing'>): MiddlewareHandler<AdminEnv> {
+  return async function redactReply(context, next) {
+    await next();
+    const { status, headers } = context.res;
+    // It has no end; each of its events is searched by itself.
+    if (headers.get('content-type') === eventStream) return;
+    const text = Buffer.from(await context.res.arrayBuffer()).toString('latin1');
+    const body = Buffer.from(redact(text), 'latin1');
+    headers.set('content-length', String(body.length));
+    if (isClosing()) headers.set('connection', 'close');
+    // Hono adds the fields of the response before to a new one, unless there is none.
+    context.res = undefined;
+    context.res = new Response(body, { status, headers });
+  };
+}
+
+/** Gives the request an id of ours. A caller's own is not taken over: it might hold a secret, and is never repeated. */
+export const identifyRequest: MiddlewareHandler<AdminEnv> = async (context, next) => {
+  const id = newRequestId();
+  context.set('requestId', id);
+  context.header('x-request-id', id);
+  await next();
+};
+
+/** @throws GatewayError for another Host, and for a page of another site */
+export function guardAccess(hosts: AdminHosts): MiddlewareHandler<AdminEnv> {
+  return async function guard({ env: { incoming }, req }, next) {
+    const { headers } = incoming;
+    const { host } = headers;
+    if (!isAdminHost(host, hosts)) {
+      throw new GatewayError('host-not-allowed', {
+        reason: 'a Host that the admin listener does not answer for',
+        detail:
+          'The admin listener answers for addresses and private names; docs/operating.md, "Admin listener", has the rule.',
+      });
+    }
+    const field = (name: string): string | undefined => headers[name]?.toString();
+    const asked = {
+      method: req.method,
+      path: req.path,
+      host,
+      origin: field('origin'),
+      site: field('sec-fetch-site'),
+      mode: field('sec-fetch-mode'),
+      dest: field('sec-fetch-dest'),
+    };
+    if (isOthersPage(asked)) {
+      throw new GatewayError('origin-not-allowed', {
+        reason: 'a page of another site asked the admin listener',
+        detail: 'Pages of other sites may not use the admin listener.',
+      });
+    }
+    await next();
+  };
+}
+
+/**
+ * What changes something needs the token of ADMIN_TOKEN_FROM, wherever other machines can reach the listener.
+ *
+ * @throws GatewayError 403 where no token is set, 401 where the request does not have it
+ */
+export function guardChanges({ hosts, readToken }: MiddlewareOptions): MiddlewareHandler<AdminEnv> {
+  return async function guardChange({ env: { incoming } }, next) {
+    if (hosts.isLocal) return next();
+    if (readToken === undefined) {
+      throw new GatewayError('caller-forbidden', {
+        reason: 'a change was asked for, and ADMIN_TOKEN_FROM is not set',
+        detail:
+          'Other machines can reach the admin listener, and ADMIN_TOKEN_FROM is not set: nothing can be changed here.',
+      });
+    }
+    const [, sent] = /^Bearer +(\S+)$/i.exec(incoming.headers.authorization ?? '') ?? [];
+    if (sent === undefined || !isSameSecret(sent, await readOrRefuse(readToken))) {
+      throw new GatewayError('caller-unauthenticated', {
+        reason: `a change was asked for ${sent === undefined ? 'without the token' : 'with a wrong token'}`,
+        detail:
+          'A change needs the token of ADMIN_TOKEN_FROM: send it as "Authorization: Bearer <token>", once.',
+        headers: { 'www-authenticate': 'Bearer realm="admin"' },
+      });
+    }
+    await next();
+  };
+}
+
+/** @throws GatewayError 500, without a stack for the log: what ADMIN_TOKEN_FROM names is to be repaired */
+async function readOrRefuse(readToken: () => Promise<string>): Promise<string> {
+  try {
+    return await readToken();
+  } catch (error) {
+    throw new GatewayError('internal-error', {
+      reason: `a change was asked for, and the token cannot be read: ${(error as Error).message}`,
+      detail:
+        'The gateway cannot read the token of ADMIN_TOKEN_FROM, so nothing can be changed here. Its log says why.',
+    });
+  }
+}
+
+/** Takes the same time whatever the two have in common. */
+function isSameSecret(one: string, other: string): boolean {
+  return timingSafeEqual(hash('sha256', one, 'buffer'), hash('sha256', other, 'buffer'));
+}
+
+/** @throws GatewayError for a request with a body */
+export const refuseBody: MiddlewareHandler<AdminEnv> = async ({ env }, next) => {
+  if (announcesBody(env.incoming.headers)) {
+    throw new GatewayError('invalid-request', {
+      detail: 'Nothing here takes a body.',
+      headers: { connection: 'close' },
+    });
+  }
+  await next();
+};

@@ -1,0 +1,88 @@
+/** What `check` reports: the members of its JSON, and the same as lines for people. Pure: no `this`, no I/O, no clock. */
+import type { StoreTrial } from '../fleet/try-store.ts';
+import type { CallOutcome } from './check-meaning.ts';
+
+/** What `--json` prints. */
+export interface CheckReport {
+  ok: boolean;
+  exitStatus: 0 | 1 | 2;
+  summary: string;
+  settings: { ok: boolean; problems: readonly string[]; warnings?: readonly string[]; baseUrl?: string };
+  key?: { ok: boolean; source?: string; fingerprint?: string; generation?: number; problem?: string };
+  previousKey?: { ok: boolean; source?: string; fingerprint?: string; problem?: string };
+  sharedStore?: StoreTrial;
+  calls: CallReport[];
+}
+
+export interface CallReport {
+  method: 'GET';
+  path: string;
+  status: number | null;
+  outcome: CallOutcome | 'skipped';
+  meaning: string;
+  /** How long the upstream asks to wait before it is asked again. */
+  retryAfterSeconds?: number;
+}
+
+export type WorkspaceReport = CheckReport & { readonly workspace: string | null };
+
+/** What `--json` prints of several workspaces. */
+export interface AllReport {
+  readonly ok: boolean;
+  readonly exitStatus: 0 | 1 | 2;
+  readonly summary: string;
+  readonly warnings: readonly string[];
+  readonly workspaces: readonly WorkspaceReport[];
+}
+
+/** A report as lines. */
+export function inWords(report: CheckReport): string {
+  const { settings, key } = report;
+  const lines = settings.ok
+    ? [`Settings: fine. The upstream is ${settings.baseUrl}`]
+    : ['Settings:', ...settings.problems.map((problem) => `  ${problem}`)];
+  for (const warning of settings.warnings ?? []) lines.push(`Without effect: ${warning}`);
+  if (key?.ok) {
+    lines.push(
+      `Key: ${key.source} can be read; fingerprint ${key.fingerprint}, generation ${key.generation}`,
+    );
+  } else if (key !== undefined) {
+    lines.push(`Key: ${key.problem}`);
+  }
+  if (report.previousKey?.ok) {
+    const { source, fingerprint } = report.previousKey;
+    lines.push(`Previous key: ${source} can be read; fingerprint ${fingerprint}`);
+  } else if (report.previousKey !== undefined) {
+    lines.push(`Previous key: ${report.previousKey.problem}`);
+  }
+  if (report.sharedStore !== undefined) {
+    const { address, problem } = report.sharedStore;
+    lines.push(
+      `Shared store: ${address} ${problem === undefined ? 'can be used' : `cannot be used: ${problem}`}`,
+    );
+  }
+  // What was said of one call is not said again of the next, nor at the end.
+  const said = new Set<string>();
+  for (const { method, path, status, outcome, meaning } of report.calls) {
+    const came = outcome === 'skipped' ? [] : [`${status ?? 'no answer'}.`];
+    lines.push([`${method} ${path}:`, ...came, ...(said.has(meaning) ? [] : [meaning])].join(' '));
+    said.add(meaning);
+  }
+  const verdict = said.has(report.summary) ? 'The gateway could not work, as said above.' : report.summary;
+  lines.push(`${report.ok ? 'Fine' : 'Failed'}: ${verdict}`);
+  return `${lines.join('\n')}\n`;
+}
+
+/** The same of several workspaces, as lines. */
+export function allInWords(report: AllReport): string {
+  const parts = report.workspaces.map(
+    (one) => `Workspace: ${titleOf(one.workspace)}\n${inWords(one).replaceAll(/^(?=.)/gm, '  ')}`,
+  );
+  const warnings = report.warnings.map((warning) => `Warning: ${warning}\n`);
+  return `${[...parts, ...warnings].join('')}${report.ok ? 'Fine' : 'Failed'}: ${report.summary}\n`;
+}
+
+/** A workspace in a sentence. @param workspace `null` for the unnamed one */
+export function titleOf(workspace: string | null): string {
+  return workspace ?? 'the unnamed workspace';
+}
