@@ -119,7 +119,7 @@ describe('an attempt that has a span', () => {
 
   it('an attempt that has a span ends it however it fails', async () => {
     ended.length = 0;
-    const traced = sendUpstream(optionsFor(standIn.url, { spans, timeoutMs: 200 }));
+    const traced = sendUpstream(optionsFor(standIn.url, { spans, timeoutMs: 1_000 }));
     standIn.behave({ resetAt: 'before-headers' });
     await failure(send({}, traced));
     standIn.behave({ stallAt: 'before-headers' });
@@ -362,7 +362,7 @@ describe('what stands in the way is sorted', () => {
     ['in the body', { stallAt: 50 }],
     ['in endless drips', { drip: { everyMs: 20 } }],
   ])('a stall %s ends in time', async (_name, behaviour) => {
-    const hasty = sendUpstream(optionsFor(standIn.url, { timeoutMs: 150 }));
+    const hasty = sendUpstream(optionsFor(standIn.url, { timeoutMs: 1_000 }));
     standIn.behave(behaviour);
     expect(await failure(send({}, hasty))).toMatchObject({
       code: 'upstream-timeout',
@@ -372,7 +372,7 @@ describe('what stands in the way is sorted', () => {
   });
 
   it('a wait for a connection that others have in use is no failure to connect', async () => {
-    const narrow = sendUpstream(optionsFor(standIn.url, { timeoutMs: 300, connections: 1 }));
+    const narrow = sendUpstream(optionsFor(standIn.url, { timeoutMs: 1_000, connections: 1 }));
     standIn.behave({ stallAt: 'before-headers' });
     const all = await Promise.all(Array.from({ length: 20 }, () => failure(send({}, narrow))));
     for (const { proxyError } of all) {
