@@ -105,7 +105,7 @@ describe('a preflight', () => {
       'access-control-allow-origin': 'https://good.example',
       'access-control-allow-methods': 'GET, HEAD',
       'access-control-allow-headers':
-        'Authorization, X-API-Key, X-Request-ID, If-None-Match, If-Modified-Since, Cache-Control, Pragma, traceparent, tracestate, X-Assertion',
+        'Authorization, X-API-Key, Content-Type, X-Request-ID, If-None-Match, If-Modified-Since, Cache-Control, Pragma, traceparent, tracestate, X-Assertion',
       'access-control-max-age': '7200',
       vary: 'Origin',
     });
