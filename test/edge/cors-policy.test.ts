@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import { responseFields } from '../../src/documents/message-fields.ts';
 import { corsPolicy, isPreflight, originProblem } from '../../src/edge/cors-policy.ts';
+import { passedFields } from '../../src/edge/reply-fields.ts';
 
 const policy = corsPolicy({
   origins: ['https://good.example', 'http://localhost:5173'],
@@ -93,6 +95,18 @@ describe('a preflight', () => {
     expect(isPreflight('OPTIONS', 'https://good.example', undefined)).toBe(false);
     expect(isPreflight('OPTIONS', undefined, 'GET')).toBe(false);
     expect(isPreflight('GET', 'https://good.example', 'GET')).toBe(false);
+  });
+
+  it('each field of the upstream that passes down is one that a page may read and that the API document describes', () => {
+    // Fetch standard section 2.2.2, CORS-safelisted response-header names. Those of the body are described with the body.
+    const ofBody = ['content-type', 'content-language'];
+    const safe = [...ofBody, 'cache-control', 'content-length', 'expires', 'last-modified', 'pragma'];
+    const readable = policy.fieldsFor('https://good.example')['access-control-expose-headers']?.toLowerCase();
+    const described = Object.values(responseFields).map(({ name }) => name.toLowerCase());
+    for (const name of passedFields) {
+      expect([...safe, ...(readable?.split(', ') ?? [])]).toContain(name);
+      expect([...ofBody, ...described]).toContain(name);
+    }
   });
 
   it('the reply to a preflight lists the reads and fields a page may send, and mirrors nothing', () => {
