@@ -127,7 +127,7 @@ ${tableOf(results)}
 - The load comes from wrk where it is installed, else from autocannon. nginx is left out where there is none.
 - It takes about twelve minutes. \`npm run bench -- --quick\` takes three and writes no files.
 
-Ratios within a run repeat to a tenth; absolute times differ by a third from hour to hour on a shared machine. For small differences there is \`node bench/instructions.ts\`: valgrind counts a hit's instructions outside the kernel.
+Ratios within a run repeat to a tenth; absolute times differ by a third from hour to hour on a shared machine. For small differences there is \`npx node bench/instructions.ts\`: valgrind counts a hit's instructions outside the kernel.
 
 ## Where the time goes
 

@@ -3,6 +3,7 @@
  * `ConfigValueError` that says what is expected and never repeats the text: it might be a secret in the wrong
  * place.
  */
+import { isIPv6 } from 'node:net';
 import { maxTimerMs } from './deadline.ts';
 import { originProblem } from './edge/cors-policy.ts';
 import { listedHostName } from './edge/host-policy.ts';
@@ -152,10 +153,8 @@ export const readPattern: Reader<string> = (value) => {
 
 /** An address to listen on, or `unix:/path`. */
 export const listenHost: Reader<string> = (value) => {
-  if (value.startsWith('unix:') ? !/^unix:\/./.test(value) : !/^[A-Za-z0-9.:%_-]+$/.test(value)) {
-    throw new ConfigValueError('expects an address like 127.0.0.1, or unix:/path.sock');
-  }
-  return value;
+  if (/^unix:\/./.test(value) || /^[A-Za-z0-9.%_-]+$/.test(value) || isIPv6(value)) return value;
+  throw new ConfigValueError('expects an address like 127.0.0.1, without a port, or unix:/path.sock');
 };
 
 /** A value of `Host` in the one spelling that requests are compared in; a port does not count. */

@@ -83,7 +83,8 @@ function readEach(
       values[name] = setting.read(given);
     } catch (error) {
       if (!(error instanceof ConfigValueError)) throw error;
-      problems.push(`${name} ${error.message}`);
+      const isQuoted = /^(["']).*\1$/.test(given);
+      problems.push(`${name} ${error.message}${isQuoted ? '; its quotation marks count as well' : ''}`);
     }
   }
   return { values: values as Partial<Config>, problems };

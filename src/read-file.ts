@@ -2,8 +2,9 @@
  * Opens and reads what a setting names as a file. The opening of a pipe that nothing writes to would occupy a thread
  * for ever, and of a device there may be no end: only a file is read.
  */
-import { closeSync, constants, fstatSync, openSync, readFileSync, type Stats } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readFileSync, type Stats, statSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
+import { errorCode } from './errors.ts';
 
 /** The path leads to something that is no file, such as a pipe. A folder fails with EISDIR, as everywhere. */
 export class NotAFileError extends Error {
@@ -51,6 +52,22 @@ export function readTextSync(path: string): string {
   } finally {
     closeSync(file);
   }
+}
+
+/** The owner and mode of a file, as ": it belongs to user 0 …", for the person who has to change them. Empty where they cannot be seen. */
+export function describeOwner(path: string): string {
+  try {
+    const { uid, gid, mode } = statSync(path);
+    const own = process.getuid === undefined ? '' : `; this process is user ${process.getuid()}`;
+    return `: it belongs to user ${uid} and group ${gid}, mode ${(mode & 0o7777).toString(8).padStart(4, '0')}${own}`;
+  } catch {
+    return '';
+  }
+}
+
+/** The same where the file may not be read; empty where the error is another one. */
+export function explainDenied(path: string, error: unknown): string {
+  return ['EACCES', 'EPERM'].includes(errorCode(error) ?? '') ? describeOwner(path) : '';
 }
 
 function refuseOther(found: Stats): void {

@@ -112,11 +112,18 @@ describe('settings that are wrong', () => {
     ['SHARED_STORE_PASSWORD_FROM', 'exec:hunter2'],
     ['SHARED_STORE_PREFIX', 'hunter2:'],
     ['HOST', '0.0.0.0'],
+    ['ADMIN_HOST', '127.0.0.1:9091'],
   ])('the wrong setting %s=%s is refused without repeating it', (name, value) => {
     const problems = problemsOf({ ...enough, [name]: value });
     expect(problems).toHaveLength(1);
     expect(problems[0]).toMatch(new RegExp(`^${name} `));
     expect(problems[0]).not.toContain('hunter2');
+  });
+
+  it('a wrong setting in quotation marks, which the --env-file of Docker keeps, is told that they count', () => {
+    expect(problemsOf({ ...enough, CACHE_TTL: '"15s"' })).toEqual([
+      'CACHE_TTL expects a duration like 250ms, 15s or 5m; its quotation marks count as well',
+    ]);
   });
 
   it('wrong settings are found by their misspelled names', () => {

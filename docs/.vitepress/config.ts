@@ -3,7 +3,7 @@
  * it is fetched from elsewhere; the search is an index of its own.
  */
 import { cpSync, globSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitepress';
 
@@ -12,6 +12,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 const pages = fileURLToPath(new URL('pages', import.meta.url));
 const linkedFiles = [
   '.env.example',
+  '.github/workflows/release.yml',
   'Dockerfile',
   'LICENSE',
   'fly.toml',
@@ -37,10 +38,21 @@ export default defineConfig({
   rewrites: { 'README.md': 'index.md', ':folder(.*)/README.md': ':folder/index.md' },
   outDir: './.vitepress/dist',
   cleanUrls: false,
-  // Pages link to source files and to running gateways as well; a test follows the links between documents.
-  ignoreDeadLinks: true,
+  ignoreDeadLinks: 'localhostLinks',
   markdown: {
     config(markdown) {
+      // VitePress makes an address of each link that ends in .html: wrong for README.md, which is rewritten, and for files.
+      markdown.core.ruler.push('links', ({ tokens, env }) => {
+        for (const token of tokens.flatMap(({ children }) => children ?? [])) {
+          const href = token.attrGet('href') ?? '#';
+          if (/^(?:#|\w+:)/.test(href)) continue;
+          token.attrSet('href', href.replace('README.md', 'index.md'));
+          if (/\.md(?:#|$)/.test(href)) continue;
+          token.attrSet('target', '_self');
+          const file = join(dirname(env.relativePath), href);
+          if (!linkedFiles.some((one) => file.startsWith(one))) throw new Error(`the site lacks ${file}`);
+        }
+      });
       const fence = markdown.renderer.rules.fence;
       markdown.renderer.rules.fence = (tokens, index, options, env, self) => {
         const token = tokens[index];

@@ -19,6 +19,8 @@ const fromZero = (_chart, _min, max) => [0, max > 0 ? max * 1.1 : 1];
 const scaleOf = (id) => id === 'times' ? { distr: 3, range: decades } : { range: fromZero };
 const powers = (_chart, _axis, from, to) => Array.from({ length: Math.round(Math.log10(to / from)) + 1 }, (_one, power) => from * 10 ** power);
 const ticksOf = (id) => id === 'times' ? { splits: powers, filter: (_chart, ticks) => ticks } : {};
+// A value without a neighbour makes no line: it gets a dot.
+const alone = (chart, of, isShown) => isShown ? null : [...chart.data[of].keys()].filter((at) => [-1, 0, 1].every((step) => (chart.data[of][at + step] == null) === (step !== 0)));
 const placed = (id, value) => id === 'times' && typeof value === 'number' ? Math.max(least, value) : value;
 
 function columns(id) {
@@ -33,7 +35,7 @@ function draw(id) {
     width: node.clientWidth, height: 170, legend: { show: false }, cursor: { show: false }, padding: [8, 12, 0, 0],
     scales: { x: { range: () => { const end = (points.at(-1)?.at ?? Date.now()) / 1000, first = (points[0]?.at ?? 0) / 1000; return [Math.max(end - 900, Math.min(first, end - 120)), end]; } }, y: scaleOf(id) },
     axes: [{ ...axis, space: 70, size: 34, values: (_chart, ticks) => ticks.map((at) => clock(at * 1000, ticks[1] - ticks[0] < 60)) }, { ...axis, ...ticksOf(id), size: 62, values: (_chart, ticks) => ticks.map((value) => id === 'times' ? time(value) : number(value, 2)) }],
-    series: [{}, ...series[id].map(([label, , colour]) => ({ label, stroke: colourOf('c' + colour, 'backgroundColor'), width: 1.75, points: { show: points.length < 3 } }))],
+    series: [{}, ...series[id].map(([label, , colour]) => ({ label, stroke: colourOf('c' + colour, 'backgroundColor'), width: 1.75, points: { show: points.length < 3, filter: alone } }))],
   }, columns(id), node);
   charts.set(id, chart);
 }

@@ -114,7 +114,7 @@ function showFleet(store) {
   $('fleet').hidden = !store;
   if (!store) return;
   say('fleet-says', ...(store.inUse ? ['They share a store.' + (store.reason ? ' It refuses calls: ' + store.reason : ''), store.reason ? 'busy' : 'good'] : ['The store is away: ' + store.reason, 'bad']));
-  list('store', [...store.gateways.map((one) => [one.host, one.version + (one.isThis ? ', this one' : '')]), ['Reads found, joined', store.reads.found + ', ' + store.reads.joined], ['Turns at the upstream', turnsOf(store)], ['Round trip', span(store.latencySeconds)], ['Failed calls', store.failures + ' of ' + store.calls]]);
+  list('store', [...store.gateways.map((one) => [one.host, one.version + (one.isThis ? ', this one' : '')]), ['Reads found, joined', store.reads.found + ', ' + store.reads.joined], ['Turns at the upstream', turnsOf(store)], ['Round trip', store.latencySeconds === null ? 'never' : time(store.latencySeconds)], ['Failed calls', store.failures + ' of ' + store.calls]]);
 }
 
 function turnsOf({ gate, gateways }) {

@@ -1,7 +1,6 @@
 /** Says why a file that a setting names can't be read, with what its owner needs to know to change that. */
-import { statSync } from 'node:fs';
 import { errorCode } from '../errors.ts';
-import { NotAFileError } from '../read-file.ts';
+import { describeOwner, NotAFileError } from '../read-file.ts';
 
 /**
  * One line, without a full stop: the path, the error's code, and the owner and mode where they can be seen.
@@ -14,12 +13,5 @@ export function describeUnreadable(what: string, file: string, cause: unknown): 
   if (cause instanceof NotAFileError) return `${what} ${path} ${cause.message}`;
   const code = errorCode(cause) ?? 'unknown error';
   const said = `${what} ${path} can't be read (${code})`;
-  if (code === 'ENOENT') return `${said}: it does not exist`;
-  try {
-    const { uid, gid, mode } = statSync(file);
-    const own = process.getuid === undefined ? '' : `; this process is user ${process.getuid()}`;
-    return `${said}: it belongs to user ${uid} and group ${gid}, mode ${(mode & 0o7777).toString(8).padStart(4, '0')}${own}`;
-  } catch {
-    return said;
-  }
+  return code === 'ENOENT' ? `${said}: it does not exist` : `${said}${describeOwner(file)}`;
 }

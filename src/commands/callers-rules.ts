@@ -8,9 +8,15 @@ import { loadWhatThereIs } from './environment.ts';
 /** The settings that the rules depend on. */
 export const settingsOfRules = ['HOST', 'UPSTREAM_READS', 'FORWARD_REQUEST_HEADERS', 'WORKSPACES'] as const;
 
-/** The callers file that was given, or the one that the environment or `.env` names. */
-export async function callersFileOf(given: string | undefined): Promise<string | undefined> {
-  return given ?? (await loadWhatThereIs())['CALLERS_FILE'];
+/**
+ * The callers file that was given, or the one that the settings name.
+ *
+ * @param envFile `--env-file`: the rules come from it as well
+ * @throws ConfigError naming what is wrong with that file
+ */
+export async function callersFileOf(given?: string, envFile?: string): Promise<string | undefined> {
+  const environment = await loadWhatThereIs(envFile);
+  return given ?? environment['CALLERS_FILE'];
 }
 
 /** @throws ConfigError where one of those settings is wrong; what else a gateway needs may be missing */

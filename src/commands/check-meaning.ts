@@ -94,7 +94,7 @@ export const operationRefused: Meaning = {
 
 const keyRejected: Meaning = {
   outcome: 'key-rejected',
-  text: 'The upstream refused the key: it was revoked, mistyped, or belongs to another upstream. Create a new one in the settings of the web application (API keys, action Create) and put it in the store.',
+  text: 'The upstream refused the key: it was revoked, mistyped (quotation marks count), or belongs to another upstream. Create a new one in the settings of the web application (API keys, action Create) and put it in the store.',
 };
 
 const unreachable: Partial<Record<ProxyErrorType, string>> = {

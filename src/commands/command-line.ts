@@ -2,10 +2,10 @@
  * The command line: which commands there are, their options, and what is said of wrong words. What a command does not
  * need is not loaded.
  */
-import { Command, CommanderError, InvalidArgumentError } from 'commander';
+import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 import { didYouMean } from '../spelling-policy.ts';
 import { version } from '../version.ts';
-import type { TokenIo } from './token-file.ts';
+import type { TokenExit, TokenIo } from './token-file.ts';
 
 /** Takes the exit status of the command that ran. */
 type Ended = (status: number) => void;
@@ -59,7 +59,7 @@ Settings come from the environment, and from .env where there is one. To begin w
   UPSTREAM_BASE_URL=https://… UPSTREAM_API_KEY_FROM=file:/run/secrets/key analytics-gateway
 "analytics-gateway settings" lists them all. SIGTERM or Ctrl-C drains, SIGHUP reads key, callers and certificate again.`,
     )
-    .option('--env-file <path>', 'settings from this file (default: .env, where there is one)', onlyOnce)
+    .addOption(envFileOption())
     .action(async ({ envFile }: { envFile?: string }) => {
       const { serve } = await import('./serve.ts');
       ended(await serve(envFile));
@@ -72,7 +72,7 @@ function addCheck(program: Command, ended: Ended): void {
     .description('try settings, key and upstream, and say in plain words what works')
     .option('--json', 'print the findings as JSON')
     .option('--workspace <name...>', 'only these of several; - is the unnamed one (default: each)')
-    .option('--env-file <path>', 'settings from this file (default: .env, where there is one)', onlyOnce)
+    .addOption(envFileOption())
     .addHelpText(
       'after',
       '\nExit status: 0 all is well, 1 the key or the upstream is not, 2 a setting is wrong.',
@@ -93,14 +93,14 @@ function addToken(program: Command, io: TokenIo, ended: Ended): void {
 
   addTo(token, 'grant <caller> <operation...>', 'allow a caller further operations').action(
     (name: string, operations: string[], options: FileOption) =>
-      onCallersFile(options, ended, ({ grantOperations }, file) =>
+      onCallersFile(options, io, ended, ({ grantOperations }, file) =>
         grantOperations({ name, file, operations }, io),
       ),
   );
 
   addTo(token, 'deny <caller> <operation...>', 'take operations from a caller').action(
     (name: string, operations: string[], options: FileOption) =>
-      onCallersFile(options, ended, ({ denyOperations }, file) =>
+      onCallersFile(options, io, ended, ({ denyOperations }, file) =>
         denyOperations({ name, file, operations }, io),
       ),
   );
@@ -112,7 +112,9 @@ function addToken(program: Command, io: TokenIo, ended: Ended): void {
   )
     .option('--json', 'print them as JSON')
     .action(({ json, ...options }: FileOption & { json?: true }) =>
-      onCallersFile(options, ended, ({ listTokens }, file) => listTokens({ file, json: json === true }, io)),
+      onCallersFile(options, io, ended, ({ listTokens }, file) =>
+        listTokens({ file, json: json === true }, io),
+      ),
     );
 
   addTo(
@@ -120,12 +122,14 @@ function addToken(program: Command, io: TokenIo, ended: Ended): void {
     'revoke <caller> [digest]',
     'remove one token of a caller by the first characters of its digest, or all of them',
   ).action((name: string, digest: string | undefined, options: FileOption) =>
-    onCallersFile(options, ended, ({ revokeToken }, file) => revokeToken({ name, file, digest }, io)),
+    onCallersFile(options, io, ended, ({ revokeToken }, file) => revokeToken({ name, file, digest }, io)),
   );
 
   addTo(token, 'remove <caller>', 'remove a caller with all its tokens and operations').action(
     (name: string, options: FileOption) =>
-      onCallersFile(options, ended, ({ removeNamedCaller }, file) => removeNamedCaller({ name, file }, io)),
+      onCallersFile(options, io, ended, ({ removeNamedCaller }, file) =>
+        removeNamedCaller({ name, file }, io),
+      ),
   );
 }
 
@@ -145,7 +149,7 @@ Example: analytics-gateway token create reports-script --file callers.json`,
     )
     .action((name: string, options: CreateOptions) => {
       const { expires, operation: operations, workspace: workspaces } = options;
-      return onCallersFile(options, ended, ({ createToken }, file) =>
+      return onCallersFile(options, io, ended, ({ createToken }, file) =>
         createToken({ name, file, expires, operations, workspaces }, io),
       );
     });
@@ -153,6 +157,7 @@ Example: analytics-gateway token create reports-script --file callers.json`,
 
 interface FileOption {
   readonly file?: string;
+  readonly envFile?: string;
 }
 
 interface CreateOptions extends FileOption {
@@ -165,7 +170,8 @@ function addTo(token: Command, usage: string, description: string): Command {
   return token
     .command(usage)
     .description(description)
-    .option('--file <path>', 'the callers file (default: CALLERS_FILE)');
+    .option('--file <path>', 'the callers file (default: CALLERS_FILE)')
+    .addOption(envFileOption());
 }
 
 /** One command with its options, for the help of the commands above it. */
@@ -181,12 +187,15 @@ function optionsOf(command: Command): string {
 }
 
 async function onCallersFile(
-  { file }: FileOption,
+  { file, envFile }: FileOption,
+  io: TokenIo,
   ended: Ended,
-  run: (commands: typeof import('./token.ts'), file: string | undefined) => Promise<number>,
+  run: (commands: typeof import('./token.ts'), file: string | undefined) => Promise<TokenExit>,
 ): Promise<void> {
+  const { runTokenCommand } = await import('./token-file.ts');
   const { callersFileOf } = await import('./callers-rules.ts');
-  ended(await run(await import('./token.ts'), await callersFileOf(file)));
+  const commands = await import('./token.ts');
+  ended(await runTokenCommand({ file }, io, async () => run(commands, await callersFileOf(file, envFile))));
 }
 
 function addDemo(program: Command, ended: Ended): void {
@@ -221,7 +230,7 @@ function addHealthcheck(program: Command, ended: Ended): void {
   program
     .command('healthcheck')
     .description("ask the gateway's own /readyz; for images without curl")
-    .option('--env-file <path>', 'settings from this file (default: .env, where there is one)', onlyOnce)
+    .addOption(envFileOption())
     .action(async ({ envFile }: { envFile?: string }) => {
       const { healthcheck } = await import('./healthcheck.ts');
       ended(await healthcheck(envFile));
@@ -250,6 +259,11 @@ function hintForToken(word: string, names: Iterable<string>): string {
 function toCount(text: string): number {
   if (!/^[1-9]$/.test(text)) throw new InvalidArgumentError('It is a number from 1 to 9.');
   return Number(text);
+}
+
+function envFileOption(): Option {
+  const meaning = 'settings from this file (default: .env, where there is one)';
+  return new Option('--env-file <path>', meaning).argParser(onlyOnce);
 }
 
 /** Node takes NODE_OPTIONS from each file of `--env-file`, and we would judge the last. @throws InvalidArgumentError */

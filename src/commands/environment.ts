@@ -126,9 +126,20 @@ export function environmentAtHand(): Environment {
 
 let whatThereIs: Promise<Environment> | undefined;
 
-/** The same, with `.env`, once: an incomplete one stops a gateway, and a token must be revoked all the same. */
-export function loadWhatThereIs(): Promise<Environment> {
-  whatThereIs ??= loadEnvironment().catch(environmentAtHand);
+/**
+ * The same, with the file or `.env`, once: an incomplete one stops a gateway, and a token must be revoked all the same.
+ *
+ * @throws ConfigError naming what is wrong with the file of `--env-file`
+ * @throws UnsafeProcessError as `loadEnvironment`, for that file
+ */
+export function loadWhatThereIs(envFile?: string): Promise<Environment> {
+  whatThereIs ??= loadEnvironment(envFile).catch((error: unknown) => {
+    if (envFile !== undefined && !(error instanceof ConfigError)) throw error;
+    const problems = error instanceof ConfigError ? error.problems : [];
+    const ofFile = problems.filter((problem) => problem.startsWith('--env-file: '));
+    if (ofFile.length > 0) throw new ConfigError(ofFile);
+    return environmentAtHand();
+  });
   return whatThereIs;
 }
 

@@ -3,7 +3,7 @@
 import { hostInUrl, socketPath } from '../address-policy.ts';
 import { ConfigError, readSettings } from '../config.ts';
 import type { Environment } from '../key/store.ts';
-import { environmentAtHand, loadConfig, loadWhatThereIs } from './environment.ts';
+import { loadWhatThereIs } from './environment.ts';
 
 const timeoutMs = 3_000;
 const path = '/readyz';
@@ -15,23 +15,11 @@ const path = '/readyz';
  */
 export async function healthcheck(envFile?: string): Promise<number> {
   try {
-    return await askWhetherReady(envFile === undefined ? await loadWhatThereIs() : await loadFrom(envFile));
+    return await askWhetherReady(await loadWhatThereIs(envFile));
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     process.stderr.write(error.problems.map((problem) => `${problem}\n`).join(''));
     return 2;
-  }
-}
-
-/** @throws ConfigError naming what is wrong with the file; what else `serve` would refuse is not asked for here */
-async function loadFrom(envFile: string): Promise<Environment> {
-  try {
-    return (await loadConfig(envFile)).environment;
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    const problems = error.problems.filter((problem) => problem.startsWith('--env-file: '));
-    if (problems.length > 0) throw new ConfigError(problems);
-    return environmentAtHand();
   }
 }
 

@@ -249,7 +249,7 @@ function requireOperations(names: readonly string[], { operations = new Set() }:
   if (unknown === undefined) return;
   throw new UsageError(
     `${JSON.stringify(unknown)} is not an operation${didYouMean(unknown, operations)}; ` +
-      'those of UPSTREAM_READS are known where it is set as for the gateway',
+      'those of UPSTREAM_READS are known where it is set as for the gateway, also by --env-file',
   );
 }
 
@@ -260,7 +260,7 @@ function requireWorkspaces(names: readonly string[], { workspaces = [''] }: Call
   if (unknown === undefined) return;
   throw new UsageError(
     `${JSON.stringify(unknown)} is not a workspace${didYouMean(unknown, known)}; ` +
-      'they are known where WORKSPACES is set as for the gateway',
+      'they are known where WORKSPACES is set as for the gateway, also by --env-file',
   );
 }
 

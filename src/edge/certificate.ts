@@ -4,7 +4,7 @@ import { createPrivateKey, hash, type KeyObject, X509Certificate } from 'node:cr
 import { createSecureContext } from 'node:tls';
 import { errorCode } from '../errors.ts';
 import { type FileWatch, watchForChanges } from '../file-watch.ts';
-import { NotAFileError, readText } from '../read-file.ts';
+import { explainDenied, NotAFileError, readText } from '../read-file.ts';
 
 /** Two files in PEM: the certificate with its chain, and its private key. */
 export interface CertificateFiles {
@@ -71,7 +71,7 @@ async function readNamed(setting: string, file: string): Promise<string> {
     if (error instanceof NotAFileError)
       throw new CertificateError(`${setting} names ${error.kind}, not a file`);
     throw new CertificateError(
-      `${setting} names a file that cannot be read (${errorCode(error) ?? 'unknown'})`,
+      `${setting} names a file that cannot be read (${errorCode(error) ?? 'unknown'})${explainDenied(file, error)}`,
     );
   }
 }

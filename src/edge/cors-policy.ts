@@ -31,10 +31,12 @@ export interface CorsPolicy {
   preflightFields(preflight: Preflight): ResponseFields | undefined;
 }
 
-// What a page may send besides the fields that are always allowed: how it authenticates, conditions, tracing.
+// What a page may send besides the fields that are always allowed: how it authenticates, conditions, tracing. Libraries
+// for pages set Content-Type on every request; it means nothing here.
 const requestHeaders = [
   'Authorization',
   'X-API-Key',
+  'Content-Type',
   'X-Request-ID',
   'If-None-Match',
   'If-Modified-Since',

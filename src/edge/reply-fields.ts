@@ -56,9 +56,9 @@ const everyAnswers = listed({ ...viaField, ...securityFields });
 
 /**
  * Passed down unchanged, as are those that `FORWARD_RESPONSE_HEADERS` names. A further field needs an entry in
- * `documents/message-fields.ts`, and in `cors-policy.ts` one that a page may read it.
+ * `documents/message-fields.ts`, and in `cors-policy.ts` one that a page may read it; a test holds both.
  */
-const passed = ['content-type', 'content-language', 'last-modified', 'retry-after'] as const;
+export const passedFields = ['content-type', 'content-language', 'last-modified', 'retry-after'] as const;
 
 /** Fields that the gateway sets itself: the upstream's are not passed down beside them. */
 const gatewayFields: ReadonlySet<string> = new Set([
@@ -99,7 +99,11 @@ export interface ReplyFieldOptions {
 
 /** Prepares the fields of an answer and keeps them with it. */
 export function prepareReplies(options: ReplyFieldOptions): (answer: Answer) => PreparedReply {
-  const asked = [...passed, ...options.forward, ...(options.cacheControl === 'upstream' ? caching : [])];
+  const asked = [
+    ...passedFields,
+    ...options.forward,
+    ...(options.cacheControl === 'upstream' ? caching : []),
+  ];
   const names = [...new Set(asked)].filter(
     (name) => !gatewayFields.has(name) && (name !== 'cache-control' || options.cacheControl === 'upstream'),
   );

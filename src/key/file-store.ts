@@ -3,7 +3,7 @@
  * credential, an agent's rendered template, an editor.
  */
 import { watchForChanges } from '../file-watch.ts';
-import { openFile } from '../read-file.ts';
+import { explainDenied, openFile } from '../read-file.ts';
 import { maxKeyBytes } from './parse-key.ts';
 import { describeFailure, type KeyStore, KeyStoreError } from './store.ts';
 
@@ -22,7 +22,9 @@ export function readKeyFile(path: string): KeyStore {
       try {
         return await readSettled(path);
       } catch (error) {
-        throw new KeyStoreError(`${describe}: the file ${describeFailure(error)}`);
+        throw new KeyStoreError(
+          `${describe}: the file ${describeFailure(error)}${explainDenied(path, error)}`,
+        );
       }
     },
     watch: (onChange) => {

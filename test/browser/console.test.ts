@@ -221,6 +221,20 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
     },
   );
 
+  it('the console draws a dot for a value that has no other before or after it', async () => {
+    const { gateway } = await startWith([], { ADMIN_PORT: '0' });
+    await openConsole(`${gateway.adminUrl}/`, desktop);
+    const drawn = await page.evaluate(`(async () => {
+      const at = Date.parse('2026-11-22T15:00:02Z');
+      drawAll(Array.from({ length: 9 }, (_one, index) => ({ at: at + 5000 * index, callerP50: index === 4 ? 0.03 : null })));
+      await new Promise(requestAnimationFrame);
+      const chart = charts.get('times');
+      const place = [chart.valToPos(at / 1000 + 20, 'x', true), chart.valToPos(0.03, 'y', true)].map(Math.round);
+      return chart.ctx.getImageData(...place, 1, 1).data[3];
+    })()`);
+    expect(drawn).toBe(255);
+  });
+
   it('the console has a row for each of several workspaces, and a page for each behind its name', async () => {
     const { gateway, workspace } = await startWorkspaces(['', 'emea'], { ADMIN_PORT: '0' });
     await gateway.ask(accountsOf('emea'));

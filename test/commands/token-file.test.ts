@@ -12,6 +12,21 @@ describe.concurrent('the callers file of the token command', () => {
     expect(stdout).toMatch(/^wag_\S+\n$/);
   });
 
+  it('the token command takes workspaces, further reads and the callers file from the file of --env-file', async (context) => {
+    const cwd = temporaryFolder(context);
+    const lines = ['WORKSPACES=emea,apac', 'UPSTREAM_READS=/analytics/posts/', 'CALLERS_FILE=mine.json'];
+    writeFileSync(join(cwd, 'team.env'), lines.join('\n'));
+    const what = ['--operation', '/analytics/posts/', '--workspace', 'emea'];
+    const words = ['token', 'create', 'a', ...what, '--env-file', 'team.env'];
+    expect(await run(context, words, { cwd })).toMatchObject({ status: 0 });
+    expect(JSON.parse(readFileSync(join(cwd, 'mine.json'), 'utf8')).callers).toMatchObject([
+      { name: 'a', operations: ['/analytics/posts/'], workspaces: ['emea'] },
+    ]);
+    const missing = await run(context, ['token', 'list', '--env-file', 'none.env'], { cwd });
+    expect(missing.status).toBe(2);
+    expect(missing.stderr).toMatch(/^--env-file: the file \S+none\.env can't be read \(ENOENT\).*\n$/);
+  });
+
   it('the token command says which setting is missing where no callers file is named', async (context) => {
     const { status, stderr } = await run(context, ['token', 'list']);
     expect(status).toBe(2);

@@ -5,6 +5,13 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { readKeyFile } from '../../src/key/file-store.ts';
 
+const open = vi.hoisted(() => vi.fn());
+vi.mock('node:fs/promises', async (load) => {
+  const real = await load<typeof import('node:fs/promises')>();
+  open.mockImplementation(real.open);
+  return { ...real, open };
+});
+
 const never = new AbortController().signal;
 let directory = '';
 let stop: () => void = () => {};
@@ -48,6 +55,18 @@ function follow(path: string): () => string | undefined {
 }
 
 const soon = { timeout: 20_000, interval: 5 };
+
+describe('a file that may not be read', () => {
+  it('a key file that may not be read is refused with its owner and mode, and with the user of this process', async () => {
+    const path = join(directory, 'key');
+    writeFileSync(path, 'a-key-0123456789', { mode: 0o640 });
+    open.mockRejectedValueOnce(Object.assign(new Error(), { code: 'EACCES' }));
+    const { uid, gid } = statSync(path);
+    await expect(readKeyFile(path).load(never)).rejects.toThrow(
+      `the file may not be used by this user: it belongs to user ${uid} and group ${gid}, mode 0640; this process is user ${process.getuid?.()}`,
+    );
+  });
+});
 
 describe('a file that is written in place, slowly', () => {
   it('a key file that is written in place, slowly, is never read by half', async () => {
