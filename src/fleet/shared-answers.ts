@@ -23,6 +23,8 @@ export interface SharedAnswersOptions {
   readonly store: SharedStore;
   /** What decides how the upstream's answers are read: gateways that differ in it share nothing. */
   readonly scope: string;
+  /** Names of operations, and `*` for all: what else is said to be purged is not kept. */
+  readonly purgeable: readonly string[];
   /** Of the key that reads are made with now; `undefined` while there is none. */
   sealing(): KeySealing | undefined;
 }
@@ -47,8 +49,8 @@ const endedKept = 256;
 /** A larger body would hold up other calls on the same connection: such reads are made by each gateway. */
 const maxSharedBytes = 2 ** 20;
 const tooLarge: Publication = { kind: 'not shareable', forMs: 10_000 };
-/** More operations than any gateway has: who writes into the store cannot fill this gateway's memory. */
-const maxPurges = 1_000;
+/** As an exchange or a purge is named: nothing else of a message is kept, for others may write into the store. */
+const idShape = /^[0-9a-f-]{36}$/;
 
 export class SharedAnswers implements SharedReads {
   readonly #store: SharedStore;
@@ -152,8 +154,8 @@ export class SharedAnswers implements SharedReads {
   /** Takes the last purges as the store knows them; those that are new here are obeyed. */
   learnPurges(purges: Iterable<readonly [what: string, id: string]>): void {
     for (const [what, id] of purges) {
+      if (!this.#options.purgeable.includes(what) || !idShape.test(id)) continue;
       if (this.#purges.get(what) === id || this.#unsaid.has(what)) continue;
-      if (this.#purges.size >= maxPurges && !this.#purges.has(what)) continue;
       this.#purges.set(what, id);
       for (const listener of this.#purgeListeners) listener(what === '*' ? undefined : what);
     }
@@ -228,6 +230,7 @@ export class SharedAnswers implements SharedReads {
   }
 
   #exchangeEnded(id: string): void {
+    if (!idShape.test(id)) return;
     this.#ended.add(id);
     for (const eldest of this.#ended) if (this.#ended.size > endedKept) this.#ended.delete(eldest);
     for (const done of [...(this.#waiting.get(id) ?? [])]) done();
