@@ -48,12 +48,16 @@ export class Membership {
     const keys = [store.name('gateways'), store.name('purges')];
     const values = [this.id, words, String(countsForMs), store.name('gateway', ''), ...purgeable];
     const sentMs = performance.now();
-    const reply = await store.run<Reply>(heartbeatScript, keys, values);
-    if (reply === undefined) return;
-    const [time, ids, said, purges] = reply;
-    store.clock.sampleReply(sentMs, performance.now(), time);
-    this.#members = ids.flatMap((id, index) => memberOf(id.toString(), said[index]) ?? []);
-    onPurges(purgeable.flatMap((what, at) => (purges[at] ? [[what, String(purges[at])] as const] : [])));
+    const heard = await store.run(heartbeatScript, keys, values, ([time, ids, said, purges]: Reply) => {
+      store.clock.sampleReply(sentMs, performance.now(), time);
+      return {
+        members: ids.flatMap((id, index) => memberOf(id.toString(), said[index]) ?? []),
+        purges: purgeable.flatMap((what, at) => (purges[at] ? [[what, String(purges[at])] as const] : [])),
+      };
+    });
+    if (heard === undefined) return;
+    this.#members = heard.members;
+    onPurges(heard.purges);
   }
 
   /** Says that this gateway goes. */

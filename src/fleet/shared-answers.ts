@@ -93,21 +93,26 @@ export class SharedAnswers implements SharedReads {
       this.#store.name('purges'),
     ];
     const values = [id, String(turnMs), request.operation, mayFind ? '1' : '0'];
-    const reply = await this.#store.run<(Buffer | null)[]>(lookScript, keys, values);
-    if (reply === undefined) return undefined;
-    const [sealed, purgedAll, purged, sealedOutcome, holder] = reply;
-    const epoch = `${purgedAll?.toString() ?? ''} ${purged?.toString() ?? ''}`;
-    const stored = sealed ? readAnswer(form, sealed, epoch) : undefined;
-    const outcome =
-      sealedOutcome && awaited !== undefined ? readOutcome(form, awaited, sealedOutcome, stored) : undefined;
-    const isMine = holder?.toString() === id;
+    const found = await this.#store.run(lookScript, keys, values, (reply: (Buffer | null)[]) => {
+      const [sealed, purgedAll, purged, sealedOutcome, holder] = reply;
+      const epoch = `${purgedAll?.toString() ?? ''} ${purged?.toString() ?? ''}`;
+      const stored = sealed ? readAnswer(form, sealed, epoch) : undefined;
+      const outcome =
+        sealedOutcome && awaited !== undefined
+          ? readOutcome(form, awaited, sealedOutcome, stored)
+          : undefined;
+      return { epoch, stored, outcome, holder: holder?.toString() };
+    });
+    if (found === undefined) return undefined;
+    const { epoch, stored, outcome, holder } = found;
+    const isMine = holder === id;
     if (outcome !== undefined) this.#counts.joined += 1;
     else if (stored !== undefined && stored !== 'not shareable') this.#counts.found += 1;
     return {
       stored,
       outcome,
       exchange: isMine ? this.#begin(form, id, turn, epoch) : undefined,
-      other: isMine ? undefined : holder?.toString(),
+      other: isMine ? undefined : holder,
     };
   }
 
