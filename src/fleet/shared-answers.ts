@@ -112,7 +112,7 @@ export class SharedAnswers implements SharedReads {
       stored,
       outcome,
       exchange: isMine ? this.#begin(form, id, turn, epoch) : undefined,
-      other: isMine ? undefined : holder,
+      other: isMine || holder === undefined || !idShape.test(holder) ? undefined : holder,
     };
   }
 

@@ -6,6 +6,7 @@ import { SharedStore, type StoreChange } from '../../src/fleet/store.ts';
 import { parseStoreAddress } from '../../src/fleet/store-address.ts';
 import { Key } from '../../src/key/key.ts';
 import { type RedisServer, redisProgram, startRedis } from '../support/redis.ts';
+import { contextFor, requestWith } from '../support/requests.ts';
 
 const opened: SharedStore[] = [];
 afterEach(() => {
@@ -157,6 +158,31 @@ function greeting(command: string): string | undefined {
   return undefined;
 }
 
+/** A gateway's side of a store that answers its scripts like this. */
+async function joinServer(answer: (command: string) => string) {
+  const server = createServer((socket) => {
+    socket.on('error', () => {});
+    socket.on('data', (bytes) => {
+      for (const command of bytes.toString('latin1').split(/(?=\*\d+\r\n\$)/)) {
+        socket.write(greeting(command) ?? answer(command));
+      }
+    });
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const { port } = server.address() as AddressInfo;
+  const key = new Key('a-key-of-this-team', 1);
+  const fleet = joinFleet({
+    ...{ address: parseStoreAddress(`redis://127.0.0.1:${port}`), passwordFrom: undefined, prefix: 'test' },
+    ...{ environment: {}, workspace: '', scope: '', operations: ['list-accounts'], host: 'here' },
+    ...{ version: '0', startedAt: 0, key: () => key, onChange() {}, limitMs: 10_000 },
+  });
+  onTestFinished(async () => {
+    await fleet.close();
+    server.close();
+  });
+  return fleet;
+}
+
 describe('a store that answers in another form', () => {
   it.each([
     ['a number', ':5\r\n'],
@@ -165,34 +191,7 @@ describe('a store that answers in another form', () => {
     ['an empty list', '*0\r\n'],
     ['a list of other things', '*4\r\n*0\r\n*0\r\n_\r\n_\r\n'],
   ])('a store that answers %s to everything is away', async (_, answer) => {
-    const server = createServer((socket) => {
-      socket.on('error', () => {});
-      socket.on('data', (bytes) => {
-        for (const command of bytes.toString('latin1').split(/(?=\*\d+\r\n\$)/)) {
-          socket.write(greeting(command) ?? answer);
-        }
-      });
-    });
-    await once(server.listen(0, '127.0.0.1'), 'listening');
-    const { port } = server.address() as AddressInfo;
-    const key = new Key('a-key-of-this-team', 1);
-    const fleet = joinFleet({
-      ...{ address: parseStoreAddress(`redis://127.0.0.1:${port}`), passwordFrom: undefined, prefix: 'test' },
-      ...{
-        environment: {},
-        workspace: '',
-        scope: '',
-        operations: [],
-        host: 'here',
-        version: '0',
-        startedAt: 0,
-      },
-      ...{ key: () => key, onChange() {}, limitMs: 10_000 },
-    });
-    onTestFinished(async () => {
-      await fleet.close();
-      server.close();
-    });
+    const fleet = await joinServer(() => answer);
     // Heartbeats alone tell so, and no fault of them ends the process.
     await vi.waitFor(
       () =>
@@ -203,6 +202,19 @@ describe('a store that answers in another form', () => {
       { timeout: 20_000 },
     );
     expect(await fleet.buckets.take('caller', { perSecond: 1, burst: 1 }, 1)).toBeUndefined();
+  });
+
+  it('a store that says of a turn that something has it which is no exchange of a gateway lets no read wait', async () => {
+    const fleet = await joinServer((command) =>
+      command.includes('list-accounts')
+        ? '*5\r\n_\r\n_\r\n_\r\n_\r\n$5\r\nhello\r\n'
+        : '-ERR nothing else\r\n',
+    );
+    const look = () => fleet.reads.look(requestWith(contextFor()), { mayFind: false, awaited: undefined });
+    await vi.waitFor(
+      async () => expect(await look()).toMatchObject({ stored: undefined, other: undefined }),
+      { timeout: 20_000 },
+    );
   });
 });
 

@@ -328,10 +328,10 @@ describe.skipIf(redisProgram === undefined)('a gateway whose shared store', () =
     const name = await turn();
     answer();
     await asked;
-    await redis.command('SET', name, 'of a gateway that died', 'PX', '700');
+    await redis.command('SET', name, randomUUID(), 'PX', '700');
     expect((await statusOf(only(members, 1)))[0]).toBe(200);
     // One without an end was not taken by a gateway, and delays no request.
-    await redis.command('SET', name, 'of a stranger');
+    await redis.command('SET', name, randomUUID());
     expect((await statusOf(only(members, 1)))[0]).toBe(200);
   });
 
