@@ -119,7 +119,7 @@ export function fleetOptions(
 ):
   | Pick<
       FleetOptions,
-      'address' | 'passwordFrom' | 'prefix' | 'environment' | 'workspace' | 'scope' | 'version'
+      'address' | 'passwordFrom' | 'prefix' | 'environment' | 'workspace' | 'scope' | 'operations' | 'version'
     >
   | undefined {
   if (config.SHARED_STORE === undefined) return undefined;
@@ -130,6 +130,7 @@ export function fleetOptions(
     environment,
     workspace: name,
     scope: [baseUrl.href, ...config.UPSTREAM_MEDIA_TYPES].join(' '),
+    operations: operationsOf(config).map((operation) => operation.name),
     version,
   };
 }

@@ -83,7 +83,9 @@ class SharedFetch {
       const { stored } = look;
       const found = this.#outcomeOfOther(look) ?? this.#stored(stored, directives);
       if (found !== undefined) return found;
-      if (this.#turn !== undefined) return this.#ask(this.#newer(stored, variant));
+      // A store that gives no turn and names no gateway that has it says nothing: this gateway asks as one that is alone.
+      const isSilent = !mayFind && look.other === undefined;
+      if (this.#turn !== undefined || isSilent) return this.#ask(this.#newer(stored, variant));
       mayFind = false;
       awaited = look.other;
       if (awaited !== undefined) await shared.wait(awaited, context);

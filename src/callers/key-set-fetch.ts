@@ -48,5 +48,7 @@ export function fetchKeySet(address: string): Promise<string> {
     }
 
     request.on('error', fail);
+    // Also where Node reports no error: an answer of 101 ends the connection without one.
+    request.on('close', () => fail(new Error('the connection ended before the key set')));
   });
 }

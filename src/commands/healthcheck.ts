@@ -43,6 +43,8 @@ async function askWhetherReady(environment: Environment): Promise<number> {
     });
     probe.on('timeout', () => probe.destroy(new Error(`no answer within ${timeoutMs / 1_000} s`)));
     probe.on('error', (error) => resolve(`not ready: ${asked}: ${error.message}`));
+    // Also where Node reports no error: an answer of 101 ends the connection without one.
+    probe.on('close', () => resolve(`not ready: ${asked}: no answer in HTTP`));
     probe.end();
   });
   process.stdout.write(`${outcome}\n`);

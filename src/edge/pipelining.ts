@@ -25,6 +25,8 @@ interface Parser {
   onIncoming(request: IncomingMessage, keepsAlive: boolean): number;
   resume(): void;
   execute(bytes: Buffer): unknown;
+  /** A copy of what it was given, while it is at work on that. */
+  getCurrentBuffer(): Buffer;
 }
 type ParsedSocket = Socket & {
   readonly parser: Parser | null;
@@ -132,6 +134,17 @@ export function countBegun({ socket }: IncomingMessage, outgoing: ServerResponse
     pipelines.set(socket, pipeline);
   }
   pipeline.queue(outgoing);
+}
+
+/**
+ * Whether bytes that were read behind this request are lost: once a request asks for another protocol (`Upgrade`), Node's
+ * parser drops the rest of what was read, also where the request is answered as any other. Call as `countBegun`.
+ */
+export function losesRest({ headers, socket }: IncomingMessage): boolean {
+  if (headers.upgrade === undefined) return false;
+  const read = (socket as ParsedSocket).parser?.getCurrentBuffer();
+  // Where heads before this one, or the start of this one, make it less plain, it is taken for lost.
+  return read === undefined || read.indexOf('\r\n\r\n') !== read.length - 4;
 }
 
 /** Whether a parser's error is the pause that was asked for; the rest of the connection's bytes is then kept. */

@@ -14,7 +14,7 @@ import type { SecureContextOptions, TLSSocket } from 'node:tls';
 import { type CertificatePair, minTlsVersion } from './certificate.ts';
 import { probeCaller } from './half-close.ts';
 import { announcesBody } from './message-body.ts';
-import { countBegun, holdPaused, type ParserError } from './pipelining.ts';
+import { countBegun, holdPaused, losesRest, type ParserError } from './pipelining.ts';
 import { type RefusalFields, readRefusedHead, refusalFields } from './refusal-fields.ts';
 import { type HeadRefusal, headRefusal, requestTarget } from './request-head-policy.ts';
 
@@ -136,7 +136,8 @@ class Intake {
   take(incoming: IncomingMessage, outgoing: ServerResponse): void {
     const { socket } = incoming;
     countBegun(incoming, outgoing);
-    // What follows an announced body may be part of it for a proxy in between (RFC 9112 section 9.6): not ours.
+    // What follows an announced body may be part of it for a proxy in between (RFC 9112 section 9.6), and what follows
+    // lost bytes may be the rest of them: not ours.
     if (this.#ending.has(socket)) return;
     const refusal = headRefusal(incoming, this.#goodHost) ?? settleTarget(incoming);
     if (refusal !== undefined) {
@@ -146,7 +147,7 @@ class Intake {
       return;
     }
     this.#goodHost = incoming.headers.host;
-    if (announcesBody(incoming.headers)) {
+    if (announcesBody(incoming.headers) || losesRest(incoming)) {
       this.#ending.add(socket);
       outgoing.shouldKeepAlive = false;
     }

@@ -27,6 +27,8 @@ export interface FleetOptions {
   readonly workspace: string;
   /** What decides how the upstream's answers are read: gateways that differ in it share no answers. */
   readonly scope: string;
+  /** Names of the operations. */
+  readonly operations: readonly string[];
   readonly host: string;
   readonly version: string;
   readonly startedAt: number;
@@ -69,10 +71,11 @@ export function joinFleet(options: FleetOptions): Fleet {
     },
   });
   const sealing = sealWithKey(options.key, options.workspace);
-  const answers = new SharedAnswers({ store, scope, sealing });
+  const purgeable = ['*', ...options.operations];
+  const answers = new SharedAnswers({ store, scope, sealing, purgeable });
   const { host, version, startedAt } = options;
   const onPurges = (purges: readonly (readonly [string, string])[]): void => answers.learnPurges(purges);
-  const membership = new Membership({ store, host, version, startedAt, onPurges });
+  const membership = new Membership({ store, host, version, startedAt, purgeable, onPurges });
   const gateways = (): number => membership.members.length;
   const gate = new SharedGate({ store, scope, sealing, gateways, id: membership.id });
 

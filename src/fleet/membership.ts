@@ -16,6 +16,8 @@ export interface MembershipOptions {
   readonly host: string;
   readonly version: string;
   readonly startedAt: number;
+  /** What may be purged: nothing else is read of the purges in the store, whatever others write there. */
+  readonly purgeable: readonly string[];
   /** The last purges, by what was purged, as the store knows them. */
   onPurges(purges: readonly (readonly [what: string, id: string])[]): void;
 }
@@ -23,12 +25,7 @@ export interface MembershipOptions {
 export const heartbeatMs = 1_000;
 const countsForMs = 3_000;
 
-type Reply = [
-  time: Buffer[],
-  ids: Buffer[],
-  words: (Buffer | null)[],
-  purges: Buffer[] | Map<Buffer, Buffer>,
-];
+type Reply = [time: Buffer[], ids: Buffer[], words: (Buffer | null)[], purges: (Buffer | null)[]];
 
 export class Membership {
   readonly id = randomUUID().slice(0, 8);
@@ -46,17 +43,21 @@ export class Membership {
 
   /** Says that this gateway is there, and reads which others are. One round trip. */
   async beat(): Promise<void> {
-    const { store, host, version, startedAt, onPurges } = this.#options;
+    const { store, host, version, startedAt, purgeable, onPurges } = this.#options;
     const words = JSON.stringify({ host, version, startedAt });
     const keys = [store.name('gateways'), store.name('purges')];
-    const values = [this.id, words, String(countsForMs), store.name('gateway', '')];
+    const values = [this.id, words, String(countsForMs), store.name('gateway', ''), ...purgeable];
     const sentMs = performance.now();
-    const reply = await store.run<Reply>(heartbeatScript, keys, values);
-    if (reply === undefined) return;
-    const [time, ids, said, purges] = reply;
-    store.clock.sampleReply(sentMs, performance.now(), time);
-    this.#members = ids.flatMap((id, index) => memberOf(id.toString(), said[index]) ?? []);
-    onPurges(pairsOf(purges));
+    const heard = await store.run(heartbeatScript, keys, values, ([time, ids, said, purges]: Reply) => {
+      store.clock.sampleReply(sentMs, performance.now(), time);
+      return {
+        members: ids.flatMap((id, index) => memberOf(id.toString(), said[index]) ?? []),
+        purges: purgeable.flatMap((what, at) => (purges[at] ? [[what, String(purges[at])] as const] : [])),
+      };
+    });
+    if (heard === undefined) return;
+    this.#members = heard.members;
+    onPurges(heard.purges);
   }
 
   /** Says that this gateway goes. */
@@ -81,11 +82,4 @@ function memberOf(id: string, words: Buffer | null | undefined): Member | undefi
   } catch {
     return undefined;
   }
-}
-
-function pairsOf(fields: Buffer[] | Map<Buffer, Buffer>): (readonly [string, string])[] {
-  const flat = fields instanceof Map ? [...fields].flat() : [...fields];
-  return flat.flatMap((name, index) =>
-    index % 2 === 0 ? [[name.toString(), String(flat[index + 1])] as const] : [],
-  );
 }

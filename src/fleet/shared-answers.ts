@@ -23,6 +23,8 @@ export interface SharedAnswersOptions {
   readonly store: SharedStore;
   /** What decides how the upstream's answers are read: gateways that differ in it share nothing. */
   readonly scope: string;
+  /** Names of operations, and `*` for all: what else is said to be purged is not kept. */
+  readonly purgeable: readonly string[];
   /** Of the key that reads are made with now; `undefined` while there is none. */
   sealing(): KeySealing | undefined;
 }
@@ -47,8 +49,8 @@ const endedKept = 256;
 /** A larger body would hold up other calls on the same connection: such reads are made by each gateway. */
 const maxSharedBytes = 2 ** 20;
 const tooLarge: Publication = { kind: 'not shareable', forMs: 10_000 };
-/** More operations than any gateway has: who writes into the store cannot fill this gateway's memory. */
-const maxPurges = 1_000;
+/** As an exchange or a purge is named: nothing else of a message is kept, for others may write into the store. */
+const idShape = /^[0-9a-f-]{36}$/;
 
 export class SharedAnswers implements SharedReads {
   readonly #store: SharedStore;
@@ -91,21 +93,26 @@ export class SharedAnswers implements SharedReads {
       this.#store.name('purges'),
     ];
     const values = [id, String(turnMs), request.operation, mayFind ? '1' : '0'];
-    const reply = await this.#store.run<(Buffer | null)[]>(lookScript, keys, values);
-    if (reply === undefined) return undefined;
-    const [sealed, purgedAll, purged, sealedOutcome, holder] = reply;
-    const epoch = `${purgedAll?.toString() ?? ''} ${purged?.toString() ?? ''}`;
-    const stored = sealed ? readAnswer(form, sealed, epoch) : undefined;
-    const outcome =
-      sealedOutcome && awaited !== undefined ? readOutcome(form, awaited, sealedOutcome, stored) : undefined;
-    const isMine = holder?.toString() === id;
+    const found = await this.#store.run(lookScript, keys, values, (reply: (Buffer | null)[]) => {
+      const [sealed, purgedAll, purged, sealedOutcome, holder] = reply;
+      const epoch = `${purgedAll?.toString() ?? ''} ${purged?.toString() ?? ''}`;
+      const stored = sealed ? readAnswer(form, sealed, epoch) : undefined;
+      const outcome =
+        sealedOutcome && awaited !== undefined
+          ? readOutcome(form, awaited, sealedOutcome, stored)
+          : undefined;
+      return { epoch, stored, outcome, holder: holder?.toString() };
+    });
+    if (found === undefined) return undefined;
+    const { epoch, stored, outcome, holder } = found;
+    const isMine = holder === id;
     if (outcome !== undefined) this.#counts.joined += 1;
     else if (stored !== undefined && stored !== 'not shareable') this.#counts.found += 1;
     return {
       stored,
       outcome,
       exchange: isMine ? this.#begin(form, id, turn, epoch) : undefined,
-      other: isMine ? undefined : holder?.toString(),
+      other: isMine || holder === undefined || !idShape.test(holder) ? undefined : holder,
     };
   }
 
@@ -152,8 +159,8 @@ export class SharedAnswers implements SharedReads {
   /** Takes the last purges as the store knows them; those that are new here are obeyed. */
   learnPurges(purges: Iterable<readonly [what: string, id: string]>): void {
     for (const [what, id] of purges) {
+      if (!this.#options.purgeable.includes(what) || !idShape.test(id)) continue;
       if (this.#purges.get(what) === id || this.#unsaid.has(what)) continue;
-      if (this.#purges.size >= maxPurges && !this.#purges.has(what)) continue;
       this.#purges.set(what, id);
       for (const listener of this.#purgeListeners) listener(what === '*' ? undefined : what);
     }
@@ -228,6 +235,7 @@ export class SharedAnswers implements SharedReads {
   }
 
   #exchangeEnded(id: string): void {
+    if (!idShape.test(id)) return;
     this.#ended.add(id);
     for (const eldest of this.#ended) if (this.#ended.size > endedKept) this.#ended.delete(eldest);
     for (const done of [...(this.#waiting.get(id) ?? [])]) done();

@@ -15,8 +15,9 @@ export function shareBuckets(store: SharedStore, sealing: () => KeySealing | und
       const name = sealing()?.sealing.nameOf(`caller ${caller}`);
       if (name === undefined) return undefined;
       const values = [String(count), String(perSecond), String(burst)];
-      const reply = await store.run<Buffer>(takeScript, [store.name('limit', name)], values);
-      const level = Number(reply?.toString() ?? Number.NaN);
+      const level = await store.run(takeScript, [store.name('limit', name)], values, (reply: Buffer) =>
+        Number(reply.toString()),
+      );
       return Number.isFinite(level) ? level : undefined;
     },
   };

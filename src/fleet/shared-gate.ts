@@ -164,17 +164,18 @@ export class SharedGate {
         : sealing.seal(label, Buffer.from(JSON.stringify(known)));
     const askedMs = performance.now();
     const values = [id, String(leaseMs), wants, record, String(recordKeptMs)];
-    const reply = await store.run<(Buffer | null)[]>(leaseScript, keys, values);
-    if (reply === undefined || sealing !== this.#sealing || wants === 'release') return;
-    const [holderAndTerm, sealed, age] = reply;
-    const [holder, term] = holderAndTerm?.toString().split(' ') ?? [];
-    const plain = sealed ? sealing.unseal(label, sealed) : undefined;
-    const told = {
-      holder,
-      term: Number(term ?? 0),
-      record: plain && parseRecord(JSON.parse(plain.toString())),
-      ageMs: Number(age?.toString()),
-    };
+    const told = await store.run(leaseScript, keys, values, (reply: (Buffer | null)[]) => {
+      const [holderAndTerm, sealed, age] = reply;
+      const [holder, term] = holderAndTerm?.toString().split(' ') ?? [];
+      const plain = sealed ? sealing.unseal(label, sealed) : undefined;
+      return {
+        holder,
+        term: Number(term ?? 0),
+        record: plain && parseRecord(JSON.parse(plain.toString())),
+        ageMs: Number(age?.toString()),
+      };
+    });
+    if (told === undefined || sealing !== this.#sealing || wants === 'release') return;
     scheduler.leaseTold(told, askedMs, performance.now());
     scheduler.wake();
   }

@@ -110,21 +110,26 @@ export class SharedStore {
    * Runs a script in the store: what it does happens at one moment. Strings in the reply are buffers.
    *
    * @param keys the full names that it works on
+   * @param read makes a value of the reply, and no more: it may come too late. A reply of another form than the script
+   * gives, of which `read` throws, is a failure of the store
    */
-  run<T>(
+  run<Reply, T = Reply>(
     script: Script,
     keys: readonly string[],
     values: readonly (string | Buffer)[],
+    read?: (reply: Reply) => T,
   ): Promise<T | undefined> {
     const parts = [String(keys.length), ...keys, ...values];
     return this.call(async (client) => {
+      let reply: Reply;
       try {
-        return await client.sendCommand<T>(['EVALSHA', script.digest, ...parts], asBuffers);
+        reply = await client.sendCommand<Reply>(['EVALSHA', script.digest, ...parts], asBuffers);
       } catch (error) {
         // A server that has restarted, or was flushed, does not know it any more.
         if (!(error instanceof ErrorReply) || !error.message.startsWith('NOSCRIPT')) throw error;
-        return await client.sendCommand<T>(['EVAL', script.text, ...parts], asBuffers);
+        reply = await client.sendCommand<Reply>(['EVAL', script.text, ...parts], asBuffers);
       }
+      return read === undefined ? (reply as unknown as T) : readWith(read, reply);
     });
   }
 
@@ -136,14 +141,19 @@ export class SharedStore {
   /** Calls back for each message of a channel, also after the store has been away; messages sent meanwhile are lost. */
   subscribe(channel: string, listener: (message: Buffer) => void): void {
     // Until the connection stands, the client keeps the subscription and makes it then.
-    this.#client.subscribe(channel, listener, true).catch(() => undefined);
+    const onMessage = (message: unknown): void => {
+      if (Buffer.isBuffer(message)) listener(message);
+    };
+    this.#client.subscribe(channel, onMessage, true).catch(() => undefined);
   }
 
   /** Reads the store's clock; the answer is in `clock`. */
   async readClock(): Promise<void> {
     const sentMs = performance.now();
-    const reply = await this.call((client) => client.sendCommand<string[]>(['TIME']));
-    if (reply !== undefined) this.clock.sampleReply(sentMs, performance.now(), reply);
+    await this.call(async (client) => {
+      const reply = await client.sendCommand<string[]>(['TIME']);
+      readWith((time) => this.clock.sampleReply(sentMs, performance.now(), time), reply);
+    });
   }
 
   snapshot(): StoreSnapshot {
@@ -203,6 +213,15 @@ export class SharedStore {
     const changed = next.state !== this.#state.state || this.#calls === 0;
     this.#state = next;
     if (changed && !isSame) this.#options.onChange(next);
+  }
+}
+
+/** @throws Error where the reply has another form than `read` expects; nothing of the reply is in its message */
+function readWith<Reply, T>(read: (reply: Reply) => T, reply: Reply): T {
+  try {
+    return read(reply);
+  } catch {
+    throw new Error('it answers in another form than Valkey and Redis do');
   }
 }
 

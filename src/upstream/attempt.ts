@@ -128,7 +128,8 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
     }
     const declared = Number(headers['content-length'] ?? 0);
     this.#declaredBytes = Number.isSafeInteger(declared) ? declared : 0;
-    this.#share = this.#terms.budget.reserve(this.#declaredBytes, () => {
+    const caller = this.#request.context.flow.name;
+    this.#share = this.#terms.budget.reserve(caller, this.#declaredBytes, () => {
       // Not at once: another exchange's end is what makes room, and undici's parser is still at work on that one.
       queueMicrotask(() => controller.resume());
     });

@@ -1,6 +1,7 @@
 /**
- * Keeps the bodies in flight together under a bound. An answer that states its length waits, first come first served,
- * until that much is free; one that does not takes as it grows, and is refused where nothing is left.
+ * Keeps the bodies in flight together under a bound. An answer that states its length waits until that much is free; one
+ * that does not takes as it grows, and is refused where nothing is left. What is freed goes to the caller that holds the
+ * least, the eldest of its answers first: large answers of one caller never wait in front of all those of another.
  *
  * The first 64 KiB of each answer are always granted: a small one neither waits for large ones that have stalled nor
  * is refused because of them. So the bound may be exceeded by 64 KiB for each connection, and by no more.
@@ -13,6 +14,8 @@ export class BodyBudget {
   readonly share: BudgetShare;
   readonly freeBytes: number;
   readonly waiting: BodyShare[] = [];
+  /** Bytes by caller. */
+  readonly held = new Map<string, number>();
 
   /** @param freeBytes so many bytes of each answer are always granted */
   constructor(share: BudgetShare, freeBytes = alwaysGranted) {
@@ -22,29 +25,37 @@ export class BodyBudget {
   }
 
   /**
+   * @param caller whose answer it is
    * @param bytes the length that the answer states; 0 where it states none
    * @param onReady called once the bytes are reserved, where they are not at once
    */
-  reserve(bytes: number, onReady: () => void): BodyShare {
-    const share = new BodyShare(this, bytes, onReady);
-    const mayGo = bytes <= this.freeBytes || this.waiting.length === 0;
-    if (mayGo && share.grow(bytes)) share.isReady = true;
-    else this.waiting.push(share);
+  reserve(caller: string, bytes: number, onReady: () => void): BodyShare {
+    const share = new BodyShare(this, caller, bytes, onReady);
+    this.waiting.push(share);
+    const mayGo = bytes <= this.freeBytes || this.#next() === share;
+    if (mayGo && share.grow(bytes)) share.ready();
     return share;
   }
 
   /** Lets answers go on that wait for bytes, as far as these are free. */
   admit(): void {
-    for (let [first] = this.waiting; first?.grow(first.bytes) === true; [first] = this.waiting) {
-      this.waiting.shift();
-      first.isReady = true;
-      first.onReady();
+    for (let next = this.#next(); next?.grow(next.bytes) === true; next = this.#next()) {
+      next.ready();
+      next.onReady();
     }
+  }
+
+  #next(): BodyShare | undefined {
+    const heldBy = ({ caller }: BodyShare): number => this.held.get(caller) ?? 0;
+    let least: BodyShare | undefined;
+    for (const share of this.waiting) if (least === undefined || heldBy(share) < heldBy(least)) least = share;
+    return least;
   }
 }
 
 /** What one answer holds of the budget. */
 export class BodyShare {
+  readonly caller: string;
   readonly bytes: number;
   readonly onReady: () => void;
   /** The bytes it asked for are its own. */
@@ -53,8 +64,9 @@ export class BodyShare {
   #held = 0;
 
   /** For `BodyBudget.reserve`. */
-  constructor(budget: BodyBudget, bytes: number, onReady: () => void) {
+  constructor(budget: BodyBudget, caller: string, bytes: number, onReady: () => void) {
     this.#budget = budget;
+    this.caller = caller;
     this.bytes = bytes;
     this.onReady = onReady;
   }
@@ -64,20 +76,37 @@ export class BodyShare {
     const budget = this.#budget;
     if (this.#held + bytes <= budget.freeBytes) budget.share.takeAnyway(bytes);
     else if (!budget.share.take(bytes)) return false;
-    this.#held += bytes;
+    this.#hold(this.#held + bytes);
     return true;
+  }
+
+  /** For `BodyBudget`: it waits no longer. */
+  ready(): void {
+    this.isReady = true;
+    this.#leave();
   }
 
   /** Gives everything back, and lets waiting answers go on. */
   release(): void {
     const budget = this.#budget;
-    if (!this.isReady) {
-      const place = budget.waiting.indexOf(this);
-      if (place !== -1) budget.waiting.splice(place, 1);
-    }
+    this.#leave();
     const held = this.#held;
-    this.#held = 0;
+    this.#hold(0);
     budget.share.give(held);
     budget.admit();
+  }
+
+  #leave(): void {
+    const { waiting } = this.#budget;
+    const place = waiting.indexOf(this);
+    if (place !== -1) waiting.splice(place, 1);
+  }
+
+  #hold(bytes: number): void {
+    const { held } = this.#budget;
+    const ofCaller = (held.get(this.caller) ?? 0) + bytes - this.#held;
+    if (ofCaller === 0) held.delete(this.caller);
+    else held.set(this.caller, ofCaller);
+    this.#held = bytes;
   }
 }

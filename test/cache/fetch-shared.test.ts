@@ -122,6 +122,13 @@ describe('a flight whose gateway shares a store', () => {
     expect(upstream).toHaveLength(0);
   });
 
+  it('a flight whose gateway shares a store asks the upstream where the store gives no turn and names no gateway that has it', async () => {
+    const { ask, asked, upstream, published } = withShared([nothing, nothing, nothing, undefined]);
+    expect(await ask()).toBe('"from the upstream"');
+    expect(asked.map(({ mayFind }) => mayFind)).toEqual([true, false]);
+    expect([upstream.length, published.length]).toEqual([1, 0]);
+  });
+
   it('a flight whose gateway shares a store publishes what its own exchange brought', async () => {
     const { ask, published } = withShared([]);
     await ask();

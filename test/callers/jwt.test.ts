@@ -40,6 +40,10 @@ const idp = {
 };
 let server: Server;
 let jwks = '';
+const fieldsOf: Readonly<Record<number, Record<string, string>>> = {
+  101: { connection: 'upgrade', upgrade: 'websocket' },
+  302: { location: '/elsewhere' },
+};
 let one: Signer;
 let two: Signer;
 let stranger: Signer;
@@ -49,7 +53,7 @@ beforeAll(async () => {
   server = createServer(async (_, response) => {
     idp.asked++;
     await idp.until;
-    response.writeHead(idp.status, idp.status === 302 ? { location: `${jwks}/elsewhere` } : {});
+    response.writeHead(idp.status, fieldsOf[idp.status] ?? {});
     response.end(idp.body ?? JSON.stringify({ keys: idp.keys }));
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -515,6 +519,7 @@ describe('the keys of an issuer', () => {
   it.each([
     ['answers 500', { status: 500 }],
     ['redirects', { status: 302 }],
+    ['changes the protocol (101)', { status: 101 }],
     ['sends no JSON', { body: '<html>' }],
     ['sends no key set', { body: '{"keys":7}' }],
     ['sends too much', { body: JSON.stringify({ keys: [], x: 'x'.repeat(300_000) }) }],

@@ -1,7 +1,12 @@
-import { afterEach, describe, expect, it, vi } from 'vitest';
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
+import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { joinFleet } from '../../src/fleet/fleet.ts';
 import { SharedStore, type StoreChange } from '../../src/fleet/store.ts';
 import { parseStoreAddress } from '../../src/fleet/store-address.ts';
+import { Key } from '../../src/key/key.ts';
 import { type RedisServer, redisProgram, startRedis } from '../support/redis.ts';
+import { contextFor, requestWith } from '../support/requests.ts';
 
 const opened: SharedStore[] = [];
 afterEach(() => {
@@ -141,6 +146,75 @@ describe.skipIf(redisProgram === undefined)('the shared store', () => {
     for (let call = 0; call < 5; call += 1) expect(await get(store)).toBeUndefined();
     expect(await store.call((client) => client.get('test:other'))).toBeNull();
     expect(store.snapshot().inUse).toBe(true);
+  });
+});
+
+/** What the store's client asks for when it connects, answered as Valkey and Redis do. */
+function greeting(command: string): string | undefined {
+  const [, name, channel = ''] = command.split('\r\n').filter((_, index) => index % 2 === 0);
+  if (name === 'HELLO') return '%1\r\n+server\r\n+redis\r\n';
+  if (name === 'INFO') return '$19\r\nredis_version:7.2.0\r\n';
+  if (name === 'SUBSCRIBE') return `>3\r\n+subscribe\r\n$${channel.length}\r\n${channel}\r\n:1\r\n`;
+  return undefined;
+}
+
+/** A gateway's side of a store that answers its scripts like this. */
+async function joinServer(answer: (command: string) => string) {
+  const server = createServer((socket) => {
+    socket.on('error', () => {});
+    socket.on('data', (bytes) => {
+      for (const command of bytes.toString('latin1').split(/(?=\*\d+\r\n\$)/)) {
+        socket.write(greeting(command) ?? answer(command));
+      }
+    });
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const { port } = server.address() as AddressInfo;
+  const key = new Key('a-key-of-this-team', 1);
+  const fleet = joinFleet({
+    ...{ address: parseStoreAddress(`redis://127.0.0.1:${port}`), passwordFrom: undefined, prefix: 'test' },
+    ...{ environment: {}, workspace: '', scope: '', operations: ['list-accounts'], host: 'here' },
+    ...{ version: '0', startedAt: 0, key: () => key, onChange() {}, limitMs: 10_000 },
+  });
+  onTestFinished(async () => {
+    await fleet.close();
+    server.close();
+  });
+  return fleet;
+}
+
+describe('a store that answers in another form', () => {
+  it.each([
+    ['a number', ':5\r\n'],
+    ['nothing', '_\r\n'],
+    ['a text', '+text\r\n'],
+    ['an empty list', '*0\r\n'],
+    ['a list of other things', '*4\r\n*0\r\n*0\r\n_\r\n_\r\n'],
+  ])('a store that answers %s to everything is away', async (_, answer) => {
+    const fleet = await joinServer(() => answer);
+    // Heartbeats alone tell so, and no fault of them ends the process.
+    await vi.waitFor(
+      () =>
+        expect(fleet.snapshot().store).toMatchObject({
+          inUse: false,
+          reason: 'it answers in another form than Valkey and Redis do',
+        }),
+      { timeout: 20_000 },
+    );
+    expect(await fleet.buckets.take('caller', { perSecond: 1, burst: 1 }, 1)).toBeUndefined();
+  });
+
+  it('a store that says of a turn that something has it which is no exchange of a gateway lets no read wait', async () => {
+    const fleet = await joinServer((command) =>
+      command.includes('list-accounts')
+        ? '*5\r\n_\r\n_\r\n_\r\n_\r\n$5\r\nhello\r\n'
+        : '-ERR nothing else\r\n',
+    );
+    const look = () => fleet.reads.look(requestWith(contextFor()), { mayFind: false, awaited: undefined });
+    await vi.waitFor(
+      async () => expect(await look()).toMatchObject({ stored: undefined, other: undefined }),
+      { timeout: 20_000 },
+    );
   });
 });
 

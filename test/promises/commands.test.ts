@@ -137,6 +137,18 @@ describe.concurrent('healthcheck', () => {
     });
   });
 
+  it('healthcheck ends with 1 where what listens there changes the protocol (101)', async (owner) => {
+    const answer = 'HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n';
+    const other = createServer((socket) => socket.on('data', () => socket.end(answer)));
+    await once(other.listen(0, '127.0.0.1'), 'listening');
+    owner.onTestFinished(() => void other.close());
+    const { port } = other.address() as AddressInfo;
+    expect(await run(owner, ['healthcheck'], { settings: { PORT: String(port) } })).toMatchObject({
+      status: 1,
+      stdout: `not ready: http://127.0.0.1:${port}/readyz: no answer in HTTP\n`,
+    });
+  });
+
   it('healthcheck needs no setting but HOST and PORT, whatever else is wrong', async (owner) => {
     const gateway = await startPair({}, {}, owner.onTestFinished);
     const settings = { PORT: String(gateway.port), CACHE_TTL: 'wrong', HOST: '0.0.0.0' };

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { describe, expect, it, vi } from 'vitest';
 import { bearer, enrol, writeCallersFile } from '../support/callers-files.ts';
 import { type FleetMember, startFleet, usesStore } from '../support/fleet.ts';
@@ -168,6 +169,24 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     expect(standIn.requests).toHaveLength(3);
   });
 
+  it('gateways that share a store forget an answer that one of them purges, however many purges of other names were written into the store', async () => {
+    const { members, redis } = await startFleet(2, { CACHE_TTL: '60s' });
+    for (const member of members) await statusOf(member);
+    const others = Array.from({ length: 1_000 }, (_, index) => [`other-${index}`, randomUUID()]);
+    await redis.command('HSET', 'analytics-gateway:purges', ...others.flat());
+    // Each gateway has read them once it has said again that it is there, once a second.
+    const { calls } = await only(members, 1).sharedStore();
+    await vi.waitFor(
+      async () => expect((await only(members, 1).sharedStore()).calls).toBeGreaterThan(calls + 2),
+      patiently,
+    );
+    await only(members, 0).askAdmin('/cache/purge', { method: 'POST' });
+    await vi.waitFor(
+      async () => expect((await statusOf(only(members, 1)))[1]).not.toMatch(/; hit; ttl=\d+$/),
+      { timeout: 5_000 },
+    );
+  });
+
   it('gateways that share a store with another key share nothing', async () => {
     const { members, standIn, add } = await startFleet(1, { CACHE_TTL: '60s' });
     standIn.keys.add('another-key-of-this-team');
@@ -309,10 +328,10 @@ describe.skipIf(redisProgram === undefined)('a gateway whose shared store', () =
     const name = await turn();
     answer();
     await asked;
-    await redis.command('SET', name, 'of a gateway that died', 'PX', '700');
+    await redis.command('SET', name, randomUUID(), 'PX', '700');
     expect((await statusOf(only(members, 1)))[0]).toBe(200);
     // One without an end was not taken by a gateway, and delays no request.
-    await redis.command('SET', name, 'of a stranger');
+    await redis.command('SET', name, randomUUID());
     expect((await statusOf(only(members, 1)))[0]).toBe(200);
   });
 

@@ -76,6 +76,32 @@ describe('a caller that sends 64 KiB of requests in one go', () => {
     expect(came.match(/HTTP\/1\.1 200 OK\r\n/g)).toHaveLength(40);
   });
 
+  it('a caller that asks for another protocol and sends more in one go is told that its connection ends, on both listeners', async () => {
+    const pair = await startPair({ ADMIN_PORT: '0' });
+    for (const url of [pair.url, pair.gateway.adminUrl ?? '']) {
+      const asking = 'GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n';
+      const socket = connect(Number(new URL(url).port), '127.0.0.1');
+      onTestFinished(() => void socket.destroy());
+      let came = '';
+      const replies = () => came.match(/HTTP\/1\.1 /g)?.length ?? 0;
+      socket.setEncoding('latin1').on('data', (text: string) => {
+        came += text;
+      });
+      // Alone it is a request as any other.
+      socket.write(asking);
+      await expect.poll(replies).toBe(1);
+      expect(came).toContain('Connection: keep-alive');
+      const ended = new Promise((resolve) => socket.once('close', resolve));
+      socket.write(`${asking}GET /readyz HTTP/1.1\r\nHost: localhost\r\nX-Rest: `);
+      await expect.poll(replies).toBe(2);
+      // The rest of what is lost would be a request.
+      socket.write('GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n');
+      await ended;
+      expect(replies()).toBe(2);
+      expect(came.split('HTTP/1.1 ').at(-1)?.toLowerCase()).toContain('connection: close');
+    }
+  });
+
   it('each of a thousand pipelined requests is answered and logged, on both listeners', async () => {
     const pair = await startPair({ ADMIN_PORT: '0' });
     for (const [url, path] of [
