@@ -61,7 +61,7 @@ export function joinFleet(options: FleetOptions): Fleet {
     address,
     prefix,
     limitMs: options.limitMs,
-    readPassword: passwordFrom === undefined ? undefined : () => readPassword(passwordFrom, environment),
+    readPassword: passwordReader(passwordFrom, environment),
     onChange(change) {
       onChange(change);
       gate.storeChanged(change.state === 'in use');
@@ -103,10 +103,15 @@ export function joinFleet(options: FleetOptions): Fleet {
   };
 }
 
-/** @throws KeyStoreError where the place of the password cannot be read */
-export async function readPassword(from: string, environment: FleetOptions['environment']): Promise<string> {
-  const text = await openStore(from, environment, 'SHARED_STORE_PASSWORD_FROM').load(
-    AbortSignal.timeout(1_000),
-  );
-  return text.replace(/\r?\n$/, '');
+/** How to read the store's password; it rejects with a `KeyStoreError`. `undefined` where the store wants none. */
+export function passwordReader(
+  from: string | undefined,
+  environment: FleetOptions['environment'],
+): (() => Promise<string>) | undefined {
+  if (from === undefined) return undefined;
+  return async () => {
+    const store = openStore(from, environment, 'SHARED_STORE_PASSWORD_FROM');
+    const text = await store.load(AbortSignal.timeout(1_000));
+    return text.replace(/\r?\n$/, '');
+  };
 }
