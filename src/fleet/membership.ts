@@ -21,12 +21,12 @@ export interface MembershipOptions {
 }
 
 export const heartbeatMs = 1_000;
-const countsForMs = 3_000;
+const heartbeatKeptMs = 3_000;
 
 type Reply = [
   time: Buffer[],
   ids: Buffer[],
-  words: (Buffer | null)[],
+  facts: (Buffer | null)[],
   purges: Buffer[] | Map<Buffer, Buffer>,
 ];
 
@@ -39,7 +39,7 @@ export class Membership {
     this.#options = options;
   }
 
-  /** The gateways that were there at the last word from the store, this one included. */
+  /** The gateways that were there at the last heartbeat, this one included. */
   get members(): readonly Member[] {
     return this.#members;
   }
@@ -47,9 +47,9 @@ export class Membership {
   /** Says that this gateway is there, and reads which others are. One round trip. */
   async beat(): Promise<void> {
     const { store, host, version, startedAt, onPurges } = this.#options;
-    const words = JSON.stringify({ host, version, startedAt });
+    const facts = JSON.stringify({ host, version, startedAt });
     const keys = [store.name('gateways'), store.name('purges')];
-    const values = [this.id, words, String(countsForMs), store.name('gateway', '')];
+    const values = [this.id, facts, String(heartbeatKeptMs), store.name('gateway', '')];
     const sentMs = performance.now();
     const reply = await store.run<Reply>(heartbeatScript, keys, values);
     if (reply === undefined) return;
@@ -69,11 +69,11 @@ export class Membership {
   }
 }
 
-/** Nothing in the store is trusted: what does not look like a gateway's word is none. */
-function memberOf(id: string, words: Buffer | null | undefined): Member | undefined {
-  if (!words || !/^[0-9a-f]{8}$/.test(id)) return undefined;
+/** Nothing in the store is trusted: what does not look like a gateway's heartbeat is none. */
+function memberOf(id: string, facts: Buffer | null | undefined): Member | undefined {
+  if (!facts || !/^[0-9a-f]{8}$/.test(id)) return undefined;
   try {
-    const { host, version, startedAt } = JSON.parse(words.toString()) as Record<string, unknown>;
+    const { host, version, startedAt } = JSON.parse(facts.toString()) as Record<string, unknown>;
     if (typeof host !== 'string' || typeof version !== 'string' || !Number.isFinite(startedAt)) {
       return undefined;
     }

@@ -20,7 +20,7 @@ export class StoreClock {
     return this.#offsetMs === undefined ? undefined : storeMs - this.#offsetMs;
   }
 
-  /** Takes the words of a reply to `TIME`: seconds, and the microseconds of this second. */
+  /** Takes a reply to `TIME`: seconds, and the microseconds of this second. */
   sampleReply(sentMs: number, receivedMs: number, reply: readonly unknown[]): void {
     const [seconds = Number.NaN, microseconds = Number.NaN] = reply.map(Number);
     const storeMs = seconds * 1_000 + microseconds / 1_000;
