@@ -71,13 +71,13 @@ export function joinFleet(options: FleetOptions): Fleet {
   const sealing = sealWithKey(options.key, options.workspace);
   const answers = new SharedAnswers({ store, scope, sealing });
   const { host, version, startedAt } = options;
-  const onPurges = (purges: readonly (readonly [string, string])[]): void => answers.learnPurges(purges);
+  const onPurges = (purges: readonly (readonly [string, string])[]): void => answers.applyPurges(purges);
   const membership = new Membership({ store, host, version, startedAt, onPurges });
   const gateways = (): number => membership.members.length;
   const gate = new SharedGate({ store, scope, sealing, gateways, id: membership.id });
 
   async function beat(): Promise<void> {
-    await answers.sayPurges();
+    await answers.publishPurges();
     await membership.beat();
   }
 

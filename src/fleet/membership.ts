@@ -69,7 +69,7 @@ export class Membership {
   }
 }
 
-/** Nothing in the store is trusted: what does not look like a gateway's heartbeat is none. */
+/** Nothing in the store is trusted: what does not look like a gateway's facts is ignored. */
 function memberOf(id: string, facts: Buffer | null | undefined): Member | undefined {
   if (!facts || !/^[0-9a-f]{8}$/.test(id)) return undefined;
   try {

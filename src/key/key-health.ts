@@ -4,11 +4,12 @@
  * 1. the store is read again: a new generation ends the suspicion, and in most rotations nothing else was sent;
  * 2. probes with the same key: the read that was accepted last, then the specification's. An answer says that the 401
  *    was about one operation, a second 401 that it is the key;
- * 3. requests wait for a rotation until two seconds after the refusal; once all probes have proved nothing, new ones go up;
+ * 3. requests wait for a rotation until two seconds after the refusal; where all probes have ended without proof, new
+ *    requests go up;
  * 4. only after that second 401 the previous key, where there is one, is tried once;
- * 5. only after one that is about another operation than the first, and after each of the specification's reads was
- *    asked, the key is *rejected*: nothing but probes is sent, until one is answered, the store has another key, or the
- *    previous one comes late.
+ * 5. the key is *rejected* only after a 401 to another operation than the first, and after each read of the specification
+ *    was asked. Then nothing but probes is sent, until a probe is accepted, the store has another key, or the previous
+ *    key can be read after all.
  *
  * Nothing waits for a store or a probe that hangs.
  */
@@ -158,8 +159,8 @@ export class KeyMonitor {
   }
 
   /**
-   * Waits for what to send with instead of a suspect key. `undefined`: nothing. The same key: nothing more is known
-   * against it than that what was refused was.
+   * Waits for what to send with instead of a suspect key. `undefined`: nothing. The same key: nothing is known
+   * against it but the refusal itself.
    *
    * @throws the signal's reason when it aborts
    */
