@@ -54,7 +54,7 @@ export class Membership {
     const reply = await store.run<Reply>(heartbeatScript, keys, values);
     if (reply === undefined) return;
     const [time, ids, said, purges] = reply;
-    store.clock.sampleReply(sentMs, performance.now(), time);
+    store.clock.sample(sentMs, performance.now(), time);
     this.#members = ids.flatMap((id, index) => memberOf(id.toString(), said[index]) ?? []);
     onPurges(pairsOf(purges));
   }

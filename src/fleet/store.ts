@@ -143,7 +143,7 @@ export class SharedStore {
   async readClock(): Promise<void> {
     const sentMs = performance.now();
     const reply = await this.call((client) => client.sendCommand<string[]>(['TIME']));
-    if (reply !== undefined) this.clock.sampleReply(sentMs, performance.now(), reply);
+    if (reply !== undefined) this.clock.sample(sentMs, performance.now(), reply);
   }
 
   snapshot(): StoreSnapshot {
