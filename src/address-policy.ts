@@ -4,7 +4,7 @@
  */
 import { isIPv4, isIPv6 } from 'node:net';
 
-/** The eight groups of an IPv6 address; `undefined` where it is none. A zone (`%eth0`) is left out. */
+/** The eight groups of an IPv6 address; `undefined` for any other text. A zone (`%eth0`) is left out. */
 export function ipv6Groups(address: string): readonly number[] | undefined {
   const zone = address.indexOf('%');
   let text = zone === -1 ? address : address.slice(0, zone);

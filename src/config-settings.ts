@@ -177,7 +177,7 @@ export const settings = {
   RETRY_LIMIT: defaulted(
     '4',
     integer(0, 100),
-    'How often a request that was answered with 429 goes up again; after other passing failures it does once. 0: never.',
+    'How often a request that was answered with 429 goes up again; after other transient failures it does once. 0: never.',
   ),
   RETRY_BASE: defaulted(
     '500ms',

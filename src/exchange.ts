@@ -18,7 +18,7 @@ export interface UpstreamRequest {
   /** Request and trace ids: they go up, and never distinguish one read from another. */
   readonly ids: Readonly<Record<string, string>>;
   /** The caller chose an id among them. No cache key holds ids, so an error of such a request is not shared. */
-  readonly hasCallerIds?: boolean;
+  readonly hasCallerIds: boolean;
   /** The cache's validators, on a revalidation: `if-none-match`, `if-modified-since`. Set by the cache alone. */
   readonly validators?: Readonly<Record<string, string>>;
   /** The caller's `Cache-Control` (repeated fields joined by a comma) and `Pragma`: for the cache, never sent. */

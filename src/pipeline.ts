@@ -8,7 +8,7 @@ import { type Gate, type GateOptions, paceAttempts } from './gate/gate.ts';
 import { compose, type Handler, type Layer } from './layer.ts';
 import { type AttemptTally, tallyAttempts } from './upstream/attempt-tally.ts';
 import { Circuit, type CircuitOptions } from './upstream/circuit.ts';
-import { attachKey, type CredentialOptions, probeThrough, retryWithKey } from './upstream/credential.ts';
+import { attachKey, type CredentialKeys, probeThrough, retryWithKey } from './upstream/credential.ts';
 import { type RetryOptions, retryFailures } from './upstream/retry.ts';
 import { sendUpstream, type TransportOptions } from './upstream/transport.ts';
 
@@ -17,7 +17,7 @@ export interface PipelineOptions {
   readonly retry: Omit<RetryOptions, 'isGated'>;
   readonly circuit: CircuitOptions;
   readonly gate: GateOptions;
-  readonly credential: CredentialOptions;
+  readonly keyring: CredentialKeys;
   readonly transport: TransportOptions;
 }
 
@@ -54,11 +54,11 @@ export function createPipeline(options: PipelineOptions): Pipeline {
   const cache = shareAnswers(options.cache);
   const gate = paceAttempts(options.gate);
   const circuit = new Circuit(options.circuit);
-  const credential = attachKey(options.credential);
+  const credential = attachKey(options.keyring);
   const attempts = tallyAttempts();
   const transport = sendUpstream({ ...options.transport, tally: attempts });
   const retry = retryFailures({ ...options.retry, isGated: options.gate.maxClosedMs > 0 });
-  options.credential.keyring.probeWith(probeThrough(gate.layer, transport.handler));
+  options.keyring.probeWith(probeThrough(gate.layer, transport.handler));
   const layers = outboundLayers({
     cache,
     retry: (next) => retry(retryWithKey(next)),

@@ -174,7 +174,7 @@ export function createWorkspace(
       onChange: ({ from, to, closedForMs, statedWaitMs, perSecond, waiting }) =>
         events.info({ from, to, closedForMs, statedWaitMs, perSecond, waiting }, 'gate state changed'),
     },
-    credential: { keyring },
+    keyring,
     transport: {
       ...transportOptions(config, own, connections),
       spans,

@@ -6,6 +6,7 @@ import { readCallersFile } from '../src/callers/callers-file-policy.ts';
 import { settings } from '../src/config-settings.ts';
 import { problems } from '../src/errors.ts';
 import { version } from '../src/version.ts';
+import { rulesFor } from './support/callers-fixture.ts';
 import { anchorsOf, blocksOf, documents, linksOf, readDocument, root } from './support/documents.ts';
 
 describe('the documents', () => {
@@ -85,7 +86,7 @@ describe('the documents', () => {
   });
 
   it('the documents show callers files that a gateway accepts', () => {
-    const rules = { loopbackOnly: true };
+    const rules = rulesFor(true);
     for (const path of documents) {
       const files = blocksOf(readDocument(path))
         .filter(({ language, text }) => language === 'json' && /"(?:callers|jwt)"/.test(text))

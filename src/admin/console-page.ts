@@ -2,7 +2,8 @@
  * The console: one page that shows what `/events` tells. It has no framework and loads nothing from elsewhere; the
  * browser runs only its two scripts and applies only this style, by their digests.
  */
-import { sourceDigest } from '../edge/reply-fields.ts';
+import { pageFields } from '../edge/page-fields.ts';
+import { documentFields } from '../edge/reply-fields.ts';
 import { consoleScript } from './console-script.ts';
 import { consoleStyle } from './console-style.ts';
 import { uplotScript } from './uplot-script.ts';
@@ -64,20 +65,6 @@ ${table('requests', 'h-req', ['Operation', 'Status', 'Total#'])}</section>
 `;
 
 export const consoleFields = {
-  'content-type': 'text/html; charset=utf-8',
-  'cache-control': 'no-store',
-  'content-security-policy': [
-    "default-src 'none'",
-    `script-src ${sourceDigest(consoleScript)} ${sourceDigest(uplotScript)}`,
-    `style-src ${sourceDigest(consoleStyle)}`,
-    "connect-src 'self'",
-    'img-src data:',
-    "base-uri 'none'",
-    "form-action 'none'",
-    "frame-ancestors 'none'",
-  ].join('; '),
-  'cross-origin-opener-policy': 'same-origin',
-  'cross-origin-resource-policy': 'same-origin',
-  'referrer-policy': 'no-referrer',
-  'x-content-type-options': 'nosniff',
+  ...documentFields,
+  ...pageFields(consoleStyle, [consoleScript, uplotScript]),
 } as const;

@@ -39,7 +39,7 @@ export function redactReplies({
     const body = Buffer.from(redact(text), 'latin1');
     headers.set('content-length', String(body.length));
     if (isClosing()) headers.set('connection', 'close');
-    // Hono adds the fields of the response before to a new one, unless there is none.
+    // Hono copies the fields of the former response to a new one, unless that is unset first.
     context.res = undefined;
     context.res = new Response(body, { status, headers });
   };

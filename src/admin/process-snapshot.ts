@@ -1,7 +1,7 @@
 /** Reads what Node and the system say of this process, when it is asked for. */
 import { readdir, readFile } from 'node:fs/promises';
 import { getHeapSpaceStatistics } from 'node:v8';
-import { readLimits } from '../edge/descriptor-limit.ts';
+import { maxOpenFiles, readLimits } from '../edge/descriptor-limit.ts';
 import type { ProcessSnapshot } from './sources.ts';
 
 export async function readProcess(): Promise<ProcessSnapshot> {
@@ -18,11 +18,11 @@ export async function readProcess(): Promise<ProcessSnapshot> {
   return {
     cpuUserSeconds: user / 1e6,
     cpuSystemSeconds: system / 1e6,
-    virtualBytes: scaled(/^VmSize:\s+(\d+) kB/m.exec(status)?.[1], 1_024),
-    dataBytes: scaled(/^VmData:\s+(\d+) kB/m.exec(status)?.[1], 1_024),
+    virtualBytes: bytesIn(/^VmSize:\s+(\d+) kB/m.exec(status)),
+    dataBytes: bytesIn(/^VmData:\s+(\d+) kB/m.exec(status)),
     // The folder itself is open while it is read.
     openDescriptors: descriptors && descriptors.length - 1,
-    maxDescriptors: scaled(/^Max open files\s+(\d+)/m.exec(readLimits())?.[1], 1),
+    maxDescriptors: maxOpenFiles(readLimits()),
     heapTotalBytes: heapTotal,
     heapUsedBytes: heapUsed,
     externalBytes: external,
@@ -36,6 +36,6 @@ export async function readProcess(): Promise<ProcessSnapshot> {
   };
 }
 
-function scaled(digits: string | undefined, by: number): number | undefined {
-  return digits === undefined ? undefined : Number(digits) * by;
+function bytesIn(kibibytes: RegExpExecArray | null): number | undefined {
+  return kibibytes === null ? undefined : Number(kibibytes[1]) * 1_024;
 }

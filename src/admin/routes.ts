@@ -37,7 +37,7 @@ export interface AdminAppOptions extends MiddlewareOptions {
   onFault(error: unknown): void;
 }
 
-/** A request that was refused, or what was none. */
+/** A request that was refused, or bytes that were no request. */
 export interface AdminRefusal extends RefusalFields {
   /** The problem's, or the parser's. */
   readonly code: string;

@@ -183,7 +183,7 @@ function subscribe(flight: CoalescedFetch, request: UpstreamRequest): Promise<Ou
   );
 }
 
-/** An answer that was stored before this request came must do for what its caller says; one from the upstream does. */
+/** An answer that was stored before this request came must satisfy its directives; one from the upstream always does. */
 function isRecentEnough(outcome: Outcome, directives: RequestDirectives | undefined): boolean {
   if (outcome.kind === 'failed' || outcome.via !== 'store') return true;
   return useOf(outcome.policy, directives, performance.now()) === 'fresh';

@@ -84,7 +84,7 @@ export class ResponseAdmission {
       answer.encoded === undefined || mayCompress(answer) ? answer : { ...answer, encoded: undefined };
     const policy = policyOf(received, this.defaults);
     // No key holds the ids that may have caused the error, so it says nothing about the read.
-    if (policy.exactRequestOnly && request.hasCallerIds === true) {
+    if (policy.exactRequestOnly && request.hasCallerIds) {
       const unshared = { shared: undefined, fits: () => false, stored: false };
       return { kind: 'answered', answer: received, policy, forwardStatus, ...unshared };
     }
@@ -189,7 +189,7 @@ export class ResponseAdmission {
 export function failedOutcome(request: UpstreamRequest, error: unknown, sent: boolean): Outcome {
   const exactRequest = exactRequestKey(request.headers);
   const isCommon = error instanceof GatewayError && isCommonCode(error.code);
-  const mayBeDueToIds = request.hasCallerIds === true;
+  const mayBeDueToIds = request.hasCallerIds;
   return {
     kind: 'failed',
     error,

@@ -1,5 +1,5 @@
 /** One version of the callers file, prepared for authentication: everything a request needs is made here, once. */
-import { type Authenticated, type Caller, makeCaller, unnamedWorkspace } from './caller.ts';
+import { type Authenticated, type Caller, makeCaller } from './caller.ts';
 import type { CallerEntry, FlyRule, JwtRule } from './callers-file.ts';
 import type { CredentialFields } from './credential-policy.ts';
 import type { FlyRules } from './fly.ts';
@@ -31,7 +31,7 @@ export interface CallerTable {
  *
  * @param workspaces all that the gateway has
  */
-export function anonymousTable(workspaces: readonly string[] = [unnamedWorkspace]): CallerTable {
+export function anonymousTable(workspaces: readonly string[]): CallerTable {
   const caller = makeCaller({ name: 'anonymous', operations: 'every', workspaces });
   return {
     callers: [caller],

@@ -21,14 +21,14 @@ import { readJwtRule } from './jwt-rule-policy.ts';
 import { parseRfc3339 } from './rfc3339-policy.ts';
 
 export interface CallersFileRules {
-  /** The operations that may be granted; left out, any name is taken. */
-  readonly operations?: ReadonlySet<string>;
-  /** The workspaces that may be granted, the empty name for the unnamed one; the unnamed one alone where left out. */
-  readonly workspaces?: readonly string[];
+  /** The operations that may be granted. */
+  readonly operations: ReadonlySet<string>;
+  /** The workspaces that may be granted, the empty name for the unnamed one. */
+  readonly workspaces: readonly string[];
   /** The public listener is loopback or a Unix socket: the only place for an anonymous caller. */
   readonly loopbackOnly: boolean;
   /** Lower-case names of the fields that go up (FORWARD_REQUEST_HEADERS): none of them may carry a credential. */
-  readonly forwardedHeaders?: ReadonlySet<string>;
+  readonly forwardedHeaders: ReadonlySet<string>;
 }
 
 export interface CallersFileReading {
@@ -99,12 +99,12 @@ function readOperations(
   check: JsonCheck,
   node: JsonNode | undefined,
   path: string,
-  known: ReadonlySet<string> | undefined,
+  known: ReadonlySet<string>,
 ): readonly string[] {
   if (node === undefined) return defaultOperations;
   return check.items(node, path).flatMap((item, index) => {
     const operation = check.text(item, `${path}[${index}]`);
-    if (operation !== undefined && known !== undefined && !known.has(operation)) {
+    if (operation !== undefined && !known.has(operation)) {
       check.add(`${path}[${index}]`, `is not an operation of this gateway${didYouMean(operation, known)}`);
     }
     return operation ?? [];
@@ -171,12 +171,7 @@ function readCaller(
       .items(members.get('tokens'), `${path}.tokens`)
       .flatMap((token, index) => readToken(check, token, `${path}.tokens[${index}]`) ?? []),
     operations: readOperations(check, members.get('operations'), `${path}.operations`, rules.operations),
-    workspaces: readWorkspaces(
-      check,
-      members.get('workspaces'),
-      `${path}.workspaces`,
-      rules.workspaces ?? [unnamedWorkspace],
-    ),
+    workspaces: readWorkspaces(check, members.get('workspaces'), `${path}.workspaces`, rules.workspaces),
     weight: check.number(members.get('weight'), `${path}.weight`, 0.01, 100) ?? 1,
     limit: readLimit(check, members.get('limit'), `${path}.limit`),
     jwt: jwt === undefined ? undefined : readJwtRule(check, jwt, `${path}.jwt`, rules.forwardedHeaders),

@@ -64,7 +64,7 @@ function matchesOne(claims: Claims, claim: string, value: unknown, pattern: Clai
 
 /**
  * Whether verified claims are this caller: every claim named by the rule must match one of its patterns, a list
- * (`email` is none) by any of its members. An e-mail address that is not verified, or is none, never matches.
+ * (`email` is none) by any of its members. An e-mail address that is malformed or not verified never matches.
  */
 export function matchesRule(claims: Claims, match: JwtRule['match']): boolean {
   return match.every(({ claim, patterns }) => {

@@ -50,7 +50,7 @@ export function readJwtRule(
   check: JsonCheck,
   node: JsonNode,
   path: string,
-  forwarded: ReadonlySet<string> = new Set(),
+  forwarded: ReadonlySet<string>,
 ): JwtRule | undefined {
   const members = check.members(node, path, jwtMembers);
   if (members === undefined) return undefined;

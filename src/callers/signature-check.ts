@@ -6,7 +6,7 @@
 import type { Failures } from './failures.ts';
 import { countFailure } from './refusal.ts';
 
-/** Lets one after the other in. */
+/** A mutex: lets one verification in after the other. */
 export class SignatureTurns {
   #last: Promise<void> = Promise.resolve();
 

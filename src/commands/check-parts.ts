@@ -46,7 +46,7 @@ export async function openParts(
   keyring.probeWith(probeThrough((next) => next, transport.handler));
   return {
     keyring,
-    ask: retryWithKey(attachKey({ keyring })(transport.handler)),
+    ask: retryWithKey(attachKey(keyring)(transport.handler)),
     close: () => transport.close(),
     ...(fleet === undefined
       ? {}

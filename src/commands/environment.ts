@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { parseEnv } from 'node:util';
 import { describeUnreadable } from '../callers/unreadable-file.ts';
 import { type Config, ConfigError, readConfig } from '../config.ts';
-import { findRefusedVariable } from '../key/process-hardening.ts';
+import { findRefusedVariable } from '../key/node-flags-policy.ts';
 import type { Environment } from '../key/store.ts';
 import { malformedLines } from './env-file-policy.ts';
 import { UnsafeProcessError } from './process-hardening.ts';
@@ -89,7 +89,7 @@ interface DotenvSafe {
   config(options: { readonly example: string; readonly quiet: true; readonly path: readonly string[] }): void;
 }
 
-/** Of lines that are no assignment. A file that is none of settings may have thousands. */
+/** How many malformed lines are named: a file that holds no settings may have thousands. */
 const mostLinesNamed = 5;
 const drained =
   'Node has read it before the gateway, unless -- stands before the program: node -- dist/main.js serve --env-file PATH';

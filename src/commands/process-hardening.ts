@@ -2,7 +2,7 @@
  * Keeps the process from being opened while it holds a secret. `main.ts` imports it before everything else: its
  * side effect must come first.
  */
-import { findRefusedVariable, storeCommandMark } from '../key/process-hardening.ts';
+import { findRefusedVariable, storeCommandMark } from '../key/node-flags-policy.ts';
 
 // Node would open its inspector, through which anyone on this host could read the key: from the first moment on.
 process.on('SIGUSR1', () => {});

@@ -122,7 +122,7 @@ export function denyOperations(args: OperationsArgs, io: TokenIo): Promise<Token
   return changeOperations(args, io, ({ operations: granted }, rules) => {
     requireOperations(
       args.operations.filter((operation) => !granted.includes(operation)),
-      { ...rules, operations: new Set([...granted, ...(rules.operations ?? [])]) },
+      { ...rules, operations: new Set([...granted, ...rules.operations]) },
     );
     return granted.filter((operation) => !args.operations.includes(operation));
   });
@@ -244,7 +244,7 @@ function expiryOf(text = `${usualDays}d`): string | undefined {
 }
 
 /** Only operations of the gateway mean anything, and it refuses a file with others. */
-function requireOperations(names: readonly string[], { operations = new Set() }: CallersFileRules): void {
+function requireOperations(names: readonly string[], { operations }: CallersFileRules): void {
   const unknown = names.find((name) => !operations.has(name));
   if (unknown === undefined) return;
   throw new UsageError(
@@ -254,7 +254,7 @@ function requireOperations(names: readonly string[], { operations = new Set() }:
 }
 
 /** Only workspaces of the gateway mean anything, and it refuses a file with others. */
-function requireWorkspaces(names: readonly string[], { workspaces = [''] }: CallersFileRules): void {
+function requireWorkspaces(names: readonly string[], { workspaces }: CallersFileRules): void {
   const known = workspaces.map((name) => (name === '' ? unnamedWritten : name));
   const unknown = names.find((name) => !known.includes(name));
   if (unknown === undefined) return;
@@ -265,13 +265,13 @@ function requireWorkspaces(names: readonly string[], { workspaces = [''] }: Call
 }
 
 /** Where all workspaces have names, a gateway refuses a file that names none for a caller. */
-function requireUsualWorkspace({ workspaces = [''] }: CallersFileRules): void {
+function requireUsualWorkspace({ workspaces }: CallersFileRules): void {
   if (usualWorkspaces(workspaces) !== undefined) return;
   throw new UsageError(`--workspace is required: ${workspaces.join(', ')}`);
 }
 
 /** Where a new caller may read; empty on a gateway that has the unnamed workspace alone. */
-function placeOf(granted: readonly string[] | undefined, { workspaces = [''] }: CallersFileRules): string {
+function placeOf(granted: readonly string[] | undefined, { workspaces }: CallersFileRules): string {
   if (workspaces.every((name) => name === '')) return '';
   const names = granted ?? usualWorkspaces(workspaces)?.map((name) => name || unnamedWritten) ?? [];
   return ` in ${names.join(', ') || 'no workspace'}`;

@@ -1,5 +1,6 @@
 /** The API document for people, at `/docs`: made from the same document that programs get. */
 import { html } from 'hono/html';
+import { usualBase } from '../edge/workspace.ts';
 import type { Operation } from '../operations.ts';
 import { apiPageScript } from './api-page-script.ts';
 import { type CacheRequest, cacheDirectives, validators } from './cache-requests.ts';
@@ -82,7 +83,7 @@ ${facts.operations.map((operation, at) => operationArticle(operation, at, facts)
 }
 
 function operationArticle({ name, path, purpose }: Operation, at: number, facts: ApiPageFacts): Html {
-  const [base = '/api'] = facts.bases ?? [];
+  const [base = usualBase] = facts.bases ?? [];
   const examples = examplesOf({ origin: facts.origin, base, path, needsToken: !facts.admitsAnonymous });
   const segments = [...path.matchAll(/:(\w+)/g)].map(([, segment = '']) => segment);
   return html`<article id="operation-${at}"><h3><span class="method">GET</span> <code>${base}${path}</code> <span class="name">${name}</span></h3>

@@ -3,8 +3,8 @@
 export interface ExampleFacts {
   /** Scheme and authority of the gateway, as the reader reaches it. */
   readonly origin: string;
-  /** The path of the base address; `/api` where left out. */
-  readonly base?: string;
+  /** The path of the base address. */
+  readonly base: string;
   /** The path below it; a segment to fill in is written `:name`. */
   readonly path: string;
   /** Whether a request needs a credential. */
@@ -22,7 +22,7 @@ export const tokenVariable = 'ANALYTICS_TOKEN';
 /** In place of each segment that the reader fills in. */
 export const segmentInExamples = '1';
 
-export function examplesOf({ origin, base = '/api', path, needsToken }: ExampleFacts): readonly Example[] {
+export function examplesOf({ origin, base, path, needsToken }: ExampleFacts): readonly Example[] {
   const url = `${origin}${base}${path.replace(/:\w+/g, segmentInExamples)}`;
   return [
     { language: 'curl', text: curl(url, needsToken) },

@@ -3,6 +3,7 @@
  * from the table of problems. What the upstream's specification leaves open stays open: no field, parameter or limit of
  * the upstream is described that is not specified. Pure: no clock, no I/O.
  */
+import { usualBase } from '../edge/workspace.ts';
 import { type Operation, segmentPattern, specifiedOperations } from '../operations.ts';
 import { version } from '../version.ts';
 import { type Field, requestFields, responseFields } from './message-fields.ts';
@@ -30,7 +31,7 @@ export interface ApiFacts {
 export const noWorkspace = 'No workspace is granted to you. Ask the operator of the gateway for one.';
 
 /** Makes the whole document, anew for each call. Nothing in it depends on a request but these facts. */
-export function describeApi({ operations, admitsAnonymous, bases = ['/api'] }: ApiFacts): OpenApiDocument {
+export function describeApi({ operations, admitsAnonymous, bases = [usualBase] }: ApiFacts): OpenApiDocument {
   return {
     openapi: '3.1.0',
     info: {
@@ -42,7 +43,7 @@ export function describeApi({ operations, admitsAnonymous, bases = ['/api'] }: A
     },
     servers:
       bases.length === 0
-        ? [{ url: '/api', description: noWorkspace }]
+        ? [{ url: usualBase, description: noWorkspace }]
         : bases.map((url) => ({
             url,
             description: `${workspaceOf(url)} The address is relative to that of this document.`,

@@ -3,7 +3,7 @@
  * loads nothing from elsewhere, and where no script runs it can be read all the same.
  */
 import { html, raw } from 'hono/html';
-import { sourceDigest } from '../edge/reply-fields.ts';
+import { pageFields } from '../edge/page-fields.ts';
 import { pageStyle } from './page-style.ts';
 
 /** A document with its own fields; where it has no `content-type`, it is plain text. */
@@ -32,25 +32,7 @@ export async function renderPage({ title, body, script }: PageParts): Promise<Re
 <body>${body}${script === undefined ? '' : html`<script>${raw(script)}</script>`}</body>
 </html>
 `;
-  return { text: String(text), fields: pageFields(script) };
-}
-
-function pageFields(script: string | undefined): Readonly<Record<string, string>> {
-  return {
-    'content-type': 'text/html; charset=utf-8',
-    'content-security-policy': [
-      "default-src 'none'",
-      `style-src ${sourceDigest(pageStyle)}`,
-      // The page of the API sends the requests that its reader asks for.
-      ...(script === undefined ? [] : [`script-src ${sourceDigest(script)}`, "connect-src 'self'"]),
-      'img-src data:',
-      "base-uri 'none'",
-      "form-action 'none'",
-      "frame-ancestors 'none'",
-    ].join('; '),
-    'cross-origin-opener-policy': 'same-origin',
-    'referrer-policy': 'no-referrer',
-  };
+  return { text: String(text), fields: pageFields(pageStyle, script === undefined ? [] : [script]) };
 }
 
 /** A text of this program, in which backticks mark code. */

@@ -102,7 +102,7 @@ export function aroundRoutes(
     const answer = answerThrough(compose(layers, last), answering);
     // Hono takes the first response it gets, so this waits until the route's own is written.
     await answer(env.incoming as IncomingMessage, env.outgoing as ServerResponse);
-    // Hono would add the fields of a response that is there to the new one.
+    // Hono would copy the fields of the former response to the new one.
     context.res = undefined;
     context.res = writtenByHandler;
   };

@@ -7,11 +7,11 @@ export interface CorsOptions {
   /** CORS_ORIGINS, each checked with `originProblem`. */
   readonly origins: readonly string[];
   /** Further request fields a page may send: FORWARD_REQUEST_HEADERS. */
-  readonly requestHeaders?: readonly string[];
+  readonly requestHeaders: readonly string[];
   /** Fields that carry a JWT for some caller: asked for each preflight, because the callers file may change. */
-  readonly credentialHeaders?: () => readonly string[];
+  readonly credentialHeaders: () => readonly string[];
   /** Further response fields a page may read: FORWARD_RESPONSE_HEADERS. */
-  readonly responseHeaders?: readonly string[];
+  readonly responseHeaders: readonly string[];
 }
 
 export interface Preflight {
@@ -89,7 +89,7 @@ export function isPreflight(
 /** With no origins at all, no field is ever added, and no preflight answered. */
 export function corsPolicy(options: CorsOptions): CorsPolicy {
   const shared = {
-    'access-control-expose-headers': [...exposedHeaders, ...(options.responseHeaders ?? [])].join(', '),
+    'access-control-expose-headers': [...exposedHeaders, ...options.responseHeaders].join(', '),
     vary: 'Origin',
   };
   const perOrigin = new Map<string, ResponseFields>(
@@ -97,9 +97,7 @@ export function corsPolicy(options: CorsOptions): CorsPolicy {
   );
   const others: ResponseFields = options.origins.length === 0 ? noFields : { vary: 'Origin' };
   const allowHeaders = (): string =>
-    [...requestHeaders, ...(options.requestHeaders ?? []), ...(options.credentialHeaders?.() ?? [])].join(
-      ', ',
-    );
+    [...requestHeaders, ...options.requestHeaders, ...options.credentialHeaders()].join(', ');
   return {
     isAllowed: (origin) => origin !== undefined && perOrigin.has(origin),
     fieldsFor: (origin) => (origin === undefined ? others : (perOrigin.get(origin) ?? others)),

@@ -6,7 +6,7 @@ import type { ContentCoding } from './encoding-policy.ts';
 
 /**
  * The upstream's own tag where it gives one; else a strong one made from the body, so that browsers can
- * revalidate. What is no well-formed tag, or came more than once, is none.
+ * revalidate. A malformed tag, or one that came more than once, is ignored.
  */
 export function entityTagOf(upstreamTag: string | readonly string[] | undefined, body: Payload): string {
   if (typeof upstreamTag === 'string' && isEntityTag(upstreamTag)) return upstreamTag;

@@ -154,14 +154,14 @@ export function readRefusedHead(
   return { target: targetIn(first), rawHeaders: lines.flatMap(fieldIn) };
 }
 
-/** The target in a request line; `undefined` where it is none. */
+/** The target in a request line; `undefined` for any other line. */
 function targetIn(line: string): string | undefined {
   const [method = '', target = '', version = ''] = line.split(' ', 3);
   const isRequest = /^[A-Za-z]{1,32}$/.test(method) && version.startsWith('HTTP') && !/\s/.test(target);
   return isRequest && /^(?:https?:\/)?\//i.test(target) ? target : undefined;
 }
 
-/** Name and value in a field line; nothing where it is none. */
+/** Name and value in a field line; nothing for any other line. */
 function fieldIn(line: string): string[] {
   const colon = line.indexOf(':');
   const name = line.slice(0, Math.max(colon, 0));

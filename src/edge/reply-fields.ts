@@ -6,7 +6,6 @@
  * The fields that are the same for every reply with an answer are prepared once and kept with the answer.
  */
 
-import { hash } from 'node:crypto';
 import type { Answer, HeaderFields } from '../exchange.ts';
 import { connectionOptions, fieldValue, ownField, singleField } from '../header-fields.ts';
 import { dateOfAnswer, httpDate } from '../http-date.ts';
@@ -21,11 +20,6 @@ export const securityFields = {
   'content-security-policy': "default-src 'none'; frame-ancestors 'none'; sandbox",
   'cross-origin-resource-policy': 'same-origin',
 } as const;
-
-/** The source expression that admits one text of a page (CSP level 3 section 2.3.1). */
-export function sourceDigest(text: string): string {
-  return `'sha256-${hash('sha256', text, 'base64')}'`;
-}
 
 /** Of every reply (RFC 9110 section 7.6.3), the gateway's own included: a caller need not distinguish them. */
 export const viaField = { via: viaName } as const;

@@ -66,7 +66,7 @@ const absolute = /^https?:\/\/([^/?#]*)(.*)$/is;
  * Takes a request target apart (RFC 9112 section 3.2). The authority of an absolute one is what the request is for,
  * whatever its `Host` says (section 3.2.2).
  *
- * @returns `undefined` for what is none, as `*` with another method than OPTIONS
+ * @returns `undefined` for a text that is no target, as `*` with another method than OPTIONS
  */
 export function requestTarget(method: string, target: string): RequestTarget | undefined {
   if (target.startsWith('/')) return { target, authority: undefined };

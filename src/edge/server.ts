@@ -117,7 +117,7 @@ function secureOptions({ cert, key }: CertificatePair): SecureContextOptions {
   return { cert, key, minVersion: minTlsVersion };
 }
 
-/** Takes what Node's parser makes of connections: hands requests on, and refuses what is none. */
+/** Takes what Node's parser makes of connections: hands requests on, and refuses everything else. */
 class Intake {
   readonly #answer: RequestListener;
   readonly #isSecret: (text: string) => boolean;
@@ -261,7 +261,7 @@ const reasons: Readonly<Record<number, string>> = {
   431: 'Request Header Fields Too Large',
 };
 
-/** Answers what is no request and ends its connection, once the replies to earlier requests of it have left. */
+/** Answers bytes that are no request and ends their connection, once the replies to earlier requests of it have left. */
 function refuseBarely(socket: Duplex, status: number): void {
   const { _httpMessage: earlier } = socket as Socket & { _httpMessage?: ServerResponse | null };
   if (earlier !== undefined && earlier !== null && !earlier.destroyed) {

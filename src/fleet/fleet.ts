@@ -63,7 +63,7 @@ export function joinFleet(options: FleetOptions): Fleet {
     address,
     prefix,
     limitMs: options.limitMs,
-    readPassword: passwordFrom === undefined ? undefined : () => readPassword(passwordFrom, environment),
+    readPassword: passwordReader(passwordFrom, environment),
     onChange(change) {
       onChange(change);
       gate.storeChanged(change.state === 'in use');
@@ -74,13 +74,13 @@ export function joinFleet(options: FleetOptions): Fleet {
   const purgeable = ['*', ...options.operations];
   const answers = new SharedAnswers({ store, scope, sealing, purgeable });
   const { host, version, startedAt } = options;
-  const onPurges = (purges: readonly (readonly [string, string])[]): void => answers.learnPurges(purges);
+  const onPurges = (purges: readonly (readonly [string, string])[]): void => answers.applyPurges(purges);
   const membership = new Membership({ store, host, version, startedAt, purgeable, onPurges });
   const gateways = (): number => membership.members.length;
   const gate = new SharedGate({ store, scope, sealing, gateways, id: membership.id });
 
   async function beat(): Promise<void> {
-    await answers.sayPurges();
+    await answers.publishPurges();
     await membership.beat();
   }
 
@@ -106,10 +106,15 @@ export function joinFleet(options: FleetOptions): Fleet {
   };
 }
 
-/** @throws KeyStoreError where the place of the password cannot be read */
-export async function readPassword(from: string, environment: FleetOptions['environment']): Promise<string> {
-  const text = await openStore(from, environment, 'SHARED_STORE_PASSWORD_FROM').load(
-    AbortSignal.timeout(1_000),
-  );
-  return text.replace(/\r?\n$/, '');
+/** How to read the store's password; it rejects with a `KeyStoreError`. `undefined` where the store wants none. */
+export function passwordReader(
+  from: string | undefined,
+  environment: FleetOptions['environment'],
+): (() => Promise<string>) | undefined {
+  if (from === undefined) return undefined;
+  return async () => {
+    const store = openStore(from, environment, 'SHARED_STORE_PASSWORD_FROM');
+    const text = await store.load(AbortSignal.timeout(1_000));
+    return text.replace(/\r?\n$/, '');
+  };
 }

@@ -1,7 +1,7 @@
 /** A follower's side of shared turns: what it has to report to the leader, and the turns that it got. */
 import type { Outcome, Permit } from '../gate/scheduler.ts';
 import type { Queued } from '../gate/types.ts';
-import { type FlowKey, keyOf, type Report, type Word } from './gate-messages.ts';
+import { type Announcement, type FlowKey, keyOf, type Report } from './gate-messages.ts';
 import type { OwnRequests } from './own-requests.ts';
 
 /** All that waits is told so often, so that a lost message is made up for; changes are told at once. */
@@ -24,7 +24,7 @@ export class Follower<T extends Queued> {
   /** @param sentBefore attempts that this gateway has sent freely before the leader's first 429 */
   constructor(
     own: OwnRequests<T>,
-    { term, from }: Pick<Word, 'term' | 'from'>,
+    { term, from }: Pick<Announcement, 'term' | 'from'>,
     sentBefore: number,
     nowMs: number,
   ) {
@@ -35,7 +35,7 @@ export class Follower<T extends Queued> {
     this.#sentBefore = sentBefore;
   }
 
-  hear({ turns, heard }: Pick<Word, 'turns' | 'heard'>, id: string, nowMs: number): void {
+  hear({ turns, heard }: Pick<Announcement, 'turns' | 'heard'>, id: string, nowMs: number): void {
     this.heardMs = nowMs;
     const knowsRefusals = (heard[id] ?? 0) >= this.#reported.refusal;
     for (const turn of turns[id] ?? []) {

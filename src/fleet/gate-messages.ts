@@ -10,8 +10,8 @@ import { isWithin, parseRecord, type SharedRecord } from './shared-record.ts';
 export type FlowKey = string;
 
 /** From the leader to all. */
-export interface Word {
-  readonly kind: 'word';
+export interface Announcement {
+  readonly kind: 'announcement';
   /** When it took the lead, by the store's clock: a later leader has a higher one. */
   readonly term: number;
   readonly from: string;
@@ -63,17 +63,17 @@ export function flowOf(key: FlowKey): Flow | undefined {
   }
 }
 
-export function parseMessage(text: string): Word | Report | undefined {
+export function parseMessage(text: string): Announcement | Report | undefined {
   try {
     const value = JSON.parse(text) as Record<string, unknown>;
     if (!isCount(value['term']) || typeof value['from'] !== 'string') return undefined;
-    return value['kind'] === 'word' ? wordOf(value) : reportOf(value);
+    return value['kind'] === 'announcement' ? announcementOf(value) : reportOf(value);
   } catch {
     return undefined;
   }
 }
 
-function wordOf(value: Record<string, unknown>): Word | undefined {
+function announcementOf(value: Record<string, unknown>): Announcement | undefined {
   const record = parseRecord(value['record']);
   const { turns, heard, shares } = value;
   if (record === undefined || !isTable(turns) || !isTable(heard) || !isTable(shares)) return undefined;
@@ -81,7 +81,7 @@ function wordOf(value: Record<string, unknown>): Word | undefined {
   if (!Object.values(turns).every((list) => isListOf(list, isTurn))) return undefined;
   if (!Object.values(heard).every(isCount)) return undefined;
   if (!Object.values(shares).every((share) => isWithin(share, 1e-9, 1))) return undefined;
-  return { ...(value as unknown as Word), record, resigns: value['resigns'] === true };
+  return { ...(value as unknown as Announcement), record, resigns: value['resigns'] === true };
 }
 
 function reportOf(value: Record<string, unknown>): Report | undefined {

@@ -4,7 +4,7 @@
  */
 import type { Permit, Rejected, Scheduler } from '../gate/scheduler.ts';
 import type { Queued } from '../gate/types.ts';
-import { type FlowKey, flowOf, type Report, type Word } from './gate-messages.ts';
+import { type Announcement, type FlowKey, flowOf, type Report } from './gate-messages.ts';
 
 /** A request that waits at another gateway. */
 export interface RemoteRequest extends Queued {
@@ -19,7 +19,7 @@ interface Gateway {
   readonly waiting: Map<FlowKey, RemoteRequest[]>;
   /** Turns that it has and whose end it has not told, by their numbers. */
   readonly turns: Map<number, { readonly permit: Permit; readonly key: FlowKey }>;
-  /** Of these, those that no word has carried yet. */
+  /** Of these, those that no announcement has carried yet. */
   unsent: [number, FlowKey][];
 }
 
@@ -81,7 +81,7 @@ export class Leader<T extends Queued> {
     const ended = new Map(report.ended);
     const inFlight = new Set(report.inFlight);
     for (const [number, { permit }] of gateway.turns) {
-      // The word of its end was lost where a full report does not name it any more.
+      // The report of its end was lost where a full report does not name it any more.
       const isLost = report.isFull && number <= report.seen && !inFlight.has(number);
       const outcome = ended.get(number) ?? (isLost ? 'failed' : undefined);
       if (outcome === undefined) continue;
@@ -108,7 +108,7 @@ export class Leader<T extends Queued> {
   }
 
   /** @param inOrder all that wait, in the order of their turns; left out where shares are not told */
-  word(inOrder?: readonly (T | RemoteRequest)[]): Pick<Word, 'turns' | 'heard' | 'shares'> {
+  announcement(inOrder?: readonly (T | RemoteRequest)[]): Pick<Announcement, 'turns' | 'heard' | 'shares'> {
     const turns: Record<string, [number, FlowKey][]> = {};
     const heard: Record<string, number> = {};
     for (const [id, gateway] of this.#gateways) {

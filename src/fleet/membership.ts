@@ -23,9 +23,9 @@ export interface MembershipOptions {
 }
 
 export const heartbeatMs = 1_000;
-const countsForMs = 3_000;
+const heartbeatKeptMs = 3_000;
 
-type Reply = [time: Buffer[], ids: Buffer[], words: (Buffer | null)[], purges: (Buffer | null)[]];
+type Reply = [time: Buffer[], ids: Buffer[], facts: (Buffer | null)[], purges: (Buffer | null)[]];
 
 export class Membership {
   readonly id = randomUUID().slice(0, 8);
@@ -36,7 +36,7 @@ export class Membership {
     this.#options = options;
   }
 
-  /** The gateways that were there at the last word from the store, this one included. */
+  /** The gateways that were there at the last heartbeat, this one included. */
   get members(): readonly Member[] {
     return this.#members;
   }
@@ -44,12 +44,12 @@ export class Membership {
   /** Says that this gateway is there, and reads which others are. One round trip. */
   async beat(): Promise<void> {
     const { store, host, version, startedAt, purgeable, onPurges } = this.#options;
-    const words = JSON.stringify({ host, version, startedAt });
+    const facts = JSON.stringify({ host, version, startedAt });
     const keys = [store.name('gateways'), store.name('purges')];
-    const values = [this.id, words, String(countsForMs), store.name('gateway', ''), ...purgeable];
+    const values = [this.id, facts, String(heartbeatKeptMs), store.name('gateway', ''), ...purgeable];
     const sentMs = performance.now();
     const heard = await store.run(heartbeatScript, keys, values, ([time, ids, said, purges]: Reply) => {
-      store.clock.sampleReply(sentMs, performance.now(), time);
+      store.clock.sample(sentMs, performance.now(), time);
       return {
         members: ids.flatMap((id, index) => memberOf(id.toString(), said[index]) ?? []),
         purges: purgeable.flatMap((what, at) => (purges[at] ? [[what, String(purges[at])] as const] : [])),
@@ -70,11 +70,11 @@ export class Membership {
   }
 }
 
-/** Nothing in the store is trusted: what does not look like a gateway's word is none. */
-function memberOf(id: string, words: Buffer | null | undefined): Member | undefined {
-  if (!words || !/^[0-9a-f]{8}$/.test(id)) return undefined;
+/** Nothing in the store is trusted: what does not look like a gateway's facts is ignored. */
+function memberOf(id: string, facts: Buffer | null | undefined): Member | undefined {
+  if (!facts || !/^[0-9a-f]{8}$/.test(id)) return undefined;
   try {
-    const { host, version, startedAt } = JSON.parse(words.toString()) as Record<string, unknown>;
+    const { host, version, startedAt } = JSON.parse(facts.toString()) as Record<string, unknown>;
     if (typeof host !== 'string' || typeof version !== 'string' || !Number.isFinite(startedAt)) {
       return undefined;
     }

@@ -50,9 +50,9 @@ return redis.call('PUBLISH', ARGV[3], ARGV[1] .. ' ' .. ARGV[2])`);
 /**
  * Says that a gateway is there, and reads what all of them need once a second.
  *
- * Keys: the gateways by the time of their last word, the purges. Values: the id, what it says of itself, how long a word
- * counts in ms, what names of words begin with, and each name that may be purged.
- * Reply: the time, the ids that are there, what each says, the id of the last purge of each name.
+ * Keys: the gateways by the time of their last heartbeat, the purges. Values: the id, its facts, how long a heartbeat
+ * counts in ms, what names of facts begin with, and each name that may be purged.
+ * Reply: the time, the ids that are there, the facts of each, the id of the last purge of each name.
  */
 export const heartbeatScript = defineScript(`
 local time = redis.call('TIME')
@@ -62,9 +62,9 @@ redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ms - ARGV[3])
 redis.call('PEXPIRE', KEYS[1], ARGV[3] * 10)
 redis.call('SET', ARGV[4] .. ARGV[1], ARGV[2], 'PX', ARGV[3])
 local ids = redis.call('ZRANGE', KEYS[1], 0, 99)
-local words = {}
-for index, id in ipairs(ids) do words[index] = redis.call('GET', ARGV[4] .. id) end
-return {time, ids, words, redis.call('HMGET', KEYS[2], unpack(ARGV, 5))}`);
+local facts = {}
+for index, id in ipairs(ids) do facts[index] = redis.call('GET', ARGV[4] .. id) end
+return {time, ids, facts, redis.call('HMGET', KEYS[2], unpack(ARGV, 5))}`);
 
 /**
  * Takes requests out of a caller's bucket, whether or not there are as many. A level that no gateways could have left

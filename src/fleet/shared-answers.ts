@@ -61,8 +61,8 @@ export class SharedAnswers implements SharedReads {
   /** Exchanges that ended a moment ago: their message may come before a read begins to wait for it. */
   readonly #ended = new Set<string>();
   readonly #purges = new Map<string, string>();
-  /** Purges that the store has not heard of yet. Until then nothing of it is used. */
-  readonly #unsaid = new Map<string, string>();
+  /** Purges that the store has not got yet. Until then nothing of it is used. */
+  readonly #unpublished = new Map<string, string>();
   readonly #purgeListeners: ((operation: string | undefined) => void)[] = [];
   readonly #counts = { found: 0, joined: 0, exchanges: 0 };
   #renewal: NodeJS.Timeout | undefined;
@@ -73,17 +73,17 @@ export class SharedAnswers implements SharedReads {
     this.#store.subscribe(this.#store.name('ended'), (message) => this.#exchangeEnded(message.toString()));
     this.#store.subscribe(this.#store.name('purged'), (message) => {
       const [what = '', id = ''] = message.toString().split(' ');
-      this.learnPurges([[what, id]]);
+      this.applyPurges([[what, id]]);
     });
   }
 
   get inUse(): boolean {
-    return this.#store.inUse && this.#unsaid.size === 0 && this.#options.sealing() !== undefined;
+    return this.#store.inUse && this.#unpublished.size === 0 && this.#options.sealing() !== undefined;
   }
 
   async look(request: UpstreamRequest, { mayFind, awaited }: LookOptions): Promise<SharedLook | undefined> {
     const form = this.#formOf(request);
-    if (form === undefined || this.#unsaid.size > 0) return undefined;
+    if (form === undefined || this.#unpublished.size > 0) return undefined;
     const id = randomUUID();
     const turn = this.#store.name('turn', form.name);
     const keys = [
@@ -139,28 +139,28 @@ export class SharedAnswers implements SharedReads {
     const what = operation ?? '*';
     const id = randomUUID();
     this.#purges.set(what, id);
-    this.#unsaid.set(what, id);
-    void this.sayPurges();
+    this.#unpublished.set(what, id);
+    void this.publishPurges();
   }
 
   onPurge(listener: (operation: string | undefined) => void): void {
     this.#purgeListeners.push(listener);
   }
 
-  /** Tells the store of purges that it has not heard of: once more after it has been away. */
-  async sayPurges(): Promise<void> {
-    for (const [what, id] of [...this.#unsaid]) {
+  /** Publishes purges that the store has not got: once more after it has been away. */
+  async publishPurges(): Promise<void> {
+    for (const [what, id] of [...this.#unpublished]) {
       const values = [what, id, this.#store.name('purged')];
       const reply = await this.#store.run(purgeScript, [this.#store.name('purges')], values);
-      if (reply !== undefined && this.#unsaid.get(what) === id) this.#unsaid.delete(what);
+      if (reply !== undefined && this.#unpublished.get(what) === id) this.#unpublished.delete(what);
     }
   }
 
-  /** Takes the last purges as the store knows them; those that are new here are obeyed. */
-  learnPurges(purges: Iterable<readonly [what: string, id: string]>): void {
+  /** Takes the last purges as the store knows them, and applies those that are new here. */
+  applyPurges(purges: Iterable<readonly [what: string, id: string]>): void {
     for (const [what, id] of purges) {
       if (!this.#options.purgeable.includes(what) || !idShape.test(id)) continue;
-      if (this.#purges.get(what) === id || this.#unsaid.has(what)) continue;
+      if (this.#purges.get(what) === id || this.#unpublished.has(what)) continue;
       this.#purges.set(what, id);
       for (const listener of this.#purgeListeners) listener(what === '*' ? undefined : what);
     }

@@ -79,8 +79,12 @@ export class SharedGate {
       tell(text: string, nowMs: number) {
         const message = parseMessage(text);
         if (message === undefined) return;
-        const isWord = message.kind === 'word';
-        wake(isWord ? scheduler.heardWord(message, nowMs) : scheduler.heardReport(message, nowMs));
+        const isAnnouncement = message.kind === 'announcement';
+        wake(
+          isAnnouncement
+            ? scheduler.heardAnnouncement(message, nowMs)
+            : scheduler.heardReport(message, nowMs),
+        );
       },
     });
     if (this.#options.store.inUse) this.storeChanged(true);
@@ -137,7 +141,7 @@ export class SharedGate {
     this.#sealing = sealing;
   }
 
-  async #send(scheduler: Shared, { word, report, lease }: Outgoing): Promise<void> {
+  async #send(scheduler: Shared, { announcement, report, lease }: Outgoing): Promise<void> {
     const { store } = this.#options;
     const publish = (channel: string, message: object): Promise<unknown> => {
       const name = store.name('gate', channel);
@@ -145,7 +149,7 @@ export class SharedGate {
       return store.call(async (client) => await client.publish(name, sealed ?? ''));
     };
     await Promise.all([
-      word === undefined ? undefined : publish('all', word),
+      announcement === undefined ? undefined : publish('all', announcement),
       report === undefined ? undefined : publish(report.to, report),
       lease === undefined ? undefined : this.#callLease(scheduler, lease),
     ]);

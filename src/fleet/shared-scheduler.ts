@@ -19,7 +19,7 @@ import {
 import type { GateSnapshot, Queued, SchedulerOptions } from '../gate/types.ts';
 import type { Flow } from '../request-context.ts';
 import { Follower } from './follower.ts';
-import { keyOf, type Report, type Word } from './gate-messages.ts';
+import { type Announcement, keyOf, type Report } from './gate-messages.ts';
 import { isRemote, Leader, type RemoteRequest } from './leader.ts';
 import { OwnRequests } from './own-requests.ts';
 import {
@@ -61,7 +61,7 @@ export interface LeaseCall {
 }
 
 export interface Outgoing {
-  readonly word?: Word | undefined;
+  readonly announcement?: Announcement | undefined;
   readonly report?: Report | undefined;
   readonly lease?: LeaseCall | undefined;
 }
@@ -80,7 +80,7 @@ export interface LeaseState {
 export const leaseMs = 1_000;
 const renewEveryMs = 250;
 const campaignEveryMs = 100;
-const wordEveryMs = 100;
+const announceEveryMs = 100;
 /** A follower whose leader says nothing for so long goes on alone. */
 const silentMs = 500;
 
@@ -99,9 +99,9 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   #hasLooked = false;
   /** `throttled`: 429s of other gateways. */
   readonly #turns = { given: 0, taken: 0, throttled: 0 };
-  /** Of the last word and the last call for the lease. */
+  /** Of the last announcement and the last call for the lease. */
   readonly #last = {
-    wordMs: Number.NEGATIVE_INFINITY,
+    announcedMs: Number.NEGATIVE_INFINITY,
     leaseMs: Number.NEGATIVE_INFINITY,
     leadsUntilMs: 0,
     told: '',
@@ -259,16 +259,16 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   }
 
   /** @returns requests whose turn can no longer come in time */
-  heardWord(word: Word, nowMs: number): readonly Rejected<T>[] {
-    const { from, term, record, resigns } = word;
+  heardAnnouncement(announcement: Announcement, nowMs: number): readonly Rejected<T>[] {
+    const { from, term, record, resigns } = announcement;
     const knownTerm = this.#leader?.term ?? this.#follower?.term ?? 0;
     const isOld = this.#role !== 'alone' && term < knownTerm;
     if (from === this.#options.id || isOld) return [];
-    if (resigns) return this.#leaderResigned(word, nowMs);
+    if (resigns) return this.#leaderResigned(announcement, nowMs);
     if (this.#role === 'leads') this.#goAlone(nowMs);
-    this.#follow(word, { record, atMs: nowMs }, nowMs, word.shares[this.#options.id]);
-    this.#follower?.hear(word, this.#options.id, nowMs);
-    return Object.keys(word.shares).length > 0 ? this.#ownOf(this.#inner.tooLate(nowMs)) : [];
+    this.#follow(announcement, { record, atMs: nowMs }, nowMs, announcement.shares[this.#options.id]);
+    this.#follower?.hear(announcement, this.#options.id, nowMs);
+    return Object.keys(announcement.shares).length > 0 ? this.#ownOf(this.#inner.tooLate(nowMs)) : [];
   }
 
   /** @returns requests whose turn can no longer come in time */
@@ -291,12 +291,12 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   farewell(nowMs: number): Outgoing {
     if (this.#role !== 'leads') return {};
     const record = this.#write(nowMs);
-    const word = this.#word(record, nowMs, true);
+    const announcement = this.#announcement(record, nowMs, true);
     this.#goAlone(nowMs);
-    return { word, lease: { wants: 'release', record } };
+    return { announcement, lease: { wants: 'release', record } };
   }
 
-  #leaderResigned({ term, record }: Word, nowMs: number): readonly Rejected<T>[] {
+  #leaderResigned({ term, record }: Announcement, nowMs: number): readonly Rejected<T>[] {
     if (this.#role !== 'follows' || this.#follower?.term !== term) return [];
     this.#goAlone(nowMs);
     this.#follower = undefined;
@@ -325,29 +325,41 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     this.#leader?.forgetSilent(nowMs);
     const record = this.#write(nowMs);
     if (record.state === 'open') {
-      const word = this.#word(record, nowMs, true);
+      const announcement = this.#announcement(record, nowMs, true);
       this.#goAlone(nowMs);
       this.#known = undefined;
-      return { word, lease: { wants: 'release', record } };
+      return { announcement, lease: { wants: 'release', record } };
     }
     const { state, perMs, isMeasured, unstatedMs } = record;
     const told = [state, perMs, isMeasured, unstatedMs, this.#inner.record.throttled].join();
-    const isDue = nowMs - this.#last.wordMs >= wordEveryMs || told !== this.#last.told;
+    const isDue = nowMs - this.#last.announcedMs >= announceEveryMs || told !== this.#last.told;
     this.#last.told = told;
-    const isWordDue = isDue || this.#leader?.hasTurns;
+    const isAnnouncementDue = isDue || this.#leader?.hasTurns;
     const isLeaseDue = nowMs - this.#last.leaseMs >= renewEveryMs;
     if (isLeaseDue) this.#last.leaseMs = nowMs;
     return {
-      word: isWordDue ? this.#word(record, nowMs, false, isDue) : undefined,
+      announcement: isAnnouncementDue ? this.#announcement(record, nowMs, false, isDue) : undefined,
       lease: isLeaseDue ? { wants: 'take', record } : undefined,
     };
   }
 
-  #word(record: SharedRecord, nowMs: number, resigns: boolean, withShares = true): Word | undefined {
+  #announcement(
+    record: SharedRecord,
+    nowMs: number,
+    resigns: boolean,
+    withShares = true,
+  ): Announcement | undefined {
     if (this.#leader === undefined) return undefined;
-    if (withShares) this.#last.wordMs = nowMs;
-    const told = this.#leader.word(withShares ? this.#inner.queue.inOrder() : undefined);
-    return { kind: 'word', term: this.#leader.term, from: this.#options.id, record, resigns, ...told };
+    if (withShares) this.#last.announcedMs = nowMs;
+    const told = this.#leader.announcement(withShares ? this.#inner.queue.inOrder() : undefined);
+    return {
+      kind: 'announcement',
+      term: this.#leader.term,
+      from: this.#options.id,
+      record,
+      resigns,
+      ...told,
+    };
   }
 
   #write(nowMs: number): SharedRecord {
@@ -370,13 +382,13 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     this.#follower = undefined;
     this.#leader = new Leader(term, this.#inner);
     // Says so at once, and writes down what is known.
-    this.#last.wordMs = Number.NEGATIVE_INFINITY;
+    this.#last.announcedMs = Number.NEGATIVE_INFINITY;
     this.#last.leaseMs = Number.NEGATIVE_INFINITY;
     this.#changed();
   }
 
   #follow(
-    leader: Pick<Word, 'term' | 'from'>,
+    leader: Pick<Announcement, 'term' | 'from'>,
     known: { record: SharedRecord; atMs: number },
     nowMs: number,
     share = 1,

@@ -20,19 +20,15 @@ export class StoreClock {
     return this.#offsetMs === undefined ? undefined : storeMs - this.#offsetMs;
   }
 
-  /** Takes the words of a reply to `TIME`: seconds, and the microseconds of this second. */
-  sampleReply(sentMs: number, receivedMs: number, reply: readonly unknown[]): void {
-    const [seconds = Number.NaN, microseconds = Number.NaN] = reply.map(Number);
-    const storeMs = seconds * 1_000 + microseconds / 1_000;
-    if (Number.isFinite(storeMs)) this.sample(sentMs, receivedMs, storeMs);
-  }
-
   /**
    * Takes a reply of the store's `TIME`, which was read about half way through the round trip.
    *
-   * @param storeMs the store's time, in ms since 1970
+   * @param reply seconds since 1970, and the microseconds of this second
    */
-  sample(sentMs: number, receivedMs: number, storeMs: number): void {
+  sample(sentMs: number, receivedMs: number, reply: readonly unknown[]): void {
+    const [seconds = Number.NaN, microseconds = Number.NaN] = reply.map(Number);
+    const storeMs = seconds * 1_000 + microseconds / 1_000;
+    if (!Number.isFinite(storeMs)) return;
     this.#offsetsMs.push(storeMs - (sentMs + receivedMs) / 2);
     if (this.#offsetsMs.length > samplesKept) this.#offsetsMs.shift();
     const sorted = this.#offsetsMs.toSorted((a, b) => a - b);

@@ -152,7 +152,7 @@ export class SharedStore {
     const sentMs = performance.now();
     await this.call(async (client) => {
       const reply = await client.sendCommand<string[]>(['TIME']);
-      readWith((time) => this.clock.sampleReply(sentMs, performance.now(), time), reply);
+      readWith((time) => this.clock.sample(sentMs, performance.now(), time), reply);
     });
   }
 

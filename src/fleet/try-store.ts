@@ -1,6 +1,6 @@
 /** One look at the shared store, for `check`: whether it can be reached and allows what gateways do with it. */
 import { randomUUID } from 'node:crypto';
-import { type FleetOptions, readPassword } from './fleet.ts';
+import { type FleetOptions, passwordReader } from './fleet.ts';
 import { lookScript, releaseScript } from './scripts.ts';
 import { SharedStore } from './store.ts';
 import { describeAddress } from './store-address.ts';
@@ -22,7 +22,7 @@ export async function tryStore(options: TrialOptions, timeoutMs: number): Promis
     address,
     prefix,
     limitMs,
-    readPassword: passwordFrom === undefined ? undefined : () => readPassword(passwordFrom, environment),
+    readPassword: passwordReader(passwordFrom, environment),
     onChange: ({ state, reason }) => resolve(state === 'in use' ? undefined : reason),
   });
   const timer = setTimeout(() => resolve('it was not reached in time'), timeoutMs);

@@ -107,7 +107,7 @@ export class EscapeReader {
     }
   }
 
-  /** Reads `amp;` and such like; -1 where it is none. */
+  /** Reads `amp;` and such like; -1 for anything else. */
   #named(): number {
     // No letter, no name: of ampersands alone each is done with here.
     if (((this.#text[this.at] ?? 0) | 0x20) < 0x61) return -1;
@@ -121,7 +121,7 @@ export class EscapeReader {
     return -1;
   }
 
-  /** Reads `#119;` or `#x77;`; -1 where it is neither. */
+  /** Reads `#119;` or `#x77;`; -1 for anything else. */
   #numbered(): number {
     const isHex = ((this.#text[this.at + 1] ?? 0) | 0x20) === 0x78;
     const from = this.at + (isHex ? 2 : 1);

@@ -4,7 +4,7 @@
  */
 import { spawn } from 'node:child_process';
 import type { Readable } from 'node:stream';
-import { storeCommandMark } from './process-hardening.ts';
+import { storeCommandMark } from './node-flags-policy.ts';
 import { describeFailure, type Environment, KeyStoreError } from './store.ts';
 import type { OpenedStore } from './when-used.ts';
 

@@ -4,11 +4,12 @@
  * 1. the store is read again: a new generation ends the suspicion, and in most rotations nothing else was sent;
  * 2. probes with the same key: the read that was accepted last, then the specification's. An answer says that the 401
  *    was about one operation, a second 401 that it is the key;
- * 3. requests wait for a swap until two seconds after the refusal; once all probes have proved nothing, new ones go up;
+ * 3. requests wait for a rotation until two seconds after the refusal; where all probes have ended without proof, new
+ *    requests go up;
  * 4. only after that second 401 the previous key, where there is one, is tried once;
- * 5. only after one that is about another operation than the first, and after each of the specification's reads was
- *    asked, the key is *rejected*: nothing but probes is sent, until one is answered, the store has another key, or the
- *    previous one comes late.
+ * 5. the key is *rejected* only after a 401 to another operation than the first, and after each read of the specification
+ *    was asked. Then nothing but probes is sent, until a probe is accepted, the store has another key, or the previous
+ *    key can be read after all.
  *
  * Nothing waits for a store or a probe that hangs.
  */
@@ -23,8 +24,8 @@ import {
   probeDelayMs,
   probeLimitMs,
   probeWaitMs,
+  rotationWaitMs,
   secondProbeMs,
-  swapWaitMs,
 } from './keyring-policy.ts';
 
 /** What the upstream says to a read with this key: a status, or `undefined` where it gave none. */
@@ -67,7 +68,7 @@ interface Suspicion {
   isRepeated: boolean;
   /** All probes have said what they could. */
   isAsked: boolean;
-  /** The wait for a swap is over. */
+  /** The wait for a rotation is over. */
   isDue: boolean;
   /** How to make another key, which was not tried yet. */
   other: (() => Key) | undefined;
@@ -158,8 +159,8 @@ export class KeyMonitor {
   }
 
   /**
-   * Waits for what to send with instead of a suspect key. `undefined`: nothing. The same key: nothing more is known
-   * against it than that what was refused was.
+   * Waits for what to send with instead of a suspect key. `undefined`: nothing. The same key: nothing is known
+   * against it but the refusal itself.
    *
    * @throws the signal's reason when it aborts
    */
@@ -217,7 +218,7 @@ export class KeyMonitor {
     await waitAtMost(headStartMs, it.over.signal, this.#parts.reload());
     if (it.over.signal.aborted) return;
     void this.#investigate(it);
-    await until(swapWaitMs / 2);
+    await until(rotationWaitMs / 2);
     if (it.over.signal.aborted) return;
     // A watch ends the suspicion; a store without one is asked again half-way and near the end.
     void this.#parts.reload();
@@ -225,10 +226,10 @@ export class KeyMonitor {
       it.other = other;
       this.#decide(it);
     });
-    await until(swapWaitMs - headStartMs);
+    await until(rotationWaitMs - headStartMs);
     if (it.over.signal.aborted) return;
     void this.#parts.reload();
-    await until(swapWaitMs);
+    await until(rotationWaitMs);
     it.isDue = true;
     this.#decide(it);
   }
@@ -241,7 +242,7 @@ export class KeyMonitor {
       const answer = this.#ask(it, read);
       answers.push(answer);
       await waitAtMost(probeWaitMs, it.over.signal, answer);
-      // There was a second refusal: most likely it is the key, and a swap gets time before more is asked.
+      // There was a second refusal: most likely it is the key, and a rotation gets time before more is asked.
       if (it.isRepeated || it.proof !== undefined)
         await waitAtMost(it.sinceMs + secondProbeMs - performance.now(), it.over.signal);
       if (it.over.signal.aborted) return;
@@ -303,7 +304,7 @@ export class KeyMonitor {
     return (it.isAsked || it.isDue) && it.candidate === undefined && !this.#isProven(it);
   }
 
-  /** What follows from what is known, once the wait for a swap is over. */
+  /** What follows from what is known, once the wait for a rotation is over. */
   #decide(it: Suspicion): void {
     if (!it.isDue || it.over.signal.aborted || it.candidate !== undefined) return;
     const isProven = this.#isProven(it);
@@ -397,7 +398,7 @@ export class KeyMonitor {
   #lookAtStore(): void {
     const nowMs = performance.now();
     if (nowMs >= this.#nextLookMs) void this.#parts.reload();
-    this.#nextLookMs = Math.max(this.#nextLookMs, nowMs + swapWaitMs);
+    this.#nextLookMs = Math.max(this.#nextLookMs, nowMs + rotationWaitMs);
   }
 }
 

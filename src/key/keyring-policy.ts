@@ -1,16 +1,16 @@
 /** The times of a key's life. Pure: no `this`, no I/O, no clock. */
 
-/** A swap can come just after the refusal it causes: how long requests wait for it. */
-export const swapWaitMs = 2_000;
+/** A new key may reach the store just after the upstream began to refuse the old one: how long requests wait for it. */
+export const rotationWaitMs = 2_000;
 /** How long a store is waited for before the upstream is asked; a command that fetches from afar takes longer. */
 export const headStartMs = 250;
 /** How long a key that was replaced is still searched for in answers and log lines. */
 export const retiredKeyMs = 10 * 60_000;
 /** How long an operation whose 401 was not about the key is not held against the key again. */
 export const exemptionMs = 60_000;
-/** How long one probe is waited for before the next read is asked as well; four of them begin within the wait for a swap. */
+/** How long one probe is waited for before the next read is asked as well; four of them begin within the wait for a rotation. */
 export const probeWaitMs = 550;
-/** When, after a refusal, another read is asked where the first was refused again: late, for most swaps come before. */
+/** When, after a refusal, another read is asked where the first was refused again: late, for most rotations come before. */
 export const secondProbeMs = 1_200;
 /** After this long a probe has no answer. */
 export const probeLimitMs = 15_000;

@@ -135,10 +135,10 @@ export class Circuit {
     return read;
   }
 
-  /** Makes of an attempt that has ended what follows for the read and its circuits. */
+  /** Applies an attempt that has ended to its read and to the circuits of that read. */
   #settle(read: Read, isTrial: boolean, result: policy.Ended['result'], wasSent: boolean): void {
     const outcome = policy.outcomeOf(result, wasSent);
-    // Sent before the circuit opened: what it tells is old news.
+    // Sent before the circuit opened: it says nothing of the upstream as it is now.
     if (outcome === 'unknown' || (!isTrial && openOf(read) !== undefined)) return;
     const { operation, caller } = read;
     const ended = { operation, caller, outcome, atMs: performance.now(), result };

@@ -26,10 +26,6 @@ export type CredentialKeys = Pick<
   'current' | 'usable' | 'refused' | 'replace' | 'accepted' | 'probeWith' | 'leaked' | 'scrub'
 >;
 
-export interface CredentialOptions {
-  readonly keyring: CredentialKeys;
-}
-
 /** A flow of its own: while a key is suspect, no other turn is of use. */
 const probeFlow: Flow = { name: 'key-probe', weight: 1, background: false };
 /** A store that was down is asked again about this soon. */
@@ -71,9 +67,9 @@ class KeySuspected extends GatewayError {
  * Throws `upstream-key-missing` while there is no key, `KeySuspected` when the upstream refuses it,
  * `upstream-invalid-response` when an answer holds the key.
  */
-export function attachKey({
-  keyring,
-}: CredentialOptions): (send: Handler<SignedRequest, Answer>) => Handler<UpstreamRequest, Answer> {
+export function attachKey(
+  keyring: CredentialKeys,
+): (send: Handler<SignedRequest, Answer>) => Handler<UpstreamRequest, Answer> {
   return (send) =>
     async function credential(request, trace) {
       const { current, usable: key } = keyring;

@@ -13,6 +13,7 @@ export function plainRead(operation: string, path: string, context: RequestConte
     query: '',
     headers: {},
     ids: {},
+    hasCallerIds: false,
     cacheControl: undefined,
     pragma: undefined,
     context,

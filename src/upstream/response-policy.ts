@@ -1,7 +1,7 @@
 /**
  * What of the upstream may pass at all. Pure: no `this`, no I/O, no clock.
  *
- * A 200 is a promise, so everything that could make it a lie is found before a byte of it is sent.
+ * A caller believes a 200, so all that could be wrong with one is found before a byte of it is sent.
  */
 
 import { type HeaderFields, hasNoContent } from '../exchange.ts';
@@ -13,7 +13,7 @@ export function acceptMediaTypes(ranges: readonly string[]): (contentType: strin
   const expressions = ranges.map(
     (range) => new RegExp(`^${range.replace(/[.+^$()[\]{}|\\?]/g, '\\$&').replaceAll('*', '[^/;,\\s]+')}$`),
   );
-  // An upstream says the same thing again and again.
+  // Answers repeat the same few values: the last one that was accepted is not checked again.
   let accepted: string | undefined;
   return (contentType) => {
     if (contentType !== undefined && contentType === accepted) return true;

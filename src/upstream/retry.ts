@@ -1,5 +1,5 @@
 /**
- * Tries again what may pass: a 429, and once a broken connection, a timeout, a 502, 503 or 504. All our requests are
+ * Retries transient failures: a 429, and once a broken connection, a timeout, a 502, 503 or 504. All our requests are
  * reads. p-retry owns the loop and the backoff.
  *
  * A gate below holds back what is sent again after a 429, in its old place in line: then nothing is waited here.
@@ -107,7 +107,7 @@ async function retryAfter(first: unknown, { request, trace, load, ...of }: Retry
     if (attempts > limit || nextMs >= context.deadlineMs) return false;
     if (!is429(error)) {
       const budget = Math.max(leastBudget, Math.floor(load.live * budgetShare));
-      if (!isFailure(error) || isRetrying || load.retrying >= budget) return false;
+      if (!isTransient(error) || isRetrying || load.retrying >= budget) return false;
       isRetrying = true;
       load.retrying++;
     } else if (isGated) return true;
@@ -139,8 +139,8 @@ function isRefusal(error: unknown): boolean {
   return error instanceof GatewayError && error.retryAfterMs !== undefined;
 }
 
-/** Whether a failure may pass. After a refusal another attempt is of no use: the circuit and the gate know better. */
-function isFailure(error: unknown): boolean {
+/** Whether a failure is transient. After a refusal another attempt is of no use: the circuit and the gate know better. */
+function isTransient(error: unknown): boolean {
   if (!(error instanceof GatewayError)) return error instanceof RetryableResponse;
   return !isRefusal(error) && (error.code === 'upstream-timeout' || error.code === 'upstream-unreachable');
 }

@@ -177,6 +177,7 @@ async function play(history: readonly Action[], mayVary: boolean): Promise<void>
       query: asked.query,
       headers: language === undefined ? {} : { 'accept-language': language },
       ids: {},
+      hasCallerIds: false,
       cacheControl: asked.directives,
       pragma: undefined,
       context,

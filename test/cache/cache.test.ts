@@ -62,6 +62,7 @@ function request(more: Partial<UpstreamRequest> = {}): UpstreamRequest {
     query: '',
     headers: {},
     ids: { 'x-request-id': 'r1' },
+    hasCallerIds: false,
     cacheControl: undefined,
     pragma: undefined,
     context: contextOf().context,

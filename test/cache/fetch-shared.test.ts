@@ -21,6 +21,7 @@ function request(more: Partial<UpstreamRequest> = {}): UpstreamRequest {
     query: '',
     headers: {},
     ids: {},
+    hasCallerIds: false,
     cacheControl: undefined,
     pragma: undefined,
     context: new LiveContext({ name: 'a', weight: 1, background: false }, performance.now() + 25_000),

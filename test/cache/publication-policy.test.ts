@@ -13,6 +13,7 @@ const request: UpstreamRequest = {
   query: '',
   headers: {},
   ids: {},
+  hasCallerIds: false,
   cacheControl: undefined,
   pragma: undefined,
   context,

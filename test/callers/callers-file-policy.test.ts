@@ -5,6 +5,7 @@ import { digestOf, mintToken } from '../../src/callers/token.ts';
 
 const rules = {
   loopbackOnly: false,
+  workspaces: [''],
   operations: new Set(['list-accounts', 'list-api-keys', '/analytics/posts/']),
   forwardedHeaders: new Set(['x-team']),
 };

@@ -56,7 +56,7 @@ async function run(
       keyring.probeWith(probeThrough((next) => next, sendUp));
       return {
         keyring,
-        ask: retryWithKey(attachKey({ keyring })(sendUp)),
+        ask: retryWithKey(attachKey(keyring)(sendUp)),
         close: () => {
           closed = true;
         },

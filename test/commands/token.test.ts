@@ -21,7 +21,7 @@ import {
   revokeToken,
 } from '../../src/commands/token.ts';
 import type { TokenIo } from '../../src/commands/token-file.ts';
-import { bearer, cleanUp, makeFolder, open } from '../support/callers-fixture.ts';
+import { bearer, cleanUp, makeFolder, open, rulesFor } from '../support/callers-fixture.ts';
 
 afterEach(() => {
   vi.useRealTimers();
@@ -155,7 +155,7 @@ describe('token create', () => {
     const file = newFile();
     writeFileSync(file, before);
     await made('new', file, { operations: ['list-api-keys'] });
-    const { entries, problems } = readCallersFile(readFileSync(file, 'utf8'), { loopbackOnly: false });
+    const { entries, problems } = readCallersFile(readFileSync(file, 'utf8'), rulesFor(false));
     expect(problems).toEqual([]);
     expect(entries.at(-1)).toMatchObject({ name: 'new', operations: ['list-api-keys'] });
     expect(entries).toHaveLength(before.includes('"x"') ? 2 : 1);
@@ -218,7 +218,7 @@ describe('token create', () => {
     expect(await createToken({ name: 'for-ever', file, expires: 'never' }, io)).toBe(0);
     expect(io.err).toMatch(/token of usual .* expires 2026-08-30T12:00:00Z\./);
     expect(io.err).toMatch(/token of for-ever .* does not expire\./);
-    const { entries } = readCallersFile(readFileSync(file, 'utf8'), { loopbackOnly: false });
+    const { entries } = readCallersFile(readFileSync(file, 'utf8'), rulesFor(false));
     expect(entries.map(({ tokens }) => tokens[0]?.expiresAt)).toEqual([
       Date.parse('2026-08-30T12:00:00Z'),
       Number.POSITIVE_INFINITY,
@@ -413,7 +413,7 @@ describe('token list', () => {
 
 describe('token grant and token deny', () => {
   const granted = (file: string): unknown =>
-    readCallersFile(readFileSync(file, 'utf8'), { loopbackOnly: true }).entries[0]?.operations;
+    readCallersFile(readFileSync(file, 'utf8'), rulesFor(true)).entries[0]?.operations;
 
   it('token grant and token deny change what a caller may do, and nothing else of the file', async () => {
     const file = newFile();
@@ -546,7 +546,7 @@ describe('token revoke', () => {
     await made('a', file);
     await made('a', file);
     expect(await revokeToken({ name: 'a', file }, collect())).toBe(0);
-    const { entries, problems } = readCallersFile(readFileSync(file, 'utf8'), { loopbackOnly: false });
+    const { entries, problems } = readCallersFile(readFileSync(file, 'utf8'), rulesFor(false));
     expect(problems).toEqual([]);
     expect(entries).toMatchObject([{ name: 'a', tokens: [], operations: ['list-api-keys'] }]);
   });

@@ -3,7 +3,9 @@ import { responseFields } from '../../src/documents/message-fields.ts';
 import { corsPolicy, isPreflight, originProblem } from '../../src/edge/cors-policy.ts';
 import { passedFields } from '../../src/edge/reply-fields.ts';
 
+const nothingElse = { requestHeaders: [], responseHeaders: [], credentialHeaders: () => [] };
 const policy = corsPolicy({
+  ...nothingElse,
   origins: ['https://good.example', 'http://localhost:5173'],
   requestHeaders: ['X-Assertion'],
   responseHeaders: ['X-Total'],
@@ -81,7 +83,7 @@ describe('every answer', () => {
   });
 
   it('an answer has no CORS fields and no Vary where no origins are listed', () => {
-    const none = corsPolicy({ origins: [] });
+    const none = corsPolicy({ ...nothingElse, origins: [] });
     expect(none.fieldsFor('https://good.example')).toEqual({});
     expect(
       none.preflightFields({ origin: 'https://good.example', privateNetwork: undefined }),
@@ -128,6 +130,7 @@ describe('a preflight', () => {
   it('the reply to a preflight lists the fields that carry credentials at the moment', () => {
     let fields = ['x-one'];
     const { preflightFields } = corsPolicy({
+      ...nothingElse,
       origins: ['https://good.example'],
       credentialHeaders: () => fields,
     });

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { Authenticator, type AuthenticatorOptions } from '../../src/callers/authenticator.ts';
 import type { Authenticated, Credentials } from '../../src/callers/caller.ts';
 import type { CallersEvent } from '../../src/callers/callers-event.ts';
+import type { CallersFileRules } from '../../src/callers/callers-file-policy.ts';
 import { GatewayError } from '../../src/errors.ts';
 
 export const operations = new Set(['list-accounts', 'list-api-keys']);
@@ -42,6 +43,11 @@ export function writeCallers(callers: unknown, file = join(makeFolder(), 'caller
   return file;
 }
 
+/** What a callers file is checked against at a gateway with the unnamed workspace alone. */
+export function rulesFor(loopbackOnly: boolean): CallersFileRules {
+  return { loopbackOnly, operations, workspaces: [''], forwardedHeaders: new Set() };
+}
+
 /** An authenticator over a file, with the events it tells. */
 export function open(file: string | undefined, options: Partial<AuthenticatorOptions> = {}) {
   const events: CallersEvent[] = [];
@@ -50,6 +56,8 @@ export function open(file: string | undefined, options: Partial<AuthenticatorOpt
     loopbackOnly: true,
     failuresPerMinute: 0,
     operations,
+    workspaces: [''],
+    forwardedHeaders: new Set(),
     onEvent: (event) => events.push(event),
     ...options,
   });

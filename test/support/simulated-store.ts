@@ -1,5 +1,5 @@
 /** A shared store on the virtual clock, and the gates that share turns through it. */
-import { parseMessage, type Report, type Word } from '../../src/fleet/gate-messages.ts';
+import { type Announcement, parseMessage, type Report } from '../../src/fleet/gate-messages.ts';
 import type { SharedRecord } from '../../src/fleet/shared-record.ts';
 import { type LeaseCall, leaseMs, SharedScheduler } from '../../src/fleet/shared-scheduler.ts';
 import type { Rejected } from '../../src/gate/scheduler.ts';
@@ -15,7 +15,7 @@ export interface SimulatedStoreOptions {
 
 interface Member {
   readonly id: string;
-  readonly tell: (message: Word | Report) => void;
+  readonly tell: (message: Announcement | Report) => void;
   readonly storeChanged: (isInUse: boolean) => void;
 }
 
@@ -95,8 +95,8 @@ export class SimulatedStore {
     );
     const flush = (): void => {
       if (this.#dead.has(id)) return;
-      const { word, report, lease } = scheduler.outgoing(clock.nowMs);
-      if (word !== undefined) this.#publish(id, word);
+      const { announcement, report, lease } = scheduler.outgoing(clock.nowMs);
+      if (announcement !== undefined) this.#publish(id, announcement);
       if (report !== undefined) this.#publish(id, report);
       if (lease !== undefined) this.#callLease(scheduler, lease, id, () => wake([]));
       wake([]);
@@ -111,8 +111,8 @@ export class SimulatedStore {
       tell(message) {
         const { nowMs } = clock;
         wake(
-          message.kind === 'word'
-            ? scheduler.heardWord(message, nowMs)
+          message.kind === 'announcement'
+            ? scheduler.heardAnnouncement(message, nowMs)
             : scheduler.heardReport(message, nowMs),
         );
       },
@@ -129,8 +129,8 @@ export class SimulatedStore {
 
   /** It ends properly. */
   farewell<T extends Queued>(scheduler: SharedScheduler<T>, id: string): void {
-    const { word, lease } = scheduler.farewell(this.#clock.nowMs);
-    if (word !== undefined) this.#publish(id, word);
+    const { announcement, lease } = scheduler.farewell(this.#clock.nowMs);
+    if (announcement !== undefined) this.#publish(id, announcement);
     if (lease !== undefined) this.#callLease(scheduler, lease, id, () => undefined);
     this.die(id);
   }
@@ -139,7 +139,7 @@ export class SimulatedStore {
     for (const { storeChanged } of this.#members) storeChanged(isInUse);
   }
 
-  #publish(from: string, message: Word | Report): void {
+  #publish(from: string, message: Announcement | Report): void {
     const text = JSON.stringify(message);
     this.messages += 1;
     if (this.#isAway) return;

@@ -55,7 +55,7 @@ function upstreamTaking(...valid: string[]) {
 /** The credential with what sends again for it, and with probes, over this upstream. */
 function over(keyring: Keyring, send: Handler<SignedRequest, Answer>): Handler<UpstreamRequest, Answer> {
   keyring.probeWith(probeThrough((next) => next, send));
-  return retryWithKey(attachKey({ keyring })(send));
+  return retryWithKey(attachKey(keyring)(send));
 }
 
 const trace = () => new Trace(performance.now());
@@ -312,7 +312,7 @@ describe('on a 401', () => {
     const upstream = upstreamTaking(key2);
     const gate = paceAttempts({ maxClosedMs: 300_000, baseMs: 500, capMs: 8000, initialWindow: 1 });
     keyring.probeWith(probeThrough(gate.layer, upstream.send));
-    const handle = retryWithKey(gate.layer(attachKey({ keyring })(upstream.send)));
+    const handle = retryWithKey(gate.layer(attachKey(keyring)(upstream.send)));
     const answers = Array.from({ length: 3 }, () => handle(requestOf(), trace()));
     await wait(300);
     expect(gate.snapshot()).toMatchObject({ inFlight: 0, waiting: 0 });
@@ -344,7 +344,7 @@ describe('on a 401', () => {
     const gate = paceAttempts({ maxClosedMs: 300_000, baseMs: 500, capMs: 8000 });
     keyring.probeWith(probeThrough(gate.layer, limited));
     const retry = retryFailures({ limit: 4, baseMs: 500, capMs: 8000, isGated: true });
-    const handle = retry(retryWithKey(gate.layer(attachKey({ keyring })(limited))));
+    const handle = retry(retryWithKey(gate.layer(attachKey(keyring)(limited))));
     const failures: unknown[] = [];
     let answered = 0;
     let stop = false;

@@ -52,7 +52,7 @@ it('four rotations of a Kubernetes mount, each revoking the old key in the same 
     onEvent: () => {},
   });
   keyring.probeWith(probeThrough((next) => next, send));
-  const handle = retryWithKey(attachKey({ keyring })(send));
+  const handle = retryWithKey(attachKey(keyring)(send));
   let stop = false;
   let answered = 0;
   const failures: unknown[] = [];

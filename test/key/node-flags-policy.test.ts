@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { refusedNodeOptions } from '../../src/key/process-hardening.ts';
+import { refusedNodeOptions } from '../../src/key/node-flags-policy.ts';
 import { imageFlags } from '../support/image-flags.ts';
 
 describe('flags of the runtime', () => {
