@@ -59,7 +59,7 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     expect(standIn.requests).toHaveLength(1);
   });
 
-  it('share no answer that fits one request, and none that varies by a field in which requests differ', async () => {
+  it('gateways that share a store share no answer that fits one request, and none that varies by a field in which requests differ', async () => {
     const { members, standIn } = await startFleet(2, { FORWARD_REQUEST_HEADERS: 'accept-language' });
     standIn.behave({ headers: { 'cache-control': 'private' } });
     for (const member of members) await statusOf(member);
@@ -124,7 +124,7 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     expect(standIn.requests).toHaveLength(3);
   });
 
-  it('share a failure of the upstream with all that wait for the same read', async () => {
+  it('gateways that share a store share a failure of the upstream with all that wait for the same read', async () => {
     const { members, standIn } = await startFleet(3, { RETRY_LIMIT: '0', CACHE_STALE_IF_ERROR: '0s' });
     const { promise: until, resolve: answer } = Promise.withResolvers<void>();
     standIn.behave({ until, status: 503, headers: { 'cache-control': 'no-store' } });
@@ -140,7 +140,7 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     expect(standIn.requests).toHaveLength(1);
   });
 
-  it('revalidate what another gateway stored, with its validators', async () => {
+  it('gateways that share a store revalidate what another gateway stored, with its validators', async () => {
     const { members, standIn } = await startFleet(
       2,
       { CACHE_STALE_WHILE_REVALIDATE: '0s' },
