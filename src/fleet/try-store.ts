@@ -26,7 +26,8 @@ export async function tryStore(options: TrialOptions, timeoutMs: number): Promis
     onChange: ({ state, reason }) => resolve(state === 'in use' ? undefined : reason),
   });
   const timer = setTimeout(() => resolve('it was not reached in time'), timeoutMs);
-  const problem = (await reached) ?? (await takeTurn(store));
+  // The first use of a process that has just started may come too late by itself.
+  const problem = (await reached) ?? ((await takeTurn(store)) && (await takeTurn(store)));
   clearTimeout(timer);
   store.close();
   return { ok: problem === undefined, address: describeAddress(address), ...(problem && { problem }) };

@@ -4,6 +4,7 @@ import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { joinFleet } from '../../src/fleet/fleet.ts';
 import { SharedStore, type StoreChange } from '../../src/fleet/store.ts';
 import { parseStoreAddress } from '../../src/fleet/store-address.ts';
+import { tryStore } from '../../src/fleet/try-store.ts';
 import { Key } from '../../src/key/key.ts';
 import { type RedisServer, redisProgram, startRedis } from '../support/redis.ts';
 import { contextFor, requestWith } from '../support/requests.ts';
@@ -215,6 +216,23 @@ describe('a store that answers in another form', () => {
       async () => expect(await look()).toMatchObject({ stored: undefined, other: undefined }),
       { timeout: 20_000 },
     );
+  });
+});
+
+describe.skipIf(redisProgram === undefined)('a look at the shared store', () => {
+  it('a look at the store is made once more where the first answer is late, and not a third time', async () => {
+    await using server = await startRedis();
+    const run = vi.spyOn(SharedStore.prototype, 'run');
+    const options = {
+      address: parseStoreAddress(server.address),
+      ...{ prefix: 'test', passwordFrom: undefined, environment: {}, limitMs: 20_000 },
+    };
+    run.mockResolvedValueOnce(undefined);
+    expect(await tryStore(options, 20_000)).toMatchObject({ ok: true });
+    run.mockReset().mockResolvedValue(undefined);
+    expect(await tryStore(options, 20_000)).toMatchObject({ ok: false, problem: 'it did not answer' });
+    expect(run).toHaveBeenCalledTimes(2);
+    run.mockRestore();
   });
 });
 
