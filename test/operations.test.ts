@@ -51,6 +51,7 @@ describe('an operation is matched on the raw path', () => {
     '/analytics/reports/../',
     '/analytics/reports/a%2fb/',
     '/analytics/reports/a/b/',
+    '/x/analytics/reports/a/',
     '/analytics/reports/a;b/',
     '/analytics/reports/ü/',
     '/analytics/export/7/fileXcsv',
