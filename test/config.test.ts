@@ -103,6 +103,7 @@ describe('settings that are wrong', () => {
     ['REQUEST_TIMEOUT', '9ms'],
     ['REQUEST_TIMEOUT', '600h'],
     ['CACHE_MAX_BYTES', 'hunter2MiB'],
+    ['CACHE_MAX_BYTES', '64MiBhunter2'],
     ['CACHE_MAX_BYTES', '2000GiB'],
     ['UPSTREAM_MAX_BODY', '1023B'],
     ['PORT', '8e3'],
