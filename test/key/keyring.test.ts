@@ -314,6 +314,29 @@ describe('a refused key', () => {
     keyring.close();
   });
 
+  it.each([
+    [204, 'healthy'],
+    [304, 'healthy'],
+    [403, 'healthy'],
+    [300, 'suspect'],
+    [404, 'suspect'],
+    [429, 'suspect'],
+    [500, 'suspect'],
+  ] as const)(
+    'a refused key that the upstream answers with %i afterwards is %s',
+    async (status, standing) => {
+      const { keyring } = await keyringOf(new FakeStore(key1));
+      const key = keyring.current;
+      if (key === undefined) throw new Error('no key');
+      keyring.refused(key, readOf('list-accounts'));
+      await vi.advanceTimersByTimeAsync(10);
+      keyring.accepted(key, status, performance.now(), readOf('list-accounts'));
+      expect(keyring.standingOf(key)).toBe(standing);
+      expect(keyring.health().lastAcceptedAt === undefined).toBe(standing === 'suspect');
+      keyring.close();
+    },
+  );
+
   it('a refused key stays suspect when a request sent before the refusal is answered late', async () => {
     const { keyring } = await keyringOf(new FakeStore(key1));
     const old = keyring.current;
@@ -627,9 +650,49 @@ describe('a refused key', () => {
     // The store still offers the refused value: that is no change.
     await keyring.reload();
     expect(keyring.current).toBe(previous);
+    // Searched for as long as the store offers it, and ten minutes more.
+    await vi.advanceTimersByTimeAsync(11 * 60_000);
+    expect(keyring.scrub.redact(key2)).not.toBe(key2);
     store.swap(key3);
     await vi.advanceTimersByTimeAsync(0);
     expect(keyring.current?.hasValue(key3)).toBe(true);
+    await vi.advanceTimersByTimeAsync(11 * 60_000);
+    expect(keyring.scrub.redact(key2)).toBe(key2);
+    keyring.close();
+  });
+
+  it('a refused key is replaced for good when its store goes back to the key that was fallen back to', async () => {
+    const store = new FakeStore(key2);
+    store.previous = key1;
+    const { keyring, events } = await keyringOf(store);
+    const newest = keyring.current;
+    if (newest === undefined) throw new Error('no key');
+    keyring.refused(newest, readOf('list-accounts'));
+    const replaced = keyring.replace(newest, within(25_000));
+    await vi.advanceTimersByTimeAsync(2_000);
+    const previous = await replaced;
+    if (previous === undefined) throw new Error('nothing to fall back to');
+    keyring.accepted(previous, 200, performance.now(), readOf('list-accounts'));
+    expect(keyring.health()).toMatchObject({ fallenBack: true, source: 'fake:store (previous)' });
+    store.swap(key1);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(keyring.current).toBe(previous);
+    expect(keyring.health()).toMatchObject({ fallenBack: false, source: 'fake:store', generation: 2 });
+    expect(kinds(events)).toEqual(['loaded', 'fell-back']);
+    keyring.close();
+  });
+
+  it('a refused key does not give way to a previous one of the same value', async () => {
+    const store = new FakeStore(key2);
+    store.previous = key2;
+    const { keyring } = await keyringOf(store);
+    const newest = keyring.current;
+    if (newest === undefined) throw new Error('no key');
+    keyring.refused(newest, readOf('list-accounts'));
+    const replaced = keyring.replace(newest, within(25_000));
+    await vi.advanceTimersByTimeAsync(2_000);
+    await expect(replaced).resolves.toBeUndefined();
+    expect(keyring.standingOf(newest)).toBe('rejected');
     keyring.close();
   });
 
@@ -658,7 +721,7 @@ describe('a refused key', () => {
     newest.swap(key3);
     await vi.advanceTimersByTimeAsync(0);
     expect(events.at(-1)).toMatchObject({ kind: 'rotated', source: 'fake:store' });
-    expect(keyring.health().source).toBe('fake:store');
+    expect(keyring.health()).toMatchObject({ source: 'fake:store', reloadFailure: undefined });
     keyring.close();
   });
 
@@ -679,6 +742,7 @@ describe('a refused key', () => {
     };
     expect((await tryOther()).hasValue(key1)).toBe(true);
     expect(keyring.health().source).toBe('fake:store (previous)');
+    await vi.advanceTimersByTimeAsync(11 * 60_000);
     expect((await tryOther()).hasValue(key2)).toBe(true);
     expect(keyring.health().source).toBe('fake:store');
     expect(keyring.generation()).toBe(3);
@@ -690,6 +754,10 @@ describe('a refused key', () => {
     await vi.advanceTimersByTimeAsync(11 * 60_000);
     expect(keyring.scrub.redact(key2)).not.toBe(key2);
     expect(keyring.scrub.redact(key1)).toBe(key1);
+    expect(keyring.health().fallenBack).toBe(false);
+    store.swap(key3);
+    await vi.advanceTimersByTimeAsync(11 * 60_000);
+    expect(keyring.scrub.redact(key2)).toBe(key2);
     keyring.close();
   });
 
@@ -732,9 +800,12 @@ describe('a replaced key', () => {
     store.swap(key2);
     await vi.advanceTimersByTimeAsync(9 * 60_000);
     expect(keyring.scrub.redact(`${key1} ${key2}`)).not.toMatch(/-key-/);
+    const { ageMs, previousForgottenInMs } = keyring.health();
+    expect([ageMs, Math.round(previousForgottenInMs ?? 0)]).toEqual([9 * 60_000, 60_000]);
     await vi.advanceTimersByTimeAsync(60_000);
     expect(keyring.scrub.redact(key1)).toBe(key1);
     expect(keyring.scrub.redact(key2)).not.toBe(key2);
+    expect(keyring.health().previousForgottenInMs).toBeUndefined();
     keyring.close();
   });
 });
