@@ -279,10 +279,14 @@ describe('a refused key', () => {
     expect(events.slice(1)).toMatchObject([
       { kind: 'operation-refused', level: 'warn', message: expect.stringContaining('/odd/, /other-odd/') },
     ]);
+    const { loads } = store;
     for (const operation of ['/odd/', '/other-odd/']) {
       keyring.refused(old, readOf(operation));
       expect(keyring.standingOf(old)).toBe('healthy');
     }
+    await vi.advanceTimersByTimeAsync(0);
+    // One look at the store, for both.
+    expect(store.loads).toBe(loads + 1);
     await expect(keyring.replace(old, within(25_000))).resolves.toBe(old);
     await vi.advanceTimersByTimeAsync(59_000);
     keyring.refused(old, readOf('/odd/'));
@@ -293,6 +297,47 @@ describe('a refused key', () => {
     await vi.advanceTimersByTimeAsync(0);
     keyring.refused(old, readOf('list-accounts'));
     expect(keyring.standingOf(old)).toBe('suspect');
+    keyring.close();
+  });
+
+  it('a refused key tells nothing of the one after it: neither which operation is to blame, nor which read was accepted', async () => {
+    const store = new FakeStore(key1);
+    const { keyring } = await keyringOf(store);
+    const asked: string[] = [];
+    keyring.probeWith((_key, { path }) => {
+      asked.push(path);
+      return Promise.resolve(200);
+    });
+    const old = keyring.current;
+    if (old === undefined) throw new Error('no key');
+    keyring.accepted(old, 200, performance.now(), readOf('posts'));
+    keyring.refused(old, readOf('/odd/'));
+    await vi.advanceTimersByTimeAsync(0);
+    expect(keyring.standingOf(old)).toBe('healthy');
+    store.swap(key2);
+    await vi.advanceTimersByTimeAsync(0);
+    const next = keyring.current;
+    if (next === undefined) throw new Error('no key');
+    keyring.refused(next, readOf('/odd/'));
+    expect(keyring.standingOf(next)).toBe('suspect');
+    await vi.advanceTimersByTimeAsync(0);
+    expect(asked).toEqual(['/posts/', '/users/api-keys/']);
+    keyring.close();
+  });
+
+  it('a refused key is rejected, and the log says why, where the previous one cannot be read', async () => {
+    const { keyring, events } = await keyringOf(new FakeStore(key2), {
+      previousFrom: 'old:',
+      open: (from) => new FakeStore(from === 'old:' ? down : key2),
+    });
+    const newest = keyring.current;
+    if (newest === undefined) throw new Error('no key');
+    keyring.refused(newest, readOf('list-accounts'));
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(events.slice(1)).toMatchObject([
+      { kind: 'previous-failed', level: 'warn', reason: expect.stringContaining('refused the connection') },
+      { kind: 'rejected' },
+    ]);
     keyring.close();
   });
 
