@@ -160,6 +160,37 @@ describe('settings that are wrong', () => {
     ]);
   });
 
+  const callers = { CALLERS_FILE: '/callers.json' };
+  const shared = /^PORT and ADMIN_PORT must not be the same port/;
+
+  it.each<[string, Record<string, string>, RegExp | undefined]>([
+    ['a certificate without its key', { TLS_CERT_FILE: '/cert.pem' }, /^TLS_CERT_FILE and TLS_KEY_FILE /],
+    ['a certificate and its key', { TLS_CERT_FILE: '/cert.pem', TLS_KEY_FILE: '/key.pem' }, undefined],
+    ['a cap below the first backoff', { RETRY_BASE: '2s', RETRY_CAP: '1s' }, /^RETRY_CAP must not be below/],
+    ['a cap that is the first backoff', { RETRY_BASE: '2s', RETRY_CAP: '2s' }, undefined],
+    ['a delay beyond the grace', { SHUTDOWN_DELAY: '31s' }, /^SHUTDOWN_GRACE must not be below/],
+    ['a delay that is all of the grace', { SHUTDOWN_DELAY: '30s' }, undefined],
+    ['both listeners at one port', { PORT: '9091' }, shared],
+    ['both listeners at one port that the system chooses', { PORT: '0', ADMIN_PORT: '0' }, undefined],
+    [
+      'one socket without an admin listener',
+      { HOST: 'unix:/a', ADMIN_HOST: 'unix:/a', ADMIN_PORT: 'off' },
+      undefined,
+    ],
+    ['one port of two addresses', { PORT: '9091', ADMIN_HOST: '127.0.0.2' }, undefined],
+    ['one port of all addresses and of one', { ...callers, PORT: '9091', HOST: '0.0.0.0' }, shared],
+    ['one port of one address and of all', { PORT: '9091', ADMIN_HOST: '::' }, shared],
+    [
+      'both listeners at one socket',
+      { HOST: 'unix:/a', ADMIN_HOST: 'unix:/a' },
+      /must not be the same socket/,
+    ],
+    ['a socket beside one port of all addresses', { HOST: 'unix:/a', ADMIN_HOST: '::' }, undefined],
+  ])('settings that are fine alone are judged together: %s', (_, own, problem) => {
+    const expected = problem === undefined ? [] : [expect.stringMatching(problem)];
+    expect(problemsOf({ ...enough, ...own })).toEqual(expected);
+  });
+
   it('wrong settings are found by their misspelled names', () => {
     expect(problemsOf({ ...enough, CACHE_TTTL: '1s' })).toEqual([
       'CACHE_TTTL is not a setting; did you mean CACHE_TTL?',
