@@ -342,6 +342,8 @@ describe('a date (RFC 3339 section 5.6)', () => {
     ['2027-01-01T24:00:00Z', undefined],
     ['2027-01-01T00:00:00', undefined],
     ['2027-01-01', undefined],
+    ['x2027-01-01T00:00:00Z', undefined],
+    ['2027-01-01T00:00:00Zx', undefined],
     ['Fri, 01 Jan 2027 00:00:00 GMT', undefined],
     ['1798761600', undefined],
   ])('the text %s is read as the date that it says, or as none', (text, expected) => {
