@@ -95,7 +95,7 @@ export const baseUrl: Reader<URL> = (value) => {
   // Printable ASCII only: a NUL or a Unicode dot in a name must never reach the resolver (CVE-2026-48930,
   // CVE-2026-48618).
   const url = /^[\x21-\x7e]+$/.test(value) ? URL.parse(value) : null;
-  if (url === null || (url.protocol !== 'https:' && url.protocol !== 'http:') || url.hostname === '') {
+  if (url === null || (url.protocol !== 'https:' && url.protocol !== 'http:')) {
     throw new ConfigValueError('expects an address like https://analytics.example.com/api');
   }
   if (url.username !== '' || url.password !== '') throw new ConfigValueError('must not contain credentials');

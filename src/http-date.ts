@@ -102,6 +102,6 @@ function epochMs(
   const date = new Date(0);
   date.setUTCFullYear(year, month, day);
   // The 31st of February is no date: JavaScript would carry it over to March.
-  if (date.getUTCDate() !== day || date.getUTCMonth() !== month) return undefined;
+  if (date.getUTCDate() !== day) return undefined;
   return date.setUTCHours(hour, minute, second);
 }

@@ -40,6 +40,10 @@ describe('settings that are fine', () => {
     ['REQUEST_TIMEOUT', '1.5s', 1_500],
     ['GATE_MAX_CLOSED', '0s', 0],
     ['CACHE_MAX_BYTES', '64KiB', 65_536],
+    ['CACHE_MAX_BYTES', '1GiB', 2 ** 30],
+    ['UPSTREAM_ALLOW_HTTP', 'true', true],
+    ['UPSTREAM_ALLOW_HTTP', 'false', false],
+    ['ALLOWED_HOSTS', 'Gateway.Internal:8080, ::1', ['gateway.internal', '[0:0:0:0:0:0:0:1]']],
     ['ADMIN_PORT', 'off', 'off'],
     ['PORT', '0', 0],
     ['HOST', 'unix:/run/gateway.sock', 'unix:/run/gateway.sock'],
@@ -83,6 +87,8 @@ describe('settings that are wrong', () => {
   it.each([
     ['UPSTREAM_BASE_URL', 'ftp://hunter2.example'],
     ['UPSTREAM_BASE_URL', 'https://hunter2:pw@a.example/api'],
+    ['UPSTREAM_BASE_URL', 'https://hunter2@a.example/api'],
+    ['UPSTREAM_BASE_URL', 'https://:hunter2@a.example/api'],
     ['UPSTREAM_BASE_URL', 'https://a.example/api?hunter2'],
     ['UPSTREAM_BASE_URL', 'https://a.example/api#hunter2'],
     ['UPSTREAM_BASE_URL', 'http://hunter2.example/api'],
@@ -92,6 +98,20 @@ describe('settings that are wrong', () => {
     ['UPSTREAM_BASE_URL', 'hunter2'],
     ['REQUEST_TIMEOUT', 'hunter2'],
     ['REQUEST_TIMEOUT', '30d'],
+    ['REQUEST_TIMEOUT', 'hunter2s'],
+    ['REQUEST_TIMEOUT', '30shunter2'],
+    ['REQUEST_TIMEOUT', '9ms'],
+    ['REQUEST_TIMEOUT', '600h'],
+    ['CACHE_MAX_BYTES', 'hunter2MiB'],
+    ['CACHE_MAX_BYTES', '64MiBhunter2'],
+    ['CACHE_MAX_BYTES', '2000GiB'],
+    ['UPSTREAM_MAX_BODY', '1023B'],
+    ['PORT', '8e3'],
+    ['PORT', 'hunter2'],
+    ['PORT', '80hunter'],
+    ['PORT', '65536'],
+    ['UPSTREAM_CONNECTIONS', '0'],
+    ['UPSTREAM_ALLOW_HTTP', 'hunter2'],
     ['CACHE_MAX_BYTES', '64MB hunter2'],
     ['CORS_ORIGINS', 'https://hunter2.example/'],
     ['CORS_ORIGINS', '*'],
@@ -104,6 +124,16 @@ describe('settings that are wrong', () => {
     ['FORWARD_REQUEST_HEADERS', 'Connection'],
     ['FORWARD_RESPONSE_HEADERS', 'Set-Cookie'],
     ['FORWARD_RESPONSE_HEADERS', 'Link'],
+    ['FORWARD_REQUEST_HEADERS', '@hunter2'],
+    ['FORWARD_REQUEST_HEADERS', 'hunter2:'],
+    ['FORWARD_REQUEST_HEADERS', 'X_Forwarded_Team'],
+    ['UPSTREAM_MEDIA_TYPES', 'hunter2'],
+    ['UPSTREAM_MEDIA_TYPES', '(hunter2/json'],
+    ['UPSTREAM_MEDIA_TYPES', 'text/csv;hunter2'],
+    ['ALLOWED_HOSTS', 'hunter2/'],
+    ['ADMIN_TOKEN_FROM', 'hunter2'],
+    ['ADMIN_TOKEN_FROM', 'exec:env:hunter2'],
+    ['ADMIN_TOKEN_FROM', 'env:hunter2-'],
     ['LOG_LEVEL', 'hunter2'],
     ['SHARED_STORE', 'redis://gate:hunter2@store'],
     ['SHARED_STORE', 'unix:hunter2'],
@@ -111,8 +141,12 @@ describe('settings that are wrong', () => {
     ['SHARED_STORE_PASSWORD_FROM', 'hunter2'],
     ['SHARED_STORE_PASSWORD_FROM', 'exec:hunter2'],
     ['SHARED_STORE_PREFIX', 'hunter2:'],
+    ['SHARED_STORE_PREFIX', ':hunter2'],
     ['HOST', '0.0.0.0'],
     ['ADMIN_HOST', '127.0.0.1:9091'],
+    ['HOST', 'unix:hunter2'],
+    ['HOST', '@hunter2'],
+    ['HOST', 'hunter2/'],
   ])('the wrong setting %s=%s is refused without repeating it', (name, value) => {
     const problems = problemsOf({ ...enough, [name]: value });
     expect(problems).toHaveLength(1);
@@ -124,6 +158,37 @@ describe('settings that are wrong', () => {
     expect(problemsOf({ ...enough, CACHE_TTL: '"15s"' })).toEqual([
       'CACHE_TTL expects a duration like 250ms, 15s or 5m; its quotation marks count as well',
     ]);
+  });
+
+  const callers = { CALLERS_FILE: '/callers.json' };
+  const shared = /^PORT and ADMIN_PORT must not be the same port/;
+
+  it.each<[string, Record<string, string>, RegExp | undefined]>([
+    ['a certificate without its key', { TLS_CERT_FILE: '/cert.pem' }, /^TLS_CERT_FILE and TLS_KEY_FILE /],
+    ['a certificate and its key', { TLS_CERT_FILE: '/cert.pem', TLS_KEY_FILE: '/key.pem' }, undefined],
+    ['a cap below the first backoff', { RETRY_BASE: '2s', RETRY_CAP: '1s' }, /^RETRY_CAP must not be below/],
+    ['a cap that is the first backoff', { RETRY_BASE: '2s', RETRY_CAP: '2s' }, undefined],
+    ['a delay beyond the grace', { SHUTDOWN_DELAY: '31s' }, /^SHUTDOWN_GRACE must not be below/],
+    ['a delay that is all of the grace', { SHUTDOWN_DELAY: '30s' }, undefined],
+    ['both listeners at one port', { PORT: '9091' }, shared],
+    ['both listeners at one port that the system chooses', { PORT: '0', ADMIN_PORT: '0' }, undefined],
+    [
+      'one socket without an admin listener',
+      { HOST: 'unix:/a', ADMIN_HOST: 'unix:/a', ADMIN_PORT: 'off' },
+      undefined,
+    ],
+    ['one port of two addresses', { PORT: '9091', ADMIN_HOST: '127.0.0.2' }, undefined],
+    ['one port of all addresses and of one', { ...callers, PORT: '9091', HOST: '0.0.0.0' }, shared],
+    ['one port of one address and of all', { PORT: '9091', ADMIN_HOST: '::' }, shared],
+    [
+      'both listeners at one socket',
+      { HOST: 'unix:/a', ADMIN_HOST: 'unix:/a' },
+      /must not be the same socket/,
+    ],
+    ['a socket beside one port of all addresses', { HOST: 'unix:/a', ADMIN_HOST: '::' }, undefined],
+  ])('settings that are fine alone are judged together: %s', (_, own, problem) => {
+    const expected = problem === undefined ? [] : [expect.stringMatching(problem)];
+    expect(problemsOf({ ...enough, ...own })).toEqual(expected);
   });
 
   it('wrong settings are found by their misspelled names', () => {

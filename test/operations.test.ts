@@ -51,6 +51,7 @@ describe('an operation is matched on the raw path', () => {
     '/analytics/reports/../',
     '/analytics/reports/a%2fb/',
     '/analytics/reports/a/b/',
+    '/x/analytics/reports/a/',
     '/analytics/reports/a;b/',
     '/analytics/reports/ü/',
     '/analytics/export/7/fileXcsv',
@@ -82,12 +83,18 @@ describe('a query goes up unless it carries a key', () => {
     expect(problemOfQuery(query)).toContain('never sent in the URL');
   });
 
-  it.each(['', 'a=1&b=2', 'q=api_key', 'keys=1', 'my_api_keys=1', 'a=%20b&a=c', 'x=[1,2]&y={"a":1}'])(
-    'the query %s passes',
-    (query) => {
-      expect(problemOfQuery(query)).toBeUndefined();
-    },
-  );
+  it.each([
+    '',
+    'a=1&b=2',
+    'q=api_key',
+    'keys=1',
+    'my_api_key=1',
+    'api_keys=1',
+    'a=%20b&a=c',
+    'x=[1,2]&y={"a":1}',
+  ])('the query %s passes', (query) => {
+    expect(problemOfQuery(query)).toBeUndefined();
+  });
 
   it.each(['a=\u00e9', 'a=b c', 'a=\x7f', 'a=#b', 'a=\0'])(
     '%j is refused: not bytes for a request line',

@@ -36,8 +36,7 @@ export function remainingIn(bucket: Bucket): number {
   return Math.max(0, Math.floor(bucket.level + 1e-9));
 }
 
-/** Until one more request may come than may now, in ms; 0 where the bucket is full. */
+/** Until one more request may come than may now, in ms, of a bucket that is not full. */
 export function untilOneMoreMs(bucket: Bucket, limit: CallerLimit): number {
-  if (bucket.level >= limit.burst) return 0;
   return ((remainingIn(bucket) + 1 - bucket.level) * 1000) / limit.perSecond;
 }

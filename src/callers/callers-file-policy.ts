@@ -130,7 +130,7 @@ function readWorkspaces(
     const written = check.text(item, `${path}[${index}]`);
     if (written === undefined) return [];
     const name = written === unnamedWritten ? unnamedWorkspace : written;
-    if (written === '' || !known.includes(name)) {
+    if (!known.includes(name)) {
       check.add(`${path}[${index}]`, `is not a workspace of this gateway${didYouMean(written, known)}`);
     }
     return name;

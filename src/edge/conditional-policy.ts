@@ -47,7 +47,7 @@ export function isNotModified(
 /** Weak comparison with each tag of the list (RFC 9110 section 8.8.3.2); `*` matches whatever exists. */
 function matchesAny(list: string, etag: string | undefined): boolean {
   if (list.trim() === '*') return true;
-  if (etag === undefined || !isEntityTag(etag)) return false;
+  if (etag === undefined) return false;
   const opaque = opaqueTag(etag);
   let matched = false;
   let at = 0;
@@ -65,17 +65,17 @@ function matchesAny(list: string, etag: string | undefined): boolean {
  * Reads a member of a list of entity tags, which may be empty, and where the next one begins; `undefined` where it is
  * no tag. By index: a caller may send any number of blanks.
  */
-function readMember(list: string, from: number): { opaque: string | undefined; next: number } | undefined {
+function readMember(list: string, from: number): { opaque: string; next: number } | undefined {
   const start = afterBlanks(list, from);
   const quote = list.startsWith('W/', start) ? start + 2 : start;
   let end = start;
   if (list[quote] === '"') {
     end = list.indexOf('"', quote + 1) + 1;
-    if (end === 0 || !isEntityTag(list.slice(quote, end))) return undefined;
+    if (!isEntityTag(list.slice(quote, end))) return undefined;
   }
   const comma = afterBlanks(list, end);
   if (comma < list.length && list[comma] !== ',') return undefined;
-  return { opaque: end > start ? list.slice(quote, end) : undefined, next: comma + 1 };
+  return { opaque: list.slice(quote, end), next: comma + 1 };
 }
 
 function afterBlanks(text: string, from: number): number {

@@ -27,7 +27,5 @@ export function isForeignPage(
   if (site !== undefined) return site !== 'same-origin' && site !== 'none';
   if (origin === undefined) return false;
   // An older browser. `null` and everything that is not exactly this host is foreign.
-  const own = host?.toLowerCase();
-  const from = origin.toLowerCase();
-  return own === undefined || (from !== `http://${own}` && from !== `https://${own}`);
+  return host === undefined || (origin !== `http://${host}` && origin !== `https://${host}`);
 }

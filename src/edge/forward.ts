@@ -2,7 +2,7 @@
 import { GatewayError } from '../errors.ts';
 import { type Answer, hasNoContent, type UpstreamRequest } from '../exchange.ts';
 import { connectionOptions } from '../header-fields.ts';
-import { andThen, type Eventually, type Handler } from '../layer.ts';
+import { andThen, type Handler } from '../layer.ts';
 import type { Flow } from '../request-context.ts';
 import type { Trace } from '../trace.ts';
 import { cacheFieldsOf } from './cache-fields.ts';
@@ -57,15 +57,8 @@ export function forward(
       pragma: request.headers.pragma,
       context,
     };
-    let answered: Eventually<Answer>;
-    try {
-      answered = workspace.send(upstreamRequest, trace);
-    } catch (error) {
-      request.cacheFields = cacheFieldsOf(trace);
-      throw error;
-    }
     return andThen(
-      answered,
+      workspace.send(upstreamRequest, trace),
       (answer) => {
         context.release();
         request.cacheFields = cacheFieldsOf(trace);

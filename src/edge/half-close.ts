@@ -23,9 +23,6 @@ export function awaitReply(outgoing: Response): void {
   outgoing[begun] = 0;
 }
 
-/** Replies whose status line leaves byte by byte. */
-const probing = new WeakSet<ServerResponse>();
-
 /** How many bytes of the status line have left already. */
 export function bytesBegun(outgoing: Response): number {
   return outgoing[begun] ?? 0;
@@ -34,8 +31,7 @@ export function bytesBegun(outgoing: Response): number {
 /** Call when a caller has ended its sending side; once more does nothing. */
 export function probeCaller(socket: ReplyingSocket): void {
   const reply = socket._httpMessage;
-  if (reply === undefined || reply === null || reply[begun] === undefined || probing.has(reply)) return;
-  probing.add(reply);
+  if (reply?.[begun] !== 0) return;
   // Its next reply is awaited just so.
   reply.once('close', () => probeCaller(socket));
   sendNextByte(socket, reply, firstPauseMs);

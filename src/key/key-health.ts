@@ -123,10 +123,9 @@ export class KeyMonitor {
     return this.#isOpen(state.suspicion) ? 'healthy' : state.kind;
   }
 
-  /** Says how to probe; a key that is rejected already is probed at once. */
+  /** Says how to probe. */
   probeWith(probe: KeyProbe): void {
     this.#probe = probe;
-    if (this.#state.kind === 'rejected') this.#probeIn(this.#state.suspicion, 0);
   }
 
   /** The upstream answered something else than 401 to a read sent at this time (`performance.now()`). */

@@ -5,8 +5,8 @@ import { digestOf, mintToken } from '../../src/callers/token.ts';
 
 const rules = {
   loopbackOnly: false,
-  workspaces: [''],
   operations: new Set(['list-accounts', 'list-api-keys', '/analytics/posts/']),
+  workspaces: ['', 'acme'],
   forwardedHeaders: new Set(['x-team']),
 };
 const good = digestOf(mintToken());
@@ -45,6 +45,68 @@ describe('a callers file', () => {
     ]);
   });
 
+  it('a callers file is read with all that it may say', () => {
+    const expires = '2027-01-01T00:00:00Z';
+    const callers = [
+      {
+        name: 'all',
+        tokens: [{ sha256: good, expires }],
+        operations: ['list-api-keys', '/analytics/posts/'],
+        workspaces: ['acme', '-', 'acme'],
+        weight: 2,
+        limit: { perSecond: 2.5, burst: 7 },
+        anonymous: false,
+      },
+      {
+        name: 'login',
+        jwt: { ...jwt, algorithms: ['ES256'], match: { groups: ['x', 'y'], mfa: true, guest: false } },
+        limit: { perSecond: 2.5 },
+      },
+      { name: 'machine', fly: { org: 'o', app: 'b' } },
+      { name: 'sidecar', anonymous: true },
+    ];
+    const anywhere = { ...rules, loopbackOnly: true };
+    const { entries, problems } = readCallersFile(JSON.stringify({ callers }), anywhere);
+    expect(problems).toEqual([]);
+    expect(entries).toMatchObject([
+      {
+        name: 'all',
+        tokens: [{ digest: good, expiresAt: Date.parse(expires) }],
+        operations: ['list-api-keys', '/analytics/posts/'],
+        workspaces: ['acme', ''],
+        weight: 2,
+        limit: { perSecond: 2.5, burst: 7 },
+        anonymous: false,
+      },
+      {
+        name: 'login',
+        jwt: {
+          issuer: jwt.issuer,
+          jwks: jwt.jwks,
+          algorithms: ['ES256'],
+          header: 'authorization',
+          match: [
+            { claim: 'groups', patterns: ['x', 'y'] },
+            { claim: 'mfa', patterns: [true] },
+            { claim: 'guest', patterns: [false] },
+          ],
+        },
+        limit: { perSecond: 2.5, burst: 3 },
+      },
+      { name: 'machine', fly: { org: 'o', app: 'b' } },
+      { name: 'sidecar', anonymous: true },
+    ]);
+  });
+
+  it('a callers file says which workspaces a caller has where each has a name', () => {
+    const text = JSON.stringify({ callers: [{ name: 'a', tokens: [] }] });
+    const problemsWith = (workspaces: string[]) => readCallersFile(text, { ...rules, workspaces }).problems;
+    expect(problemsWith(['acme'])).toEqual([]);
+    expect(problemsWith(['acme', 'other'])).toEqual([
+      'callers[0].workspaces: is missing: this gateway has several workspaces, and all have a name',
+    ]);
+  });
+
   it.each<[string, unknown, string]>([
     [
       'an unknown member',
@@ -65,6 +127,11 @@ describe('a callers file', () => {
       'a caller without a way to be it',
       [{ name: 'a' }],
       'callers[0]: has none of tokens, jwt, fly and anonymous',
+    ],
+    [
+      'a digest with a digit too many',
+      [{ name: 'a', tokens: [{ sha256: `0${good}` }, { sha256: `${good}0` }] }],
+      'callers[0].tokens[0].sha256: must be 64 hexadecimal digits, the SHA-256 of the token and not the token\ncallers[0].tokens[1].sha256: must be 64',
     ],
     [
       'a token in place of its digest',
@@ -103,6 +170,11 @@ describe('a callers file', () => {
       'a star for operations',
       [{ name: 'a', tokens: [], operations: ['*'] }],
       'callers[0].operations[0]: is not an operation',
+    ],
+    [
+      'an unknown workspace',
+      [{ name: 'a', tokens: [], workspaces: ['acne'] }],
+      'callers[0].workspaces[0]: is not a workspace of this gateway (did you mean "acme"?)',
     ],
     [
       'a weight of nothing',
@@ -148,6 +220,21 @@ describe('a callers file', () => {
       'callers[0].jwt.jwks: must begin with https:',
     ],
     [
+      'keys of this machine by another way than HTTP',
+      [{ name: 'a', jwt: { ...jwt, jwks: 'ftp://127.0.0.1/keys' } }],
+      'callers[0].jwt.jwks: must begin with https:',
+    ],
+    [
+      'keys with a name',
+      [{ name: 'a', jwt: { ...jwt, jwks: 'https://u@login.example.com/keys' } }],
+      'callers[0].jwt.jwks: must not hold credentials',
+    ],
+    [
+      'keys with a password alone',
+      [{ name: 'a', jwt: { ...jwt, jwks: 'https://:p@login.example.com/keys' } }],
+      'callers[0].jwt.jwks: must not hold credentials',
+    ],
+    [
       'keys with a password',
       [{ name: 'a', jwt: { ...jwt, jwks: 'https://u:p@login.example.com/keys' } }],
       'callers[0].jwt.jwks: must not hold credentials',
@@ -173,6 +260,14 @@ describe('a callers file', () => {
       'a JWT in X-API-Key',
       [{ name: 'a', jwt: { ...jwt, header: 'X-API-Key' } }],
       'callers[0].jwt.header: must be the name',
+    ],
+    [
+      'a JWT in what is no name of a field',
+      [
+        { name: 'a', jwt: { ...jwt, header: ' x-assertion' } },
+        { name: 'b', jwt: { ...jwt, header: 'x-assertion:' } },
+      ],
+      'callers[0].jwt.header: must be the name of a header field that has no other meaning here\ncallers[1].jwt.header: must be the name',
     ],
     [
       'a JWT in a field that goes up',
@@ -247,6 +342,8 @@ describe('a date (RFC 3339 section 5.6)', () => {
     ['2027-01-01T24:00:00Z', undefined],
     ['2027-01-01T00:00:00', undefined],
     ['2027-01-01', undefined],
+    ['x2027-01-01T00:00:00Z', undefined],
+    ['2027-01-01T00:00:00Zx', undefined],
     ['Fri, 01 Jan 2027 00:00:00 GMT', undefined],
     ['1798761600', undefined],
   ])('the text %s is read as the date that it says, or as none', (text, expected) => {

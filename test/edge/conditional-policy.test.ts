@@ -29,6 +29,7 @@ describe('If-None-Match (RFC 9110 section 13.1.2)', () => {
     ['no quotes', 'a', '"a"', false],
     ['an unclosed quote', '"a', '"a"', false],
     ['no comma between', '"a" "b"', '"a"', false],
+    ['a blank in another tag of the list', '"a", "b c"', '"a"', false],
     ['garbage behind the match', '"a", b', '"a"', false],
     ['an empty field', '', '"a"', false],
     ['no tag on the answer', '"a"', undefined, false],

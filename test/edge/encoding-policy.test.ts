@@ -33,12 +33,15 @@ describe('Accept-Encoding (RFC 9110 section 12.5.3)', () => {
     ['no weight is not read', 'br;q=, gzip', 'gzip'],
     ['space around the semicolon', 'br ; q=0, gzip', 'gzip'],
     ['the same twice: the lesser', 'br, br;q=0', 'identity'],
+    ['the same twice, the lesser first', 'br;q=0, br', 'identity'],
+    ['a name with another character before it is not read', '@br', 'identity'],
   ])('Accept-Encoding chooses the coding: %s', (_, field, expected) => {
     expect(chooseCoding(field, both)).toBe(expected);
   });
   it('a caller gets only a coding that exists', () => {
     expect(chooseCoding('br', { br: false, gzip: true })).toBe('identity');
     expect(chooseCoding('br, gzip;q=0.1', { br: false, gzip: true })).toBe('gzip');
+    expect(chooseCoding('gzip, br;q=0.1', { br: true, gzip: false })).toBe('br');
     expect(chooseCoding('*', { br: false, gzip: false })).toBe('identity');
   });
 });

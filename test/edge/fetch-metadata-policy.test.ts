@@ -10,6 +10,7 @@ describe('an anonymous request', () => {
     ['typed into the address bar', 'none', undefined, false],
     ["of the gateway's own page", 'same-origin', undefined, false],
     ["of the gateway's own page in an older browser", undefined, 'http://localhost:8080', false],
+    ["of the gateway's own page over TLS in an older browser", undefined, 'https://localhost:8080', false],
     ['of a listed page', 'cross-site', 'https://good.example', false],
     ['of a listed page on the same site', 'same-site', 'https://good.example', false],
     ['of an image on a foreign page', 'cross-site', undefined, true],
@@ -26,7 +27,7 @@ describe('an anonymous request', () => {
   });
 
   it('a request without Host has no origin of its own', () => {
-    expect(isForeignPage({ site: undefined, origin: 'http://localhost', host: undefined }, listed)).toBe(
+    expect(isForeignPage({ site: undefined, origin: 'http://undefined', host: undefined }, listed)).toBe(
       true,
     );
   });

@@ -18,6 +18,7 @@ describe('the name in a Host field (RFC 9110 section 7.2)', () => {
     ['::1', undefined],
     ['[::1', undefined],
     ['[::1]x', undefined],
+    ['x[::1]', undefined],
     ['[zz]', undefined],
     ['[fe80::1%25eth0]', undefined],
     ['a..b', undefined],

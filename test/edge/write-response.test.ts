@@ -35,11 +35,9 @@ const answer = answerThrough(
   },
   { endsConnection: () => draining, onFault: (error) => faults.push(error) },
 );
-const server = createHttpServer(
-  answer,
-  { headersTimeoutMs: 5_000, maxConnections: 10, stillMs: 5_000, isSecret: () => false },
-  { onRefused: () => {}, onListenerError: () => {} },
-);
+const limits = { headersTimeoutMs: 5_000, maxConnections: 10, stillMs: 5_000, isSecret: () => false };
+const handlers = { onRefused: () => {}, onListenerError: () => {} };
+const server = createHttpServer(answer, limits, handlers);
 let draining = false;
 const faults: unknown[] = [];
 let port = 0;
@@ -122,6 +120,26 @@ describe('a head that is written as text is, byte for byte, what Node writes', (
     const text = await both((way) => `GET /${way}/ascii HTTP/1.1\r\nHost: a\r\n\r\n`);
     draining = false;
     expect(text).toContain('\r\nconnection: close\r\n');
+  });
+
+  it('a caller that half-closes gets a whole 500 where its reply fails after the first bytes of it have left', async () => {
+    const late = Promise.withResolvers<Reply>();
+    const answering = { endsConnection: () => false, onFault: () => {} };
+    const failing = createHttpServer(
+      answerThrough(() => late.promise, answering),
+      limits,
+      handlers,
+    );
+    await new Promise<void>((resolve) => failing.listen(0, '127.0.0.1', resolve));
+    const where = { port: (failing.address() as AddressInfo).port, host: '127.0.0.1', allowHalfOpen: true };
+    const chunks: string[] = [];
+    await new Promise((resolve) => {
+      const socket = connect(where, () => socket.end('GET / HTTP/1.1\r\nHost: a\r\n\r\n'));
+      socket.setEncoding('latin1').once('data', () => late.reject(new Error('a fault')));
+      socket.on('data', (chunk: string) => chunks.push(chunk)).on('end', resolve);
+    });
+    failing.close();
+    expect(chunks.join('')).toMatch(/^HTTP\/1\.1 500 Internal Server Error\r\n[^/]*\r\n\r\n$/);
   });
 
   it('this Node takes a head as text', () => {

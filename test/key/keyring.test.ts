@@ -279,10 +279,14 @@ describe('a refused key', () => {
     expect(events.slice(1)).toMatchObject([
       { kind: 'operation-refused', level: 'warn', message: expect.stringContaining('/odd/, /other-odd/') },
     ]);
+    const { loads } = store;
     for (const operation of ['/odd/', '/other-odd/']) {
       keyring.refused(old, readOf(operation));
       expect(keyring.standingOf(old)).toBe('healthy');
     }
+    await vi.advanceTimersByTimeAsync(0);
+    // One look at the store, for both.
+    expect(store.loads).toBe(loads + 1);
     await expect(keyring.replace(old, within(25_000))).resolves.toBe(old);
     await vi.advanceTimersByTimeAsync(59_000);
     keyring.refused(old, readOf('/odd/'));
@@ -293,6 +297,47 @@ describe('a refused key', () => {
     await vi.advanceTimersByTimeAsync(0);
     keyring.refused(old, readOf('list-accounts'));
     expect(keyring.standingOf(old)).toBe('suspect');
+    keyring.close();
+  });
+
+  it('a refused key tells nothing of the one after it: neither which operation is to blame, nor which read was accepted', async () => {
+    const store = new FakeStore(key1);
+    const { keyring } = await keyringOf(store);
+    const asked: string[] = [];
+    keyring.probeWith((_key, { path }) => {
+      asked.push(path);
+      return Promise.resolve(200);
+    });
+    const old = keyring.current;
+    if (old === undefined) throw new Error('no key');
+    keyring.accepted(old, 200, performance.now(), readOf('posts'));
+    keyring.refused(old, readOf('/odd/'));
+    await vi.advanceTimersByTimeAsync(0);
+    expect(keyring.standingOf(old)).toBe('healthy');
+    store.swap(key2);
+    await vi.advanceTimersByTimeAsync(0);
+    const next = keyring.current;
+    if (next === undefined) throw new Error('no key');
+    keyring.refused(next, readOf('/odd/'));
+    expect(keyring.standingOf(next)).toBe('suspect');
+    await vi.advanceTimersByTimeAsync(0);
+    expect(asked).toEqual(['/posts/', '/users/api-keys/']);
+    keyring.close();
+  });
+
+  it('a refused key is rejected, and the log says why, where the previous one cannot be read', async () => {
+    const { keyring, events } = await keyringOf(new FakeStore(key2), {
+      previousFrom: 'old:',
+      open: (from) => new FakeStore(from === 'old:' ? down : key2),
+    });
+    const newest = keyring.current;
+    if (newest === undefined) throw new Error('no key');
+    keyring.refused(newest, readOf('list-accounts'));
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(events.slice(1)).toMatchObject([
+      { kind: 'previous-failed', level: 'warn', reason: expect.stringContaining('refused the connection') },
+      { kind: 'rejected' },
+    ]);
     keyring.close();
   });
 
@@ -313,6 +358,29 @@ describe('a refused key', () => {
     expect(keyring.standingOf(old)).toBe('suspect');
     keyring.close();
   });
+
+  it.each([
+    [204, 'healthy'],
+    [304, 'healthy'],
+    [403, 'healthy'],
+    [300, 'suspect'],
+    [404, 'suspect'],
+    [429, 'suspect'],
+    [500, 'suspect'],
+  ] as const)(
+    'a refused key that the upstream answers with %i afterwards is %s',
+    async (status, standing) => {
+      const { keyring } = await keyringOf(new FakeStore(key1));
+      const key = keyring.current;
+      if (key === undefined) throw new Error('no key');
+      keyring.refused(key, readOf('list-accounts'));
+      await vi.advanceTimersByTimeAsync(10);
+      keyring.accepted(key, status, performance.now(), readOf('list-accounts'));
+      expect(keyring.standingOf(key)).toBe(standing);
+      expect(keyring.health().lastAcceptedAt === undefined).toBe(standing === 'suspect');
+      keyring.close();
+    },
+  );
 
   it('a refused key stays suspect when a request sent before the refusal is answered late', async () => {
     const { keyring } = await keyringOf(new FakeStore(key1));
@@ -627,9 +695,49 @@ describe('a refused key', () => {
     // The store still offers the refused value: that is no change.
     await keyring.reload();
     expect(keyring.current).toBe(previous);
+    // Searched for as long as the store offers it, and ten minutes more.
+    await vi.advanceTimersByTimeAsync(11 * 60_000);
+    expect(keyring.scrub.redact(key2)).not.toBe(key2);
     store.swap(key3);
     await vi.advanceTimersByTimeAsync(0);
     expect(keyring.current?.hasValue(key3)).toBe(true);
+    await vi.advanceTimersByTimeAsync(11 * 60_000);
+    expect(keyring.scrub.redact(key2)).toBe(key2);
+    keyring.close();
+  });
+
+  it('a refused key is replaced for good when its store goes back to the key that was fallen back to', async () => {
+    const store = new FakeStore(key2);
+    store.previous = key1;
+    const { keyring, events } = await keyringOf(store);
+    const newest = keyring.current;
+    if (newest === undefined) throw new Error('no key');
+    keyring.refused(newest, readOf('list-accounts'));
+    const replaced = keyring.replace(newest, within(25_000));
+    await vi.advanceTimersByTimeAsync(2_000);
+    const previous = await replaced;
+    if (previous === undefined) throw new Error('nothing to fall back to');
+    keyring.accepted(previous, 200, performance.now(), readOf('list-accounts'));
+    expect(keyring.health()).toMatchObject({ fallenBack: true, source: 'fake:store (previous)' });
+    store.swap(key1);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(keyring.current).toBe(previous);
+    expect(keyring.health()).toMatchObject({ fallenBack: false, source: 'fake:store', generation: 2 });
+    expect(kinds(events)).toEqual(['loaded', 'fell-back']);
+    keyring.close();
+  });
+
+  it('a refused key does not give way to a previous one of the same value', async () => {
+    const store = new FakeStore(key2);
+    store.previous = key2;
+    const { keyring } = await keyringOf(store);
+    const newest = keyring.current;
+    if (newest === undefined) throw new Error('no key');
+    keyring.refused(newest, readOf('list-accounts'));
+    const replaced = keyring.replace(newest, within(25_000));
+    await vi.advanceTimersByTimeAsync(2_000);
+    await expect(replaced).resolves.toBeUndefined();
+    expect(keyring.standingOf(newest)).toBe('rejected');
     keyring.close();
   });
 
@@ -658,7 +766,7 @@ describe('a refused key', () => {
     newest.swap(key3);
     await vi.advanceTimersByTimeAsync(0);
     expect(events.at(-1)).toMatchObject({ kind: 'rotated', source: 'fake:store' });
-    expect(keyring.health().source).toBe('fake:store');
+    expect(keyring.health()).toMatchObject({ source: 'fake:store', reloadFailure: undefined });
     keyring.close();
   });
 
@@ -679,6 +787,7 @@ describe('a refused key', () => {
     };
     expect((await tryOther()).hasValue(key1)).toBe(true);
     expect(keyring.health().source).toBe('fake:store (previous)');
+    await vi.advanceTimersByTimeAsync(11 * 60_000);
     expect((await tryOther()).hasValue(key2)).toBe(true);
     expect(keyring.health().source).toBe('fake:store');
     expect(keyring.generation()).toBe(3);
@@ -690,6 +799,10 @@ describe('a refused key', () => {
     await vi.advanceTimersByTimeAsync(11 * 60_000);
     expect(keyring.scrub.redact(key2)).not.toBe(key2);
     expect(keyring.scrub.redact(key1)).toBe(key1);
+    expect(keyring.health().fallenBack).toBe(false);
+    store.swap(key3);
+    await vi.advanceTimersByTimeAsync(11 * 60_000);
+    expect(keyring.scrub.redact(key2)).toBe(key2);
     keyring.close();
   });
 
@@ -732,9 +845,12 @@ describe('a replaced key', () => {
     store.swap(key2);
     await vi.advanceTimersByTimeAsync(9 * 60_000);
     expect(keyring.scrub.redact(`${key1} ${key2}`)).not.toMatch(/-key-/);
+    const { ageMs, previousForgottenInMs } = keyring.health();
+    expect([ageMs, Math.round(previousForgottenInMs ?? 0)]).toEqual([9 * 60_000, 60_000]);
     await vi.advanceTimersByTimeAsync(60_000);
     expect(keyring.scrub.redact(key1)).toBe(key1);
     expect(keyring.scrub.redact(key2)).not.toBe(key2);
+    expect(keyring.health().previousForgottenInMs).toBeUndefined();
     keyring.close();
   });
 });

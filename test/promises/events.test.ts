@@ -88,11 +88,14 @@ describe('the events of the admin listener', () => {
     const pair = await startWith([script.entry], { ADMIN_PORT: '0' });
     const id = 'an-id-of-the-caller';
     await pair.ask(accounts, { headers: { ...bearer(`${script.token}x`), 'x-request-id': id } });
-    await pair.ask('/api/nothing/', { headers: bearer(script.token) });
+    const { headers } = await pair.ask('/api/nothing/', { headers: bearer(script.token) });
+    const alike = `${headers['x-request-id']}.${id}`;
+    await pair.ask('/api/nothing/', { headers: { ...bearer(script.token), 'x-request-id': alike } });
     const listening = await listen(pair);
     await expect.poll(() => listening.events('status').length).toBeGreaterThan(0);
     const [status] = listening.events('status') as [{ requests: { recentProblems: object[] } }];
     expect(status.requests.recentProblems).toMatchObject([
+      { caller: 'script', code: 'unknown-operation', requestId: null },
       { caller: 'script', code: 'unknown-operation', requestId: expect.stringMatching(/^\S{16}-\w+$/) },
       { caller: null, code: 'caller-unauthenticated', requestId: null },
     ]);

@@ -45,9 +45,14 @@ describe('a caller that ends its sending side after its request', () => {
 
   it('a caller that half-closes gets a problem as well, and each answer of several requests', async () => {
     const pair = await startPair({ RETRY_LIMIT: '0' });
-    pair.standIn.behave(({ target }) => ({ latencyMs: 60, body: JSON.stringify(target) }));
+    pair.standIn.behave(({ target }) => ({
+      // Long enough that what the first reply began could go on while the second one is awaited.
+      latencyMs: target.endsWith('=2') ? 300 : 60,
+      body: JSON.stringify(target),
+    }));
     const came = await halfClose(pair.port, [1, 2, 3].map((at) => request(`${accounts}?n=${at}`)).join(''));
-    expect(came.match(/HTTP\/1\.1 200 OK\r\n/g)).toHaveLength(3);
+    // Nothing stands between the replies.
+    expect(came).toMatch(/^(?:HTTP\/1\.1 200 OK\r\n(?:[^\r]+\r\n)+\r\n"[^"]+"){3}$/);
     expect([...came.matchAll(/\?n=(\d)/g)].map(([, at]) => at)).toEqual(['1', '2', '3']);
     pair.standIn.behave({ latencyMs: 60, status: 301 });
     expect(await halfClose(pair.port, request(`${accounts}?n=4`))).toMatch(/^HTTP\/1\.1 502 Bad Gateway\r\n/);
@@ -71,6 +76,27 @@ describe('a caller that has gone', () => {
     const socket = connect(pair.port, '127.0.0.1', () => socket.write(request(accounts)));
     await expect.poll(() => pair.gateway.waiting).toBe(1);
     socket.destroy();
+    await expect.poll(() => pair.gateway.waiting).toBe(0);
+    expect(pair.logLines()).toContainEqual(expect.objectContaining({ status: 499 }));
+  });
+
+  it('a caller that half-closes and goes after its first answer is noticed while its second one is awaited', async () => {
+    const pair = await startPair();
+    const { until, release } = heldBack();
+    onTestFinished(release);
+    pair.standIn.behave(({ target }) =>
+      target.endsWith('?second') ? { until } : { latencyMs: 60, body: '"first"' },
+    );
+    const both = request(accounts) + request(`${accounts}?second`);
+    const socket = connect({ port: pair.port, host: '127.0.0.1', allowHalfOpen: true }, () =>
+      socket.end(both),
+    );
+    let came = '';
+    socket.setEncoding('latin1').on('data', (text: string) => {
+      came += text;
+      if (came.includes('"first"')) socket.destroy();
+    });
+    await pair.standIn.received(2);
     await expect.poll(() => pair.gateway.waiting).toBe(0);
     expect(pair.logLines()).toContainEqual(expect.objectContaining({ status: 499 }));
   });

@@ -85,6 +85,10 @@ describe('a caller’s Connection', () => {
     expect(request?.headers).toMatchObject({ 'x-two': '2' });
     expect(request?.headers).not.toHaveProperty('x-one');
     expect(request?.headers).not.toHaveProperty('traceparent');
+    const ids = { traceparent: traceParent, tracestate: 'vendor=1' };
+    await ask(`${accounts}?state`, { headers: { connection: 'keep-alive, TraceState', ...ids } });
+    expect(standIn.requests[1]?.headers).toMatchObject({ traceparent: traceParent });
+    expect(standIn.requests[1]?.headers).not.toHaveProperty('tracestate');
   });
 });
 
@@ -243,12 +247,14 @@ describe('a request has one id everywhere', () => {
   });
 
   it.each(['', 'a b', 'x'.repeat(200), '<script>', standInKey])(
-    'a request has an id of the gateway everywhere, where the caller’s %j is not fit',
+    'a request has an id of the gateway everywhere, and none of another request, where the caller’s %j is not fit',
     async (id) => {
       const { ask } = await startPair();
       const came = await ask(accounts, { headers: { 'x-request-id': id } });
       expect(came.headers['x-request-id']).toMatch(/^[\w-]{16,32}$/);
       expect(came.headers['x-request-id']).not.toBe(id);
+      const other = await ask(accounts, { headers: { 'x-request-id': id } });
+      expect(other.headers['x-request-id']).not.toBe(came.headers['x-request-id']);
     },
   );
 });

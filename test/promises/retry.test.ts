@@ -98,6 +98,7 @@ describe.concurrent('every request is answered in time', () => {
     const came = await ask(accounts);
     expect(came.json()).toMatchObject({ status: 502, code: 'upstream-unreachable' });
     expect(came.headers['proxy-status']).toBe('analytics-gateway; error=connection_refused');
+    expect(came.headers['cache-status']).toBe('analytics-gateway; fwd=uri-miss');
     await standIn.refuseConnections(false);
   });
 
