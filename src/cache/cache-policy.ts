@@ -88,9 +88,7 @@ export function policyOf(answer: Omit<Answer, 'body' | 'generation'>, defaults: 
       isStatusStorable(status) &&
       mayBeUsedAgain(status, lifetimeMs, stated !== undefined, noCache === 'all', hasValidator(headers)),
     shareable,
-    withheld: [noCache, privateFields].flatMap((names) =>
-      names === undefined || names === 'all' ? [] : names,
-    ),
+    withheld: [noCache, privateFields].flatMap((names) => (typeof names === 'object' ? names : [])),
     // A 429 is about the rate of all requests.
     exactRequestOnly: status >= 400 && status !== 429,
     ageZeroMs: ageZero,
