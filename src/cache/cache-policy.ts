@@ -149,8 +149,7 @@ function statedLifetimeMs(
   const expires = parseDateField(headers['expires'], receivedAt);
   if (expires === undefined) return undefined;
   if (expires === 'invalid') return 0;
-  const lifetimeMs = expires - dateOfAnswer(headers['date'], receivedAt);
-  return Math.min(Math.max(0, lifetimeMs), maxDeltaSeconds * 1000);
+  return Math.max(0, expires - dateOfAnswer(headers['date'], receivedAt));
 }
 
 /**
@@ -158,8 +157,8 @@ function statedLifetimeMs(
  * the greater of what `Date` and what `Age` with the time of the exchange make it.
  */
 function ageZeroMs({ headers, sentMs, receivedMs, receivedAt }: Omit<Answer, 'body' | 'generation'>): number {
-  const apparentAgeMs = Math.max(0, receivedAt - dateOfAnswer(headers['date'], receivedAt));
-  const correctedAgeMs = ageSeconds(headers['age']) * 1000 + Math.max(0, receivedMs - sentMs);
+  const apparentAgeMs = receivedAt - dateOfAnswer(headers['date'], receivedAt);
+  const correctedAgeMs = ageSeconds(headers['age']) * 1000 + receivedMs - sentMs;
   return receivedMs - Math.max(apparentAgeMs, correctedAgeMs);
 }
 
