@@ -167,6 +167,10 @@ describe('an answer is handed up whole and unchanged', () => {
     standIn.behave({ body: JSON.stringify('x'.repeat(40_000)) });
     const { body } = (await send()) as { body: Buffer };
     expect(body.buffer.byteLength - body.length).toBeLessThanOrEqual(1_024);
+    // Head and body come in one read of the socket.
+    standIn.behave({ body: JSON.stringify('x'.repeat(20_000)), headers: { 'x-long': 'x'.repeat(4_000) } });
+    const whole = (await send()) as { body: Buffer };
+    expect(whole.body.buffer.byteLength - whole.body.length).toBeLessThanOrEqual(1_024);
   });
 });
 
