@@ -335,6 +335,13 @@ describe('an answer that could be a lie is refused', () => {
     if (proxyError !== undefined) expect(error.proxyError).toBe(proxyError);
   });
 
+  it('an exchange whose answer is refused is broken off, and does not hold its connection until it ends', async () => {
+    standIn.behave({ headers: { 'content-type': 'text/html' }, stallAt: 50 });
+    const before = standIn.counts.aborted;
+    await failure(send());
+    await expect.poll(() => standIn.counts.aborted).toBe(before + 1);
+  });
+
   it('a connection is not used again after an answer that is a lie', async () => {
     standIn.behave({ claimLength: (bytes) => bytes - 5 }, 1);
     await send().catch(() => undefined);
