@@ -25,6 +25,7 @@ export interface Directives {
 /** The largest number of seconds that is distinguished; more counts as this much (RFC 9111 section 1.2.2). */
 export const maxDeltaSeconds = 2_147_483_648;
 
+/** Matches everywhere: nothing at all is an empty member. */
 const member =
   /[\t ]*(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?:=(?:"((?:[^"\\]|\\.)*)"|([!#$%&'*+.^_`|~0-9A-Za-z-]*)))?)?/y;
 
@@ -55,7 +56,7 @@ export function parseCacheControl(field: string | readonly string[] | undefined)
   while (at < text.length) {
     member.lastIndex = at;
     const found = member.exec(text);
-    const end = found === null ? at : member.lastIndex;
+    const end = member.lastIndex;
     const rest = restOfMember(text, end);
     if (rest.unclosed) broken = true;
     const name = found?.[1]?.toLowerCase();
@@ -64,12 +65,10 @@ export function parseCacheControl(field: string | readonly string[] | undefined)
       const quoted = found?.[2] !== undefined;
       note(name, { argument, quoted, malformed: rest.junk, contradicted: false });
     }
-    if (rest.junk) {
-      // As in `max-age=60; private`.
-      for (const word of text.slice(end, rest.next).toLowerCase().match(words) ?? []) {
-        if (restricting.has(word)) {
-          note(word, { argument: undefined, quoted: false, malformed: true, contradicted: false });
-        }
+    // As in `max-age=60; private`.
+    for (const word of text.slice(end, rest.next).toLowerCase().match(words) ?? []) {
+      if (restricting.has(word)) {
+        note(word, { argument: undefined, quoted: false, malformed: true, contradicted: false });
       }
     }
     at = rest.next;

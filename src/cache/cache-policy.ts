@@ -88,9 +88,7 @@ export function policyOf(answer: Omit<Answer, 'body' | 'generation'>, defaults: 
       isStatusStorable(status) &&
       mayBeUsedAgain(status, lifetimeMs, stated !== undefined, noCache === 'all', hasValidator(headers)),
     shareable,
-    withheld: [noCache, privateFields].flatMap((names) =>
-      names === undefined || names === 'all' ? [] : names,
-    ),
+    withheld: [noCache, privateFields].flatMap((names) => (typeof names === 'object' ? names : [])),
     // A 429 is about the rate of all requests.
     exactRequestOnly: status >= 400 && status !== 429,
     ageZeroMs: ageZero,
@@ -151,8 +149,7 @@ function statedLifetimeMs(
   const expires = parseDateField(headers['expires'], receivedAt);
   if (expires === undefined) return undefined;
   if (expires === 'invalid') return 0;
-  const lifetimeMs = expires - dateOfAnswer(headers['date'], receivedAt);
-  return Math.min(Math.max(0, lifetimeMs), maxDeltaSeconds * 1000);
+  return Math.max(0, expires - dateOfAnswer(headers['date'], receivedAt));
 }
 
 /**
@@ -160,8 +157,8 @@ function statedLifetimeMs(
  * the greater of what `Date` and what `Age` with the time of the exchange make it.
  */
 function ageZeroMs({ headers, sentMs, receivedMs, receivedAt }: Omit<Answer, 'body' | 'generation'>): number {
-  const apparentAgeMs = Math.max(0, receivedAt - dateOfAnswer(headers['date'], receivedAt));
-  const correctedAgeMs = ageSeconds(headers['age']) * 1000 + Math.max(0, receivedMs - sentMs);
+  const apparentAgeMs = receivedAt - dateOfAnswer(headers['date'], receivedAt);
+  const correctedAgeMs = ageSeconds(headers['age']) * 1000 + receivedMs - sentMs;
   return receivedMs - Math.max(apparentAgeMs, correctedAgeMs);
 }
 

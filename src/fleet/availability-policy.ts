@@ -15,6 +15,7 @@ export interface Availability {
   readonly trial: boolean;
 }
 
+/** The state after every good answer. */
 export const available: Availability = {
   failures: 0,
   failedMs: -Infinity,
@@ -34,16 +35,12 @@ export function isAway({ failures }: Availability): boolean {
 
 /** Whether a call may be made at `nowMs`; where the store is away, only one at a time. */
 export function mayCall(state: Availability, nowMs: number): boolean {
-  return !isAway(state) || (!state.trial && nowMs >= state.awayUntilMs);
+  return !state.trial && nowMs >= state.awayUntilMs;
 }
 
 /** The state once a call that `mayCall` allowed has begun. */
 export function begun(state: Availability): Availability {
   return isAway(state) ? { ...state, trial: true } : state;
-}
-
-export function succeeded(state: Availability): Availability {
-  return state.failures === 0 ? state : available;
 }
 
 /** Calls that were under way together fail together, of one stall: that is one failure. */

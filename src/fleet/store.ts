@@ -3,15 +3,7 @@
  * and gives `undefined` where the store is away, and its user then does what a gateway alone would do.
  */
 import { createClient, ErrorReply, RESP_TYPES } from '@redis/client';
-import {
-  type Availability,
-  available,
-  begun,
-  failed,
-  isAway,
-  mayCall,
-  succeeded,
-} from './availability-policy.ts';
+import { type Availability, available, begun, failed, isAway, mayCall } from './availability-policy.ts';
 import type { Script } from './scripts.ts';
 import { describeAddress, type StoreAddress } from './store-address.ts';
 import { StoreClock } from './store-clock.ts';
@@ -199,7 +191,7 @@ export class SharedStore {
   #answered(latencyMs: number): void {
     this.#latenciesMs.push(latencyMs);
     if (this.#latenciesMs.length > latenciesKept) this.#latenciesMs.shift();
-    this.#availability = succeeded(this.#availability);
+    this.#availability = available;
     this.#change({ state: 'in use', reason: undefined });
   }
 

@@ -257,7 +257,7 @@ function expire(attempt: Attempt, timeoutMs: number): void {
 /** Whether a success is all there. Errors pass with whatever body they have. */
 function isWhole(status: number, headers: HeaderFields, body: Buffer): boolean {
   if (status >= 300 || hasNoContent(status)) return true;
-  if (endsWithConnection(status, headers)) return isWholeJson(body);
+  if (endsWithConnection(headers)) return isWholeJson(body);
   return !isJsonType(singleField(headers['content-type'])) || isClosedJson(body);
 }
 

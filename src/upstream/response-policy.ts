@@ -51,7 +51,7 @@ export function invalidHead(
   if (status === 304) return limits.revalidating ? undefined : because('a 304 that was not asked for');
   if (status >= 300 && status < 400) return because(`a redirect (${status})`);
   if (status === 206) return because('a partial answer (206) that was not asked for');
-  if (status < 200 || status > 599) return because(`a status outside HTTP (${status})`);
+  if (status > 599) return because(`a status outside HTTP (${status})`);
   const length = headers['content-length'];
   if (typeof length === 'object' || (length !== undefined && headers['transfer-encoding'] !== undefined)) {
     // RFC 9112 section 6.3, rules 3 and 5: a recipient that believes the other one sees another answer.
@@ -73,16 +73,11 @@ export function invalidHead(
 }
 
 /**
- * Whether the body's end is only known by the end of the connection (RFC 9112 section 6.3, rule 8). Then a
+ * Whether the end of a body is only known by the end of the connection (RFC 9112 section 6.3, rule 8). Then a
  * truncated body looks like a whole one.
  */
-export function endsWithConnection(status: number, headers: HeaderFields): boolean {
-  return (
-    status !== 204 &&
-    status !== 304 &&
-    headers['content-length'] === undefined &&
-    headers['transfer-encoding'] === undefined
-  );
+export function endsWithConnection(headers: HeaderFields): boolean {
+  return headers['content-length'] === undefined && headers['transfer-encoding'] === undefined;
 }
 
 /** Whether bytes are one whole JSON text, to the letter. */
@@ -115,8 +110,8 @@ export function isJsonType(contentType: string | undefined): boolean {
 export function isClosedJson(body: Buffer): boolean {
   const end = body.length;
   let at = 0;
-  while (at < end && blanks.has(body[at] as number)) at++;
-  if (at === end || !beginnings.has(body[at] as number)) return false;
+  while (blanks.has(body[at] as number)) at++;
+  if (!beginnings.has(body[at] as number)) return false;
   let depth = 0;
   while (at < end) {
     const byte = body[at++] as number;

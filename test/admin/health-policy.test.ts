@@ -6,11 +6,18 @@ import { calmSnapshot, type SnapshotOfOne } from '../support/snapshot.ts';
 const calm = calmSnapshot();
 const dayMs = 86_400_000;
 const openCircuit = { state: 'open' as const, failuresInARow: 7, probeInMs: 4_000 };
+const endOf = (ms: number, isLast = true) => ({ caller: 'script', expiresAt: calm.at + ms, isLast });
 const endsIn = (ms: number, isLast = true): Partial<SnapshotOfOne> => ({
-  callers: { ...calm.callers, expiries: [{ caller: 'script', expiresAt: calm.at + ms, isLast }] },
+  callers: { ...calm.callers, expiries: [endOf(ms, isLast)] },
 });
-const waitsFor = (oldestWaitMs: number): Partial<SnapshotOfOne> => ({
-  gate: { ...calm.gate, callers: [{ name: 'page', length: 3, oldestWaitMs, refreshes: 1 }] },
+const waitsFor = (...waitsMs: readonly number[]): Partial<SnapshotOfOne> => ({
+  gate: {
+    ...calm.gate,
+    callers: waitsMs.map((oldestWaitMs, index) => ({
+      name: index === 0 ? 'page' : `page-${index}`,
+      ...{ length: 3, oldestWaitMs, refreshes: 1 },
+    })),
+  },
 });
 
 const storeIs = (inUse: boolean): Partial<SnapshotOfOne> => ({
@@ -34,6 +41,12 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
     },
     ['key-missing'],
     /exec:x: failed/,
+  ],
+  [
+    'no key is loaded and none was refused',
+    { key: { ...calm.key, fingerprint: undefined } },
+    ['key-missing'],
+    /^No key is loaded yet\.$/,
   ],
   ['the upstream refuses the key', { key: { ...calm.key, rejected: true } }, ['key-refused'], /0123abcd/],
   [
@@ -68,15 +81,35 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
   ],
   [
     'the circuit of one operation is open',
-    { circuit: { ...calm.circuit, operations: [{ operation: 'list-accounts', ...openCircuit }] } },
+    {
+      circuit: {
+        ...calm.circuit,
+        operations: [
+          { operation: 'list-accounts', ...openCircuit },
+          { operation: 'list-api-keys', ...openCircuit, state: 'closed' },
+        ],
+      },
+    },
     ['operation-circuit-open'],
-    /fails for list-accounts/,
+    /fails for list-accounts, and/,
   ],
   [
     'the gate is closed',
     { gate: { ...calm.gate, state: 'closed', closedForMs: 90_000 } },
     ['gate-closed'],
     /closed for another 90 s/,
+  ],
+  [
+    'the gate is closed for minutes',
+    { gate: { ...calm.gate, state: 'closed', closedForMs: 130_000 } },
+    ['gate-closed'],
+    /closed for another 2 min/,
+  ],
+  [
+    'the gate is closed for hours',
+    { gate: { ...calm.gate, state: 'closed', closedForMs: 10_800_000 } },
+    ['gate-closed'],
+    /closed for another 3 h/,
   ],
   [
     'the gate is closed for less than 2 s',
@@ -86,10 +119,34 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
   ['a request has waited for 5 s', waitsFor(5_000), ['callers-waiting'], /page wait long.*for 5 s/],
   ['requests wait for less', waitsFor(4_999), []],
   [
+    'requests of many callers wait long',
+    waitsFor(5_000, 6_000, 7_000, 8_000, 9_000, 10_000),
+    ['callers-waiting'],
+    /of page-5, page-4, page-3, page-2, page-1 and 1 more wait long.*for 10 s/,
+  ],
+  [
     'the newest callers file is refused',
     { callers: { ...calm.callers, problems: ['callers[0]: has no name', 'another'] } },
     ['callers-file-refused'],
     /callers\[0\]: has no name \(and 1 more\)/,
+  ],
+  [
+    'the newest callers file has one fault',
+    { callers: { ...calm.callers, problems: ['callers[0]: has no name'] } },
+    ['callers-file-refused'],
+    /callers\[0\]: has no name\.$/,
+  ],
+  [
+    'a token ends within 7 days that has a successor',
+    endsIn(7 * dayMs, false),
+    ['token-ending'],
+    /A token of script ends at 2026-11-08T12\S+\.$/,
+  ],
+  [
+    'two tokens end within 7 days',
+    { callers: { ...calm.callers, expiries: [1, 2].map((n) => endOf(n * dayMs)) } },
+    ['token-ending'],
+    /, and 1 more within 7 days\.$/,
   ],
   [
     'a token ends within 7 days',

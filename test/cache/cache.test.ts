@@ -1120,9 +1120,19 @@ describe('a subscriber of a shared exchange', () => {
     b.leave();
     expect([seen?.deadlineMs, seen?.flow.name]).toEqual([now + 10_000, 'c']);
     expect(changes).toHaveBeenCalledTimes(2);
+    // Each may change alone.
+    const d = join('d', now + 5_000, 5);
+    expect([seen?.deadlineMs, seen?.flow.name]).toEqual([now + 10_000, 'd']);
+    const e = join('e', now + 15_000, 1);
+    expect([seen?.deadlineMs, seen?.flow.name]).toEqual([now + 15_000, 'd']);
+    d.leave();
+    expect([seen?.deadlineMs, seen?.flow.name]).toEqual([now + 15_000, 'c']);
+    e.leave();
+    expect([seen?.deadlineMs, seen?.flow.name]).toEqual([now + 10_000, 'c']);
+    expect(changes).toHaveBeenCalledTimes(6);
     seen?.unwatch(watcher);
-    join('d', now + 30_000, 1);
-    expect(changes).toHaveBeenCalledTimes(2);
+    join('f', now + 30_000, 1);
+    expect(changes).toHaveBeenCalledTimes(6);
   });
   it('a subscriber is answered at its own deadline though the exchange goes on for others', async () => {
     const { calls, upstream } = manual();
@@ -1158,6 +1168,9 @@ describe('a purge', () => {
     const { calls, upstream } = manual();
     const { get, cache } = cacheBefore(upstream);
     const before = get();
+    cache.purge('another-operation');
+    void get().catch(() => undefined);
+    expect(calls).toHaveLength(1);
     cache.purge('list-accounts');
     const after = get();
     calls[1]?.give(answer({}, 'new'));
@@ -1165,6 +1178,18 @@ describe('a purge', () => {
     calls[0]?.give(answer({}, 'old'));
     expect((await before).text).toBe('old');
     expect((await get()).text).toBe('new');
+  });
+});
+
+describe('requests that differ in a field which the stored answer varies by', () => {
+  it('requests that differ in a field which the stored answer varies by do not wait for one exchange', async () => {
+    const { calls, upstream } = manual();
+    const { ask, get } = cacheBefore(upstream);
+    const first = get({ headers: { 'accept-language': 'de' } });
+    calls[0]?.give(answer({ vary: 'Accept-Language', 'cache-control': 'max-age=0' }));
+    await first;
+    for (const language of ['de', 'fr', 'fr']) ask({ headers: { 'accept-language': language } });
+    expect(calls).toHaveLength(3);
   });
 });
 

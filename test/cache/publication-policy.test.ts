@@ -82,6 +82,15 @@ describe('what an exchange means for other gateways', () => {
       false,
     ],
     [
+      'an error that states no lifetime, which replaces what is stored',
+      answered({
+        stored: false,
+        answer: error,
+        policy: { ...policy, storable: false, exactRequestOnly: true },
+      }),
+      true,
+    ],
+    [
       'an answer that may not be stored, which replaces what is stored',
       answered({ stored: false, policy: { ...policy, storable: false } }),
       true,
@@ -97,6 +106,12 @@ describe('what an exchange means for other gateways', () => {
     ],
   ])('%s is for waiting gateways alone', (_name, outcome, replaces) => {
     expect(publicationOf(request, outcome, true)).toMatchObject({ kind: 'outcome', replaces });
+  });
+
+  it('an answer to a request with ids of its caller is shared, since they change no answer but an error', () => {
+    expect(publicationOf({ ...request, hasCallerIds: true }, answered(), true)).toMatchObject({
+      kind: 'stored',
+    });
   });
 
   it('an answer for one request alone says that such reads wait for no other', () => {

@@ -23,6 +23,7 @@ describe('the record of the gate', () => {
     const read = readRecord(JSON.parse(JSON.stringify(plain)), 700, 50_000, 50_000);
     expect(read).toMatchObject({ state: 'paced', perMs: 0.05, isMeasured: true, crowd: 12, level: 2.5 });
     expect(read.probeMs).toBe(55_000);
+    expect(read.levelMs - 50_000).toBe(paced.levelMs - 1_000);
     expect(read.marks).toEqual([{ atMs: 50_000, sent: 700 }]);
   });
 
@@ -43,13 +44,15 @@ describe('the record of the gate', () => {
   });
 
   it('the record of a gateway that works by itself has its share of the rate', () => {
-    expect(shareOf(paced, 1 / 3)).toMatchObject({ perMs: 0.05 / 3, crowd: 4 });
+    expect(shareOf(paced, 1 / 4)).toMatchObject({ perMs: 0.05 / 4, crowd: 3, level: 2.5 / 4 });
   });
 
   it('the record of the gate is closed for as long as this gateway itself was told to wait', () => {
     const own = { ...paced, closedUntilMs: 4_000, statedUntilMs: 4_000 };
     expect(withCooldown(paced, own, 1_000)).toMatchObject({ state: 'closed', closedUntilMs: 4_000 });
     expect(withCooldown(paced, own, 5_000)).toMatchObject({ state: 'paced', statedUntilMs: 4_000 });
+    const longer = { closedUntilMs: 9_000, statedUntilMs: 9_000 };
+    expect(withCooldown({ ...paced, ...longer }, own, 1_000)).toMatchObject(longer);
   });
 
   it('the record of the gate is of no use a minute after its closing', () => {
@@ -70,6 +73,10 @@ describe('the record of the gate', () => {
     ['a missing number', { ...plain, crowd: undefined }],
   ])('a record of the gate with %s is refused', (_, value) => {
     expect(parseRecord(value)).toBeUndefined();
+  });
+
+  it.each(['open', 'closed', 'half-open', 'paced'])('a record of a gate that is %s is read', (state) => {
+    expect(parseRecord({ ...plain, state })).toEqual({ ...plain, state });
   });
 
   it('the record of the gate leaves out what it does not know', () => {

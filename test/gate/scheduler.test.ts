@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { fifty } from '../../bench/gate-lab/scenarios.ts';
 import { dueMs, taken } from '../../src/gate/pacer.ts';
-import { type Permit, type Rejected, Scheduler } from '../../src/gate/scheduler.ts';
+import { openRecord, type Permit, type Rejected, Scheduler } from '../../src/gate/scheduler.ts';
 import type { Queued, SchedulerOptions } from '../../src/gate/types.ts';
 import { type Figures, type Scenario, simulate } from '../support/gate-simulation.ts';
 import { promotedBytesPer } from '../support/promoted-bytes.ts';
@@ -284,16 +284,103 @@ describe('a 429 that comes late', () => {
     const gate = rushed();
     enter(gate, 100, 10_000);
     const [late, lateMs] = sentAfter(gate, 10_000);
-    const [refused, refusedMs] = sentAfter(gate, lateMs);
+    const [later, laterMs] = sentAfter(gate, lateMs);
+    const [refused, refusedMs] = sentAfter(gate, laterMs);
     gate.settled(refused, { waitMs: undefined }, refusedMs + 10);
     const [trial, trialMs] = sentAfter(gate, refusedMs + 10);
     gate.settled(trial, 'answered', trialMs + 10);
     const before = gate.snapshot(trialMs + 10);
     expect(before.state).toBe('paced');
 
+    gate.settled(later, { waitMs: undefined }, trialMs + 10);
+    expect(gate.snapshot(trialMs + 10).state).toBe('paced');
     gate.settled(late, { waitMs: 2_000 }, trialMs + 20);
     expect(gate.snapshot(trialMs + 20)).toMatchObject({ state: 'closed', statedWaitMs: 2_000 });
     expect(gate.snapshot(trialMs + 2_200)).toMatchObject({ state: 'half-open', perSecond: before.perSecond });
+  });
+});
+
+describe('429s of one cooldown', () => {
+  it('429s of one cooldown that state no wait close the gate once, and the attempt that was sent last ends what is measured', () => {
+    const gate = new Scheduler<Queued>(options);
+    const flow = { name: 'script', weight: 1, background: false };
+    const permits = [0, 5, 10].map((nowMs) => gate.admit(flow, nowMs) as Permit);
+    for (const at of [1, 2, 0]) gate.settled(permits[at] as Permit, { waitMs: undefined }, 20 + 100 * at);
+    expect(gate.record).toMatchObject({ throttled: 3, lastThrottled: { atMs: 10, sent: 2 } });
+    expect(gate.snapshot(20).closedForMs).toBeLessThanOrEqual(1.05 * options.baseMs + 100);
+  });
+});
+
+describe('a request that gets no turn', () => {
+  const nowMs = 1_000;
+  const patient = (patienceMs: number, name = 'script'): Queued => ({
+    context: { flow: { name, weight: 1, background: false }, deadlineMs: nowMs + patienceMs },
+    arrivedMs: nowMs,
+  });
+  /** A gate that knows a rate of one a second, and fifteen requests that wait at it. */
+  function busy(statedUntilMs = 0): Scheduler<Queued> {
+    const gate = new Scheduler<Queued>(options);
+    gate.record = { ...openRecord, state: 'paced', perMs: 0.001, isMeasured: true, statedUntilMs };
+    for (let count = 0; count < 15; count++) expect(gate.enter(patient(60_000), nowMs)).toEqual([]);
+    return gate;
+  }
+
+  it.each([
+    ['the time to its turn less its patience', 0, 10_000],
+    ['what is left of the stated wait, where that is longer', 31_000, 30_000],
+  ])('a request whose turn comes too late is told %s', (_, statedUntilMs, retryAfterMs) => {
+    const request = patient(5_000);
+    const rejected = [{ request, code: 'upstream-rate-limited', retryAfterMs }];
+    expect(busy(statedUntilMs).enter(request, nowMs)).toEqual(rejected);
+  });
+
+  it.each([
+    ['the time that a tenth of the queue takes', 0, 1_500],
+    ['what is left of the stated wait, where that is longer', 31_000, 30_000],
+  ])('a request of a caller with too many in the queue is told %s', (_, statedUntilMs, retryAfterMs) => {
+    const request = patient(60_000);
+    expect(busy(statedUntilMs).enter(request, nowMs)).toEqual([
+      { request, code: 'overloaded', retryAfterMs },
+    ]);
+  });
+
+  it('a request whose turn comes in time because those before it are refused keeps its place', () => {
+    const gate = busy();
+    for (const request of gate.clear()) expect(gate.leave(request)).toBe(false);
+    const [late, inTime] = [patient(5_000), patient(20_500)];
+    for (const request of [late, inTime]) gate.enter(request, nowMs);
+    gate.record = { ...gate.record, closedUntilMs: nowMs + 20_000 };
+    expect(gate.tooLate(nowMs).map(({ request }) => request)).toEqual([late]);
+  });
+});
+
+describe('turns that are answered with 429', () => {
+  it('turns that are answered with 429 are given back to their caller', () => {
+    const gate = new Scheduler<Queued>(options);
+    gate.record = { ...openRecord, state: 'paced', perMs: 1, isMeasured: true, crowd: 10, levelMs: -10 };
+    gate.record = { ...gate.record, marks: [{ atMs: 0, sent: 0 }], probeMs: 60_000 };
+    const enter = (name: string): void => {
+      const flow = { name, weight: 1, background: false };
+      gate.enter({ context: { flow, deadlineMs: 60_000 }, arrivedMs: 0 }, 0);
+    };
+    const turn = (nowMs: number): Permit | undefined => {
+      const next = gate.next(nowMs);
+      return next.request && next.permit;
+    };
+    for (let count = 0; count < 6; count++) enter('refused');
+    for (let count = 0; count < 6; count++) enter('other');
+    const first = [0, 1, 2, 3].map((nowMs) => turn(nowMs) as Permit);
+    expect(first.map(({ flow }) => flow.name).toSorted()).toEqual(['other', 'other', 'refused', 'refused']);
+    for (const permit of first)
+      gate.settled(permit, permit.flow.name === 'refused' ? { waitMs: undefined } : 'answered', 4);
+    const served: string[] = [];
+    for (let nowMs = 5; served.length < 4; nowMs++) {
+      const permit = turn(nowMs);
+      if (permit === undefined) continue;
+      served.push(permit.flow.name);
+      gate.settled(permit, 'answered', nowMs);
+    }
+    expect(served.filter((name) => name === 'refused')).toHaveLength(3);
   });
 });
 

@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import type { LogDestination } from '../../src/log/destination.ts';
 import { createLogger } from '../../src/log/logger.ts';
+import { line } from '../support/snapshot.ts';
 
 /** A log whose last lines can be read. */
 function logOf(redact: (text: string) => string) {
@@ -48,6 +49,20 @@ it('a search for the key that fails lets nothing out that was not searched', () 
   log.events.warn({ secret: 'not to be seen' }, 'a message');
   expect(lines()).toMatchObject([{ level: 'warn', msg: 'a line of the log cannot be made' }]);
   expect(JSON.stringify(lines())).not.toContain('not to be seen');
+});
+
+it('a request that ends with a 5xx is a warning in the log, whatever it says of it', () => {
+  const { log, lines } = logOf((text) => text);
+  for (const status of [499, 500, 504]) log.access({ ...line, status });
+  log.access({ ...line, status: 502, reason: 'no connection' });
+  log.access({ ...line, status: 404, reason: 'no such operation' });
+  expect(lines().map(({ status, level }) => [status, level])).toEqual([
+    [499, 'info'],
+    [500, 'warn'],
+    [504, 'warn'],
+    [502, 'warn'],
+    [404, 'info'],
+  ]);
 });
 
 it('a figure is rounded to a hundredth, wherever it stands among the fields of an event', () => {

@@ -93,8 +93,10 @@ describe.skipIf(redisProgram === undefined)('the gate of gateways that share a s
     const record = names.find((name) => name.includes(':record:')) ?? '';
     expect(await redis.command('HGETALL', record)).not.toContain('perMs');
     await redis.command('HSET', record, 'record', '{"state":"open"}');
-    await redis.command('SET', names.find((name) => name.includes(':lease:')) ?? '', 'a stranger');
+    const lease = names.find((name) => name.includes(':lease:')) ?? '';
+    await redis.command('SET', lease, 'a stranger');
     for (const member of members) expect(await ask(member)).toBe(429);
+    await vi.waitFor(async () => expect(await redis.command('GET', lease)).not.toBe('a stranger'), patiently);
     await vi.waitFor(async () => expect(await rolesOf(members)).toEqual(['follows', 'leads']), patiently);
     expect(standIn.requests).toHaveLength(1);
   });

@@ -238,11 +238,14 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
   });
 
   it('gateways that share a store know of each other, and of one that has left', async () => {
-    const { members, add } = await startFleet(2);
+    const { members, add, redis } = await startFleet(2);
     const third = await add();
     const known = async () => (await only(members, 0).sharedStore()).gateways.length;
     await vi.waitFor(async () => expect(await known()).toBe(3), { timeout: 20_000 });
+    const left = (await third.sharedStore()).gateways.find(({ isThis }) => isThis)?.id ?? '';
     await third.gateway.drain();
+    // It says so itself: one that has died is forgotten only after three seconds.
+    expect(await redis.command('EXISTS', `analytics-gateway:gateway:${left}`)).toBe('0');
     await vi.waitFor(async () => expect(await known()).toBe(2), { timeout: 20_000 });
     const { gateways } = await only(members, 0).sharedStore();
     expect(gateways.filter(({ isThis }) => isThis)).toHaveLength(1);
@@ -336,12 +339,14 @@ describe.skipIf(redisProgram === undefined)('a gateway whose shared store', () =
   });
 
   it('a gateway whose shared store is not reached at the start starts and answers', async () => {
-    const { redis, add, standIn } = await startFleet(0);
+    const { redis, add, standIn, members } = await startFleet(0);
     await redis.kill();
     const starting = add();
+    await vi.waitFor(() => expect(members).toHaveLength(1), patiently);
+    expect((await statusOf(only(members, 0), `${accounts}?early`))[0]).toBe(200);
     await redis.start();
     const member = await starting;
     expect((await statusOf(member))[0]).toBe(200);
-    expect(standIn.requests).toHaveLength(1);
+    expect(standIn.requests).toHaveLength(2);
   });
 });

@@ -70,7 +70,11 @@ afterEach(() => vi.useRealTimers());
 
 describe('an upstream that is down', () => {
   it.each([
-    ['unreachable', unreachable(), { code: 'upstream-unreachable', proxyError: 'connection_refused' }],
+    [
+      'unreachable',
+      unreachable(),
+      { code: 'upstream-unreachable', proxyError: 'connection_refused', receivedStatus: undefined },
+    ],
     ['silent', new GatewayError('upstream-timeout'), { code: 'upstream-timeout' }],
     ['answering 503', 503, { code: 'upstream-unreachable', receivedStatus: 503 }],
   ])(
@@ -78,8 +82,8 @@ describe('an upstream that is down', () => {
     async (_, step, problem) => {
       const subject = circuit(step);
       await subject.askFor(2.2);
-      expect(subject.snapshot().state).toBe('open');
       const attempts = subject.attempts;
+      expect(subject.snapshot()).toMatchObject({ state: 'open', failuresInARow: attempts });
       const told = (await subject.ask()) as GatewayError;
       expect(told).toMatchObject(problem);
       expect(told.retryAfterMs).toBeGreaterThanOrEqual(1000);
@@ -94,6 +98,7 @@ describe('an upstream that is down', () => {
     await subject.askFor(16);
     // Probes after 1, 2, 4 and 8 s.
     expect(subject.attempts - before).toBe(4);
+    expect(((await subject.ask()) as GatewayError).retryAfterMs).toBeGreaterThan(8_000);
   });
 
   it('an upstream that is down is asked again at least every 30 s', async () => {
@@ -112,7 +117,9 @@ describe('an upstream that is down', () => {
     subject.upstreamDoes(200);
     await subject.askFor(5);
     expect(subject.snapshot()).toMatchObject({ state: 'closed', failuresInARow: 0, probeInMs: 0 });
-    expect(subject.changes.map(({ to }) => to)).toEqual(['open', 'closed']);
+    expect(subject.changes).toEqual(
+      ['open', 'closed'].map((to) => ({ to, lastFailure: 'upstream-unreachable' })),
+    );
     expect(await subject.ask()).toBe(200);
   });
 
@@ -121,25 +128,33 @@ describe('an upstream that is down', () => {
     async (end) => {
       const { layer, snapshot } = new Circuit();
       const early = Promise.withResolvers<Answer>();
-      let isEarly = true;
+      let onAttempt = () => early.promise;
       const handler = layer((_, trace) => {
         trace.attempts++;
-        return isEarly ? early.promise : Promise.reject(unreachable());
+        return onAttempt();
       });
       const ask = () =>
         Promise.resolve(handler(requestWith(contextFor()), newTrace())).catch((error) => error);
       const late = ask();
-      isEarly = false;
+      onAttempt = () => Promise.reject(unreachable());
       for (let i = 0; i < 20; i++) {
         await ask();
         await vi.advanceTimersByTimeAsync(150);
       }
       const before = snapshot();
       expect(before.state).toBe('open');
+      await vi.advanceTimersByTimeAsync(before.probeInMs);
+      const trial = Promise.withResolvers<Answer>();
+      onAttempt = () => trial.promise;
+      const tried = ask();
       if (typeof end === 'number') early.resolve(answerOf(end));
       else early.reject(end);
       await late;
-      expect(snapshot()).toEqual(before);
+      expect(snapshot()).toEqual({ ...before, probeInMs: 0, operations: expect.anything() });
+      // The trial goes on, and no other begins.
+      expect(await ask()).toMatchObject({ code: 'upstream-unreachable', retryAfterMs: 1_000 });
+      trial.resolve(answerOf(200));
+      expect(await tried).toMatchObject({ status: 200 });
     },
   );
 
@@ -151,16 +166,22 @@ describe('an upstream that is down', () => {
     expect(subject.snapshot().state).toBe('closed');
   });
 
-  it('an upstream that is down gets another trial at once when the first ended without an answer: its caller has left', async () => {
-    const subject = circuit(unreachable());
-    await subject.askFor(2);
-    subject.upstreamDoes(new Error('the caller has left'));
-    await vi.advanceTimersByTimeAsync(1000);
-    await subject.ask();
-    expect(subject.snapshot().state).toBe('open');
-    subject.upstreamDoes(200);
-    expect(await subject.ask()).toBe(200);
-  });
+  it.each([
+    new Error('its caller has left'),
+    new GatewayError('upstream-rate-limited', { retryAfterMs: 1_000, reason: 'its turn came too late' }),
+  ])(
+    'an upstream that is down gets another trial at once when the first ended without an answer: %s',
+    async (end) => {
+      const subject = circuit(unreachable());
+      await subject.askFor(2);
+      subject.upstreamDoes(end);
+      await vi.advanceTimersByTimeAsync(1000);
+      await subject.ask();
+      expect(subject.snapshot().state).toBe('open');
+      subject.upstreamDoes(200);
+      expect(await subject.ask()).toBe(200);
+    },
+  );
 });
 
 describe('one operation that fails', () => {
@@ -197,7 +218,7 @@ describe('one operation that fails', () => {
       {
         operation: 'broken',
         state: 'open',
-        failuresInARow: expect.any(Number),
+        failuresInARow: subject.asked.filter((name) => name === 'broken').length,
         probeInMs: expect.any(Number),
       },
       { operation: 'healthy', state: 'closed', failuresInARow: 0, probeInMs: 0 },
@@ -209,7 +230,7 @@ describe('one operation that fails', () => {
     await vi.advanceTimersByTimeAsync(30_000);
     expect(await subject.ask('broken')).toBe(200);
     expect(await subject.ask('broken')).toBe(200);
-    expect(subject.changes.at(-1)).toMatchObject({ to: 'closed', operation: 'broken' });
+    expect(subject.changes.at(-1)).toMatchObject({ to: 'closed', operation: 'broken', lastFailure: 500 });
   });
 });
 
@@ -221,7 +242,8 @@ describe('an upstream that answers 500 to all that is asked', () => {
       await subject.ask('other');
       await vi.advanceTimersByTimeAsync(100);
     }
-    expect(subject.snapshot()).toMatchObject({ state: 'open' });
+    expect(subject.snapshot().state).toBe('open');
+    expect(subject.snapshot().failuresInARow).toBeGreaterThanOrEqual(10);
     expect(subject.snapshot().probeInMs).toBeGreaterThan(0);
     subject.operationDoes('other', 200);
     await vi.advanceTimersByTimeAsync(8000);
@@ -379,9 +401,14 @@ describe('different callers and operations that get no answer', () => {
 
 describe('an operation that has not failed', () => {
   it('an operation that has not failed is the trial of an upstream that counts as down, at once, and one request of it at a time', async () => {
-    const subject = circuit(unreachable());
+    const subject = circuit(200);
+    expect(subject.snapshot().state).toBe('closed');
+    await subject.ask('other');
+    subject.upstreamDoes(unreachable());
     await subject.askFor(2.2);
     expect(subject.snapshot().state).toBe('open');
+    // Of those that have failed.
+    expect(subject.snapshot().probeInMs).toBeGreaterThan(0);
     subject.asked.length = 0;
     const both = await Promise.all([subject.ask('other'), subject.ask('other')]);
     expect(both).toEqual([unreachable(), expect.objectContaining({ code: 'upstream-unreachable' })]);

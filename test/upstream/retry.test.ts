@@ -127,6 +127,12 @@ describe('an attempt that is answered with 429', () => {
     expect(result).toMatchObject({ code: 'upstream-rate-limited' });
   });
 
+  it('a 429 is tried again once where the limit of retries is 1', async () => {
+    const next = upstream(429);
+    await run(next, 25_000, { ...options, limit: 1 });
+    expect(next.sentMs).toEqual([0, 500]);
+  });
+
   it('a 429 is not tried again where the limit of retries is 0', async () => {
     const next = upstream(429);
     const { result } = await run(next, 25_000, { ...options, limit: 0 });
@@ -259,6 +265,29 @@ describe('an upstream that fails', () => {
     const results = Array.from({ length: 5 }, () => outcome(handler(requestWith(contextFor()), newTrace())));
     await vi.advanceTimersByTimeAsync(5000);
     expect(await Promise.all(results)).toEqual([200, 200, 200, 503, 200]);
+  });
+
+  it('requests that are over count no longer for the budget of retries', async () => {
+    let step: Step = 200;
+    let attempts = 0;
+    const handler = retryFailures(options)(async () => {
+      attempts++;
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      if (typeof step === 'number') return answerOf(step);
+      throw step;
+    });
+    const ask = async (count: number): Promise<void> => {
+      const all = Array.from({ length: count }, () =>
+        outcome(handler(requestWith(contextFor()), newTrace())),
+      );
+      await vi.advanceTimersByTimeAsync(5000);
+      await Promise.all(all);
+    };
+    await ask(100);
+    step = unreachable();
+    attempts = 0;
+    await ask(5);
+    expect(attempts).toBe(5 + 3);
   });
 
   it('a retry is given back to the budget when it is over, however it ended', async () => {

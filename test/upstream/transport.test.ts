@@ -167,6 +167,10 @@ describe('an answer is handed up whole and unchanged', () => {
     standIn.behave({ body: JSON.stringify('x'.repeat(40_000)) });
     const { body } = (await send()) as { body: Buffer };
     expect(body.buffer.byteLength - body.length).toBeLessThanOrEqual(1_024);
+    // Head and body come in one read of the socket.
+    standIn.behave({ body: JSON.stringify('x'.repeat(20_000)), headers: { 'x-long': 'x'.repeat(4_000) } });
+    const whole = (await send()) as { body: Buffer };
+    expect(whole.body.buffer.byteLength - whole.body.length).toBeLessThanOrEqual(1_024);
   });
 });
 
@@ -329,6 +333,13 @@ describe('an answer that could be a lie is refused', () => {
     const error = await failure(send());
     expect(error.code).toBe('upstream-invalid-response');
     if (proxyError !== undefined) expect(error.proxyError).toBe(proxyError);
+  });
+
+  it('an exchange whose answer is refused is broken off, and does not hold its connection until it ends', async () => {
+    standIn.behave({ headers: { 'content-type': 'text/html' }, stallAt: 50 });
+    const before = standIn.counts.aborted;
+    await failure(send());
+    await expect.poll(() => standIn.counts.aborted).toBe(before + 1);
   });
 
   it('a connection is not used again after an answer that is a lie', async () => {
