@@ -26,6 +26,8 @@ export function isForeignPage(
   if (origin !== undefined && isOriginAllowed(origin)) return false;
   if (site !== undefined) return site !== 'same-origin' && site !== 'none';
   if (origin === undefined) return false;
-  // An older browser. `null` and everything that is not exactly this host is foreign.
-  return host === undefined || (origin !== `http://${host}` && origin !== `https://${host}`);
+  // An older browser. `null` and everything that is not this host is foreign. An origin comes in lower case; a host may
+  // come in any (RFC 9110 section 4.2.3).
+  const own = host?.toLowerCase();
+  return own === undefined || (origin !== `http://${own}` && origin !== `https://${own}`);
 }

@@ -26,6 +26,11 @@ describe('an anonymous request', () => {
     expect(isForeignPage({ site, origin, host }, listed)).toBe(isForeign);
   });
 
+  it('a Host in capitals is the origin of its own page in an older browser', () => {
+    const own = { site: undefined, origin: 'http://localhost:8080', host: 'LOCALHOST:8080' };
+    expect(isForeignPage(own, listed)).toBe(false);
+  });
+
   it('a request without Host has no origin of its own', () => {
     expect(isForeignPage({ site: undefined, origin: 'http://undefined', host: undefined }, listed)).toBe(
       true,
