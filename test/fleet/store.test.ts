@@ -211,6 +211,21 @@ describe('a store that answers in another form', () => {
     expect(await fleet.buckets.take('caller', { perSecond: 1, burst: 1 }, 1)).toBeUndefined();
   });
 
+  it.each([
+    ['a number', ':5\r\n'],
+    ['an empty list', '*0\r\n'],
+  ])('a look at a store that answers %s to everything says that it cannot be used', async (_, answer) => {
+    const { address } = await serveStore((_command, write) => write(answer));
+    const options = {
+      address: parseStoreAddress(address),
+      ...{ prefix: 'test', passwordFrom: undefined, environment: {}, limitMs: 10_000 },
+    };
+    expect(await tryStore(options, 20_000)).toMatchObject({
+      ok: false,
+      problem: 'it answers in another form than Valkey and Redis do',
+    });
+  });
+
   it('a store that says of a turn that something has it which is no exchange of a gateway lets no read wait', async () => {
     const fleet = await joinServer((command) =>
       command.includes('list-accounts')
