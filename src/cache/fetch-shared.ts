@@ -83,8 +83,8 @@ class SharedFetch {
       const { stored } = look;
       const found = this.#outcomeOfOther(look) ?? this.#stored(stored, directives);
       if (found !== undefined) return found;
-      // A store that gives no turn and names no gateway that has it says nothing: this gateway asks as one that is alone.
-      const isSilent = !mayFind && look.other === undefined;
+      // A store that has nothing, gives no turn and names no gateway that has it: this gateway asks as one that is alone.
+      const isSilent = !mayFind && awaited === undefined && look.other === undefined;
       if (this.#turn !== undefined || isSilent) return this.#ask(this.#newer(stored, variant));
       mayFind = false;
       awaited = look.other;

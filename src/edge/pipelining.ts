@@ -143,8 +143,11 @@ export function countBegun({ socket }: IncomingMessage, outgoing: ServerResponse
 export function losesRest({ headers, socket }: IncomingMessage): boolean {
   if (headers.upgrade === undefined) return false;
   const read = (socket as ParsedSocket).parser?.getCurrentBuffer();
+  if (read === undefined) return true;
+  // Of this head only its end was read, so the first empty line may be that of the next head.
+  const beginsWithLineEnd = read[0] === 0x0a || read[0] === 0x0d;
   // Where heads before this one, or the start of this one, make it less plain, it is taken for lost.
-  return read === undefined || read.indexOf('\r\n\r\n') !== read.length - 4;
+  return beginsWithLineEnd || read.indexOf('\r\n\r\n') !== read.length - 4;
 }
 
 /** Whether a parser's error is the pause that was asked for; the rest of the connection's bytes is then kept. */

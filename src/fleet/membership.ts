@@ -48,14 +48,13 @@ export class Membership {
     const keys = [store.name('gateways'), store.name('purges')];
     const values = [this.id, facts, String(heartbeatKeptMs), store.name('gateway', ''), ...purgeable];
     const sentMs = performance.now();
-    const heard = await store.run(heartbeatScript, keys, values, ([time, ids, said, purges]: Reply) => {
-      store.clock.sample(sentMs, performance.now(), time);
-      return {
-        members: ids.flatMap((id, index) => memberOf(id.toString(), said[index]) ?? []),
-        purges: purgeable.flatMap((what, at) => (purges[at] ? [[what, String(purges[at])] as const] : [])),
-      };
-    });
+    const heard = await store.run(heartbeatScript, keys, values, ([time, ids, said, purges]: Reply) => ({
+      time: time.map(Number),
+      members: ids.flatMap((id, index) => memberOf(id.toString(), said[index]) ?? []),
+      purges: purgeable.flatMap((what, at) => (purges[at] ? [[what, String(purges[at])] as const] : [])),
+    }));
     if (heard === undefined) return;
+    store.clock.sample(sentMs, performance.now(), heard.time);
     this.#members = heard.members;
     onPurges(heard.purges);
   }

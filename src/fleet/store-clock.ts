@@ -23,10 +23,10 @@ export class StoreClock {
   /**
    * Takes a reply of the store's `TIME`, which was read about half way through the round trip.
    *
-   * @param reply seconds since 1970, and the microseconds of this second
+   * @param time seconds since 1970, and the microseconds of this second
    */
-  sample(sentMs: number, receivedMs: number, reply: readonly unknown[]): void {
-    const [seconds = Number.NaN, microseconds = Number.NaN] = reply.map(Number);
+  sample(sentMs: number, receivedMs: number, time: readonly number[]): void {
+    const [seconds = Number.NaN, microseconds = Number.NaN] = time;
     const storeMs = seconds * 1_000 + microseconds / 1_000;
     if (!Number.isFinite(storeMs)) return;
     this.#offsetsMs.push(storeMs - (sentMs + receivedMs) / 2);

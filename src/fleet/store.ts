@@ -142,10 +142,11 @@ export class SharedStore {
   /** Reads the store's clock; the answer is in `clock`. */
   async readClock(): Promise<void> {
     const sentMs = performance.now();
-    await this.call(async (client) => {
+    const time = await this.call(async (client) => {
       const reply = await client.sendCommand<string[]>(['TIME']);
-      readWith((time) => this.clock.sample(sentMs, performance.now(), time), reply);
+      return readWith((parts) => parts.map(Number), reply);
     });
+    if (time !== undefined) this.clock.sample(sentMs, performance.now(), time);
   }
 
   snapshot(): StoreSnapshot {

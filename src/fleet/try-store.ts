@@ -37,9 +37,13 @@ async function takeTurn(store: SharedStore): Promise<string | undefined> {
   const id = randomUUID();
   const turn = store.name('turn', 'check');
   const keys = [store.name('answer', 'check'), turn, store.name('outcome', id), store.name('purges')];
-  const taken = await store.run(lookScript, keys, [id, '800', '', '0']);
+  const taken = await store.run(lookScript, keys, [id, '800', '', '0'], holderIn);
   const released = taken && (await store.run(releaseScript, [turn], [id, store.name('ended')]));
   if (released !== undefined) return undefined;
   const { refusal, reason } = store.snapshot();
   return refusal === undefined ? (reason ?? 'it did not answer') : `it refuses what gateways do: ${refusal}`;
+}
+
+function holderIn(reply: readonly [unknown, unknown, unknown, unknown, holder: Buffer]): string {
+  return reply[4].toString();
 }

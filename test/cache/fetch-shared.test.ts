@@ -130,6 +130,15 @@ describe('a flight whose gateway shares a store', () => {
     expect([upstream.length, published.length]).toEqual([1, 0]);
   });
 
+  it('a flight whose gateway shares a store looks for a turn again where the outcome that it waited for is of no use', async () => {
+    const looks = [{ ...nothing, other: 'x' }, nothing];
+    const { ask, asked, published, mine } = withShared(looks);
+    looks.push(mine);
+    expect(await ask()).toBe('"from the upstream"');
+    expect(asked.map(({ awaited }) => awaited)).toEqual([undefined, 'x', undefined]);
+    expect(published).toHaveLength(1);
+  });
+
   it('a flight whose gateway shares a store publishes what its own exchange brought', async () => {
     const { ask, published } = withShared([]);
     await ask();

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { joinFleet } from '../../src/fleet/fleet.ts';
+import { Membership } from '../../src/fleet/membership.ts';
 import { SharedStore, type StoreChange } from '../../src/fleet/store.ts';
 import { parseStoreAddress } from '../../src/fleet/store-address.ts';
 import { tryStore } from '../../src/fleet/try-store.ts';
@@ -15,7 +16,7 @@ afterEach(() => {
 });
 
 function open(
-  server: RedisServer,
+  server: Pick<RedisServer, 'address'>,
   password?: string,
   limitMs?: number,
 ): { store: SharedStore; changes: StoreChange[] } {
@@ -159,28 +160,33 @@ function greeting(command: string): string | undefined {
   return undefined;
 }
 
-/** A gateway's side of a store that answers its scripts like this. */
-async function joinServer(answer: (command: string) => string) {
+/** A store that answers its scripts like this. */
+async function serveStore(answer: (command: string, write: (reply: string) => void) => void) {
   const server = createServer((socket) => {
     socket.on('error', () => {});
     socket.on('data', (bytes) => {
       for (const command of bytes.toString('latin1').split(/(?=\*\d+\r\n\$)/)) {
-        socket.write(greeting(command) ?? answer(command));
+        const known = greeting(command);
+        if (known !== undefined) socket.write(known);
+        else answer(command, (reply) => void socket.write(reply));
       }
     });
   });
   await once(server.listen(0, '127.0.0.1'), 'listening');
-  const { port } = server.address() as AddressInfo;
+  onTestFinished(() => void server.close());
+  return { address: `redis://127.0.0.1:${(server.address() as AddressInfo).port}` };
+}
+
+/** A gateway's side of such a store. */
+async function joinServer(answer: (command: string) => string) {
+  const { address } = await serveStore((command, write) => write(answer(command)));
   const key = new Key('a-key-of-this-team', 1);
   const fleet = joinFleet({
-    ...{ address: parseStoreAddress(`redis://127.0.0.1:${port}`), passwordFrom: undefined, prefix: 'test' },
+    ...{ address: parseStoreAddress(address), passwordFrom: undefined, prefix: 'test' },
     ...{ environment: {}, workspace: '', scope: '', operations: ['list-accounts'], host: 'here' },
     ...{ version: '0', startedAt: 0, key: () => key, onChange() {}, limitMs: 10_000 },
   });
-  onTestFinished(async () => {
-    await fleet.close();
-    server.close();
-  });
+  onTestFinished(() => fleet.close());
   return fleet;
 }
 
@@ -205,6 +211,21 @@ describe('a store that answers in another form', () => {
     expect(await fleet.buckets.take('caller', { perSecond: 1, burst: 1 }, 1)).toBeUndefined();
   });
 
+  it.each([
+    ['a number', ':5\r\n'],
+    ['an empty list', '*0\r\n'],
+  ])('a look at a store that answers %s to everything says that it cannot be used', async (_, answer) => {
+    const { address } = await serveStore((_command, write) => write(answer));
+    const options = {
+      address: parseStoreAddress(address),
+      ...{ prefix: 'test', passwordFrom: undefined, environment: {}, limitMs: 10_000 },
+    };
+    expect(await tryStore(options, 20_000)).toMatchObject({
+      ok: false,
+      problem: 'it answers in another form than Valkey and Redis do',
+    });
+  });
+
   it('a store that says of a turn that something has it which is no exchange of a gateway lets no read wait', async () => {
     const fleet = await joinServer((command) =>
       command.includes('list-accounts')
@@ -216,6 +237,29 @@ describe('a store that answers in another form', () => {
       async () => expect(await look()).toMatchObject({ stored: undefined, other: undefined }),
       { timeout: 20_000 },
     );
+  });
+});
+
+describe('a reply that comes too late', () => {
+  it.each([
+    ['TIME', '*2\r\n$1\r\n5\r\n$1\r\n0\r\n'],
+    ['EVALSHA', '*4\r\n*2\r\n$1\r\n5\r\n$1\r\n0\r\n*0\r\n*0\r\n*1\r\n_\r\n'],
+  ])('a reply to %s that comes too late does not set the clock', async (name, late) => {
+    const held: (() => void)[] = [];
+    const server = await serveStore((command, write) => {
+      if (command.includes(`\r\n${name}\r\n`)) held.push(() => write(late));
+      else write(command.includes('PING') ? '+PONG\r\n' : '-ERR nothing else\r\n');
+    });
+    const { store } = open(server, undefined, 500);
+    const facts = { host: 'here', version: '0', startedAt: 0, purgeable: ['*'], onPurges() {} };
+    await vi.waitFor(() => expect(store.inUse).toBe(true), { timeout: 20_000 });
+    await (name === 'TIME' ? store.readClock() : new Membership({ store, ...facts }).beat());
+    for (const send of held) send();
+    // Replies come in order.
+    await vi.waitFor(async () => expect(await store.call((client) => client.ping())).toBe('PONG'), {
+      timeout: 20_000,
+    });
+    expect(store.clock.at(0)).toBeUndefined();
   });
 });
 

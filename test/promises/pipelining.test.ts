@@ -102,6 +102,34 @@ describe('a caller that sends 64 KiB of requests in one go', () => {
     }
   });
 
+  it.each([
+    ['a line feed', '\n'],
+    ['an empty line', '\r\n'],
+    ['a line feed and an empty line', '\n\r\n'],
+  ])(
+    'a caller that asks for another protocol, and sends %s as the end of that head with more behind it, is told that its connection ends',
+    async (_end, end) => {
+      const { port } = await startPair();
+      const plain = 'GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n';
+      const asking = `${plain.slice(0, -2)}Connection: upgrade\r\nUpgrade: h2c\r\n\r\n`;
+      const socket = connect(port, '127.0.0.1');
+      onTestFinished(() => void socket.destroy());
+      let came = '';
+      const replies = () => came.match(/HTTP\/1\.1 /g)?.length ?? 0;
+      socket.setEncoding('latin1').on('data', (text: string) => {
+        came += text;
+      });
+      const ended = new Promise((resolve) => socket.once('close', resolve));
+      // The reply to the first request says that the head behind it was read up to its end.
+      socket.write(plain + asking.slice(0, -end.length));
+      await expect.poll(replies).toBe(1);
+      socket.write(end + plain);
+      await ended;
+      expect(replies()).toBe(2);
+      expect(came.split('HTTP/1.1 ').at(-1)?.toLowerCase()).toContain('connection: close');
+    },
+  );
+
   it('each of a thousand pipelined requests is answered and logged, on both listeners', async () => {
     const pair = await startPair({ ADMIN_PORT: '0' });
     for (const [url, path] of [
