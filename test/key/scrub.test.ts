@@ -94,6 +94,26 @@ describe.each(keys)('the key %j', (key) => {
   });
 });
 
+describe('keys that hold one another', () => {
+  const short = 'shared-beginning-0123';
+  const long = `${short}-and-the-rest-of-it`;
+
+  it.each([
+    ['the shorter first', [short, long]],
+    ['the longer first', [long, short]],
+  ] as const)(
+    'keys of which one begins with the other are redacted to the last character, whichever was known first: %s',
+    (_, [one, other]) => {
+      const scrubber = scrubberOf(one, other);
+      for (const [, shape] of shapes) {
+        const line = `before ${shape(long)}, ${shape(short)} after`;
+        expect(scrubberOf(long).leakIn({ headers: {}, body: line })).toBeDefined();
+        expect(scrubber.redact(line)).toBe(scrubberOf(short).redact(scrubberOf(long).redact(line)));
+      }
+    },
+  );
+});
+
 describe('what is not the key', () => {
   const scrubber = scrubberOf(value);
 
