@@ -51,7 +51,7 @@ export class FormIndex<Owner> {
   /** A shorter text holds no form. */
   leastBytes = Number.POSITIVE_INFINITY;
 
-  constructor(values: ReadonlyMap<Owner, string>) {
+  constructor(values: Iterable<readonly [Owner, string]>) {
     for (const [owner, value] of values) this.add(owner, value);
     for (const opener of escapes) {
       for (let byte = 0; byte < 256; byte++) {
