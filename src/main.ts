@@ -9,6 +9,13 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   process.exit();
 });
 
+// Process 1 of a container gets no signal that it does not listen to, and a command may listen later or not at all.
+for (const [signal, status] of [['SIGINT', 130] as const, ['SIGTERM', 143] as const]) {
+  process.once(signal, () => {
+    if (process.listenerCount(signal) === 0) process.exit(status);
+  });
+}
+
 process.exitCode = await runCommandLine(process.argv.slice(2), {
   stdout: (text) => void process.stdout.write(text),
   stderr: (text) => void process.stderr.write(text),

@@ -82,6 +82,7 @@ async function openKey(
       previousFrom: variableOf('UPSTREAM_API_KEY_PREVIOUS_FROM', name),
     },
     refreshMs: config.UPSTREAM_API_KEY_REFRESH,
+    longestAnswerMs: config.UPSTREAM_TIMEOUT,
     onEvent({ level, message, ...fields }: KeyEvent) {
       events[level](fields, message);
       onKeyEvent();

@@ -1,6 +1,7 @@
 /** What `check` reports: the members of its JSON, and the same as lines for people. Pure: no `this`, no I/O, no clock. */
 import type { StoreTrial } from '../fleet/try-store.ts';
 import type { CallOutcome } from './check-meaning.ts';
+import { visible } from './visible.ts';
 
 /** What `--json` prints. */
 export interface CheckReport {
@@ -35,7 +36,7 @@ export interface AllReport {
   readonly workspaces: readonly WorkspaceReport[];
 }
 
-/** A report as lines. */
+/** A report as lines: what a store or a server says may hold characters that steer a terminal. */
 export function inWords(report: CheckReport): string {
   const { settings, key } = report;
   const lines = settings.ok
@@ -70,7 +71,7 @@ export function inWords(report: CheckReport): string {
   }
   const verdict = said.has(report.summary) ? 'The gateway could not work, as said above.' : report.summary;
   lines.push(`${report.ok ? 'Fine' : 'Failed'}: ${verdict}`);
-  return `${lines.join('\n')}\n`;
+  return `${lines.map(visible).join('\n')}\n`;
 }
 
 /** The same of several workspaces, as lines. */

@@ -7,6 +7,7 @@ import { type Environment, KeyStoreError } from '../key/store.ts';
 import { PackageError } from '../optional-package.ts';
 import { environmentAtHand } from './environment.ts';
 import { UnsafeProcessError } from './process-hardening.ts';
+import { visible } from './visible.ts';
 
 /** @returns the exit status: 2 where settings or what they name are wrong, 1 for anything else */
 export async function reportStartFailure(error: unknown): Promise<number> {
@@ -22,7 +23,7 @@ export async function describeStartFailure(
 ): Promise<{ readonly status: 1 | 2; readonly text: string }> {
   const isTheirs = isCorrectable(error);
   const lines = isTheirs ? await allProblems(error, environment) : linesOf(error);
-  const text = `analytics-gateway cannot start:\n${lines.map((line) => `  ${line}\n`).join('')}`;
+  const text = `analytics-gateway cannot start:\n${lines.map((line) => `  ${visible(line)}\n`).join('')}`;
   return { status: isTheirs ? 2 : 1, text };
 }
 

@@ -21,6 +21,7 @@ import { errorCode } from '../errors.ts';
 import { NotAFileError } from '../read-file.ts';
 import { didYouMean } from '../spelling-policy.ts';
 import { settingsOfRules } from './callers-rules.ts';
+import { visible } from './visible.ts';
 
 export type TokenExit = 0 | 1 | 2;
 
@@ -38,13 +39,6 @@ export class UsageError extends Error {
 /** The command line is right, but the file does not have what it names: exit status 1. */
 export class TokenFailure extends Error {
   override readonly name = 'TokenFailure';
-}
-
-/** What a file says, for a terminal: characters that would move the cursor or hide others are shown as numbers. */
-export function visible(text: string): string {
-  return text.replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, (character) => {
-    return `\\u{${character.codePointAt(0)?.toString(16)}}`;
-  });
 }
 
 /** @param file `--file`, or CALLERS_FILE */

@@ -35,8 +35,8 @@ import {
   tellProblems,
   tellWhetherInForce,
   UsageError,
-  visible,
 } from './token-file.ts';
+import { visible } from './visible.ts';
 
 export interface CallersFileArgs {
   /** `--file`, or CALLERS_FILE. */

@@ -17,6 +17,7 @@ import { announcesBody } from './message-body.ts';
 import { countBegun, holdPaused, losesRest, type ParserError } from './pipelining.ts';
 import { type RefusalFields, readRefusedHead, refusalFields } from './refusal-fields.ts';
 import { type HeadRefusal, headRefusal, requestTarget } from './request-head-policy.ts';
+import { keepUnsent } from './shutdown.ts';
 
 export interface ServerLimits {
   /** How long a caller may take to send its request, head and body. */
@@ -92,6 +93,7 @@ export function createHttpServer(
   (server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
   const begun = limits.certificate === undefined ? 'connection' : 'secureConnection';
   server.on(begun, (socket: Socket) => socket.on('end', () => probeCaller(socket)));
+  keepUnsent(server, begun);
   // No caller is asked to go on and send a body: reads have none.
   server.on('checkContinue', listener);
   server.on('checkExpectation', listener);

@@ -1,11 +1,31 @@
 /** Ends a server without losing a request that has arrived. */
 import type { Server } from 'node:http';
+import type { Socket } from 'node:net';
 
 /** How often connections that have become idle are closed. */
 const sweepMs = 100;
 
 /** After this many turns of the event loop, connections and requests that have arrived are accepted and parsed. */
 const settlingTurns = 3;
+
+/**
+ * Keeps Node from cutting replies: it takes a connection for idle once its reply was handed over, however much of it the
+ * caller has not read. While any connection has bytes to send, none is closed as idle, by `close` neither.
+ *
+ * @param begun the event of a new connection
+ */
+export function keepUnsent(server: Server, begun: 'connection' | 'secureConnection'): void {
+  const open = new Set<Socket>();
+  server.on(begun, (socket: Socket) => {
+    open.add(socket);
+    socket.once('close', () => open.delete(socket));
+  });
+  const closeIdle = server.closeIdleConnections.bind(server);
+  server.closeIdleConnections = () => {
+    for (const { writableLength } of open) if (writableLength > 0) return;
+    closeIdle();
+  };
+}
 
 /**
  * Stops listening and waits until every connection has ended.

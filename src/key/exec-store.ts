@@ -13,6 +13,12 @@ const maxOutputBytes = 64 * 1024;
 /** How long after the command's end its output is waited for, where something it has started holds the pipe. */
 const lastOutputMs = 500;
 
+/** Groups of commands that run: a process that ends at once, as by a signal during its start, leaves none behind. */
+const running = new Set<number>();
+process.on('exit', () => {
+  for (const pid of running) killGroup(pid);
+});
+
 /**
  * @param words the program and its arguments
  * @param environment what the command gets, but for what `env:` stores hold
@@ -57,6 +63,7 @@ function run(
       // A process group of its own, so that what the command has started can be ended with it.
       detached: true,
     });
+    if (child.pid !== undefined) running.add(child.pid);
     // Before anything that may throw: an error without a listener is an uncaught exception with all arguments in it.
     child.on('error', (error) => fail(describeFailure(error)));
     // Without a free descriptor there is none, whatever the types say.
@@ -118,6 +125,7 @@ function collect(stdout: Readable, fail: (why: string) => void): () => Promise<s
 function killGroup(pid: number | undefined): void {
   // Without a number the program was never started.
   if (pid === undefined) return;
+  running.delete(pid);
   try {
     process.kill(-pid, 'SIGKILL');
   } catch {

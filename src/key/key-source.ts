@@ -25,7 +25,7 @@ export interface KeySourceOptions {
 export class KeySource {
   readonly #options: KeySourceOptions;
   #reading: Promise<void> | undefined;
-  /** The store changed during the read under way. */
+  /** The store may have changed during the read under way. */
   #isStale = false;
   #failuresInARow = 0;
   #timer: NodeJS.Timeout | undefined;
@@ -37,16 +37,17 @@ export class KeySource {
     this.#options = options;
   }
 
-  /** Reads the store now, or joins the read that is under way. Never rejects. */
+  /** Reads the store now; during a read once more after it, for that one may have seen what was there before. Never rejects. */
   reload(): Promise<void> {
-    this.#reading ??= this.#read();
+    if (this.#reading !== undefined) this.#isStale = true;
+    else this.#reading = this.#read();
     return this.#reading;
   }
 
   /** Begins to watch, or to ask again every now and then. */
   start(): void {
     if (this.#closing.signal.aborted) return;
-    this.#stopWatching = this.#options.store.watch?.(() => this.#onChange());
+    this.#stopWatching = this.#options.store.watch?.(() => void this.reload());
     if (this.#reading === undefined) this.#schedule();
   }
 
@@ -59,6 +60,7 @@ export class KeySource {
   async #read(): Promise<void> {
     const { store, onValue, onFailure } = this.#options;
     const { signal } = this.#closing;
+    clearTimeout(this.#timer);
     do {
       this.#isStale = false;
       try {
@@ -74,12 +76,6 @@ export class KeySource {
     } while (this.#isStale && !signal.aborted);
     this.#reading = undefined;
     this.#schedule();
-  }
-
-  /** A read under way may have seen the state before the change. */
-  #onChange(): void {
-    if (this.#reading !== undefined) this.#isStale = true;
-    void this.reload();
   }
 
   #schedule(): void {

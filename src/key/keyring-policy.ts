@@ -4,7 +4,7 @@
 export const rotationWaitMs = 2_000;
 /** How long a store is waited for before the upstream is asked; a command that fetches from afar takes longer. */
 export const headStartMs = 250;
-/** How long a key that was replaced is still searched for in answers and log lines. */
+/** How long a key that was replaced is still searched for in answers and log lines, at the least. */
 export const retiredKeyMs = 10 * 60_000;
 /** How long an operation whose 401 was not about the key is not held against the key again. */
 export const exemptionMs = 60_000;

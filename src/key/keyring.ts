@@ -25,6 +25,8 @@ export interface KeyringOptions {
   readonly refreshMs: number;
   /** Called once for each change. Must not throw. */
   onEvent(event: KeyEvent): void;
+  /** How long an answer may take that was asked for with a key, in ms: a replaced key is searched for no shorter. */
+  readonly longestAnswerMs?: number;
   /** How long a store that is not local may take to give the first key, in ms. */
   readonly startTimeoutMs?: number;
   /** Asks a store that is not local once, and gives up when it fails: for a look, not for a life. */
@@ -241,13 +243,14 @@ export class Keyring {
 
   /** A key that was in use is still searched for a while: answers fetched with it are under way. */
   #retire(key: Key): void {
+    const keptMs = Math.max(retiredKeyMs, this.#options.longestAnswerMs ?? 0);
     const timer = setTimeout(() => {
       this.#retiring.delete(timer);
       // Fallen back from, it is still what the store offers.
       if (key !== this.#offered) this.scrub.forget(key);
-    }, retiredKeyMs);
+    }, keptMs);
     timer.unref();
-    this.#forgottenAtMs = performance.now() + retiredKeyMs;
+    this.#forgottenAtMs = performance.now() + keptMs;
     this.#retiring.add(timer);
   }
 

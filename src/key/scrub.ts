@@ -17,24 +17,33 @@ const reusedBytes = 32 * 1024;
 const backslash = 0x5c;
 
 export class Scrubber {
-  readonly #values = new Map<Key, string>();
+  /** By value: a store that goes back and forth between two makes many keys, and is to cost no more than two. */
+  readonly #keys = new Map<string, Set<Key>>();
   readonly #reused = textOf(Buffer.alloc(reusedBytes));
-  #index = new FormIndex<Key>(this.#values);
+  #index = new FormIndex<Key>([]);
 
   know(key: Key): void {
     const value = exposeKey(key);
-    this.#values.set(key, value);
+    const alike = this.#keys.get(value);
+    if (alike !== undefined) {
+      alike.add(key);
+      return;
+    }
+    this.#keys.set(value, new Set([key]));
     this.#index.add(key, value);
   }
 
   forget(key: Key): void {
-    this.#values.delete(key);
-    this.#index = new FormIndex(this.#values);
+    const value = exposeKey(key);
+    const alike = this.#keys.get(value);
+    alike?.delete(key);
+    if (alike?.size === 0) this.#keys.delete(value);
+    this.#index = new FormIndex([...this.#keys].map(([one, [first]]) => [first as Key, one]));
   }
 
   /** The known key that the answer holds, in any form; `undefined` when there is none. */
   leakIn({ headers, body }: Searchable): Key | undefined {
-    if (this.#values.size === 0) return undefined;
+    if (this.#keys.size === 0) return undefined;
     let text = '';
     // Names too: an upstream that echoes may well make a field name of what it was sent.
     for (const name in headers) text += `${name}: ${headers[name]}\n`;

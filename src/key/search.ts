@@ -51,7 +51,7 @@ export class FormIndex<Owner> {
   /** A shorter text holds no form. */
   leastBytes = Number.POSITIVE_INFINITY;
 
-  constructor(values: ReadonlyMap<Owner, string>) {
+  constructor(values: Iterable<readonly [Owner, string]>) {
     for (const [owner, value] of values) this.add(owner, value);
     for (const opener of escapes) {
       for (let byte = 0; byte < 256; byte++) {
@@ -140,14 +140,16 @@ export class FormIndex<Owner> {
     return undefined;
   }
 
+  /** The longest form that begins here: one key may begin with another, whose end would leave the rest of it. */
   #match(text: Uint8Array, start: number, hash: number): Found<Owner> | undefined {
+    let longest: Found<Owner> | undefined;
     for (const { owner, form } of this.#forms.get(hash) ?? []) {
       const end =
         this.#endOf(form, new EscapeReader(text, start, false), text.length) ??
         this.#endOf(form, new EscapeReader(text, start), text.length);
-      if (end !== undefined) return { owner, start, end };
+      if (end !== undefined && end > (longest?.end ?? 0)) longest = { owner, start, end };
     }
-    return undefined;
+    return longest;
   }
 
   /** Where the form that begins at the reader's place ends; `undefined` where something else follows. */

@@ -1,4 +1,6 @@
+import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { digestOf } from '../../src/callers/token.ts';
@@ -42,6 +44,25 @@ describe.concurrent('check of a store that gives no key asks it once, says why, 
     context
       .expect(report)
       .toMatchObject({ ok: false, exitStatus: 1, key: { ok: false, problem }, calls: [] });
+  });
+});
+
+describe.concurrent('what others say', () => {
+  it('what a shared store says, and a name in the settings, steers no terminal when check or a failed start prints it', async (owner) => {
+    const server = createServer((socket) => {
+      socket.on('error', () => {});
+      socket.on('data', () => socket.write('-no \u001b[2J\u009b31m\u202e\r\n'));
+    }).listen(0, '127.0.0.1');
+    owner.onTestFinished(() => void server.close());
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const store = { SHARED_STORE: `redis://127.0.0.1:${port}` };
+    const { stdout } = await checkHere({ ...settingsFor(`${closedPort}/api`), ...store });
+    owner.expect(stdout).toContain('cannot be used: no \\u{1b}[2J\\u{9b}31m\\u{202e}\n');
+    const file = { CALLERS_FILE: '/nowhere/\u001b[2J' };
+    const { text } = await failedStart({ ...settingsFor(`${closedPort}/api`), ...file });
+    owner.expect(text).toContain('/nowhere/\\u{1b}[2J');
+    owner.expect(`${stdout}${text}`.replaceAll('\n', '')).not.toMatch(/\p{C}/u);
   });
 });
 

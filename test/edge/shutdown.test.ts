@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { closeServer } from '../../src/edge/shutdown.ts';
+import { closeServer, keepUnsent } from '../../src/edge/shutdown.ts';
 
 /** Far longer than a test may take. */
 const graceMs = 600_000;
@@ -10,6 +10,7 @@ const graceMs = 600_000;
 /** A server that would keep its idle connections open for as long, and a connection to it. */
 async function startServer(answer: RequestListener): Promise<{ server: Server; socket: Socket }> {
   const server = createServer({ keepAliveTimeout: graceMs }, answer);
+  keepUnsent(server, 'connection');
   onTestFinished(() => server.closeAllConnections());
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -28,6 +29,26 @@ describe('a server that stops', () => {
     socket.write(request);
     await Promise.all([closeServer(server, graceMs, () => {}), once(socket, 'close')]);
     expect(came).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
+  });
+
+  it('a server that stops cuts no reply that its caller is still reading, and ends the connection afterwards', async () => {
+    // More than the operating system takes of a connection whose other end does not read.
+    const body = 'x'.repeat(32 * 2 ** 20);
+    const { server, socket } = await startServer((_request, response) => response.end(body));
+    socket.write(request);
+    await once(socket, 'readable');
+    let ended = false;
+    const closed = closeServer(server, graceMs, () => {}).then(() => {
+      ended = true;
+    });
+    await expect.poll(() => server.listening).toBe(false);
+    // Of several looks at idle connections.
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(ended).toBe(false);
+    let characters = 0;
+    socket.on('data', (text: string) => (characters += text.length));
+    await Promise.all([closed, once(socket, 'close')]);
+    expect(characters).toBeGreaterThan(body.length);
   });
 
   it('a server that stops ends a connection whose reply had begun before, once the reply has left', async () => {

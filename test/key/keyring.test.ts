@@ -838,7 +838,37 @@ describe('a refused key', () => {
   });
 });
 
+describe('a store that is asked to be read again during a read', () => {
+  it('a store that is asked to be read again during a read is read once more, however often it was asked', async () => {
+    const store = new FakeStore(key1);
+    const { keyring } = await keyringOf(unwatched(store));
+    const { promise: slow, resolve } = Promise.withResolvers<string>();
+    store.value = slow;
+    void keyring.reload();
+    // The read under way saw the old key.
+    store.value = key2;
+    for (let signals = 0; signals < 50; signals++) void keyring.reload();
+    resolve(key1);
+    await keyring.reload();
+    expect(keyring.current?.hasValue(key2)).toBe(true);
+    expect(store.loads).toBe(3);
+    keyring.close();
+  });
+});
+
 describe('a replaced key', () => {
+  it('a replaced key is searched for as long as an answer that was asked for with it may take', async () => {
+    const store = new FakeStore(key1);
+    const { keyring } = await keyringOf(store, { longestAnswerMs: 30 * 60_000 });
+    store.swap(key2);
+    await vi.advanceTimersByTimeAsync(29 * 60_000);
+    expect(keyring.scrub.redact(key1)).not.toBe(key1);
+    expect(Math.round(keyring.health().previousForgottenInMs ?? 0)).toBe(60_000);
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(keyring.scrub.redact(key1)).toBe(key1);
+    keyring.close();
+  });
+
   it('a replaced key is searched for ten minutes more', async () => {
     const store = new FakeStore(key1);
     const { keyring } = await keyringOf(store);

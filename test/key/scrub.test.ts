@@ -94,6 +94,51 @@ describe.each(keys)('the key %j', (key) => {
   });
 });
 
+describe('keys that hold one another', () => {
+  const short = 'shared-beginning-0123';
+  const long = `${short}-and-the-rest-of-it`;
+
+  it.each([
+    ['the shorter first', [short, long]],
+    ['the longer first', [long, short]],
+  ] as const)(
+    'keys of which one begins with the other are redacted to the last character, whichever was known first: %s',
+    (_, [one, other]) => {
+      const scrubber = scrubberOf(one, other);
+      for (const [, shape] of shapes) {
+        const line = `before ${shape(long)}, ${shape(short)} after`;
+        expect(scrubberOf(long).leakIn({ headers: {}, body: line })).toBeDefined();
+        expect(scrubber.redact(line)).toBe(scrubberOf(short).redact(scrubberOf(long).redact(line)));
+      }
+    },
+  );
+});
+
+describe('a store that goes back and forth between two keys', () => {
+  it('a store that goes back and forth between two keys makes no search slow, and the last of either is still found', () => {
+    const scrubber = new Scrubber();
+    const values = ['first-key-0123456789', 'second-key-0123456789'] as const;
+    const known = Array.from({ length: 20_000 }, (_, at) => new Key(values[at % 2 === 0 ? 0 : 1], at + 1));
+    for (const key of known) scrubber.know(key);
+    // No clock: a search that tries each of the keys would not end within the test's time.
+    const body = Buffer.alloc(2 ** 20, '{"name":"first-key and second-key"},');
+    expect(scrubber.leakIn({ headers: {}, body })).toBeUndefined();
+    for (const key of known.slice(0, 100)) scrubber.forget(key);
+    const found = values.map((one) => scrubber.leakIn({ headers: {}, body: one }));
+    expect(found).toEqual([known[100], known[101]]);
+  });
+
+  it('a store that goes back and forth between two keys leaves none to be found once all are forgotten', () => {
+    const scrubber = new Scrubber();
+    const [one, other] = [new Key(value, 1), new Key(value, 2)];
+    for (const key of [one, other]) scrubber.know(key);
+    scrubber.forget(one);
+    expect(scrubber.leakIn({ headers: {}, body: value })).toBe(other);
+    scrubber.forget(other);
+    expect(scrubber.leakIn({ headers: {}, body: value })).toBeUndefined();
+  });
+});
+
 describe('what is not the key', () => {
   const scrubber = scrubberOf(value);
 
