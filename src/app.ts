@@ -14,7 +14,7 @@ import { type ForwardOptions, forward } from './edge/forward.ts';
 import { guardHost, type HostOptions } from './edge/host.ts';
 import { limitCaller } from './edge/limit.ts';
 import { type Bindings, listenThrough } from './edge/node-listener.ts';
-import { refuseUnknown, selectOperation } from './edge/operation.ts';
+import { refuseMethod, refuseUnknown, selectOperation } from './edge/operation.ts';
 import { corsHeaders, guardOrigin, type OriginOptions } from './edge/origin.ts';
 import { answerProbe } from './edge/probe.ts';
 import { renderProblems } from './edge/problems.ts';
@@ -99,6 +99,8 @@ export function createApp(options: AppOptions): RequestListener {
 
   app.get('/livez', () => answerProbe(undefined, options.isDraining()));
   app.get('/readyz', () => answerProbe(options.notReady(), options.isDraining()));
+  const refuseOthers = answerWith(compose(everyRequest, refuseMethod), answering);
+  for (const path of ['/livez', '/readyz']) app.all(path, refuseOthers);
   addDocuments(app, options, Object.values(layers.documents), answering);
   // The operations of the table, and the refusal of every other path there: its caller has to authenticate too.
   const answerRead = answerWith(

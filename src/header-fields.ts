@@ -38,6 +38,18 @@ export function trimBlanks(text: string): string {
   return text.slice(start, end);
 }
 
+/** The fields with values as HTTP means them, without blanks around them (RFC 9110 section 5.5): undici leaves those behind. */
+export function trimFields(
+  headers: Readonly<Record<string, string | readonly string[] | undefined>>,
+): Record<string, string | readonly string[]> {
+  // Undici makes no undefined values; only its type allows them.
+  const trimmed = Object.entries(headers).map(([name, value = '']) => [
+    name,
+    typeof value === 'string' ? trimBlanks(value) : value.map(trimBlanks),
+  ]);
+  return Object.fromEntries(trimmed);
+}
+
 /** Whether a space or tab stands at this index. */
 export function isBlank(text: string, at: number): boolean {
   const code = text.charCodeAt(at);

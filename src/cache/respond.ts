@@ -24,14 +24,14 @@ export type Respond = (outcome: Outcome, miss: Miss) => Answer;
 export function respondToMisses(admission: Pick<ResponseAdmission, 'staleIfErrorFor'>): Respond {
   return (outcome, miss) => {
     const { request, trace, forwarded, collapsed } = miss;
+    const answered = outcome.kind === 'answered';
+    const isForwarded = answered || outcome.sent;
     const stale = isFailure(outcome) ? admission.staleIfErrorFor(request) : undefined;
     if (stale !== undefined) {
       // A hit is what was not forwarded (RFC 9211 section 2.1): here, where nothing was sent.
-      const isForwarded = outcome.kind === 'answered' || outcome.sent;
       const forward = isForwarded ? forwardOf(outcome, miss) : undefined;
       return serveStored(stale, trace, performance.now(), 'stale-if-error', forward);
     }
-    const answered = outcome.kind === 'answered';
     if (answered && outcome.via === 'store') {
       const { answer, policy } = outcome;
       const nowMs = performance.now();
@@ -44,13 +44,14 @@ export function respondToMisses(admission: Pick<ResponseAdmission, 'staleIfError
     }
     const stored = answered && outcome.stored;
     const isCollapsed = answered && outcome.via === 'gateway' ? true : collapsed;
-    const forwardStatus = answered ? outcome.forwardStatus : undefined;
+    const forwardStatus = answered ? outcome.forwardStatus : statusBehind(outcome.error);
     trace.cache = {
       hit: false,
-      forwarded,
+      // Nothing went forward where the gateway itself ended the exchange (RFC 9211 section 2.2).
+      ...(isForwarded ? { forwarded } : undefined),
       ...(isCollapsed === undefined ? undefined : { collapsed: isCollapsed }),
       ...(stored ? { stored } : undefined),
-      ...(forwardStatus === undefined ? undefined : { forwardStatus }),
+      ...(isForwarded && forwardStatus !== undefined ? { forwardStatus } : undefined),
     };
     if (!answered) throw outcome.error;
     const { answer, policy } = outcome;

@@ -19,14 +19,19 @@ export function validatorsOf(headers: HeaderFields): Readonly<Record<string, str
 
 /**
  * Whether a 304 speaks of this stored answer. It must come from the same key, for another key may see another
- * body behind the same date, and must not name another tag (RFC 9111 section 4.3.4).
+ * body behind the same date, and must not name another tag, or another date of an answer that has no tag
+ * (RFC 9111 section 4.3.4): the stored body would keep the new date, and each later 304 would confirm it again.
  */
 export function confirms(notModified: Answer, stored: Answer): boolean {
   if (notModified.generation !== stored.generation) return false;
   const named = notModified.headers['etag'];
   const known = stored.headers['etag'];
-  if (named === undefined || known === undefined) return true;
-  return typeof named === 'string' && typeof known === 'string' && opaqueTag(named) === opaqueTag(known);
+  // Then the upstream was asked about the tag, and the date did not count (RFC 9110 section 13.1.3).
+  if (known !== undefined && named === undefined) return true;
+  if (known !== undefined)
+    return typeof named === 'string' && typeof known === 'string' && opaqueTag(named) === opaqueTag(known);
+  const date = notModified.headers['last-modified'];
+  return date === undefined || date === stored.headers['last-modified'];
 }
 
 /**

@@ -4,6 +4,7 @@
  */
 import { type Caller, isGranted } from '../callers/caller.ts';
 import type { InboundRequest, Reply } from '../edge/inbound.ts';
+import { refuseMethod } from '../edge/operation.ts';
 import { problemPage } from '../edge/problems.ts';
 import { documentFields, listed } from '../edge/reply-fields.ts';
 import { basesOf, usualBase } from '../edge/workspace.ts';
@@ -89,8 +90,7 @@ function moveTo(name: string, location: string): DocumentHandler {
 }
 
 function refuseChanges({ method }: InboundRequest): void {
-  if (method === 'GET' || method === 'HEAD') return;
-  throw new GatewayError('method-not-allowed', { headers: { allow: 'GET, HEAD' } });
+  if (method !== 'GET' && method !== 'HEAD') refuseMethod();
 }
 
 async function prefersPage(request: InboundRequest): Promise<boolean> {

@@ -32,7 +32,9 @@ function listOf(cache: CacheOutcome, ageSeconds: number | undefined): Fields {
 }
 
 function cacheStatus(cache: CacheOutcome): string {
-  let status = cache.hit ? 'analytics-gateway; hit' : `analytics-gateway; fwd=${cache.forwarded ?? 'miss'}`;
+  let status = 'analytics-gateway';
+  if (cache.hit) status += '; hit';
+  if (cache.forwarded !== undefined) status += `; fwd=${cache.forwarded}`;
   if (cache.forwardStatus !== undefined) status += `; fwd-status=${cache.forwardStatus}`;
   if (cache.ttlSeconds !== undefined) status += `; ttl=${cache.ttlSeconds}`;
   if (cache.stored === true) status += '; stored';

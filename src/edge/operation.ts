@@ -69,9 +69,7 @@ export function selectOperation({
       request.workspace = workspace;
       if (match === undefined) throw unknownOperation(below(path.slice(0, base?.end), unknown));
       trace.operation = match.operation.name;
-      if (request.method !== 'GET' && request.method !== 'HEAD') {
-        throw new GatewayError('method-not-allowed', { headers: { allow: 'GET, HEAD' } });
-      }
+      if (request.method !== 'GET' && request.method !== 'HEAD') refuseMethod();
       if (announcesBody(request.headers)) throw invalid('A read has no body.', { connection: 'close' });
       const problem = problemOfQuery(request.query);
       if (problem !== undefined) throw invalid(problem);
@@ -81,6 +79,11 @@ export function selectOperation({
       request.match = match;
       return next(request, trace);
     };
+}
+
+/** Ends every request whose method is not for reading. @throws GatewayError `method-not-allowed` */
+export function refuseMethod(): never {
+  throw new GatewayError('method-not-allowed', { headers: { allow: 'GET, HEAD' } });
 }
 
 /** Ends every request that no route takes. @throws GatewayError `unknown-operation` */

@@ -6,7 +6,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
 import { GatewayError, type ProxyErrorType } from '../errors.ts';
 import { type Answer, type HeaderFields, hasNoContent, type SignedRequest } from '../exchange.ts';
-import { singleField } from '../header-fields.ts';
+import { singleField, trimFields } from '../header-fields.ts';
 import { payloadOf, smallBytes } from '../payload.ts';
 import type { ContextWatcher } from '../request-context.ts';
 import type { AttemptSpan, AttemptSpans, Trace } from '../trace.ts';
@@ -118,15 +118,14 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
     // Interim responses (1xx) say nothing yet. Undici gives 101 only where an upgrade was asked for: never.
     if (status < 200) return;
     this.#status = status;
-    // Undici makes no undefined values; only its type allows them.
-    this.#headers = headers as HeaderFields;
+    this.#headers = trimFields(headers);
     this.#trace.upstreamStatus = status;
     const invalid = invalidHead(status, this.#headers, this.#terms.limits);
     if (invalid !== undefined) {
       this.#refuse(invalid.reason, invalid.proxyError);
       return;
     }
-    const declared = Number(headers['content-length'] ?? 0);
+    const declared = Number(this.#headers['content-length'] ?? 0);
     this.#declaredBytes = Number.isSafeInteger(declared) ? declared : 0;
     const caller = this.#request.context.flow.name;
     this.#share = this.#terms.budget.reserve(caller, this.#declaredBytes, () => {

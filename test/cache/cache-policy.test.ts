@@ -389,6 +389,23 @@ describe('validation (RFC 9111 section 4.3)', () => {
   ])('a 304 with %s confirms the stored answer or not (4.3.4)', (_, headers, generation, expected) => {
     expect(confirms(confirmation(headers, generation), stored)).toBe(expected);
   });
+  it.each<[string, HeaderFields, boolean]>([
+    ['the same date', { 'last-modified': at(-50) }, true],
+    ['another date', { 'last-modified': at(-40) }, false],
+    ['two dates', { 'last-modified': [at(-50), at(-40)] }, false],
+    ['no date', {}, true],
+  ])(
+    'a 304 with %s of modification confirms a stored answer without tag or not (4.3.4)',
+    (_, headers, expected) => {
+      const dated = { ...stored, headers: { 'last-modified': at(-50) } };
+      expect(confirms(confirmation(headers), dated)).toBe(expected);
+    },
+  );
+  it('the tag of a stored answer decides alone whether a 304 confirms it (4.3.4)', () => {
+    const dated = { ...stored, headers: { etag: '"a"', 'last-modified': at(-50) } };
+    expect(confirms(confirmation({ etag: '"a"', 'last-modified': at(-40) }), dated)).toBe(true);
+    expect(confirms(confirmation({ 'last-modified': at(-40) }), dated)).toBe(true);
+  });
   it('a 304 replaces fields and times and leaves the body (3.2)', () => {
     const made = renewed(
       stored,

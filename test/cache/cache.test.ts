@@ -572,6 +572,23 @@ describe('a stale answer in place of a failure (RFC 5861 section 4)', () => {
     expect(leader?.cache).toEqual({ ...facts, detail: 'stale-if-error' });
     expect(joined?.cache).toEqual({ ...facts, detail: 'stale-if-error', collapsed: true });
   });
+  it('a failure went forward only where something was sent (RFC 9211 section 2.2)', async () => {
+    const { ask } = cacheBefore(() => {
+      throw new GatewayError('upstream-rate-limited', { receivedStatus: 429 });
+    });
+    const { result, trace } = ask();
+    await expect(result).rejects.toThrow(GatewayError);
+    expect(trace.cache).toEqual({ hit: false });
+  });
+  it('a failure tells the status that the upstream answered with (RFC 9211 section 2.3)', async () => {
+    const { ask } = cacheBefore((_, _call, trace) => {
+      trace.attempts += 1;
+      throw new GatewayError('upstream-key-rejected', { receivedStatus: 401 });
+    });
+    const { result, trace } = ask();
+    await expect(result).rejects.toThrow(GatewayError);
+    expect(trace.cache).toEqual({ hit: false, forwarded: 'uri-miss', forwardStatus: 401 });
+  });
   it.each<[string, HeaderFields, number, () => Answer]>([
     ['beyond its bound', {}, 315_000, () => answer({}, 'bad', 503)],
     [

@@ -32,6 +32,10 @@ describe('Cache-Status and Age of a reply', () => {
     expect(fields).toEqual(['cache-status', 'analytics-gateway; hit; ttl=5; detail=negative', 'age', '3']);
   });
 
+  it('a reply for which nothing was stored and nothing sent is neither a hit nor forwarded (RFC 9211 section 2)', () => {
+    expect(fieldsOf({ hit: false })).toEqual(['cache-status', 'analytics-gateway']);
+  });
+
   it('a reply that the cache took no part in says nothing of it', () => {
     expect(cacheFieldsOf(newTrace())).toEqual([]);
   });

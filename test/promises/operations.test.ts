@@ -99,6 +99,15 @@ describe('everything else stays here', () => {
     },
   );
 
+  it.each(['/livez', '/readyz'])('a probe refuses every other method than GET and HEAD: %s', async (path) => {
+    const { ask } = shared();
+    for (const method of ['POST', 'OPTIONS', 'TRACE', 'QUERY']) {
+      const came = await ask(path, { method });
+      expect([came.status, came.headers.allow]).toEqual([405, 'GET, HEAD']);
+      expect(came.json()).toMatchObject({ code: 'method-not-allowed' });
+    }
+  });
+
   it.each(['api_key=x', 'a=1&X-Api-Key=x', 'APIKEY=x', 'api%5fkey=x', 'api-key'])(
     'a request with the query %s stays in the gateway',
     async (query) => {
