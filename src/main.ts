@@ -12,7 +12,11 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 // Process 1 of a container gets no signal that it does not listen to, and a command may listen later or not at all.
 for (const [signal, status] of [['SIGINT', 130] as const, ['SIGTERM', 143] as const]) {
   process.once(signal, () => {
-    if (process.listenerCount(signal) === 0) process.exit(status);
+    if (process.listenerCount(signal) > 0) return;
+    process.emit('exit', status);
+    // An exit waits for the reads under way, and that of a pipe may never end. Process 1 alone outlives its own signal.
+    process.kill(process.pid, signal);
+    process.exit(status);
   });
 }
 

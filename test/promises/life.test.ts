@@ -86,20 +86,16 @@ describe.concurrent('on SIGTERM and SIGINT', () => {
     expect(await gateway.exited).toBe(130);
   });
 
-  it.for([
-    ['SIGTERM', 143],
-    ['SIGINT', 130],
-  ] as const)(
-    // As process 1 of a container it would get neither signal if it did not listen.
-    '%s ends a command that does not serve with status %i, and the command of its exec: store too',
-    async ([signal, status], owner) => {
+  it.for(['SIGTERM', 'SIGINT'] as const)(
+    '%s ends a command that does not serve, and the command of its exec: store too',
+    async (signal, owner) => {
       const file = join(temporaryFolder(owner), 'pid');
       const from = `exec:sh -c 'echo $$ >"${file}"; exec sleep 600'`;
       const { UPSTREAM_API_KEY: _, ...settings } = settingsFor('http://127.0.0.1:9/api');
       const check = start(owner, ['check'], { settings: { ...settings, UPSTREAM_API_KEY_FROM: from } });
       await until(() => existsSync(file) && readFileSync(file, 'utf8').endsWith('\n'));
       check.signal(signal);
-      expect(await check.exited).toBe(status);
+      expect(await check.exited).toBe(signal);
       const pid = Number(readFileSync(file, 'utf8'));
       await until(
         () => !existsSync(`/proc/${pid}/cmdline`) || readFileSync(`/proc/${pid}/cmdline`, 'utf8') === '',
