@@ -1,4 +1,5 @@
 /** How header fields are read that may have come more than once. Pure: no `this`, no I/O, no clock. */
+import type { HeaderFields } from './exchange.ts';
 
 /** A field's value; the lines of a repeated field are joined, as RFC 9110 section 5.3 says. */
 export function fieldValue(value: string | readonly string[] | undefined): string | undefined {
@@ -39,15 +40,20 @@ export function trimBlanks(text: string): string {
 }
 
 /** The fields with values as HTTP means them, without blanks around them (RFC 9110 section 5.5): undici leaves those behind. */
-export function trimFields(
-  headers: Readonly<Record<string, string | readonly string[] | undefined>>,
-): Record<string, string | readonly string[]> {
-  // Undici makes no undefined values; only its type allows them.
-  const trimmed = Object.entries(headers).map(([name, value = '']) => [
+export function trimFields(headers: HeaderFields): HeaderFields {
+  // Hardly any answer has one, and a copy of all fields costs a read that goes up more than this look.
+  let isTrimmed = true;
+  for (const name in headers) if (hasBlankEnd(headers[name])) isTrimmed = false;
+  if (isTrimmed) return headers;
+  const trimmed = Object.entries(headers).map(([name, value]) => [
     name,
     typeof value === 'string' ? trimBlanks(value) : value.map(trimBlanks),
   ]);
   return Object.fromEntries(trimmed);
+}
+
+function hasBlankEnd(value: string | readonly string[] = ''): boolean {
+  return typeof value === 'string' ? isBlank(value, value.length - 1) : value.some(hasBlankEnd);
 }
 
 /** Whether a space or tab stands at this index. */

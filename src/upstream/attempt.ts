@@ -118,7 +118,8 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
     // Interim responses (1xx) say nothing yet. Undici gives 101 only where an upgrade was asked for: never.
     if (status < 200) return;
     this.#status = status;
-    this.#headers = trimFields(headers);
+    // Undici makes no undefined values; only its type allows them.
+    this.#headers = trimFields(headers as HeaderFields);
     this.#trace.upstreamStatus = status;
     const invalid = invalidHead(status, this.#headers, this.#terms.limits);
     if (invalid !== undefined) {

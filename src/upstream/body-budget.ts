@@ -31,9 +31,13 @@ export class BodyBudget {
    */
   reserve(caller: string, bytes: number, onReady: () => void): BodyShare {
     const share = new BodyShare(this, caller, bytes, onReady);
+    if (bytes <= this.freeBytes) {
+      // A small one waits behind nothing.
+      share.isReady = share.grow(bytes);
+      return share;
+    }
     this.waiting.push(share);
-    const mayGo = bytes <= this.freeBytes || this.#next() === share;
-    if (mayGo && share.grow(bytes)) share.ready();
+    if (this.#next() === share && share.grow(bytes)) share.ready();
     return share;
   }
 
