@@ -39,7 +39,7 @@ export function trimBlanks(text: string): string {
   return text.slice(start, end);
 }
 
-/** The fields with values as HTTP means them, without blanks around them (RFC 9110 section 5.5): undici leaves those behind. */
+/** The fields without blanks around their values (RFC 9110 section 5.5): undici leaves those at the end. */
 export function trimFields(headers: HeaderFields): HeaderFields {
   // Hardly any answer has one, and a copy of all fields costs a read that goes up more than this look.
   let isTrimmed = true;

@@ -54,7 +54,10 @@ export function readTextSync(path: string): string {
   }
 }
 
-/** The owner and mode of a file, as ": it belongs to user 0 …", for the person who has to change them. Empty where they cannot be seen. */
+/**
+ * The owner and mode of a file, as ": it belongs to user 0 …", for the person who has to change them. Empty where they
+ * cannot be seen.
+ */
 export function describeOwner(path: string): string {
   try {
     const { uid, gid, mode } = statSync(path);

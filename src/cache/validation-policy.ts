@@ -26,12 +26,13 @@ export function confirms(notModified: Answer, stored: Answer): boolean {
   if (notModified.generation !== stored.generation) return false;
   const named = notModified.headers['etag'];
   const known = stored.headers['etag'];
-  // Then the upstream was asked about the tag, and the date did not count (RFC 9110 section 13.1.3).
-  if (known !== undefined && named === undefined) return true;
-  if (known !== undefined)
-    return typeof named === 'string' && typeof known === 'string' && opaqueTag(named) === opaqueTag(known);
-  const date = notModified.headers['last-modified'];
-  return date === undefined || date === stored.headers['last-modified'];
+  if (known === undefined) {
+    const date = notModified.headers['last-modified'];
+    return date === undefined || date === stored.headers['last-modified'];
+  }
+  // The upstream was asked about the tag, and the date did not count (RFC 9110 section 13.1.3).
+  if (named === undefined) return true;
+  return typeof named === 'string' && typeof known === 'string' && opaqueTag(named) === opaqueTag(known);
 }
 
 /**

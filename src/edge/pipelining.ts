@@ -138,7 +138,7 @@ export function countBegun({ socket }: IncomingMessage, outgoing: ServerResponse
 
 /**
  * Whether bytes that were read behind this request are lost: once a request asks for another protocol (`Upgrade`), Node's
- * parser drops the rest of what was read, also where the request is answered as any other. Call as `countBegun`.
+ * parser drops the rest of what was read, although the request is answered like every other. Call as `countBegun`.
  */
 export function losesRest({ headers, socket }: IncomingMessage): boolean {
   if (headers.upgrade === undefined) return false;

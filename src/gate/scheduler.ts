@@ -137,7 +137,7 @@ export class Scheduler<T extends Queued> {
     if (this.queue.remove(request)) this.queue.add(request);
   }
 
-  /** The request's deadline has come. Its `Retry-After` says when an equal request that comes anew would be served in time. */
+  /** The request's deadline has come. Its `Retry-After` says when an equal request would be served in time. */
   expired(request: T, nowMs: number): readonly Rejected<T>[] {
     if (!this.queue.remove(request)) return [];
     return [this.#late(request, this.queue.ahead(request.context.flow, nowMs), nowMs)];

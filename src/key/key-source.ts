@@ -37,7 +37,7 @@ export class KeySource {
     this.#options = options;
   }
 
-  /** Reads the store now; during a read once more after it, for that one may have seen what was there before. Never rejects. */
+  /** Reads the store now, or once more after the read under way, which may have seen the old value. Never rejects. */
   reload(): Promise<void> {
     if (this.#reading !== undefined) this.#isStale = true;
     else this.#reading = this.#read();

@@ -8,7 +8,7 @@ export const headStartMs = 250;
 export const retiredKeyMs = 10 * 60_000;
 /** How long an operation whose 401 was not about the key is not held against the key again. */
 export const exemptionMs = 60_000;
-/** How long one probe is waited for before the next read is asked as well; four of them begin within the wait for a rotation. */
+/** How long one probe is waited for before the next read is asked too; four begin within the wait for a rotation. */
 export const probeWaitMs = 550;
 /** When, after a refusal, another read is asked where the first was refused again: late, for most rotations come before. */
 export const secondProbeMs = 1_200;

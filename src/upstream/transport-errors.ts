@@ -39,7 +39,8 @@ function sort(code: string, progress: Progress): Sorted {
     return ['upstream-unreachable', 'tls_protocol_error'];
   if (code.startsWith('HPE_')) return ['upstream-invalid-response', 'http_protocol_error'];
   if (progress === 'connecting') return ['upstream-unreachable', 'connection_refused'];
-  // A connection that breaks off before the answer has begun may be tried again; one that breaks off during it was an incomplete answer.
+  // A connection that breaks off before the answer has begun may be tried again; one that breaks off during it leaves an
+  // incomplete answer.
   return progress === 'begun'
     ? ['upstream-invalid-response', 'http_response_incomplete']
     : ['upstream-unreachable', 'connection_terminated'];

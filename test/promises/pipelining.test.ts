@@ -87,7 +87,7 @@ describe('a caller that sends 64 KiB of requests in one go', () => {
       socket.setEncoding('latin1').on('data', (text: string) => {
         came += text;
       });
-      // Alone it is a request as any other.
+      // Alone it is a request like every other.
       socket.write(asking);
       await expect.poll(replies).toBe(1);
       expect(came).toContain('Connection: keep-alive');
