@@ -85,6 +85,7 @@ export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
       suspect: false,
       rejected: false,
       fallenBack: false,
+      newKey: undefined,
       previousForgottenInMs: 540_000,
       reloadFailures: 2,
       reloadFailure: 'file:/run/secrets/key: does not exist',
