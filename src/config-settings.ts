@@ -79,7 +79,7 @@ export const settings = {
   UPSTREAM_API_KEY_CHECK: defaulted(
     'on',
     oneOf('on', 'off'),
-    'One read of /users/api-keys/ after the start, so that the log says at once whether the upstream accepts the key; off leaves it out.',
+    'One read of /users/api-keys/ after the start, so that the log says at once whether the upstream accepts the key, and one before a new key replaces a key that works; off leaves both out.',
   ),
   WORKSPACES: defaulted(
     '',

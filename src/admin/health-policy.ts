@@ -16,6 +16,8 @@ export const healthCodes = {
   'circuit-open': 'failing',
   stopping: 'degraded',
   'key-suspect': 'degraded',
+  'new-key-refused': 'degraded',
+  'new-key-untried': 'degraded',
   'operation-circuit-open': 'degraded',
   'key-fallen-back': 'degraded',
   'key-store-failing': 'degraded',
@@ -61,17 +63,22 @@ const certificateNoticeMs = 7 * 86_400_000;
 /** Lost log lines are told of for this long: what was lost stays lost. */
 const lostLinesNoticeMs = 15 * 60_000;
 
+/** A new key is tried within a moment where the upstream answers; one that is untried for longer is told of. */
+const newKeyPatienceMs = 10_000;
+
 /** How many names a sentence lists. */
 const mostNamed = 5;
 
 /** What may be wrong with one workspace. */
 const workspaceJudges: Readonly<
-  Partial<Record<HealthCode, (workspace: WorkspaceSnapshot) => Says | undefined>>
+  Partial<Record<HealthCode, (workspace: WorkspaceSnapshot, at: number) => Says | undefined>>
 > = {
   'key-missing': keyMissing,
   'key-refused': keyRefused,
   'circuit-open': circuitOpen,
   'key-suspect': keySuspect,
+  'new-key-refused': newKeyRefused,
+  'new-key-untried': newKeyUntried,
   'operation-circuit-open': operationCircuitOpen,
   'key-fallen-back': keyFallenBack,
   'key-store-failing': keyStoreFailing,
@@ -96,7 +103,7 @@ export function judgeHealth(snapshot: AdminSnapshot): Verdict {
     const says = judges[code]?.(snapshot);
     return [
       ...(says === undefined ? [] : [{ code, ...says }]),
-      ...snapshot.workspaces.flatMap((workspace) => reasonOf(code, workspace) ?? []),
+      ...snapshot.workspaces.flatMap((workspace) => reasonOf(code, workspace, snapshot.at) ?? []),
     ];
   });
   if (reasons.length === 0) return { health: 'ok', reasons };
@@ -106,8 +113,8 @@ export function judgeHealth(snapshot: AdminSnapshot): Verdict {
   return { health: failing.size === snapshot.workspaces.length ? 'failing' : 'degraded', reasons };
 }
 
-function reasonOf(code: HealthCode, workspace: WorkspaceSnapshot): HealthReason | undefined {
-  const says = workspaceJudges[code]?.(workspace);
+function reasonOf(code: HealthCode, workspace: WorkspaceSnapshot, at: number): HealthReason | undefined {
+  const says = workspaceJudges[code]?.(workspace, at);
   const { name } = workspace;
   if (says === undefined || name === '') return says && { code, ...says };
   return { code, workspace: name, detail: `${name}: ${says.detail}`, todo: says.todo };
@@ -135,6 +142,24 @@ function keySuspect({ key }: WorkspaceSnapshot): Says | undefined {
   return {
     detail: `The upstream refused a read with the key ${key.fingerprint} of ${key.source}; the gateway finds out whether it refuses the key.`,
     todo: 'Nothing for two seconds; a key that is refused has the reason key-refused then.',
+  };
+}
+
+function newKeyRefused({ key }: WorkspaceSnapshot): Says | undefined {
+  const { newKey } = key;
+  if (newKey?.standing !== 'refused') return undefined;
+  return {
+    detail: `The upstream refuses the new key ${newKey.fingerprint} of the secret store; the key before (${key.fingerprint}) stays in use.`,
+    todo: 'Put the right key into the secret store, or activate the new one at the upstream; do not revoke the key before until the log says "accepted".',
+  };
+}
+
+function newKeyUntried({ key }: WorkspaceSnapshot, at: number): Says | undefined {
+  const { newKey } = key;
+  if (newKey?.standing !== 'untried' || at - newKey.since < newKeyPatienceMs) return undefined;
+  return {
+    detail: `The upstream has not said yet whether it accepts the new key ${newKey.fingerprint} of the secret store; the key before (${key.fingerprint}) stays in use.`,
+    todo: 'Look into the log for the upstream’s answer ("new-key-untried"); the new key is tried again by itself, at least every minute.',
   };
 }
 

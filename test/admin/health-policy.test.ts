@@ -20,6 +20,13 @@ const waitsFor = (...waitsMs: readonly number[]): Partial<SnapshotOfOne> => ({
   },
 });
 
+const newKeyIs = (standing: 'untried' | 'refused', forMs: number): Partial<SnapshotOfOne> => ({
+  key: {
+    ...calm.key,
+    newKey: { fingerprint: '4567ef01', generation: 3, standing, since: calm.at - forMs },
+  },
+});
+
 const storeIs = (inUse: boolean): Partial<SnapshotOfOne> => ({
   fleet: calm.fleet && {
     ...calm.fleet,
@@ -55,6 +62,14 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
     ['key-fallen-back'],
     /accepts the previous one/,
   ],
+  [
+    'the upstream refuses the new key',
+    newKeyIs('refused', 0),
+    ['new-key-refused'],
+    /new key 4567ef01 .*0123abcd\) stays/,
+  ],
+  ['a new key is on trial', newKeyIs('untried', 9_999), []],
+  ['a new key could not be tried for 10 s', newKeyIs('untried', 10_000), ['new-key-untried'], /not said yet/],
   [
     'the store fails while a key is loaded',
     { key: { ...calm.key, reloadFailure: 'file:/run/secrets/key: does not exist' } },
