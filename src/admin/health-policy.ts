@@ -2,6 +2,7 @@
  * The one verdict on the gateway, with a reason for everything that keeps it from being `ok`: what is wrong, and what
  * to do. Status, metrics and console all show this and judge nothing themselves. Pure: no `this`, no I/O, no clock.
  */
+import type { LoginKeys } from '../callers/callers-snapshot.ts';
 import type { AdminSnapshot, WorkspaceSnapshot } from './sources.ts';
 
 /** `degraded`: callers are answered, and something needs attention. `failing`: new reads of the upstream fail. */
@@ -25,6 +26,7 @@ export const healthCodes = {
   'callers-waiting': 'degraded',
   'shared-store-away': 'degraded',
   'callers-file-refused': 'degraded',
+  'logins-failing': 'degraded',
   'certificate-refused': 'degraded',
   'certificate-ending': 'degraded',
   'log-lines-lost': 'degraded',
@@ -66,6 +68,9 @@ const lostLinesNoticeMs = 15 * 60_000;
 /** A new key is tried within a moment where the upstream answers; one that is untried for longer is told of. */
 const newKeyPatienceMs = 10_000;
 
+/** The last keys of a company login serve for a day; an outage that lasts is told of before they end. */
+const longOutageMs = 3_600_000;
+
 /** How many names a sentence lists. */
 const mostNamed = 5;
 
@@ -91,6 +96,7 @@ const judges: Readonly<Partial<Record<HealthCode, (snapshot: AdminSnapshot) => S
   stopping,
   'shared-store-away': sharedStoreAway,
   'callers-file-refused': callersFileRefused,
+  'logins-failing': loginsFailing,
   'certificate-refused': certificateRefused,
   'certificate-ending': certificateEnding,
   'log-lines-lost': logLinesLost,
@@ -241,6 +247,29 @@ function callersFileRefused({ callers }: AdminSnapshot): Says | undefined {
     detail: `The newest version of the callers file is refused, so the one before is in force: ${first}${rest}.`,
     todo: 'Correct the file; "analytics-gateway token list" lists everything that is wrong with it.',
   };
+}
+
+function loginsFailing({ callers, at }: AdminSnapshot): Says | undefined {
+  const dead = callers.logins.flatMap((login) => {
+    const why = whyLoginsFail(login, at);
+    return why === undefined ? [] : [`those of ${names(login.callers)} (${why})`];
+  });
+  if (dead.length === 0) return undefined;
+  return {
+    detail: `Company logins get 401, or will soon: ${names(dead)}. Static tokens work on.`,
+    todo: 'See that the address of "jwks" in the callers file is right and that this machine reaches it: "analytics-gateway check" tries it. It is asked again by itself every 30 s.',
+  };
+}
+
+/** `undefined` where nothing keeps the logins of this key set from working. */
+function whyLoginsFail({ address, keys, failure, failingSince, servesUntil }: LoginKeys, at: number) {
+  if (failure !== undefined && (servesUntil === undefined || servesUntil <= at)) {
+    return `the keys at ${address} cannot be fetched: ${failure}`;
+  }
+  if (failure !== undefined && servesUntil !== undefined && at - (failingSince ?? at) >= longOutageMs) {
+    return `the keys at ${address} cannot be fetched: ${failure}; the last ones serve until ${new Date(servesUntil).toISOString()}`;
+  }
+  return keys === 0 ? `the key set at ${address} has no key for signatures` : undefined;
 }
 
 function certificateRefused({ certificate }: AdminSnapshot): Says | undefined {

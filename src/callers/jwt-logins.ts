@@ -6,6 +6,7 @@ import type { Authenticated } from './caller.ts';
 import type { CallersEvent } from './callers-event.ts';
 import type { Failures } from './failures.ts';
 import type { JwtRefusal, JwtRules, JwtVerifier } from './jwt.ts';
+import type { KeySetSnapshot } from './key-set.ts';
 import { countFailure, unauthenticated } from './refusal.ts';
 import { SignatureCheck, SignatureTurns } from './signature-check.ts';
 
@@ -34,6 +35,15 @@ export class JwtLogins {
     if (this.#verifier !== undefined) this.#verifier.adopt(rules);
     // A failure is left to the first request that comes with a JWT.
     else if (rules.length > 0) this.#load().catch(() => {});
+  }
+
+  /** The issuers' keys; none before the first rule is in force. */
+  keySets(): readonly KeySetSnapshot[] {
+    return this.#verifier?.keySets() ?? [];
+  }
+
+  close(): void {
+    this.#verifier?.close();
   }
 
   /** What is remembered of a JWT, without a promise; `undefined` where it has to be verified. */

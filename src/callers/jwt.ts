@@ -8,7 +8,7 @@ import { GatewayError } from '../errors.ts';
 import type { Authenticated } from './caller.ts';
 import type { JwtRule } from './callers-file.ts';
 import { claimedIssuer, clockToleranceSeconds, matchesRule } from './jwt-policy.ts';
-import { KeySet, KeySetUnavailableError } from './key-set.ts';
+import { KeySet, type KeySetSnapshot, KeySetUnavailableError } from './key-set.ts';
 import type { SignatureCheck } from './signature-check.ts';
 
 export type JwtRules = readonly { readonly rule: JwtRule; readonly authenticated: Authenticated }[];
@@ -109,6 +109,15 @@ export class JwtVerifier {
     this.#warm();
   }
 
+  /** The key sets of all rules. */
+  keySets(): readonly KeySetSnapshot[] {
+    return [...this.#keySets.values()].map((keys) => keys.snapshot());
+  }
+
+  close(): void {
+    for (const keys of this.#keySets.values()) keys.close();
+  }
+
   #forget(): void {
     this.#version++;
     this.#remembered.clear();
@@ -129,7 +138,11 @@ export class JwtVerifier {
 
   #warm(): void {
     const used = new Set(this.#rules.map(({ rule }) => rule.jwks));
-    for (const address of this.#keySets.keys()) if (!used.has(address)) this.#keySets.delete(address);
+    for (const [address, keys] of this.#keySets) {
+      if (used.has(address)) continue;
+      keys.close();
+      this.#keySets.delete(address);
+    }
     for (const address of used) this.#keysAt(address).warm();
   }
 

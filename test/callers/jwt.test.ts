@@ -507,6 +507,50 @@ describe('the keys of an issuer', () => {
     expect(events.at(-1)).toEqual({ kind: 'keys-available-again', address: jwks });
   });
 
+  it('the keys of an issuer that is away are asked for every 30 s though no login asks, and shown with what is wrong', async () => {
+    vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout', 'Date'] });
+    const shown = () => authenticator.snapshot().logins;
+    idp.status = 404;
+    const since = Date.now();
+    const { authenticator, events } = staff();
+    await vi.waitFor(() => expect(events).toHaveLength(1));
+    expect(shown()).toEqual([
+      {
+        ...{ address: jwks, callers: ['staff'], keys: undefined, servesUntil: undefined },
+        ...{ failure: "the key set's address answered 404", failingSince: expect.any(Number) },
+      },
+    ]);
+    expect(shown()[0]?.failingSince).toBeGreaterThanOrEqual(since);
+    for (let asked = 2; asked < 5; asked++) {
+      vi.advanceTimersByTime(30_000);
+      await vi.waitFor(() => expect(idp.asked).toBe(asked));
+    }
+    Object.assign(idp, { status: 200, keys: [one.jwk, { kty: 'oct', k: 'AA' }, { ...two.jwk, use: 'enc' }] });
+    vi.advanceTimersByTime(30_000);
+    await vi.waitFor(() => expect(events.at(-1)).toMatchObject({ kind: 'keys-available-again' }));
+    expect(shown()).toMatchObject([{ keys: 1, failure: undefined, failingSince: undefined }]);
+    const dayLater = Date.now() + 86_400_000;
+    expect(Math.abs((shown()[0]?.servesUntil ?? 0) - dayLater)).toBeLessThan(60_000);
+    // In use, it is refreshed by logins alone.
+    vi.advanceTimersByTime(300_000);
+    expect(idp.asked).toBe(5);
+  });
+
+  it('the keys of an issuer that no caller names any more are asked for no longer', async () => {
+    vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] });
+    idp.status = 500;
+    const { authenticator, events, file } = staff();
+    await vi.waitFor(() => expect(events).toHaveLength(1));
+    writeCallers([{ name: 'sidecar', anonymous: true }], file);
+    authenticator.reload();
+    await vi.waitFor(() => expect(authenticator.snapshot().logins).toEqual([]));
+    vi.advanceTimersByTime(120_000);
+    // Two reads of our own, one after the other: whatever else was asked for has arrived by then.
+    await fetch(jwks);
+    await fetch(jwks);
+    expect(idp.asked).toBe(3);
+  });
+
   it('the keys of an issuer serve no longer than a day without it', async () => {
     fakeMonotonicClock();
     const { authenticator } = staff();

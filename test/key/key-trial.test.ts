@@ -270,6 +270,7 @@ describe('a new key, once the one in use is refused', () => {
   it('a new key ends the rejection of both when it is accepted', async () => {
     const { keyring, says, swap, kinds } = await started();
     await swap(key2);
+    await vi.advanceTimersByTimeAsync(200_000);
     says[key1] = 401;
     const old = inUse(keyring);
     keyring.refused(old, readOf('list-accounts'));
