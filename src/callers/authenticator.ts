@@ -152,7 +152,7 @@ export class Authenticator {
   }
 
   #refuse({ remoteAddress }: Credentials, reason: string): never {
-    countFailure(this.#failures, remoteAddress, reason);
+    countFailure(this.#failures, remoteAddress, 'token', reason);
     throw unauthenticated(reason, true);
   }
 
@@ -160,7 +160,7 @@ export class Authenticator {
     const reason = target.includes(tokenPrefix)
       ? 'a token in the URL, where it never counts'
       : 'no credential';
-    countFailure(this.#failures, remoteAddress, reason);
+    countFailure(this.#failures, remoteAddress, 'no-credential', reason);
     throw unauthenticated(reason, false);
   }
 

@@ -76,7 +76,7 @@ export class JwtLogins {
     if (!('reason' in result)) return result;
     // The verification was counted for the request that began it.
     if (shared !== undefined && !result.isOurs)
-      countFailure(this.#options.failures, remoteAddress, result.reason);
+      countFailure(this.#options.failures, remoteAddress, 'token', result.reason);
     throw unauthenticated(result.reason, true);
   }
 

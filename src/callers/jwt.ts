@@ -7,7 +7,7 @@ import { LRUCache } from 'lru-cache';
 import { GatewayError } from '../errors.ts';
 import type { Authenticated } from './caller.ts';
 import type { JwtRule } from './callers-file.ts';
-import { claimedIssuer, clockToleranceSeconds, matchesRule } from './jwt-policy.ts';
+import { claimedOrigin, clockToleranceSeconds, matchesRule } from './jwt-policy.ts';
 import { KeySet, type KeySetSnapshot, KeySetUnavailableError } from './key-set.ts';
 import type { SignatureCheck } from './signature-check.ts';
 
@@ -76,12 +76,17 @@ export class JwtVerifier {
     check: SignatureCheck,
   ): Promise<Authenticated | JwtRefusal> {
     const startedIn = this.#version;
-    const issuer = claimedIssuer(token);
+    const claimed = claimedOrigin(token);
     let refusal: JwtRefusal = { reason: 'a JWT of an issuer that no caller names', isOurs: false };
     /** Rules that trust the same keys, issuer and audience share one verification. */
     const verified = new Map<string, Verified>();
     for (const { rule, authenticated } of this.#rules) {
-      if (rule.header !== header || rule.issuer !== issuer) continue;
+      if (rule.header !== header || rule.issuer !== claimed?.issuer) continue;
+      // As RFC 7519 section 4.1.4 has it, and without the work: pages that poll with an ended JWT are many.
+      if (claimed.exp !== undefined && claimed.exp <= Date.now() / 1000 - clockToleranceSeconds) {
+        refusal = { reason: 'a JWT that is refused: ERR_JWT_EXPIRED', isOurs: false };
+        continue;
+      }
       const trust = JSON.stringify([rule.jwks, rule.audiences, rule.algorithms]);
       const result = verified.get(trust) ?? (await this.#claimsOf(token, rule, check));
       // A new version of the file, or other keys, came while this one waited: they decide.

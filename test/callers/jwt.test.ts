@@ -337,34 +337,69 @@ describe('a forged or foreign JWT', () => {
   });
 
   it('a forged JWT counts as a failure of its address, which is then refused before a signature is verified', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
     const { authenticator } = staff({}, [], { failuresPerMinute: 3 });
     const remembered = await sign(one);
     await authenticator.authenticate(bearer(remembered));
-    for (let failed = 0; failed < 3; failed++) {
-      expect((await refusal(() => authenticator.authenticate(bearer('a.b.c')))).status).toBe(401);
+    // Three of the limit, and twenty that any address has each second.
+    for (let failed = 0; failed < 23; failed++) {
+      const forged = await sign(stranger, { jti: `${failed}` });
+      expect((await refusal(() => authenticator.authenticate(bearer(forged)))).status).toBe(401);
     }
     const asked = idp.asked;
     idp.until = new Promise(() => {});
     const verified = vi.spyOn(crypto.subtle, 'verify');
-    for (const unverified of ['a.b.c', await sign(two), await sign(one, { jti: 'new' })]) {
+    const fresh = await sign(one, { jti: 'new' });
+    for (const unverified of [await sign(stranger), fresh]) {
       const error = await refusal(() => authenticator.authenticate(bearer(unverified)));
-      expect(error).toMatchObject({ code: 'caller-rate-limited', retryAfterMs: expect.any(Number) });
+      expect(error).toMatchObject({ code: 'caller-rate-limited', retryAfterMs: 50 });
     }
     expect({ asked: idp.asked, verified: verified.mock.calls.length }).toEqual({ asked, verified: 0 });
     expect((await refusal(() => authenticator.authenticate(bearer('a.b.c', '10.9.9.9')))).status).toBe(401);
     expect(authenticator.authenticate(bearer(remembered))).toMatchObject({ by: 'jwt' });
+    vi.advanceTimersByTime(50);
+    expect(await authenticator.authenticate(bearer(fresh))).toMatchObject({ by: 'jwt' });
   });
 
-  it('an address has no more forged JWTs verified than it may have failures, however many come at once', async () => {
+  it.each<[string, () => ReturnType<typeof bearer>]>([
+    ['without a credential', () => credentials([])],
+    ['with a bad token', () => bearer(mintToken())],
+    ['with what is no JWT', () => bearer('a.b.c')],
+  ])(
+    'a good JWT is accepted for the first time behind an address that fails %s without end',
+    async (_what, sent) => {
+      const { authenticator } = staff({}, [], { failuresPerMinute: 3 });
+      for (let failed = 0; failed < 100; failed++) await refusal(() => authenticator.authenticate(sent()));
+      expect((await refusal(() => authenticator.authenticate(sent()))).status).toBe(429);
+      for (let logins = 0; logins < 10; logins++) {
+        const token = await sign(one, { jti: `${logins}` });
+        expect(await authenticator.authenticate(bearer(token))).toMatchObject({ by: 'jwt' });
+      }
+    },
+  );
+
+  it('an expired JWT is refused without a look at its signature, and takes none from others', async () => {
+    const { authenticator } = staff({}, [], { failuresPerMinute: 3 });
+    const verified = vi.spyOn(crypto.subtle, 'verify');
+    const ended = await sign(one, { exp: Math.floor(Date.now() / 1_000) - 31 });
+    for (const status of [401, 401, 401, 429]) {
+      expect((await refusal(() => authenticator.authenticate(bearer(ended)))).status).toBe(status);
+    }
+    expect(verified).not.toHaveBeenCalled();
+    expect(await authenticator.authenticate(bearer(await sign(one)))).toMatchObject({ by: 'jwt' });
+  });
+
+  it('an address has no more forged JWTs verified than it may have failures and twenty a second, however many come at once', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
     const { authenticator } = staff({}, [], { failuresPerMinute: 3 });
     const forged = await Promise.all(
-      Array.from({ length: 5 }, (_, index) => sign(stranger, { jti: `${index}` })),
+      Array.from({ length: 25 }, (_, index) => sign(stranger, { jti: `${index}` })),
     );
     const verified = vi.spyOn(crypto.subtle, 'verify');
     const all = forged.map((token) => refusal(() => authenticator.authenticate(bearer(token))));
     const statuses = (await Promise.all(all)).map(({ status }) => status);
-    expect(statuses).toEqual([401, 401, 401, 429, 429]);
-    expect(verified).toHaveBeenCalledTimes(3);
+    expect(statuses).toEqual([...Array(23).fill(401), 429, 429]);
+    expect(verified).toHaveBeenCalledTimes(23);
   });
 
   it('good JWTs of two thousand callers behind one address are all accepted at once, also while the keys are on their way', async () => {
@@ -383,8 +418,12 @@ describe('a forged or foreign JWT', () => {
   }, 30_000);
 
   it('a good JWT is accepted from an address within its limit while another address over its limit sends it', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
     const { authenticator } = staff({}, [], { failuresPerMinute: 1 });
-    await refusal(() => authenticator.authenticate(bearer('a.b.c', '10.9.9.9')));
+    for (let failed = 0; failed < 21; failed++) {
+      const forged = await sign(stranger, { jti: `${failed}` });
+      await refusal(() => authenticator.authenticate(bearer(forged, '10.9.9.9')));
+    }
     const token = await sign(one);
     const refused = refusal(() => authenticator.authenticate(bearer(token, '10.9.9.9')));
     expect(await authenticator.authenticate(bearer(token))).toMatchObject({ by: 'jwt' });
@@ -532,8 +571,9 @@ describe('the keys of an issuer', () => {
     const dayLater = Date.now() + 86_400_000;
     expect(Math.abs((shown()[0]?.servesUntil ?? 0) - dayLater)).toBeLessThan(60_000);
     // In use, it is refreshed by logins alone.
-    vi.advanceTimersByTime(300_000);
-    expect(idp.asked).toBe(5);
+    vi.advanceTimersByTime(31_000);
+    await fetch(jwks);
+    expect(idp.asked).toBe(6);
   });
 
   it('the keys of an issuer that no caller names any more are asked for no longer', async () => {
