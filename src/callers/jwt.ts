@@ -27,13 +27,16 @@ export interface JwtOptions {
 }
 
 interface Remembered {
-  readonly authenticated: Authenticated;
+  /** `undefined` for a valid JWT that matches no caller: its signature need not be verified with each request. */
+  readonly authenticated: Authenticated | undefined;
   /** Wall clock, ms: a JWT's times are dates. */
   readonly expiresAt: number;
   readonly keys: KeySet;
 }
 
 const maxRemembered = 10_000;
+
+const unmatched: JwtRefusal = { reason: 'a valid JWT that matches no caller', isOurs: false };
 
 /** Apart from the claims, which may have any name. */
 type Verified = { readonly claims: JWTPayload } | { readonly refusal: JwtRefusal };
@@ -58,9 +61,13 @@ export class JwtVerifier {
 
   /** What is remembered of a token, without a promise; `undefined` where it has to be verified. */
   recall(header: string, digest: string): Authenticated | undefined {
-    const found = this.#remembered.get(`${header} ${digest}`);
+    return this.#rememberedOf(`${header} ${digest}`)?.authenticated;
+  }
+
+  #rememberedOf(name: string): Remembered | undefined {
+    const found = this.#remembered.get(name);
     if (found === undefined || Date.now() >= found.expiresAt || !found.keys.isCurrent()) return undefined;
-    return found.authenticated;
+    return found;
   }
 
   /**
@@ -76,10 +83,14 @@ export class JwtVerifier {
     check: SignatureCheck,
   ): Promise<Authenticated | JwtRefusal> {
     const startedIn = this.#version;
+    const name = `${header} ${digest}`;
+    const known = this.#rememberedOf(name);
+    if (known !== undefined && known.authenticated === undefined) return unmatched;
     const claimed = claimedOrigin(token);
     let refusal: JwtRefusal = { reason: 'a JWT of an issuer that no caller names', isOurs: false };
     /** Rules that trust the same keys, issuer and audience share one verification. */
     const verified = new Map<string, Verified>();
+    let valid: Omit<Remembered, 'authenticated'> | undefined;
     for (const { rule, authenticated } of this.#rules) {
       if (rule.header !== header || rule.issuer !== claimed?.issuer) continue;
       // As RFC 7519 section 4.1.4 has it, and without the work: pages that poll with an ended JWT are many.
@@ -94,16 +105,20 @@ export class JwtVerifier {
       verified.set(trust, result);
       if ('refusal' in result) {
         refusal = result.refusal;
-      } else if (matchesRule(result.claims, rule.match)) {
-        const expiresAt = ((result.claims.exp ?? 0) + clockToleranceSeconds) * 1000;
-        const keys = this.#keysAt(rule.jwks);
-        const known = withSubject(authenticated, result.claims.sub);
-        this.#remembered.set(`${header} ${digest}`, { authenticated: known, expiresAt, keys });
-        return known;
-      } else {
-        refusal = { reason: 'a valid JWT that matches no caller', isOurs: false };
+        continue;
       }
+      const expiresAt = ((result.claims.exp ?? 0) + clockToleranceSeconds) * 1000;
+      valid = { expiresAt, keys: this.#keysAt(rule.jwks) };
+      if (matchesRule(result.claims, rule.match)) {
+        const found = withSubject(authenticated, result.claims.sub);
+        this.#remembered.set(name, { authenticated: found, ...valid });
+        return found;
+      }
+      refusal = unmatched;
     }
+    // Where the keys of another rule could not be had, that rule may yet match.
+    if (valid !== undefined && ![...verified.values()].some((one) => 'refusal' in one && one.refusal.isOurs))
+      this.#remembered.set(name, { authenticated: undefined, ...valid });
     return refusal;
   }
 

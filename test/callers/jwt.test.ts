@@ -37,6 +37,8 @@ const idp = {
   asked: 0,
   /** What an answer waits for. */
   until: undefined as Promise<void> | undefined,
+  /** An address that is answered with 503. */
+  awayFor: undefined as string | undefined,
 };
 let server: Server;
 let jwks = '';
@@ -50,10 +52,11 @@ let stranger: Signer;
 
 beforeAll(async () => {
   [one, two, stranger] = await Promise.all([signer('one'), signer('two'), signer('one')]);
-  server = createServer(async (_, response) => {
+  server = createServer(async ({ url }, response) => {
     idp.asked++;
     await idp.until;
-    response.writeHead(idp.status, fieldsOf[idp.status] ?? {});
+    const isAway = url !== undefined && idp.awayFor?.endsWith(url);
+    response.writeHead(isAway ? 503 : idp.status, fieldsOf[idp.status] ?? {});
     response.end(idp.body ?? JSON.stringify({ keys: idp.keys }));
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -63,7 +66,14 @@ beforeAll(async () => {
 afterAll(() => new Promise((resolve) => server.close(resolve)));
 
 beforeEach(() => {
-  Object.assign(idp, { keys: [one.jwk], status: 200, body: undefined, asked: 0, until: undefined });
+  Object.assign(idp, {
+    keys: [one.jwk],
+    status: 200,
+    body: undefined,
+    asked: 0,
+    until: undefined,
+    awayFor: undefined,
+  });
 });
 
 afterEach(() => {
@@ -377,6 +387,42 @@ describe('a forged or foreign JWT', () => {
       }
     },
   );
+
+  it('a valid JWT of no caller is verified once, and takes no more from others however often it comes', async () => {
+    const { authenticator, events, file } = staff({}, [], { failuresPerMinute: 3 });
+    const verified = vi.spyOn(crypto.subtle, 'verify');
+    const foreign = await sign(one, { email: 'ann@other.example' });
+    const statuses = [];
+    for (let tries = 0; tries < 6; tries++) {
+      const { status, message } = await refusal(() => authenticator.authenticate(bearer(foreign)));
+      statuses.push(status);
+      if (status === 401) expect(message).toContain('matches no caller');
+    }
+    expect(statuses).toEqual([401, 401, 401, 401, 429, 429]);
+    expect(verified).toHaveBeenCalledTimes(1);
+    const jwt = { issuer, audience: 'gateway', jwks, match: { email: '*@other.example' } };
+    writeCallers([{ name: 'others', jwt }], file);
+    authenticator.reload();
+    await vi.waitFor(() => expect(events).toContainEqual(expect.objectContaining({ kind: 'reloaded' })));
+    expect(await authenticator.authenticate(bearer(foreign))).toMatchObject({ caller: { name: 'others' } });
+  });
+
+  it('a valid JWT of no caller is looked at again where the keys of another rule for its issuer could not be had', async () => {
+    const elsewhere = `${jwks}/elsewhere`;
+    const other = { issuer, audience: 'gateway', jwks: elsewhere, match: { email: '*@other.example' } };
+    const { authenticator } = staff({}, [{ name: 'others', jwt: other }]);
+    const foreign = await sign(one, { email: 'ann@other.example' });
+    idp.awayFor = elsewhere;
+    await refusal(() => authenticator.authenticate(bearer(foreign)));
+    idp.awayFor = undefined;
+    await vi.waitFor(
+      async () =>
+        expect(await authenticator.authenticate(bearer(foreign))).toMatchObject({
+          caller: { name: 'others' },
+        }),
+      { timeout: 10_000, interval: 200 },
+    );
+  }, 15_000);
 
   it('an expired JWT is refused without a look at its signature, and takes none from others', async () => {
     const { authenticator } = staff({}, [], { failuresPerMinute: 3 });
