@@ -252,11 +252,11 @@ function callersFileRefused({ callers }: AdminSnapshot): Says | undefined {
 function loginsFailing({ callers, at }: AdminSnapshot): Says | undefined {
   const dead = callers.logins.flatMap((login) => {
     const why = whyLoginsFail(login, at);
-    return why === undefined ? [] : [`those of ${names(login.callers)} (${why})`];
+    return why === undefined ? [] : [`of ${names(login.callers)}: ${why}`];
   });
   if (dead.length === 0) return undefined;
   return {
-    detail: `Company logins get 401, or will soon: ${names(dead)}. Static tokens work on.`,
+    detail: `Company logins ${dead.slice(0, mostNamed).join('; ')}. Static tokens work on.`,
     todo: 'See that the address of "jwks" in the callers file is right and that this machine reaches it: "analytics-gateway check" tries it. It is asked again by itself every 30 s.',
   };
 }
@@ -264,12 +264,12 @@ function loginsFailing({ callers, at }: AdminSnapshot): Says | undefined {
 /** `undefined` where nothing keeps the logins of this key set from working. */
 function whyLoginsFail({ address, keys, failure, failingSince, servesUntil }: LoginKeys, at: number) {
   if (failure !== undefined && (servesUntil === undefined || servesUntil <= at)) {
-    return `the keys at ${address} cannot be fetched: ${failure}`;
+    return `all get 401, because the keys at ${address} cannot be fetched (${failure})`;
   }
   if (failure !== undefined && servesUntil !== undefined && at - (failingSince ?? at) >= longOutageMs) {
-    return `the keys at ${address} cannot be fetched: ${failure}; the last ones serve until ${new Date(servesUntil).toISOString()}`;
+    return `all get 401 from ${new Date(servesUntil).toISOString()} on, because the keys at ${address} cannot be fetched (${failure})`;
   }
-  return keys === 0 ? `the key set at ${address} has no key for signatures` : undefined;
+  return keys === 0 ? `all get 401, because the key set at ${address} has no key for signatures` : undefined;
 }
 
 function certificateRefused({ certificate }: AdminSnapshot): Says | undefined {

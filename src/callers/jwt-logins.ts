@@ -23,6 +23,7 @@ export class JwtLogins {
   readonly #turns = new SignatureTurns();
   #verifier: JwtVerifier | undefined;
   #loading: Promise<JwtVerifier> | undefined;
+  #isClosed = false;
 
   constructor(options: JwtLoginsOptions) {
     this.#options = options;
@@ -43,6 +44,7 @@ export class JwtLogins {
   }
 
   close(): void {
+    this.#isClosed = true;
     this.#verifier?.close();
   }
 
@@ -121,6 +123,7 @@ export class JwtLogins {
         );
       },
     });
+    if (this.#isClosed) this.#verifier.close();
     return this.#verifier;
   }
 }

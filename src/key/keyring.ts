@@ -272,12 +272,12 @@ export class Keyring {
     return key;
   }
 
-  #use(key: Key): void {
+  #use(key: Key, standing?: 'untried'): void {
     if (this.#current !== undefined && this.#current !== key) this.#retired.add(this.#current);
     if (this.#trial.key === key) this.#trial.end();
     this.#current = key;
     this.#fallback = undefined;
-    this.#unconfirmed = undefined;
+    this.#unconfirmed = standing === 'untried' ? key : undefined;
     this.#loadedAt = Date.now();
     this.#monitor.reset();
   }
@@ -312,7 +312,7 @@ export class Keyring {
       this.#emit('rotated', 'info', message, this.#offered);
       this.#trial.begin(this.#offered);
     } else {
-      this.#useUntried(this.#offered);
+      this.#use(this.#offered, 'untried');
       this.#emit('rotated', 'info', `The upstream key was rotated; it replaces ${before}`, this.#offered);
     }
   }
@@ -322,11 +322,6 @@ export class Keyring {
     const before = this.#current;
     this.#use(key);
     this.#confirm(key, `The upstream accepts the new key; it replaces ${before}`);
-  }
-
-  #useUntried(key: Key): void {
-    this.#use(key);
-    this.#unconfirmed = key;
   }
 
   #confirm(key: Key, message: string): void {
@@ -339,7 +334,7 @@ export class Keyring {
     const { key } = this.#trial;
     if (key === undefined) return;
     if (this.#trial.isRefused) this.#trial.tryNow();
-    else this.#useUntried(key);
+    else this.#use(key, 'untried');
   }
 
   #onFailure(reason: string): void {

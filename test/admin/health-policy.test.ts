@@ -157,7 +157,7 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
     'the keys of a company login were never fetched',
     loginsAre({}, { ...failed, keys: undefined, servesUntil: undefined }),
     ['logins-failing'],
-    /those of staff \(the keys at https:\S+ cannot be fetched: the connection was refused\)\. Static tokens/,
+    /^Company logins of staff: all get 401, because the keys at https:\S+ cannot be fetched \(the connection was refused\)\. Static tokens/,
   ],
   [
     'the keys of a company login are on their way',
@@ -169,19 +169,19 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
     'the keys of a company login could not be fetched for an hour',
     loginsAre({ ...failed, failingSince: calm.at - 3_600_000, servesUntil: calm.at + dayMs - 3_600_000 }),
     ['logins-failing'],
-    /; the last ones serve until 2026-\S+Z\)/,
+    /of staff: all get 401 from 2026-\S+Z on, because the keys/,
   ],
   [
     'the keys of a company login could not be fetched for a day',
     loginsAre({ ...failed, servesUntil: calm.at }),
     ['logins-failing'],
-    /refused\)\./,
+    /of staff: all get 401, because .* \(the connection was refused\)\./,
   ],
   [
     'the key set of a company login is empty',
     loginsAre({ keys: 0, callers: ['staff', 'admins'] }),
     ['logins-failing'],
-    /those of staff, admins \(the key set at \S+ has no key for signatures\)/,
+    /of staff, admins: all get 401, because the key set at \S+ has no key for signatures\./,
   ],
   [
     'the newest callers file is refused',

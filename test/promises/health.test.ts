@@ -75,7 +75,9 @@ describe('the verdict of /status', () => {
     await expect.poll(() => codesOf(pair)).toEqual(['logins-failing']);
     const { health, reasons } = await healthOf(pair);
     expect(health).toBe('degraded');
-    expect(reasons[0]?.detail).toContain(`those of staff (the keys at ${issuer.jwks} cannot be fetched`);
+    expect(reasons[0]?.detail).toContain(
+      `of staff: all get 401, because the keys at ${issuer.jwks} cannot be fetched`,
+    );
     expect(reasons[0]?.detail).toContain('answered 404');
     expect(reasons[0]?.todo).toContain('analytics-gateway check');
     expect(pair.logLines().filter(({ level }) => level === 'warn')).toMatchObject([
