@@ -79,7 +79,7 @@ export const settings = {
   UPSTREAM_API_KEY_CHECK: defaulted(
     'on',
     oneOf('on', 'off'),
-    'One read of /users/api-keys/ after the start, so that the log says at once whether the upstream accepts the key; off leaves it out.',
+    'One read of /users/api-keys/ after the start, so that the log says at once whether the upstream accepts the key, and one before a new key replaces a key that works; off leaves both out.',
   ),
   WORKSPACES: defaulted(
     '',
@@ -145,7 +145,7 @@ export const settings = {
   CALLER_FAILURES_PER_MINUTE: defaulted(
     '300',
     integer(0, 1_000_000),
-    'Failed authentications from one address before it gets 429; 0 for no limit.',
+    'Failed authentications from one address before it gets 429; no credential, bad tokens and signatures count each by itself, and 20 signatures a second are always verified; 0 for no limit.',
   ),
   CALLER_CACHE_CONTROL: defaulted(
     'private, no-cache',

@@ -83,6 +83,7 @@ async function openKey(
     },
     refreshMs: config.UPSTREAM_API_KEY_REFRESH,
     longestAnswerMs: config.UPSTREAM_TIMEOUT,
+    triesNewKeys: config.UPSTREAM_API_KEY_CHECK === 'on',
     onEvent({ level, message, ...fields }: KeyEvent) {
       events[level](fields, message);
       onKeyEvent();

@@ -11,7 +11,7 @@ import { exactRequestKey, varyNames } from '../src/cache/vary-policy.ts';
 import { presentedCredential, presentedValues } from '../src/callers/credential-policy.ts';
 import { holdsCredential } from '../src/callers/credential-search-policy.ts';
 import { parseFlySource } from '../src/callers/fly-policy.ts';
-import { claimedIssuer } from '../src/callers/jwt-policy.ts';
+import { claimedOrigin } from '../src/callers/jwt-policy.ts';
 import { isNotModified } from '../src/edge/conditional-policy.ts';
 import { chooseCoding } from '../src/edge/encoding-policy.ts';
 import { hostName } from '../src/edge/host-policy.ts';
@@ -105,7 +105,7 @@ const readers: Readonly<Record<string, (run: string) => unknown>> = {
   'a URL that may hold a credential': (run) => holdsCredential(run, ['c0ffee0123456789abcdef'], noKey),
   'an Authorization field': (run) =>
     presentedCredential(['Authorization', `Bearer ${run}"`], { assertions: [], fly: true }),
-  'a JWT': (run) => claimedIssuer(`${run}.${run}.`),
+  'a JWT': (run) => claimedOrigin(`${run}.${run}.`),
   'a Fly-Src': (run) => parseFlySource(`instance=${run}`),
   'an If-None-Match': (run) =>
     isNotModified(

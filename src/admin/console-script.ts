@@ -63,6 +63,7 @@ function keyText(key, isDown) {
   if (!key.loaded) return ['No key is loaded yet' + (key.reloadFailure ? ': ' + key.reloadFailure : '') + '.', 'bad'];
   if (key.rejected) return ['The upstream refuses it: put a new key into the secret store.', 'bad'];
   if (key.fallenBack) return ['The upstream refuses the newest key; this is the previous one.', 'busy'];
+  if (key.newKey?.standing === 'refused') return ['The upstream refuses the new key; the one before stays in use.', 'busy'];
   if (key.reloadFailure) return ['The store gave no valid key; the last one stays. ' + key.reloadFailure, 'busy'];
   if (isDown && key.lastAcceptedAt) return ['The upstream accepted it before it went down.'];
   return [key.lastAcceptedAt ? 'The upstream accepts it.' : 'Loaded, not used yet.', 'good'];

@@ -2,6 +2,7 @@
  * The one verdict on the gateway, with a reason for everything that keeps it from being `ok`: what is wrong, and what
  * to do. Status, metrics and console all show this and judge nothing themselves. Pure: no `this`, no I/O, no clock.
  */
+import type { LoginKeys } from '../callers/callers-snapshot.ts';
 import type { AdminSnapshot, WorkspaceSnapshot } from './sources.ts';
 
 /** `degraded`: callers are answered, and something needs attention. `failing`: new reads of the upstream fail. */
@@ -16,6 +17,8 @@ export const healthCodes = {
   'circuit-open': 'failing',
   stopping: 'degraded',
   'key-suspect': 'degraded',
+  'new-key-refused': 'degraded',
+  'new-key-untried': 'degraded',
   'operation-circuit-open': 'degraded',
   'key-fallen-back': 'degraded',
   'key-store-failing': 'degraded',
@@ -23,6 +26,7 @@ export const healthCodes = {
   'callers-waiting': 'degraded',
   'shared-store-away': 'degraded',
   'callers-file-refused': 'degraded',
+  'logins-failing': 'degraded',
   'certificate-refused': 'degraded',
   'certificate-ending': 'degraded',
   'log-lines-lost': 'degraded',
@@ -61,17 +65,25 @@ const certificateNoticeMs = 7 * 86_400_000;
 /** Lost log lines are told of for this long: what was lost stays lost. */
 const lostLinesNoticeMs = 15 * 60_000;
 
+/** A new key is tried within a moment where the upstream answers; one that is untried for longer is told of. */
+const newKeyPatienceMs = 10_000;
+
+/** The last keys of a company login serve for a day; an outage that lasts is told of before they end. */
+const longOutageMs = 3_600_000;
+
 /** How many names a sentence lists. */
 const mostNamed = 5;
 
 /** What may be wrong with one workspace. */
 const workspaceJudges: Readonly<
-  Partial<Record<HealthCode, (workspace: WorkspaceSnapshot) => Says | undefined>>
+  Partial<Record<HealthCode, (workspace: WorkspaceSnapshot, at: number) => Says | undefined>>
 > = {
   'key-missing': keyMissing,
   'key-refused': keyRefused,
   'circuit-open': circuitOpen,
   'key-suspect': keySuspect,
+  'new-key-refused': newKeyRefused,
+  'new-key-untried': newKeyUntried,
   'operation-circuit-open': operationCircuitOpen,
   'key-fallen-back': keyFallenBack,
   'key-store-failing': keyStoreFailing,
@@ -84,6 +96,7 @@ const judges: Readonly<Partial<Record<HealthCode, (snapshot: AdminSnapshot) => S
   stopping,
   'shared-store-away': sharedStoreAway,
   'callers-file-refused': callersFileRefused,
+  'logins-failing': loginsFailing,
   'certificate-refused': certificateRefused,
   'certificate-ending': certificateEnding,
   'log-lines-lost': logLinesLost,
@@ -96,7 +109,7 @@ export function judgeHealth(snapshot: AdminSnapshot): Verdict {
     const says = judges[code]?.(snapshot);
     return [
       ...(says === undefined ? [] : [{ code, ...says }]),
-      ...snapshot.workspaces.flatMap((workspace) => reasonOf(code, workspace) ?? []),
+      ...snapshot.workspaces.flatMap((workspace) => reasonOf(code, workspace, snapshot.at) ?? []),
     ];
   });
   if (reasons.length === 0) return { health: 'ok', reasons };
@@ -106,8 +119,8 @@ export function judgeHealth(snapshot: AdminSnapshot): Verdict {
   return { health: failing.size === snapshot.workspaces.length ? 'failing' : 'degraded', reasons };
 }
 
-function reasonOf(code: HealthCode, workspace: WorkspaceSnapshot): HealthReason | undefined {
-  const says = workspaceJudges[code]?.(workspace);
+function reasonOf(code: HealthCode, workspace: WorkspaceSnapshot, at: number): HealthReason | undefined {
+  const says = workspaceJudges[code]?.(workspace, at);
   const { name } = workspace;
   if (says === undefined || name === '') return says && { code, ...says };
   return { code, workspace: name, detail: `${name}: ${says.detail}`, todo: says.todo };
@@ -135,6 +148,24 @@ function keySuspect({ key }: WorkspaceSnapshot): Says | undefined {
   return {
     detail: `The upstream refused a read with the key ${key.fingerprint} of ${key.source}; the gateway finds out whether it refuses the key.`,
     todo: 'Nothing for two seconds; a key that is refused has the reason key-refused then.',
+  };
+}
+
+function newKeyRefused({ key }: WorkspaceSnapshot): Says | undefined {
+  const { newKey } = key;
+  if (newKey?.standing !== 'refused') return undefined;
+  return {
+    detail: `The upstream refuses the new key ${newKey.fingerprint} of the secret store; the key before (${key.fingerprint}) stays in use.`,
+    todo: 'Put the right key into the secret store, or activate the new one at the upstream; do not revoke the key before until the log says "accepted".',
+  };
+}
+
+function newKeyUntried({ key }: WorkspaceSnapshot, at: number): Says | undefined {
+  const { newKey } = key;
+  if (newKey?.standing !== 'untried' || at - newKey.since < newKeyPatienceMs) return undefined;
+  return {
+    detail: `The upstream has not said yet whether it accepts the new key ${newKey.fingerprint} of the secret store; the key before (${key.fingerprint}) stays in use.`,
+    todo: 'Look into the log for the upstream’s answer ("new-key-untried"); the new key is tried again by itself, at least every minute.',
   };
 }
 
@@ -216,6 +247,29 @@ function callersFileRefused({ callers }: AdminSnapshot): Says | undefined {
     detail: `The newest version of the callers file is refused, so the one before is in force: ${first}${rest}.`,
     todo: 'Correct the file; "analytics-gateway token list" lists everything that is wrong with it.',
   };
+}
+
+function loginsFailing({ callers, at }: AdminSnapshot): Says | undefined {
+  const dead = callers.logins.flatMap((login) => {
+    const why = whyLoginsFail(login, at);
+    return why === undefined ? [] : [`of ${names(login.callers)}: ${why}`];
+  });
+  if (dead.length === 0) return undefined;
+  return {
+    detail: `Company logins ${dead.slice(0, mostNamed).join('; ')}. Static tokens work on.`,
+    todo: 'See that the address of "jwks" in the callers file is right and that this machine reaches it: "analytics-gateway check" tries it. It is asked again by itself every 30 s.',
+  };
+}
+
+/** `undefined` where nothing keeps the logins of this key set from working. */
+function whyLoginsFail({ address, keys, failure, failingSince, servesUntil }: LoginKeys, at: number) {
+  if (failure !== undefined && (servesUntil === undefined || servesUntil <= at)) {
+    return `all get 401, because the keys at ${address} cannot be fetched (${failure})`;
+  }
+  if (failure !== undefined && servesUntil !== undefined && at - (failingSince ?? at) >= longOutageMs) {
+    return `all get 401 from ${new Date(servesUntil).toISOString()} on, because the keys at ${address} cannot be fetched (${failure})`;
+  }
+  return keys === 0 ? `all get 401, because the key set at ${address} has no key for signatures` : undefined;
 }
 
 function certificateRefused({ certificate }: AdminSnapshot): Says | undefined {

@@ -72,6 +72,15 @@ function keyStatus({ key }: WorkspaceSnapshot): Members {
     lastRejectedAt: time(key.lastRejectedAt),
     rejected: key.rejected,
     fallenBack: key.fallenBack,
+    newKey:
+      key.newKey === undefined
+        ? null
+        : {
+            fingerprint: key.newKey.fingerprint,
+            generation: key.newKey.generation,
+            standing: key.newKey.standing,
+            since: time(key.newKey.since),
+          },
     reloadFailures: key.reloadFailures,
     reloadFailure: key.reloadFailure ?? null,
   };

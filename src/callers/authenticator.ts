@@ -104,7 +104,7 @@ export class Authenticator {
   }
 
   snapshot(most?: number): CallersSnapshot {
-    return snapshotCallers(this.#store, most);
+    return snapshotCallers(this.#store, this.#jwt.keySets(), most);
   }
 
   /** Reads the file again at once, changed or not. */
@@ -114,6 +114,7 @@ export class Authenticator {
 
   close(): void {
     this.#store.close();
+    this.#jwt.close();
   }
 
   /** @param header the field it came in, lower case; `undefined` for X-API-Key, which carries no JWT */
@@ -151,7 +152,7 @@ export class Authenticator {
   }
 
   #refuse({ remoteAddress }: Credentials, reason: string): never {
-    countFailure(this.#failures, remoteAddress, reason);
+    countFailure(this.#failures, remoteAddress, 'token', reason);
     throw unauthenticated(reason, true);
   }
 
@@ -159,7 +160,7 @@ export class Authenticator {
     const reason = target.includes(tokenPrefix)
       ? 'a token in the URL, where it never counts'
       : 'no credential';
-    countFailure(this.#failures, remoteAddress, reason);
+    countFailure(this.#failures, remoteAddress, 'no-credential', reason);
     throw unauthenticated(reason, false);
   }
 

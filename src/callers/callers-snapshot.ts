@@ -1,6 +1,8 @@
 /** The callers as the admin listener shows them: names, grants and the first characters of digests. */
 import type { CallerStore } from './caller-store.ts';
 import type { CallerTable } from './caller-table.ts';
+import type { JwtRules } from './jwt.ts';
+import type { KeySetSnapshot } from './key-set.ts';
 
 export interface CallersSnapshot {
   /** How many callers there are; as many of them as were asked for are in the list. */
@@ -12,6 +14,13 @@ export interface CallersSnapshot {
   readonly problems: readonly string[];
   /** The tokens that end, the first to end first. */
   readonly expiries: readonly TokenExpiry[];
+  /** The keys of company logins. */
+  readonly logins: readonly LoginKeys[];
+}
+
+/** The key set of a company login, and the callers that it makes. */
+export interface LoginKeys extends KeySetSnapshot {
+  readonly callers: readonly string[];
 }
 
 export interface TokenExpiry {
@@ -36,6 +45,7 @@ export interface CallerSnapshot {
 /** @param most how many callers to describe: thousands take a while, and cache hits wait meanwhile */
 export function snapshotCallers(
   { version, loadedAt, problems }: CallerStore,
+  keySets: readonly KeySetSnapshot[],
   most?: number,
 ): CallersSnapshot {
   const { callers, entries, anonymous } = version.table;
@@ -64,7 +74,15 @@ export function snapshotCallers(
     loadedAt,
     problems,
     expiries: expiriesOf(version.table),
+    logins: keySets.map((keys) => ({ ...keys, callers: callersOf(version.table.jwt, keys.address) })),
   };
+}
+
+/** The names of the callers that trust the key set at an address. */
+export function callersOf(rules: JwtRules, address: string): readonly string[] {
+  return rules
+    .filter(({ rule }) => rule.jwks === address)
+    .map(({ authenticated }) => authenticated.caller.name);
 }
 
 /** A version of the file never changes, and a scrape must not sort thousands of tokens again. */

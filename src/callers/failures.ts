@@ -1,40 +1,62 @@
 /**
- * Limits failed authentications per address. Asked after a credential failed, and before a signature is verified, which
- * costs more than a refusal; what was counted for a good signature is given back.
+ * Limits failed authentications per address, each kind by itself: whoever shares an address with company logins (a proxy,
+ * an office, a balancer) must not be able to use up what those need. Asked after a credential failed, and before a
+ * signature is verified, which costs more than a refusal; what was counted for a good signature is given back.
  */
 import { LRUCache } from 'lru-cache';
 import { failureScope } from '../address-policy.ts';
 import { type Bucket, fullBucket, putOne, takeOne, untilOneMoreMs } from './bucket-policy.ts';
+import type { CallerLimit } from './caller.ts';
+
+/** What failed: nothing was sent, what was sent is known at a look to be no good, or a signature has to be verified. */
+export type FailureKind = 'no-credential' | 'token' | 'signature';
 
 export interface Failures {
-  /** Counts a failure. How long the address should wait, in ms; 0 while it is within the limit. */
-  count(remoteAddress: string | undefined): number;
+  /** Counts a failure. How long the address should wait, in ms; 0 while it is within the limit of that kind. */
+  count(remoteAddress: string | undefined, kind: FailureKind): number;
   /** Takes a failure back that was counted before its check, and was none. */
-  giveBack(remoteAddress: string | undefined): void;
+  giveBack(remoteAddress: string | undefined, kind: FailureKind): void;
 }
 
 /** Addresses remembered. An attacker with more of them than this could not be counted by address anyway. */
 const maxAddresses = 10_000;
+/**
+ * Signatures that are verified for an address over its limit: a stranger who sends forged ones leaves the logins behind the
+ * same address as many. They cost a few milliseconds of each second.
+ */
+const spareSignatures: CallerLimit = { perSecond: 20, burst: 20 };
 
-/** @param perMinute failures from one address before it has to wait; 0 for no limit */
+/** The buckets of one address, made when they are first needed. */
+type Counted = Partial<Record<FailureKind | 'spare', Bucket>>;
+
+/** @param perMinute failures of each kind from one address before it has to wait; 0 for no limit */
 export function limitFailures(perMinute: number): Failures {
   if (perMinute <= 0) return { count: () => 0, giveBack: () => {} };
   const limit = { perSecond: perMinute / 60, burst: perMinute };
   // Not by `max`: that reserves the memory of all at once, a quarter of a megabyte.
-  const buckets = new LRUCache<string, Bucket>({ maxSize: maxAddresses, sizeCalculation: () => 1 });
+  const addresses = new LRUCache<string, Counted>({ maxSize: maxAddresses, sizeCalculation: () => 1 });
+
+  /** Takes one from a bucket of the address. How long until there is one more, in ms; 0 where there was one. */
+  function take(counted: Counted, name: keyof Counted, by: CallerLimit, nowMs: number): number {
+    counted[name] ??= fullBucket(by, nowMs);
+    return takeOne(counted[name], by, nowMs) ? 0 : Math.ceil(untilOneMoreMs(counted[name], by));
+  }
+
   return {
-    count(remoteAddress) {
+    count(remoteAddress, kind) {
       const nowMs = performance.now();
       const scope = failureScope(remoteAddress);
-      let bucket = buckets.get(scope);
-      if (bucket === undefined) {
-        bucket = fullBucket(limit, nowMs);
-        buckets.set(scope, bucket);
+      let counted = addresses.get(scope);
+      if (counted === undefined) {
+        counted = {};
+        addresses.set(scope, counted);
       }
-      return takeOne(bucket, limit, nowMs) ? 0 : Math.ceil(untilOneMoreMs(bucket, limit));
+      const waitMs = take(counted, kind, limit, nowMs);
+      if (waitMs === 0 || kind !== 'signature') return waitMs;
+      return take(counted, 'spare', spareSignatures, nowMs);
     },
-    giveBack(remoteAddress) {
-      const bucket = buckets.get(failureScope(remoteAddress));
+    giveBack(remoteAddress, kind) {
+      const bucket = addresses.get(failureScope(remoteAddress))?.[kind];
       if (bucket !== undefined) putOne(bucket, limit);
     },
   };

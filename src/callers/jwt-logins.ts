@@ -6,6 +6,7 @@ import type { Authenticated } from './caller.ts';
 import type { CallersEvent } from './callers-event.ts';
 import type { Failures } from './failures.ts';
 import type { JwtRefusal, JwtRules, JwtVerifier } from './jwt.ts';
+import type { KeySetSnapshot } from './key-set.ts';
 import { countFailure, unauthenticated } from './refusal.ts';
 import { SignatureCheck, SignatureTurns } from './signature-check.ts';
 
@@ -22,6 +23,7 @@ export class JwtLogins {
   readonly #turns = new SignatureTurns();
   #verifier: JwtVerifier | undefined;
   #loading: Promise<JwtVerifier> | undefined;
+  #isClosed = false;
 
   constructor(options: JwtLoginsOptions) {
     this.#options = options;
@@ -34,6 +36,16 @@ export class JwtLogins {
     if (this.#verifier !== undefined) this.#verifier.adopt(rules);
     // A failure is left to the first request that comes with a JWT.
     else if (rules.length > 0) this.#load().catch(() => {});
+  }
+
+  /** The issuers' keys; none before the first rule is in force. */
+  keySets(): readonly KeySetSnapshot[] {
+    return this.#verifier?.keySets() ?? [];
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#verifier?.close();
   }
 
   /** What is remembered of a JWT, without a promise; `undefined` where it has to be verified. */
@@ -66,7 +78,7 @@ export class JwtLogins {
     if (!('reason' in result)) return result;
     // The verification was counted for the request that began it.
     if (shared !== undefined && !result.isOurs)
-      countFailure(this.#options.failures, remoteAddress, result.reason);
+      countFailure(this.#options.failures, remoteAddress, 'token', result.reason);
     throw unauthenticated(result.reason, true);
   }
 
@@ -111,6 +123,7 @@ export class JwtLogins {
         );
       },
     });
+    if (this.#isClosed) this.#verifier.close();
     return this.#verifier;
   }
 }

@@ -11,14 +11,24 @@ export const clockToleranceSeconds = 30;
 
 const shape = /^[A-Za-z0-9_-]+\.([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+$/;
 
-/** The issuer that a JWT names, unverified: it only decides whose keys to try. `undefined` for what is no JWT. */
-export function claimedIssuer(token: string): string | undefined {
+/** What a JWT says of itself, unverified: the issuer only decides whose keys to try. */
+export interface ClaimedOrigin {
+  readonly issuer: string;
+  /** In seconds since 1970. A JWT that ended is refused whatever its signature, so that is not verified. */
+  readonly exp: number | undefined;
+}
+
+/** `undefined` for what is no JWT with an issuer. */
+export function claimedOrigin(token: string): ClaimedOrigin | undefined {
   const payload = shape.exec(token)?.[1];
   if (payload === undefined) return undefined;
   try {
     const claims: unknown = JSON.parse(Buffer.from(payload, 'base64url').toString('utf8'));
-    const issuer = typeof claims === 'object' && claims !== null ? (claims as Claims)['iss'] : undefined;
-    return typeof issuer === 'string' ? issuer : undefined;
+    if (typeof claims !== 'object' || claims === null) return undefined;
+    const { iss: issuer, exp } = claims as Claims;
+    return typeof issuer === 'string'
+      ? { issuer, exp: typeof exp === 'number' ? exp : undefined }
+      : undefined;
   } catch {
     return undefined;
   }

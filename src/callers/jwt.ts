@@ -7,8 +7,8 @@ import { LRUCache } from 'lru-cache';
 import { GatewayError } from '../errors.ts';
 import type { Authenticated } from './caller.ts';
 import type { JwtRule } from './callers-file.ts';
-import { claimedIssuer, clockToleranceSeconds, matchesRule } from './jwt-policy.ts';
-import { KeySet, KeySetUnavailableError } from './key-set.ts';
+import { claimedOrigin, clockToleranceSeconds, matchesRule } from './jwt-policy.ts';
+import { KeySet, type KeySetSnapshot, KeySetUnavailableError } from './key-set.ts';
 import type { SignatureCheck } from './signature-check.ts';
 
 export type JwtRules = readonly { readonly rule: JwtRule; readonly authenticated: Authenticated }[];
@@ -27,13 +27,16 @@ export interface JwtOptions {
 }
 
 interface Remembered {
-  readonly authenticated: Authenticated;
+  /** `undefined` for a valid JWT that matches no caller: its signature need not be verified with each request. */
+  readonly authenticated: Authenticated | undefined;
   /** Wall clock, ms: a JWT's times are dates. */
   readonly expiresAt: number;
   readonly keys: KeySet;
 }
 
 const maxRemembered = 10_000;
+
+const unmatched: JwtRefusal = { reason: 'a valid JWT that matches no caller', isOurs: false };
 
 /** Apart from the claims, which may have any name. */
 type Verified = { readonly claims: JWTPayload } | { readonly refusal: JwtRefusal };
@@ -58,9 +61,13 @@ export class JwtVerifier {
 
   /** What is remembered of a token, without a promise; `undefined` where it has to be verified. */
   recall(header: string, digest: string): Authenticated | undefined {
-    const found = this.#remembered.get(`${header} ${digest}`);
+    return this.#rememberedOf(`${header} ${digest}`)?.authenticated;
+  }
+
+  #rememberedOf(name: string): Remembered | undefined {
+    const found = this.#remembered.get(name);
     if (found === undefined || Date.now() >= found.expiresAt || !found.keys.isCurrent()) return undefined;
-    return found.authenticated;
+    return found;
   }
 
   /**
@@ -76,12 +83,21 @@ export class JwtVerifier {
     check: SignatureCheck,
   ): Promise<Authenticated | JwtRefusal> {
     const startedIn = this.#version;
-    const issuer = claimedIssuer(token);
+    const name = `${header} ${digest}`;
+    const known = this.#rememberedOf(name);
+    if (known !== undefined && known.authenticated === undefined) return unmatched;
+    const claimed = claimedOrigin(token);
     let refusal: JwtRefusal = { reason: 'a JWT of an issuer that no caller names', isOurs: false };
     /** Rules that trust the same keys, issuer and audience share one verification. */
     const verified = new Map<string, Verified>();
+    let valid: Omit<Remembered, 'authenticated'> | undefined;
     for (const { rule, authenticated } of this.#rules) {
-      if (rule.header !== header || rule.issuer !== issuer) continue;
+      if (rule.header !== header || rule.issuer !== claimed?.issuer) continue;
+      // As RFC 7519 section 4.1.4 has it, and without the work: pages that poll with an ended JWT are many.
+      if (claimed.exp !== undefined && claimed.exp <= Date.now() / 1000 - clockToleranceSeconds) {
+        refusal = { reason: 'a JWT that is refused: ERR_JWT_EXPIRED', isOurs: false };
+        continue;
+      }
       const trust = JSON.stringify([rule.jwks, rule.audiences, rule.algorithms]);
       const result = verified.get(trust) ?? (await this.#claimsOf(token, rule, check));
       // A new version of the file, or other keys, came while this one waited: they decide.
@@ -89,16 +105,20 @@ export class JwtVerifier {
       verified.set(trust, result);
       if ('refusal' in result) {
         refusal = result.refusal;
-      } else if (matchesRule(result.claims, rule.match)) {
-        const expiresAt = ((result.claims.exp ?? 0) + clockToleranceSeconds) * 1000;
-        const keys = this.#keysAt(rule.jwks);
-        const known = withSubject(authenticated, result.claims.sub);
-        this.#remembered.set(`${header} ${digest}`, { authenticated: known, expiresAt, keys });
-        return known;
-      } else {
-        refusal = { reason: 'a valid JWT that matches no caller', isOurs: false };
+        continue;
       }
+      const expiresAt = ((result.claims.exp ?? 0) + clockToleranceSeconds) * 1000;
+      valid = { expiresAt, keys: this.#keysAt(rule.jwks) };
+      if (matchesRule(result.claims, rule.match)) {
+        const found = withSubject(authenticated, result.claims.sub);
+        this.#remembered.set(name, { authenticated: found, ...valid });
+        return found;
+      }
+      refusal = unmatched;
     }
+    // Where the keys of another rule could not be had, that rule may yet match.
+    if (valid !== undefined && ![...verified.values()].some((one) => 'refusal' in one && one.refusal.isOurs))
+      this.#remembered.set(name, { authenticated: undefined, ...valid });
     return refusal;
   }
 
@@ -107,6 +127,15 @@ export class JwtVerifier {
     this.#rules = rules;
     this.#forget();
     this.#warm();
+  }
+
+  /** The key sets of all rules. */
+  keySets(): readonly KeySetSnapshot[] {
+    return [...this.#keySets.values()].map((keys) => keys.snapshot());
+  }
+
+  close(): void {
+    for (const keys of this.#keySets.values()) keys.close();
   }
 
   #forget(): void {
@@ -129,7 +158,11 @@ export class JwtVerifier {
 
   #warm(): void {
     const used = new Set(this.#rules.map(({ rule }) => rule.jwks));
-    for (const address of this.#keySets.keys()) if (!used.has(address)) this.#keySets.delete(address);
+    for (const [address, keys] of this.#keySets) {
+      if (used.has(address)) continue;
+      keys.close();
+      this.#keySets.delete(address);
+    }
     for (const address of used) this.#keysAt(address).warm();
   }
 

@@ -2,8 +2,14 @@
  * The public keys of an issuer: fetched when first needed, refreshed while in use, kept through an outage of the
  * issuer. A caller can't drive traffic there: whatever key ids it makes up, one attempt per 30 s.
  */
-import { createLocalJWKSet, errors, type FlattenedJWSInput, type JWSHeaderParameters } from 'jose';
-import { fetchKeySet } from './key-set-fetch.ts';
+import {
+  createLocalJWKSet,
+  errors,
+  type FlattenedJWSInput,
+  type JSONWebKeySet,
+  type JWSHeaderParameters,
+} from 'jose';
+import { describeKeySetFailure, fetchKeySet } from './key-set-fetch.ts';
 
 /** The keys can't be had, so nothing can be said about the token. */
 export class KeySetUnavailableError extends Error {
@@ -22,6 +28,18 @@ export interface KeySetOptions {
   onFailureChange(error: unknown, hasKeys: boolean): void;
 }
 
+/** A key set as status shows it. Times are wall clock, in ms since 1970. */
+export interface KeySetSnapshot {
+  readonly address: string;
+  /** Keys that can verify a signature; `undefined` where the set was never fetched. */
+  readonly keys: number | undefined;
+  /** Why the set cannot be fetched, while it cannot. */
+  readonly failure: string | undefined;
+  readonly failingSince: number | undefined;
+  /** How long the last keys serve without the issuer; `undefined` where there are none. */
+  readonly servesUntil: number | undefined;
+}
+
 const refreshAfterMs = 5 * 60_000;
 /** Older keys are asked for again before they are believed: this is how long a removed key may live on. */
 const staleAfterMs = 10 * 60_000;
@@ -31,7 +49,10 @@ const attemptEveryMs = 30_000;
 /** Without any keys no JWT can be verified: then attempts come more often. */
 const firstAttemptEveryMs = 2_000;
 
-type Keys = ReturnType<typeof createLocalJWKSet>;
+interface Keys {
+  readonly find: ReturnType<typeof createLocalJWKSet>;
+  readonly count: number;
+}
 
 export class KeySet {
   readonly #options: KeySetOptions;
@@ -40,7 +61,11 @@ export class KeySet {
   #fetchedMs = Number.NEGATIVE_INFINITY;
   #attemptedMs = Number.NEGATIVE_INFINITY;
   #running: Promise<void> | undefined;
-  #isFailing = false;
+  /** While the keys can't be fetched: why, and since when (wall clock, ms). */
+  #failing: { readonly failure: string; readonly since: number } | undefined;
+  /** The next attempt while they can't: a set that no login asks for is seen to be back. */
+  #timer: NodeJS.Timeout | undefined;
+  #isClosed = false;
 
   constructor(options: KeySetOptions) {
     this.#options = options;
@@ -54,13 +79,13 @@ export class KeySet {
       throw new KeySetUnavailableError(`the keys at ${this.#options.address} can't be had`);
     }
     try {
-      return await before(header, token);
+      return await before.find(header, token);
     } catch (error) {
       if (!(error instanceof errors.JWKSNoMatchingKey)) throw error;
       await this.#refresh();
       const after = this.#keys;
       if (after === undefined || after === before) throw error;
-      return after(header, token);
+      return await after.find(header, token);
     }
   }
 
@@ -85,6 +110,23 @@ export class KeySet {
     void this.#refresh();
   }
 
+  snapshot(): KeySetSnapshot {
+    const servesForMs = maxOutageMs - this.#ageMs();
+    return {
+      address: this.#options.address,
+      keys: this.#keys?.count,
+      failure: this.#failing?.failure,
+      failingSince: this.#failing?.since,
+      servesUntil: this.#keys === undefined ? undefined : Date.now() + servesForMs,
+    };
+  }
+
+  /** No caller names the set any more. */
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+  }
+
   #ageMs(): number {
     return performance.now() - this.#fetchedMs;
   }
@@ -104,14 +146,25 @@ export class KeySet {
     try {
       this.#adopt(await fetchKeySet(address));
       this.#fetchedMs = performance.now();
-      if (this.#isFailing) onFailureChange(undefined, true);
-      this.#isFailing = false;
+      if (this.#failing !== undefined) onFailureChange(undefined, true);
+      this.#failing = undefined;
     } catch (error) {
-      if (!this.#isFailing) onFailureChange(error, this.#keys !== undefined);
-      this.#isFailing = true;
+      if (this.#failing === undefined) onFailureChange(error, this.#keys !== undefined);
+      this.#failing = {
+        failure: describeKeySetFailure(error),
+        since: this.#failing?.since ?? Date.now(),
+      };
+      this.#tryAgainLater();
     } finally {
       this.#running = undefined;
     }
+  }
+
+  #tryAgainLater(): void {
+    clearTimeout(this.#timer);
+    if (this.#isClosed) return;
+    this.#timer = setTimeout(() => void this.#refresh(), attemptEveryMs);
+    this.#timer.unref();
   }
 
   #adopt(text: string): void {
@@ -123,9 +176,16 @@ export class KeySet {
   }
 }
 
+/** One look at a key set, as `check` takes it. @throws Error that says what was wrong */
+export async function countKeysAt(address: string): Promise<number> {
+  return parseKeys(await fetchKeySet(address)).count;
+}
+
 function parseKeys(text: string): Keys {
   try {
-    return createLocalJWKSet(JSON.parse(text));
+    const set = JSON.parse(text) as JSONWebKeySet;
+    const find = createLocalJWKSet(set);
+    return { find, count: set.keys.filter(({ kty, use = 'sig' }) => kty !== 'oct' && use === 'sig').length };
   } catch {
     throw new Error('the answer is not a key set');
   }

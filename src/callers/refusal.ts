@@ -1,6 +1,6 @@
 /** What a request without a good credential gets: the same answer whatever is wrong. Why is for the log. */
 import { GatewayError } from '../errors.ts';
-import type { Failures } from './failures.ts';
+import type { FailureKind, Failures } from './failures.ts';
 
 const challenge = 'Bearer realm="analytics-gateway"';
 
@@ -18,8 +18,13 @@ export function unauthenticated(reason: string, wasPresented: boolean): GatewayE
  *
  * @throws GatewayError `caller-rate-limited` where the address is over its limit
  */
-export function countFailure(failures: Failures, remoteAddress: string | undefined, reason: string): void {
-  const retryAfterMs = failures.count(remoteAddress);
+export function countFailure(
+  failures: Failures,
+  remoteAddress: string | undefined,
+  kind: FailureKind,
+  reason: string,
+): void {
+  const retryAfterMs = failures.count(remoteAddress, kind);
   if (retryAfterMs === 0) return;
   throw new GatewayError('caller-rate-limited', {
     reason: `too many failed authentications from this address; this one: ${reason}`,

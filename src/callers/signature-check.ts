@@ -3,7 +3,7 @@
  * its first signature until it is found good. One that waits for keys or for its turn is not counted: a thousand good
  * logins in one second are no failures.
  */
-import type { Failures } from './failures.ts';
+import type { FailureKind, Failures } from './failures.ts';
 import { countFailure } from './refusal.ts';
 
 /** A mutex: lets one verification in after the other. */
@@ -43,7 +43,7 @@ export class SignatureCheck {
     this.#endTurn?.();
     const key = await findKey();
     this.#endTurn = await this.#turns.take();
-    this.#count('a JWT, not verified');
+    this.#count('signature', 'a JWT, not verified');
     return key;
   }
 
@@ -55,16 +55,17 @@ export class SignatureCheck {
    */
   end(failure: string | undefined): void {
     try {
-      if (failure !== undefined) this.#count(failure);
-      else if (this.#isCounted) this.#failures.giveBack(this.#remoteAddress);
+      // One that was refused before any signature was verified cost no more than a token.
+      if (failure !== undefined) this.#count('token', failure);
+      else if (this.#isCounted) this.#failures.giveBack(this.#remoteAddress, 'signature');
     } finally {
       this.#endTurn?.();
     }
   }
 
-  #count(reason: string): void {
+  #count(kind: FailureKind, reason: string): void {
     if (this.#isCounted) return;
-    countFailure(this.#failures, this.#remoteAddress, reason);
+    countFailure(this.#failures, this.#remoteAddress, kind, reason);
     this.#isCounted = true;
   }
 }

@@ -1,4 +1,7 @@
 /** Composes what `check` needs of the gateway: the key's store, and the way to the upstream without the cache. */
+import { callersOf } from '../callers/callers-snapshot.ts';
+import type { JwtRules } from '../callers/jwt.ts';
+import { describeKeySetFailure } from '../callers/key-set-fetch.ts';
 import type { Config } from '../config.ts';
 import { variableOf, type WorkspaceConfig } from '../config-workspaces.ts';
 import { fleetOptions, transportOptions } from '../gateway-options.ts';
@@ -11,6 +14,7 @@ import { attachKey, probeThrough, retryWithKey } from '../upstream/credential.ts
 import { SharedBudget } from '../upstream/shared-limits.ts';
 import { sendUpstream } from '../upstream/transport.ts';
 import type { CheckParts } from './check.ts';
+import type { LoginTrial } from './check-report.ts';
 
 /** A store that is reached later than this is away for a gateway that starts. */
 const storeTimeoutMs = 3_000;
@@ -18,14 +22,16 @@ const storeTimeoutMs = 3_000;
 /**
  * Opens them for one workspace. The check loads this file once the settings are found right.
  *
- * @param triesStore whether this one tries the store that gateways share
+ * @param rules the company logins of the callers file
+ * @param isFirst this one tries what all workspaces have together: the shared store, the company logins
  * @throws KeyStoreError where the key's setting is wrong
  */
 export async function openParts(
   config: Config,
   own: WorkspaceConfig,
   environment: Environment,
-  triesStore: boolean,
+  rules: JwtRules,
+  isFirst: boolean,
 ): Promise<CheckParts> {
   const { name, keyFrom: from, previousKeyFrom: previousFrom } = own;
   const settings = {
@@ -42,7 +48,7 @@ export async function openParts(
     ...transportOptions(config, own, config.UPSTREAM_CONNECTIONS),
     bodies: new SharedBudget(Number.POSITIVE_INFINITY, 0).join(),
   });
-  const fleet = triesStore ? fleetOptions(config, own, environment) : undefined;
+  const fleet = isFirst ? fleetOptions(config, own, environment) : undefined;
   keyring.probeWith(probeThrough((next) => next, transport.handler));
   return {
     keyring,
@@ -51,10 +57,34 @@ export async function openParts(
     ...(fleet === undefined
       ? {}
       : { tryStore: async () => (await import('../fleet/try-store.ts')).tryStore(fleet, storeTimeoutMs) }),
+    ...(isFirst ? { tryLogins: () => tryLogins(rules) } : {}),
     ...(previousFrom === undefined
       ? {}
       : { readPrevious: (signal) => readPrevious(previousFrom, settings.previousFrom, environment, signal) }),
   };
+}
+
+/** The key sets of all company logins, at once: what one of them does holds up no other. */
+async function tryLogins(rules: JwtRules): Promise<readonly LoginTrial[]> {
+  if (rules.length === 0) return [];
+  // It brings the library for JWTs.
+  const { countKeysAt } = await import('../callers/key-set.ts');
+  return Promise.all(
+    [...new Set(rules.map(({ rule }) => rule.jwks))].map(async (address): Promise<LoginTrial> => {
+      const login = { address, callers: callersOf(rules, address) };
+      try {
+        const keys = await countKeysAt(address);
+        if (keys > 0) return { ...login, ok: true, keys };
+        return { ...login, ok: false, keys, problem: 'the key set has no key for signatures' };
+      } catch (error) {
+        return {
+          ...login,
+          ok: false,
+          problem: `the keys cannot be fetched: ${describeKeySetFailure(error)}`,
+        };
+      }
+    }),
+  );
 }
 
 async function readPrevious(from: string, setting: string, environment: Environment, signal: AbortSignal) {

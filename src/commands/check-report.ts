@@ -12,7 +12,19 @@ export interface CheckReport {
   key?: { ok: boolean; source?: string; fingerprint?: string; generation?: number; problem?: string };
   previousKey?: { ok: boolean; source?: string; fingerprint?: string; problem?: string };
   sharedStore?: StoreTrial;
+  logins?: readonly LoginTrial[];
   calls: CallReport[];
+}
+
+/** The keys of a company login, as they are fetched from its issuer. */
+export interface LoginTrial {
+  readonly address: string;
+  /** The callers that it makes. */
+  readonly callers: readonly string[];
+  readonly ok: boolean;
+  /** Keys that can verify a signature; left out where they cannot be fetched. */
+  readonly keys?: number;
+  readonly problem?: string;
 }
 
 export interface CallReport {
@@ -61,6 +73,10 @@ export function inWords(report: CheckReport): string {
     lines.push(
       `Shared store: ${address} ${problem === undefined ? 'can be used' : `cannot be used: ${problem}`}`,
     );
+  }
+  for (const { address, callers, keys, problem } of report.logins ?? []) {
+    const found = problem ?? `${keys === 1 ? 'one key' : `${keys} keys`}`;
+    lines.push(`Company logins of ${callers.join(', ')}: ${address}: ${found}`);
   }
   // What was said of one call is not said again of the next, nor at the end.
   const said = new Set<string>();

@@ -19,6 +19,7 @@ import {
   type CallReport,
   type CheckReport,
   inWords,
+  type LoginTrial,
   titleOf,
   type WorkspaceReport,
 } from './check-report.ts';
@@ -31,6 +32,8 @@ export interface CheckParts {
   readPrevious?(signal: AbortSignal): Promise<{ source: string; fingerprint: string }>;
   /** One look at the store that gateways share, where the settings name one. Never rejects. */
   tryStore?(): Promise<StoreTrial>;
+  /** One look at the key set of each company login. Never rejects. */
+  tryLogins?(): Promise<readonly LoginTrial[]>;
   /** Lets go of the connections; the keyring is closed by the check. */
   close?(): void | Promise<void>;
 }
@@ -147,7 +150,7 @@ async function examine(options: CheckOptions): Promise<CheckReport> {
 }
 
 async function examineKey(
-  { keyring, ask, readPrevious, tryStore }: CheckParts,
+  { keyring, ask, readPrevious, tryStore, tryLogins }: CheckParts,
   options: CheckOptions,
   settings: CheckReport['settings'],
 ): Promise<CheckReport> {
@@ -165,8 +168,9 @@ async function examineKey(
   const { source, fingerprint, generation } = keyring.health();
   const previousKey = readPrevious && (await examinePrevious(readPrevious, options.timeoutMs));
   const sharedStore = tryStore && (await tryStore());
+  const logins = (await tryLogins?.()) ?? [];
   const made = await makeCalls(keyring, ask, options.timeoutMs);
-  const summary = shortcoming(made, previousKey, sharedStore, keyring.health().source !== source);
+  const summary = shortcoming(made, previousKey, sharedStore, logins, keyring.health().source !== source);
   const ok = summary === undefined;
   return {
     ok,
@@ -181,6 +185,7 @@ async function examineKey(
     },
     ...(previousKey === undefined ? {} : { previousKey }),
     ...(sharedStore === undefined ? {} : { sharedStore }),
+    ...(logins.length === 0 ? {} : { logins }),
     calls: made,
   };
 }
@@ -216,6 +221,7 @@ function shortcoming(
   made: readonly CallReport[],
   previousKey: CheckReport['previousKey'],
   sharedStore: StoreTrial | undefined,
+  logins: readonly LoginTrial[],
   fellBack: boolean,
 ): string | undefined {
   if (made.every(({ outcome }) => ['rate-limited', 'skipped'].includes(outcome))) return limitedNow;
@@ -229,9 +235,11 @@ function shortcoming(
   if (previousKey?.ok === false) {
     return 'The gateway could work, but there would be no previous key to fall back to.';
   }
-  return sharedStore?.ok === false
-    ? 'The gateway could work, but alone: it cannot use the shared store.'
-    : undefined;
+  if (sharedStore?.ok === false) return 'The gateway could work, but alone: it cannot use the shared store.';
+  const dead = logins.flatMap(({ ok, callers }) => (ok ? [] : callers));
+  return dead.length === 0
+    ? undefined
+    : `The gateway could work, but company logins of ${dead.join(', ')} would get 401.`;
 }
 
 /** After a 401 the keyring probes the key; where it still is in use and good, the 401 was about the read alone. */

@@ -1,5 +1,6 @@
 /** `check` as a command: finds out whether the settings are right, before anything is opened with them. */
 import { readCallersVersion } from '../callers/caller-store.ts';
+import type { CallerTable } from '../callers/caller-table.ts';
 import { CallersFileError, inFile } from '../callers/callers-file.ts';
 import { unnamedWritten } from '../callers/callers-file-policy.ts';
 import { guessableTokenProblems } from '../callers/weak-digest.ts';
@@ -50,16 +51,16 @@ export async function checkEnvironment(
   const { json, workspaces, write } = options;
   try {
     const config = readConfig(environment);
-    await refuseWhatServeRefuses(config, environment);
+    const { jwt } = await refuseWhatServeRefuses(config, environment);
     const checked = meant(config, workspaces).map((own, index) => ({
       name: own.name,
       settingsProblems: [],
-      // Once for all of them, as the shared store.
+      // Once for all of them, as the shared store and the company logins.
       warnings: index === 0 ? unknownSettings(environment) : [],
       baseUrl: own.baseUrl.href,
       open: async () => {
         const { openParts } = await import('./check-parts.ts');
-        return openParts(config, own, environment, index === 0);
+        return openParts(config, own, environment, jwt, index === 0);
       },
       timeoutMs: config.REQUEST_TIMEOUT,
     }));
@@ -71,14 +72,15 @@ export async function checkEnvironment(
   }
 }
 
-async function refuseWhatServeRefuses(config: Config, environment: Environment): Promise<void> {
+/** @returns the callers of the file */
+async function refuseWhatServeRefuses(config: Config, environment: Environment): Promise<CallerTable> {
   const certificate = certificateFiles(config);
   if (certificate !== undefined) await readCertificate(certificate);
   await openAdminToken(config, environment)?.();
   const sockets = socketProblems(config);
   if (sockets.length > 0) throw new ConfigError(sockets);
   if (config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined) await (await import('../tracing.ts')).loadOtel();
-  const { digestPaths } = readCallersVersion(
+  const { digestPaths, table } = readCallersVersion(
     authenticatorOptions(
       config,
       config.workspaces.map(({ name }) => name),
@@ -86,6 +88,7 @@ async function refuseWhatServeRefuses(config: Config, environment: Environment):
   );
   const guessable = guessableTokenProblems(digestPaths);
   if (guessable.length > 0) throw new CallersFileError(inFile(config.CALLERS_FILE ?? '', guessable));
+  return table;
 }
 
 /** @throws what is no fault of the settings */

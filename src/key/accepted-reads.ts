@@ -7,6 +7,16 @@ export interface KeyRead {
   readonly query: string;
 }
 
+/** "A 200 confirms a key", as the specification has it of the first. A key that one of them accepts is not rejected. */
+export const specifiedReads: readonly [KeyRead, KeyRead] = [
+  { operation: 'list-api-keys', path: '/users/api-keys/', query: '' },
+  { operation: 'list-accounts', path: '/analytics/accounts/', query: '' },
+];
+
+export function isSpecified({ operation }: KeyRead): boolean {
+  return specifiedReads.some((read) => read.operation === operation);
+}
+
 interface AcceptedRead {
   readonly operation: string;
   path: string;

@@ -5,6 +5,9 @@ import type { Key } from './key.ts';
 export type KeyEventKind =
   | 'loaded'
   | 'rotated'
+  | 'accepted'
+  | 'new-key-refused'
+  | 'new-key-untried'
   | 'reload-failed'
   | 'reload-recovered'
   | 'previous-failed'
@@ -37,6 +40,16 @@ export type EmitKeyEvent = (
   reason?: string,
 ) => void;
 
+/** A key of the store that is not in use yet. */
+export interface NewKeyHealth {
+  readonly fingerprint: string;
+  readonly generation: number;
+  /** `untried`: the upstream has said nothing about it yet. */
+  readonly standing: 'untried' | 'refused';
+  /** When the store gave it: wall clock, in ms since 1970. */
+  readonly since: number;
+}
+
 /** The key's state as shown in `/status` and metrics. Times are wall clock, in ms since 1970. */
 export interface KeyHealth {
   readonly source: string;
@@ -52,6 +65,8 @@ export interface KeyHealth {
   readonly rejected: boolean;
   /** The upstream refuses the newest key of the store, and another one is in use. */
   readonly fallenBack: boolean;
+  /** The store's newest key, while it is on trial; `undefined` where it is in use. */
+  readonly newKey: NewKeyHealth | undefined;
   /** Until the last replaced value is searched for no more, in ms; `undefined` where there is none. */
   readonly previousForgottenInMs: number | undefined;
   /** Reads of the store that failed, since the start. */

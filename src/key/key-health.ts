@@ -1,6 +1,7 @@
 /**
  * What the upstream thinks of the key in use. One 401 makes it *suspect*; in this order, for the least harm:
  *
+ * 0. a new key that is there and untried (`key-trial.ts`) replaces it at once;
  * 1. the store is read again: a new generation ends the suspicion, and in most rotations nothing else was sent;
  * 2. probes with the same key: the read that was accepted last, then the specification's. An answer says that the 401
  *    was about one operation, a second 401 that it is the key;
@@ -14,7 +15,7 @@
  * Nothing waits for a store or a probe that hangs.
  */
 import { settledBy, type WaitOptions, waitAtMost } from '../deadline.ts';
-import { AcceptedReads, type KeyRead } from './accepted-reads.ts';
+import { AcceptedReads, isSpecified, type KeyRead, specifiedReads } from './accepted-reads.ts';
 import type { Key } from './key.ts';
 import type { EmitKeyEvent } from './key-event.ts';
 import {
@@ -27,6 +28,7 @@ import {
   rotationWaitMs,
   secondProbeMs,
 } from './keyring-policy.ts';
+import { isProven, judgeSuspicion, mayClear, newSuspicion, readsToAsk, type Suspicion } from './suspicion.ts';
 
 /** What the upstream says to a read with this key: a status, or `undefined` where it gave none. */
 export type KeyProbe = (key: Key, read: KeyRead) => Promise<number | undefined>;
@@ -34,6 +36,8 @@ export type KeyProbe = (key: Key, read: KeyRead) => Promise<number | undefined>;
 export interface KeyHealthParts {
   /** The key in use. */
   current(): Key | undefined;
+  /** A key is suspect as of now: a new one may be there that replaces it. */
+  suspected(): void;
   /** Reads the store again; a new value ends the suspicion. */
   reload(): Promise<void>;
   /** Finds a value that may be tried instead of this key, and how to make a key of it. Never rejects. */
@@ -45,40 +49,8 @@ export interface KeyHealthParts {
   readonly emit: EmitKeyEvent;
 }
 
-/** "A 200 confirms a key", as the specification has it of the first. A key that one of them accepts is not rejected. */
-const specifiedReads: readonly KeyRead[] = [
-  { operation: 'list-api-keys', path: '/users/api-keys/', query: '' },
-  { operation: 'list-accounts', path: '/analytics/accounts/', query: '' },
-];
-
 /** Enough for the outcome to reach the caller before its own timer does. */
 const answerBeforeMs = 50;
-
-/** What is known since a refusal. */
-interface Suspicion {
-  readonly key: Key;
-  readonly sinceMs: number;
-  /** What was refused: of each operation a read that was accepted before, where there was one. */
-  readonly refused: Map<string, KeyRead>;
-  /** Among them one that was accepted before. */
-  earlier: KeyRead | undefined;
-  /** A refused read of another operation than the first one: it is the key. */
-  proof: KeyRead | undefined;
-  /** An operation that was refused was refused once more. */
-  isRepeated: boolean;
-  /** All probes have said what they could. */
-  isAsked: boolean;
-  /** The wait for a rotation is over. */
-  isDue: boolean;
-  /** How to make another key, which was not tried yet. */
-  other: (() => Key) | undefined;
-  /** The other key, being tried: adopted when the upstream accepts it. */
-  candidate: Key | undefined;
-  probes: number;
-  timer: NodeJS.Timeout | undefined;
-  /** Aborts when the suspicion ends, whichever way. */
-  readonly over: AbortController;
-}
 
 type State =
   | { readonly kind: 'healthy' }
@@ -101,6 +73,10 @@ export class KeyMonitor {
 
   constructor(parts: KeyHealthParts) {
     this.#parts = parts;
+  }
+
+  get isHealthy(): boolean {
+    return this.#state.kind === 'healthy';
   }
 
   get isSuspect(): boolean {
@@ -193,23 +169,10 @@ export class KeyMonitor {
   }
 
   #suspect(key: Key, read: KeyRead): void {
-    const suspicion: Suspicion = {
-      key,
-      sinceMs: performance.now(),
-      refused: new Map(),
-      earlier: undefined,
-      proof: undefined,
-      isRepeated: false,
-      isAsked: false,
-      isDue: false,
-      other: undefined,
-      candidate: undefined,
-      probes: 0,
-      timer: undefined,
-      over: new AbortController(),
-    };
+    const suspicion = newSuspicion(key, performance.now());
     this.#addRefusal(suspicion, read);
     this.#state = { kind: 'suspect', suspicion, settled: this.#settle(suspicion) };
+    this.#parts.suspected();
   }
 
   async #settle(it: Suspicion): Promise<void> {
@@ -252,15 +215,8 @@ export class KeyMonitor {
     this.#decide(it);
   }
 
-  /** The read that says most about the key comes first: the one that was accepted last. */
   #readsToAsk(it: Suspicion): readonly KeyRead[] {
-    if (this.#probe === undefined) return [];
-    const first = it.proof ?? this.#accepted.latest ?? it.earlier;
-    const specified = specifiedReads.filter(({ operation }) => !it.refused.has(operation));
-    const reads = [...(first === undefined ? [] : [first]), ...specified, ...it.refused.values()];
-    return reads.filter(
-      ({ path, query }, at) => reads.findIndex((read) => read.path === path && read.query === query) === at,
-    );
+    return this.#probe === undefined ? [] : readsToAsk(it, this.#accepted);
   }
 
   async #ask(it: Suspicion, read: KeyRead): Promise<void> {
@@ -291,26 +247,18 @@ export class KeyMonitor {
     this.#decide(it);
   }
 
-  /** Whether two operations were refused, and no read is left that may well be accepted. */
-  #isProven({ proof, isAsked, isDue, refused }: Suspicion): boolean {
-    if (proof !== undefined)
-      return isAsked && !specifiedReads.some(({ operation }) => this.#accepted.has(operation));
-    return (isAsked || isDue) && refused.size > 1 && this.#accepted.isEmpty;
-  }
-
   /** Whether requests may go up with the key: nothing was proved, and no more is waited for. */
   #isOpen(it: Suspicion): boolean {
-    return (it.isAsked || it.isDue) && it.candidate === undefined && !this.#isProven(it);
+    return (it.isAsked || it.isDue) && it.candidate === undefined && !isProven(it, this.#accepted);
   }
 
-  /** What follows from what is known, once the wait for a rotation is over. */
+  /** Acts on what is known. */
   #decide(it: Suspicion): void {
-    if (!it.isDue || it.over.signal.aborted || it.candidate !== undefined) return;
-    const isProven = this.#isProven(it);
-    const isRepeated = it.isAsked && it.isRepeated && this.#accepted.isEmpty;
-    if ((isProven || isRepeated) && it.other !== undefined) this.#tryOther(it, it.other);
-    else if (isProven) this.#reject(it);
-    else if (it.isAsked) this.#leaveUnproven(it);
+    if (it.over.signal.aborted || it.candidate !== undefined) return;
+    const finding = judgeSuspicion(it, this.#accepted, it.other !== undefined);
+    if (finding === 'try-other' && it.other !== undefined) this.#tryOther(it, it.other);
+    else if (finding === 'reject') this.#reject(it);
+    else if (finding === 'leave') this.#leaveUnproven(it);
   }
 
   #tryOther(it: Suspicion, other: () => Key): void {
@@ -399,13 +347,4 @@ export class KeyMonitor {
     if (nowMs >= this.#nextLookMs) void this.#parts.reload();
     this.#nextLookMs = Math.max(this.#nextLookMs, nowMs + rotationWaitMs);
   }
-}
-
-function isSpecified({ operation }: KeyRead): boolean {
-  return specifiedReads.some((read) => read.operation === operation);
-}
-
-/** Whether the key may still be accepted for this read of the specification. */
-function mayClear({ refused, proof }: Suspicion, read: KeyRead): boolean {
-  return isSpecified(read) && !refused.has(read.operation) && read.operation !== proof?.operation;
 }

@@ -3,6 +3,7 @@
  * values on; a bad value never replaces anything, it is only reported.
  */
 import { waitAtMost } from '../deadline.ts';
+import type { Key } from './key.ts';
 import { parseKey } from './parse-key.ts';
 import { describeFailure, type KeyStore, KeyStoreError } from './store.ts';
 
@@ -114,6 +115,26 @@ export async function loadPreviousValue(store: KeyStore, closing?: AbortSignal):
     closing,
   );
   return text === undefined ? undefined : checked(store, text, 'the key');
+}
+
+/** A place where a key may be, and how to read it; `undefined` where there is none. */
+export type StoredValue = readonly [from: string, load: () => Promise<string | undefined>];
+
+/** The first value that differs from the key, and where it is from. Never rejects: a failure is told, and passed over. */
+export async function firstOther(
+  key: Key,
+  places: readonly StoredValue[],
+  onFailure: (reason: string) => void,
+): Promise<{ from: string; value: string } | undefined> {
+  for (const [from, load] of places) {
+    try {
+      const value = await load();
+      if (value !== undefined && !key.hasValue(value)) return { from, value };
+    } catch (error) {
+      onFailure(describeFailure(error));
+    }
+  }
+  return undefined;
 }
 
 function checked(store: KeyStore, text: string, what: string): string {

@@ -24,3 +24,9 @@ export function probeDelayMs(probesDone: number): number {
 export function isAcceptance(status: number): boolean {
   return (status >= 200 && status < 300) || status === 304 || status === 403;
 }
+
+/** What the upstream's answer to a new key says of it; `undefined` is no answer. */
+export function judgeTrial(status: number | undefined): 'accepted' | 'refused' | 'unknown' {
+  if (status === 401) return 'refused';
+  return status !== undefined && isAcceptance(status) ? 'accepted' : 'unknown';
+}

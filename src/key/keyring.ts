@@ -1,6 +1,15 @@
 /**
  * The key's life in the process: which value is in use, and what comes next.
  *
+ * | the store gives another value while the key in use is | then the new one |
+ * |---|---|
+ * | not there yet | is used at once: `loaded` |
+ * | accepted | is tried first (`key-trial.ts`): `rotated`, then `accepted` or `new-key-refused` |
+ * | suspect or rejected | is used at once: `rotated`, then `accepted` with the first answer |
+ *
+ * and where the key in use gets a 401 meanwhile, an untried one replaces it at once, and a refused one is tried again.
+ * Without trials (`triesNewKeys`) every new value is used at once.
+ *
  * Every different value is a generation; one that comes back after another is a new one. A request keeps the key
  * it took. What the upstream thinks of the key is in `key-health.ts`; how the store is asked, in `key-source.ts`.
  */
@@ -9,11 +18,13 @@ import type { KeyRead } from './accepted-reads.ts';
 import { Key } from './key.ts';
 import type { EmitKeyEvent, KeyEvent, KeyHealth } from './key-event.ts';
 import { KeyMonitor, type KeyProbe } from './key-health.ts';
-import { KeySource, loadKeyValue, loadPreviousValue } from './key-source.ts';
-import { retiredKeyMs } from './keyring-policy.ts';
+import { firstOther, KeySource, loadKeyValue, loadPreviousValue, type StoredValue } from './key-source.ts';
+import { KeyTrial } from './key-trial.ts';
+import { isAcceptance } from './keyring-policy.ts';
 import { openStore } from './open-store.ts';
+import { RetiredKeys } from './retired-keys.ts';
 import { Scrubber } from './scrub.ts';
-import { describeFailure, type Environment, type KeyStore } from './store.ts';
+import type { Environment, KeyStore } from './store.ts';
 
 export interface KeyringOptions {
   /** `env:NAME`, `file:/path`, … */
@@ -33,6 +44,8 @@ export interface KeyringOptions {
   readonly once?: boolean;
   /** The settings that name the two stores, for messages. */
   readonly settings?: { readonly from: string; readonly previousFrom: string };
+  /** Tries a new key with a read of the gateway's own before it replaces one that works. */
+  readonly triesNewKeys?: boolean;
   /** Searches for the keys; shared where there are several keyrings. */
   readonly scrub?: Scrubber;
   /** Goes on asking a store that gave no key in time. */
@@ -77,11 +90,16 @@ export class Keyring {
   readonly #previousStore: KeyStore | undefined;
   readonly #source: KeySource;
   readonly #monitor: KeyMonitor;
+  readonly #trial: KeyTrial;
   #generations = 0;
   /** The newest good value of the store. */
   #offered: Key | undefined;
   /** The key in use: the offered one, or the one fallen back to. */
   #current: Key | undefined;
+  /** The key that was fallen back to, while it is in use. */
+  #fallback: Key | undefined;
+  /** A key that replaced another untried, until the upstream accepts it. */
+  #unconfirmed: Key | undefined;
   #loadedAt: number | undefined;
   #hasGivenUp = false;
   #reloadFailures = 0;
@@ -90,9 +108,7 @@ export class Keyring {
   readonly #closing = new AbortController();
   /** Where each key came from. */
   readonly #sources = new WeakMap<Key, string>();
-  readonly #retiring = new Set<NodeJS.Timeout>();
-  /** When the last of them is due, on the monotonic clock. */
-  #forgottenAtMs = 0;
+  readonly #retired: RetiredKeys;
 
   /** For `openKeyring`, which starts it. */
   constructor(options: KeyringOptions, store: KeyStore, previousStore: KeyStore | undefined) {
@@ -106,6 +122,13 @@ export class Keyring {
     const refusal = Promise.withResolvers<void>();
     this.firstRefusal = refusal.promise;
     this.#announceRefusal = refusal.resolve;
+    this.#retired = new RetiredKeys({
+      longestAnswerMs: options.longestAnswerMs ?? 0,
+      onForget: (key) => {
+        // Fallen back from, it is still what the store offers.
+        if (key !== this.#offered) this.scrub.forget(key);
+      },
+    });
     this.#source = new KeySource({
       store,
       refreshMs: options.refreshMs,
@@ -114,12 +137,14 @@ export class Keyring {
     });
     this.#monitor = new KeyMonitor({
       current: () => this.#current,
-      reload: () => this.reload(),
+      suspected: () => this.#onSuspected(),
+      reload: () => this.#source.reload(),
       other: (key) => this.#findOther(key),
       adopt: (key) => this.#adopt(key),
-      retire: (key) => this.#retire(key),
+      retire: (key) => this.#retired.add(key),
       emit: this.#emit,
     });
+    this.#trial = new KeyTrial({ take: (key) => this.#take(key), emit: this.#emit });
   }
 
   /** No key is loaded, and the time in which the first one is expected is not over. */
@@ -164,16 +189,20 @@ export class Keyring {
   /** The upstream answered something else than 401 to a read sent at this time (`performance.now()`). */
   accepted(key: Key, status: number, sentMs: number, read: KeyRead): void {
     this.#monitor.accepted(key, status, sentMs, read);
+    if (key === this.#unconfirmed && isAcceptance(status))
+      this.#confirm(key, 'The upstream accepts the new key');
   }
 
-  /** Says how to probe; until then nothing but a new key ends a rejection. */
+  /** Says how to probe; until then nothing but a new key ends a rejection, and a new key is not tried. */
   probeWith(probe: KeyProbe): void {
     this.#monitor.probeWith(probe);
+    this.#trial.probeWith(probe);
   }
 
-  /** Reads the store again at once (SIGHUP). Never rejects. */
-  reload(): Promise<void> {
-    return this.#source.reload();
+  /** Reads the store again at once, and tries a new key again that waits for that (SIGHUP). Never rejects. */
+  async reload(): Promise<void> {
+    await this.#source.reload();
+    this.#trial.tryNow();
   }
 
   /** Reports that an answer held a key: this one's, or another keyring's that shares the search. */
@@ -193,8 +222,9 @@ export class Keyring {
     lastRejectedAt: this.#monitor.lastRejectedAt,
     suspect: this.#monitor.isSuspect,
     rejected: this.#monitor.isRejected,
-    fallenBack: this.#current !== this.#offered,
-    previousForgottenInMs: this.#retiring.size === 0 ? undefined : this.#forgottenAtMs - performance.now(),
+    fallenBack: this.#current !== undefined && this.#current === this.#fallback,
+    newKey: this.#trial.health(),
+    previousForgottenInMs: this.#retired.forgottenInMs,
     reloadFailures: this.#reloadFailures,
     reloadFailure: this.#reloadFailure,
   });
@@ -210,7 +240,7 @@ export class Keyring {
     const timer = setTimeout(() => this.#giveUp(), this.#options.startTimeoutMs ?? 30_000);
     timer.unref();
     void this.ready.then(() => clearTimeout(timer));
-    void this.reload().then(() => {
+    void this.#source.reload().then(() => {
       if (!this.#options.once) this.#source.start();
       else this.#giveUp();
     });
@@ -220,7 +250,8 @@ export class Keyring {
     this.#closing.abort();
     this.#source.close();
     this.#monitor.close();
-    for (const timer of this.#retiring) clearTimeout(timer);
+    this.#trial.end();
+    this.#retired.close();
     this.#announceReady(false);
   }
 
@@ -241,22 +272,12 @@ export class Keyring {
     return key;
   }
 
-  /** A key that was in use is still searched for a while: answers fetched with it are under way. */
-  #retire(key: Key): void {
-    const keptMs = Math.max(retiredKeyMs, this.#options.longestAnswerMs ?? 0);
-    const timer = setTimeout(() => {
-      this.#retiring.delete(timer);
-      // Fallen back from, it is still what the store offers.
-      if (key !== this.#offered) this.scrub.forget(key);
-    }, keptMs);
-    timer.unref();
-    this.#forgottenAtMs = performance.now() + keptMs;
-    this.#retiring.add(timer);
-  }
-
-  #use(key: Key): void {
-    if (this.#current !== undefined && this.#current !== key) this.#retire(this.#current);
+  #use(key: Key, standing?: 'untried'): void {
+    if (this.#current !== undefined && this.#current !== key) this.#retired.add(this.#current);
+    if (this.#trial.key === key) this.#trial.end();
     this.#current = key;
+    this.#fallback = undefined;
+    this.#unconfirmed = standing === 'untried' ? key : undefined;
     this.#loadedAt = Date.now();
     this.#monitor.reset();
   }
@@ -270,21 +291,50 @@ export class Keyring {
       }
     }
     if (this.#offered?.hasValue(value)) return;
-    if (this.#offered !== undefined && this.#offered !== before) this.#retire(this.#offered);
+    const wasOnTrial = this.#trial.key !== undefined;
+    this.#trial.end();
+    if (this.#offered !== undefined && this.#offered !== before) this.#retired.add(this.#offered);
     if (before?.hasValue(value)) {
-      // The store went back to the value that is in use as the fallback.
+      // The store went back to the value that is in use: as the fallback, or because the new one was not taken.
       this.#offered = before;
+      this.#fallback = undefined;
       this.#sources.set(before, this.#store.describe);
+      if (wasOnTrial) this.#emit('went-back', 'info', 'The secret store has the key in use again', before);
       return;
     }
     this.#offered = this.#learn(value, this.#store.describe);
-    this.#use(this.#offered);
     if (before === undefined) {
+      this.#use(this.#offered);
       this.#emit('loaded', 'info', 'The upstream key is loaded', this.#offered);
       this.#announceReady(true);
+    } else if (this.#options.triesNewKeys && this.#trial.isPossible && this.#monitor.isHealthy) {
+      const message = `The secret store has a new key; it is tried before it replaces ${before}`;
+      this.#emit('rotated', 'info', message, this.#offered);
+      this.#trial.begin(this.#offered);
     } else {
+      this.#use(this.#offered, 'untried');
       this.#emit('rotated', 'info', `The upstream key was rotated; it replaces ${before}`, this.#offered);
     }
+  }
+
+  /** The key on trial was accepted. */
+  #take(key: Key): void {
+    const before = this.#current;
+    this.#use(key);
+    this.#confirm(key, `The upstream accepts the new key; it replaces ${before}`);
+  }
+
+  #confirm(key: Key, message: string): void {
+    this.#unconfirmed = undefined;
+    this.#emit('accepted', 'info', message, key);
+  }
+
+  /** Nothing was said against an untried key yet, which is more than can be said of the one in use. */
+  #onSuspected(): void {
+    const { key } = this.#trial;
+    if (key === undefined) return;
+    if (this.#trial.isRefused) this.#trial.tryNow();
+    else this.#use(key, 'untried');
   }
 
   #onFailure(reason: string): void {
@@ -312,38 +362,32 @@ export class Keyring {
     const { signal } = this.#closing;
     const store = this.#store;
     const previousStore = this.#previousStore;
-    const tries: Array<readonly [from: string, load: () => Promise<string | undefined>]> = [
-      [`${store.describe} (previous)`, () => loadPreviousValue(store, signal)],
-    ];
+    const tries: StoredValue[] = [[`${store.describe} (previous)`, () => loadPreviousValue(store, signal)]];
     if (previousStore !== undefined) {
       tries.push([previousStore.describe, () => loadKeyValue(previousStore, signal)]);
     }
-    // Fallen back before, and now the fallback is refused: what the store offers may be good by now.
-    if (this.#offered !== undefined && this.#offered !== key) {
+    // Fallen back before, and now the fallback is refused: what the store offers may be good by now. A key on trial is
+    // left to its trial.
+    if (this.#offered !== undefined && this.#offered !== key && this.#trial.key === undefined) {
       tries.unshift([store.describe, () => loadKeyValue(store, signal)]);
     }
-    for (const [from, load] of tries) {
-      try {
-        const value = await load();
-        if (value !== undefined && !key.hasValue(value)) return () => this.#learn(value, from);
-      } catch (error) {
-        const reason = describeFailure(error);
-        this.#emit('previous-failed', 'warn', 'The previous key cannot be read', key, reason);
-      }
-    }
-    return undefined;
+    const found = await firstOther(key, tries, (reason) =>
+      this.#emit('previous-failed', 'warn', 'The previous key cannot be read', key, reason),
+    );
+    return found && (() => this.#learn(found.value, found.from));
   }
 
   #adopt(key: Key): void {
     const isNewest = this.#sources.get(key) === this.#store.describe;
     if (isNewest) {
-      if (this.#offered !== undefined) this.#retire(this.#offered);
+      if (this.#offered !== undefined) this.#retired.add(this.#offered);
       this.#offered = key;
     }
     this.#use(key);
     if (isNewest) {
       this.#emit('went-back', 'info', "The upstream takes the store's newest key again; using that", key);
     } else {
+      this.#fallback = key;
       const message = 'The upstream refuses the newest key and takes another; using that';
       this.#emit('fell-back', 'warn', message, key);
     }

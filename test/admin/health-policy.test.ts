@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { type HealthCode, healthCodes, judgeHealth } from '../../src/admin/health-policy.ts';
 import { HealthWatch } from '../../src/admin/health-watch.ts';
+import type { LoginKeys } from '../../src/callers/callers-snapshot.ts';
 import { calmSnapshot, type SnapshotOfOne } from '../support/snapshot.ts';
 
 const calm = calmSnapshot();
@@ -19,6 +20,25 @@ const waitsFor = (...waitsMs: readonly number[]): Partial<SnapshotOfOne> => ({
     })),
   },
 });
+
+const newKeyIs = (standing: 'untried' | 'refused', forMs: number): Partial<SnapshotOfOne> => ({
+  key: {
+    ...calm.key,
+    newKey: { fingerprint: '4567ef01', generation: 3, standing, since: calm.at - forMs },
+  },
+});
+
+const loginsAre = (...logins: readonly Partial<LoginKeys>[]): Partial<SnapshotOfOne> => ({
+  callers: {
+    ...calm.callers,
+    logins: logins.map((login) => ({
+      ...{ address: 'https://login.example.com/keys', callers: ['staff'], keys: 2 },
+      ...{ failure: undefined, failingSince: undefined, servesUntil: calm.at + dayMs },
+      ...login,
+    })),
+  },
+});
+const failed = { failure: 'the connection was refused', failingSince: calm.at - 1_000 };
 
 const storeIs = (inUse: boolean): Partial<SnapshotOfOne> => ({
   fleet: calm.fleet && {
@@ -55,6 +75,14 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
     ['key-fallen-back'],
     /accepts the previous one/,
   ],
+  [
+    'the upstream refuses the new key',
+    newKeyIs('refused', 0),
+    ['new-key-refused'],
+    /new key 4567ef01 .*0123abcd\) stays/,
+  ],
+  ['a new key is on trial', newKeyIs('untried', 9_999), []],
+  ['a new key could not be tried for 10 s', newKeyIs('untried', 10_000), ['new-key-untried'], /not said yet/],
   [
     'the store fails while a key is loaded',
     { key: { ...calm.key, reloadFailure: 'file:/run/secrets/key: does not exist' } },
@@ -123,6 +151,37 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
     waitsFor(5_000, 6_000, 7_000, 8_000, 9_000, 10_000),
     ['callers-waiting'],
     /of page-5, page-4, page-3, page-2, page-1 and 1 more wait long.*for 10 s/,
+  ],
+  ['the keys of a company login are there', loginsAre({}), []],
+  [
+    'the keys of a company login were never fetched',
+    loginsAre({}, { ...failed, keys: undefined, servesUntil: undefined }),
+    ['logins-failing'],
+    /^Company logins of staff: all get 401, because the keys at https:\S+ cannot be fetched \(the connection was refused\)\. Static tokens/,
+  ],
+  [
+    'the keys of a company login are on their way',
+    loginsAre({ keys: undefined, servesUntil: undefined }),
+    [],
+  ],
+  ['the keys of a company login could not be fetched again a moment ago', loginsAre(failed), []],
+  [
+    'the keys of a company login could not be fetched for an hour',
+    loginsAre({ ...failed, failingSince: calm.at - 3_600_000, servesUntil: calm.at + dayMs - 3_600_000 }),
+    ['logins-failing'],
+    /of staff: all get 401 from 2026-\S+Z on, because the keys/,
+  ],
+  [
+    'the keys of a company login could not be fetched for a day',
+    loginsAre({ ...failed, servesUntil: calm.at }),
+    ['logins-failing'],
+    /of staff: all get 401, because .* \(the connection was refused\)\./,
+  ],
+  [
+    'the key set of a company login is empty',
+    loginsAre({ keys: 0, callers: ['staff', 'admins'] }),
+    ['logins-failing'],
+    /of staff, admins: all get 401, because the key set at \S+ has no key for signatures\./,
   ],
   [
     'the newest callers file is refused',

@@ -92,6 +92,7 @@ describe('the status', () => {
           suspect: false,
           rejected: false,
           fallenBack: false,
+          newKey: undefined,
           previousForgottenInMs: undefined,
           reloadFailures: 0,
           reloadFailure: undefined,

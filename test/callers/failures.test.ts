@@ -1,13 +1,71 @@
-import { expect, it } from 'vitest';
-import { limitFailures } from '../../src/callers/failures.ts';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { type FailureKind, limitFailures } from '../../src/callers/failures.ts';
+
+beforeEach(() => vi.useFakeTimers());
+afterEach(() => vi.useRealTimers());
+
+const kinds: readonly FailureKind[] = ['no-credential', 'token', 'signature'];
 
 it('failures are remembered for ten thousand addresses, and the eldest is forgotten for the next', () => {
   const failures = limitFailures(1);
   const addressOf = (number: number): string => `10.0.${number >> 8}.${number & 255}`;
-  const isLimited = (number: number): boolean => failures.count(addressOf(number)) > 0;
+  const isLimited = (number: number): boolean => failures.count(addressOf(number), 'token') > 0;
   for (let number = 0; number < 10_000; number++) expect(isLimited(number)).toBe(false);
   expect(isLimited(0)).toBe(true);
   expect(isLimited(10_000)).toBe(false);
   expect(isLimited(0)).toBe(true);
   expect(isLimited(1)).toBe(false);
+});
+
+describe('failures of an address', () => {
+  it.each(kinds)('failures of the kind %s use up nothing of the other kinds', (flooded) => {
+    const failures = limitFailures(3);
+    for (let count = 0; count < 1_000; count++) failures.count('10.0.0.1', flooded);
+    expect(failures.count('10.0.0.1', flooded)).toBeGreaterThan(0);
+    for (const kind of kinds.filter((one) => one !== flooded)) {
+      const waits = [1, 2, 3].map(() => failures.count('10.0.0.1', kind));
+      expect(waits).toEqual([0, 0, 0]);
+    }
+  });
+
+  it.each(kinds)(
+    'failures of a stranger, 25 a second for five minutes, of the kind %s, hold up no login that comes each second',
+    (kind) => {
+      const failures = limitFailures(300);
+      let heldUp = 0;
+      let refused = 0;
+      for (let passedMs = 0; passedMs < 300_000; passedMs += 40) {
+        if (failures.count('10.0.0.1', kind) > 0) refused++;
+        vi.advanceTimersByTime(40);
+        if (passedMs % 1_000 !== 0) continue;
+        if (failures.count('10.0.0.1', 'signature') > 0) heldUp++;
+        else failures.giveBack('10.0.0.1', 'signature');
+      }
+      expect(heldUp).toBe(0);
+      // 300 at once, then five a second; of signatures twenty more, and there was room for all.
+      if (kind !== 'signature') expect(refused).toBeGreaterThan(5_000);
+    },
+  );
+
+  it('failures at any rate leave twenty verifications a second, and the wait says when the next is due', () => {
+    const failures = limitFailures(1);
+    const verifiedIn = (seconds: number): number => {
+      let verified = 0;
+      for (let tries = 0; tries < seconds * 1_000; tries++) {
+        if (failures.count('10.0.0.1', 'signature') === 0) verified++;
+        vi.advanceTimersByTime(1);
+      }
+      return verified;
+    };
+    verifiedIn(60);
+    const verified = verifiedIn(60);
+    // Twenty a second, and the one that the limit gives back each minute.
+    expect(verified).toBeGreaterThanOrEqual(1_199);
+    expect(verified).toBeLessThanOrEqual(1_202);
+    while (failures.count('10.0.0.1', 'signature') === 0);
+    const waitMs = failures.count('10.0.0.1', 'signature');
+    expect(waitMs).toBeLessThanOrEqual(50);
+    vi.advanceTimersByTime(waitMs);
+    expect(failures.count('10.0.0.1', 'signature')).toBe(0);
+  });
 });

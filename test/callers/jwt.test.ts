@@ -37,6 +37,8 @@ const idp = {
   asked: 0,
   /** What an answer waits for. */
   until: undefined as Promise<void> | undefined,
+  /** An address that is answered with 503. */
+  awayFor: undefined as string | undefined,
 };
 let server: Server;
 let jwks = '';
@@ -50,10 +52,11 @@ let stranger: Signer;
 
 beforeAll(async () => {
   [one, two, stranger] = await Promise.all([signer('one'), signer('two'), signer('one')]);
-  server = createServer(async (_, response) => {
+  server = createServer(async ({ url }, response) => {
     idp.asked++;
     await idp.until;
-    response.writeHead(idp.status, fieldsOf[idp.status] ?? {});
+    const isAway = url !== undefined && idp.awayFor?.endsWith(url);
+    response.writeHead(isAway ? 503 : idp.status, fieldsOf[idp.status] ?? {});
     response.end(idp.body ?? JSON.stringify({ keys: idp.keys }));
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -63,7 +66,14 @@ beforeAll(async () => {
 afterAll(() => new Promise((resolve) => server.close(resolve)));
 
 beforeEach(() => {
-  Object.assign(idp, { keys: [one.jwk], status: 200, body: undefined, asked: 0, until: undefined });
+  Object.assign(idp, {
+    keys: [one.jwk],
+    status: 200,
+    body: undefined,
+    asked: 0,
+    until: undefined,
+    awayFor: undefined,
+  });
 });
 
 afterEach(() => {
@@ -337,34 +347,105 @@ describe('a forged or foreign JWT', () => {
   });
 
   it('a forged JWT counts as a failure of its address, which is then refused before a signature is verified', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
     const { authenticator } = staff({}, [], { failuresPerMinute: 3 });
     const remembered = await sign(one);
     await authenticator.authenticate(bearer(remembered));
-    for (let failed = 0; failed < 3; failed++) {
-      expect((await refusal(() => authenticator.authenticate(bearer('a.b.c')))).status).toBe(401);
+    // Three of the limit, and twenty that any address has each second.
+    for (let failed = 0; failed < 23; failed++) {
+      const forged = await sign(stranger, { jti: `${failed}` });
+      expect((await refusal(() => authenticator.authenticate(bearer(forged)))).status).toBe(401);
     }
     const asked = idp.asked;
     idp.until = new Promise(() => {});
     const verified = vi.spyOn(crypto.subtle, 'verify');
-    for (const unverified of ['a.b.c', await sign(two), await sign(one, { jti: 'new' })]) {
+    const fresh = await sign(one, { jti: 'new' });
+    for (const unverified of [await sign(stranger), fresh]) {
       const error = await refusal(() => authenticator.authenticate(bearer(unverified)));
-      expect(error).toMatchObject({ code: 'caller-rate-limited', retryAfterMs: expect.any(Number) });
+      expect(error).toMatchObject({ code: 'caller-rate-limited', retryAfterMs: 50 });
     }
     expect({ asked: idp.asked, verified: verified.mock.calls.length }).toEqual({ asked, verified: 0 });
     expect((await refusal(() => authenticator.authenticate(bearer('a.b.c', '10.9.9.9')))).status).toBe(401);
     expect(authenticator.authenticate(bearer(remembered))).toMatchObject({ by: 'jwt' });
+    vi.advanceTimersByTime(50);
+    expect(await authenticator.authenticate(bearer(fresh))).toMatchObject({ by: 'jwt' });
   });
 
-  it('an address has no more forged JWTs verified than it may have failures, however many come at once', async () => {
+  it.each<[string, () => ReturnType<typeof bearer>]>([
+    ['without a credential', () => credentials([])],
+    ['with a bad token', () => bearer(mintToken())],
+    ['with what is no JWT', () => bearer('a.b.c')],
+  ])(
+    'a good JWT is accepted for the first time behind an address that fails %s without end',
+    async (_what, sent) => {
+      const { authenticator } = staff({}, [], { failuresPerMinute: 3 });
+      for (let failed = 0; failed < 100; failed++) await refusal(() => authenticator.authenticate(sent()));
+      expect((await refusal(() => authenticator.authenticate(sent()))).status).toBe(429);
+      for (let logins = 0; logins < 10; logins++) {
+        const token = await sign(one, { jti: `${logins}` });
+        expect(await authenticator.authenticate(bearer(token))).toMatchObject({ by: 'jwt' });
+      }
+    },
+  );
+
+  it('a valid JWT of no caller is verified once, and takes no more from others however often it comes', async () => {
+    const { authenticator, events, file } = staff({}, [], { failuresPerMinute: 3 });
+    const verified = vi.spyOn(crypto.subtle, 'verify');
+    const foreign = await sign(one, { email: 'ann@other.example' });
+    const statuses = [];
+    for (let tries = 0; tries < 6; tries++) {
+      const { status, message } = await refusal(() => authenticator.authenticate(bearer(foreign)));
+      statuses.push(status);
+      if (status === 401) expect(message).toContain('matches no caller');
+    }
+    expect(statuses).toEqual([401, 401, 401, 401, 429, 429]);
+    expect(verified).toHaveBeenCalledTimes(1);
+    const jwt = { issuer, audience: 'gateway', jwks, match: { email: '*@other.example' } };
+    writeCallers([{ name: 'others', jwt }], file);
+    authenticator.reload();
+    await vi.waitFor(() => expect(events).toContainEqual(expect.objectContaining({ kind: 'reloaded' })));
+    expect(await authenticator.authenticate(bearer(foreign))).toMatchObject({ caller: { name: 'others' } });
+  });
+
+  it('a valid JWT of no caller is looked at again where the keys of another rule for its issuer could not be had', async () => {
+    const elsewhere = `${jwks}/elsewhere`;
+    const other = { issuer, audience: 'gateway', jwks: elsewhere, match: { email: '*@other.example' } };
+    const { authenticator } = staff({}, [{ name: 'others', jwt: other }]);
+    const foreign = await sign(one, { email: 'ann@other.example' });
+    idp.awayFor = elsewhere;
+    await refusal(() => authenticator.authenticate(bearer(foreign)));
+    idp.awayFor = undefined;
+    await vi.waitFor(
+      async () =>
+        expect(await authenticator.authenticate(bearer(foreign))).toMatchObject({
+          caller: { name: 'others' },
+        }),
+      { timeout: 10_000, interval: 200 },
+    );
+  }, 15_000);
+
+  it('an expired JWT is refused without a look at its signature, and takes none from others', async () => {
+    const { authenticator } = staff({}, [], { failuresPerMinute: 3 });
+    const verified = vi.spyOn(crypto.subtle, 'verify');
+    const ended = await sign(one, { exp: Math.floor(Date.now() / 1_000) - 31 });
+    for (const status of [401, 401, 401, 429]) {
+      expect((await refusal(() => authenticator.authenticate(bearer(ended)))).status).toBe(status);
+    }
+    expect(verified).not.toHaveBeenCalled();
+    expect(await authenticator.authenticate(bearer(await sign(one)))).toMatchObject({ by: 'jwt' });
+  });
+
+  it('an address has no more forged JWTs verified than it may have failures and twenty a second, however many come at once', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
     const { authenticator } = staff({}, [], { failuresPerMinute: 3 });
     const forged = await Promise.all(
-      Array.from({ length: 5 }, (_, index) => sign(stranger, { jti: `${index}` })),
+      Array.from({ length: 25 }, (_, index) => sign(stranger, { jti: `${index}` })),
     );
     const verified = vi.spyOn(crypto.subtle, 'verify');
     const all = forged.map((token) => refusal(() => authenticator.authenticate(bearer(token))));
     const statuses = (await Promise.all(all)).map(({ status }) => status);
-    expect(statuses).toEqual([401, 401, 401, 429, 429]);
-    expect(verified).toHaveBeenCalledTimes(3);
+    expect(statuses).toEqual([...Array(23).fill(401), 429, 429]);
+    expect(verified).toHaveBeenCalledTimes(23);
   });
 
   it('good JWTs of two thousand callers behind one address are all accepted at once, also while the keys are on their way', async () => {
@@ -383,8 +464,12 @@ describe('a forged or foreign JWT', () => {
   }, 30_000);
 
   it('a good JWT is accepted from an address within its limit while another address over its limit sends it', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
     const { authenticator } = staff({}, [], { failuresPerMinute: 1 });
-    await refusal(() => authenticator.authenticate(bearer('a.b.c', '10.9.9.9')));
+    for (let failed = 0; failed < 21; failed++) {
+      const forged = await sign(stranger, { jti: `${failed}` });
+      await refusal(() => authenticator.authenticate(bearer(forged, '10.9.9.9')));
+    }
     const token = await sign(one);
     const refused = refusal(() => authenticator.authenticate(bearer(token, '10.9.9.9')));
     expect(await authenticator.authenticate(bearer(token))).toMatchObject({ by: 'jwt' });
@@ -505,6 +590,51 @@ describe('the keys of an issuer', () => {
     minutes(1);
     await authenticateOne(authenticator);
     expect(events.at(-1)).toEqual({ kind: 'keys-available-again', address: jwks });
+  });
+
+  it('the keys of an issuer that is away are asked for every 30 s though no login asks, and shown with what is wrong', async () => {
+    vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout', 'Date'] });
+    const shown = () => authenticator.snapshot().logins;
+    idp.status = 404;
+    const since = Date.now();
+    const { authenticator, events } = staff();
+    await vi.waitFor(() => expect(events).toHaveLength(1));
+    expect(shown()).toEqual([
+      {
+        ...{ address: jwks, callers: ['staff'], keys: undefined, servesUntil: undefined },
+        ...{ failure: "the key set's address answered 404", failingSince: expect.any(Number) },
+      },
+    ]);
+    expect(shown()[0]?.failingSince).toBeGreaterThanOrEqual(since);
+    for (let asked = 2; asked < 5; asked++) {
+      vi.advanceTimersByTime(30_000);
+      await vi.waitFor(() => expect(idp.asked).toBe(asked));
+    }
+    Object.assign(idp, { status: 200, keys: [one.jwk, { kty: 'oct', k: 'AA' }, { ...two.jwk, use: 'enc' }] });
+    vi.advanceTimersByTime(30_000);
+    await vi.waitFor(() => expect(events.at(-1)).toMatchObject({ kind: 'keys-available-again' }));
+    expect(shown()).toMatchObject([{ keys: 1, failure: undefined, failingSince: undefined }]);
+    const dayLater = Date.now() + 86_400_000;
+    expect(Math.abs((shown()[0]?.servesUntil ?? 0) - dayLater)).toBeLessThan(60_000);
+    // In use, it is refreshed by logins alone.
+    vi.advanceTimersByTime(31_000);
+    await fetch(jwks);
+    expect(idp.asked).toBe(6);
+  });
+
+  it('the keys of an issuer that no caller names any more are asked for no longer', async () => {
+    vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] });
+    idp.status = 500;
+    const { authenticator, events, file } = staff();
+    await vi.waitFor(() => expect(events).toHaveLength(1));
+    writeCallers([{ name: 'sidecar', anonymous: true }], file);
+    authenticator.reload();
+    await vi.waitFor(() => expect(authenticator.snapshot().logins).toEqual([]));
+    vi.advanceTimersByTime(31_000);
+    // Two reads of our own, one after the other: whatever else was asked for has arrived by then.
+    await fetch(jwks);
+    await fetch(jwks);
+    expect(idp.asked).toBe(3);
   });
 
   it('the keys of an issuer serve no longer than a day without it', async () => {

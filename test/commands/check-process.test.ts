@@ -1,10 +1,12 @@
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
+import { createServer as createHttpServer } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { digestOf } from '../../src/callers/token.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { writeCallersFile } from '../support/callers-files.ts';
 import { checkHere, failedStart } from '../support/command-line.ts';
 import { run, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
 import { redisProgram, startRedis } from '../support/redis.ts';
@@ -63,6 +65,59 @@ describe.concurrent('what others say', () => {
     const { text } = await failedStart({ ...settingsFor(`${closedPort}/api`), ...file });
     owner.expect(text).toContain('/nowhere/\\u{1b}[2J');
     owner.expect(`${stdout}${text}`.replaceAll('\n', '')).not.toMatch(/\p{C}/u);
+  });
+});
+
+describe.concurrent('check of company logins', () => {
+  it('check fetches the key set of each company login, and is not fine where one cannot be had', async (owner) => {
+    const standIn = await standInFor(owner);
+    const sets: Record<string, string> = {
+      '/good': JSON.stringify({ keys: [{ kty: 'RSA', n: 'AQAB', e: 'AQAB' }] }),
+      '/empty': '{"keys":[]}',
+      '/page': '<!doctype html>',
+    };
+    const server = createHttpServer(({ url = '' }, response) => {
+      response.statusCode = sets[url] === undefined ? 404 : 200;
+      response.end(sets[url]);
+    }).listen(0, '127.0.0.1');
+    owner.onTestFinished(() => void server.close());
+    await once(server, 'listening');
+    const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const login = (name: string, jwks: string) => ({
+      name,
+      jwt: { issuer: `https://${name}.example`, audience: 'gateway', jwks, match: { sub: '*' } },
+    });
+    const settings = (...callers: object[]) => ({
+      ...settingsFor(standIn.url),
+      CALLERS_FILE: writeCallersFile(callers, owner.onTestFinished),
+    });
+    const good = await checkHere(settings(login('staff', `${base}/good`), login('ops', `${base}/good`)));
+    owner.expect(good.both).toEqual([0, 0]);
+    owner.expect(good.stdout).toContain(`Company logins of staff, ops: ${base}/good: one key\n`);
+    const bad = await checkHere(
+      settings(
+        ...['good', 'empty', 'page', 'gone'].map((name) => login(name, `${base}/${name}`)),
+        login('away', 'http://127.0.0.1:9/keys'),
+      ),
+    );
+    owner.expect(bad.both).toEqual([1, 1]);
+    owner.expect(bad.stdout).toContain(`${base}/empty: the key set has no key for signatures\n`);
+    owner
+      .expect(bad.stdout)
+      .toMatch(
+        /Failed: The gateway could work, but company logins of empty, page, gone, away would get 401\./,
+      );
+    owner.expect(bad.report).toMatchObject({
+      ok: false,
+      logins: [
+        { address: `${base}/good`, callers: ['good'], ok: true, keys: 1 },
+        { ok: false, keys: 0 },
+        { ok: false, problem: 'the keys cannot be fetched: the answer is not a key set' },
+        { ok: false, problem: "the keys cannot be fetched: the key set's address answered 404" },
+        { ok: false, problem: 'the keys cannot be fetched: the connection was refused' },
+      ],
+      calls: [{ outcome: 'accepted' }, { outcome: 'accepted' }],
+    });
   });
 });
 

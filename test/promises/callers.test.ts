@@ -353,11 +353,13 @@ describe('failures are limited per address', () => {
     const { token, entry } = enrol('script');
     const { ask, port, logLines } = await startWith([entry], { CALLER_FAILURES_PER_MINUTE: '3' });
     const statuses = [];
-    for (const headers of [bearer(stranger), {}, { 'x-api-key': 'x' }, bearer(stranger), {}]) {
+    const sent = [bearer(stranger), {}, { 'x-api-key': 'x' }, bearer(stranger), bearer(stranger), {}, {}, {}];
+    for (const headers of sent) {
       statuses.push((await ask(accounts, { headers })).status);
       expect((await ask(accounts, { headers: bearer(token) })).status).toBe(200);
     }
-    expect(statuses).toEqual([401, 401, 401, 429, 429]);
+    // Three of each kind: bad tokens use up nothing of those that send none.
+    expect(statuses).toEqual([401, 401, 401, 401, 429, 401, 401, 429]);
     const came = await ask('/api/nothing');
     expect(came.json()).toMatchObject({
       status: 429,
@@ -370,6 +372,19 @@ describe('failures are limited per address', () => {
     if (process.platform === 'linux') {
       const elsewhere = { host: '127.0.0.1', port, localAddress: '127.0.0.2' };
       expect((await askWhere(elsewhere, accounts, {})).status).toBe(401);
+    }
+  });
+
+  it('failures that are limited per address leave company logins behind the same one alone', async () => {
+    const key = await makeSigningKey('one');
+    const issuer = await startIssuer([key.jwk]);
+    const jwt = { issuer: issuerName, audience, jwks: issuer.jwks, match: { email: '*@example.com' } };
+    const { ask } = await startWith([{ name: 'staff', jwt }], { CALLER_FAILURES_PER_MINUTE: '3' });
+    for (const headers of [{}, bearer(stranger), bearer('a.b.c')]) {
+      for (let failed = 0; failed < 10; failed++) await ask(accounts, { headers });
+      expect((await ask(accounts, { headers })).status).toBe(429);
+      const login = await signJwt(key, { jti: JSON.stringify(headers) });
+      expect((await ask(accounts, { headers: bearer(login) })).status).toBe(200);
     }
   });
 });

@@ -6,6 +6,7 @@ import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { bearer, enrol, startWith, textOf } from '../support/callers-files.ts';
 import { parseExposition } from '../support/exposition-parser.ts';
 import { accounts, startPair, type TestGateway } from '../support/gateway.ts';
+import { audience, issuerName, makeSigningKey, signJwt, startIssuer } from '../support/issuer.ts';
 
 const wrongKey = 'another-key-0123456789';
 
@@ -62,6 +63,34 @@ describe('the verdict of /status', () => {
       health: 'degraded',
       reasons: [{ code: 'key-fallen-back', detail: expect.stringContaining('file:') }],
     });
+  });
+
+  it('the verdict of /status is degraded while the keys of a company login cannot be fetched, before any caller logs in, and the log says so at the start', async () => {
+    const key = await makeSigningKey('one');
+    const issuer = await startIssuer([key.jwk]);
+    issuer.status = 404;
+    const jwt = { issuer: issuerName, audience, jwks: issuer.jwks, match: { email: '*@example.com' } };
+    const script = enrol('script');
+    const pair = await startWith([{ name: 'staff', jwt }, script.entry], { ADMIN_PORT: '0' });
+    await expect.poll(() => codesOf(pair)).toEqual(['logins-failing']);
+    const { health, reasons } = await healthOf(pair);
+    expect(health).toBe('degraded');
+    expect(reasons[0]?.detail).toContain(
+      `of staff: all get 401, because the keys at ${issuer.jwks} cannot be fetched`,
+    );
+    expect(reasons[0]?.detail).toContain('answered 404');
+    expect(reasons[0]?.todo).toContain('analytics-gateway check');
+    expect(pair.logLines().filter(({ level }) => level === 'warn')).toMatchObject([
+      { address: issuer.jwks, msg: expect.stringContaining('so every JWT gets 401') },
+    ]);
+    expect((await pair.ask(accounts, { headers: bearer(script.token) })).status).toBe(200);
+    issuer.status = 200;
+    const token = await signJwt(key);
+    // The first attempts come two seconds after another.
+    await expect
+      .poll(async () => (await pair.ask(accounts, { headers: bearer(token) })).status, { timeout: 10_000 })
+      .toBe(200);
+    expect(await codesOf(pair)).toEqual([]);
   });
 
   it('the verdict of /status is degraded while the store holds a bad value', async () => {

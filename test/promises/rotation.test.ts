@@ -88,12 +88,14 @@ function startLoops(pair: TestGateway, count: number, atEnd: AtEnd) {
 
 describe('a key is replaced without one failed request', () => {
   it.concurrent.for([
-    ['in the same instant', 0],
-    ['150 ms before the new one is there', 150],
+    ['in the same instant', 0, 'off'],
+    ['150 ms before the new one is there', 150, 'off'],
+    ['in the same instant, where a new key is tried first', 0, 'on'],
+    ['150 ms before the new one is there, where a new key is tried first', 150, 'on'],
   ] as const)(
     'under 20 loops, four times, with the old one revoked %s',
-    async ([_when, lateMs], { expect, onTestFinished }) => {
-      const pair = await startMounted({}, { latencyMs: 15 }, onTestFinished);
+    async ([_when, lateMs, UPSTREAM_API_KEY_CHECK], { expect, onTestFinished }) => {
+      const pair = await startMounted({ UPSTREAM_API_KEY_CHECK }, { latencyMs: 15 }, onTestFinished);
       const { standIn, mount, gateway } = pair;
       const loops = startLoops(pair, 20, onTestFinished);
       for (const version of [2, 3, 4, 5]) {
@@ -194,6 +196,77 @@ describe('a key is replaced without one failed request', () => {
     accept(standIn, keyOf(2));
     expect((await ask(accounts)).status).toBe(200);
     expect(standIn.counts.byStatus[401]).toBeUndefined();
+  });
+});
+
+describe('a new key that the upstream refuses replaces none that works', () => {
+  const trying = { UPSTREAM_API_KEY_CHECK: 'on', CACHE_TTL: '0s', ADMIN_PORT: '0' };
+  const codes = async (pair: TestGateway): Promise<readonly string[]> =>
+    ((await pair.askAdmin('/status')).json()['reasons'] as { code: string }[]).map(({ code }) => code);
+
+  it.concurrent('a new key that the upstream refuses costs no request under load; the verdict names it until the right one is accepted', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const pair = await startMounted(trying, { latencyMs: 5 }, onTestFinished);
+    const { standIn, mount } = pair;
+    const loops = startLoops(pair, 5, onTestFinished);
+    await loops.more(20);
+    mount.swap(keyOf(9));
+    await expect.poll(() => events(pair, 'new-key-refused'), soon).toHaveLength(1);
+    await loops.more(50);
+    expect(await codes(pair)).toEqual(['new-key-refused']);
+    expect(standIn.requests.filter((sent) => sent.key === keyOf(9) && !isProbe(sent))).toEqual([]);
+    accept(standIn, keyOf(1), keyOf(2));
+    mount.swap(keyOf(2));
+    await expect.poll(() => events(pair, 'accepted'), soon).toHaveLength(1);
+    accept(standIn, keyOf(2));
+    await loops.more(50);
+    await loops.stop();
+    expect(loops.failures).toEqual([]);
+    expect(standIn.counts.byStatus[401]).toBe(standIn.requests.filter(({ key }) => key === keyOf(9)).length);
+    expect(await codes(pair)).toEqual([]);
+    expect(pair.logLines().flatMap(({ kind }) => (kind === undefined ? [] : [kind]))).toEqual([
+      ...['loaded', 'rotated', 'new-key-refused', 'rotated', 'accepted'],
+    ]);
+    expect(pair.logText()).not.toContain('of-version-9');
+  });
+
+  it.concurrent('a new key that is tried in vain, because the upstream limits or fails, is used with no failed request once the old one is revoked', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const pair = await startMounted(trying, {}, onTestFinished);
+    const { standIn, mount, ask } = pair;
+    expect((await ask(accounts)).status).toBe(200);
+    standIn.behave((request) => (request.key === keyOf(2) && isProbe(request) ? { status: 503 } : undefined));
+    mount.swap(keyOf(2));
+    await expect.poll(() => events(pair, 'new-key-untried'), soon).toHaveLength(1);
+    expect((await ask(`${accounts}?meanwhile`)).status).toBe(200);
+    accept(standIn, keyOf(2));
+    const came = await Promise.all(Array.from({ length: 10 }, (_, number) => ask(`${accounts}?${number}`)));
+    expect(came.map(({ status }) => status)).toEqual(Array(10).fill(200));
+    expect(events(pair, 'accepted')).toHaveLength(1);
+    expect(events(pair, 'rejected')).toEqual([]);
+  });
+
+  it.concurrent('a new key leaves what was fetched with the old one in the cache until it is accepted', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const pair = await startMounted({ ...trying, CACHE_TTL: '60s' }, {}, onTestFinished);
+    const { standIn, mount, ask } = pair;
+    await ask(accounts);
+    mount.swap(keyOf(9));
+    await expect.poll(() => events(pair, 'new-key-refused'), soon).toHaveLength(1);
+    expect((await ask(accounts)).headers['cache-status']).toContain('; hit');
+    accept(standIn, keyOf(9));
+    await pair.gateway.reload();
+    await expect.poll(() => events(pair, 'accepted'), soon).toHaveLength(1);
+    // Another key may read other data: its answers are its own.
+    const fresh = await ask(accounts);
+    expect(fresh.headers['cache-status']).not.toContain('; hit');
+    expect(standIn.requests.at(-1)?.key).toBe(keyOf(9));
   });
 });
 

@@ -85,6 +85,7 @@ export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
       suspect: false,
       rejected: false,
       fallenBack: false,
+      newKey: undefined,
       previousForgottenInMs: 540_000,
       reloadFailures: 2,
       reloadFailure: 'file:/run/secrets/key: does not exist',
@@ -128,6 +129,7 @@ export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
       count: 1,
       loadedAt: at - 60_000,
       problems: [],
+      logins: [],
       expiries: [
         { caller: 'script', expiresAt: Date.parse('2027-01-01T00:00:00Z'), isLast: false },
         { caller: 'script', expiresAt: Date.parse('2027-02-01T00:00:00Z'), isLast: true },
