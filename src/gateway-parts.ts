@@ -186,6 +186,7 @@ export function createCallersServer(parts: Parts, life: LifeState): Server {
       maxConnections,
       stillMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
       isSecret: (text) => isSecret(parts, text),
+      isEnding: life.isDraining,
       certificate: parts.certificate,
     },
     {
