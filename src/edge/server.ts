@@ -17,7 +17,7 @@ import { announcesBody } from './message-body.ts';
 import { countBegun, holdPaused, losesRest, type ParserError } from './pipelining.ts';
 import { type RefusalFields, readRefusedHead, refusalFields } from './refusal-fields.ts';
 import { type HeadRefusal, headRefusal, requestTarget } from './request-head-policy.ts';
-import { endAndLinger, followConnections, lingerAtEnd } from './shutdown.ts';
+import { endAndLinger, followConnections } from './shutdown.ts';
 
 export interface ServerLimits {
   /** How long a caller may take to send its request, head and body. */
@@ -159,14 +159,9 @@ class Intake {
       this.#ending.add(socket);
       outgoing.shouldKeepAlive = false;
     }
-    if (this.#isEnding()) this.#answerLast(incoming, outgoing);
+    // Requests that were read together have then all begun, so that the reply to the first does not end the others.
+    if (this.#isEnding()) process.nextTick(this.#answer, incoming, outgoing);
     else this.#answer(incoming, outgoing);
-  }
-
-  /** The requests that were read together have all begun when the first of them is answered: it does not end the others. */
-  #answerLast(incoming: IncomingMessage, outgoing: ServerResponse): void {
-    lingerAtEnd(incoming.socket);
-    process.nextTick(this.#answer, incoming, outgoing);
   }
 
   refuseUnparsed(error: ParserError, socket: Socket): void {

@@ -46,27 +46,30 @@ class Connections {
     });
     server.on('connection', (socket: ServedSocket) => {
       this.begun += 1;
-      keep(isTls ? this.#handshaking : this.#open, socket);
+      if (isTls) keep(this.#handshaking, socket);
+      else this.#take(socket);
     });
     server.on('secureConnection', (socket: ServedSocket) => {
       if (socket._parent !== undefined) this.#handshaking.delete(socket._parent);
-      keep(this.#open, socket);
+      this.#take(socket);
     });
-  }
-
-  /** From now on, replies that end a connection leave whole whatever else its peer has sent. */
-  lingerAtEnd(): void {
-    for (const socket of this.#open) lingerAtEnd(socket);
   }
 
   /** Ends connections on which nothing has come for a while. */
   endIdle(): void {
     for (const socket of this.#open) if (!socket.writableEnded && this.#isIdle(socket)) endAndLinger(socket);
-    for (const socket of this.#handshaking) if (this.#isIdle(socket)) socket.destroy();
+    // A handshake that has begun has a time limit of its own.
+    for (const socket of this.#handshaking)
+      if (socket.bytesRead === 0 && this.#isIdle(socket)) socket.destroy();
   }
 
   destroyAll(): void {
     for (const socket of [...this.#open, ...this.#handshaking]) socket.destroy();
+  }
+
+  #take(socket: ServedSocket): void {
+    keep(this.#open, socket);
+    socket.destroySoon = lingerInstead;
   }
 
   #isIdle(socket: ServedSocket): boolean {
@@ -110,9 +113,9 @@ export function endAndLinger(socket: Duplex, last?: string): void {
   socket.resume();
 }
 
-/** Node closes a connection at once when its last reply was handed over: this one lingers. */
-export function lingerAtEnd(socket: Socket): void {
-  socket.destroySoon = () => endAndLinger(socket);
+/** Node closes a connection as soon as a reply that ends it was handed over. */
+function lingerInstead(this: Socket): void {
+  endAndLinger(this);
 }
 
 /**
@@ -131,7 +134,6 @@ export async function closeServer(server: Server, graceMs: number, onOverdue: ()
     connections.destroyAll();
   };
   const end = setTimeout(cut, graceMs - lastMs / 4);
-  connections.lingerAtEnd();
   await acceptWaiting(connections, () => isOver);
   // Not Node's own `close` for HTTP: it ends connections that have a request unread in the kernel, and no longer ends those
   // whose head does not come to an end.

@@ -106,22 +106,42 @@ describe('a server that stops', () => {
   });
 
   it.each([
-    ['has sent nothing', '', false],
-    ['has sent half a head', 'GET / HTTP/1.1\r\nHo', false],
-    ['awaits nothing', request, false],
-    ['has not begun its handshake', '', true],
-    ['stops in the middle of its handshake', '\x16\x03\x01', true],
-  ])('a server that stops does not wait for a caller that %s', async (_name, bytes, isTls) => {
+    ['has sent nothing', '', false, graceMs],
+    ['has sent half a head', 'GET / HTTP/1.1\r\nHo', false, graceMs],
+    ['awaits nothing', request, false, graceMs],
+    ['has not begun its handshake', '', true, graceMs],
+    ['stops in the middle of its handshake for longer than its limit', '\x16\x03\x01', true, 500],
+  ])(
+    'a server that stops does not wait for a caller that %s',
+    async (_name, bytes, isTls, headersTimeoutMs) => {
+      const { key, cert } = makeCertificate();
+      const certificate = { key, cert } as ServerLimits['certificate'];
+      const { server, socket } = await startServer(
+        (_request, response) => response.end('an answer'),
+        isTls ? { certificate, headersTimeoutMs } : { isEnding: () => false },
+      );
+      if (bytes !== '') socket.write(bytes, 'latin1');
+      if (bytes === request) await once(socket, 'data');
+      socket.resume().once('end', () => socket.end());
+      await closeServer(server, graceMs, () => {});
+    },
+  );
+
+  it('a server that stops waits for the end of a handshake that has begun', async () => {
     const { key, cert } = makeCertificate();
-    const certificate = { key, cert } as ServerLimits['certificate'];
-    const { server, socket } = await startServer(
-      (_request, response) => response.end('an answer'),
-      isTls ? { certificate } : { isEnding: () => false },
-    );
-    if (bytes !== '') socket.write(bytes, 'latin1');
-    if (bytes === request) await once(socket, 'data');
-    socket.resume().once('end', () => socket.end());
-    await closeServer(server, graceMs, () => {});
+    const { server, socket } = await startServer(() => {}, {
+      certificate: { key, cert } as ServerLimits['certificate'],
+    });
+    socket.write('\x16\x03\x01', 'latin1');
+    let ended = false;
+    const closed = closeServer(server, graceMs, () => {}).then(() => {
+      ended = true;
+    });
+    // Of several looks at idle connections.
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    expect(ended).toBe(false);
+    socket.destroy();
+    await closed;
   });
 
   it('a server that stops reads what a caller sends behind its last reply, and answers it no more', async () => {
