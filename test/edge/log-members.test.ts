@@ -127,7 +127,7 @@ describe('the members of log lines', () => {
     },
   );
 
-  it.each(byOthers)(
+  it.each(unsigned)(
     '%s shows nothing of a text that its sender meant for another place',
     (_name, { show }) => {
       for (const text of [
