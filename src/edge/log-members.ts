@@ -107,7 +107,9 @@ function shownError(error: unknown, level = 0): unknown {
   const code = 'code' in error ? String(error.code) : undefined;
   const inside = (one: unknown): unknown =>
     level < maxErrorsInside ? shownError(one, level + 1) : undefined;
-  const frames = stack.split('\n').filter((frame) => /^ +at /.test(frame));
+  // The stack begins with the message, which may have lines of its own.
+  const after = stack.includes(message) ? stack.slice(stack.indexOf(message) + message.length) : stack;
+  const frames = after.split('\n').filter((frame) => /^ +at /.test(frame));
   return {
     type: matching(word)(name),
     ...(code === undefined ? {} : { code: matching(word)(code) }),

@@ -148,7 +148,7 @@ describe('the members of log lines', () => {
 
   it('an error is shown without what a library has hung on it', () => {
     const cause = Object.assign(new Error(`Parse Error "${secret}"`), { rawPacket: Buffer.from(secret) });
-    const error = Object.assign(new Error('the exchange failed', { cause }), {
+    const error = Object.assign(new Error(`the exchange failed\n    at "${secret}"`, { cause }), {
       code: 'HPE_X',
       input: secret,
     });
@@ -157,7 +157,7 @@ describe('the members of log lines', () => {
       err: {
         type: 'Error',
         code: 'HPE_X',
-        message: 'the exchange failed',
+        message: 'the exchange failed?    at "malformed, 31 characters"',
         stack: expect.stringMatching(/^ +at /),
         cause: { message: 'Parse Error "malformed, 31 characters"' },
       },
