@@ -18,6 +18,7 @@ import {
 } from './edge/certificate.ts';
 import { corsPolicy } from './edge/cors-policy.ts';
 import { connectionsWithin, readLimits } from './edge/descriptor-limit.ts';
+import { shownLibraryText } from './edge/log-members.ts';
 import { prepareReplies } from './edge/reply-fields.ts';
 import { type CallerContexts, createContexts } from './edge/request-context.ts';
 import { createHttpServer, replaceCertificate } from './edge/server.ts';
@@ -136,7 +137,8 @@ async function openTracing(
   const { startTracing } = await import('./tracing.ts');
   return startTracing({
     environment,
-    onProblem: (reason) => log.events.warn({ reason }, 'spans could not be exported'),
+    onProblem: (reason) =>
+      log.events.warn({ reason: shownLibraryText(reason) }, 'spans could not be exported'),
   });
 }
 
@@ -186,6 +188,7 @@ export function createCallersServer(parts: Parts, life: LifeState): Server {
       maxConnections,
       stillMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
       isSecret: (text) => isSecret(parts, text),
+      isEnding: life.isDraining,
       certificate: parts.certificate,
     },
     {

@@ -15,6 +15,7 @@ import { claimedOrigin } from '../src/callers/jwt-policy.ts';
 import { isNotModified } from '../src/edge/conditional-policy.ts';
 import { chooseCoding } from '../src/edge/encoding-policy.ts';
 import { hostName } from '../src/edge/host-policy.ts';
+import { shownLibraryText } from '../src/edge/log-members.ts';
 import { readRefusedHead, refusalFields } from '../src/edge/refusal-fields.ts';
 import { headRefusal, requestTarget } from '../src/edge/request-head-policy.ts';
 import { traceParentOf, traceStateOf } from '../src/edge/trace-context-policy.ts';
@@ -87,6 +88,9 @@ const readers: Readonly<Record<string, (run: string) => unknown>> = {
   'the path of a refused absolute target': (run) =>
     refusalFields({ peer: undefined, target: `http://${run}` }, noSearch),
   'the host of a refused request': (run) => refusalFields({ peer: undefined, host: `${run}x` }, noSearch),
+  'the origin of a refused request': (run) =>
+    refusalFields({ peer: undefined, origin: `https://${run}` }, noSearch),
+  'what a library says': (run) => shownLibraryText(`"${run}`),
   'the credentials of a refused request': (run) =>
     refusalFields({ peer: undefined, target: `/${run}` }, { ...noSearch, rawHeaders: ['cookie', run] }),
   'a request target': (run) => requestTarget('GET', `http://${run}`),

@@ -32,7 +32,7 @@ export async function openAdmin(options: AdminOptions): Promise<Admin> {
   const part = createAdminApp({ ...options, isClosing: () => closing });
   const server = createHttpServer(
     listenThrough(part.app, onFault),
-    { headersTimeoutMs, maxConnections, stillMs, isSecret: options.isSecret },
+    { headersTimeoutMs, maxConnections, stillMs, isSecret: options.isSecret, isEnding: () => closing },
     {
       onRefused: (refusal) => options.onRefused({ reason: 'no request', ...refusal }),
       onListenerError: onFault,

@@ -18,6 +18,9 @@ const kinds: Readonly<Record<JsonNode['type'], string>> = {
   property: 'a member',
 };
 
+/** What looks like a member of ours. */
+const memberName = /^[A-Za-z_]{1,24}$/;
+
 export class JsonCheck {
   readonly problems: string[] = [];
 
@@ -33,7 +36,8 @@ export class JsonCheck {
       const inside = path === '' ? name : `${path}.${name}`;
       if (found.has(name)) this.add(inside, 'is written twice');
       else if (known.length > 0 && !known.includes(name)) {
-        const shown = name.length > 40 ? `${name.slice(0, 12)}…` : name;
+        // Anything else may be a credential in the wrong place.
+        const shown = memberName.test(name) ? name : `(malformed, ${name.length} characters)`;
         this.add(path === '' ? shown : `${path}.${shown}`, `is not known here${didYouMean(name, known)}`);
       }
       found.set(name, value);

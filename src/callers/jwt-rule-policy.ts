@@ -64,7 +64,7 @@ export function readJwtRule(
     if (!jwtAlgorithms.includes(algorithm)) {
       check.add(
         `${path}.algorithms`,
-        `"${algorithm.slice(0, 20)}" is not a signature that is accepted${didYouMean(algorithm, jwtAlgorithms)}`,
+        `${/^[A-Za-z0-9]{1,8}$/.test(algorithm) ? `"${algorithm}"` : `(malformed, ${algorithm.length} characters)`} is not a signature that is accepted${didYouMean(algorithm, jwtAlgorithms)}`,
       );
     }
   }

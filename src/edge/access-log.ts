@@ -4,6 +4,7 @@ import { GatewayError } from '../errors.ts';
 import { andThen, type Layer } from '../layer.ts';
 import type { CacheOutcome, Trace } from '../trace.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
+import { logMembers, shownCause, shownLibraryText } from './log-members.ts';
 import { fieldsOfRefusedRequest, type RefusalFields } from './refusal-fields.ts';
 
 /** A request's line. Members that do not apply are left out. */
@@ -70,7 +71,7 @@ function lineOf(
     requestId: trace.requestId,
     traceId: trace.traceId,
     caller: trace.caller,
-    subject: trace.subject,
+    subject: trace.subject === undefined ? undefined : String(logMembers.subject.show(trace.subject)),
     by: trace.authenticatedBy,
     note: trace.note,
     method: request.method,
@@ -78,8 +79,8 @@ function lineOf(
     operation: trace.operation,
     status: reply.status,
     problem: failure instanceof GatewayError ? failure.code : undefined,
-    reason: failure instanceof Error ? failure.message : undefined,
-    cause: failure instanceof Error && failure.cause !== undefined ? describe(failure.cause) : undefined,
+    reason: failure instanceof Error ? reasonOf(failure) : undefined,
+    cause: failure instanceof Error && failure.cause !== undefined ? shownCause(failure.cause) : undefined,
     refusal:
       failure instanceof GatewayError && failure.status < 500
         ? fieldsOfRefusedRequest(failure, request, isSecret)
@@ -105,6 +106,6 @@ function outcomeOf(cache: CacheOutcome | undefined): string | undefined {
   return cache.forwarded === 'bypass' || cache.forwarded === 'request' ? cache.forwarded : 'miss';
 }
 
-function describe(cause: unknown): string {
-  return cause instanceof Error ? `${cause.name}: ${cause.message}` : typeof cause;
+function reasonOf(failure: Error): string {
+  return failure instanceof GatewayError ? failure.message : shownLibraryText(failure.message);
 }

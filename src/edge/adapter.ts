@@ -7,6 +7,7 @@ import { Trace } from '../trace.ts';
 import { awaitReply } from './half-close.ts';
 import { InboundRequest, type Reply } from './inbound.ts';
 import { type Bindings, writtenByHandler } from './node-listener.ts';
+import { isLastBegun } from './pipelining.ts';
 import { writeFault, writeResponse } from './write-response.ts';
 
 export type InboundHandler = Handler<InboundRequest, Reply>;
@@ -20,7 +21,7 @@ export function pathAsSent(_request: Request, context?: { env?: unknown }): stri
 }
 
 export interface Answering {
-  /** Asked when the reply is known: whether its connection is to end with it. */
+  /** Asked when the reply is known: whether its connection is to end, with the last reply that is under way on it. */
   readonly endsConnection: () => boolean;
   /** Something failed that the layers did not render. */
   readonly onFault: (error: unknown) => void;
@@ -44,7 +45,7 @@ export function answerThrough(
     // The caller has gone.
     if (outgoing.destroyed) return;
     try {
-      writeResponse(outgoing, request, reply, endsConnection());
+      writeResponse(outgoing, request, reply, endsConnection() && isLastBegun(outgoing));
     } catch (error) {
       fail(outgoing, error);
     }

@@ -55,6 +55,10 @@ class Pipeline {
   /** The parser has paused, until `#last` has left. */
   #isHeld = false;
   #isHeldBefore = false;
+  /** The reply that waits behind all others. */
+  #latest: ServerResponse | undefined;
+  /** The reply that ends the connection; what is begun behind it is not answered. */
+  #final: ServerResponse | undefined;
 
   constructor(socket: ParsedSocket, parser: Parser) {
     this.#socket = socket;
@@ -70,10 +74,18 @@ class Pipeline {
   }
 
   queue(outgoing: ServerResponse): void {
+    this.#latest = outgoing;
     this.#queued += 1;
     if (this.#queued < maxBegun - 1) return;
     this.#queued = 0;
     this.#last = outgoing;
+  }
+
+  /** Call when the connection is to end: whether this reply ends it. */
+  isFinal(outgoing: ServerResponse): boolean {
+    // A queue that has left is no reason to wait.
+    this.#final ??= this.#latest === undefined || this.#latest.writableFinished ? outgoing : this.#latest;
+    return this.#final === outgoing;
   }
 
   /** The parser has paused as `queue` wanted. */
@@ -134,6 +146,14 @@ export function countBegun({ socket }: IncomingMessage, outgoing: ServerResponse
     pipelines.set(socket, pipeline);
   }
   pipeline.queue(outgoing);
+}
+
+/**
+ * Whether a reply may end its connection: the last of those whose requests have begun by the first time that this is asked.
+ * The others would be lost with it (RFC 9112 section 9.6).
+ */
+export function isLastBegun(outgoing: ServerResponse): boolean {
+  return pipelines.get(outgoing.req.socket)?.isFinal(outgoing) ?? true;
 }
 
 /**

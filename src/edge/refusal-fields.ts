@@ -1,18 +1,19 @@
 /**
  * What the log says of a refused request, so that its sender can be found: the peer's address, the path, and the host or
- * origin where that was refused. They are a caller's text, so they are shortened and searched: a credential that was put
- * in the wrong place is not written down.
+ * origin where that was refused. They are a caller's text, so they are searched: a credential that was put in the wrong
+ * place is not written down. How they are shown stands in `log-members.ts`.
  */
 import { canonicalAddress } from '../address-policy.ts';
 import { holdsCredential } from '../callers/credential-search-policy.ts';
 import type { GatewayError } from '../errors.ts';
 import { trimBlanks } from '../header-fields.ts';
 import type { InboundRequest } from './inbound.ts';
+import { credentialInstead, logMembers } from './log-members.ts';
 
 export interface RefusalFields {
   /** The peer's address; left out on a Unix socket. */
   readonly peer?: string;
-  /** Without its query, and its first 200 characters. */
+  /** Without its query. */
   readonly path?: string;
   readonly host?: string;
   readonly origin?: string;
@@ -33,9 +34,6 @@ export interface SearchOptions {
   /** Names and values in turn, as they came: a credential among them is searched for by value. */
   readonly rawHeaders: readonly string[];
 }
-
-const maxCharacters = 200;
-const instead = '[a credential]';
 
 /** The first 16 characters of our tokens, damaged ones too. */
 const tokenShape = /wag_[A-Za-z0-9_-]{16}/;
@@ -59,14 +57,15 @@ export function refusalFields(
     credentials.some((value) => text.includes(value));
   const fields: Record<string, string> = {};
   if (peer !== undefined) fields['peer'] = canonicalAddress(peer);
-  const note = (name: string, text: string | undefined, shown: (text: string) => string): void => {
+  const note = (name: 'path' | 'host' | 'origin', text: string | undefined): void => {
     if (text === undefined) return;
     // Searched before anything is left out: a part of a credential would not be found.
-    fields[name] = holdsCredential(text, [], isCredential) ? instead : loggable(shown(text));
+    const isFound = holdsCredential(text, [], isCredential);
+    fields[name] = isFound ? credentialInstead : String(logMembers[name].show(text));
   };
-  note('path', target?.split(/[?#]/, 1)[0], pathOf);
-  note('host', host, withoutUserinfo);
-  note('origin', origin, withoutUserinfo);
+  note('path', target?.split(/[?#]/, 1)[0]);
+  note('host', host);
+  note('origin', origin);
   return fields;
 }
 
@@ -88,10 +87,6 @@ export function fieldsOfRefusedRequest(
     origin: code === 'origin-not-allowed' ? headers.origin : undefined,
   };
   return refusalFields(texts, { isSecret: (text) => isSecret(text, path), rawHeaders });
-}
-
-function loggable(text: string): string {
-  return text.slice(0, maxCharacters).replace(/[^\x21-\x7e]/g, '?');
 }
 
 /** Values of fields that carry credentials, without their scheme. */
@@ -117,26 +112,6 @@ function holdsJwt(text: string): boolean {
       return start !== -1 && part.length - start >= 11 && (parts[at + 1] ?? '').length >= 8;
     });
   });
-}
-
-/**
- * The path of a request target without its query, and without scheme and authority (RFC 9112 section 3.2). Only of an authority
- * alone, as CONNECT has it, and of one behind `//` is the authority left, without the user and password before it.
- */
-function pathOf(text: string): string {
-  if (text.startsWith('/') && !text.startsWith('//')) return text;
-  const slashes = text.indexOf('//');
-  const from = slashes === -1 ? 0 : slashes + 2;
-  const slash = text.indexOf('/', from);
-  const rest = slash === -1 ? '' : text.slice(slash);
-  if (slashes > 0) return rest === '' ? '/' : rest;
-  const authority = withoutUserinfo(slash === -1 ? text.slice(from) : text.slice(from, slash));
-  return `${text.slice(0, from)}${authority}${rest}`;
-}
-
-/** An authority without the user and password before it (RFC 3986 section 3.2.1). */
-function withoutUserinfo(authority: string): string {
-  return authority.slice(authority.lastIndexOf('@') + 1);
 }
 
 /** So much of a refused head is read: Node's parser takes no more. */

@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import type { Layer } from '../layer.ts';
 import type { HoldsCredential } from './credential-search.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
+import { requestIdGrammar } from './log-members.ts';
 import { traceParentOf } from './trace-context-policy.ts';
 
 /** Of this process; a counter follows it. Random ids one by one would cost as much as looking up the answer. */
@@ -20,8 +21,6 @@ export function isOwnRequestId(id: string): boolean {
   return id.startsWith(prefix) && /^[0-9a-z]{1,8}$/.test(id.slice(prefix.length));
 }
 
-const fit = /^[A-Za-z0-9._~:+/=-]{1,128}$/;
-
 /**
  * Takes a caller's own id over where it is fit to be one, and its place in a distributed trace. What holds a credential
  * is not: it would stand in the log and in the reply.
@@ -30,7 +29,8 @@ export function identifyRequest(holdsCredential: HoldsCredential): Layer<Inbound
   return (next) =>
     function identify(request, trace) {
       const given = request.headers['x-request-id'];
-      const isTaken = typeof given === 'string' && fit.test(given) && !holdsCredential(given, request);
+      const isTaken =
+        typeof given === 'string' && requestIdGrammar.test(given) && !holdsCredential(given, request);
       trace.requestId = isTaken ? given : newRequestId();
       request.setHeader('x-request-id', trace.requestId);
       const parent = traceParentOf(request.field('traceparent'));

@@ -17,7 +17,7 @@ import { announcesBody } from './message-body.ts';
 import { countBegun, holdPaused, losesRest, type ParserError } from './pipelining.ts';
 import { type RefusalFields, readRefusedHead, refusalFields } from './refusal-fields.ts';
 import { type HeadRefusal, headRefusal, requestTarget } from './request-head-policy.ts';
-import { keepUnsent } from './shutdown.ts';
+import { endAndLinger, followConnections } from './shutdown.ts';
 
 export interface ServerLimits {
   /** How long a caller may take to send its request, head and body. */
@@ -27,6 +27,8 @@ export interface ServerLimits {
   readonly stillMs: number;
   /** Whether a text holds the upstream key: such a text is not logged. */
   readonly isSecret: (text: string) => boolean;
+  /** Whether the server is about to stop: what was sent before is answered, and the last reply ends its connection. */
+  readonly isEnding: () => boolean;
   /** With it, the listener speaks TLS and nothing else. */
   readonly certificate?: CertificatePair | undefined;
 }
@@ -49,8 +51,6 @@ export interface ServerEvents {
 
 /** Node's parser refuses larger heads with 431. */
 const maxHeaderBytes = 16 * 1_024;
-/** How long a refused caller may take to read the reply and end its side. */
-const lingerMs = 1_000;
 /** Longer than load balancers keep idle connections, so that load balancers close first. */
 export const keepAliveMs = 65_000;
 
@@ -63,7 +63,7 @@ export function createHttpServer(
   limits: ServerLimits,
   events: ServerEvents,
 ): Server {
-  const intake = new Intake(answer, limits.isSecret, events);
+  const intake = new Intake(answer, limits, events);
   const listener: RequestListener = (incoming, outgoing) => intake.take(incoming, outgoing);
   const options: ServerOptions = {
     headersTimeout: limits.headersTimeoutMs,
@@ -93,7 +93,7 @@ export function createHttpServer(
   (server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
   const begun = limits.certificate === undefined ? 'connection' : 'secureConnection';
   server.on(begun, (socket: Socket) => socket.on('end', () => probeCaller(socket)));
-  keepUnsent(server, begun);
+  followConnections(server, limits.certificate !== undefined);
   // No caller is asked to go on and send a body: reads have none.
   server.on('checkContinue', listener);
   server.on('checkExpectation', listener);
@@ -122,16 +122,22 @@ function secureOptions({ cert, key }: CertificatePair): SecureContextOptions {
 /** Takes what Node's parser makes of connections: hands requests on, and refuses everything else. */
 class Intake {
   readonly #answer: RequestListener;
-  readonly #isSecret: (text: string) => boolean;
+  readonly #isSecret: ServerLimits['isSecret'];
+  readonly #isEnding: ServerLimits['isEnding'];
   readonly #events: ServerEvents;
   /** Connections whose last request has come. */
   readonly #ending = new WeakSet<Duplex>();
   /** The `Host` of the last good request. */
   #goodHost: string | undefined;
 
-  constructor(answer: RequestListener, isSecret: (text: string) => boolean, events: ServerEvents) {
+  constructor(
+    answer: RequestListener,
+    { isSecret, isEnding }: Pick<ServerLimits, 'isSecret' | 'isEnding'>,
+    events: ServerEvents,
+  ) {
     this.#answer = answer;
     this.#isSecret = isSecret;
+    this.#isEnding = isEnding;
     this.#events = events;
   }
 
@@ -139,8 +145,8 @@ class Intake {
     const { socket } = incoming;
     countBegun(incoming, outgoing);
     // What follows an announced body may be part of it for a proxy in between (RFC 9112 section 9.6), and what follows
-    // lost bytes may be the rest of them: not ours.
-    if (this.#ending.has(socket)) return;
+    // lost bytes may be the rest of them: not ours. Nor can what follows our end of the connection be answered.
+    if (this.#ending.has(socket) || !socket.writable) return;
     const refusal = headRefusal(incoming, this.#goodHost) ?? settleTarget(incoming);
     if (refusal !== undefined) {
       this.#ending.add(socket);
@@ -153,7 +159,9 @@ class Intake {
       this.#ending.add(socket);
       outgoing.shouldKeepAlive = false;
     }
-    this.#answer(incoming, outgoing);
+    // Requests that were read together have then all begun, so that the reply to the first does not end the others.
+    if (this.#isEnding()) process.nextTick(this.#answer, incoming, outgoing);
+    else this.#answer(incoming, outgoing);
   }
 
   refuseUnparsed(error: ParserError, socket: Socket): void {
@@ -272,11 +280,8 @@ function refuseBarely(socket: Duplex, status: number): void {
   }
   // One of the replies may have ended the connection.
   if (!socket.writable) return;
-  socket.end(`HTTP/1.1 ${status} ${reasons[status]}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
-  // To close while bytes are unread is a reset, which takes the reply with it: they are read and dropped for a moment
-  // (RFC 9112 section 9.6).
-  socket.resume();
-  const timer = setTimeout(() => socket.destroy(), lingerMs);
-  timer.unref();
-  socket.once('close', () => clearTimeout(timer));
+  endAndLinger(
+    socket,
+    `HTTP/1.1 ${status} ${reasons[status]}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`,
+  );
 }

@@ -1,50 +1,162 @@
-/** Ends a server without losing a request that has arrived. */
+/**
+ * Ends a server without losing a request that was sent before: what the kernel has accepted is accepted here, what lies
+ * unread is read and answered, and only then a connection is ended.
+ */
 import type { Server } from 'node:http';
-import type { Socket } from 'node:net';
+import { Server as NetServer, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 
-/** How often connections that have become idle are closed. */
-const sweepMs = 100;
+/** How many connections the kernel holds for a listener at most: Node's backlog of 511, and one. */
+const mostWaiting = 512;
+/** Node accepts one connection in a turn of its event loop. After so many turns without one, none waits. */
+const turnsWithoutOne = 3;
+/** How often connections are looked at while a server stops. */
+const lookMs = 100;
+/** A connection on which nothing came between this many looks, and that awaits no reply, is ended. */
+const looksUntilIdle = 3;
+/** How long a peer may take to end its side once ours has ended. */
+const lingerMs = 1_000;
 
-/** After this many turns of the event loop, connections and requests that have arrived are accepted and parsed. */
-const settlingTurns = 3;
+type ServedSocket = Socket & {
+  /** The reply that is awaited or being handed over. */
+  readonly _httpMessage?: object | null;
+  /** Below TLS: the connection itself. */
+  readonly _parent?: Socket;
+};
+
+/** What was seen of a connection that awaits no reply. */
+interface Seen {
+  readonly bytesRead: number;
+  /** Looks since then. */
+  looks: number;
+}
+
+/** The open connections of a server. */
+class Connections {
+  /** All that have come, and those that were dropped because there were too many. */
+  begun = 0;
+  readonly #open = new Set<ServedSocket>();
+  /** TLS connections before the end of their handshake: not among the open ones. */
+  readonly #handshaking = new Set<ServedSocket>();
+  readonly #seen = new WeakMap<ServedSocket, Seen>();
+
+  constructor(server: Server, isTls: boolean) {
+    server.on('drop', () => {
+      this.begun += 1;
+    });
+    server.on('connection', (socket: ServedSocket) => {
+      this.begun += 1;
+      if (isTls) keep(this.#handshaking, socket);
+      else this.#take(socket);
+    });
+    server.on('secureConnection', (socket: ServedSocket) => {
+      if (socket._parent !== undefined) this.#handshaking.delete(socket._parent);
+      this.#take(socket);
+    });
+  }
+
+  /** Ends connections on which nothing has come for a while. */
+  endIdle(): void {
+    for (const socket of this.#open) if (!socket.writableEnded && this.#isIdle(socket)) endAndLinger(socket);
+    // A handshake that has begun has a time limit of its own.
+    for (const socket of this.#handshaking)
+      if (socket.bytesRead === 0 && this.#isIdle(socket)) socket.destroy();
+  }
+
+  destroyAll(): void {
+    for (const socket of [...this.#open, ...this.#handshaking]) socket.destroy();
+  }
+
+  #take(socket: ServedSocket): void {
+    keep(this.#open, socket);
+    socket.destroySoon = lingerInstead;
+  }
+
+  #isIdle(socket: ServedSocket): boolean {
+    const { bytesRead } = socket;
+    const seen = this.#seen.get(socket);
+    const awaitsReply = (socket._httpMessage ?? null) !== null || socket.writableLength > 0;
+    if (awaitsReply || seen?.bytesRead !== bytesRead) {
+      this.#seen.set(socket, { bytesRead, looks: 0 });
+      return false;
+    }
+    seen.looks += 1;
+    return seen.looks >= looksUntilIdle;
+  }
+}
+
+function keep(sockets: Set<ServedSocket>, socket: ServedSocket): void {
+  sockets.add(socket);
+  socket.once('close', () => sockets.delete(socket));
+}
+
+const connectionsOf = new WeakMap<Server, Connections>();
+
+/** Follows a server's connections, so that `closeServer` can end them. Call before it listens. */
+export function followConnections(server: Server, isTls: boolean): void {
+  connectionsOf.set(server, new Connections(server, isTls));
+}
 
 /**
- * Keeps Node from cutting replies: it takes a connection for idle once its reply was handed over, however much of it the
- * caller has not read. While any connection has bytes to send, none is closed as idle, by `close` neither.
- *
- * @param begun the event of a new connection
+ * Ends our side, and reads and drops what still comes until the peer has ended its own, for a moment. To close while bytes
+ * are unread is a reset, which can take the last reply with it (RFC 9112 section 9.6).
  */
-export function keepUnsent(server: Server, begun: 'connection' | 'secureConnection'): void {
-  const open = new Set<Socket>();
-  server.on(begun, (socket: Socket) => {
-    open.add(socket);
-    socket.once('close', () => open.delete(socket));
-  });
-  const closeIdle = server.closeIdleConnections.bind(server);
-  server.closeIdleConnections = () => {
-    for (const { writableLength } of open) if (writableLength > 0) return;
-    closeIdle();
+export function endAndLinger(socket: Duplex, last?: string): void {
+  const linger = (): void => {
+    const timer = setTimeout(() => socket.destroy(), lingerMs);
+    timer.unref();
+    socket.once('close', () => clearTimeout(timer));
   };
+  if (socket.writableFinished) linger();
+  else socket.once('finish', linger);
+  socket.end(last);
+  socket.resume();
+}
+
+/** Node closes a connection as soon as a reply that ends it was handed over. */
+function lingerInstead(this: Socket): void {
+  endAndLinger(this);
 }
 
 /**
  * Stops listening and waits until every connection has ended.
  *
- * `server.close()` alone waits for keep-alive connections to time out, so idle ones are closed here, again and
- * again: a connection becomes idle when its last answer is sent.
- *
- * @param graceMs when they are still open after this long, `onOverdue` is called and, a moment later, they are ended
+ * @param graceMs when some are still open after this long, `onOverdue` is called and, a moment later, they are cut
  */
 export async function closeServer(server: Server, graceMs: number, onOverdue: () => void): Promise<void> {
-  // `close` ends idle connections at once, also those whose request has arrived and was not read yet.
-  for (let turn = 0; turn < settlingTurns; turn++) await new Promise((resolve) => setImmediate(resolve));
-  const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+  const connections = connectionsOf.get(server);
+  if (connections === undefined) throw new TypeError('the connections of this server are not followed');
+  let isOver = false;
   const lastMs = Math.min(1_000, graceMs / 10);
-  const sweep = setInterval(() => server.closeIdleConnections(), sweepMs);
   const overdue = setTimeout(onOverdue, graceMs - lastMs);
-  const end = setTimeout(() => server.closeAllConnections(), graceMs - lastMs / 4);
+  const cut = (): void => {
+    isOver = true;
+    connections.destroyAll();
+  };
+  const end = setTimeout(cut, graceMs - lastMs / 4);
+  await acceptWaiting(connections, () => isOver);
+  // Not Node's own `close` for HTTP: it ends connections that have a request unread in the kernel, and no longer ends those
+  // whose head does not come to an end.
+  const closed = new Promise<void>((resolve) => NetServer.prototype.close.call(server, () => resolve()));
+  // One look in the same turn as each poll for bytes: however late the timer is, what had come by then was read.
+  const look = (): void => void setImmediate(() => connections.endIdle());
+  look();
+  const looking = setInterval(look, Math.min(lookMs, graceMs / (10 * looksUntilIdle)));
   await closed;
-  clearInterval(sweep);
+  clearInterval(looking);
   clearTimeout(overdue);
   clearTimeout(end);
+  // Ends Node's look at slow heads.
+  server.close();
+}
+
+/** A listener that closes resets the connections that wait for it: all that wait now are accepted first. */
+async function acceptWaiting(connections: Connections, isOver: () => boolean): Promise<void> {
+  const most = connections.begun + mostWaiting;
+  let before = connections.begun;
+  for (let turns = 0; turns < turnsWithoutOne && connections.begun < most && !isOver(); turns++) {
+    await new Promise((resolve) => setImmediate(resolve));
+    if (connections.begun !== before) turns = -1;
+    before = connections.begun;
+  }
 }

@@ -1,6 +1,7 @@
 /** What the log says of the events of other rooms: callers, shared store, the check of the key after the start. */
 import type { Logger } from 'pino';
 import type { CallersEvent } from '../callers/callers-event.ts';
+import { shownLibraryText } from '../edge/log-members.ts';
 import { GatewayError } from '../errors.ts';
 import type { StoreChange } from '../fleet/store.ts';
 
@@ -43,7 +44,12 @@ export function logCallers(log: Pick<Logger, 'info' | 'warn' | 'error'>, event: 
 /** One line when the shared store is used, and one when it is not any more. */
 export function logFleet(log: Pick<Logger, 'info' | 'warn'>, { state, reason }: StoreChange): void {
   if (state === 'in use') log.info('the shared store is in use');
-  else log.warn({ reason }, 'the shared store is away; this gateway goes on alone');
+  // The store's server or client said it.
+  else
+    log.warn(
+      { reason: shownLibraryText(reason ?? '') },
+      'the shared store is away; this gateway goes on alone',
+    );
 }
 
 /** Says what the check finds, a first 401 at once: whether it is about the key is known two seconds later. */

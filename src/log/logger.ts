@@ -6,6 +6,7 @@
 import pino, { type Logger } from 'pino';
 import { toHundredths } from '../durations.ts';
 import type { AccessLine } from '../edge/access-log.ts';
+import { shownFields } from '../edge/log-members.ts';
 import { accessJson } from './access-json.ts';
 import { type LogDestination, type LogLosses, writeTo } from './destination.ts';
 import { collectLines } from './lines.ts';
@@ -44,7 +45,12 @@ export function createLogger({ level, redact, destination: given }: LoggerOption
     {
       level,
       base: null,
-      formatters: { level: (label) => ({ level: label }), log: (fields) => rounded(fields) as typeof fields },
+      formatters: {
+        level: (label) => ({ level: label }),
+        log: (fields) => rounded(shownFields(fields)) as typeof fields,
+      },
+      // The table of members has made plain values of errors.
+      serializers: { err: (shown: unknown) => shown },
       hooks: {
         // An object may throw when it is looked at, an error too: that must not become a fault of whatever logs it.
         logMethod(parts, write, levelNumber) {

@@ -398,7 +398,7 @@ describe('token list', () => {
     const io = collect();
     expect(await listTokens({ file }, io)).toBe(0);
     expect(io.out).toContain('a\\u{1b}[2J\\u{a}\\u{9b}1A\\u{202e}b\\u{2028}');
-    expect(io.err).toContain('callers[0].\\u{1b}[H: is not known here');
+    expect(io.err).toContain('callers[0].(malformed, 3 characters): is not known here');
     expect(await revokeToken({ name, file }, io)).toBe(1);
     expect(io.err).toContain('more than one caller named a\\u{1b}');
     expect((io.out + io.err).replaceAll('\n', '')).not.toMatch(/[\p{C}\p{Zl}\p{Zp}]/u);

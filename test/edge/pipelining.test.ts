@@ -9,7 +9,13 @@ async function serve(answer: RequestListener) {
   const refused: (readonly [number, string])[] = [];
   const server = createHttpServer(
     answer,
-    { headersTimeoutMs: 60_000, maxConnections: 10, stillMs: 60_000, isSecret: () => false },
+    {
+      headersTimeoutMs: 60_000,
+      maxConnections: 10,
+      stillMs: 60_000,
+      isSecret: () => false,
+      isEnding: () => false,
+    },
     { onRefused: ({ status, code }) => refused.push([status, code]), onListenerError: () => {} },
   );
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

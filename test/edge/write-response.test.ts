@@ -35,7 +35,11 @@ const answer = answerThrough(
   },
   { endsConnection: () => draining, onFault: (error) => faults.push(error) },
 );
-const limits = { headersTimeoutMs: 5_000, maxConnections: 10, stillMs: 5_000, isSecret: () => false };
+const limits = {
+  ...{ headersTimeoutMs: 5_000, maxConnections: 10, stillMs: 5_000 },
+  isSecret: () => false,
+  isEnding: () => false,
+};
 const handlers = { onRefused: () => {}, onListenerError: () => {} };
 const server = createHttpServer(answer, limits, handlers);
 let draining = false;

@@ -28,7 +28,7 @@ function logOf(redact: (text: string) => string) {
 
 it('an object that throws when it is looked at costs its line, and the log goes on', () => {
   const { log, lines } = logOf((text) => text);
-  const error = Object.defineProperty(new Error('x'), 'detail', {
+  const error = Object.defineProperty(new Error('x'), 'code', {
     enumerable: true,
     get() {
       throw new Error('from within');
@@ -67,18 +67,26 @@ it('a request that ends with a 5xx is a warning in the log, whatever it says of 
 
 it('a figure is rounded to a hundredth, wherever it stands among the fields of an event', () => {
   const { log, lines } = logOf((text) => text);
-  const limits = { low: 0.129, list: [1.005, 2] };
+  const problems = [{ low: 0.129, list: [1.005, 2] }];
   log.events.info(
-    { rate: 3.333_33, count: 7, limits, name: '1.234', err: new Error('with 1.2345') },
+    { perSecond: 3.333_33, waiting: 7, problems, reason: '1.234', err: new Error('with 1.2345') },
     'happened',
   );
   expect(lines()).toMatchObject([
     {
-      rate: 3.33,
-      count: 7,
-      limits: { low: 0.13, list: [1, 2] },
-      name: '1.234',
+      perSecond: 3.33,
+      waiting: 7,
+      problems: [{ low: 0.13, list: [1, 2] }],
+      reason: '1.234',
       err: { message: 'with 1.2345' },
     },
+  ]);
+});
+
+it('an event is shown by the table of members, and what the table does not have by its length', () => {
+  const { log, lines } = logOf((text) => text);
+  log.events.info({ host: 'localhost Cookie: hunter2', password: 'hunter2', more: { a: 'hunter2' } }, 'x');
+  expect(lines()).toMatchObject([
+    { host: 'malformed, 25 characters', password: 'unlisted, 7 characters', more: 'unlisted' },
   ]);
 });

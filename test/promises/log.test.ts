@@ -177,7 +177,7 @@ describe.concurrent('an unexpected fault', () => {
     ['no error at all', 'setTimeout(() => { throw process.env.UPSTREAM_API_KEY; })'],
     [
       'an error that throws when it is looked at',
-      `Object.defineProperty(fault, 'detail', { enumerable: true, get() { throw fault; } }); setTimeout(() => { throw fault; })`,
+      `Object.defineProperty(fault, 'code', { enumerable: true, get() { throw fault; } }); setTimeout(() => { throw fault; })`,
       'a line of the log cannot be made',
     ],
   ] as const)(

@@ -63,7 +63,10 @@ describe('the line of a refused request has the peer’s address and the path', 
     const last = 'Host: localhost\r\nConnection: close\r\n\r\n';
     const refused: readonly (readonly [bytes: string | Buffer, line: object])[] = [
       [`GET /a?q=1 HTTP/1.1\r\n\r\n`, { status: 400, code: 'NO_HOST', peer, path: '/a' }],
-      [`GET /b HTTP/1.1\r\nHost: a, b\r\n\r\n`, { code: 'HOST_MALFORMED', peer, path: '/b', host: 'a,?b' }],
+      [
+        `GET /b HTTP/1.1\r\nHost: a, b\r\n\r\n`,
+        { code: 'HOST_MALFORMED', peer, path: '/b', host: 'malformed, 4 characters' },
+      ],
       [
         `GET /c HTTP/1.1\r\nTransfer-Encoding: gzip\r\n${last}`,
         { code: 'TRANSFER_CODING', peer, path: '/c' },
@@ -162,13 +165,52 @@ describe('a credential in the wrong place is not written down', () => {
   );
 });
 
+describe('text that keeps to no grammar is not written down', () => {
+  const secret = 'hunter2';
+
+  it.each([
+    ['a path with an encoded question mark', `GET ${accounts}%3Fapi_key=${secret} HTTP/1.1`, ''],
+    ['a path with a parameter', `GET ${accounts};key=${secret} HTTP/1.1`, ''],
+    ['a path with a user', `GET /user:${secret}@a HTTP/1.1`, ''],
+    ['a tunnel to a name without a port', `CONNECT ${secret} HTTP/1.1`, ''],
+    ['a tunnel with a query', `CONNECT a:443?${secret} HTTP/1.1`, ''],
+    ['an absolute target', `GET http://localhost/a;${secret} HTTP/1.1`, ''],
+    ['a Host with a query', `GET ${accounts} HTTP/1.1`, `Host: localhost?key=${secret}`],
+    ['a Host that swallowed the next line', 'GET /a HTTP/1.1', `Host: localhost X-API-Key: ${secret}`],
+    ['a Host behind what is no user', 'GET /a HTTP/1.1', `Host: localhost X-API-Key: b@${secret}`],
+    ['an unknown Host as long as a credential', 'GET /a HTTP/1.1', `Host: ${secret.repeat(4)}`],
+    ['an Origin with a query', `OPTIONS ${accounts} HTTP/1.1`, `Origin: https://evil.example?${secret}`],
+    [
+      'an Origin that swallowed the next line',
+      `OPTIONS ${accounts} HTTP/1.1`,
+      `Origin: https://a Cookie: ${secret}`,
+    ],
+    ['a request id with a blank', 'GET /a HTTP/1.1', `X-Request-ID: a ${secret}`],
+    ['a method that does not exist', `${secret} /a HTTP/1.1`, ''],
+  ])('%s is not written down, by both listeners', async (_name, start, line) => {
+    const pair = await startPair({ ADMIN_PORT: '0', CORS_ORIGINS: 'https://app.example' });
+    const host = line.startsWith('Host') ? '' : 'Host: localhost\r\n';
+    const asked = 'Access-Control-Request-Method: GET\r\nConnection: close\r\n\r\n';
+    const text = `${start}\r\n${host}${line}${line === '' ? '' : '\r\n'}${asked}`;
+    await pair.exchange(text, 5_000);
+    await pair.exchange(text, 5_000, Number(new URL(pair.gateway.adminUrl ?? '').port));
+    const refused = pair.logLines().filter(({ peer }) => peer !== undefined);
+    expect(refused).toHaveLength(2);
+    expect(JSON.stringify(refused)).not.toContain(secret);
+    expect(pair.logText()).not.toMatch(/unlisted/);
+  });
+});
+
 describe('a user and password before a host are not written down', () => {
   it.each([
-    ['an absolute target', 'GET http://user:pass%77ord@localhost/a/b@c?q=1 HTTP/1.1', '/a/b@c'],
+    ['an absolute target', 'GET http://user:pass%77ord@localhost/a/b?q=1 HTTP/1.1', '/a/b'],
     ['an absolute target without a path', 'GET https://user:pass%77ord@localhost HTTP/1.1', '/'],
     ['the target of a tunnel', 'CONNECT user:pass%77ord@evil.example:443 HTTP/1.1', 'evil.example:443'],
-    ['a target that begins with two slashes', 'GET //user:pass%77ord@host/a HTTP/1.1', '//host/a'],
-    ['a path without a user', 'GET /a@b HTTP/1.1', '/a@b'],
+    [
+      'a target that begins with two slashes',
+      'GET //user:pass%77ord@host/a HTTP/1.1',
+      'malformed, 24 characters',
+    ],
   ])('the line of %s has the path alone', async (_name, start, path) => {
     const pair = await startPair();
     await pair.exchange(`${start}\r\nHost: localhost\r\nConnection: close\r\n\r\n`, 5_000);
@@ -185,7 +227,7 @@ describe('a user and password before a host are not written down', () => {
     await sendRaw(pair, accounts, { host: 'user:pass%77ord@evil.example' });
     await sendRaw(pair, accounts, { lines: ['Origin: https://user:pass%77ord@evil.example'] });
     const lines = pair.logLines().filter(({ status }) => Number(status) >= 400);
-    expect(lines).toMatchObject([{ host: 'evil.example' }, { origin: 'evil.example' }]);
+    expect(lines).toMatchObject([{ host: 'evil.example' }, { origin: 'https://evil.example' }]);
     expect(JSON.stringify(lines)).not.toMatch(/user|pass%77ord/);
   });
 });
