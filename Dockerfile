@@ -20,7 +20,7 @@ WORKDIR /app
 FROM base AS build
 COPY package.json package-lock.json ./
 RUN npm ci --ignore-scripts
-COPY build.ts ./
+COPY build.ts LICENSE ./
 COPY src ./src
 RUN node build.ts
 
