@@ -73,6 +73,21 @@ describe.skipIf(redisProgram === undefined)('the shared store', () => {
     expect(await get(store)).toBeNull();
   });
 
+  it('a store delivers the messages of a channel to a store that subscribed long before it was reached', async () => {
+    await using server = await startRedis();
+    await server.kill();
+    const { store } = open(server);
+    const messages: string[] = [];
+    store.subscribe('test:news', (message) => messages.push(message.toString()));
+    await vi.waitFor(() => expect(store.snapshot().reason).not.toBe('it was not reached yet'));
+    await server.start();
+    await inUse(store);
+    await vi.waitFor(async () => {
+      await store.call((client) => client.publish('test:news', 'late'));
+      expect(messages).toContain('late');
+    });
+  });
+
   it('a store is away when its process is killed, and used again with its subscriptions when it returns', async () => {
     await using server = await startRedis();
     const { store, changes } = open(server);
@@ -237,6 +252,33 @@ describe('a store that answers in another form', () => {
       async () => expect(await look()).toMatchObject({ stored: undefined, other: undefined }),
       { timeout: 20_000 },
     );
+  });
+});
+
+describe('a store that greets and hangs up', () => {
+  it('a store that greets and hangs up is connected to less and less often', async () => {
+    let connections = 0;
+    const server = createServer((socket) => {
+      connections += 1;
+      socket.on('error', () => {});
+      socket.on('data', (bytes) => {
+        for (const command of bytes.toString('latin1').split(/(?=\*\d+\r\n\$)/)) {
+          socket.write(greeting(command) ?? '*2\r\n$1\r\n5\r\n$1\r\n0\r\n');
+          if (command.includes('INFO')) setImmediate(() => socket.destroy());
+        }
+      });
+    });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    onTestFinished(() => void server.close());
+    const { store, changes } = open({
+      address: `redis://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    });
+    await vi.waitFor(() => expect(connections).toBeGreaterThan(1), { timeout: 20_000 });
+    await new Promise((resolve) => setTimeout(resolve, 3_000));
+    // After 50, 100, 200, 400, 800 and 1600 ms.
+    expect(connections).toBeLessThan(9);
+    expect(store.snapshot().inUse).toBe(false);
+    expect(changes.length).toBeLessThan(20);
   });
 });
 
