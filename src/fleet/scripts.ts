@@ -42,10 +42,23 @@ export const releaseScript = defineScript(`
 if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 return redis.call('PUBLISH', ARGV[2], ARGV[1])`);
 
-/** Keys: the purges. Values: the operation or *, the id of the purge, the channel. */
+/**
+ * Writes a purge down and tells all gateways.
+ *
+ * Keys: the purges. Values: the operation or *, the part of its id that is like no other, the channel; to write an id
+ * back that has been lost, that id and what stood in its place or nothing. Reply: the id, unless that was changed since.
+ */
 export const purgeScript = defineScript(`
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
-return redis.call('PUBLISH', ARGV[3], ARGV[1] .. ' ' .. ARGV[2])`);
+local id = ARGV[4]
+if id then
+  if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[5] then return false end
+else
+  local time = redis.call('TIME')
+  id = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000)) .. '-' .. ARGV[2]
+end
+redis.call('HSET', KEYS[1], ARGV[1], id)
+redis.call('PUBLISH', ARGV[3], ARGV[1] .. ' ' .. id)
+return id`);
 
 /**
  * Says that a gateway is there, and reads what all of them need once a second.
