@@ -80,22 +80,20 @@ for index, id in ipairs(ids) do facts[index] = redis.call('GET', ARGV[4] .. id) 
 return {time, ids, facts, redis.call('HMGET', KEYS[2], unpack(ARGV, 5))}`);
 
 /**
- * Takes requests out of a caller's bucket, whether or not there are as many. A level that no gateways could have left
- * behind was written by another program.
+ * Writes a caller's bucket where it still is as the gateway has seen it. What is no text was not written by a gateway.
  *
- * Keys: the bucket. Values: how many, requests per second, size of the bucket. Reply: what is left, as text.
+ * Keys: the bucket. Values: as it was seen, or nothing; as it is to be; how long it is kept in ms.
+ * Reply: the bucket as it is now.
  */
-export const takeScript = defineScript(`
-local time = redis.call('TIME')
-local ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local perMs, burst = ARGV[2] / 1000, tonumber(ARGV[3])
-local kept = redis.call('HMGET', KEYS[1], 'level', 'at')
-local level, at = tonumber(kept[1]), tonumber(kept[2])
-if not (level and at and level >= -100 * burst and at <= ms) then level, at = burst, ms end
-level = math.min(burst, level + (ms - at) * perMs) - ARGV[1]
-redis.call('HSET', KEYS[1], 'level', tostring(level), 'at', string.format('%.0f', ms))
-redis.call('PEXPIRE', KEYS[1], math.ceil((burst - level) / perMs) + 1000)
-return tostring(level)`);
+export const bucketScript = defineScript(`
+local kept = redis.pcall('GET', KEYS[1])
+if type(kept) == 'table' then
+  redis.call('DEL', KEYS[1])
+  kept = false
+end
+if (kept or '') ~= ARGV[1] then return kept end
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+return ARGV[2]`);
 
 /**
  * The lease of the gateway that leads at the gate, and what is known there. A lease without an end, or with a later one

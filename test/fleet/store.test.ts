@@ -1,8 +1,12 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import type { SharedBuckets } from '../../src/callers/limit.ts';
 import { joinFleet } from '../../src/fleet/fleet.ts';
+import type { KeySealing } from '../../src/fleet/key-sealing.ts';
 import { Membership } from '../../src/fleet/membership.ts';
+import { createSealing } from '../../src/fleet/sealing.ts';
+import { shareBuckets } from '../../src/fleet/shared-buckets.ts';
 import { SharedStore, type StoreChange } from '../../src/fleet/store.ts';
 import { parseStoreAddress } from '../../src/fleet/store-address.ts';
 import { tryStore } from '../../src/fleet/try-store.ts';
@@ -253,6 +257,67 @@ describe('a store that answers in another form', () => {
       { timeout: 20_000 },
     );
   });
+});
+
+describe.skipIf(redisProgram === undefined)("a caller's bucket in the shared store", () => {
+  const limit = { perSecond: 0.01, burst: 60 };
+  const keys: KeySealing = { sealing: createSealing(() => Buffer.alloc(32)), generation: 1 };
+  const gatewaysOf = async (server: RedisServer, count: number) => {
+    const stores = Array.from({ length: count }, () => open(server, undefined, 10_000).store);
+    await Promise.all(stores.map(inUse));
+    return stores.map((store) => shareBuckets(store, () => keys));
+  };
+  const nameIn = async (server: RedisServer) => (await server.command('KEYS', '*:limit:*')).trim();
+
+  it("a caller's bucket in the shared store counts what all gateways let through, also at the same time", async () => {
+    await using server = await startRedis();
+    const gateways = await gatewaysOf(server, 3);
+    await Promise.all([...gateways, ...gateways].map((one) => one.take('a', limit, 5)));
+    const left = await Promise.all(gateways.map((one) => one.take('a', limit, 15)));
+    // Three bursts at once: what is too much is missing.
+    expect(Math.min(...left.map(Number))).toBeCloseTo(-15, 0);
+  });
+
+  it.each<[string, (name: string) => readonly string[]]>([
+    ['a level of its own', (name) => ['SET', name, '-3600 1 x']],
+    [
+      'a level of its own with the signature of ours',
+      (name) => [
+        'EVAL',
+        `local v = redis.call('GET', KEYS[1]) redis.call('SET', KEYS[1], '-3600' .. string.sub(v, string.find(v, ' '), -1))`,
+        '1',
+        name,
+      ],
+    ],
+    ['no number', (name) => ['SET', name, 'nan nan nan']],
+    [
+      'data of another kind',
+      (name) => [
+        'EVAL',
+        `redis.call('DEL', KEYS[1]) redis.call('HSET', KEYS[1], 'level', '-3600', 'at', '1')`,
+        '1',
+        name,
+      ],
+    ],
+    ['nothing any more', (name) => ['DEL', name]],
+    ['what we wrote before', (name) => ['COPY', 'before', name, 'REPLACE']],
+  ])(
+    "a caller's bucket in the shared store in whose place another program puts %s is no emptier for it, nor fuller for gateways that know it",
+    async (_, words) => {
+      await using server = await startRedis();
+      const [one, late] = (await gatewaysOf(server, 2)) as [SharedBuckets, SharedBuckets];
+      await one.take('a', limit, 20);
+      const name = await nameIn(server);
+      await server.command('COPY', name, 'before');
+      await one.take('a', limit, 20);
+      await server.command(...words(name));
+      // It comes new, and believes what was signed.
+      const level = (await late.take('a', limit, 1)) ?? Number.NaN;
+      expect(level).toBeGreaterThan(18);
+      await server.command(...words(name));
+      expect(await one.take('a', limit, 1)).toBeCloseTo(19, 0);
+    },
+  );
 });
 
 describe('a store that greets and hangs up', () => {
