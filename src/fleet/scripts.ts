@@ -100,30 +100,28 @@ return ARGV[2]`);
  * than ours have, was not taken by a gateway.
  *
  * Keys: the lease, the record. Values: the id of the gateway, how long a lease lasts in ms, what it wants (`take`,
- * `release`, `look`), the sealed record or nothing, how long the record is kept in ms.
- * Reply: the id and the term of the holder, the record, its age in ms as text.
+ * `seize` although another has it, `release`, `look`), the sealed record or nothing, how long the record is kept in ms, the term
+ * in which it leads already or nothing.
+ * Reply: the id and the term of the holder, the record.
  */
 export const leaseScript = defineScript(`
-local time = redis.call('TIME')
-local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local lease = redis.call('GET', KEYS[1])
 if lease then
   local left = redis.call('PTTL', KEYS[1])
-  if left <= 0 or left > tonumber(ARGV[2]) then lease = false end
+  if left <= 0 or left > tonumber(ARGV[2]) or ARGV[3] == 'seize' then lease = false end
 end
 if ARGV[3] ~= 'look' and (not lease or string.sub(lease, 1, string.len(ARGV[1])) == ARGV[1]) then
-  if ARGV[3] == 'take' then
-    lease = lease or ARGV[1] .. ' ' .. string.format('%.0f', ms)
-    redis.call('SET', KEYS[1], lease, 'PX', ARGV[2])
-  else
+  if ARGV[3] == 'release' then
     lease = false
     redis.call('DEL', KEYS[1])
+  else
+    local time = redis.call('TIME')
+    local term = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+    if ARGV[6] ~= '' then term = ARGV[6] end
+    lease = lease or ARGV[1] .. ' ' .. term
+    redis.call('SET', KEYS[1], lease, 'PX', ARGV[2])
   end
-  if ARGV[4] ~= '' then
-    redis.call('HSET', KEYS[2], 'at', string.format('%.0f', ms), 'record', ARGV[4])
-    redis.call('PEXPIRE', KEYS[2], ARGV[5])
+  if ARGV[4] ~= '' then redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[5])
   elseif ARGV[3] == 'release' then redis.call('DEL', KEYS[2]) end
 end
-local kept = redis.call('HMGET', KEYS[2], 'at', 'record')
-local age = tonumber(kept[1]) and tostring(ms - tonumber(kept[1]))
-return {lease, kept[2], age}`);
+return {lease, redis.call('GET', KEYS[2])}`);
