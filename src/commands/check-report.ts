@@ -57,10 +57,11 @@ export function inWords(report: CheckReport): string {
     lines.push(`Previous key: ${report.previousKey.problem}`);
   }
   if (report.sharedStore !== undefined) {
-    const { address, problem } = report.sharedStore;
+    const { address, problem, warning } = report.sharedStore;
     lines.push(
       `Shared store: ${address} ${problem === undefined ? 'can be used' : `cannot be used: ${problem}`}`,
     );
+    if (warning !== undefined) lines.push(`Warning: ${warning}`);
   }
   // What was said of one call is not said again of the next, nor at the end.
   const said = new Set<string>();

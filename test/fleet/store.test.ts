@@ -8,9 +8,10 @@ import { Membership } from '../../src/fleet/membership.ts';
 import { createSealing } from '../../src/fleet/sealing.ts';
 import { shareBuckets } from '../../src/fleet/shared-buckets.ts';
 import { SharedStore, type StoreChange } from '../../src/fleet/store.ts';
-import { parseStoreAddress } from '../../src/fleet/store-address.ts';
+import { parseStoreAddress, passwordInClear } from '../../src/fleet/store-address.ts';
 import { tryStore } from '../../src/fleet/try-store.ts';
 import { Key } from '../../src/key/key.ts';
+import { checkHere } from '../support/command-line.ts';
 import { type RedisServer, redisProgram, startRedis } from '../support/redis.ts';
 import { contextFor, requestWith } from '../support/requests.ts';
 
@@ -418,5 +419,40 @@ describe('the address of the shared store', () => {
     const refused = expect(() => parseStoreAddress(text));
     refused.toThrow(TypeError);
     refused.not.toThrow(/secret/);
+  });
+});
+
+describe('the password of the shared store', () => {
+  it.each([
+    ['redis://store', 'env:PASSWORD', true],
+    ['redis://gateway@10.0.0.7:6380', 'file:/run/secrets/password', true],
+    ['redis://[fd00::7]', 'env:PASSWORD', true],
+    ['redis://store', undefined, false],
+    ['rediss://store', 'env:PASSWORD', false],
+    ['redis://localhost', 'env:PASSWORD', false],
+    ['redis://127.0.0.1', 'env:PASSWORD', false],
+    ['redis://[::1]', 'env:PASSWORD', false],
+    ['unix:/run/store.sock', 'env:PASSWORD', false],
+  ])('the password of the shared store at %s from %s is warned of: %s', (text, from, isWarnedOf) => {
+    const warning = passwordInClear(parseStoreAddress(text), from);
+    expect(warning !== undefined).toBe(isWarnedOf);
+    if (isWarnedOf) expect(warning).toContain('to another machine in clear');
+  });
+
+  it('check says that the password of the shared store goes in clear, also where the store cannot be reached', async () => {
+    const { stdout, report } = await checkHere({
+      UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api',
+      UPSTREAM_API_KEY: 'a-key-of-this-team',
+      SHARED_STORE: 'redis://store.invalid',
+      SHARED_STORE_PASSWORD_FROM: 'env:PASSWORD',
+      PASSWORD: 'the-password',
+      REQUEST_TIMEOUT: '1s',
+      UPSTREAM_TIMEOUT: '500ms',
+    });
+    expect(stdout).toContain(
+      'Warning: SHARED_STORE: redis:// sends the password to another machine in clear',
+    );
+    expect(report.sharedStore?.warning).toContain('in clear');
+    expect(stdout).not.toContain('the-password');
   });
 });

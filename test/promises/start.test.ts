@@ -527,6 +527,21 @@ describe.concurrent('it starts', () => {
     expect(passed.stdout).toContain('Settings: fine');
   });
 
+  it('the start warns of a password of the shared store that goes to another machine in clear', async (owner) => {
+    const standIn = await standInFor(owner);
+    const gateway = await serve(owner, {
+      settings: {
+        ...settingsFor(standIn.url),
+        SHARED_STORE: 'redis://store.invalid',
+        SHARED_STORE_PASSWORD_FROM: 'env:STORE_PASSWORD',
+        STORE_PASSWORD: secret,
+      },
+    });
+    const [line = ''] = await gateway.printed(/.*the password of the shared store is not safe.*/);
+    expect(JSON.parse(line)).toMatchObject({ level: 'warn', reason: expect.stringContaining('in clear') });
+    expect(gateway.stdout()).not.toContain(secret);
+  });
+
   it('the start warns of a variable that looks like a setting and has no effect', async (owner) => {
     const standIn = await standInFor(owner);
     const settings = { ...settingsFor(standIn.url), UPSTREAM_KEY: 'a-value', UPSTREAM_SOMETHING: 'x' };
