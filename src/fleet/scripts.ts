@@ -51,7 +51,7 @@ return redis.call('PUBLISH', ARGV[2], ARGV[1])`);
 export const purgeScript = defineScript(`
 local id = ARGV[4]
 if id then
-  if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[5] then return false end
+  if (redis.call('HMGET', KEYS[1], ARGV[1])[1] or '') ~= ARGV[5] then return false end
 else
   local time = redis.call('TIME')
   id = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000)) .. '-' .. ARGV[2]
