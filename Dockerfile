@@ -1,6 +1,7 @@
 # syntax=docker/dockerfile:1
 # The image holds Node and the built gateway, libraries included. Nothing of the build stays in it.
 
+# For a build of your own. A release names its base image with a digest (.github/workflows/release.yml).
 ARG NODE_IMAGE=node:26-slim
 
 FROM ${NODE_IMAGE} AS base
@@ -20,11 +21,12 @@ WORKDIR /app
 FROM base AS build
 COPY package.json package-lock.json ./
 RUN npm ci --ignore-scripts
-COPY build.ts ./
+COPY build.ts LICENSE ./
 COPY src ./src
 RUN node build.ts
 
 FROM base
+ARG NODE_IMAGE
 ARG VERSION=development
 ARG REVISION=unknown
 ARG SOURCE=unknown
@@ -33,7 +35,8 @@ LABEL org.opencontainers.image.title="workspace-analytics-gateway" \
       org.opencontainers.image.licenses="MIT" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}" \
-      org.opencontainers.image.source="${SOURCE}"
+      org.opencontainers.image.source="${SOURCE}" \
+      org.opencontainers.image.base.name="${NODE_IMAGE}"
 ENV NODE_ENV=production \
     NODE_COMPILE_CACHE=/app/.compile-cache \
     HOST=0.0.0.0 \

@@ -18,6 +18,20 @@ const lock = JSON.parse(readFileSync('package-lock.json', 'utf8')) as {
   readonly packages: Readonly<Record<string, { readonly integrity?: string }>>;
 };
 
+/** Of packages under the MIT licence that come without its text: what their repositories say. */
+const copyrights: Readonly<Record<string, string>> = {
+  '@redis/client': 'Copyright (c) 2022-2025, Redis, inc.',
+};
+
+/** What stands in a library as compiled code, without a word of whose it is. */
+const compiled = [
+  {
+    file: /\/undici\/lib\/llhttp\/llhttp\b.*-wasm\.js$/,
+    name: 'llhttp',
+    copyright: 'Copyright Fedor Indutny, 2018.',
+  },
+];
+
 const uplotFolder = 'node_modules/uplot';
 // Rolldown names a file by its real path.
 const modules = realpathSync('node_modules');
@@ -108,18 +122,24 @@ function libraries(): Plugin {
   return {
     name: 'libraries',
     generateBundle(_options, bundle) {
-      const folders = new Set([uplotFolder]);
+      const folders = new Map<string, string[]>([[uplotFolder, []]]);
       for (const chunk of Object.values(bundle)) {
         for (const id of chunk.type === 'chunk' ? chunk.moduleIds : []) {
           const inside = id.startsWith(modules) ? id.slice(modules.length) : '';
           const folder = /^\/(?:.*\/node_modules\/)?(?:@[^/]+\/)?[^/]+/.exec(inside)?.[0];
-          if (folder !== undefined) folders.add(`node_modules${folder}`);
+          if (folder === undefined) continue;
+          const files = folders.get(`node_modules${folder}`) ?? [];
+          folders.set(`node_modules${folder}`, [...files, id]);
         }
       }
-      const found = [...folders].sort().map(libraryIn);
+      const found = [...folders]
+        .sort(([a], [b]) => (a < b ? -1 : 1))
+        .map(([one, files]) => libraryIn(one, files));
       const licences = found.map(
         ({ name, version, license, text }) => `${name} ${version} (${license})\n\n${text}\n`,
       );
+      if (licences.some((text) => text.includes('Apache License, Version 2.0')))
+        licences.push(apacheLicence());
       this.emitFile({ type: 'asset', fileName: 'LICENSES.txt', source: licences.join('\n') });
       this.emitFile({ type: 'asset', fileName: 'sbom.cdx.json', source: billOfMaterials(found) });
     },
@@ -130,23 +150,54 @@ interface Library {
   readonly name: string;
   readonly version: string;
   readonly license: string;
-  /** The licence's text. */
+  /** The licence's text, with those of what it has taken from others. */
   readonly text: string;
   /** Base64 of the SHA-512 of the package as it was fetched. */
   readonly sha512: string;
 }
 
-/** @throws Error for a library without a licence: it may not be passed on */
-function libraryIn(folder: string): Library {
+/** @throws Error for a library without a licence or its text: it may not be passed on */
+function libraryIn(folder: string, files: readonly string[]): Library {
   const { name, version, license } = JSON.parse(
     readFileSync(join(folder, 'package.json'), 'utf8'),
   ) as Library;
-  const file = readdirSync(folder).find((one) => /^licen[cs]e/i.test(one));
+  const file = readdirSync(folder).find((one) => /^(?:licen[cs]e|copying)/i.test(one));
   if (license === undefined) throw new Error(`${name} has no licence`);
-  const text = file === undefined ? '' : readFileSync(join(folder, file), 'utf8').trim();
+  const copyright = license === 'MIT' ? copyrights[name] : undefined;
+  const own = file === undefined ? '' : readFileSync(join(folder, file), 'utf8').trim();
+  const text = own === '' && copyright !== undefined ? mitLicence(copyright) : own;
+  if (text === '') throw new Error(`${name} has no text of its licence`);
   const sha512 = /sha512-(\S+)/.exec(lock.packages[folder]?.integrity ?? '')?.[1];
   if (sha512 === undefined) throw new Error(`package-lock.json has no hash of ${folder}`);
-  return { name, version, license, text, sha512 };
+  return { name, version, license, text: [text, ...takenFromOthers(name, files)].join('\n\n'), sha512 };
+}
+
+/** The notices in a library's files, which the bundle has lost with its comments, and what `compiled` lists. */
+function takenFromOthers(name: string, files: readonly string[]): string[] {
+  const notices = files.flatMap((file) => {
+    const comments = readFileSync(file, 'utf8').match(/\/\*[\s\S]*?\*\/|(?:^[ \t]*\/\/.*\n)+/gm) ?? [];
+    return comments.filter((comment) => /copyright (?:\(c\) )?\d{4}/i.test(comment));
+  });
+  const parts = compiled.filter((part) => files.some((file) => part.file.test(file)));
+  return [
+    ...[...new Set(notices)].map((notice) => `Parts of ${name}:\n\n${notice.trim()}`),
+    ...parts.map((part) => `${part.name} (MIT), as a part of ${name}\n\n${mitLicence(part.copyright)}`),
+  ];
+}
+
+/** The words of the MIT licence are those of our own. */
+function mitLicence(copyright: string): string {
+  return readFileSync('LICENSE', 'utf8')
+    .replace(/^Copyright .*$/m, copyright)
+    .trim();
+}
+
+/** Notices that name it give an address alone; a library of the tests comes with its text. */
+function apacheLicence(): string {
+  const text = readFileSync('node_modules/playwright-core/LICENSE', 'utf8');
+  const terms = /Apache License[\s\S]*END OF TERMS AND CONDITIONS/.exec(text)?.[0];
+  if (terms === undefined) throw new Error('the text of the Apache License is not found');
+  return `${terms}\n`;
 }
 
 /** CycloneDX 1.5, with no time and no number of its own in it: the same source makes the same bytes. */

@@ -19,6 +19,9 @@ const main = ['dist/main.js', 'src/main.ts'].map((file) => join(root, file)).fin
 
 if (main === undefined) {
   fail('neither dist/main.js nor src/main.ts exists: run "npm ci && npm run build"');
+} else if (process.env.NODE_DEBUG) {
+  // With `child_process` Node would print the environment of what is started below, a key in it.
+  fail('NODE_DEBUG is set: not with a secret in memory. It prints what the gateway reads and sends');
 } else if (isNewEnough(process.versions.node)) {
   // In this process: one less to start, to signal and to wait for.
   await import(pathToFileURL(main).href);

@@ -34,6 +34,24 @@ export function claimedOrigin(token: string): ClaimedOrigin | undefined {
   }
 }
 
+/** Types of a JWT that says who calls: none, any JWT (RFC 7519, section 5.1), an access token (RFC 9068, section 2.1). */
+const loginTypes = new Set(['jwt', 'at+jwt', 'application/jwt', 'application/at+jwt']);
+
+/**
+ * Why a JWT with a good signature says nothing of who sends it; `undefined` where it may. An issuer signs other things
+ * with the same keys (RFC 8725, section 3.11): a logout token has the same issuer, audience and person as a login.
+ */
+export function whyNoLogin(type: unknown, claims: Claims): string | undefined {
+  if (type !== undefined && !(typeof type === 'string' && loginTypes.has(type.toLowerCase()))) {
+    return 'its typ is neither absent nor JWT or at+jwt';
+  }
+  // OpenID Connect Back-Channel Logout, section 2.4; RFC 8417, section 2.2.
+  if (Object.hasOwn(claims, 'events')) return 'it has events: it reports something and is no login';
+  // RFC 7800, section 3.1: only its holder may use it, by a proof that is not checked here.
+  if (Object.hasOwn(claims, 'cnf')) return 'it has cnf: it is bound to a key and is no bearer token';
+  return undefined;
+}
+
 /** Whether a text matches a pattern in which `*` is any run of characters. Every other character is itself. */
 export function matchesPattern(text: string, pattern: string): boolean {
   const [first = '', ...rest] = pattern.split('*');

@@ -7,7 +7,7 @@ import { LRUCache } from 'lru-cache';
 import { GatewayError } from '../errors.ts';
 import type { Authenticated } from './caller.ts';
 import type { JwtRule } from './callers-file.ts';
-import { claimedOrigin, clockToleranceSeconds, matchesRule } from './jwt-policy.ts';
+import { claimedOrigin, clockToleranceSeconds, matchesRule, whyNoLogin } from './jwt-policy.ts';
 import { KeySet, type KeySetSnapshot, KeySetUnavailableError } from './key-set.ts';
 import type { SignatureCheck } from './signature-check.ts';
 
@@ -170,7 +170,7 @@ export class JwtVerifier {
     const keys = this.#keysAt(rule.jwks);
     const keyFor: JWTVerifyGetKey = (header, input) => check.begin(() => keys.keyFor(header, input));
     try {
-      const { payload } = await jwtVerify(token, keyFor, {
+      const { payload, protectedHeader } = await jwtVerify(token, keyFor, {
         issuer: rule.issuer,
         audience: [...rule.audiences],
         // Pinned here, never taken from the token or the key (CVE-2026-22817).
@@ -178,6 +178,8 @@ export class JwtVerifier {
         requiredClaims: ['exp'],
         clockTolerance: clockToleranceSeconds,
       });
+      const why = whyNoLogin(protectedHeader.typ, payload);
+      if (why !== undefined) return { refusal: { reason: `a JWT that is refused: ${why}`, isOurs: false } };
       return { claims: payload };
     } catch (error) {
       if (error instanceof GatewayError) throw error;

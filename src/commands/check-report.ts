@@ -69,10 +69,11 @@ export function inWords(report: CheckReport): string {
     lines.push(`Previous key: ${report.previousKey.problem}`);
   }
   if (report.sharedStore !== undefined) {
-    const { address, problem } = report.sharedStore;
+    const { address, problem, warning } = report.sharedStore;
     lines.push(
       `Shared store: ${address} ${problem === undefined ? 'can be used' : `cannot be used: ${problem}`}`,
     );
+    if (warning !== undefined) lines.push(`Warning: ${warning}`);
   }
   for (const { address, callers, keys, problem } of report.logins ?? []) {
     const found = problem ?? `${keys === 1 ? 'one key' : `${keys} keys`}`;

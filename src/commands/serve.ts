@@ -1,6 +1,7 @@
 /** `serve`: runs the gateway in the foreground until a signal ends it. */
 import { setFlagsFromString } from 'node:v8';
 import { unknownSettings } from '../config-names.ts';
+import { passwordInClear } from '../fleet/store-address.ts';
 import type { Gateway } from '../gateway.ts';
 import { loadConfig } from './environment.ts';
 import { hardenProcess } from './process-hardening.ts';
@@ -24,6 +25,9 @@ export async function serve(envFile?: string): Promise<number> {
     for (const unknown of unknownSettings(loaded.environment)) {
       gateway.log.events.warn({ reason: unknown }, 'a variable of the environment has no effect');
     }
+    const { SHARED_STORE: store, SHARED_STORE_PASSWORD_FROM: passwordFrom } = loaded.config;
+    const inClear = store && passwordInClear(store, passwordFrom);
+    if (inClear) gateway.log.events.warn({ reason: inClear }, 'the password of the shared store is not safe');
   } catch (error) {
     return await reportStartFailure(error);
   }

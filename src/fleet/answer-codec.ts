@@ -50,7 +50,7 @@ export function headOf(answer: Answer, storeMs: number): AnswerHead {
 }
 
 /** Clocks are not exact: an answer may seem to come from a moment as near as this in the future. */
-const clockErrorMs = 250;
+export const clockErrorMs = 250;
 
 /**
  * The answer as if this gateway had fetched it. `undefined` where its facts make no sense, as an arrival in the future:

@@ -74,7 +74,7 @@ export function joinFleet(options: FleetOptions): Fleet {
   const purgeable = ['*', ...options.operations];
   const answers = new SharedAnswers({ store, scope, sealing, purgeable });
   const { host, version, startedAt } = options;
-  const onPurges = (purges: readonly (readonly [string, string])[]): void => answers.applyPurges(purges);
+  const onPurges = (purges: readonly (readonly [string, string])[]): void => answers.comparePurges(purges);
   const membership = new Membership({ store, host, version, startedAt, purgeable, onPurges });
   const gateways = (): number => membership.members.length;
   const gate = new SharedGate({ store, scope, sealing, gateways, id: membership.id });

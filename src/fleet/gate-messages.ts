@@ -48,6 +48,31 @@ export interface Report {
   readonly sentBefore: number;
 }
 
+/** A message that took longer is of no use: its turns are given back by then, and its leader counts as silent. */
+const oldestMs = 1_000;
+const sendersKept = 256;
+
+/** Tells messages that are new from those that another program repeats: sealed once, they can be sent again. */
+export class HeardMessages {
+  readonly #last = new Map<string, number>();
+
+  /**
+   * @param sentMs when it was sent, by the store's clock
+   * @param sequence a number that only rises, of each sender
+   * @param nowMs the store's time; `undefined` where it is not known
+   */
+  isNew(from: string, sentMs: unknown, sequence: unknown, nowMs: number | undefined): boolean {
+    if (nowMs === undefined || !isCount(sequence)) return false;
+    if (!isWithin(sentMs, nowMs - oldestMs, nowMs + oldestMs)) return false;
+    if (sequence <= (this.#last.get(from) ?? -1)) return false;
+    // The one that was heard of longest ago goes first: what it has sent is too old by then.
+    this.#last.delete(from);
+    this.#last.set(from, sequence);
+    for (const eldest of this.#last.keys()) if (this.#last.size > sendersKept) this.#last.delete(eldest);
+    return true;
+  }
+}
+
 export function keyOf({ name, weight, background }: Flow): FlowKey {
   return JSON.stringify([name, weight, background]);
 }

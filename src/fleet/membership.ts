@@ -18,7 +18,7 @@ export interface MembershipOptions {
   readonly startedAt: number;
   /** What may be purged: nothing else is read of the purges in the store, whatever others write there. */
   readonly purgeable: readonly string[];
-  /** The last purges, by what was purged, as the store knows them. */
+  /** The last purge of each name as the store has it, or nothing. */
   onPurges(purges: readonly (readonly [what: string, id: string])[]): void;
 }
 
@@ -51,7 +51,7 @@ export class Membership {
     const heard = await store.run(heartbeatScript, keys, values, ([time, ids, said, purges]: Reply) => ({
       time: time.map(Number),
       members: ids.flatMap((id, index) => memberOf(id.toString(), said[index]) ?? []),
-      purges: purgeable.flatMap((what, at) => (purges[at] ? [[what, String(purges[at])] as const] : [])),
+      purges: purgeable.map((what, at) => [what, String(purges[at] ?? '')] as const),
     }));
     if (heard === undefined) return;
     store.clock.sample(sentMs, performance.now(), heard.time);

@@ -42,10 +42,23 @@ export const releaseScript = defineScript(`
 if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 return redis.call('PUBLISH', ARGV[2], ARGV[1])`);
 
-/** Keys: the purges. Values: the operation or *, the id of the purge, the channel. */
+/**
+ * Writes a purge down and tells all gateways.
+ *
+ * Keys: the purges. Values: the operation or *, the part of its id that is like no other, the channel; to write an id
+ * back that has been lost, that id and what stood in its place or nothing. Reply: the id, unless that was changed since.
+ */
 export const purgeScript = defineScript(`
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
-return redis.call('PUBLISH', ARGV[3], ARGV[1] .. ' ' .. ARGV[2])`);
+local id = ARGV[4]
+if id then
+  if (redis.call('HMGET', KEYS[1], ARGV[1])[1] or '') ~= ARGV[5] then return false end
+else
+  local time = redis.call('TIME')
+  id = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000)) .. '-' .. ARGV[2]
+end
+redis.call('HSET', KEYS[1], ARGV[1], id)
+redis.call('PUBLISH', ARGV[3], ARGV[1] .. ' ' .. id)
+return id`);
 
 /**
  * Says that a gateway is there, and reads what all of them need once a second.
@@ -67,52 +80,48 @@ for index, id in ipairs(ids) do facts[index] = redis.call('GET', ARGV[4] .. id) 
 return {time, ids, facts, redis.call('HMGET', KEYS[2], unpack(ARGV, 5))}`);
 
 /**
- * Takes requests out of a caller's bucket, whether or not there are as many. A level that no gateways could have left
- * behind was written by another program.
+ * Writes a caller's bucket where it still is as the gateway has seen it. What is no text was not written by a gateway.
  *
- * Keys: the bucket. Values: how many, requests per second, size of the bucket. Reply: what is left, as text.
+ * Keys: the bucket. Values: as it was seen, or nothing; as it is to be; how long it is kept in ms.
+ * Reply: the bucket as it is now.
  */
-export const takeScript = defineScript(`
-local time = redis.call('TIME')
-local ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local perMs, burst = ARGV[2] / 1000, tonumber(ARGV[3])
-local kept = redis.call('HMGET', KEYS[1], 'level', 'at')
-local level, at = tonumber(kept[1]), tonumber(kept[2])
-if not (level and at and level >= -100 * burst and at <= ms) then level, at = burst, ms end
-level = math.min(burst, level + (ms - at) * perMs) - ARGV[1]
-redis.call('HSET', KEYS[1], 'level', tostring(level), 'at', string.format('%.0f', ms))
-redis.call('PEXPIRE', KEYS[1], math.ceil((burst - level) / perMs) + 1000)
-return tostring(level)`);
+export const bucketScript = defineScript(`
+local kept = redis.pcall('GET', KEYS[1])
+if type(kept) == 'table' then
+  redis.call('DEL', KEYS[1])
+  kept = false
+end
+if (kept or '') ~= ARGV[1] then return kept end
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+return ARGV[2]`);
 
 /**
  * The lease of the gateway that leads at the gate, and what is known there. A lease without an end, or with a later one
  * than ours have, was not taken by a gateway.
  *
  * Keys: the lease, the record. Values: the id of the gateway, how long a lease lasts in ms, what it wants (`take`,
- * `release`, `look`), the sealed record or nothing, how long the record is kept in ms.
- * Reply: the id and the term of the holder, the record, its age in ms as text.
+ * `seize` although another has it, `release`, `look`), the sealed record or nothing, how long the record is kept in ms, the term
+ * in which it leads already or nothing.
+ * Reply: the id and the term of the holder, the record.
  */
 export const leaseScript = defineScript(`
-local time = redis.call('TIME')
-local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local lease = redis.call('GET', KEYS[1])
 if lease then
   local left = redis.call('PTTL', KEYS[1])
-  if left <= 0 or left > tonumber(ARGV[2]) then lease = false end
+  if left <= 0 or left > tonumber(ARGV[2]) or ARGV[3] == 'seize' then lease = false end
 end
 if ARGV[3] ~= 'look' and (not lease or string.sub(lease, 1, string.len(ARGV[1])) == ARGV[1]) then
-  if ARGV[3] == 'take' then
-    lease = lease or ARGV[1] .. ' ' .. string.format('%.0f', ms)
-    redis.call('SET', KEYS[1], lease, 'PX', ARGV[2])
-  else
+  if ARGV[3] == 'release' then
     lease = false
     redis.call('DEL', KEYS[1])
+  else
+    local time = redis.call('TIME')
+    local term = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+    if ARGV[6] ~= '' then term = ARGV[6] end
+    lease = lease or ARGV[1] .. ' ' .. term
+    redis.call('SET', KEYS[1], lease, 'PX', ARGV[2])
   end
-  if ARGV[4] ~= '' then
-    redis.call('HSET', KEYS[2], 'at', string.format('%.0f', ms), 'record', ARGV[4])
-    redis.call('PEXPIRE', KEYS[2], ARGV[5])
+  if ARGV[4] ~= '' then redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[5])
   elseif ARGV[3] == 'release' then redis.call('DEL', KEYS[2]) end
 end
-local kept = redis.call('HMGET', KEYS[2], 'at', 'record')
-local age = tonumber(kept[1]) and tostring(ms - tonumber(kept[1]))
-return {lease, kept[2], age}`);
+return {lease, redis.call('GET', KEYS[2])}`);

@@ -15,9 +15,17 @@ import { exactRequestKey } from '../cache/vary-policy.ts';
 import type { UpstreamRequest } from '../exchange.ts';
 import type { RequestContext } from '../request-context.ts';
 import type { KeySealing } from './key-sealing.ts';
+import { KnownPurges } from './known-purges.ts';
 import { lookScript, purgeScript, releaseScript, renewScript } from './scripts.ts';
 import type { SharedStore } from './store.ts';
-import { readAnswer, readOutcome, type StoredForm, writeAnswer, writeOutcome } from './stored-form.ts';
+import {
+  outcomeKeptMs,
+  readAnswer,
+  readOutcome,
+  type StoredForm,
+  writeAnswer,
+  writeOutcome,
+} from './stored-form.ts';
 
 export interface SharedAnswersOptions {
   readonly store: SharedStore;
@@ -43,13 +51,11 @@ const turnMs = 800;
 const renewEveryMs = 250;
 /** How often a waiting read looks by itself, in case a message was lost or the asking gateway died. */
 const lookEveryMs = 150;
-/** Long enough for the slowest of those that wait to look. */
-const outcomeKeptMs = 2_000;
 const endedKept = 256;
 /** A larger body would hold up other calls on the same connection: such reads are made by each gateway. */
 const maxSharedBytes = 2 ** 20;
 const tooLarge: Publication = { kind: 'not shareable', forMs: 10_000 };
-/** As an exchange or a purge is named: nothing else of a message is kept, for others may write into the store. */
+/** As an exchange is named: nothing else of a message is kept, for others may write into the store. */
 const idShape = /^[0-9a-f-]{36}$/;
 
 export class SharedAnswers implements SharedReads {
@@ -60,7 +66,7 @@ export class SharedAnswers implements SharedReads {
   readonly #waiting = new Map<string, Set<() => void>>();
   /** Exchanges that ended a moment ago: their message may come before a read begins to wait for it. */
   readonly #ended = new Set<string>();
-  readonly #purges = new Map<string, string>();
+  readonly #purges: KnownPurges;
   /** Purges that the store has not got yet. Until then nothing of it is used. */
   readonly #unpublished = new Map<string, string>();
   readonly #purgeListeners: ((operation: string | undefined) => void)[] = [];
@@ -70,6 +76,7 @@ export class SharedAnswers implements SharedReads {
   constructor(options: SharedAnswersOptions) {
     this.#options = options;
     this.#store = options.store;
+    this.#purges = new KnownPurges(options.purgeable);
     this.#store.subscribe(this.#store.name('ended'), (message) => this.#exchangeEnded(message.toString()));
     this.#store.subscribe(this.#store.name('purged'), (message) => {
       const [what = '', id = ''] = message.toString().split(' ');
@@ -95,13 +102,19 @@ export class SharedAnswers implements SharedReads {
     const values = [id, String(turnMs), request.operation, mayFind ? '1' : '0'];
     const found = await this.#store.run(lookScript, keys, values, (reply: (Buffer | null)[]) => {
       const [sealed, purgedAll, purged, sealedOutcome, holder] = reply;
-      const epoch = `${purgedAll?.toString() ?? ''} ${purged?.toString() ?? ''}`;
-      const stored = sealed ? readAnswer(form, sealed, epoch) : undefined;
+      this.applyPurges([
+        ['*', purgedAll?.toString() ?? ''],
+        [request.operation, purged?.toString() ?? ''],
+      ]);
+      // A purge may have come while the store was asked.
+      const isCurrent = (epoch: unknown): boolean =>
+        this.#unpublished.size === 0 && this.#purges.isCurrent(epoch, request.operation, this.#storeMs());
+      const stored = sealed ? readAnswer(form, sealed, isCurrent) : undefined;
       const outcome =
         sealedOutcome && awaited !== undefined
-          ? readOutcome(form, awaited, sealedOutcome, stored)
+          ? readOutcome(form, awaited, sealedOutcome, stored, isCurrent)
           : undefined;
-      return { epoch, stored, outcome, holder: holder?.toString() };
+      return { epoch: this.#purges.epochOf(request.operation), stored, outcome, holder: holder?.toString() };
     });
     if (found === undefined) return undefined;
     const { epoch, stored, outcome, holder } = found;
@@ -136,10 +149,7 @@ export class SharedAnswers implements SharedReads {
   }
 
   purge(operation: string | undefined): void {
-    const what = operation ?? '*';
-    const id = randomUUID();
-    this.#purges.set(what, id);
-    this.#unpublished.set(what, id);
+    this.#unpublished.set(operation ?? '*', randomUUID());
     void this.publishPurges();
   }
 
@@ -149,21 +159,43 @@ export class SharedAnswers implements SharedReads {
 
   /** Publishes purges that the store has not got: once more after it has been away. */
   async publishPurges(): Promise<void> {
-    for (const [what, id] of [...this.#unpublished]) {
-      const values = [what, id, this.#store.name('purged')];
-      const reply = await this.#store.run(purgeScript, [this.#store.name('purges')], values);
-      if (reply !== undefined && this.#unpublished.get(what) === id) this.#unpublished.delete(what);
+    for (const [what, uuid] of [...this.#unpublished]) {
+      const id = await this.#writePurge(what, uuid);
+      if (id === undefined || this.#unpublished.get(what) !== uuid) continue;
+      this.#purges.made(what, id);
+      this.#unpublished.delete(what);
     }
   }
 
-  /** Takes the last purges as the store knows them, and applies those that are new here. */
+  /** Applies those of the purges that are new here; what the store has is no purge where it is earlier than what is known. */
   applyPurges(purges: Iterable<readonly [what: string, id: string]>): void {
     for (const [what, id] of purges) {
-      if (!this.#options.purgeable.includes(what) || !idShape.test(id)) continue;
-      if (this.#purges.get(what) === id || this.#unpublished.has(what)) continue;
-      this.#purges.set(what, id);
+      if (!this.#purges.learn(what, id, this.#storeMs())) continue;
+      // Its own, which has come before the reply.
+      if (id.endsWith(this.#unpublished.get(what) ?? ' ')) continue;
       for (const listener of this.#purgeListeners) listener(what === '*' ? undefined : what);
     }
+  }
+
+  /** Applies what the store has of every name, and writes back what is missing there: other gateways may not know it. */
+  comparePurges(purges: readonly (readonly [what: string, id: string])[]): void {
+    this.applyPurges(purges);
+    for (const [what, said] of purges) {
+      const id = this.#purges.missingIn(what, said);
+      if (id !== undefined && !this.#unpublished.has(what)) void this.#writePurge(what, '', id, said);
+    }
+  }
+
+  #writePurge(what: string, ...values: readonly string[]): Promise<string | undefined> {
+    const [uuid = '', ...writtenBack] = values;
+    const all = [what, uuid, this.#store.name('purged'), ...writtenBack];
+    return this.#store.run(purgeScript, [this.#store.name('purges')], all, (reply: Buffer | null) =>
+      String(reply),
+    );
+  }
+
+  #storeMs(): number | undefined {
+    return this.#store.clock.at(performance.now());
   }
 
   snapshot(): SharedAnswersSnapshot {
@@ -211,7 +243,7 @@ export class SharedAnswers implements SharedReads {
     else if (publication.kind === 'outcome' && publication.replaces) {
       void this.#store.call((client) => client.del(answerName));
     }
-    const outcome = writeOutcome(form, id, publication);
+    const outcome = writeOutcome(form, id, epoch, publication);
     if (outcome !== undefined) this.#set(this.#store.name('outcome', id), outcome, outcomeKeptMs);
   }
 

@@ -4,7 +4,8 @@
  */
 import type { MakeScheduler, Rejected } from '../gate/scheduler.ts';
 import type { Queued, SchedulerOptions } from '../gate/types.ts';
-import { parseMessage } from './gate-messages.ts';
+import { pack, unpack } from './answer-codec.ts';
+import { HeardMessages, parseMessage } from './gate-messages.ts';
 import type { KeySealing } from './key-sealing.ts';
 import { leaseScript } from './scripts.ts';
 import type { Sealing } from './sealing.ts';
@@ -42,8 +43,8 @@ type Shared = Pick<
   SharedScheduler<Queued>,
   'shared' | 'isBusy' | 'outgoing' | 'storeChanged' | 'leaseTold' | 'leaveOthers' | 'farewell'
 > & {
-  /** Takes a message, and lets go what may go. */
-  tell(text: string, nowMs: number): void;
+  /** Takes a message, and lets go what may go. @param isNew asked with its sender */
+  tell(text: string, isNew: (from: string) => boolean, nowMs: number): void;
   wake(): void;
 };
 
@@ -51,6 +52,9 @@ const alone: SharedGateSnapshot = { role: 'alone', leader: undefined, turnsGiven
 
 export class SharedGate {
   readonly #options: SharedGateOptions;
+  readonly #heardMessages = new HeardMessages();
+  /** Of the last message that was sent. */
+  #sequence = 0;
   #scheduler: Shared | undefined;
   #sealing: Sealing | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -76,9 +80,9 @@ export class SharedGate {
     const scheduler = new SharedScheduler<T>({ id, gateways, changed }, gate);
     this.#scheduler = Object.assign(scheduler, {
       wake: () => wake([]),
-      tell(text: string, nowMs: number) {
+      tell(text: string, isNew: (from: string) => boolean, nowMs: number) {
         const message = parseMessage(text);
-        if (message === undefined) return;
+        if (message === undefined || !isNew(message.from)) return;
         const isAnnouncement = message.kind === 'announcement';
         wake(
           isAnnouncement
@@ -145,7 +149,10 @@ export class SharedGate {
     const { store } = this.#options;
     const publish = (channel: string, message: object): Promise<unknown> => {
       const name = store.name('gate', channel);
-      const sealed = this.#sealing?.seal(this.#label(name), Buffer.from(JSON.stringify(message)));
+      this.#sequence += 1;
+      const facts = { sentMs: this.#storeMs(), sequence: this.#sequence };
+      const packed = pack(facts, Buffer.from(JSON.stringify(message)));
+      const sealed = this.#sealing?.seal(this.#label(name), packed);
       return store.call(async (client) => await client.publish(name, sealed ?? ''));
     };
     await Promise.all([
@@ -155,28 +162,30 @@ export class SharedGate {
     ]);
   }
 
-  async #callLease(scheduler: Shared, { wants, record: known }: LeaseCall): Promise<void> {
+  async #callLease(scheduler: Shared, { wants, record: known, term: ownTerm }: LeaseCall): Promise<void> {
     const { store, id, scope } = this.#options;
     const sealing = this.#sealing;
     if (sealing === undefined) return;
     const name = sealing.nameOf(`gate ${scope}`);
-    const keys = [store.name('gate', 'lease', name), store.name('gate', 'record', name)];
+    const keys = [store.name('gate', 'lease', name), store.name('gate', 'known', name)];
     const label = this.#label(keys[1] ?? '');
     const record =
       known === undefined || known.state === 'open'
         ? ''
-        : sealing.seal(label, Buffer.from(JSON.stringify(known)));
+        : sealing.seal(label, Buffer.from(JSON.stringify({ ...known, writtenMs: this.#storeMs() })));
     const askedMs = performance.now();
-    const values = [id, String(leaseMs), wants, record, String(recordKeptMs)];
+    const values = [id, String(leaseMs), wants, record, String(recordKeptMs), String(ownTerm ?? '')];
     const told = await store.run(leaseScript, keys, values, (reply: (Buffer | null)[]) => {
-      const [holderAndTerm, sealed, age] = reply;
+      const [holderAndTerm, sealed] = reply;
       const [holder, term] = holderAndTerm?.toString().split(' ') ?? [];
       const plain = sealed ? sealing.unseal(label, sealed) : undefined;
+      const kept = plain && (JSON.parse(plain.toString()) as { writtenMs?: unknown });
       return {
         holder,
         term: Number(term ?? 0),
-        record: plain && parseRecord(JSON.parse(plain.toString())),
-        ageMs: Number(age?.toString()),
+        record: kept && parseRecord(kept),
+        // Sealed with it: another program could put an old record back.
+        ageMs: (this.#storeMs() ?? Number.NaN) - Number(kept?.writtenMs),
       };
     });
     if (told === undefined || sealing !== this.#sealing || wants === 'release') return;
@@ -186,7 +195,15 @@ export class SharedGate {
 
   #heard(channel: string, message: Buffer): void {
     const plain = this.#sealing?.unseal(this.#label(channel), message);
-    if (plain !== undefined) this.#scheduler?.tell(plain.toString(), performance.now());
+    const { facts, body } = (plain && unpack(plain)) ?? {};
+    if (facts === undefined || body === undefined) return;
+    const isNew = (from: string): boolean =>
+      this.#heardMessages.isNew(from, facts['sentMs'], facts['sequence'], this.#storeMs());
+    this.#scheduler?.tell(body.toString(), isNew, performance.now());
+  }
+
+  #storeMs(): number | undefined {
+    return this.#options.store.clock.at(performance.now());
   }
 
   /** What a message is sealed for: gateways before another upstream cannot read it. */

@@ -54,8 +54,13 @@ export interface SharedGateSnapshot {
 
 /** What is to be done with the lease in the store. */
 export interface LeaseCall {
-  /** `take`: it is wanted, or held and renewed. `release`: given back, what is known goes with it. */
-  readonly wants: 'take' | 'look' | 'release';
+  /**
+   * `take`: it is wanted, or held and renewed. `seize`: whichever gateway it names says nothing. `release`: given back,
+   * what is known goes with it.
+   */
+  readonly wants: 'take' | 'seize' | 'look' | 'release';
+  /** In which this gateway leads already: a lease that was lost is taken again in the same term. */
+  readonly term?: number | undefined;
   /** For gateways that come later. */
   readonly record: SharedRecord | undefined;
 }
@@ -99,6 +104,8 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   #hasLooked = false;
   /** `throttled`: 429s of other gateways. */
   readonly #turns = { given: 0, taken: 0, throttled: 0 };
+  /** Since when the lease names a gateway of which no announcement was heard. */
+  #unheardSinceMs: number | undefined;
   /** Of the last announcement and the last call for the lease. */
   readonly #last = {
     announcedMs: Number.NEGATIVE_INFINITY,
@@ -230,7 +237,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     if (!isDue) return {};
     this.#hasLooked = true;
     if (isWanted) this.#last.leaseMs = nowMs;
-    return { lease: { wants: isWanted ? 'take' : 'look', record: undefined } };
+    return { lease: { wants: isWanted ? this.#take(nowMs) : 'look', record: undefined } };
   }
 
   /** The store answers again, or no longer. */
@@ -245,16 +252,17 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   leaseTold({ holder, term, record, ageMs }: LeaseState, askedMs: number, nowMs: number): void {
     const kept =
       record !== undefined && !isStale(record, ageMs) ? { record, atMs: nowMs - ageMs } : undefined;
-    if (holder === this.#options.id) {
+    if (holder !== undefined && holder !== this.#options.id) this.#unheardSinceMs ??= nowMs;
+    else this.#unheardSinceMs = undefined;
+    // The store answers, and no other gateway has announced that it leads: what the lease says is not followed.
+    if (holder === this.#options.id || this.#role === 'leads') {
       this.#last.leadsUntilMs = askedMs + leaseMs;
-      if (this.#leader?.term !== term) this.#lead(term, kept, nowMs);
-    } else if (holder !== undefined) {
-      if (this.#role === 'leads') this.#goAlone(nowMs);
-      if (this.#role === 'alone' && kept !== undefined) this.#follow({ term, from: holder }, kept, nowMs);
+      if (holder === this.#options.id && this.#leader?.term !== term) this.#lead(term, kept, nowMs);
     } else if (kept !== undefined && this.#role === 'alone' && this.#inner.record.state === 'open') {
-      // The gateways that knew of the limit are gone.
+      // The gateways that knew of the limit are gone, or announce theirs in a moment.
       this.#known = kept;
-      this.#inner.record = this.#readKnown(nowMs);
+      const known = this.#readKnown(nowMs);
+      this.#inner.record = holder === undefined ? known : shareOf(known, this.#share);
     }
   }
 
@@ -264,6 +272,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     const knownTerm = this.#leader?.term ?? this.#follower?.term ?? 0;
     const isOld = this.#role !== 'alone' && term < knownTerm;
     if (from === this.#options.id || isOld) return [];
+    this.#unheardSinceMs = undefined;
     if (resigns) return this.#leaderResigned(announcement, nowMs);
     if (this.#role === 'leads') this.#goAlone(nowMs);
     this.#follow(announcement, { record, atMs: nowMs }, nowMs, announcement.shares[this.#options.id]);
@@ -339,7 +348,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     if (isLeaseDue) this.#last.leaseMs = nowMs;
     return {
       announcement: isAnnouncementDue ? this.#announcement(record, nowMs, false, isDue) : undefined,
-      lease: isLeaseDue ? { wants: 'take', record } : undefined,
+      lease: isLeaseDue ? { wants: this.#take(nowMs), record, term: this.#leader?.term } : undefined,
     };
   }
 
@@ -360,6 +369,16 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
       resigns,
       ...told,
     };
+  }
+
+  /** A lease is renewed for a gateway that leads, and ends with it. One that is renewed for another is not believed. */
+  #take(nowMs: number): 'take' | 'seize' {
+    return nowMs - (this.#unheardSinceMs ?? nowMs) > leaseMs ? 'seize' : 'take';
+  }
+
+  /** Of each gateway, where each works by itself. */
+  get #share(): number {
+    return 1 / Math.max(this.#options.gateways(), 1);
   }
 
   #write(nowMs: number): SharedRecord {
@@ -436,7 +455,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     const isLimited = this.#known !== undefined && this.#known.record.state !== 'open';
     if (isLimited) {
       const record = withCooldown(this.#readKnown(nowMs), this.#inner.record, nowMs);
-      this.#inner.record = shareOf(record, 1 / Math.max(this.#options.gateways(), 1));
+      this.#inner.record = shareOf(record, this.#share);
     }
     this.#last.leaseMs = Number.NEGATIVE_INFINITY;
   }

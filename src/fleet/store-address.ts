@@ -1,5 +1,5 @@
 /** The value of `SHARED_STORE`: where the store listens. */
-import { hostInUrl, socketPath } from '../address-policy.ts';
+import { hostInUrl, isLoopbackHost, socketPath } from '../address-policy.ts';
 
 export type StoreAddress =
   | { readonly kind: 'unix'; readonly path: string }
@@ -49,4 +49,11 @@ export function describeAddress(address: StoreAddress): string {
   if (address.kind === 'unix') return `unix:${address.path}`;
   const { host, port, tls } = address;
   return `${tls ? 'rediss' : 'redis'}://${hostInUrl(host)}:${port}`;
+}
+
+/** Why the way to the store is not safe for its password; `undefined` where it is, or there is none. */
+export function passwordInClear(address: StoreAddress, passwordFrom: string | undefined): string | undefined {
+  if (passwordFrom === undefined || address.kind === 'unix' || address.tls) return undefined;
+  if (isLoopbackHost(address.host)) return undefined;
+  return 'SHARED_STORE: redis:// sends the password to another machine in clear; use rediss://, or keep that network to the gateways and the store';
 }

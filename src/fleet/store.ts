@@ -44,7 +44,14 @@ const usualLimitMs = 50;
 /** The oldest server that has what is used here. */
 const leastVersion = 7;
 const latenciesKept = 32;
+/** The first wait before another connection; each one more that was of no use doubles it. */
+const reconnectMs = 50;
+/** The longest wait where nothing listens: a store that returns is used again within a second. */
 const longestReconnectMs = 500;
+/** The longest where a server takes connections and does not keep them. */
+const longestHungUpMs = 10_000;
+/** A connection that was of use for so long begins the waits anew. */
+const ofUseMs = 5_000;
 const refusalShownMs = 10_000;
 const asBuffers = { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } };
 
@@ -58,6 +65,12 @@ export class SharedStore {
   #calls = 0;
   #failures = 0;
   #isUsable = false;
+  readonly #channels: (readonly [channel: string, onMessage: (message: unknown) => void])[] = [];
+  /** When the connection that stands now was found usable. */
+  #usableSinceMs: number | undefined;
+  /** Connections since the last that was of use. */
+  #tries = 0;
+  #reconnect: NodeJS.Timeout | undefined;
   #refusal: { readonly reason: string; readonly atMs: number } | undefined;
 
   constructor(options: SharedStoreOptions) {
@@ -65,8 +78,9 @@ export class SharedStore {
     this.#client = connectTo(options);
     this.#client.on('error', (error: unknown) => this.#lost(reasonOf(error)));
     this.#client.on('ready', () => void this.#greet());
-    // Attempts to connect go on by themselves; the promise only ends with them.
-    this.#client.connect().catch(() => undefined);
+    // The client itself would connect again at once after each connection that stood, however short.
+    this.#client.on('terminated', () => this.#connectLater());
+    this.#connect();
   }
 
   /** Whether a call made now would be sent. */
@@ -132,11 +146,11 @@ export class SharedStore {
 
   /** Calls back for each message of a channel, also after the store has been away; messages sent meanwhile are lost. */
   subscribe(channel: string, listener: (message: Buffer) => void): void {
-    // Until the connection stands, the client keeps the subscription and makes it then.
     const onMessage = (message: unknown): void => {
       if (Buffer.isBuffer(message)) listener(message);
     };
-    this.#client.subscribe(channel, onMessage, true).catch(() => undefined);
+    this.#channels.push([channel, onMessage]);
+    this.#listen();
   }
 
   /** Reads the store's clock; the answer is in `clock`. */
@@ -165,7 +179,30 @@ export class SharedStore {
 
   close(): void {
     this.#isUsable = false;
+    clearTimeout(this.#reconnect);
     this.#client.destroy();
+  }
+
+  #connect(): void {
+    // How it ends is told by events.
+    this.#client.connect().catch(() => undefined);
+  }
+
+  #connectLater(): void {
+    const sinceMs = this.#usableSinceMs;
+    this.#usableSinceMs = undefined;
+    if (sinceMs !== undefined && performance.now() - sinceMs >= ofUseMs) this.#tries = 0;
+    const longestMs = sinceMs === undefined ? longestReconnectMs : longestHungUpMs;
+    const waitMs = Math.min(reconnectMs * 2 ** this.#tries, longestMs);
+    this.#tries += 1;
+    this.#reconnect = setTimeout(() => this.#connect(), waitMs).unref();
+  }
+
+  /** The client keeps what it is subscribed to, but not what it could not subscribe to: asked for twice is once. */
+  #listen(): void {
+    for (const [channel, onMessage] of this.#channels) {
+      this.#client.subscribe(channel, onMessage, true).catch(() => undefined);
+    }
   }
 
   /** Asks a server that has just been reached whether it is one that can be used. */
@@ -184,6 +221,8 @@ export class SharedStore {
       return;
     }
     this.#isUsable = true;
+    this.#usableSinceMs = performance.now();
+    this.#listen();
     this.#availability = available;
     await this.readClock();
     if (this.#isUsable) this.#change({ state: 'in use', reason: undefined });
@@ -236,7 +275,7 @@ function connectTo({ address, readPassword }: SharedStoreOptions) {
         ? { path: address.path, tls: false as const }
         : { host: address.host, port: address.port, ...(address.tls ? { tls: true as const } : {}) }),
       connectTimeout: 2_000,
-      reconnectStrategy: (tries: number) => Math.min(50 * 2 ** tries, longestReconnectMs),
+      reconnectStrategy: false as const,
     },
     // A command never waits for a connection: its user goes on without the store.
     disableOfflineQueue: true,

@@ -3,7 +3,7 @@ import type { Publication, SharedLook, SharedOutcome } from '../cache/shared-rea
 import { GatewayError, isProblemCode } from '../errors.ts';
 import type { Answer } from '../exchange.ts';
 import { bufferOf } from '../payload.ts';
-import { answerOf, headOf, pack, unpack } from './answer-codec.ts';
+import { answerOf, clockErrorMs, headOf, pack, unpack } from './answer-codec.ts';
 import type { Sealing } from './sealing.ts';
 import type { StoreClock } from './store-clock.ts';
 
@@ -16,6 +16,9 @@ export interface StoredForm {
   readonly generation: number;
   readonly clock: Pick<StoreClock, 'at' | 'local'>;
 }
+
+/** Long enough for the slowest of those that wait to look. */
+export const outcomeKeptMs = 2_000;
 
 const emptyBody = Buffer.alloc(0);
 
@@ -38,16 +41,27 @@ export function writeAnswer(
   return { bytes: seal({ kind: 'answer', ...facts }, bufferOf(publication.answer.body)), forMs };
 }
 
-export function readAnswer(form: StoredForm, sealed: Buffer, epoch: string): SharedLook['stored'] {
+/** @param isCurrent whether what was sealed as `epoch` is from after all purges that are known */
+export function readAnswer(
+  form: StoredForm,
+  sealed: Buffer,
+  isCurrent: (epoch: unknown) => boolean,
+): SharedLook['stored'] {
   const plain = form.sealing.unseal(`answer ${form.name}`, sealed);
   const { facts, body } = (plain && unpack(plain)) ?? {};
-  if (facts === undefined || body === undefined || facts['epoch'] !== epoch) return undefined;
+  if (facts === undefined || body === undefined || !isCurrent(facts['epoch'])) return undefined;
   return facts['kind'] === 'not shareable' ? 'not shareable' : answerIn(form, facts, body);
 }
 
-export function writeOutcome(form: StoredForm, id: string, publication: Publication): Buffer | undefined {
+export function writeOutcome(
+  form: StoredForm,
+  id: string,
+  epoch: string,
+  publication: Publication,
+): Buffer | undefined {
+  const writtenMs = form.clock.at(performance.now());
   const seal = (facts: object, body: Buffer): Buffer =>
-    form.sealing.seal(`outcome ${id} ${form.name}`, pack(facts, body));
+    form.sealing.seal(`outcome ${id} ${form.name}`, pack({ ...facts, epoch, writtenMs }, body));
   if (publication.kind === 'stored') {
     const { forwardStatus, answer } = publication;
     return factsOf(form, answer) && seal({ kind: 'stored', forwardStatus }, emptyBody);
@@ -63,16 +77,24 @@ export function writeOutcome(form: StoredForm, id: string, publication: Publicat
   return facts && seal({ kind: 'answered', forwardStatus, ...facts }, bufferOf(answer.body));
 }
 
-/** @param stored what the same look found: an outcome that was stored is not written twice */
+/**
+ * @param stored what the same look found: an outcome that was stored is not written twice
+ * @param isCurrent as for an answer
+ */
 export function readOutcome(
   form: StoredForm,
   id: string,
   sealed: Buffer,
   stored: SharedLook['stored'],
+  isCurrent: (epoch: unknown) => boolean,
 ): SharedOutcome | undefined {
   const plain = form.sealing.unseal(`outcome ${id} ${form.name}`, sealed);
   const { facts, body } = (plain && unpack(plain)) ?? {};
-  if (facts === undefined || body === undefined) return undefined;
+  if (facts === undefined || body === undefined || !isCurrent(facts['epoch'])) return undefined;
+  // Who writes into the store could name an exchange of yesterday as the one that is under way.
+  const writtenMs = form.clock.local(Number(facts['writtenMs']));
+  if (writtenMs === undefined || !(performance.now() - writtenMs <= outcomeKeptMs + clockErrorMs))
+    return undefined;
   if (facts['kind'] === 'failed') return failureIn(facts);
   const forwardStatus = facts['forwardStatus'] === 304 ? 304 : undefined;
   const answer = facts['kind'] === 'stored' ? stored : answerIn(form, facts, body);

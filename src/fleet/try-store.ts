@@ -3,13 +3,15 @@ import { randomUUID } from 'node:crypto';
 import { type FleetOptions, passwordReader } from './fleet.ts';
 import { lookScript, releaseScript } from './scripts.ts';
 import { SharedStore } from './store.ts';
-import { describeAddress } from './store-address.ts';
+import { describeAddress, passwordInClear } from './store-address.ts';
 
 export interface StoreTrial {
   readonly ok: boolean;
   readonly address: string;
   /** What is wrong, in a few words; no value of a password. */
   readonly problem?: string;
+  /** What is not safe about the way to it. */
+  readonly warning?: string;
 }
 
 type TrialOptions = Pick<FleetOptions, 'address' | 'passwordFrom' | 'prefix' | 'environment' | 'limitMs'>;
@@ -30,7 +32,13 @@ export async function tryStore(options: TrialOptions, timeoutMs: number): Promis
   const problem = (await reached) ?? ((await takeTurn(store)) && (await takeTurn(store)));
   clearTimeout(timer);
   store.close();
-  return { ok: problem === undefined, address: describeAddress(address), ...(problem && { problem }) };
+  const warning = passwordInClear(address, passwordFrom);
+  return {
+    ok: problem === undefined,
+    address: describeAddress(address),
+    ...(problem && { problem }),
+    ...(warning && { warning }),
+  };
 }
 
 async function takeTurn(store: SharedStore): Promise<string | undefined> {

@@ -21,7 +21,7 @@ process.on('exit', () => {
 
 /**
  * @param words the program and its arguments
- * @param environment what the command gets, but for what `env:` stores hold
+ * @param environment what the command gets, but for our secrets
  */
 export function runCommand(
   words: readonly string[],
@@ -29,22 +29,32 @@ export function runCommand(
   describe: string,
 ): OpenedStore {
   const [program = '', ...args] = words;
-  const passed = { ...withoutKeys(environment), [storeCommandMark]: '1' };
+  const passed = { ...withoutSecrets(environment), [storeCommandMark]: '1' };
   return { load: (signal) => run(program, args, passed, signal, describe) };
 }
 
+/** Our own secrets, where the environment holds them, and the settings that say where they are; of each workspace. */
+const ownSecrets = /^(?:UPSTREAM_API_KEY|ADMIN_TOKEN|SHARED_STORE_PASSWORD)(?:_|$)/;
+/** How long a key is kept and whether it is checked is no secret. */
+const notSecret = /^UPSTREAM_API_KEY_(?:REFRESH|CHECK)$/;
+/** OpenTelemetry's SDK reads credentials of the collector there. */
+const collectorHeaders = /^OTEL_EXPORTER_OTLP_(?:\w+_)?HEADERS$/;
+
 /**
- * The environment without the settings of our stores, and without the variables that those name: the command has
- * a secret manager to ask and needs none of our keys.
+ * The environment without our own secrets, and without the variables that our settings name by `env:`: the command has
+ * a secret manager to ask, and needs neither another workspace's key nor the admin token or the store's password.
  */
-function withoutKeys(environment: Environment): Environment {
-  // Those of every workspace.
-  const settings = Object.keys(environment).filter((name) =>
-    /^UPSTREAM_API_KEY_(?:PREVIOUS_)?FROM(?:_|$)/.test(name),
+function withoutSecrets(environment: Environment): Environment {
+  const isOurs = (name: string): boolean => ownSecrets.test(name) && !notSecret.test(name);
+  const named = Object.entries(environment).flatMap(([name, value]) =>
+    isOurs(name) ? (/^\s*env:(.+?)\s*$/.exec(value ?? '')?.[1] ?? []) : [],
   );
-  const named = settings.flatMap((setting) => /^env:(.+)$/.exec(environment[setting] ?? '')?.[1] ?? []);
-  const left = new Set(['UPSTREAM_API_KEY', ...settings, ...named]);
-  return Object.fromEntries(Object.entries(environment).filter(([name]) => !left.has(name)));
+  const left = new Set(named);
+  return Object.fromEntries(
+    Object.entries(environment).filter(
+      ([name]) => !isOurs(name) && !left.has(name) && !collectorHeaders.test(name),
+    ),
+  );
 }
 
 function run(

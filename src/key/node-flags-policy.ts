@@ -1,4 +1,4 @@
-/** Which flags of the runtime may stand beside a secret. Pure: no `this`, no I/O, no clock. */
+/** Which flags and variables of the runtime may stand beside a secret. Pure: no `this`, no I/O, no clock. */
 
 /** The environment variable that says that a process was started as the command of an `exec:` store. */
 export const storeCommandMark = 'ANALYTICS_GATEWAY_STORE_COMMAND';
@@ -56,6 +56,53 @@ export function refusedNodeOptions(nodeOptions: string, execArgv: readonly strin
   return [...new Set(refused)];
 }
 
+/**
+ * What begins as Node's and undici's own variables do, and may be set. A list of what is allowed, as with flags:
+ * `NODE_DEBUG=stream` prints the key, `NODE_DEBUG=undici` prints queries, and each release may add a name that prints.
+ */
+const allowedVariables = new Set(
+  `
+  NODE_OPTIONS NODE_ENV NODE_EXTRA_CA_CERTS NODE_USE_SYSTEM_CA NODE_USE_ENV_PROXY NODE_TLS_REJECT_UNAUTHORIZED
+  NODE_COMPILE_CACHE NODE_COMPILE_CACHE_PORTABLE NODE_COMPILE_CACHE_READONLY NODE_DISABLE_COMPILE_CACHE
+  NODE_PATH NODE_PRESERVE_SYMLINKS NODE_PRESERVE_SYMLINKS_MAIN NODE_ICU_DATA NODE_SKIP_PLATFORM_CHECK
+  NODE_NO_WARNINGS NODE_PENDING_DEPRECATION NODE_DISABLE_COLORS NODE_CLUSTER_SCHED_POLICY
+  NODE_RUN_SCRIPT_NAME NODE_RUN_PACKAGE_JSON_PATH UNDICI_NO_WASM_SIMD
+
+  NODE_VERSION NODE_MAJOR NODE_HOME NODE_NAME NODE_IP NODE_HOST NODE_HOSTNAME NODE_PORT NODE_APP_INSTANCE
+  NODE_AUTH_TOKEN`
+    .trim()
+    .split(/\s+/),
+);
+
+const runtimeVariable = /^(?:NODE|UNDICI)_/;
+
+/** Kubernetes sets these in every pod for a service whose name begins with `node-`, such as `node-exporter`. */
+const serviceVariable =
+  /_(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)$/;
+
+/**
+ * What others than Node act on in this process, and print or write: OpenSSL, the client of the shared store, and the
+ * libraries of the clouds' stores. Their names have no beginning of their own, so these are named one by one.
+ */
+const printingVariables = new Set(
+  `
+  SSLKEYLOGFILE OPENSSL_TRACE QLOGDIR REDIS_DEBUG_MAINTENANCE REDIS_EMIT_DIAGNOSTICS
+  GOOGLE_SDK_NODE_LOGGING GRPC_TRACE GRPC_NODE_TRACE GRPC_NODE_DEBUG_SEND_ERROR_DETAILS DEBUG_AUTH`
+    .trim()
+    .split(/\s+/),
+);
+
+/** Words that applications use for themselves; the package `debug` prints nothing for them. */
+const plainSwitch = /^(?:0|1|true|false|yes|no|on|off)$/i;
+
+/** Nothing is switched on by an empty value. */
+function isAllowedVariable(name: string, value: string): boolean {
+  if (value === '' || allowedVariables.has(name)) return true;
+  if (name === 'DEBUG') return plainSwitch.test(value);
+  if (runtimeVariable.test(name)) return serviceVariable.test(name);
+  return !printingVariables.has(name);
+}
+
 /** A variable that Node itself acts on, with a value that is not for a process with a secret, and why not. */
 export interface RefusedVariable {
   readonly name: string;
@@ -86,10 +133,13 @@ export function findRefusedVariable(
       why: `${flags.join(', ')}: not with a secret in memory. Inspectors, reports, snapshots and profiles would show it; only flags that are known to write nothing of it are allowed`,
     };
   }
-  if (/\*|\bchild_process\b/i.test(environment['NODE_DEBUG'] ?? '')) {
+  const [first, ...others] = Object.keys(environment).filter(
+    (name) => !isAllowedVariable(name, environment[name] ?? ''),
+  );
+  if (first !== undefined) {
     return {
-      name: 'NODE_DEBUG',
-      why: 'NODE_DEBUG: with child_process or * it prints the environment and the arguments of commands, secrets among them',
+      name: first,
+      why: `${[first, ...others].join(', ')}: not with a secret in memory. It may print or write what the gateway reads and sends; of the names that Node and its libraries act on, only those that are known to write nothing of it are allowed`,
     };
   }
   if (environment['NODE_TLS_REJECT_UNAUTHORIZED'] === '0') {

@@ -11,6 +11,8 @@ describe.concurrent('a process that holds the key is not opened', () => {
   it.for([
     ['serve', { NODE_OPTIONS: '--inspect=127.0.0.1:0' }],
     ['check', { NODE_OPTIONS: '--inspect=127.0.0.1:0' }],
+    ['serve', { NODE_DEBUG: 'stream' }],
+    ['check', { NODE_V8_COVERAGE: '/tmp' }],
     ['serve', { NODE_TLS_REJECT_UNAUTHORIZED: '0' }],
     ['check', { NODE_TLS_REJECT_UNAUTHORIZED: '0' }],
   ] as const)('%s with %j ends with 2 before anything is asked', async ([command, more], context) => {

@@ -11,7 +11,7 @@ interface Step {
 }
 
 interface Job {
-  readonly needs?: string;
+  readonly needs?: string | readonly string[];
   readonly permissions?: Readonly<Record<string, string>>;
   readonly strategy?: { readonly matrix: { readonly include: readonly { readonly architecture: string }[] } };
   readonly 'timeout-minutes'?: number;
@@ -38,7 +38,8 @@ describe.skipIf(!hasLibraries)('the release workflow', () => {
       ['test', undefined],
       ['image', 'test'],
       ['publish-image', 'image'],
-      ['publish-package', 'image'],
+      ['package', 'test'],
+      ['publish-package', ['image', 'package']],
     ]);
     const built = jobs['image']?.strategy?.matrix.include.map(({ architecture }) => architecture);
     expect(built).toEqual(['amd64', 'arm64']);
@@ -57,7 +58,7 @@ describe.skipIf(!hasLibraries)('the release workflow', () => {
     const stepsOf = (job: string): string => JSON.stringify(jobs[job]?.steps);
     expect(stepsOf('publish-image')).toContain('cosign sign --yes');
     // Packages carry the repository that built them: npm compares.
-    expect(stepsOf('publish-package')).toContain('npm pkg set \\"repository=github:$GITHUB_REPOSITORY\\"');
+    expect(stepsOf('package')).toContain('npm pkg set \\"repository=github:$GITHUB_REPOSITORY\\"');
     for (const job of ['publish-image', 'publish-package'])
       expect(stepsOf(job)).toContain('actions/attest-build-provenance');
   });
@@ -70,6 +71,52 @@ describe.skipIf(!hasLibraries)('the release workflow', () => {
       expect(job['timeout-minutes'], name).toBeLessThanOrEqual(30);
     }
   });
+
+  it('the release workflow installs, builds and runs nothing of a checkout where a job may prove its identity', async () => {
+    const { jobs } = await workflow();
+    const identified = Object.entries(jobs).filter(
+      ([, { permissions }]) => permissions?.['id-token'] === 'write',
+    );
+    expect(identified.map(([name]) => name)).toEqual(['publish-image', 'publish-package']);
+    for (const [name, { steps }] of identified) {
+      expect(
+        steps.map(({ uses }) => uses ?? ''),
+        name,
+      ).not.toContainEqual(expect.stringContaining('checkout'));
+      const scripts = steps.map(({ run }) => run ?? '').join('\n');
+      expect(scripts, name).not.toMatch(
+        /npm (?:ci|i|install|pack|run|x|exec|test)\b|npx|node |build\.ts|buildx build|docker run/,
+      );
+    }
+    const published = JSON.stringify(jobs['publish-package']?.steps);
+    expect(published).toContain('npm publish --ignore-scripts --provenance --access public ./*.tgz');
+    expect(published).toContain('sha256sum --check');
+    // And where libraries are installed there is nothing to take.
+    expect(jobs['package']?.permissions).toEqual({ contents: 'read' });
+    for (const line of JSON.stringify(jobs['package']?.steps).match(/npm (?:ci|pack)[^\\]*/g) ?? []) {
+      expect(line).toContain('--ignore-scripts');
+    }
+  });
+
+  it.each([
+    [`node:26-slim@sha256:${'0a'.repeat(32)}`, 0],
+    [`registry.example.com/base/node:26@sha256:${'0a'.repeat(32)}`, 0],
+    ['node:26-slim', 1],
+    ['node:26-slim@sha256:0a', 1],
+    [`@sha256:${'0a'.repeat(32)}`, 1],
+    ['', 1],
+  ])(
+    'the release workflow is ended by the base image "%s" with the status %i, before anything is built',
+    async (image, status) => {
+      const { jobs } = await workflow();
+      const steps = jobs['test']?.steps ?? [];
+      const script = steps.find(({ name }) => name === 'The base image has a digest')?.run ?? 'false';
+      expect(
+        spawnSync('bash', ['-e', '-c', script], { env: { ...process.env, NODE_IMAGE: image } }).status,
+      ).toBe(status);
+      expect(JSON.stringify(jobs['image']?.steps)).toContain('--build-arg NODE_IMAGE=\\"$NODE_IMAGE\\"');
+    },
+  );
 
   it('the release workflow has scripts that a shell can parse, with no expression of GitHub in them', async () => {
     const steps = Object.values((await workflow()).jobs).flatMap((job) => job.steps);

@@ -226,6 +226,34 @@ describe('gates that share turns', () => {
     expect(gates[0].under.size).toBe(1);
   });
 
+  it('gates that share turns follow no lease of a gate that does not exist: one of them leads all the same', () => {
+    const { gates, pass, store } = fleetOf(3);
+    store.haunt();
+    gates[0].ask('a');
+    gates[0].end(gates[0].sent[0], { waitMs: 200 });
+    pass(500);
+    // The others know of no limit, and the lease tells them of none.
+    expect(roles(gates)).toEqual(['alone', 'alone', 'alone']);
+    pass(1_000);
+    expect(roles(gates)).toEqual(['follows', 'follows', 'leads']);
+  });
+
+  it('gates that share turns keep their leader, and its turns, while another program takes its lease', () => {
+    const { gates, pass, store } = fleetOf(3);
+    gates[0].ask('a');
+    gates[0].end(gates[0].sent[0], { waitMs: 200 });
+    pass(100);
+    const leader = gates[0].scheduler.shared.leader;
+    store.haunt();
+    for (const gate of gates) gate.ask('b');
+    for (let tenths = 0; tenths < 50; tenths += 1) {
+      pass(100);
+      for (const gate of gates) for (const permit of gate.under) gate.end(permit, 'answered');
+      for (const gate of gates) expect(gate.scheduler.shared.leader).toBe(leader);
+    }
+    expect(gates.map(({ sent }) => sent.length)).toEqual([2, 1, 1]);
+  });
+
   it('gates that share turns are free again, and silent, a minute after the last 429', () => {
     const { gates, pass, store, clock } = fleetOf(3);
     gates[0].ask('a');
@@ -349,6 +377,18 @@ describe('three gates that share turns for half a simulated minute', () => {
       half,
       { ...half, ...outage },
       { goodput: 0.8, share: 0.75, p99Ms: 1500, wasted: 0.05 },
+    ],
+    [
+      '50/s and a lease that is held for a gate which does not exist',
+      half,
+      { ...half, gates: 3, store: { latencyMs: 1, ghostFromMs: 0 } },
+      { goodput: 0.8, share: 0.75, p99Ms: 1500, wasted: 0.05 },
+    ],
+    [
+      '50/s and a lease that is taken from the gate that leads',
+      half,
+      { ...half, gates: 3, store: { latencyMs: 1, ghostFromMs: 5_000 } },
+      { goodput: 0.95, share: 0.9, p99Ms: 800 },
     ],
     [
       '50/s, a stated wait and a store 20 ms away',

@@ -1,12 +1,17 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import type { SharedBuckets } from '../../src/callers/limit.ts';
 import { joinFleet } from '../../src/fleet/fleet.ts';
+import type { KeySealing } from '../../src/fleet/key-sealing.ts';
 import { Membership } from '../../src/fleet/membership.ts';
+import { createSealing } from '../../src/fleet/sealing.ts';
+import { shareBuckets } from '../../src/fleet/shared-buckets.ts';
 import { SharedStore, type StoreChange } from '../../src/fleet/store.ts';
-import { parseStoreAddress } from '../../src/fleet/store-address.ts';
+import { parseStoreAddress, passwordInClear } from '../../src/fleet/store-address.ts';
 import { tryStore } from '../../src/fleet/try-store.ts';
 import { Key } from '../../src/key/key.ts';
+import { checkHere } from '../support/command-line.ts';
 import { type RedisServer, redisProgram, startRedis } from '../support/redis.ts';
 import { contextFor, requestWith } from '../support/requests.ts';
 
@@ -71,6 +76,21 @@ describe.skipIf(redisProgram === undefined)('the shared store', () => {
     await server.start();
     await inUse(store);
     expect(await get(store)).toBeNull();
+  });
+
+  it('a store delivers the messages of a channel to a store that subscribed long before it was reached', async () => {
+    await using server = await startRedis();
+    await server.kill();
+    const { store } = open(server);
+    const messages: string[] = [];
+    store.subscribe('test:news', (message) => messages.push(message.toString()));
+    await vi.waitFor(() => expect(store.snapshot().reason).not.toBe('it was not reached yet'));
+    await server.start();
+    await inUse(store);
+    await vi.waitFor(async () => {
+      await store.call((client) => client.publish('test:news', 'late'));
+      expect(messages).toContain('late');
+    });
   });
 
   it('a store is away when its process is killed, and used again with its subscriptions when it returns', async () => {
@@ -240,6 +260,94 @@ describe('a store that answers in another form', () => {
   });
 });
 
+describe.skipIf(redisProgram === undefined)("a caller's bucket in the shared store", () => {
+  const limit = { perSecond: 0.01, burst: 60 };
+  const keys: KeySealing = { sealing: createSealing(() => Buffer.alloc(32)), generation: 1 };
+  const gatewaysOf = async (server: RedisServer, count: number) => {
+    const stores = Array.from({ length: count }, () => open(server, undefined, 10_000).store);
+    await Promise.all(stores.map(inUse));
+    return stores.map((store) => shareBuckets(store, () => keys));
+  };
+  const nameIn = async (server: RedisServer) => (await server.command('KEYS', '*:limit:*')).trim();
+
+  it("a caller's bucket in the shared store counts what all gateways let through, also at the same time", async () => {
+    await using server = await startRedis();
+    const gateways = await gatewaysOf(server, 3);
+    await Promise.all([...gateways, ...gateways].map((one) => one.take('a', limit, 5)));
+    const left = await Promise.all(gateways.map((one) => one.take('a', limit, 15)));
+    // Three bursts at once: what is too much is missing.
+    expect(Math.min(...left.map(Number))).toBeCloseTo(-15, 0);
+  });
+
+  it.each<[string, (name: string) => readonly string[]]>([
+    ['a level of its own', (name) => ['SET', name, '-3600 1 x']],
+    [
+      'a level of its own with the signature of ours',
+      (name) => [
+        'EVAL',
+        `local v = redis.call('GET', KEYS[1]) redis.call('SET', KEYS[1], '-3600' .. string.sub(v, string.find(v, ' '), -1))`,
+        '1',
+        name,
+      ],
+    ],
+    ['no number', (name) => ['SET', name, 'nan nan nan']],
+    [
+      'data of another kind',
+      (name) => [
+        'EVAL',
+        `redis.call('DEL', KEYS[1]) redis.call('HSET', KEYS[1], 'level', '-3600', 'at', '1')`,
+        '1',
+        name,
+      ],
+    ],
+    ['nothing any more', (name) => ['DEL', name]],
+    ['what we wrote before', (name) => ['COPY', 'before', name, 'REPLACE']],
+  ])(
+    "a caller's bucket in the shared store in whose place another program puts %s is no emptier for it, nor fuller for gateways that know it",
+    async (_, words) => {
+      await using server = await startRedis();
+      const [one, late] = (await gatewaysOf(server, 2)) as [SharedBuckets, SharedBuckets];
+      await one.take('a', limit, 20);
+      const name = await nameIn(server);
+      await server.command('COPY', name, 'before');
+      await one.take('a', limit, 20);
+      await server.command(...words(name));
+      // It comes new, and believes what was signed.
+      const level = (await late.take('a', limit, 1)) ?? Number.NaN;
+      expect(level).toBeGreaterThan(18);
+      await server.command(...words(name));
+      expect(await one.take('a', limit, 1)).toBeCloseTo(19, 0);
+    },
+  );
+});
+
+describe('a store that greets and hangs up', () => {
+  it('a store that greets and hangs up is connected to less and less often', async () => {
+    let connections = 0;
+    const server = createServer((socket) => {
+      connections += 1;
+      socket.on('error', () => {});
+      socket.on('data', (bytes) => {
+        for (const command of bytes.toString('latin1').split(/(?=\*\d+\r\n\$)/)) {
+          socket.write(greeting(command) ?? '*2\r\n$1\r\n5\r\n$1\r\n0\r\n');
+          if (command.includes('INFO')) setImmediate(() => socket.destroy());
+        }
+      });
+    });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    onTestFinished(() => void server.close());
+    const { store, changes } = open({
+      address: `redis://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    });
+    await vi.waitFor(() => expect(connections).toBeGreaterThan(1), { timeout: 20_000 });
+    await new Promise((resolve) => setTimeout(resolve, 3_000));
+    // After 50, 100, 200, 400, 800 and 1600 ms.
+    expect(connections).toBeLessThan(9);
+    expect(store.snapshot().inUse).toBe(false);
+    expect(changes.length).toBeLessThan(20);
+  });
+});
+
 describe('a reply that comes too late', () => {
   it.each([
     ['TIME', '*2\r\n$1\r\n5\r\n$1\r\n0\r\n'],
@@ -311,5 +419,40 @@ describe('the address of the shared store', () => {
     const refused = expect(() => parseStoreAddress(text));
     refused.toThrow(TypeError);
     refused.not.toThrow(/secret/);
+  });
+});
+
+describe('the password of the shared store', () => {
+  it.each([
+    ['redis://store', 'env:PASSWORD', true],
+    ['redis://gateway@10.0.0.7:6380', 'file:/run/secrets/password', true],
+    ['redis://[fd00::7]', 'env:PASSWORD', true],
+    ['redis://store', undefined, false],
+    ['rediss://store', 'env:PASSWORD', false],
+    ['redis://localhost', 'env:PASSWORD', false],
+    ['redis://127.0.0.1', 'env:PASSWORD', false],
+    ['redis://[::1]', 'env:PASSWORD', false],
+    ['unix:/run/store.sock', 'env:PASSWORD', false],
+  ])('the password of the shared store at %s from %s is warned of: %s', (text, from, isWarnedOf) => {
+    const warning = passwordInClear(parseStoreAddress(text), from);
+    expect(warning !== undefined).toBe(isWarnedOf);
+    if (isWarnedOf) expect(warning).toContain('to another machine in clear');
+  });
+
+  it('check says that the password of the shared store goes in clear, also where the store cannot be reached', async () => {
+    const { stdout, report } = await checkHere({
+      UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api',
+      UPSTREAM_API_KEY: 'a-key-of-this-team',
+      SHARED_STORE: 'redis://store.invalid',
+      SHARED_STORE_PASSWORD_FROM: 'env:PASSWORD',
+      PASSWORD: 'the-password',
+      REQUEST_TIMEOUT: '1s',
+      UPSTREAM_TIMEOUT: '500ms',
+    });
+    expect(stdout).toContain(
+      'Warning: SHARED_STORE: redis:// sends the password to another machine in clear',
+    );
+    expect(report.sharedStore?.warning).toContain('in clear');
+    expect(stdout).not.toContain('the-password');
   });
 });

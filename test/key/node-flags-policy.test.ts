@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { refusedNodeOptions } from '../../src/key/node-flags-policy.ts';
+import { findRefusedVariable, refusedNodeOptions } from '../../src/key/node-flags-policy.ts';
 import { imageFlags } from '../support/image-flags.ts';
 
 describe('flags of the runtime', () => {
@@ -98,5 +98,70 @@ describe('flags of the runtime', () => {
     '--enable-source-maps --require=/opt/inspect/--inspector.js',
   ])('the flags %s of the runtime are allowed', (options) => {
     expect(refusedNodeOptions(options)).toEqual([]);
+  });
+});
+
+describe('variables of the runtime', () => {
+  it.each([
+    ['NODE_DEBUG', 'stream'],
+    ['NODE_DEBUG', 'undici'],
+    ['NODE_DEBUG', 'fetch,http'],
+    ['NODE_DEBUG', 'child_process'],
+    ['NODE_DEBUG', '*'],
+    ['NODE_DEBUG', 'a-module-of-the-next-release'],
+    ['NODE_DEBUG_NATIVE', 'http2'],
+    ['NODE_V8_COVERAGE', '/tmp/coverage'],
+    ['NODE_REDIRECT_WARNINGS', '/tmp/warnings'],
+    ['NODE_REPL_HISTORY', '/tmp/history'],
+    ['NODE_REPL_EXTERNAL_MODULE', '/tmp/module'],
+    ['NODE_TEST_CONTEXT', 'child'],
+    ['NODE_ONE_THAT_COMES_WITH_THE_NEXT_RELEASE', '1'],
+    ['UNDICI_USE_MILO', '1'],
+    ['SSLKEYLOGFILE', '/tmp/keys'],
+    ['OPENSSL_TRACE', 'TLS'],
+    ['REDIS_DEBUG_MAINTENANCE', '1'],
+    ['GOOGLE_SDK_NODE_LOGGING', '*'],
+    ['GRPC_TRACE', 'all'],
+    ['DEBUG', '*'],
+    ['DEBUG', 'true,*'],
+    ['DEBUG', 'https-proxy-agent'],
+  ])('the variable %s is refused by name, and its value %s is not repeated', (name, value) => {
+    const refused = findRefusedVariable({ HOME: '/', [name]: value });
+    expect(refused).toMatchObject({ name });
+    expect(refused?.why).toContain(`${name}: not with a secret in memory`);
+    expect(refused?.why.split(': ')[1]).toBe(
+      'not with a secret in memory. It may print or write what the gateway reads and sends; of the names that Node and its libraries act on, only those that are known to write nothing of it are allowed',
+    );
+  });
+
+  it('all variables that are refused are named together', () => {
+    const why = findRefusedVariable({ NODE_DEBUG: 'x', NODE_ENV: 'x', NODE_V8_COVERAGE: 'x' })?.why;
+    expect(why).toMatch(/^NODE_DEBUG, NODE_V8_COVERAGE: not/);
+  });
+
+  it.each([
+    ['NODE_ENV', 'production'],
+    ['NODE_EXTRA_CA_CERTS', '/etc/ssl/company.pem'],
+    ['NODE_COMPILE_CACHE', '/app/.compile-cache'],
+    ['NODE_TLS_REJECT_UNAUTHORIZED', '1'],
+    ['NODE_OPTIONS', '--max-old-space-size=128'],
+    ['NODE_PENDING_DEPRECATION', '1'],
+    ['NODE_USE_SYSTEM_CA', '1'],
+    ['UV_THREADPOOL_SIZE', '8'],
+    ['UV_CACHE_DIR', '/tmp'],
+    ['SSL_CERT_FILE', '/etc/ssl/company.pem'],
+    // Of images, of Kubernetes' downward API, and of its services that are called node-….
+    ['NODE_VERSION', '26.12.1'],
+    ['NODE_NAME', 'worker-1'],
+    ['NODE_EXPORTER_SERVICE_HOST', '10.0.0.1'],
+    ['NODE_EXPORTER_SERVICE_PORT_METRICS', '9100'],
+    ['NODE_EXPORTER_PORT', 'tcp://10.0.0.1:9100'],
+    ['NODE_EXPORTER_PORT_9100_TCP_ADDR', '10.0.0.1'],
+    ['DEBUG', 'true'],
+    ['DEBUG', '0'],
+    ['NODE_DEBUG', ''],
+    ['NODE_V8_COVERAGE', ''],
+  ])('the variable %s with the value "%s" is allowed', (name, value) => {
+    expect(findRefusedVariable({ [name]: value })).toBeUndefined();
   });
 });

@@ -1,6 +1,8 @@
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { execFile } from 'node:child_process';
+import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { variableOf } from '../../src/config-workspaces.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
@@ -206,6 +208,29 @@ describe.concurrent('what is built needs nothing beside it', () => {
     expect(allowed.slice(1).sort()).toEqual([...new Set(copied)].map((name) => `!${name}`).sort());
   });
 
+  it('the build fails for a library that has no text of its licence', async (owner) => {
+    const clone = temporaryFolder(owner);
+    for (const name of [
+      'src',
+      'package.json',
+      'package-lock.json',
+      'LICENSE',
+      'node_modules/playwright-core/LICENSE',
+    ])
+      cpSync(join(root, name), join(clone, name), { recursive: true });
+    const { components } = JSON.parse(readFileSync(join(folder, 'dist/sbom.cdx.json'), 'utf8')) as {
+      components: readonly { readonly name: string }[];
+    };
+    for (const { name } of components)
+      cpSync(join(root, 'node_modules', name), join(clone, 'node_modules', name), { recursive: true });
+    writeFileSync(join(clone, 'node_modules/hono/LICENSE'), ' \n');
+    const build = promisify(execFile)(process.execPath, [join(root, 'build.ts'), 'out'], { cwd: clone });
+    await expect(build).rejects.toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('hono has no text of its licence'),
+    });
+  });
+
   it('the built gateway says whose work it holds, and its package makes npm install none of it', () => {
     const read = (path: string): string => readFileSync(path, 'utf8');
     const imported = readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' })
@@ -224,6 +249,19 @@ describe.concurrent('what is built needs nothing beside it', () => {
     for (const name of imported) {
       expect(licences).toMatch(new RegExp(`^${name} \\d`, 'm'));
       expect(components.map((one) => one.name)).toContain(name);
+    }
+    // Each has a text, and so have the parts that a library has taken from others.
+    const texts = licences.split(/^(?=\S+ \d\S* \([\w.-]+\)$)/m);
+    expect(texts.map((text) => text.split(' ')[0])).toEqual(components.map((one) => one.name));
+    for (const text of texts) expect(text).toMatch(/^\S.*\n\n[\s\S]*(?:copyright|licen[cs]e)[\s\S]{500}/i);
+    for (const whose of [
+      'Redis, inc.',
+      'Fedor Indutny',
+      'Salvatore Sanfilippo',
+      'Luigi Pinca',
+      'Apache License',
+    ]) {
+      expect(licences).toContain(whose);
     }
     for (const { hashes } of components) expect(hashes[0]?.content).toMatch(/^[0-9a-f]{128}$/);
     expect(JSON.parse(read(join(root, 'package.json')))).not.toHaveProperty('dependencies');

@@ -3,8 +3,9 @@
  * Prometheus with the files that it mounts. Names and ports of its network become free ports of loopback.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
@@ -15,7 +16,7 @@ import { hasLibraries, importLibrary } from '../libraries/import-library.ts';
 import { findOnPath } from '../support/find-on-path.ts';
 import { accounts, ask } from '../support/gateway.ts';
 import { type Owner, type Running, standInFor, start, temporaryFolder, until } from '../support/process.ts';
-import { redisProgram, startRedis } from '../support/redis.ts';
+import { redisProgram } from '../support/redis.ts';
 import { sharedOwner } from '../support/shared-owner.ts';
 
 interface Service {
@@ -38,6 +39,18 @@ async function composeServices(): Promise<Readonly<Record<string, Service>>> {
   return parse(read('compose.yaml'), { merge: true }).services;
 }
 
+/** Long enough that no other text of a command line has it by chance. */
+const storePassword = '0123456789abcdef'.repeat(4);
+
+/** What the store answers to one command on a connection of its own. */
+async function askStore(store: Store | undefined, command: string): Promise<string> {
+  const socket = connect(store?.path ?? '');
+  socket.write(`${command}\r\n`);
+  const [bytes] = (await once(socket, 'data')) as [Buffer];
+  socket.destroy();
+  return bytes.toString();
+}
+
 async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');
   await new Promise((resolve) => server.once('listening', resolve));
@@ -47,8 +60,13 @@ async function freePort(): Promise<number> {
 }
 
 /** Starts another program; it ends with the test. */
-function startProgram({ onTestFinished }: Owner, program: string, words: readonly string[]): ChildProcess {
-  const child = spawn(program, words, { stdio: 'ignore' });
+function startProgram(
+  { onTestFinished }: Owner,
+  program: string,
+  words: readonly string[],
+  env: NodeJS.ProcessEnv = process.env,
+): ChildProcess {
+  const child = spawn(program, words, { stdio: 'ignore', env });
   const exited = new Promise((resolve) => child.once('close', resolve));
   onTestFinished(async () => {
     child.kill('SIGKILL');
@@ -64,29 +82,63 @@ interface Wired {
   readonly running: Running;
 }
 
-/** The store with the options of the file, where a program for it is installed. */
-async function startStore(owner: Owner, { command = [] }: Service): Promise<string | undefined> {
+/**
+ * The store as the file starts it, where a program for it is installed: on a socket of its own and not a port, and with
+ * the entry point of its image left out.
+ */
+async function startStore(
+  owner: Owner,
+  { command = [] }: Service,
+  passwordFile: string,
+): Promise<Store | undefined> {
   if (redisProgram === undefined) return undefined;
-  const store = await startRedis(...command.slice(1));
-  owner.onTestFinished(async () => store[Symbol.asyncDispose]());
-  return store.address;
+  const bin = temporaryFolder(owner);
+  const path = join(bin, 'store.sock');
+  const shims = {
+    'docker-entrypoint.sh': 'exec "$@"',
+    'valkey-server': `exec ${redisProgram} "$@" --port 0 --unixsocket ${path} --dir ${bin}`,
+  };
+  for (const [name, text] of Object.entries(shims)) {
+    writeFileSync(join(bin, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 });
+  }
+  // Compose reads $$ as $.
+  const [program = '', ...words] = command.map((word) =>
+    word.replaceAll('$$', '$').replaceAll('/run/secrets/store-password', passwordFile),
+  );
+  const child = startProgram(owner, program, words, { PATH: `${bin}:${process.env['PATH']}` });
+  await until(() => existsSync(path) || child.exitCode !== null);
+  return { child, address: `unix:${path}`, path };
+}
+
+interface Store {
+  readonly child: ChildProcess;
+  readonly address: string;
+  readonly path: string;
 }
 
 /** The three gateways and their store with the settings of the file, but for what names its network or its volumes. */
-async function startGateways(owner: Owner, secret: string): Promise<Wired[]> {
+async function startGateways(
+  owner: Owner,
+  secret: string,
+): Promise<{ wired: Wired[]; store: Store | undefined }> {
   const standIn = await standInFor(owner);
   const secrets = temporaryFolder(owner);
   writeFileSync(join(secrets, 'upstream-key'), standInKey);
   const callers = [{ name: 'one', tokens: [{ sha256: digestOf(secret) }] }];
   writeFileSync(join(secrets, 'callers.json'), JSON.stringify({ callers }));
   const services = await composeServices();
-  const sharedStore = await startStore(owner, services['valkey'] ?? {});
-  return Promise.all(
+  writeFileSync(join(secrets, 'store-password'), `${storePassword}\n`);
+  const store = await startStore(owner, services['valkey'] ?? {}, join(secrets, 'store-password'));
+  const wired = await Promise.all(
     gateways.map(async (name) => {
       const [port, adminPort] = [await freePort(), await freePort()];
       const { environment = {} } = services[name] ?? {};
-      const { SHARED_STORE: _, ...others } = environment;
-      const settings = sharedStore === undefined ? others : { ...others, SHARED_STORE: sharedStore };
+      const { SHARED_STORE: _, SHARED_STORE_PASSWORD_FROM: from = '', ...others } = environment;
+      const passwordFrom = from.replace('/run/secrets/gateway', secrets);
+      const settings =
+        store === undefined
+          ? others
+          : { ...others, SHARED_STORE: store.address, SHARED_STORE_PASSWORD_FROM: passwordFrom };
       const running = start(owner, ['serve'], {
         settings: {
           ...settings,
@@ -103,6 +155,7 @@ async function startGateways(owner: Owner, secret: string): Promise<Wired[]> {
       return { name, port, adminPort, running };
     }),
   );
+  return { wired, store };
 }
 
 describe.skipIf(!hasLibraries)('deploy/compose.yaml', () => {
@@ -116,6 +169,7 @@ describe.skipIf(!hasLibraries)('deploy/compose.yaml', () => {
       });
       expect(Number.parseInt(stop_grace_period, 10) * 1_000).toBeGreaterThan(config.SHUTDOWN_GRACE);
       expect(config.CALLERS_FILE).toBe('/run/secrets/gateway/callers.json');
+      expect(config.SHARED_STORE_PASSWORD_FROM).toBe('file:/run/secrets/gateway/store-password');
     }
   });
 
@@ -140,15 +194,31 @@ describe.skipIf(!hasLibraries)('the gateways of deploy/compose.yaml', () => {
   const token = mintToken();
   const owner = sharedOwner();
   let wired: readonly Wired[];
+  let store: Store | undefined;
   beforeAll(async () => {
-    wired = await startGateways(owner, token);
+    ({ wired, store } = await startGateways(owner, token));
   });
 
   it.skipIf(redisProgram === undefined)(
-    'the store of deploy/compose.yaml is used by all three gateways, with the options that the file starts it with',
+    'the store of deploy/compose.yaml is used by all three gateways, with the password of the file and by none without',
     async () => {
-      expect((await composeServices())['valkey']?.command?.[0]).toBe('valkey-server');
       for (const { running } of wired) await running.printed(/the shared store is in use/);
+      expect(await askStore(store, 'PING')).toMatch(/^-NOAUTH/);
+      const commandLine = readFileSync(`/proc/${store?.child.pid}/cmdline`, 'utf8');
+      expect(commandLine).not.toContain(storePassword);
+      expect(await askStore(store, `AUTH ${storePassword}`)).toBe('+OK\r\n');
+    },
+  );
+
+  it.skipIf(redisProgram === undefined)(
+    'the store of deploy/compose.yaml does not start without a password',
+    async (owner) => {
+      const none = join(temporaryFolder(owner), 'store-password');
+      for (const text of [undefined, '', '\n']) {
+        if (text !== undefined) writeFileSync(none, text);
+        const started = await startStore(owner, (await composeServices())['valkey'] ?? {}, none);
+        expect(started?.child.exitCode).toBe(1);
+      }
     },
   );
 

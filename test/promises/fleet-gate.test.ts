@@ -90,9 +90,10 @@ describe.skipIf(redisProgram === undefined)('the gate of gateways that share a s
     await closeAll(members, (on) => standIn.behave(on ? limited : undefined));
     const names = (await redis.command('KEYS', '*:gate:*')).split('\n');
     expect(names).toHaveLength(2);
-    const record = names.find((name) => name.includes(':record:')) ?? '';
-    expect(await redis.command('HGETALL', record)).not.toContain('perMs');
-    await redis.command('HSET', record, 'record', '{"state":"open"}');
+    const record = names.find((name) => name.includes(':known:')) ?? '';
+    expect(await redis.command('STRLEN', record)).not.toBe('0');
+    expect(await redis.command('GET', record)).not.toContain('perMs');
+    await redis.command('SET', record, '{"state":"open"}');
     const lease = names.find((name) => name.includes(':lease:')) ?? '';
     await redis.command('SET', lease, 'a stranger');
     for (const member of members) expect(await ask(member)).toBe(429);

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
 import { accounts, ask } from '../support/gateway.ts';
+import { imageFlags } from '../support/image-flags.ts';
 import { type Product, startProduct } from '../support/product.ts';
 import { formsIn } from '../support/secret-forms.ts';
 
@@ -90,16 +91,6 @@ const runs: Record<string, Run> = {
   'serve before an upstream that echoes': {
     args: ['serve'],
     settings: () => inFile(echoing),
-    status: 0,
-    drive: serve,
-  },
-  'serve with everything that Node can be told to print': {
-    args: ['serve'],
-    settings: () => ({
-      ...inEnvironment(good),
-      UPSTREAM_API_KEY_FROM: `exec:cat ${join(stores, 'key')}`,
-      NODE_DEBUG: 'http,net,stream,timer,tls,undici,fetch,worker,module',
-    }),
     status: 0,
     drive: serve,
   },
@@ -242,9 +233,23 @@ const runs: Record<string, Run> = {
     nodeFlags: ['--report-on-fatalerror'],
     status: 2,
   },
-  'a flag that prints the commands which are run': {
+  'a variable that prints what is read and sent': {
     args: ['serve'],
-    settings: () => ({ ...inEnvironment(good), NODE_DEBUG: 'net,child_process' }),
+    settings: () => ({ ...inFile(good), NODE_DEBUG: 'stream,undici,fetch,child_process' }),
+    nodeFlags: imageFlags(),
+    status: 2,
+  },
+  'check with a variable that prints what is read and sent': {
+    args: ['check'],
+    settings: () => ({ ...inFile(good), NODE_DEBUG: 'stream' }),
+    nodeFlags: imageFlags(),
+    status: 2,
+  },
+  'a file of --env-file with a variable that prints': {
+    args: ['serve', '--env-file', 'team.env'],
+    settings: () => inFile(good),
+    nodeFlags: imageFlags(),
+    files: { 'team.env': 'NODE_DEBUG=stream\n' },
     status: 2,
   },
   'a callers file that is not there': {

@@ -1,4 +1,4 @@
-import { execFile, execFileSync } from 'node:child_process';
+import { execFile, execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
@@ -15,6 +15,7 @@ import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { commandLine, failedStart } from '../support/command-line.ts';
 import { accounts, ask } from '../support/gateway.ts';
 import { imageFlags } from '../support/image-flags.ts';
+import { findOldNode } from '../support/old-node.ts';
 import {
   run,
   serve,
@@ -26,6 +27,7 @@ import {
   until,
 } from '../support/process.ts';
 import { builtMain } from '../support/program.ts';
+import { formsIn } from '../support/secret-forms.ts';
 
 const executable = fileURLToPath(new URL('../../bin/analytics-gateway.js', import.meta.url));
 const secret = 'hunter2-hunter2-hunter2';
@@ -381,7 +383,12 @@ describe.concurrent('it starts', () => {
       "A: '\nNODE_OPTIONS=--cpu-prof\n'",
       '--cpu-prof: not with a secret in memory',
     ],
-    ['NODE_DEBUG', 'NODE_DEBUG=child_process', 'NODE_DEBUG: with child_process'],
+    ['NODE_DEBUG', 'NODE_DEBUG=stream', 'NODE_DEBUG: not with a secret in memory'],
+    [
+      'a variable that only Node reads',
+      "A: '\nNODE_V8_COVERAGE=/tmp\n'",
+      'NODE_V8_COVERAGE: not with a secret',
+    ],
     ['no verification', 'NODE_TLS_REJECT_UNAUTHORIZED=0', 'NODE_TLS_REJECT_UNAUTHORIZED=0: the key would go'],
   ])(
     'a file of settings that tells Node to show or send away a secret ends the start with 2, by its line: %s',
@@ -394,6 +401,19 @@ describe.concurrent('it starts', () => {
       expect(text).toContain(`the file ${file}, line ${at}: ${said}`);
       // The store was not opened.
       expect(text).not.toContain('does not exist');
+      expect(status).toBe(2);
+    },
+  );
+
+  it.skipIf(findOldNode() === undefined)(
+    'the executable of the package prints nothing of the environment where it starts a newer Node with NODE_DEBUG',
+    ({ expect }) => {
+      const { status, stderr, stdout } = spawnSync(findOldNode() ?? '', [executable, 'check'], {
+        encoding: 'utf8',
+        env: { PATH: process.env['PATH'], NODE_DEBUG: 'child_process', UPSTREAM_API_KEY: standInKey },
+      });
+      expect(formsIn(stdout + stderr, standInKey)).toEqual([]);
+      expect(stderr).toContain('NODE_DEBUG is set: not with a secret in memory');
       expect(status).toBe(2);
     },
   );
@@ -505,6 +525,21 @@ describe.concurrent('it starts', () => {
     mkdirSync(join(other, '.env'));
     const passed = await run(owner, ['check'], { cwd: other, settings: settingsFor(upstream) });
     expect(passed.stdout).toContain('Settings: fine');
+  });
+
+  it('the start warns of a password of the shared store that goes to another machine in clear', async (owner) => {
+    const standIn = await standInFor(owner);
+    const gateway = await serve(owner, {
+      settings: {
+        ...settingsFor(standIn.url),
+        SHARED_STORE: 'redis://store.invalid',
+        SHARED_STORE_PASSWORD_FROM: 'env:STORE_PASSWORD',
+        STORE_PASSWORD: secret,
+      },
+    });
+    const [line = ''] = await gateway.printed(/.*the password of the shared store is not safe.*/);
+    expect(JSON.parse(line)).toMatchObject({ level: 'warn', reason: expect.stringContaining('in clear') });
+    expect(gateway.stdout()).not.toContain(secret);
   });
 
   it('the start warns of a variable that looks like a setting and has no effect', async (owner) => {

@@ -11,6 +11,8 @@ export interface SimulatedStoreOptions {
   readonly latencyMs: number;
   /** The store is away, and comes back empty. */
   readonly away?: { readonly fromMs: number; readonly toMs: number };
+  /** From then on another program writes ten times a second that a gateway which does not exist has the lease. */
+  readonly ghostFromMs?: number;
 }
 
 interface Member {
@@ -41,7 +43,8 @@ export class SimulatedStore {
     this.#options = options;
     this.#clock = clock;
     this.#gates = gates;
-    const { away } = options;
+    const { away, ghostFromMs } = options;
+    if (ghostFromMs !== undefined) clock.at(ghostFromMs, () => this.haunt());
     if (away === undefined) return;
     clock.at(away.fromMs, () => this.goAway());
     clock.at(away.toMs, () => this.comeBack());
@@ -54,6 +57,13 @@ export class SimulatedStore {
     this.#clock.at(this.#clock.nowMs + noticedAfterMs, () => {
       if (this.#isAway) this.#allToldOf(false);
     });
+  }
+
+  /** Another program holds the lease from now on. */
+  haunt(): void {
+    const { nowMs } = this.#clock;
+    this.#lease = { holder: 'ghost', term: nowMs, untilMs: nowMs + leaseMs };
+    this.#clock.at(nowMs + 100, () => this.haunt());
   }
 
   comeBack(): void {
@@ -156,7 +166,7 @@ export class SimulatedStore {
   /** What the script of the store does. */
   #callLease<T extends Queued>(
     scheduler: SharedScheduler<T>,
-    { wants, record }: LeaseCall,
+    { wants, record, term }: LeaseCall,
     id: string,
     wake: () => void,
   ): void {
@@ -167,9 +177,10 @@ export class SimulatedStore {
       if (this.#isAway) return;
       const { nowMs } = clock;
       if ((this.#lease?.untilMs ?? 0) < nowMs) this.#lease = undefined;
+      if (wants === 'seize') this.#lease = undefined;
       const isMine = this.#lease === undefined || this.#lease.holder === id;
-      if (isMine && wants === 'take') {
-        this.#lease = { holder: id, term: this.#lease?.term ?? nowMs + 1, untilMs: nowMs + leaseMs };
+      if (isMine && (wants === 'take' || wants === 'seize')) {
+        this.#lease = { holder: id, term: this.#lease?.term ?? term ?? nowMs + 1, untilMs: nowMs + leaseMs };
       }
       if (isMine && wants === 'release') this.#lease = undefined;
       if (isMine && record !== undefined) {
