@@ -147,7 +147,12 @@ export function replyOptions(config: Config): ReplyFieldOptions {
   return {
     forward: config.FORWARD_RESPONSE_HEADERS,
     cacheControl: config.CALLER_CACHE_CONTROL,
-    variesByOrigin: config.CORS_ORIGINS.length > 0,
+    variesBy: [
+      ...(config.CORS_ORIGINS.length > 0 ? ['origin'] : []),
+      ...config.FORWARD_REQUEST_HEADERS.filter(
+        (name) => !config.FORWARD_REQUEST_HEADERS_UNKEYED.includes(name),
+      ),
+    ],
   };
 }
 

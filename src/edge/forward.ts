@@ -21,6 +21,8 @@ export interface ForwardOptions {
   readonly timeoutMs: number;
   /** Names of the caller's fields that go up, lower-case. */
   readonly forwardHeaders: readonly string[];
+  /** Of these, the ones that belong to no cache key. */
+  readonly unkeyedHeaders: readonly string[];
 }
 
 const anonymousFlow: Flow = { name: '', weight: 1, background: false };
@@ -33,13 +35,16 @@ export function forward(
   options: ForwardOptions,
   holdsCredential: HoldsCredential,
 ): Handler<InboundRequest, Reply> {
-  const { contexts, prepare, timeoutMs } = options;
+  const { contexts, prepare, timeoutMs, forwardHeaders, unkeyedHeaders } = options;
+  // In one order, so that gateways whose settings list them in another make the same keys.
+  const keyed = forwardHeaders.filter((name) => !unkeyedHeaders.includes(name)).toSorted();
   return function forward(request, trace) {
     const { match, workspace } = request;
     if (match === undefined || workspace === undefined)
       throw new GatewayError('internal-error', { reason: 'no operation was selected' });
     const hopByHop = connectionOptions(request.headers.connection);
-    const headers = forwardedFields(request, options.forwardHeaders, hopByHop, holdsCredential);
+    const keyedHeaders = forwardedFields(request, keyed, hopByHop, holdsCredential);
+    const headers = forwardedFields(request, unkeyedHeaders, hopByHop, holdsCredential);
     const ids = idsOf(request, trace, hopByHop, holdsCredential);
     const context = contexts.open(
       request,
@@ -50,6 +55,7 @@ export function forward(
       operation: match.operation.name,
       path: match.path,
       query: request.query === '' ? '' : `?${request.query}`,
+      keyedHeaders,
       headers,
       ids,
       hasCallerIds: hasCallerIds(request, ids),

@@ -11,6 +11,7 @@ export function plainRead(operation: string, path: string, context: RequestConte
     operation,
     path,
     query: '',
+    keyedHeaders: {},
     headers: {},
     ids: {},
     hasCallerIds: false,

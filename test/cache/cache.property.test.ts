@@ -175,6 +175,7 @@ async function play(history: readonly Action[], mayVary: boolean): Promise<void>
       operation: 'list-accounts',
       path: '/analytics/accounts/',
       query: asked.query,
+      keyedHeaders: {},
       headers: language === undefined ? {} : { 'accept-language': language },
       ids: {},
       hasCallerIds: false,

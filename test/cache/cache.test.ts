@@ -60,6 +60,7 @@ function request(more: Partial<UpstreamRequest> = {}): UpstreamRequest {
     operation: 'list-accounts',
     path: '/analytics/accounts/',
     query: '',
+    keyedHeaders: {},
     headers: {},
     ids: { 'x-request-id': 'r1' },
     hasCallerIds: false,

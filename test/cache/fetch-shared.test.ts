@@ -19,6 +19,7 @@ function request(more: Partial<UpstreamRequest> = {}): UpstreamRequest {
     operation: 'list-accounts',
     path: '/analytics/accounts/',
     query: '',
+    keyedHeaders: {},
     headers: {},
     ids: {},
     hasCallerIds: false,

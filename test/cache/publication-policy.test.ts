@@ -11,6 +11,7 @@ const request: UpstreamRequest = {
   operation: 'list-accounts',
   path: '/analytics/accounts/',
   query: '',
+  keyedHeaders: {},
   headers: {},
   ids: {},
   hasCallerIds: false,

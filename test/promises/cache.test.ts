@@ -39,6 +39,44 @@ describe('repeated reads are answered from memory', () => {
     expect(standIn.requests).toHaveLength(5);
   });
 
+  it('a forwarded field belongs to the key, although the upstream names it in no Vary', async () => {
+    const { ask, standIn } = await startPair({ FORWARD_REQUEST_HEADERS: 'x-tenant' });
+    standIn.behave((request) => ({ body: JSON.stringify(request.headers['x-tenant'] ?? 'none') }));
+    const came = [];
+    for (const headers of [{ 'x-tenant': 'a' }, { 'x-tenant': 'b' }, {}, { 'x-tenant': 'a' }]) {
+      const { body, headers: fields } = await ask(accounts, { headers });
+      came.push([body.toString(), fields['cache-status']?.includes('; hit'), fields.vary]);
+    }
+    expect(came).toEqual([
+      ['"a"', false, 'x-tenant'],
+      ['"b"', false, 'x-tenant'],
+      ['"none"', false, 'x-tenant'],
+      ['"a"', true, 'x-tenant'],
+    ]);
+    expect(standIn.requests).toHaveLength(3);
+  });
+
+  it('a forwarded field that is listed as unkeyed makes answers of their own only where Vary names it', async () => {
+    const names = {
+      FORWARD_REQUEST_HEADERS: 'x-client, x-tenant',
+      FORWARD_REQUEST_HEADERS_UNKEYED: 'x-client',
+    };
+    const { ask, standIn } = await startPair(names);
+    standIn.behave(({ target, headers }) => ({
+      headers: target.includes('?vary') ? { vary: 'X-Client' } : {},
+      body: JSON.stringify([headers['x-client'], headers['x-tenant']]),
+    }));
+    const bodies = [];
+    for (const path of [accounts, `${accounts}?vary`]) {
+      for (const client of ['1', '2']) {
+        const headers = { 'x-client': client, 'x-tenant': 'a' };
+        bodies.push((await ask(path, { headers })).body.toString());
+      }
+    }
+    expect(bodies).toEqual(['["1","a"]', '["1","a"]', '["1","a"]', '["2","a"]']);
+    expect(standIn.requests).toHaveLength(3);
+  });
+
   it('what the upstream varies by makes answers of their own', async () => {
     const { ask, standIn } = await startPair({ FORWARD_REQUEST_HEADERS: 'accept-language' });
     standIn.behave((request) => ({
