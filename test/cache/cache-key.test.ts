@@ -44,8 +44,8 @@ function upstreamRequestOf({ operation, path, query, headers }: Asked, forwardHe
 }
 
 // Few values, of which some look like parts of a key: many pairs are equal or nearly so.
-const text = fc.constantFrom('', '1', '1:', '11', 'x', '3:1:x-ax', 'a,b', 'a, b', 'A');
-const asked = fc.record({
+const text = fc.constantFrom<string>('', '1', '1:', '11', 'x', '3:1:x-ax', 'a,b', 'a, b', 'A');
+const asked = fc.record<Asked>({
   operation: fc.constantFrom('a', 'ab'),
   path: fc.constantFrom('/', '/b/'),
   query: text,
