@@ -4,7 +4,7 @@ import { type Config, isLocalHost } from './config.ts';
 import type { WorkspaceConfig } from './config-workspaces.ts';
 import type { CertificateFiles } from './edge/certificate.ts';
 import type { CorsOptions } from './edge/cors-policy.ts';
-import type { ReplyFieldOptions } from './edge/reply-fields.ts';
+import { fieldsDown, type ReplyFieldOptions } from './edge/reply-fields.ts';
 import type { FleetOptions } from './fleet/fleet.ts';
 import { configuredOperations, type Operation, specifiedOperations } from './operations.ts';
 import type { PipelineOptions } from './pipeline.ts';
@@ -49,7 +49,9 @@ export function authenticatorOptions(
 export function cacheOptions(
   config: Config,
 ): Omit<PipelineOptions['cache'], 'generation' | 'onBackground' | 'shared'> {
+  const down = fieldsDown(replyOptions(config));
   return {
+    passesDown: (field) => down.has(field),
     ttlMs: config.CACHE_TTL,
     staleWhileRevalidateMs: config.CACHE_STALE_WHILE_REVALIDATE,
     staleIfErrorMs: config.CACHE_STALE_IF_ERROR,

@@ -6,7 +6,7 @@ import type { UpstreamRequest } from '../exchange.ts';
  * it may be stored, and fits the other requests.
  */
 export function withoutCallerIds(request: UpstreamRequest): UpstreamRequest {
-  return request.hasCallerIds ? { ...request, ids: {}, hasCallerIds: false } : request;
+  return request.callerIds === undefined ? request : { ...request, ids: {}, callerIds: undefined };
 }
 
 /**

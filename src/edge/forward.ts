@@ -45,7 +45,7 @@ export function forward(
     const hopByHop = connectionOptions(request.headers.connection);
     const keyedHeaders = forwardedFields(request, keyed, hopByHop, holdsCredential);
     const headers = forwardedFields(request, unkeyedHeaders, hopByHop, holdsCredential);
-    const ids = idsOf(request, trace, hopByHop, holdsCredential);
+    const callerIds = callerIdsOf(request, trace, hopByHop, holdsCredential);
     const context = contexts.open(
       request,
       trace.startedMs + timeoutMs,
@@ -57,8 +57,11 @@ export function forward(
       query: request.query === '' ? '' : `?${request.query}`,
       keyedHeaders,
       headers,
-      ids,
-      hasCallerIds: hasCallerIds(request, ids),
+      ids:
+        callerIds?.['x-request-id'] === undefined
+          ? { 'x-request-id': trace.requestId, ...callerIds }
+          : callerIds,
+      callerIds,
       cacheControl: request.headers['cache-control'],
       pragma: request.headers.pragma,
       context,
@@ -102,29 +105,28 @@ function forwardedFields(
 }
 
 /**
- * Ids that go up. A `tracestate` means nothing without its `traceparent` (Trace Context section 3.3). One that holds a
- * credential is dropped and the request goes on: tracing must not fail a request.
+ * The ids that the caller chose; `undefined` where it chose none. A `tracestate` means nothing without its `traceparent`
+ * (Trace Context section 3.3). One that holds a credential is dropped and the request goes on: tracing must not fail a
+ * request.
  */
-function idsOf(
+function callerIdsOf(
   request: InboundRequest,
-  trace: Trace,
+  { requestId, traceParent }: Trace,
   hopByHop: ReadonlySet<string>,
   holdsCredential: HoldsCredential,
-): Readonly<Record<string, string>> {
-  const ids: Record<string, string> = { 'x-request-id': trace.requestId };
-  const { traceParent } = trace;
-  if (traceParent === undefined || hopByHop.has('traceparent')) return ids;
+): Readonly<Record<string, string>> | undefined {
+  const isTraced = traceParent !== undefined && !hopByHop.has('traceparent');
+  const isNamed = request.headers['x-request-id'] === requestId;
+  if (!isTraced && !isNamed) return undefined;
+  const ids: Record<string, string> = {};
+  if (isNamed) ids['x-request-id'] = requestId;
+  if (!isTraced) return ids;
   ids['traceparent'] = traceParent;
   const state = traceStateOf(request.field('tracestate'));
   if (state !== undefined && !hopByHop.has('tracestate') && !holdsCredential(state, request)) {
     ids['tracestate'] = state;
   }
   return ids;
-}
-
-/** Whether an id that goes up is the caller's own, and not one that the gateway made. */
-function hasCallerIds({ headers }: InboundRequest, ids: Readonly<Record<string, string>>): boolean {
-  return ids['traceparent'] !== undefined || headers['x-request-id'] === ids['x-request-id'];
 }
 
 function replyWith(

@@ -94,16 +94,22 @@ export interface ReplyFieldOptions {
   readonly variesBy: readonly string[];
 }
 
+/** The names of the upstream's fields that are passed down unchanged. */
+function unchangedFields({ forward, cacheControl }: ReplyFieldOptions): string[] {
+  const asked = [...passedFields, ...forward, ...(cacheControl === 'upstream' ? caching : [])];
+  return [...new Set(asked)].filter(
+    (name) => !gatewayFields.has(name) && (name !== 'cache-control' || cacheControl === 'upstream'),
+  );
+}
+
+/** The names of the upstream's fields whose values reach callers. */
+export function fieldsDown(options: ReplyFieldOptions): ReadonlySet<string> {
+  return new Set([...unchangedFields(options), 'date', 'etag', 'vary']);
+}
+
 /** Prepares the fields of an answer and keeps them with it. */
 export function prepareReplies(options: ReplyFieldOptions): (answer: Answer) => PreparedReply {
-  const asked = [
-    ...passedFields,
-    ...options.forward,
-    ...(options.cacheControl === 'upstream' ? caching : []),
-  ];
-  const names = [...new Set(asked)].filter(
-    (name) => !gatewayFields.has(name) && (name !== 'cache-control' || options.cacheControl === 'upstream'),
-  );
+  const names = unchangedFields(options);
   const common = [...everyAnswers];
   if (options.cacheControl !== 'upstream') common.push('cache-control', options.cacheControl);
   const terms: ReplyTerms = {

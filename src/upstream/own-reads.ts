@@ -14,7 +14,7 @@ export function plainRead(operation: string, path: string, context: RequestConte
     keyedHeaders: {},
     headers: {},
     ids: {},
-    hasCallerIds: false,
+    callerIds: undefined,
     cacheControl: undefined,
     pragma: undefined,
     context,

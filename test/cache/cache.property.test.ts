@@ -178,7 +178,7 @@ async function play(history: readonly Action[], mayVary: boolean): Promise<void>
       keyedHeaders: {},
       headers: language === undefined ? {} : { 'accept-language': language },
       ids: {},
-      hasCallerIds: false,
+      callerIds: undefined,
       cacheControl: asked.directives,
       pragma: undefined,
       context,

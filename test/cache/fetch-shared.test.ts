@@ -22,7 +22,7 @@ function request(more: Partial<UpstreamRequest> = {}): UpstreamRequest {
     keyedHeaders: {},
     headers: {},
     ids: {},
-    hasCallerIds: false,
+    callerIds: undefined,
     cacheControl: undefined,
     pragma: undefined,
     context: new LiveContext({ name: 'a', weight: 1, background: false }, performance.now() + 25_000),

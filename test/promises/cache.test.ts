@@ -122,6 +122,47 @@ describe('the trace fields of one caller', () => {
   });
 });
 
+describe('what one caller writes into an answer', () => {
+  it.each<[string, Record<string, string>]>([
+    ['X-Request-ID', { 'x-request-id': 'https://evil.example/' }],
+    ['traceparent', { traceparent: '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01' }],
+    [
+      'tracestate',
+      { traceparent: '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01', tracestate: 'a=</script>' },
+    ],
+  ])('an answer that repeats the %s of its caller reaches no other caller', async (name, headers) => {
+    const { ask, standIn } = await startPair({ CACHE_TTL: '60s', FORWARD_RESPONSE_HEADERS: 'x-echo' });
+    const own = headers[name.toLowerCase()] ?? '';
+    standIn.behave((request) => {
+      const echo = request.headers[name.toLowerCase()];
+      const text = typeof echo === 'string' ? echo : 'none';
+      return request.target.endsWith('?field')
+        ? { headers: { 'x-echo': text } }
+        : { body: JSON.stringify(text) };
+    });
+    for (const path of [accounts, `${accounts}?field`]) {
+      const came = await ask(path, { headers });
+      expect([came.body.toString(), came.headers['x-echo']].join()).toContain(own.slice(0, 9));
+      const other = await ask(path);
+      expect(other.headers['cache-status']).toBe('analytics-gateway; fwd=uri-miss; stored');
+      expect([other.body.toString(), other.headers['x-echo']].join()).not.toContain(own.slice(0, 9));
+    }
+  });
+
+  it('an upstream that repeats ids only where no caller sees them does not end the sharing of its answers', async () => {
+    const { ask, standIn } = await startPair({ CACHE_TTL: '60s' });
+    standIn.behave(({ headers }) => ({
+      headers: {
+        'x-request-id': `${headers['x-request-id']}`,
+        'server-timing': `trace;desc="${headers['traceparent']}"`,
+      },
+    }));
+    const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
+    await ask(accounts, { headers: { 'x-request-id': 'one-of-a-caller', traceparent } });
+    expect((await ask(accounts)).headers['cache-status']).toMatch(/; hit/);
+  });
+});
+
 describe('a hit', () => {
   it('a hit never touches the gate: a closed one is neither asked nor waited for', async () => {
     const { ask, askAdmin, standIn, logLines } = await startPair({
