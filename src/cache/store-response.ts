@@ -166,7 +166,7 @@ export class ResponseAdmission {
   }
 
   #select(key: string, request: UpstreamRequest): Variant | undefined {
-    const resource = this.#store.get(key);
+    const resource = this.#store.get(key, request.context.flow.name, performance.now());
     return resource === undefined ? undefined : selectVariant(resource, request.headers);
   }
 

@@ -1283,6 +1283,17 @@ describe('memory', () => {
     }
     expect(cache.snapshot().entries).toBeGreaterThan(10);
   });
+  it('one caller’s large reads evict no answers of another: 30 hits of 30 stay hits', async () => {
+    const { get } = cacheBefore(({ query }) =>
+      answer({}, 'x'.repeat(query.startsWith('?large') ? 100_000 : 500)),
+    );
+    const ask = (query: string, name: string) => get({ query, context: contextOf(name).context });
+    for (let at = 0; at < 30; at += 1) await ask(`?${at}`, 'modest');
+    for (let at = 0; at < 50; at += 1) await ask(`?large${at}`, 'greedy');
+    let hits = 0;
+    for (let at = 0; at < 30; at += 1) if ((await ask(`?${at}`, 'modest')).cache?.hit) hits += 1;
+    expect(hits).toBe(30);
+  });
   it('evictions count reads that made room, and neither renewals nor purges', async () => {
     const { get, cache } = cacheBefore(counting({ 'cache-control': 'max-age=0' }), { maxBytes: 10_000 });
     await get();
