@@ -88,7 +88,7 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     standIn.behave(({ headers }) => ({
       body: JSON.stringify([headers['x-tenant'], headers['x-request-id']]),
     }));
-    const bodies = [];
+    const bodies: string[] = [];
     for (const tenant of ['a', 'b']) {
       for (const member of members) {
         const headers = { 'x-tenant': tenant, 'x-request-id': `request-${bodies.length}` };
