@@ -63,21 +63,23 @@ async function measure(bodyBytes: number): Promise<number> {
   const before = process.memoryUsage().rss;
   let peak = before;
   for (let start = 0; start < reads; start += perTurn) {
-    const flow: unknown[] = [];
+    const turn: unknown[] = [];
     for (let read = start; read < Math.min(start + perTurn, reads); read += 1) {
       const request = {
         operation: 'list-accounts',
         path: '/analytics/accounts/',
         query: `?page=${read}&size=50`,
+        keyedHeaders: {},
         headers: {},
         ids: {},
+        callerIds: undefined,
         cacheControl: undefined,
         pragma: undefined,
         context,
       };
       turn.push(handle(request, new Trace(performance.now())));
     }
-    await Promise.all(flow);
+    await Promise.all(turn);
     // As between requests from sockets: back to the event loop.
     await nextTurn();
     peak = Math.max(peak, process.memoryUsage().rss);

@@ -193,7 +193,12 @@ export const settings = {
   FORWARD_REQUEST_HEADERS: defaulted(
     '',
     listOrNothing(headerName(neverUp)),
-    'Further request headers to pass up.',
+    'Further request headers to pass up. Requests that differ in one share no answer.',
+  ),
+  FORWARD_REQUEST_HEADERS_UNKEYED: defaulted(
+    '',
+    listOrNothing(headerName(neverUp)),
+    'Of these, the ones that change no answer unless its Vary names them: requests that differ in them share answers.',
   ),
   FORWARD_RESPONSE_HEADERS: defaulted(
     '',

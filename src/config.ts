@@ -136,11 +136,21 @@ function contradictions(config: Config): string[] {
     problems.push('TLS_CERT_FILE and TLS_KEY_FILE must be set together');
   }
   problems.push(...sharedPlaces(config));
+  problems.push(...unkeyedWithoutUse(config));
   if (config.RETRY_CAP < config.RETRY_BASE) problems.push('RETRY_CAP must not be below RETRY_BASE');
   if (config.SHUTDOWN_GRACE < config.SHUTDOWN_DELAY) {
     problems.push('SHUTDOWN_GRACE must not be below SHUTDOWN_DELAY, which it includes');
   }
   return problems;
+}
+
+/** A misspelt name would leave a field in the key that its operator believes to be out of it. */
+function unkeyedWithoutUse(config: Config): string[] {
+  const { FORWARD_REQUEST_HEADERS: forwarded, FORWARD_REQUEST_HEADERS_UNKEYED: unkeyed } = config;
+  if (forwarded === undefined || unkeyed === undefined) return [];
+  return unkeyed.every((name) => forwarded.includes(name))
+    ? []
+    : ['FORWARD_REQUEST_HEADERS_UNKEYED must name only fields that FORWARD_REQUEST_HEADERS names as well'];
 }
 
 /** What the two listeners cannot both have. */

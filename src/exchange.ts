@@ -13,12 +13,20 @@ export interface UpstreamRequest {
   readonly path: string;
   /** The query in its exact bytes and order, with its `?`; empty where there is none. */
   readonly query: string;
-  /** Fields of the caller that go up and may change the answer (FORWARD_REQUEST_HEADERS). Lower-case names. */
+  /**
+   * Fields of the caller that go up (FORWARD_REQUEST_HEADERS) and are a part of every cache key: an answer may depend on
+   * them without saying so. Lower-case names, sorted.
+   */
+  readonly keyedHeaders: Readonly<Record<string, string>>;
+  /** Those that no key holds (FORWARD_REQUEST_HEADERS_UNKEYED): answers differ by them as far as their Vary says. */
   readonly headers: Readonly<Record<string, string>>;
   /** Request and trace ids: they go up, and never distinguish one read from another. */
   readonly ids: Readonly<Record<string, string>>;
-  /** The caller chose an id among them. No cache key holds ids, so an error of such a request is not shared. */
-  readonly hasCallerIds: boolean;
+  /**
+   * Those of them that the caller chose; `undefined` where it chose none. No cache key holds ids, so what may be due to
+   * one is not shared: an error, and an answer that repeats it.
+   */
+  readonly callerIds: Readonly<Record<string, string>> | undefined;
   /** The cache's validators, on a revalidation: `if-none-match`, `if-modified-since`. Set by the cache alone. */
   readonly validators?: Readonly<Record<string, string>>;
   /** The caller's `Cache-Control` (repeated fields joined by a comma) and `Pragma`: for the cache, never sent. */

@@ -4,7 +4,7 @@ import { type Config, isLocalHost } from './config.ts';
 import type { WorkspaceConfig } from './config-workspaces.ts';
 import type { CertificateFiles } from './edge/certificate.ts';
 import type { CorsOptions } from './edge/cors-policy.ts';
-import type { ReplyFieldOptions } from './edge/reply-fields.ts';
+import { fieldsDown, type ReplyFieldOptions } from './edge/reply-fields.ts';
 import type { FleetOptions } from './fleet/fleet.ts';
 import { configuredOperations, type Operation, specifiedOperations } from './operations.ts';
 import type { PipelineOptions } from './pipeline.ts';
@@ -49,7 +49,9 @@ export function authenticatorOptions(
 export function cacheOptions(
   config: Config,
 ): Omit<PipelineOptions['cache'], 'generation' | 'onBackground' | 'shared'> {
+  const down = fieldsDown(replyOptions(config));
   return {
+    passesDown: (field) => down.has(field),
     ttlMs: config.CACHE_TTL,
     staleWhileRevalidateMs: config.CACHE_STALE_WHILE_REVALIDATE,
     staleIfErrorMs: config.CACHE_STALE_IF_ERROR,
@@ -147,7 +149,12 @@ export function replyOptions(config: Config): ReplyFieldOptions {
   return {
     forward: config.FORWARD_RESPONSE_HEADERS,
     cacheControl: config.CALLER_CACHE_CONTROL,
-    variesByOrigin: config.CORS_ORIGINS.length > 0,
+    variesBy: [
+      ...(config.CORS_ORIGINS.length > 0 ? ['origin'] : []),
+      ...config.FORWARD_REQUEST_HEADERS.filter(
+        (name) => !config.FORWARD_REQUEST_HEADERS_UNKEYED.includes(name),
+      ),
+    ],
   };
 }
 

@@ -248,6 +248,7 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
       prepare: prepareReplies(replyOptions(config)),
       timeoutMs: config.REQUEST_TIMEOUT,
       forwardHeaders: config.FORWARD_REQUEST_HEADERS,
+      unkeyedHeaders: config.FORWARD_REQUEST_HEADERS_UNKEYED,
     },
     scheme: parts.certificate === undefined ? 'http' : 'https',
     addRoutes,

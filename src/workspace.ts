@@ -2,9 +2,9 @@
  * What each workspace has of its own: its key, and its way to the upstream with cache, flights, retries, circuit and
  * gate. Nothing of one workspace is seen, waited for or spent by another; `gateway-parts.ts` makes what is one for all.
  */
-import { CacheBytes } from './cache/cache-bytes.ts';
 import type { Config } from './config.ts';
 import { variableOf, type WorkspaceConfig } from './config-workspaces.ts';
+import { type Evictable, FairBytes } from './fair-share.ts';
 import type { Fleet } from './fleet/fleet.ts';
 import {
   bodyBudget,
@@ -124,7 +124,7 @@ class EqualKeys {
 /** What all workspaces have together: bytes in the cache, answers in flight, attempts at once. */
 export interface Bounds {
   /** `undefined` for one workspace, which has all of them. */
-  readonly cache: CacheBytes | undefined;
+  readonly cache: FairBytes<Evictable> | undefined;
   readonly bodies: SharedBudget;
   readonly connections: SharedBudget;
   /** `undefined` for one workspace. */
@@ -135,7 +135,7 @@ export function createBounds(config: Config): Bounds {
   const bodies = bodyBudget(config);
   const connections = connectionBudget(config);
   return {
-    cache: config.workspaces.length === 1 ? undefined : new CacheBytes(config.CACHE_MAX_BYTES),
+    cache: config.workspaces.length === 1 ? undefined : new FairBytes(config.CACHE_MAX_BYTES),
     bodies: new SharedBudget(bodies.own, bodies.common),
     connections: new SharedBudget(connections.own, connections.common),
     cap: config.workspaces.length === 1 ? undefined : new ConnectionCap(connections.all),

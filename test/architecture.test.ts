@@ -67,6 +67,7 @@ describe('ARCHITECTURE.md is true', () => {
     'spelling-policy',
     'payload',
     'header-fields',
+    'fair-share',
     'deadline',
     'durations',
     'optional-package',

@@ -125,6 +125,8 @@ describe('settings that are wrong', () => {
     ['FORWARD_RESPONSE_HEADERS', 'Set-Cookie'],
     ['FORWARD_RESPONSE_HEADERS', 'Link'],
     ['FORWARD_REQUEST_HEADERS', '@hunter2'],
+    ['FORWARD_REQUEST_HEADERS_UNKEYED', 'Cookie'],
+    ['FORWARD_REQUEST_HEADERS_UNKEYED', 'X-Hunter2'],
     ['FORWARD_REQUEST_HEADERS', 'hunter2:'],
     ['FORWARD_REQUEST_HEADERS', 'X_Forwarded_Team'],
     ['UPSTREAM_MEDIA_TYPES', 'hunter2'],
@@ -170,6 +172,16 @@ describe('settings that are wrong', () => {
     ['a cap that is the first backoff', { RETRY_BASE: '2s', RETRY_CAP: '2s' }, undefined],
     ['a delay beyond the grace', { SHUTDOWN_DELAY: '31s' }, /^SHUTDOWN_GRACE must not be below/],
     ['a delay that is all of the grace', { SHUTDOWN_DELAY: '30s' }, undefined],
+    [
+      'a field that no key holds, of those that go up',
+      { FORWARD_REQUEST_HEADERS: 'X-A, X-B', FORWARD_REQUEST_HEADERS_UNKEYED: 'x-b' },
+      undefined,
+    ],
+    [
+      'a field that no key holds, and that does not go up',
+      { FORWARD_REQUEST_HEADERS: 'X-A', FORWARD_REQUEST_HEADERS_UNKEYED: 'X-A, X-B' },
+      /^FORWARD_REQUEST_HEADERS_UNKEYED must name only fields that FORWARD_REQUEST_HEADERS names/,
+    ],
     ['both listeners at one port', { PORT: '9091' }, shared],
     ['both listeners at one port that the system chooses', { PORT: '0', ADMIN_PORT: '0' }, undefined],
     [

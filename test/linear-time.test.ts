@@ -6,6 +6,7 @@
 import { describe, expect, it } from 'vitest';
 import { directiveFields, directiveSeconds, parseCacheControl } from '../src/cache/cache-control.ts';
 import { mayCompress } from '../src/cache/compress.ts';
+import { repeatsIds } from '../src/cache/repeated-ids.ts';
 import { validatorsOf } from '../src/cache/validation-policy.ts';
 import { exactRequestKey, varyNames } from '../src/cache/vary-policy.ts';
 import { presentedCredential, presentedValues } from '../src/callers/credential-policy.ts';
@@ -129,6 +130,8 @@ const readers: Readonly<Record<string, (run: string) => unknown>> = {
     const directives = parseCacheControl(`private="a${run}b", max-age="${run}1"`);
     return [directiveFields(directives, 'private'), directiveSeconds(directives, 'max-age')];
   },
+  'an answer that may repeat an id': (run) =>
+    repeatsIds({ body: run, headers: {} }, { 'x-request-id': `${run.slice(0, 127)}x` }, () => true),
   'a Vary': (run) => varyNames(`a${run}b`),
   'a Content-Encoding': (run) => codingOf(fields('content-encoding', `${run}x`)),
   'a Content-Type': (run) => [

@@ -11,8 +11,8 @@ interface Row {
   readonly proofs: readonly (readonly [file: string, test: string])[];
 }
 
-/** The rows of both tables. */
-const rows: readonly Row[] = [...page.matchAll(/^\| ([PW]\d+) \| [^|]* \| ([^|]*) \| ([^|]*) \|$/gm)].map(
+/** The rows of all tables: the last two columns have the same meaning in each. */
+const rows: readonly Row[] = [...page.matchAll(/^\| ([PWB]\d+) \|.* \| ([^|]*) \| ([^|]*) \|$/gm)].map(
   ([, id = '', files = '', proofs = '']) => ({
     id,
     files: [...files.matchAll(/`([^`]+)`/g)].map(([, file = '']) => file),
@@ -23,7 +23,28 @@ const rows: readonly Row[] = [...page.matchAll(/^\| ([PW]\d+) \| [^|]* \| ([^|]*
 const promises = Array.from({ length: 20 }, (_, at) => `P${at + 1}`);
 const checks = Array.from({ length: 27 }, (_, at) => `W${String(at + 1).padStart(2, '0')}`);
 
+/** All that callers take from together. A new bound belongs here and into the table. */
+const bounds = [
+  ...[
+    'connections',
+    'descriptors',
+    'unread bytes',
+    'pipelined requests',
+    'failed logins',
+    'signature checks',
+  ],
+  ...["callers' own limits", 'flights', 'coalesced subscribers', 'gate queue', 'attempts at once', 'circuit'],
+  ...['retries', 'cache bytes', 'bodies to compress', 'bodies in flight', 'log lines', 'counts per caller'],
+  ...['recent problems', 'history', 'live-event consoles', 'purge', 'records in the shared store'],
+];
+
 describe('docs/security.md', () => {
+  it('docs/security.md has every bound that callers share, how much it is, and each caller’s share or why there is none', () => {
+    const told = [...page.matchAll(/^\| B\d\d \| ([^|]+) \| ([^|]+) \| ([^|]+) \| [^|]+ \| [^|]+ \|$/gm)];
+    expect(told.map(([, name]) => name)).toEqual(bounds);
+    expect(told.filter(([, , most, share]) => !most?.trim() || share?.trim() === 'none')).toEqual([]);
+  });
+
   it('docs/security.md has every promise and check of the threat model, in a table or among what is not kept', () => {
     const missing = page.split('## What is not kept')[1] ?? '';
     const named = new Set([...rows.map(({ id }) => id), ...(missing.match(/\b(?:P\d+|W\d\d)\b/g) ?? [])]);

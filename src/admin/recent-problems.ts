@@ -1,4 +1,7 @@
-/** The last requests that got a problem, for people: who, what, when, and where to look in the log. */
+/**
+ * The last requests that got a problem, for people: who, what, when, and where to look in the log. The caller with most of
+ * them makes room for the next, so that one caller's problems do not hide those of all others.
+ */
 import type { AccessLine } from '../edge/access-log.ts';
 import { isOwnRequestId } from '../edge/request-id.ts';
 
@@ -22,11 +25,19 @@ export class RecentProblems {
   add(code: string, { caller, workspace, operation, requestId }: AccessLine): void {
     const own = isOwnRequestId(requestId) ? requestId : undefined;
     const one = { at: Date.now(), caller, workspace, operation, code, requestId: own };
-    this.#kept = [one, ...this.#kept.slice(0, mostKept - 1)];
+    const kept = [one, ...this.#kept];
+    const eldest = kept.length > mostKept ? eldestOfMost(kept) : undefined;
+    this.#kept = kept.filter((each) => each !== eldest);
   }
 
   /** Newest first. */
   list(): readonly RecentProblem[] {
     return this.#kept;
   }
+}
+
+/** The eldest of the caller that has most; of all that are not known to be a caller's together, where these are most. */
+function eldestOfMost(kept: readonly RecentProblem[]): RecentProblem | undefined {
+  const groups = [...Map.groupBy(kept, ({ caller }) => caller).values()];
+  return groups.toSorted((one, other) => other.length - one.length)[0]?.at(-1);
 }

@@ -1,12 +1,12 @@
 /**
  * Answers in memory, bounded in bytes: several variants of one read side by side, negative answers and hit-for-miss
- * marks, all under one bound.
+ * marks, all under one bound, of which each flow has a share.
  */
-import { LRUCache } from 'lru-cache';
 import type { Answer, Encodings, UpstreamRequest } from '../exchange.ts';
+import type { Evictable, FairBytes } from '../fair-share.ts';
 import { ownBytes, type Payload } from '../payload.ts';
-import type { CacheBytes } from './cache-bytes.ts';
 import type { AnswerPolicy } from './cache-policy.ts';
+import { type FlowShare, FlowShares } from './flow-shares.ts';
 import { exactRequestKey, selection } from './vary-policy.ts';
 
 /** One answer, and which requests it fits. */
@@ -46,7 +46,7 @@ export interface AnswerStoreOptions {
   /** Everything stored: bodies, fields, keys, encodings, marks. */
   readonly maxBytes: number;
   /** What this store shares `maxBytes` with; left out where it has them alone. */
-  readonly sharedBytes?: CacheBytes | undefined;
+  readonly sharedBytes?: FairBytes<Evictable> | undefined;
   /** One answer with its fields and encodings; a larger one is passed on and not stored. */
   readonly maxEntryBytes: number;
 }
@@ -90,40 +90,38 @@ function isSameList(one: readonly string[], other: readonly string[]): boolean {
   return one === other || (one.length === other.length && one.every((name, index) => name === other[index]));
 }
 
-type StoredRequest = Pick<UpstreamRequest, 'operation' | 'headers'>;
+type StoredRequest = Pick<UpstreamRequest, 'operation' | 'headers' | 'context'>;
 
-/** Stores answers within `maxBytes`; the least recently used are evicted. */
-export class AnswerStore {
+/** Stores answers within `maxBytes`; the least recently used of the flow that holds most are evicted. */
+export class AnswerStore implements Evictable {
+  /** What several workspaces share is shared in full. */
+  readonly own = 0;
   readonly #maxBytes: number;
   readonly #maxEntryBytes: number;
-  readonly #resources: LRUCache<string, Resource>;
-  readonly #sharedBytes: CacheBytes | undefined;
-  #evictions = 0;
+  readonly #resources: FlowShares<Resource>;
+  readonly #sharedBytes: FairBytes<Evictable> | undefined;
 
   constructor({ maxBytes, maxEntryBytes, sharedBytes }: AnswerStoreOptions) {
     this.#maxBytes = maxBytes;
     this.#maxEntryBytes = maxEntryBytes;
-    this.#resources = new LRUCache<string, Resource>({
-      maxSize: Math.max(1, maxBytes),
-      dispose: (_resource, _key, reason) => {
-        if (reason === 'evict') this.#evictions += 1;
-      },
-    });
+    this.#resources = new FlowShares(maxBytes, (key, { variants, hitForMiss }) =>
+      sizeOf(key, variants, hitForMiss),
+    );
     this.#sharedBytes = sharedBytes;
     sharedBytes?.join(this);
   }
 
-  get bytes(): number {
-    return this.#resources.calculatedSize;
+  get held(): number {
+    return this.#resources.bytes;
   }
 
-  /** Evicts the least recently used read. */
   evict(): void {
-    this.#resources.pop();
+    this.#resources.evict();
   }
 
-  get(key: string): Resource | undefined {
-    return this.#resources.get(key);
+  /** On behalf of a flow: what several flows use is evicted for none of them. @param nowMs monotonic */
+  get(key: string, flow: string, nowMs: number): Resource | undefined {
+    return this.#resources.get(key, flow, nowMs);
   }
 
   /** Stores an answer in the place of those that fit the same request. Returns whether it is stored. */
@@ -138,21 +136,22 @@ export class AnswerStore {
     const exactRequest = exactRequestKey(headers);
     const selected = policy.exactRequestOnly ? exactRequest : selection(names, headers);
     const bytes = variantBytes(answer, selected, exactRequest);
+    const share = this.#resources.shareFor(key, request.context.flow.name);
     const { variants: held = [], hitForMiss = noMarks } = this.#resources.peek(key) ?? {};
     // An error takes the place of that request's former errors alone: other requests keep what fits them.
     const others = policy.exactRequestOnly
       ? held.filter((one) => !one.policy.exactRequestOnly || one.exactRequest !== exactRequest)
       : held.filter((one) => selectVariant({ variants: [one] }, headers) === undefined);
-    if (bytes > this.#maxEntryBytes || !this.#mayHold(bytes + sizeOf(key, [], hitForMiss))) {
+    if (bytes > this.#maxEntryBytes || !this.#mayHold(share, bytes + sizeOf(key, [], hitForMiss))) {
       // The former answer is older than the one that is too large.
-      this.#write(key, { operation, variants: others, hitForMiss });
+      this.#write(key, { operation, variants: others, hitForMiss }, share);
       return false;
     }
     const usedMs = performance.now();
     const stored = { answer, policy, names, selection: selected, exactRequest, bytes, usedMs };
     const variant = { ...stored, refreshNotBeforeMs: -Infinity };
     const kept = others.length < maxVariants ? others : withoutLeastUsed(others);
-    this.#write(key, { operation, variants: [variant, ...kept], hitForMiss });
+    this.#write(key, { operation, variants: [variant, ...kept], hitForMiss }, share);
     return true;
   }
 
@@ -171,14 +170,15 @@ export class AnswerStore {
   }
 
   /** Remembers that answers to such requests fit one request each (hit-for-miss, as Varnish calls it). */
-  markHitForMiss(key: string, { operation, headers }: StoredRequest, untilMs: number): void {
+  markHitForMiss(key: string, { operation, headers, context }: StoredRequest, untilMs: number): void {
     const { variants = [], hitForMiss = noMarks } = this.#resources.peek(key) ?? {};
     const marks = new Map(hitForMiss);
     const exactRequest = exactRequestKey(headers);
     marks.delete(exactRequest);
     for (const eldest of marks.keys()) if (marks.size >= maxVariants) marks.delete(eldest);
     marks.set(exactRequest, untilMs);
-    this.#write(key, { operation, variants, hitForMiss: marks });
+    const share = this.#resources.shareFor(key, context.flow.name);
+    this.#write(key, { operation, variants, hitForMiss: marks }, share);
   }
 
   /** An answer that may be shared has come for such a request. */
@@ -202,7 +202,8 @@ export class AnswerStore {
     const { variants, hitForMiss } = resource;
     const addedBytes = (br?.byteLength ?? 0) + (gzip?.byteLength ?? 0);
     if (variant.bytes + addedBytes > this.#maxEntryBytes) return;
-    if (!this.#mayHold(sizeOf(key, variants, hitForMiss) + addedBytes)) return;
+    const share = this.#resources.placeOf(key);
+    if (share === undefined || !this.#mayHold(share, sizeOf(key, variants, hitForMiss) + addedBytes)) return;
     // The same variant as before: a refresh under way notes on it that it failed.
     variant.bytes += addedBytes;
     if (br !== undefined) encoded.br = br;
@@ -213,8 +214,8 @@ export class AnswerStore {
   /** Forgets all, or one operation's answers. Returns how many reads were stored. */
   purge(operation?: string): number {
     let dropped = 0;
-    for (const [key, resource] of [...this.#resources.entries()]) {
-      if (operation !== undefined && resource.operation !== operation) continue;
+    for (const key of this.#resources.keys()) {
+      if (operation !== undefined && this.#resources.peek(key)?.operation !== operation) continue;
       this.#resources.delete(key);
       dropped += 1;
     }
@@ -222,27 +223,28 @@ export class AnswerStore {
   }
 
   snapshot(): { entries: number; bytes: number; maxBytes: number; evictions: number } {
-    const { size: entries, calculatedSize: bytes } = this.#resources;
-    return { entries, bytes, maxBytes: this.#maxBytes, evictions: this.#evictions };
+    const { size: entries, bytes, evictions } = this.#resources;
+    return { entries, bytes, maxBytes: this.#maxBytes, evictions };
   }
 
   /** Whether one read may take that much: what is written is never evicted to make room for itself. */
-  #mayHold(bytes: number): boolean {
-    return bytes <= this.#maxBytes && this.#sharedBytes?.mayHold(this, bytes) !== false;
+  #mayHold(share: FlowShare, bytes: number): boolean {
+    return this.#resources.hasRoom(share, bytes) && this.#sharedBytes?.hasRoom(this, bytes) !== false;
   }
 
-  #write(key: string, resource: Resource): void {
+  #write(key: string, resource: Resource, share = this.#resources.placeOf(key)): void {
+    if (share === undefined) return;
     const { hitForMiss } = resource;
     let { variants } = resource;
     let bytes = sizeOf(key, variants, hitForMiss);
-    while (!this.#mayHold(bytes) && variants.length > 0) {
+    while (!this.#mayHold(share, bytes) && variants.length > 0) {
       variants = withoutLeastUsed(variants);
       bytes = sizeOf(key, variants, hitForMiss);
     }
-    if (!this.#mayHold(bytes) || (variants.length === 0 && hitForMiss.size === 0)) {
+    if (!this.#mayHold(share, bytes) || (variants.length === 0 && hitForMiss.size === 0)) {
       this.#resources.delete(key);
     } else {
-      this.#resources.set(key, { ...resource, variants }, { size: bytes });
+      this.#resources.set(key, { ...resource, variants }, share);
       this.#sharedBytes?.fit();
     }
   }

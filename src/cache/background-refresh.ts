@@ -60,7 +60,7 @@ export class BackgroundRefreshes {
     void flight.subscribe(context, (reason) => failedOutcome(request, reason, trace.attempts > 0));
     this.#contexts.add(context);
     // The ids of the request would name one that has been answered before this exchange.
-    const unattributed = { ids: {}, hasCallerIds: false, cacheControl: undefined, pragma: undefined };
+    const unattributed = { ids: {}, callerIds: undefined, cacheControl: undefined, pragma: undefined };
     // A fault in the log is no fault of the refresh.
     void run({ ...request, ...unattributed })
       .then((settled) => {

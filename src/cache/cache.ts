@@ -10,18 +10,15 @@ import type { Answer, UpstreamRequest } from '../exchange.ts';
 import type { Layer } from '../layer.ts';
 import { AnswerStore, type AnswerStoreOptions } from './answer-store.ts';
 import { BackgroundRefreshes, type BackgroundRefreshOptions } from './background-refresh.ts';
-import type { CacheDefaults } from './cache-policy.ts';
 import { Flights } from './coalesced-fetch.ts';
 import { fetchShared } from './fetch-shared.ts';
 import { ReadThrough } from './read-through.ts';
 import { respondToMisses } from './respond.ts';
 import { fetchOrRevalidate } from './revalidate.ts';
 import type { SharedReads } from './shared-reads.ts';
-import { ResponseAdmission } from './store-response.ts';
+import { type AdmissionOptions, ResponseAdmission } from './store-response.ts';
 
-export interface CacheOptions extends CacheDefaults, AnswerStoreOptions, BackgroundRefreshOptions {
-  /** The key generation that reads are made with now; `undefined` while there is no key. */
-  generation(): number | undefined;
+export interface CacheOptions extends AdmissionOptions, AnswerStoreOptions, BackgroundRefreshOptions {
   /** What other gateways have and do; absent where this gateway is alone. */
   readonly shared?: SharedReads | undefined;
 }
@@ -58,7 +55,7 @@ export function shareAnswers(options: CacheOptions): Cache {
   const store = new AnswerStore(options);
   const flights = new Flights();
   const refreshes = new BackgroundRefreshes(options);
-  const admission = new ResponseAdmission(store, options, options.generation);
+  const admission = new ResponseAdmission(store, options);
   const respond = respondToMisses(admission);
   const purges = new Map<string | undefined, number>();
   const purgesOf = (operation: string) => (purges.get(operation) ?? 0) + (purges.get(undefined) ?? 0);

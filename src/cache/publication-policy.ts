@@ -27,14 +27,14 @@ export function publicationOf(request: UpstreamRequest, outcome: Outcome, maySto
     const { error, sent } = outcome;
     const isOfUpstream = error instanceof GatewayError && sharedFailures.has(error.code);
     // A context that has ended says nothing of the upstream.
-    if (!sent || !isOfUpstream || request.hasCallerIds || request.context.ended !== undefined) {
+    if (!sent || !isOfUpstream || request.callerIds !== undefined || request.context.ended !== undefined) {
       return nothing;
     }
     return { kind: 'outcome', outcome: { kind: 'failed', error }, replaces: false };
   }
   const { shared: answer, policy, stored, forwardStatus } = outcome;
   const isFailure = isServerFailure(outcome.answer.status);
-  if (policy.exactRequestOnly && request.hasCallerIds) return nothing;
+  if (outcome.isDueToIds) return nothing;
   if (answer === undefined) return { kind: 'not shareable', forMs: hitForMissMs };
   const untilMs = Math.max(
     policy.freshUntilMs,

@@ -55,9 +55,9 @@ export class ReadThrough {
     hasWaited: boolean,
   ): Eventually<Answer> {
     const key = cacheKey(request, this.#generation());
-    const resource = this.#store.get(key);
-    const variant = resource === undefined ? undefined : selectVariant(resource, request.headers);
     const nowMs = performance.now();
+    const resource = this.#store.get(key, request.context.flow.name, nowMs);
+    const variant = resource === undefined ? undefined : selectVariant(resource, request.headers);
     // A resource may hold hit-for-miss marks alone.
     let forwarded: Forwarded = (resource?.variants.length ?? 0) === 0 ? 'uri-miss' : 'vary-miss';
     if (variant !== undefined) {

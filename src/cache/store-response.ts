@@ -11,6 +11,7 @@ import {
   policyOf,
 } from './cache-policy.ts';
 import { createCompressor, mayCompress } from './compress.ts';
+import { repeatsIds } from './repeated-ids.ts';
 import { exactRequestKey, selection, type VaryNames, varyNames } from './vary-policy.ts';
 
 /** How long requests are not coalesced after an answer for one request alone. An answer that may be shared ends it. */
@@ -38,23 +39,33 @@ interface AnsweredOutcome {
   /** Whether another request which shared the exchange may have the answer. */
   fits(request: UpstreamRequest): boolean;
   readonly stored: boolean;
+  /** The ids of its caller may have made it what it is: it tells other requests nothing. */
+  readonly isDueToIds: boolean;
   /** 304 where a stored answer was confirmed. */
   readonly forwardStatus: number | undefined;
   /** Another gateway fetched it: it lay in the shared `store`, or came from an exchange that this `gateway` waited for. */
   readonly via?: 'store' | 'gateway';
 }
 
+export interface AdmissionOptions extends CacheDefaults {
+  /** The key generation that reads are made with now; `undefined` while there is no key. */
+  generation(): number | undefined;
+  /** Whether callers see this field of an answer; all of them where it is left out. */
+  readonly passesDown?: ((field: string) => boolean) | undefined;
+}
+
 export class ResponseAdmission {
   readonly defaults: CacheDefaults;
   readonly #store: AnswerStore;
   readonly #generation: () => number | undefined;
+  readonly #passesDown: (field: string) => boolean;
   readonly #compressor = createCompressor();
 
-  /** @param generation the key generation that reads are made with now */
-  constructor(store: AnswerStore, defaults: CacheDefaults, generation: () => number | undefined) {
+  constructor(store: AnswerStore, options: AdmissionOptions) {
     this.#store = store;
-    this.defaults = defaults;
-    this.#generation = generation;
+    this.defaults = options;
+    this.#generation = options.generation;
+    this.#passesDown = options.passesDown ?? (() => true);
   }
 
   /** Bodies waiting to be compressed. */
@@ -83,9 +94,9 @@ export class ResponseAdmission {
     const received =
       answer.encoded === undefined || mayCompress(answer) ? answer : { ...answer, encoded: undefined };
     const policy = policyOf(received, this.defaults);
-    // No key holds the ids that may have caused the error, so it says nothing about the read.
-    if (policy.exactRequestOnly && request.hasCallerIds) {
-      const unshared = { shared: undefined, fits: () => false, stored: false };
+    // No key holds the ids that may have caused the error, or stand in the answer: it says nothing about the read.
+    if (request.callerIds !== undefined && this.#mayBeDueTo(request.callerIds, received, policy)) {
+      const unshared = { shared: undefined, fits: () => false, stored: false, isDueToIds: true };
       return { kind: 'answered', answer: received, policy, forwardStatus, ...unshared };
     }
     const names = varyNames(received.headers['vary']);
@@ -107,8 +118,17 @@ export class ResponseAdmission {
       policy,
       fits: (other) => received.status === 429 || selected === selectionOf(other),
       stored,
+      isDueToIds: false,
       forwardStatus,
     };
+  }
+
+  #mayBeDueTo(
+    ids: NonNullable<UpstreamRequest['callerIds']>,
+    answer: Answer,
+    { exactRequestOnly, shareable, storable }: AnswerPolicy,
+  ): boolean {
+    return exactRequestOnly || ((shareable || storable) && repeatsIds(answer, ids, this.#passesDown));
   }
 
   /** The stored answer that fits a request, of any age. */
@@ -146,7 +166,7 @@ export class ResponseAdmission {
   }
 
   #select(key: string, request: UpstreamRequest): Variant | undefined {
-    const resource = this.#store.get(key);
+    const resource = this.#store.get(key, request.context.flow.name, performance.now());
     return resource === undefined ? undefined : selectVariant(resource, request.headers);
   }
 
@@ -189,7 +209,7 @@ export class ResponseAdmission {
 export function failedOutcome(request: UpstreamRequest, error: unknown, sent: boolean): Outcome {
   const exactRequest = exactRequestKey(request.headers);
   const isCommon = error instanceof GatewayError && isCommonCode(error.code);
-  const mayBeDueToIds = request.hasCallerIds;
+  const mayBeDueToIds = request.callerIds !== undefined;
   return {
     kind: 'failed',
     error,

@@ -3,8 +3,8 @@
  * Pure: no `this`, no I/O, no clock.
  *
  * Vary is evaluated on the request as it is sent upstream. Everything but the caller's forwarded fields is the same
- * for every request (or is the key, whose generation is in the cache key), so a name that is not among the forwarded
- * fields distinguishes no requests.
+ * for every request (or is the key, whose generation is in the cache key), and so is a forwarded field that the cache
+ * key holds. So a name that is not among the other forwarded fields distinguishes no requests.
  */
 
 import type { UpstreamRequest } from '../exchange.ts';
@@ -46,7 +46,7 @@ export function selection(names: readonly string[], headers: UpstreamRequest['he
   return text;
 }
 
-/** All forwarded fields but ids as one text: what "the very same request" means for an error. */
+/** All forwarded fields that no key holds, but ids, as one text: with the key, what "the very same request" means for an error. */
 export function exactRequestKey(headers: UpstreamRequest['headers']): string {
   const names = Object.keys(headers).sort();
   return `${names.length}=${names.join(',')}=${selection(names, headers)}`;

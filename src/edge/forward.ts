@@ -21,6 +21,8 @@ export interface ForwardOptions {
   readonly timeoutMs: number;
   /** Names of the caller's fields that go up, lower-case. */
   readonly forwardHeaders: readonly string[];
+  /** Of these, the ones that belong to no cache key. */
+  readonly unkeyedHeaders: readonly string[];
 }
 
 const anonymousFlow: Flow = { name: '', weight: 1, background: false };
@@ -33,14 +35,17 @@ export function forward(
   options: ForwardOptions,
   holdsCredential: HoldsCredential,
 ): Handler<InboundRequest, Reply> {
-  const { contexts, prepare, timeoutMs } = options;
+  const { contexts, prepare, timeoutMs, forwardHeaders, unkeyedHeaders } = options;
+  // In one order, so that gateways whose settings list them in another make the same keys.
+  const keyed = forwardHeaders.filter((name) => !unkeyedHeaders.includes(name)).toSorted();
   return function forward(request, trace) {
     const { match, workspace } = request;
     if (match === undefined || workspace === undefined)
       throw new GatewayError('internal-error', { reason: 'no operation was selected' });
     const hopByHop = connectionOptions(request.headers.connection);
-    const headers = forwardedFields(request, options.forwardHeaders, hopByHop, holdsCredential);
-    const ids = idsOf(request, trace, hopByHop, holdsCredential);
+    const keyedHeaders = forwardedFields(request, keyed, hopByHop, holdsCredential);
+    const headers = forwardedFields(request, unkeyedHeaders, hopByHop, holdsCredential);
+    const callerIds = callerIdsOf(request, trace, hopByHop, holdsCredential);
     const context = contexts.open(
       request,
       trace.startedMs + timeoutMs,
@@ -50,9 +55,13 @@ export function forward(
       operation: match.operation.name,
       path: match.path,
       query: request.query === '' ? '' : `?${request.query}`,
+      keyedHeaders,
       headers,
-      ids,
-      hasCallerIds: hasCallerIds(request, ids),
+      ids:
+        callerIds?.['x-request-id'] === undefined
+          ? { 'x-request-id': trace.requestId, ...callerIds }
+          : callerIds,
+      callerIds,
       cacheControl: request.headers['cache-control'],
       pragma: request.headers.pragma,
       context,
@@ -96,29 +105,28 @@ function forwardedFields(
 }
 
 /**
- * Ids that go up. A `tracestate` means nothing without its `traceparent` (Trace Context section 3.3). One that holds a
- * credential is dropped and the request goes on: tracing must not fail a request.
+ * The ids that the caller chose; `undefined` where it chose none. A `tracestate` means nothing without its `traceparent`
+ * (Trace Context section 3.3). One that holds a credential is dropped and the request goes on: tracing must not fail a
+ * request.
  */
-function idsOf(
+function callerIdsOf(
   request: InboundRequest,
-  trace: Trace,
+  { requestId, traceParent }: Trace,
   hopByHop: ReadonlySet<string>,
   holdsCredential: HoldsCredential,
-): Readonly<Record<string, string>> {
-  const ids: Record<string, string> = { 'x-request-id': trace.requestId };
-  const { traceParent } = trace;
-  if (traceParent === undefined || hopByHop.has('traceparent')) return ids;
+): Readonly<Record<string, string>> | undefined {
+  const isTraced = traceParent !== undefined && !hopByHop.has('traceparent');
+  const isNamed = request.headers['x-request-id'] === requestId;
+  if (!isTraced && !isNamed) return undefined;
+  const ids: Record<string, string> = {};
+  if (isNamed) ids['x-request-id'] = requestId;
+  if (!isTraced) return ids;
   ids['traceparent'] = traceParent;
   const state = traceStateOf(request.field('tracestate'));
   if (state !== undefined && !hopByHop.has('tracestate') && !holdsCredential(state, request)) {
     ids['tracestate'] = state;
   }
   return ids;
-}
-
-/** Whether an id that goes up is the caller's own, and not one that the gateway made. */
-function hasCallerIds({ headers }: InboundRequest, ids: Readonly<Record<string, string>>): boolean {
-  return ids['traceparent'] !== undefined || headers['x-request-id'] === ids['x-request-id'];
 }
 
 function replyWith(

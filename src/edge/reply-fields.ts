@@ -87,25 +87,34 @@ export interface ReplyFieldOptions {
   readonly forward: readonly string[];
   /** The `Cache-Control` of answers; `upstream` passes the upstream's caching fields on. */
   readonly cacheControl: 'private, no-cache' | 'upstream';
-  /** Whether answers differ by `Origin`, as they do when any origin is allowed. */
-  readonly variesByOrigin: boolean;
+  /**
+   * The request fields by which answers differ whatever the upstream's `Vary` says: `Origin` where pages of any may
+   * read them, and the forwarded fields of the cache key, for a caller's own cache needs them as well.
+   */
+  readonly variesBy: readonly string[];
+}
+
+/** The names of the upstream's fields that are passed down unchanged. */
+function unchangedFields({ forward, cacheControl }: ReplyFieldOptions): string[] {
+  const asked = [...passedFields, ...forward, ...(cacheControl === 'upstream' ? caching : [])];
+  return [...new Set(asked)].filter(
+    (name) => !gatewayFields.has(name) && (name !== 'cache-control' || cacheControl === 'upstream'),
+  );
+}
+
+/** The names of the upstream's fields whose values reach callers. */
+export function fieldsDown(options: ReplyFieldOptions): ReadonlySet<string> {
+  return new Set([...unchangedFields(options), 'date', 'etag', 'vary']);
 }
 
 /** Prepares the fields of an answer and keeps them with it. */
 export function prepareReplies(options: ReplyFieldOptions): (answer: Answer) => PreparedReply {
-  const asked = [
-    ...passedFields,
-    ...options.forward,
-    ...(options.cacheControl === 'upstream' ? caching : []),
-  ];
-  const names = [...new Set(asked)].filter(
-    (name) => !gatewayFields.has(name) && (name !== 'cache-control' || options.cacheControl === 'upstream'),
-  );
+  const names = unchangedFields(options);
   const common = [...everyAnswers];
   if (options.cacheControl !== 'upstream') common.push('cache-control', options.cacheControl);
   const terms: ReplyTerms = {
     names,
-    variesByOrigin: options.variesByOrigin,
+    variesBy: options.variesBy,
     common,
   };
   return (answer) => {
@@ -118,7 +127,7 @@ export function prepareReplies(options: ReplyFieldOptions): (answer: Answer) => 
 interface ReplyTerms {
   /** Fields that are passed down unchanged. */
   readonly names: readonly string[];
-  readonly variesByOrigin: boolean;
+  readonly variesBy: readonly string[];
   /** Fields that are the same for every answer. */
   readonly common: Fields;
 }
@@ -211,15 +220,15 @@ function endToEndFields(headers: HeaderFields): HeaderFields {
 }
 
 /** Each member once, spelled as it came first. */
-function varyOf(upstream: string | undefined, mayBeCoded: boolean, { variesByOrigin }: ReplyTerms): string {
-  if (upstream === undefined && !mayBeCoded) return variesByOrigin ? 'origin' : '';
+function varyOf(upstream: string | undefined, mayBeCoded: boolean, { variesBy }: ReplyTerms): string {
+  if (upstream === undefined && !mayBeCoded) return variesBy.join(', ');
   const members = new Map<string, string>();
   const add = (name: string): void => {
     if (!members.has(name.toLowerCase())) members.set(name.toLowerCase(), name);
   };
   for (const name of (upstream ?? '').split(',')) add(name.trim());
   if (mayBeCoded) add('accept-encoding');
-  if (variesByOrigin) add('origin');
+  for (const name of variesBy) add(name);
   members.delete('');
   // The gateway adds the key itself, so answers do not differ by it for callers.
   members.delete('x-api-key');

@@ -35,14 +35,16 @@ const stateMember =
  */
 export function traceStateOf(value: string | undefined): string | undefined {
   if (value === undefined || value.length > maxStateLength) return undefined;
+  const parts = value.split(',');
+  if (parts.length > maxStateMembers) return undefined;
   const keys = new Set<string>();
-  for (const part of value.split(',')) {
+  for (const part of parts) {
     const member = trimBlanks(part);
-    // Empty members are allowed (section 3.3.1.1).
+    // Empty members are allowed, and count (section 3.3.1.1).
     if (member === '') continue;
     const key = stateMember.exec(member)?.[1];
     if (key === undefined || keys.has(key)) return undefined;
     keys.add(key);
   }
-  return keys.size > 0 && keys.size <= maxStateMembers ? value : undefined;
+  return keys.size > 0 ? value : undefined;
 }

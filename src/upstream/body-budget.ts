@@ -1,7 +1,9 @@
 /**
  * Keeps the bodies in flight together under a bound. An answer that states its length waits until that much is free; one
  * that does not takes as it grows, and is refused where nothing is left. What is freed goes to the caller that holds the
- * least, the eldest of its answers first: large answers of one caller never wait in front of all those of another.
+ * least, the eldest of its answers first: large answers of one caller never wait in front of all those of another. And as
+ * with attempts at the gate, a caller with several answers may hold three bytes for each one it leaves free: answers that
+ * stall never take all from the others.
  *
  * The first 64 KiB of each answer are always granted: a small one neither waits for large ones that have stalled nor
  * is refused because of them. So the bound may be exceeded by 64 KiB for each connection, and by no more.
@@ -52,8 +54,18 @@ export class BodyBudget {
   #next(): BodyShare | undefined {
     const heldBy = ({ caller }: BodyShare): number => this.held.get(caller) ?? 0;
     let least: BodyShare | undefined;
-    for (const share of this.waiting) if (least === undefined || heldBy(share) < heldBy(least)) least = share;
+    for (const share of this.waiting) {
+      if (!this.leavesRoom(share, share.bytes)) continue;
+      if (least === undefined || heldBy(share) < heldBy(least)) least = share;
+    }
     return least;
+  }
+
+  /** Whether the caller would leave others their part with so many bytes more. Its only answer may have all that is free. */
+  leavesRoom({ caller, held }: BodyShare, bytes: number): boolean {
+    const ofCaller = this.held.get(caller) ?? 0;
+    const freeAfter = this.share.most - this.share.used - bytes;
+    return ofCaller === held || ofCaller + bytes <= 3 * freeAfter;
   }
 }
 
@@ -75,11 +87,16 @@ export class BodyShare {
     this.onReady = onReady;
   }
 
-  /** Takes more; `false` where nothing is left. */
+  /** What it holds now. */
+  get held(): number {
+    return this.#held;
+  }
+
+  /** Takes more; `false` where nothing is left for it. */
   grow(bytes: number): boolean {
     const budget = this.#budget;
     if (this.#held + bytes <= budget.freeBytes) budget.share.takeAnyway(bytes);
-    else if (!budget.share.take(bytes)) return false;
+    else if (!budget.leavesRoom(this, bytes) || !budget.share.take(bytes)) return false;
     this.#hold(this.#held + bytes);
     return true;
   }

@@ -7,6 +7,7 @@
 import pRetry, { type RetryContext } from 'p-retry';
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
+import { FairShare, type Holder } from '../fair-share.ts';
 import type { Layer } from '../layer.ts';
 import { pause } from '../request-context.ts';
 import type { Trace } from '../trace.ts';
@@ -22,12 +23,43 @@ export interface RetryOptions {
   readonly isGated?: boolean;
 }
 
-/** Retries of failures may make up this share of the live requests: failures of the upstream are not multiplied by ours. */
+/**
+ * Retries of failures may make up this share of the live requests: failures of the upstream are not multiplied by ours.
+ * The flows have equal shares of it, so that the reads of one which fail leave the others their retries.
+ */
 const budgetShare = 0.2;
 /** So few are always allowed. */
 const leastBudget = 3;
 
 const retriedStatuses: readonly number[] = [429, 502, 503, 504];
+
+/** The retries of one flow. */
+class FlowRetries implements Holder {
+  held = 0;
+  readonly own = 0;
+}
+
+/** Requests under way, and those of them that are tried again after a failure that was no 429. */
+class RetryBudget {
+  live = 0;
+  readonly #flows = new Map<string, FlowRetries>();
+  readonly #shares = new FairShare<FlowRetries>();
+
+  /** Takes a retry for a flow; `undefined` where there is none. @returns how to give it back */
+  take(flow: string): (() => void) | undefined {
+    const own = this.#flows.get(flow) ?? new FlowRetries();
+    const most = Math.max(leastBudget, Math.floor(this.live * budgetShare));
+    if (!this.#shares.mayHold(own, own.held + 1, most)) return undefined;
+    own.held++;
+    this.#flows.set(flow, own);
+    this.#shares.join(own);
+    return () => {
+      if (--own.held > 0) return;
+      this.#flows.delete(flow);
+      this.#shares.leave(own);
+    };
+  }
+}
 
 /** Carries an answer that is worth another attempt through p-retry, which retries on errors only. */
 class RetryableResponse extends Error {
@@ -45,8 +77,7 @@ class RetryableResponse extends Error {
  * refuses the next attempt; an error is thrown as it was. A context that ends ends every wait with its reason.
  */
 export function retryFailures(options: RetryOptions): Layer<UpstreamRequest, Answer> {
-  // Requests under way, and those of them that are tried again after a failure that was no 429.
-  const load = { live: 0, retrying: 0 };
+  const budget = new RetryBudget();
 
   return (next) => {
     async function attempt(request: UpstreamRequest, trace: Trace): Promise<Answer> {
@@ -56,14 +87,14 @@ export function retryFailures(options: RetryOptions): Layer<UpstreamRequest, Ans
     }
 
     return async (request, trace) => {
-      load.live++;
+      budget.live++;
       try {
         // Nearly every read needs one attempt: p-retry, and the signal that it wants, are for those that need more.
         return await attempt(request, trace);
       } catch (error) {
-        return await retryAfter(error, { request, trace, attempt, load, options });
+        return await retryAfter(error, { request, trace, attempt, budget, options });
       } finally {
-        load.live--;
+        budget.live--;
       }
     };
   };
@@ -73,17 +104,17 @@ interface Retrying {
   readonly request: UpstreamRequest;
   readonly trace: Trace;
   readonly attempt: (request: UpstreamRequest, trace: Trace) => Promise<Answer>;
-  readonly load: { readonly live: number; retrying: number };
+  readonly budget: RetryBudget;
   readonly options: RetryOptions;
 }
 
 /** Goes on after a first attempt that failed, which is p-retry's first as well. */
-async function retryAfter(first: unknown, { request, trace, load, ...of }: Retrying): Promise<Answer> {
+async function retryAfter(first: unknown, { request, trace, budget, ...of }: Retrying): Promise<Answer> {
   const { limit, baseMs, capMs, isGated = false } = of.options;
   const { context } = request;
   let attempts = 1;
   let endedMs = performance.now();
-  let isRetrying = false;
+  let giveBack: (() => void) | undefined;
   let previous: unknown;
 
   async function attempt(number: number): Promise<Answer> {
@@ -106,10 +137,9 @@ async function retryAfter(first: unknown, { request, trace, load, ...of }: Retry
     const nextMs = Math.max(nowMs + retryDelay, statedMs);
     if (attempts > limit || nextMs >= context.deadlineMs) return false;
     if (!is429(error)) {
-      const budget = Math.max(leastBudget, Math.floor(load.live * budgetShare));
-      if (!isTransient(error) || isRetrying || load.retrying >= budget) return false;
-      isRetrying = true;
-      load.retrying++;
+      if (!isTransient(error) || giveBack !== undefined) return false;
+      giveBack = budget.take(context.flow.name);
+      if (giveBack === undefined) return false;
     } else if (isGated) return true;
     // p-retry waits its own delay after this.
     await pause(context, nextMs - nowMs - retryDelay);
@@ -126,7 +156,7 @@ async function retryAfter(first: unknown, { request, trace, load, ...of }: Retry
     if (context.ended !== undefined) trace.waited('retry', endedMs);
     return lastWord(error, Math.min(baseMs * 2 ** (attempts - 1), capMs));
   } finally {
-    if (isRetrying) load.retrying--;
+    giveBack?.();
   }
 }
 

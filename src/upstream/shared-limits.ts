@@ -69,6 +69,11 @@ export class BudgetShare {
     return this.#used;
   }
 
+  /** What it may hold at most. */
+  get most(): number {
+    return this.#budget.mostEach;
+  }
+
   /** Takes so much more; `false` where that is not free. */
   take(amount: number): boolean {
     return this.#change(this.#used + amount, false);

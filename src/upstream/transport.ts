@@ -125,6 +125,7 @@ function openPool({ baseUrl, connections, timeoutMs }: TransportOptions): Instan
 /** The fields of the upstream request, names and values in turn. */
 function fieldsOf(request: SignedRequest, ids: SignedRequest['ids'], constant: readonly string[]): string[] {
   const fields = [...constant, request.key];
+  pushAll(fields, request.keyedHeaders);
   pushAll(fields, request.headers);
   pushAll(fields, ids);
   if (request.validators !== undefined) pushAll(fields, request.validators);

@@ -71,6 +71,23 @@ describe('problems', () => {
     ]);
   });
 
+  it('one caller’s problems do not take the places of other callers’ among the recent ones', () => {
+    const { count, snapshot } = new RequestCounts();
+    const failed = (caller: string | undefined) =>
+      count({
+        ...usual,
+        caller,
+        status: 404,
+        problem: 'unknown-operation',
+        reason: 'no operation at this path',
+      });
+    failed('modest');
+    failed(undefined);
+    for (let time = 0; time < 100; time++) failed('greedy');
+    const callers = snapshot().recentProblems.map(({ caller }) => caller);
+    expect([callers.length, ...callers.slice(-2)]).toEqual([20, undefined, 'modest']);
+  });
+
   it('problems that concern one caller are counted by caller where the caller is known', () => {
     const limited = { status: 429, problem: 'caller-rate-limited', reason: 'x' };
     const { callers } = counted(limited, limited, {

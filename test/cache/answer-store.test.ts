@@ -1,26 +1,115 @@
-import { expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { AnswerStore } from '../../src/cache/answer-store.ts';
-import { CacheBytes } from '../../src/cache/cache-bytes.ts';
 import { policyOf } from '../../src/cache/cache-policy.ts';
+import { FairBytes } from '../../src/fair-share.ts';
 import { answerOf, contextFor, requestWith } from '../support/requests.ts';
 
 const defaults = { ttlMs: 15_000, staleWhileRevalidateMs: 0, staleIfErrorMs: 0 };
 
-function put(store: AnswerStore, key: string, bytes: number): boolean {
+function put(store: AnswerStore, key: string, bytes: number, flow = 'a'): boolean {
   const answer = { ...answerOf(200), body: 'x'.repeat(bytes) };
-  return store.put(key, requestWith(contextFor()), answer, policyOf(answer, defaults), []);
+  return store.put(key, requestWith(contextFor({ name: flow })), answer, policyOf(answer, defaults), []);
 }
 
+const get = (store: AnswerStore, key: string, flow = 'a') => store.get(key, flow, performance.now());
+
 it('an answer that another store leaves no room for is not stored, not said to be, and evicts nothing', () => {
-  const sharedBytes = new CacheBytes(100_000);
+  const sharedBytes = new FairBytes(100_000);
   const options = { maxBytes: 100_000, maxEntryBytes: 90_000, sharedBytes };
   const [own, other] = [new AnswerStore(options), new AnswerStore(options)];
   for (let number = 0; number < 4; number++) put(other, `${number}`, 10_000);
   expect(put(own, 'small', 10)).toBe(true);
   expect(put(own, 'large', 70_000)).toBe(false);
-  expect([own.get('small') !== undefined, own.get('large')]).toEqual([true, undefined]);
+  expect([get(own, 'small') !== undefined, get(own, 'large')]).toEqual([true, undefined]);
   expect(other.snapshot()).toMatchObject({ entries: 4, evictions: 0 });
   other.purge();
   expect(put(own, 'large', 70_000)).toBe(true);
-  expect(own.get('large')).toBeDefined();
+  expect(get(own, 'large')).toBeDefined();
+});
+
+describe('the bytes of several flows', () => {
+  const storeOf = (maxBytes: number) => new AnswerStore({ maxBytes, maxEntryBytes: maxBytes });
+  /** How many of these reads are stored. */
+  const heldOf = (store: AnswerStore, prefix: string, count: number, flow: string): number =>
+    Array.from({ length: count }, (_, at) => get(store, `${prefix}${at}`, flow)).filter(Boolean).length;
+
+  it('one flow’s reads evict nothing of another that holds less', () => {
+    const store = storeOf(1_000_000);
+    for (let at = 0; at < 30; at++) put(store, `modest${at}`, 5_000, 'modest');
+    for (let at = 0; at < 100; at++) put(store, `greedy${at}`, 90_000, 'greedy');
+    expect(heldOf(store, 'modest', 30, 'modest')).toBe(30);
+    expect(heldOf(store, 'greedy', 100, 'greedy')).toBeGreaterThan(6);
+    expect(store.held).toBeLessThanOrEqual(1_000_000);
+    // Its least recently used go first, as ever.
+    expect(get(store, 'greedy0', 'greedy')).toBeUndefined();
+  });
+
+  it('a flow that is alone may use all bytes, and gives back what is beyond its share', () => {
+    const store = storeOf(1_000_000);
+    for (let at = 0; at < 100; at++) put(store, `greedy${at}`, 90_000, 'greedy');
+    expect(store.held).toBeGreaterThan(900_000);
+    for (let at = 0; at < 100; at++) put(store, `other${at}`, 90_000, 'other');
+    expect([heldOf(store, 'greedy', 100, 'greedy'), heldOf(store, 'other', 100, 'other')]).toEqual([5, 5]);
+  });
+
+  it('a read that another flow has used belongs to both: half of all bytes is for what several use', () => {
+    const store = storeOf(1_000_000);
+    for (let at = 0; at < 30; at++) put(store, `common${at}`, 10_000, 'greedy');
+    expect(heldOf(store, 'common', 30, 'modest')).toBe(30);
+    for (let at = 0; at < 100; at++) put(store, `greedy${at}`, 90_000, 'greedy');
+    for (const flow of ['a', 'b', 'c', 'd']) put(store, flow, 100_000, flow);
+    expect(store.held).toBeLessThanOrEqual(1_000_000);
+    expect(heldOf(store, 'common', 30, 'modest')).toBe(30);
+    expect(store.snapshot().entries).toBe(30 + 4 + heldOf(store, 'greedy', 100, 'greedy'));
+  });
+
+  it('a read that another flow brings in again belongs to both', () => {
+    const store = storeOf(1_000_000);
+    for (let at = 0; at < 30; at++) put(store, `common${at}`, 10_000, 'greedy');
+    for (let at = 0; at < 30; at++) put(store, `common${at}`, 10_000, 'modest');
+    for (let at = 0; at < 100; at++) put(store, `greedy${at}`, 90_000, 'greedy');
+    expect(heldOf(store, 'common', 30, 'modest')).toBe(30);
+  });
+
+  it('a flow that has used nothing for five minutes has no share', () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const store = storeOf(1_000_000);
+    for (const flow of ['a', 'b', 'c']) put(store, flow, 200_000, flow);
+    vi.advanceTimersByTime(3 * 60_000);
+    expect(get(store, 'a')).toBeDefined();
+    vi.advanceTimersByTime(3 * 60_000);
+    for (let at = 0; at < 7; at++) put(store, `busy${at}`, 100_000, 'busy');
+    expect([get(store, 'a'), get(store, 'b', 'b'), get(store, 'c', 'c')].map(Boolean)).toEqual([
+      true,
+      false,
+      false,
+    ]);
+    expect(heldOf(store, 'busy', 7, 'busy')).toBe(7);
+  });
+
+  it('a read that would need more than the share of its flow is not stored, and evicts nothing', () => {
+    const store = storeOf(1_000_000);
+    for (const flow of ['a', 'b', 'c']) put(store, flow, 300_000, flow);
+    expect(put(store, 'large', 400_000, 'd')).toBe(false);
+    expect(put(store, 'large', 240_000, 'd')).toBe(true);
+    expect(get(store, 'large', 'd')).toBeDefined();
+  });
+
+  it('flows come and go without a trace', () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const left = vi.spyOn(FairBytes.prototype, 'leave');
+    onTestFinished(() => left.mockRestore());
+    const store = storeOf(1_000_000);
+    for (let at = 0; at < 1_000; at++) {
+      if (at % 10 === 0) vi.advanceTimersByTime(6 * 60_000);
+      expect(put(store, `${at}`, 90_000, `${at}`)).toBe(true);
+    }
+    expect(store.snapshot()).toMatchObject({ entries: 10, evictions: 990 });
+    expect(store.purge()).toBe(10);
+    expect(left).toHaveBeenCalledTimes(1_000);
+    expect(store.snapshot()).toMatchObject({ entries: 0, bytes: 0 });
+    expect(put(store, 'again', 900_000)).toBe(true);
+  });
 });

@@ -166,7 +166,11 @@ async function play(history: readonly Action[], mayVary: boolean): Promise<void>
   }
 
   function ask(asked: Extract<Action, { do: 'ask' }>): void {
-    const { context } = timedContext(asked.timeoutMs, { name: 'a', weight: 1, background: false });
+    const { context } = timedContext(asked.timeoutMs, {
+      name: `${asked.timeoutMs}`,
+      weight: 1,
+      background: false,
+    });
     const caller = { leave: () => context.end(left), settled: 0, left: false };
     callers.push(caller);
     const trace = new Trace(performance.now());
@@ -175,9 +179,10 @@ async function play(history: readonly Action[], mayVary: boolean): Promise<void>
       operation: 'list-accounts',
       path: '/analytics/accounts/',
       query: asked.query,
+      keyedHeaders: {},
       headers: language === undefined ? {} : { 'accept-language': language },
       ids: {},
-      hasCallerIds: false,
+      callerIds: undefined,
       cacheControl: asked.directives,
       pragma: undefined,
       context,

@@ -60,9 +60,10 @@ function request(more: Partial<UpstreamRequest> = {}): UpstreamRequest {
     operation: 'list-accounts',
     path: '/analytics/accounts/',
     query: '',
+    keyedHeaders: {},
     headers: {},
     ids: { 'x-request-id': 'r1' },
-    hasCallerIds: false,
+    callerIds: undefined,
     cacheControl: undefined,
     pragma: undefined,
     context: contextOf().context,
@@ -768,8 +769,47 @@ describe('a stored error', () => {
   });
 });
 
+describe('an answer that repeats an id of its caller', () => {
+  const named = { ids: { 'x-request-id': 'chosen-by-a' }, callerIds: { 'x-request-id': 'chosen-by-a' } };
+  const repeating = ({ ids }: UpstreamRequest): Answer => answer({}, JSON.stringify(ids));
+
+  it('an answer that repeats an id of its caller is not stored', async () => {
+    const { get, sent } = cacheBefore(repeating);
+    expect(await get(named)).toMatchObject({ text: '{"x-request-id":"chosen-by-a"}', cache: { hit: false } });
+    expect((await get({ ids: {} })).text).toBe('{}');
+    expect((await get(named)).text).toBe('{}');
+    expect(sent).toHaveLength(2);
+  });
+  it('an answer that repeats an id of its caller leaves the stored answer, and the sharing of the read, to other requests', async () => {
+    const { get, sent } = cacheBefore(repeating);
+    await get({ ids: {} });
+    vi.advanceTimersByTime(500);
+    await get({ ...named, cacheControl: 'no-cache' });
+    expect((await get({ ids: {} })).cache).toMatchObject({ hit: true });
+    expect(sent).toHaveLength(2);
+  });
+  it('an answer that repeats an id of its caller is shared with no request that joined: they ask once more, together and without ids', async () => {
+    const { calls, upstream } = manual();
+    const { get } = cacheBefore(upstream);
+    const first = get(named);
+    const others = Array.from({ length: 100 }, () => get(named));
+    calls[0]?.give(repeating(calls[0].request));
+    await first;
+    await nextTurn();
+    expect(calls).toHaveLength(2);
+    calls[1]?.give(repeating(calls[1].request));
+    expect(new Set((await Promise.all(others)).map(({ text }) => text))).toEqual(new Set(['{}']));
+    expect((await get()).cache?.hit).toBe(true);
+  });
+  it('an answer that repeats an id which the gateway made is stored', async () => {
+    const { get } = cacheBefore(repeating);
+    await get({ ids: { 'x-request-id': 'made-by-us' } });
+    expect((await get(named)).cache?.hit).toBe(true);
+  });
+});
+
 describe('an error answered to a request with ids of its caller', () => {
-  const traced = { ids: { traceparent: 'x' }, hasCallerIds: true };
+  const traced = { ids: { traceparent: 'x' }, callerIds: { traceparent: 'x' } };
   /** Refuses what carries a trace. */
   const refusing = (refusal: () => Answer) => (asked: UpstreamRequest) =>
     asked.ids['traceparent'] === undefined ? answer({}, 'good') : refusal();
@@ -826,7 +866,7 @@ describe('an error answered to a request with ids of its caller', () => {
       await nextTurn();
       expect(calls).toHaveLength(2);
       const again = calls[1]?.request;
-      expect([again?.ids['traceparent'], again?.hasCallerIds]).toEqual([undefined, false]);
+      expect([again?.ids['traceparent'], again?.callerIds]).toEqual([undefined, undefined]);
       calls[1]?.give(answer({}, 'bad for all', 400));
       const got = await Promise.all(others);
       expect(new Set(got.map(({ text }) => text))).toEqual(new Set(['bad for all']));
@@ -1242,6 +1282,17 @@ describe('memory', () => {
       expect(cache.snapshot().bytes).toBeLessThanOrEqual(50_000);
     }
     expect(cache.snapshot().entries).toBeGreaterThan(10);
+  });
+  it('one caller’s large reads evict no answers of another: 30 hits of 30 stay hits', async () => {
+    const { get } = cacheBefore(({ query }) =>
+      answer({}, 'x'.repeat(query.startsWith('?large') ? 100_000 : 500)),
+    );
+    const ask = (query: string, name: string) => get({ query, context: contextOf(name).context });
+    for (let at = 0; at < 30; at += 1) await ask(`?${at}`, 'modest');
+    for (let at = 0; at < 50; at += 1) await ask(`?large${at}`, 'greedy');
+    let hits = 0;
+    for (let at = 0; at < 30; at += 1) if ((await ask(`?${at}`, 'modest')).cache?.hit) hits += 1;
+    expect(hits).toBe(30);
   });
   it('evictions count reads that made room, and neither renewals nor purges', async () => {
     const { get, cache } = cacheBefore(counting({ 'cache-control': 'max-age=0' }), { maxBytes: 10_000 });

@@ -11,9 +11,10 @@ const request: UpstreamRequest = {
   operation: 'list-accounts',
   path: '/analytics/accounts/',
   query: '',
+  keyedHeaders: {},
   headers: {},
   ids: {},
-  hasCallerIds: false,
+  callerIds: undefined,
   cacheControl: undefined,
   pragma: undefined,
   context,
@@ -46,6 +47,7 @@ const answered = (more: Partial<Extract<Outcome, { kind: 'answered' }>> = {}): O
   policy,
   fits: () => true,
   stored: true,
+  isDueToIds: false,
   forwardStatus: undefined,
   ...more,
 });
@@ -109,7 +111,7 @@ describe('what an exchange means for other gateways', () => {
   });
 
   it('an answer to a request with ids of its caller is shared, since they change no answer but an error', () => {
-    expect(publicationOf({ ...request, hasCallerIds: true }, answered(), true)).toMatchObject({
+    expect(publicationOf({ ...request, callerIds: { traceparent: 'x' } }, answered(), true)).toMatchObject({
       kind: 'stored',
     });
   });
@@ -130,7 +132,7 @@ describe('what an exchange means for other gateways', () => {
 
   const ended = new FixedContext(1_000, context.flow);
   ended.end(new Error('it left'));
-  const withIds = { ...request, hasCallerIds: true };
+  const withIds = { ...request, callerIds: { traceparent: 'x' } };
   it.each<[string, UpstreamRequest, Outcome, boolean]>([
     ['a failure before anything was sent', request, failedOutcome(request, timeout, false), true],
     [
@@ -148,9 +150,9 @@ describe('what an exchange means for other gateways', () => {
     ],
     ['a failure of a request with ids of its caller', withIds, failedOutcome(withIds, timeout, true), true],
     [
-      'an error to a request with ids of its caller',
+      'an error to a request with ids of its caller, or an answer that repeats them,',
       withIds,
-      answered({ answer: error, shared: error, policy: { ...policy, exactRequestOnly: true } }),
+      answered({ shared: undefined, stored: false, isDueToIds: true }),
       true,
     ],
     ['an answer where all say no-store', request, answered(), false],

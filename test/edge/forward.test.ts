@@ -14,7 +14,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-const prepare = prepareReplies({ forward: [], cacheControl: 'private, no-cache', variesByOrigin: false });
+const prepare = prepareReplies({ forward: [], cacheControl: 'private, no-cache', variesBy: [] });
 
 function requestFor(headers: Record<string, string> = {}) {
   const stopListening = vi.fn();
@@ -34,7 +34,7 @@ function requestFor(headers: Record<string, string> = {}) {
 
 function forwardTo(outbound: (request: UpstreamRequest) => Answer | Promise<Answer>) {
   const contexts = createContexts();
-  const options = { contexts, prepare, timeoutMs: 25_000, forwardHeaders: [] };
+  const options = { contexts, prepare, timeoutMs: 25_000, forwardHeaders: [], unkeyedHeaders: [] };
   const handle = forward(options, () => false);
   const workspace = { name: '', send: outbound };
   return {

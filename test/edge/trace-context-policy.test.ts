@@ -51,6 +51,8 @@ describe('a tracestate (W3C Trace Context section 3.3)', () => {
     ['of 513 characters', `a=${'x'.repeat(252)},b=${'x'.repeat(256)}`],
     ['of 9,000 characters', `a=${'x'.repeat(9000)}`],
     ['with 33 members', members(33)],
+    ['with 33 members of which one is empty', `${members(32)},`],
+    ['with hundreds of empty members', `a=b${','.repeat(400)}`],
     ['with a value of 257 characters', `a=${'x'.repeat(257)}`],
     ['without a value', 'a='],
     ['without an equals sign', 'a'],

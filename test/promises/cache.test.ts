@@ -39,6 +39,44 @@ describe('repeated reads are answered from memory', () => {
     expect(standIn.requests).toHaveLength(5);
   });
 
+  it('a forwarded field belongs to the key, although the upstream names it in no Vary', async () => {
+    const { ask, standIn } = await startPair({ FORWARD_REQUEST_HEADERS: 'x-tenant' });
+    standIn.behave((request) => ({ body: JSON.stringify(request.headers['x-tenant'] ?? 'none') }));
+    const came = [];
+    for (const headers of [{ 'x-tenant': 'a' }, { 'x-tenant': 'b' }, {}, { 'x-tenant': 'a' }]) {
+      const { body, headers: fields } = await ask(accounts, { headers });
+      came.push([body.toString(), fields['cache-status']?.includes('; hit'), fields.vary]);
+    }
+    expect(came).toEqual([
+      ['"a"', false, 'x-tenant'],
+      ['"b"', false, 'x-tenant'],
+      ['"none"', false, 'x-tenant'],
+      ['"a"', true, 'x-tenant'],
+    ]);
+    expect(standIn.requests).toHaveLength(3);
+  });
+
+  it('a forwarded field that is listed as unkeyed makes answers of their own only where Vary names it', async () => {
+    const names = {
+      FORWARD_REQUEST_HEADERS: 'x-client, x-tenant',
+      FORWARD_REQUEST_HEADERS_UNKEYED: 'x-client',
+    };
+    const { ask, standIn } = await startPair(names);
+    standIn.behave(({ target, headers }) => ({
+      headers: target.includes('?vary') ? { vary: 'X-Client' } : {},
+      body: JSON.stringify([headers['x-client'], headers['x-tenant']]),
+    }));
+    const bodies = [];
+    for (const path of [accounts, `${accounts}?vary`]) {
+      for (const client of ['1', '2']) {
+        const headers = { 'x-client': client, 'x-tenant': 'a' };
+        bodies.push((await ask(path, { headers })).body.toString());
+      }
+    }
+    expect(bodies).toEqual(['["1","a"]', '["1","a"]', '["1","a"]', '["2","a"]']);
+    expect(standIn.requests).toHaveLength(3);
+  });
+
   it('what the upstream varies by makes answers of their own', async () => {
     const { ask, standIn } = await startPair({ FORWARD_REQUEST_HEADERS: 'accept-language' });
     standIn.behave((request) => ({
@@ -81,6 +119,47 @@ describe('the trace fields of one caller', () => {
     await new Promise((resolve) => setTimeout(resolve, 600));
     expect((await ask(accounts, { headers: { ...fresh, ...headers } })).status).toBe(400);
     expect((await ask(accounts)).headers['cache-status']).toMatch(/; hit;/);
+  });
+});
+
+describe('what one caller writes into an answer', () => {
+  it.each<[string, Record<string, string>]>([
+    ['X-Request-ID', { 'x-request-id': 'https://evil.example/' }],
+    ['traceparent', { traceparent: '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01' }],
+    [
+      'tracestate',
+      { traceparent: '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01', tracestate: 'a=</script>' },
+    ],
+  ])('an answer that repeats the %s of its caller reaches no other caller', async (name, headers) => {
+    const { ask, standIn } = await startPair({ CACHE_TTL: '60s', FORWARD_RESPONSE_HEADERS: 'x-echo' });
+    const own = headers[name.toLowerCase()] ?? '';
+    standIn.behave((request) => {
+      const echo = request.headers[name.toLowerCase()];
+      const text = typeof echo === 'string' ? echo : 'none';
+      return request.target.endsWith('?field')
+        ? { headers: { 'x-echo': text } }
+        : { body: JSON.stringify(text) };
+    });
+    for (const path of [accounts, `${accounts}?field`]) {
+      const came = await ask(path, { headers });
+      expect([came.body.toString(), came.headers['x-echo']].join()).toContain(own.slice(0, 9));
+      const other = await ask(path);
+      expect(other.headers['cache-status']).toBe('analytics-gateway; fwd=uri-miss; stored');
+      expect([other.body.toString(), other.headers['x-echo']].join()).not.toContain(own.slice(0, 9));
+    }
+  });
+
+  it('an upstream that repeats ids only where no caller sees them does not end the sharing of its answers', async () => {
+    const { ask, standIn } = await startPair({ CACHE_TTL: '60s' });
+    standIn.behave(({ headers }) => ({
+      headers: {
+        'x-request-id': `${headers['x-request-id']}`,
+        'server-timing': `trace;desc="${headers['traceparent']}"`,
+      },
+    }));
+    const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
+    await ask(accounts, { headers: { 'x-request-id': 'one-of-a-caller', traceparent } });
+    expect((await ask(accounts)).headers['cache-status']).toMatch(/; hit/);
   });
 });
 

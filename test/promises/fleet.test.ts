@@ -80,6 +80,25 @@ describe.skipIf(redisProgram === undefined)('gateways that share a store', () =>
     expect(standIn.requests).toHaveLength(4);
   });
 
+  it('gateways that share a store share no answer between requests that differ in a forwarded field, and none that repeats an id of its caller', async () => {
+    const { members, standIn } = await startFleet(2, {
+      FORWARD_REQUEST_HEADERS: 'x-tenant',
+      CACHE_TTL: '60s',
+    });
+    standIn.behave(({ headers }) => ({
+      body: JSON.stringify([headers['x-tenant'], headers['x-request-id']]),
+    }));
+    const bodies: string[] = [];
+    for (const tenant of ['a', 'b']) {
+      for (const member of members) {
+        const headers = { 'x-tenant': tenant, 'x-request-id': `request-${bodies.length}` };
+        bodies.push((await member.ask(accounts, { headers })).body.toString());
+      }
+    }
+    expect(bodies).toEqual(['a', 'a', 'b', 'b'].map((tenant, at) => `["${tenant}","request-${at}"]`));
+    expect(standIn.requests).toHaveLength(4);
+  });
+
   it('gateways that share a store ask the upstream for a caller that says no-cache, although another gateway has an answer', async () => {
     const { members, standIn, redis } = await startFleet(2, { CACHE_TTL: '60s' });
     await statusOf(only(members, 0));

@@ -216,6 +216,8 @@ describe('the key is in no problem', () => {
 
   it('no internal-error holds the key', async () => {
     const pair = await startPair({ LOG_LEVEL: 'trace', ADMIN_PORT: '0' });
+    // It is looked up only where it is stored.
+    await rawReply(pair, accounts);
     // Nothing that callers or the upstream do brings it about, so a fault of our own is put in, with the key in it.
     vi.spyOn(LRUCache.prototype, 'get').mockImplementation(() => {
       const cause = new Error(`X-API-Key: ${standInKey}`);

@@ -33,9 +33,10 @@ describe('bodies in flight stay under the bound', () => {
   it('a body waits behind no body of a caller that holds more', () => {
     const budget = new BodyBudget(alone(100), 0);
     const started: string[] = [];
-    const first = budget.reserve('busy', 60, () => {});
+    const first = budget.reserve('busy', 40, () => {});
     const second = budget.reserve('busy', 30, () => {});
-    for (const name of ['third', 'fourth']) budget.reserve('busy', 60, () => started.push(name));
+    budget.reserve('small', 15, () => {});
+    for (const name of ['third', 'fourth']) budget.reserve('busy', 40, () => started.push(name));
     // What is left is too little for the bodies that wait.
     expect(budget.reserve('other', 10, () => {}).isReady).toBe(true);
     budget.reserve('quiet', 30, () => started.push('quiet'));
@@ -43,6 +44,26 @@ describe('bodies in flight stay under the bound', () => {
     expect(started).toEqual(['quiet']);
     first.release();
     expect(started).toEqual(['quiet', 'third']);
+  });
+
+  it('one caller’s bodies that stall leave room to those of every other caller, for each a share', () => {
+    const budget = new BodyBudget(alone(1_000), 0);
+    const taken = (caller: string): number =>
+      Array.from({ length: 40 }, () => budget.reserve(caller, 50, () => {})).filter(({ isReady }) => isReady)
+        .length;
+    expect([taken('first'), taken('second'), taken('third')]).toEqual([15, 3, 1]);
+    const growing = ['first', 'fourth'].map((caller) => budget.reserve(caller, 0, () => {}));
+    expect(growing.map((share) => share.grow(10))).toEqual([false, true]);
+  });
+
+  it('a caller’s only body may have all that is free, and its next ones go on when it has come', () => {
+    const budget = new BodyBudget(alone(100), 0);
+    const started: string[] = [];
+    const only = budget.reserve('one', 100, () => {});
+    for (const name of ['a', 'b', 'c']) budget.reserve('one', 40, () => started.push(name));
+    expect(only.isReady).toBe(true);
+    only.release();
+    expect(started).toEqual(['a']);
   });
 
   it('a body that gives up its place holds up no other', () => {
@@ -60,7 +81,9 @@ describe('bodies in flight stay under the bound', () => {
 
   it('an answer of up to 64 KiB neither waits for large ones nor is refused because of them', () => {
     const budget = new BodyBudget(alone(64 * mebibyte));
-    const large = Array.from({ length: 9 }, () => budget.reserve('one', 8 * mebibyte, () => {}));
+    const large = ['one', 'one', 'one', 'one', 'one', 'one', 'two', 'three', 'one'].map((caller) =>
+      budget.reserve(caller, 8 * mebibyte, () => {}),
+    );
     expect(large.map(({ isReady }) => isReady)).toEqual([...Array(8).fill(true), false]);
     expect(budget.reserve('one', 11, () => {}).isReady).toBe(true);
     expect(budget.reserve('one', 64 * 1_024, () => {}).isReady).toBe(true);

@@ -259,6 +259,45 @@ describe('an upstream that fails', () => {
     },
   );
 
+  it('one caller’s reads that fail leave the retries of other callers to them', async () => {
+    const handler = retryFailures(options)(async ({ query }) => {
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      sent.push(query);
+      throw unreachable();
+    });
+    const sent: string[] = [];
+    const ask = (name: string, count: number): void => {
+      const one = { ...requestWith(contextFor({ name })), query: name };
+      for (let asked = 0; asked < count; asked++) void outcome(handler(one, newTrace()));
+    };
+    const sentBy = (name: string): number => sent.filter((one) => one === name).length;
+    ask('greedy', 100);
+    // All retries that there are, of 100 requests, are under way.
+    await vi.advanceTimersByTimeAsync(11);
+    ask('modest', 3);
+    await vi.advanceTimersByTimeAsync(5000);
+    // Of 23 live requests four may be tried again: half of these belong to each.
+    expect([sentBy('greedy'), sentBy('modest')]).toEqual([120, 5]);
+    // They are given back.
+    ask('greedy', 5);
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(sentBy('greedy')).toBe(128);
+  });
+
+  it('many callers together get no more retries than one would', async () => {
+    let attempts = 0;
+    const handler = retryFailures(options)(async () => {
+      attempts++;
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      throw unreachable();
+    });
+    for (let caller = 0; caller < 100; caller++) {
+      void outcome(handler(requestWith(contextFor({ name: `${caller}` })), newTrace()));
+    }
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(attempts).toBe(120);
+  });
+
   it('a 429 is tried again even where the budget for retries of failures is spent', async () => {
     const steps: Step[] = [503, 503, 503, 503, 429, 200];
     const handler = retryFailures(options)(upstream(...steps));

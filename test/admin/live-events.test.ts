@@ -1,0 +1,26 @@
+import { expect, it } from 'vitest';
+import { LiveEvents } from '../../src/admin/live-events.ts';
+
+it('a console that does not read is ended, and costs the others nothing', async () => {
+  const live = new LiveEvents({
+    status: async () => '{}',
+    history: () => '[]',
+    redact: (text) => text,
+    onFault: () => expect.unreachable(),
+  });
+  const [reading, other] = [live.open(undefined).getReader(), live.open(undefined).getReader()];
+  let read = 0;
+  const whole = (async () => {
+    while (!(await reading.read()).done) read += 1;
+  })();
+  for (let told = 0; told < 50; told++) {
+    live.tell('point', '{}');
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  let kept = 0;
+  while (!(await other.read()).done) kept += 1;
+  expect(kept).toBeLessThan(15);
+  live.close();
+  await whole;
+  expect(read).toBeGreaterThanOrEqual(50);
+});
