@@ -4,7 +4,7 @@
  * in the wrong place is not written down.
  */
 import { canonicalAddress } from '../address-policy.ts';
-import { holdsCredential } from '../callers/credential-search-policy.ts';
+import { holdsCredential, readingsOf } from '../callers/credential-search-policy.ts';
 import type { GatewayError } from '../errors.ts';
 import { trimBlanks } from '../header-fields.ts';
 import type { InboundRequest } from './inbound.ts';
@@ -36,6 +36,8 @@ export interface SearchOptions {
 
 const maxCharacters = 200;
 const instead = '[a credential]';
+/** A longer text is not logged, and not searched: a stranger could make the search of it the gateway's whole work. */
+const maxSearchedCharacters = 1_024;
 
 /** The first 16 characters of our tokens, damaged ones too. */
 const tokenShape = /wag_[A-Za-z0-9_-]{16}/;
@@ -51,18 +53,19 @@ export function refusalFields(
   options: SearchOptions,
 ): RefusalFields {
   const credentials = presentedCredentials(options.rawHeaders);
-  const isCredential = (text: string): boolean =>
+  const isCredential = (reading: string): boolean =>
+    tokenShape.test(reading) || holdsJwt(reading) || credentials.some((value) => reading.includes(value));
+  const holdsAny = (text: string): boolean =>
     credentials.length > maxCredentials ||
-    options.isSecret(text) ||
-    tokenShape.test(text) ||
-    holdsJwt(text) ||
-    credentials.some((value) => text.includes(value));
+    holdsCredential(text, [], options.isSecret) ||
+    readingsOf(text).some(isCredential);
   const fields: Record<string, string> = {};
   if (peer !== undefined) fields['peer'] = canonicalAddress(peer);
   const note = (name: string, text: string | undefined, shown: (text: string) => string): void => {
     if (text === undefined) return;
     // Searched before anything is left out: a part of a credential would not be found.
-    fields[name] = holdsCredential(text, [], isCredential) ? instead : loggable(shown(text));
+    if (text.length > maxSearchedCharacters) fields[name] = `[${text.length} characters]`;
+    else fields[name] = holdsAny(text) ? instead : loggable(shown(text));
   };
   note('path', target?.split(/[?#]/, 1)[0], pathOf);
   note('host', host, withoutUserinfo);
