@@ -213,6 +213,10 @@ const ampersand = 0x26;
 const openers = Uint8Array.from({ length: 256 }, (_, byte) =>
   Number(byte === backslash || byte === percent || byte === ampersand),
 );
+/** The values of hexadecimal digits; -1 for any other byte. */
+const digits = Int8Array.from({ length: 256 }, (_, byte) =>
+  '0123456789abcdef'.indexOf(String.fromCharCode(byte).toLowerCase()),
+);
 /** HTML's names of characters that a key may have, and the character before each. Compared byte by byte. */
 const names = ['&amp;', '<lt;', '>gt;', '"quot;', "'apos;"].map((name) => Buffer.from(name));
 /** No number of a character that a key may have is longer. */
@@ -287,7 +291,7 @@ function referenceAt(bytes: Uint8Array, at: number, end: number): number {
   const first = at + (isHex ? 3 : 2);
   let [place, code] = [first, 0];
   for (; place < first + maxDigits; place++) {
-    const digit = digitOf(lowerAt(place));
+    const digit = digits[lowerAt(place)] as number;
     if (digit < 0 || (!isHex && digit > 9)) break;
     code = code * (isHex ? 16 : 10) + digit;
   }
@@ -295,18 +299,12 @@ function referenceAt(bytes: Uint8Array, at: number, end: number): number {
 }
 
 /** The value of so many hexadecimal digits, or -1 where they are none. */
-function hexAt(bytes: Uint8Array, at: number, digits: number, end: number): number {
+function hexAt(bytes: Uint8Array, at: number, length: number, end: number): number {
   let value = 0;
-  for (let place = at; place < at + digits; place++) {
-    const digit = place < end ? digitOf((bytes[place] as number) | 0x20) : -1;
+  for (let place = at; place < at + length; place++) {
+    const digit = place < end ? (digits[bytes[place] as number] as number) : -1;
     if (digit < 0) return -1;
     value = value * 16 + digit;
   }
   return value;
-}
-
-/** @param byte a digit, or a letter in lower case */
-function digitOf(byte: number): number {
-  if (byte >= 0x30 && byte <= 0x39) return byte - 0x30;
-  return byte >= 0x61 && byte <= 0x66 ? byte - 0x57 : -1;
 }
