@@ -4,6 +4,7 @@
  */
 import type { randomFillSync } from 'node:crypto';
 import { afterAll, describe, expect, it, vi } from 'vitest';
+import type { Parts } from '../../src/gateway-parts.ts';
 import { countSteps } from '../support/count-steps.ts';
 
 /** What is drawn instead of random numbers, where a test says so. */
@@ -19,10 +20,11 @@ vi.mock('node:crypto', async (original) => {
   };
 });
 
-const counter = await countSteps('/src/key/s');
+const counter = await countSteps(/\/src\/(?:key\/s|gateway-parts)/);
 afterAll(() => counter.close());
 const { Scrubber } = await import('../../src/key/scrub.ts');
 const { Key } = await import('../../src/key/key.ts');
+const { isSecret } = await import('../../src/gateway-parts.ts');
 
 /** Random letters and digits, and none that occurs twice in the part that is compared: so no text has more in common by chance. */
 const key = 'wak_Qz7Xw2Lk9vRb3Tn5Hd8Jf4Gm6Pc1';
@@ -82,7 +84,7 @@ function textsLike(form: string, other: string): Record<string, string> {
 
 describe.each(Object.entries(forms))('the steps of the search for a key %s', (_, form) => {
   it.each(Object.entries(readings))(
-    'are the same for a text %s, whatever it has in common with the key, repeated to the limit',
+    'the steps are the same for a text %s, whatever it has in common with the key, repeated to the limit',
     async (_name, reading) => {
       const scrubber = scrubberOf(key);
       expect(scrubber.holdsKey(reading(form(key)))).toBe(true);
@@ -128,14 +130,14 @@ const pieces = [
   ' ',
 ];
 
-describe('the search', () => {
+describe('the search for the key', () => {
   const keys = [key, 'C:\\temp\\key\\0123\\', `\\\\\\\\a\\\\\\\\b\\\\\\\\c`, `z${'abcd'.repeat(1_000)}`];
   const bytes = 16 * 1_024;
   const repeated = (piece: string, length: number): string =>
     piece.repeat(Math.ceil(length / piece.length)).slice(0, length);
 
   it.each(keys)(
-    'takes steps in proportion to the length of any text, and few for each byte: key %#',
+    'the search takes steps in proportion to the length of any text, and few for each byte: key %#',
     async (one) => {
       const scrubber = scrubberOf(one);
       for (const piece of [
@@ -153,7 +155,7 @@ describe('the search', () => {
     },
   );
 
-  it('compares no more than a thousand times with a long key whose end a text repeats, and takes it as found then', async () => {
+  it('the search compares no more than a thousand times with a long key whose end a text repeats, and takes it as found then', async () => {
     const scrubber = scrubberOf(`z${'abcd'.repeat(1_000)}`);
     // A piece of 17 characters is no part of the key, and its first 16 are the key’s last.
     const few = repeated('abcdabcdabcdabcd!', 17 * 1_000);
@@ -161,7 +163,7 @@ describe('the search', () => {
     expect(scrubber.holdsKey(`${few}${few}`)).toBe(true);
   });
 
-  it('takes as many steps for one key as for the keys of a thousand workspaces', async () => {
+  it('the search takes as many steps for one key as for the keys of a thousand workspaces', async () => {
     const text = repeated(`${pieces[0]}${pieces[1]}`, 2 * bytes);
     const one = scrubberOf(key);
     const many = scrubberOf(
@@ -172,7 +174,7 @@ describe('the search', () => {
     );
   });
 
-  it('of an answer of 4 MiB leaves the event loop to others sixteen times and more', async () => {
+  it('the search of an answer of 4 MiB leaves the event loop to others sixteen times and more', async () => {
     const body = Buffer.alloc(4 * 1_024 * 1_024, pieces[0]);
     let isDone = false;
     let turns = 0;
@@ -186,7 +188,7 @@ describe('the search', () => {
     expect(turns).toBeGreaterThanOrEqual(16);
   });
 
-  it('draws another hash after other bytes had an equal one, so that nothing can be learned of a key by such bytes', () => {
+  it('the search draws another hash after other bytes had an equal one, so that nothing can be learned of a key by such bytes', () => {
     // Every text has the same hash.
     drawn.number = 1;
     const scrubber = scrubberOf(key);
@@ -199,4 +201,15 @@ describe('the search', () => {
     expect(scrubber.holdsKey(key)).toBe(true);
     expect(drawn.times).toBe(after);
   });
+});
+
+it('what is done about a refused path tells nobody whether the workspace in it exists', async () => {
+  const workspaces = new Map(
+    Array.from({ length: 100 }, (_, at) => [`w${at}`, { keyring: { current: new Key(key, at) } }]),
+  );
+  const parts = { scrub: scrubberOf(key), workspaces } as unknown as Parts;
+  const stepsFor = (name: string) => counter.stepsOf(() => isSecret(parts, 'x', `/w/${name}/api/x`));
+  await stepsFor('w1');
+  const steps = [await stepsFor('w1'), await stepsFor('w99'), await stepsFor('x9'), await stepsFor('x99')];
+  expect(new Set(steps).size, `${steps}`).toBe(1);
 });
