@@ -1,8 +1,12 @@
 /**
- * Tries to read the upstream key from the times of replies, as a stranger who can connect would: it starts the built
- * gateway with the image's flags and a key that it makes up, takes for known how the key begins, and sends texts that go on
- * with the right next character or with a wrong one, at every exit where a text is searched for the key, in every form,
- * with the log on and silent. Where the times tell the right one from the others, and tell it again, something was found.
+ * Tries to read the upstream key from the times of replies, as a stranger who can connect would: at every exit where a text
+ * is searched for the key, in every form, with the log on and silent.
+ *
+ * It starts the built program with the image's flags twice, with keys that differ in one character behind a beginning that
+ * is taken for known. Both are sent texts that go on with the one character and with the other. What the texts themselves
+ * cost is the same for both gateways, and a stranger can measure it on a copy of the program; so it is subtracted: what is
+ * left of a difference tells which key a gateway has. A finding counts where three pairs of processes, one after the other,
+ * show it in the same direction.
  *
  *   npm run build && npm run bench:key-timing [-- ROUNDS] [--main dist/main.js] [--only EXIT]
  *
@@ -30,23 +34,24 @@ const { values, positionals } = parseArgs({
     seed: { type: 'string', default: String(Date.now() % 2 ** 31) },
   },
 });
-/** Each sends every candidate once. */
-const rounds = Number(positionals[0] ?? 120);
+/** Each sends both texts to both gateways once. */
+const rounds = Number(positionals[0] ?? 200);
 const seed = Number(values.seed);
 if (!(rounds > 0) || !Number.isInteger(seed)) {
   throw new TypeError('npm run bench:key-timing [-- ROUNDS] [--main FILE] [--only EXIT] [--seed N]');
 }
 
 const random = randomFrom(seed);
-const letters = 'abcdefghijklmnopqrstuvwxyz0123456789';
+const letters = 'pqrstuvxy';
 const word = (length: number): string =>
   Array.from({ length }, () => letters[below(random, letters.length)]).join('');
-const key = `wak_${word(36)}`;
 /** Of the key, what the stranger has found so far: with the next one, whole groups of three for base64. */
-const knownCharacters = 11;
-const wrongCandidates = 5;
-/** In standard deviations: what chance does once in some 60,000 tries, and twice in a row hardly ever. */
+const known = `wak_${word(7)}`;
+const [one = '', other = ''] = [...letters].sort(() => random() - 0.5);
+const rest = word(28);
+/** In standard deviations: what chance does once in some 15,000 tries, and three times in a row never. */
 const tellingZ = 4;
+const pairCount = 3;
 
 const forms: Readonly<Record<string, (text: string) => string>> = {
   'as it is': (text) => text,
@@ -124,11 +129,17 @@ async function startUpstream(): Promise<Server> {
   return server;
 }
 
+interface Gateway {
+  readonly program: Program;
+  readonly stopwatch: Stopwatch;
+}
+
 async function startGateway(
   folder: string,
   upstream: Server,
   logLevel: string,
-): Promise<{ readonly program: Program; readonly port: number }> {
+  key: string,
+): Promise<Gateway> {
   const [port, upstreamPort] = [await freePort(), (upstream.address() as AddressInfo).port];
   const digest = (token: string) => [{ sha256: hash('sha256', token, 'hex') }];
   const callers = [
@@ -167,7 +178,7 @@ async function startGateway(
     speaks: false,
   });
   await answers(`http://127.0.0.1:${port}/readyz`);
-  return { program, port };
+  return { program, stopwatch: new Stopwatch(port) };
 }
 
 /** Sends one request after the other on one connection, and says how long each took, in ms. */
@@ -236,73 +247,86 @@ function zOf(ones: readonly number[], others: readonly number[]): number {
   return (rankSum - (n * (n + m + 1)) / 2) / Math.sqrt((n * m * (n + m + 1)) / 12);
 }
 
-interface Ranking {
-  /** Of the right candidate against the wrong ones. */
+interface Finding {
+  /** How surely the gateways differ in which of the texts takes longer. */
   readonly z: number;
-  /** No wrong candidate differs as much from all others. */
-  readonly isFirst: boolean;
-  /** By how much the right one is slower, of the wrong ones' time. */
+  /** By how much a text takes longer at the gateway whose key goes on as it does, of its time. */
   readonly slower: number;
 }
 
-/** Times the right candidate and some wrong ones, in turn. */
-async function rank(stopwatch: Stopwatch, exit: Exit, form: (text: string) => string): Promise<Ranking> {
-  const known = key.slice(0, knownCharacters);
-  const right = key.charAt(knownCharacters);
-  const wrong = [...letters].filter((one) => one !== right).sort(() => random() - 0.5);
-  const candidates = [right, ...wrong.slice(0, wrongCandidates)];
-  const requests = candidates.map((candidate) => {
+/** Times both texts at both gateways, in turn. */
+async function compare(
+  gateways: readonly Gateway[],
+  exit: Exit,
+  form: (text: string) => string,
+): Promise<Finding> {
+  const requests = [one, other].map((candidate) => {
     const piece = form(known + candidate);
     return exit.request(piece.repeat(Math.floor(exit.characters / piece.length)));
   });
-  const times: number[][] = candidates.map(() => []);
-  for (let round = -5; round < rounds; round++) {
-    const order = [...requests.keys()].sort(() => random() - 0.5);
-    for (const at of order) {
-      const { target = '/', lines = [] } = requests[at] ?? {};
-      const tookMs = await stopwatch.take(target, lines);
-      if (round >= 0) times[at]?.push(tookMs);
+  const all = gateways.flatMap(({ stopwatch }) =>
+    requests.map(({ target, lines = [] }) => ({ stopwatch, target, lines, tookMs: [] as number[] })),
+  );
+  for (let round = -20; round < rounds; round++) {
+    for (const { stopwatch, target, lines, tookMs } of [...all].sort(() => random() - 0.5)) {
+      const ms = await stopwatch.take(target, lines);
+      if (round >= 0) tookMs.push(ms);
     }
   }
-  const zs = times.map((own, at) => zOf(own, times.filter((_, other) => other !== at).flat()));
-  const [ofRight = [], ...ofWrong] = times;
-  return {
-    z: zs[0] ?? 0,
-    isFirst: zs.slice(1).every((z) => Math.abs(z) < Math.abs(zs[0] ?? 0)),
-    slower: median(ofRight) / median(ofWrong.flat()) - 1,
-  };
+  const times = all.map(({ tookMs }) => tookMs);
+  const [ones = [], others = [], ones2 = [], others2 = []] = times;
+  const differences = ones.map((ms, at) => ms - (others[at] ?? 0));
+  const differences2 = ones2.map((ms, at) => ms - (others2[at] ?? 0));
+  const slowerMs = (median(ones) - median(others) - median(ones2) + median(others2)) / 2;
+  return { z: zOf(differences, differences2), slower: slowerMs / median(times.flat()) };
 }
 
-const tells = ({ z, isFirst }: Ranking): boolean => isFirst && Math.abs(z) >= tellingZ;
+/** Goes on with the next pair while it is told, in the same direction. */
+async function tryExit(
+  pairs: readonly (readonly Gateway[])[],
+  exit: Exit,
+  form: (text: string) => string,
+): Promise<{ readonly isFound: boolean; readonly findings: readonly Finding[] }> {
+  const findings: Finding[] = [];
+  for (const pair of pairs) {
+    const finding = await compare(pair, exit, form);
+    findings.push(finding);
+    const isTold = Math.abs(finding.z) >= tellingZ && Math.sign(finding.z) === Math.sign(findings[0]?.z ?? 0);
+    if (!isTold) return { isFound: false, findings };
+  }
+  return { isFound: true, findings };
+}
 
 const folder = mkdtempSync(join(tmpdir(), 'gateway-key-timing-'));
 const upstream = await startUpstream();
 let found = 0;
 let cells = 0;
-process.stdout.write(`--seed ${seed}, ${rounds} rounds; z and the difference of the right character\n`);
+process.stdout.write(
+  `--seed ${seed}, ${rounds} rounds; for each pair z, and how much slower the right text is\n`,
+);
 try {
   for (const logLevel of ['info', 'silent']) {
-    const { program, port } = await startGateway(folder, upstream, logLevel);
-    const stopwatch = new Stopwatch(port);
+    const pairs: Gateway[][] = [];
+    for (let pair = 0; pair < pairCount; pair++) {
+      const keys = [one, other].map((next) => known + next + rest);
+      pairs.push(await Promise.all(keys.map((key) => startGateway(folder, upstream, logLevel, key))));
+    }
     for (const [name, exit] of Object.entries(exits)) {
       if (values.only !== undefined && name !== values.only) continue;
       for (const [formName, form] of Object.entries(forms)) {
-        const first = await rank(stopwatch, exit, form);
-        const second = tells(first) ? await rank(stopwatch, exit, form) : undefined;
-        const isFound = second !== undefined && tells(second) && Math.sign(second.z) === Math.sign(first.z);
+        const { isFound, findings } = await tryExit(pairs, exit, form);
         cells++;
         if (isFound) found++;
-        const figures = [first, ...(second === undefined ? [] : [second])].map(
-          ({ z, slower }) => `${z.toFixed(1)} (${(100 * slower).toFixed(1)} %)`,
-        );
-        const verdict = isFound ? 'FOUND' : 'nothing';
+        const figures = findings.map(({ z, slower }) => `${z.toFixed(1)} (${(100 * slower).toFixed(1)} %)`);
         process.stdout.write(
-          `log ${logLevel.padEnd(6)}  ${name.padEnd(28)} ${formName.padEnd(16)} ${verdict.padEnd(8)} ${figures.join(', ')}\n`,
+          `log ${logLevel.padEnd(6)}  ${name.padEnd(28)} ${formName.padEnd(16)} ${(isFound ? 'FOUND' : 'nothing').padEnd(8)} ${figures.join(', ')}\n`,
         );
       }
     }
-    stopwatch.close();
-    await program.end();
+    for (const { program, stopwatch } of pairs.flat()) {
+      stopwatch.close();
+      await program.end();
+    }
   }
 } finally {
   upstream.close();

@@ -9,10 +9,16 @@ import { countSteps } from '../support/count-steps.ts';
 
 /** What is drawn instead of random numbers, where a test says so. */
 const drawn = vi.hoisted(() => ({ number: undefined as number | undefined, times: 0 }));
+/** How often bytes were compared in constant time. */
+const compared = vi.hoisted(() => ({ times: 0 }));
 vi.mock('node:crypto', async (original) => {
   const crypto = await original<typeof import('node:crypto')>();
   return {
     ...crypto,
+    timingSafeEqual(one: Uint8Array, other: Uint8Array) {
+      compared.times++;
+      return crypto.timingSafeEqual(one, other);
+    },
     randomFillSync: ((numbers: Int32Array) => {
       drawn.times++;
       return drawn.number === undefined ? crypto.randomFillSync(numbers) : numbers.fill(drawn.number);
@@ -106,6 +112,23 @@ describe.each(Object.entries(forms))('the steps of the search for a key %s', (_,
       }
     },
   );
+});
+
+it('a text with the end of a key is compared with all of it in constant time, so nothing is learned of what is before', async () => {
+  const scrubber = scrubberOf(key);
+  const before = key.length - 16;
+  const counts = [0, 1, before >> 1, before - 1].flatMap((shared) => [
+    `${key.slice(0, shared)}${stranger.slice(shared, before)}${key.slice(before)}`,
+    `${stranger.slice(0, before - shared)}${key.slice(before - shared)}`,
+  ]);
+  const seen = new Set<string>();
+  for (const text of counts) {
+    expect(scrubber.holdsKey(text)).toBe(false);
+    compared.times = 0;
+    const steps = await counter.stepsOf(() => scrubber.holdsKey(text));
+    seen.add(`${steps} steps, ${compared.times} comparisons`);
+  }
+  expect([...seen]).toEqual([expect.stringMatching(/ 2 comparisons$/)]);
 });
 
 /** Repeated so often, each makes some search begin again and again. */
