@@ -4,7 +4,8 @@
  *
  * Each 16 bytes in a row are hashed (a rolling hash, as in Rabin and Karp's search), and the hash is looked up among
  * those of the last 16 bytes of every form of every key. Only where it is equal, bytes are compared, in constant time.
- * The hash is random for each process, and drawn anew after 16 other bytes had an equal one.
+ * The hash is random for each process, and drawn anew after 16 other bytes had an equal one: chance has it once in some
+ * hundreds of megabytes.
  *
  * Nothing is compiled of a key: V8 keeps, prints and profiles patterns and names.
  */
@@ -60,17 +61,13 @@ const random = (length: number): Int32Array => randomFillSync(new Int32Array(len
 
 export class FormIndex<Owner> {
   #forms: Form<Owner>[] = [];
-  /** By the one hash. */
+  /** By the hash of their last bytes. */
   #byHash = new Map<number, Form<Owner>[]>();
-  /** Two hashes, so that other bytes have an equal one about once in 2^60 windows, however many keys are known. */
-  #one = new RollingHash();
-  #other = new RollingHash();
-  /** The top bits of a hash are a place in here. */
+  #hash = new RollingHash();
+  /** The hash of each form's last bytes, at the place that its top bits say or, where that is taken, its last bits; else 0. */
+  #hashes = new Int32Array(1);
+  /** Leaves the top bits of a hash. */
   #shift = 0;
-  /** By the one hash the other one, where a form has both; 0 where none has. */
-  #others = new Int32Array(1);
-  /** By the other hash the one: for a form whose place among `others` is taken. */
-  #ones = new Int32Array(1);
 
   get isEmpty(): boolean {
     return this.#forms.length === 0;
@@ -80,7 +77,7 @@ export class FormIndex<Owner> {
   add(owner: Owner, value: string): void {
     const added = formsOf(value).map((bytes) => ({ owner, bytes }));
     this.#forms.push(...added);
-    const isRoomy = 32 * this.#forms.length <= this.#others.length;
+    const isRoomy = 32 * this.#forms.length <= this.#hashes.length;
     if (!isRoomy || !added.every((form) => this.#place(form))) this.#draw();
   }
 
@@ -89,28 +86,26 @@ export class FormIndex<Owner> {
     this.#draw();
   }
 
-  /** New hashes, until each form has a place. */
+  /** A new hash, with which each form has a place. */
   #draw(): void {
     const bits = Math.ceil(Math.log2(64 * this.#forms.length + 1));
     do {
-      this.#one = new RollingHash();
-      this.#other = new RollingHash();
+      this.#hash = new RollingHash();
+      this.#hashes = new Int32Array(2 ** bits);
       this.#shift = 32 - bits;
-      this.#others = new Int32Array(2 ** bits);
-      this.#ones = new Int32Array(2 ** bits);
       this.#byHash = new Map();
     } while (!this.#forms.every((form) => this.#place(form)));
   }
 
   #place(form: Form<Owner>): boolean {
-    const [one, other] = [this.#one.ofLast(form.bytes), this.#other.ofLast(form.bytes)];
-    this.#byHash.set(one, [...(this.#byHash.get(one) ?? []), form]);
-    const [at, otherAt] = [one >>> this.#shift, other >>> this.#shift];
-    if (this.#others[at] === other || this.#ones[otherAt] === one) return true;
-    if (this.#others[at] === 0) this.#others[at] = other;
-    else if (this.#ones[otherAt] === 0) this.#ones[otherAt] = one;
-    else return false;
-    return one !== 0 && other !== 0;
+    const hash = this.#hash.ofLast(form.bytes);
+    const alike = this.#byHash.get(hash);
+    if (alike !== undefined) return alike.push(form) > 0;
+    this.#byHash.set(hash, [form]);
+    const places = [hash >>> this.#shift, hash & (this.#hashes.length - 1)];
+    const free = places.find((place) => this.#hashes[place] === 0);
+    if (free !== undefined) this.#hashes[free] = hash;
+    return free !== undefined && hash !== 0;
   }
 
   /** The places of forms that end after `from` and no later than `to`; those that overlap as one, with the longest's owner. */
@@ -127,26 +122,20 @@ export class FormIndex<Owner> {
 
   /** Where the first window ends, after `from`, that is hashed as a form's last; 0 where there is none. */
   #nextEqual(bytes: Uint8Array, from: number, to: number): number {
-    const { base, entering, leaving } = this.#one;
-    const { base: otherBase, entering: otherEntering, leaving: otherLeaving } = this.#other;
-    const [shift, others, ones] = [this.#shift, this.#others, this.#ones];
-    let [one, other, end] = [0, 0, Math.max(0, from - windowBytes + 1)];
+    const { base, entering, leaving } = this.#hash;
+    const [hashes, shift, mask] = [this.#hashes, this.#shift, this.#hashes.length - 1];
+    let [hash, end] = [0, Math.max(0, from - windowBytes + 1)];
     for (const full = end + windowBytes; end < full; end++) {
       if (end >= to) return 0;
-      const byte = bytes[end] as number;
-      one = (Math.imul(one, base) + (entering[byte] as number)) | 0;
-      other = (Math.imul(other, otherBase) + (otherEntering[byte] as number)) | 0;
+      hash = (Math.imul(hash, base) + (entering[bytes[end] as number] as number)) | 0;
     }
     for (;;) {
-      // Whole hashes are compared, so the time of it tells nothing.
-      if (others[one >>> shift] === other || ones[other >>> shift] === one) return end;
+      // Whole hashes are compared: where they differ says nothing.
+      if (hashes[hash >>> shift] === hash || hashes[hash & mask] === hash) return end;
       if (end >= to) return 0;
-      const [byte, left] = [bytes[end] as number, bytes[end - windowBytes] as number];
-      one = (Math.imul(one, base) + (((entering[byte] as number) - (leaving[left] as number)) | 0)) | 0;
-      other =
-        (Math.imul(other, otherBase) +
-          (((otherEntering[byte] as number) - (otherLeaving[left] as number)) | 0)) |
-        0;
+      const entered = entering[bytes[end] as number] as number;
+      const left = leaving[bytes[end - windowBytes] as number] as number;
+      hash = (Math.imul(hash, base) + ((entered - left) | 0)) | 0;
       end++;
     }
   }
@@ -154,10 +143,10 @@ export class FormIndex<Owner> {
   /** The longest form that ends here; where it is `isEnough`, its last bytes suffice. */
   #matchAt(bytes: Uint8Array, end: number, isEnough: boolean): Found<Owner> | undefined {
     const last = bytes.subarray(end - windowBytes, end).map(folded);
-    const alike = (this.#byHash.get(this.#one.ofLast(last)) ?? []).filter((form) =>
+    const alike = (this.#byHash.get(this.#hash.ofLast(last)) ?? []).filter((form) =>
       timingSafeEqual(form.bytes.subarray(-windowBytes), last),
     );
-    // Other bytes with an equal hash: seen in the time, it would tell something of the key for as long as the hash is used.
+    // Other bytes with an equal hash. The time of this can be seen: it would tell something of the key while the hash is used.
     if (alike.length === 0) this.#draw();
     let longest: Found<Owner> | undefined;
     for (const { owner, bytes: form } of alike) {
@@ -276,27 +265,32 @@ function escapeOf(length: number, code: number): number {
 
 /** Reads `&amp;`, `&#119;`, `&#x77;` and such like. */
 function referenceAt(bytes: Uint8Array, at: number, end: number): number {
-  const lowerAt = (place: number): number => (place < end ? (bytes[place] as number) | 0x20 : 0);
-  if (bytes[at + 1] !== 0x23) {
-    // No letter, no name: of ampersands alone each is done with here.
-    if (lowerAt(at + 1) < 0x61) return 0;
-    for (const name of names) {
-      let matched = 1;
-      while (matched < name.length && name[matched] === lowerAt(at + matched)) matched++;
-      if (matched === name.length) return escapeOf(matched, name[0] as number);
-    }
-    return 0;
+  if (bytes[at + 1] === 0x23) return numberAt(bytes, at, end);
+  // No letter, no name: of ampersands alone each is done with here.
+  if (lowerAt(bytes, at + 1, end) < 0x61) return 0;
+  for (const name of names) {
+    let matched = 1;
+    while (matched < name.length && name[matched] === lowerAt(bytes, at + matched, end)) matched++;
+    if (matched === name.length) return escapeOf(matched, name[0] as number);
   }
-  const isHex = lowerAt(at + 2) === 0x78;
+  return 0;
+}
+
+function numberAt(bytes: Uint8Array, at: number, end: number): number {
+  const isHex = lowerAt(bytes, at + 2, end) === 0x78;
   const first = at + (isHex ? 3 : 2);
   let [place, code] = [first, 0];
-  for (; place < first + maxDigits; place++) {
-    const digit = digits[lowerAt(place)] as number;
+  for (; place < end && place < first + maxDigits; place++) {
+    const digit = digits[bytes[place] as number] as number;
     if (digit < 0 || (!isHex && digit > 9)) break;
     code = code * (isHex ? 16 : 10) + digit;
   }
-  return place === first || lowerAt(place) !== 0x3b ? 0 : escapeOf(place + 1 - at, code);
+  return place === first || place >= end || bytes[place] !== 0x3b ? 0 : escapeOf(place + 1 - at, code);
 }
+
+/** In lower case where it is a letter; 0 behind the end. */
+const lowerAt = (bytes: Uint8Array, at: number, end: number): number =>
+  at < end ? (bytes[at] as number) | 0x20 : 0;
 
 /** The value of so many hexadecimal digits, or -1 where they are none. */
 function hexAt(bytes: Uint8Array, at: number, length: number, end: number): number {

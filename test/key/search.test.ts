@@ -7,12 +7,14 @@ import { afterAll, describe, expect, it, vi } from 'vitest';
 import type { Parts } from '../../src/gateway-parts.ts';
 import { countSteps } from '../support/count-steps.ts';
 
-/** What is drawn instead of random numbers, where a test says so. */
+/** What is drawn instead of random numbers, where a test says so. Else they follow from a seed: no chance, the same steps. */
 const drawn = vi.hoisted(() => ({ number: undefined as number | undefined, times: 0 }));
 /** How often bytes were compared in constant time. */
 const compared = vi.hoisted(() => ({ times: 0 }));
 vi.mock('node:crypto', async (original) => {
   const crypto = await original<typeof import('node:crypto')>();
+  const { randomFrom } = await import('../support/random.ts');
+  const random = randomFrom(1);
   return {
     ...crypto,
     timingSafeEqual(one: Uint8Array, other: Uint8Array) {
@@ -21,7 +23,9 @@ vi.mock('node:crypto', async (original) => {
     },
     randomFillSync: ((numbers: Int32Array) => {
       drawn.times++;
-      return drawn.number === undefined ? crypto.randomFillSync(numbers) : numbers.fill(drawn.number);
+      const { number } = drawn;
+      for (const at of numbers.keys()) numbers[at] = number ?? random() * 2 ** 32;
+      return numbers;
     }) as typeof randomFillSync,
   };
 });
