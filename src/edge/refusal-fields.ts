@@ -4,7 +4,7 @@
  * in the wrong place is not written down.
  */
 import { canonicalAddress } from '../address-policy.ts';
-import { holdsCredential, readingsOf } from '../callers/credential-search-policy.ts';
+import { readingsOf } from '../callers/credential-search-policy.ts';
 import type { GatewayError } from '../errors.ts';
 import { trimBlanks } from '../header-fields.ts';
 import type { InboundRequest } from './inbound.ts';
@@ -56,9 +56,7 @@ export function refusalFields(
   const isCredential = (reading: string): boolean =>
     tokenShape.test(reading) || holdsJwt(reading) || credentials.some((value) => reading.includes(value));
   const holdsAny = (text: string): boolean =>
-    credentials.length > maxCredentials ||
-    holdsCredential(text, [], options.isSecret) ||
-    readingsOf(text).some(isCredential);
+    credentials.length > maxCredentials || options.isSecret(text) || readingsOf(text).some(isCredential);
   const fields: Record<string, string> = {};
   if (peer !== undefined) fields['peer'] = canonicalAddress(peer);
   const note = (name: string, text: string | undefined, shown: (text: string) => string): void => {

@@ -10,6 +10,7 @@
  * Nothing is compiled of a key: V8 keeps, prints and profiles patterns and names.
  */
 import { randomFillSync, timingSafeEqual } from 'node:crypto';
+import { hexDigits } from '../percent-encoding.ts';
 
 /** So many bytes are hashed, and no shorter text holds a key. */
 export const windowBytes = 16;
@@ -202,10 +203,6 @@ const ampersand = 0x26;
 const openers = Uint8Array.from({ length: 256 }, (_, byte) =>
   Number(byte === backslash || byte === percent || byte === ampersand),
 );
-/** The values of hexadecimal digits; -1 for any other byte. */
-const digits = Int8Array.from({ length: 256 }, (_, byte) =>
-  '0123456789abcdef'.indexOf(String.fromCharCode(byte).toLowerCase()),
-);
 /** HTML's names of characters that a key may have, and the character before each. Compared byte by byte. */
 const names = ['&amp;', '<lt;', '>gt;', '"quot;', "'apos;"].map((name) => Buffer.from(name));
 /** No number of a character that a key may have is longer. */
@@ -281,7 +278,7 @@ function numberAt(bytes: Uint8Array, at: number, end: number): number {
   const first = at + (isHex ? 3 : 2);
   let [place, code] = [first, 0];
   for (; place < end && place < first + maxDigits; place++) {
-    const digit = digits[bytes[place] as number] as number;
+    const digit = hexDigits[bytes[place] as number] as number;
     if (digit < 0 || (!isHex && digit > 9)) break;
     code = code * (isHex ? 16 : 10) + digit;
   }
@@ -296,7 +293,7 @@ const lowerAt = (bytes: Uint8Array, at: number, end: number): number =>
 function hexAt(bytes: Uint8Array, at: number, length: number, end: number): number {
   let value = 0;
   for (let place = at; place < at + length; place++) {
-    const digit = place < end ? (digits[bytes[place] as number] as number) : -1;
+    const digit = place < end ? (hexDigits[bytes[place] as number] as number) : -1;
     if (digit < 0) return -1;
     value = value * 16 + digit;
   }
