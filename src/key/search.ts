@@ -89,8 +89,9 @@ export class FormIndex<Owner> {
 
   /** A new hash, with which each form has a place. */
   #draw(): void {
-    const bits = Math.ceil(Math.log2(64 * this.#forms.length + 1));
+    let bits = Math.ceil(Math.log2(32 * this.#forms.length + 1));
     do {
+      bits++;
       this.#hash = new RollingHash();
       this.#hashes = new Int32Array(2 ** bits);
       this.#shift = 32 - bits;
