@@ -13,6 +13,8 @@ const alone = [
   'test/promises/cost.test.ts',
   // this one looks for listeners of diagnostics channels,
   'test/promises/secrecy-memory.test.ts',
+  // this one counts the steps of code that it has to import first,
+  'test/key/search.test.ts',
   // and these count what the garbage collector keeps.
   'test/cache/coalesced-fetch.test.ts',
   'test/gate/scheduler.test.ts',

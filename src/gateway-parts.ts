@@ -252,7 +252,7 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
     },
     scheme: parts.certificate === undefined ? 'http' : 'https',
     addRoutes,
-    holdsKey: (text) => holdsKey(parts, text),
+    holdsKey: (text) => parts.scrub.holdsKey(text),
     accessLog: accessLogOptions(parts),
     onFault: (error) => log.events.error({ err: error }, 'a request could not be answered'),
     notReady: life.notReady,
@@ -290,19 +290,17 @@ function namesOf({ workspaces }: Config): readonly string[] {
   return workspaces.map(({ name }) => name);
 }
 
-function holdsKey({ scrub }: Parts, text: string): boolean {
-  return scrub.redact(text) !== text;
-}
-
 /**
  * While a key is not known, any text could hold it. But a request that names a workspace whose key is known has no reason
  * to hold another's.
  */
 export function isSecret(parts: Parts, text: string, path?: string): boolean {
-  if (holdsKey(parts, text)) return true;
-  const { workspaces } = parts;
+  const { scrub, workspaces } = parts;
+  if (scrub.holdsKey(text)) return true;
   const named = (path === undefined ? undefined : baseOf(path)?.name) || undefined;
-  if (named !== undefined && workspaces.get(named)?.keyring.current !== undefined) return false;
-  for (const { keyring } of workspaces.values()) if (keyring.current === undefined) return true;
-  return false;
+  const isNamedKnown = named !== undefined && workspaces.get(named)?.keyring.current !== undefined;
+  let areAllKnown = true;
+  // All of them, also where the answer is known: the time would tell whether there is such a workspace.
+  for (const { keyring } of workspaces.values()) if (keyring.current === undefined) areAllKnown = false;
+  return !areAllKnown && !isNamedKnown;
 }

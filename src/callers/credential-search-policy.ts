@@ -14,7 +14,7 @@ export const leastCharacters = 16;
  * key. It is searched as it came, and percent-decoded until nothing changes, five times at most.
  *
  * @param presented the credentials that came with the request, whatever they are worth
- * @param holdsKey whether a text holds the upstream key
+ * @param holdsKey whether a text holds the upstream key, encoded or not
  */
 export function holdsCredential(
   text: string,
@@ -25,12 +25,12 @@ export function holdsCredential(
   const sought = presented
     .map((credential) => (credential.endsWith('=') ? credential.replace(/={1,2}$/, '') : credential))
     .filter((credential) => credential.length >= leastCharacters);
-  for (const decoded of decodings(text)) {
-    // A form writes a blank as `+`. No credential has a blank, so one that is found here was a `+`.
-    const reading = decoded.replaceAll(' ', '+');
-    const isFound =
-      holdsToken(reading) || sought.some((credential) => reading.includes(credential)) || holdsKey(reading);
-    if (isFound) return true;
-  }
-  return false;
+  const isFound = (reading: string): boolean =>
+    holdsToken(reading) || sought.some((credential) => reading.includes(credential));
+  return readingsOf(text).some(isFound) || holdsKey(text);
+}
+
+/** The text as it came and percent-decoded. A form writes a blank as `+`: no credential has a blank, so one here was a `+`. */
+export function readingsOf(text: string): readonly string[] {
+  return decodings(text).map((decoded) => decoded.replaceAll(' ', '+'));
 }

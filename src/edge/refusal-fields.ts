@@ -4,7 +4,7 @@
  * place is not written down. How they are shown stands in `log-members.ts`.
  */
 import { canonicalAddress } from '../address-policy.ts';
-import { holdsCredential } from '../callers/credential-search-policy.ts';
+import { readingsOf } from '../callers/credential-search-policy.ts';
 import type { GatewayError } from '../errors.ts';
 import { trimBlanks } from '../header-fields.ts';
 import type { InboundRequest } from './inbound.ts';
@@ -35,6 +35,9 @@ export interface SearchOptions {
   readonly rawHeaders: readonly string[];
 }
 
+/** A longer text is not logged, and not searched: a stranger could make the search of it the gateway's whole work. */
+const maxSearchedCharacters = 1_024;
+
 /** The first 16 characters of our tokens, damaged ones too. */
 const tokenShape = /wag_[A-Za-z0-9_-]{16}/;
 
@@ -49,19 +52,17 @@ export function refusalFields(
   options: SearchOptions,
 ): RefusalFields {
   const credentials = presentedCredentials(options.rawHeaders);
-  const isCredential = (text: string): boolean =>
-    credentials.length > maxCredentials ||
-    options.isSecret(text) ||
-    tokenShape.test(text) ||
-    holdsJwt(text) ||
-    credentials.some((value) => text.includes(value));
+  const isCredential = (reading: string): boolean =>
+    tokenShape.test(reading) || holdsJwt(reading) || credentials.some((value) => reading.includes(value));
+  const holdsAny = (text: string): boolean =>
+    credentials.length > maxCredentials || options.isSecret(text) || readingsOf(text).some(isCredential);
   const fields: Record<string, string> = {};
   if (peer !== undefined) fields['peer'] = canonicalAddress(peer);
   const note = (name: 'path' | 'host' | 'origin', text: string | undefined): void => {
     if (text === undefined) return;
     // Searched before anything is left out: a part of a credential would not be found.
-    const isFound = holdsCredential(text, [], isCredential);
-    fields[name] = isFound ? credentialInstead : String(logMembers[name].show(text));
+    if (text.length > maxSearchedCharacters) fields[name] = `long, ${text.length} characters`;
+    else fields[name] = holdsAny(text) ? credentialInstead : String(logMembers[name].show(text));
   };
   note('path', target?.split(/[?#]/, 1)[0]);
   note('host', host);

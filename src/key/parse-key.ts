@@ -10,6 +10,9 @@ export const maxKeyBytes = 4096;
 /** A shorter value is guessed, or a placeholder, or a word that occurs in answers by chance. */
 export const minKeyCharacters = 16;
 
+/** A value whose end has fewer different characters is a placeholder, and its end stands in ordinary texts. */
+const leastDistinct = 4;
+
 export type ParsedKey = { readonly value: string } | { readonly reason: string };
 
 /** @param text what the store gave, decoded as UTF-8; whitespace at its end is dropped */
@@ -32,6 +35,12 @@ export function parseKey(text: string): ParsedKey {
     };
   }
   if (value.length < minKeyCharacters) return { reason: `is shorter than ${minKeyCharacters} characters` };
+  // By these the search for the key finds where to compare: see `search.ts`.
+  if (new Set(value.slice(-minKeyCharacters)).size < leastDistinct) {
+    return {
+      reason: `ends in ${minKeyCharacters} characters of which fewer than ${leastDistinct} differ: it is a placeholder and no key`,
+    };
+  }
   return { value };
 }
 

@@ -1,10 +1,15 @@
 /**
  * Finds the key by its value, wherever it might leave the process: in an answer of the upstream before it is
- * stored or passed, and in a log line as the last step before it is written.
+ * stored or passed, in a caller's text, and in a log line as the last step before it is written.
+ *
+ * Each text is read as it is, and with its escapes resolved, level by level. Which readings there are depends on the
+ * text alone.
  */
+import { setImmediate } from 'node:timers/promises';
+import type { Eventually } from '../layer.ts';
 import type { Payload } from '../payload.ts';
 import { exposeKey, type Key } from './key.ts';
-import { FormIndex, type Text, textOf } from './search.ts';
+import { addFound, FormIndex, type Found, maxLevels, Unescaper, windowBytes } from './search.ts';
 
 /** What is searched of an answer. */
 export interface Searchable {
@@ -12,66 +17,137 @@ export interface Searchable {
   readonly body: Payload;
 }
 
-/** Texts up to this size are searched in memory that is used again. */
+/** So much is read in one turn of the event loop: about a millisecond. */
+const sliceBytes = 256 * 1024;
+/** Texts up to this size are read in memory that is used again. */
 const reusedBytes = 32 * 1024;
 const backslash = 0x5c;
 
 export class Scrubber {
   /** By value: a store that goes back and forth between two makes many keys, and is to cost no more than two. */
   readonly #keys = new Map<string, Set<Key>>();
-  readonly #reused = textOf(Buffer.alloc(reusedBytes));
-  #index = new FormIndex<Key>([]);
+  readonly #reused = Buffer.alloc(reusedBytes);
+  readonly #reusedPlaces = new Uint32Array(reusedBytes);
+  readonly #index = new FormIndex<Key>();
+  /** Large answers are searched one after the other: each takes a copy of its body. */
+  #largeSearch: Promise<unknown> = Promise.resolve();
 
   know(key: Key): void {
     const value = exposeKey(key);
     const alike = this.#keys.get(value);
-    if (alike !== undefined) {
-      alike.add(key);
-      return;
-    }
-    this.#keys.set(value, new Set([key]));
-    this.#index.add(key, value);
+    if (alike === undefined) this.#index.add(key, value);
+    this.#keys.set(value, (alike ?? new Set()).add(key));
   }
 
   forget(key: Key): void {
     const value = exposeKey(key);
     const alike = this.#keys.get(value);
-    alike?.delete(key);
-    if (alike?.size === 0) this.#keys.delete(value);
-    this.#index = new FormIndex([...this.#keys].map(([one, [first]]) => [first as Key, one]));
+    if (alike?.delete(key) !== true) return;
+    this.#index.remove(key);
+    const [another] = alike;
+    if (another === undefined) this.#keys.delete(value);
+    else this.#index.add(another, value);
+    this.#reused.fill(0);
   }
 
-  /** The known key that the answer holds, in any form; `undefined` when there is none. */
-  leakIn({ headers, body }: Searchable): Key | undefined {
-    if (this.#keys.size === 0) return undefined;
+  /**
+   * The known key that the answer holds, in any form; `undefined` when there is none. A promise of it for a large body,
+   * during whose search other requests go on.
+   */
+  leakIn({ headers, body }: Searchable): Eventually<Key | undefined> {
+    if (this.#index.isEmpty) return undefined;
     let text = '';
     // Names too: an upstream that echoes may well make a field name of what it was sent.
     for (const name in headers) text += `${name}: ${headers[name]}\n`;
-    const ofBody = typeof body === 'string' ? this.#read(body) : textOf(body);
-    return (this.#index.find(ofBody) ?? this.#index.find(this.#read(text)))?.owner;
+    const leaked = this.#firstIn(text) ?? (body.length > sliceBytes ? undefined : this.#firstIn(body));
+    if (leaked !== undefined || body.length <= sliceBytes) return leaked;
+    const search = this.#largeSearch.then(() => this.#firstInLarge(body));
+    this.#largeSearch = search;
+    return search;
+  }
+
+  /** Whether a text holds a known key, in any form. */
+  holdsKey(text: string): boolean {
+    return this.#firstIn(text) !== undefined;
   }
 
   /** The text with `[key <fingerprint>]` in place of every known key, in any form. */
   redact(text: string): string {
-    if (text.length < this.#index.leastBytes) return text;
-    const searched = this.#read(text);
+    const { length } = text;
+    if (length < windowBytes) return text;
+    const places = length <= reusedBytes ? this.#reusedPlaces : new Uint32Array(length);
+    for (let at = 0; at < length; at++) places[at] = at;
+    const found = [...this.#search(this.#copyOf(text), length, places)].flat();
+    if (found.length === 0) return text;
     let clean = '';
     let done = 0;
-    for (;;) {
-      const found = this.#index.find(searched, done);
-      if (found === undefined) return clean + text.slice(done);
-      let { start } = found;
+    for (const { start, end, owner } of merged(found)) {
+      let from = start;
       // They escape what they stand before: left alone, they would escape what is put there.
-      while (start > done && searched.bytes[start - 1] === backslash) start--;
-      clean += `${text.slice(done, start)}${found.owner}`;
-      done = found.end;
+      while (from > done && text.charCodeAt(from - 1) === backslash) from--;
+      clean += `${text.slice(done, from)}${owner}`;
+      done = end;
+    }
+    return clean + text.slice(done);
+  }
+
+  /** A key that a text holds. */
+  #firstIn(text: Payload): Key | undefined {
+    if (text.length < windowBytes) return undefined;
+    for (const [found] of this.#search(this.#copyOf(text), text.length)) if (found) return found.owner;
+    return undefined;
+  }
+
+  async #firstInLarge(text: Payload): Promise<Key | undefined> {
+    for (const [found] of this.#search(this.#copyOf(text), text.length)) {
+      if (found) return found.owner;
+      await setImmediate();
+    }
+    return undefined;
+  }
+
+  /**
+   * Searches bytes as they are, and with their escapes resolved in place, level by level. Gives what each slice holds.
+   *
+   * @param places where each byte stands in the text as it came, for places in that
+   */
+  *#search(bytes: Buffer, length: number, places?: Uint32Array): Generator<Found<Key>[], void> {
+    const placed = ({ owner, start, end }: Found<Key>, left: number): Found<Key> => ({
+      owner,
+      start: places?.[start] ?? start,
+      end: end === left ? length : (places?.[end] ?? end),
+    });
+    for (let [level, left] = [0, length]; ; level++) {
+      for (let to = 0; to < left; ) {
+        const from = to;
+        to = Math.min(from + sliceBytes, left);
+        const found = this.#index.find(bytes, from, to);
+        yield found.map((one) => placed(one, left));
+      }
+      if (level === maxLevels) return;
+      const unescaper = new Unescaper(bytes, left, places);
+      const before = left;
+      for (let to = 0; to < before; ) {
+        to = Math.min(to + sliceBytes, before);
+        left = unescaper.run(to);
+        yield [];
+      }
+      if (left === before) return;
     }
   }
 
   /** One byte for each character, for every form is ASCII: of a wider character its lower byte. */
-  #read(text: string): Text {
-    if (text.length > reusedBytes) return textOf(Buffer.from(text, 'latin1'));
-    const { bytes, words } = this.#reused;
-    return { bytes: bytes.subarray(0, bytes.write(text, 'latin1')), words };
+  #copyOf(text: Payload): Buffer {
+    const copy = text.length <= reusedBytes ? this.#reused : Buffer.allocUnsafeSlow(text.length);
+    if (typeof text === 'string') copy.write(text, 'latin1');
+    else text.copy(copy);
+    return copy;
   }
+}
+
+/** The places of several readings, in the order of the text; those that overlap as one. */
+function merged(found: Found<Key>[]): Found<Key>[] {
+  const inOrder: Found<Key>[] = [];
+  for (const one of found.sort((a, b) => a.end - b.end)) addFound(inOrder, one);
+  return inOrder;
 }

@@ -1,198 +1,302 @@
 /**
- * Finds the forms of keys in bytes, in one pass and in time that depends on the text's length alone.
+ * Finds keys in bytes, in a time that depends on the text and never on what it has in common with a key. Callers choose
+ * texts and measure times: a comparison that ends at the first difference tells them a key character by character.
  *
- * Most of a text is passed by with one look at two bytes at once (as Wu and Manber's search does); where a form may
- * begin, it is compared step by step. Nothing is compiled of a key: V8 keeps, prints and profiles patterns and names.
+ * Each 16 bytes in a row are hashed (a rolling hash, as in Rabin and Karp's search), and the hash is looked up among
+ * those of the last 16 bytes of every form of every key. Only where it is equal, bytes are compared, in constant time.
+ * The hash is random for each process, and drawn anew after 16 other bytes had an equal one: chance has it once in some
+ * hundreds of megabytes.
+ *
+ * Nothing is compiled of a key: V8 keeps, prints and profiles patterns and names.
  */
-import { EscapeReader, isEscape, mayBeginEscape } from './escapes.ts';
-import { type Form, fold, formsOf } from './forms.ts';
+import { randomFillSync, timingSafeEqual } from 'node:crypto';
+import { hexDigits } from '../percent-encoding.ts';
 
-export interface Text {
-  readonly bytes: Buffer;
-  /** The same bytes, or more, two by two. */
-  readonly words: Uint16Array;
-}
+/** So many bytes are hashed, and no shorter text holds a key. */
+export const windowBytes = 16;
+/** As many times as a text that was escaped may have been escaped again. Each level costs time, and texts are strangers'. */
+export const maxLevels = 5;
+/** The end of a key so often in one text proves enough: to compare all before it each time would take seconds. */
+const maxComparisons = 1_000;
 
+/** A place in a text, and the owner of what stands there. Indices of bytes. */
 export interface Found<Owner> {
   readonly owner: Owner;
-  /** Indices of bytes. */
   readonly start: number;
   readonly end: number;
 }
 
-/** After so many compared bytes for each of a text, 32 are proof enough: a key that repeats itself must not cost more. */
-const maxStepsPerByte = 4;
-const provingBytes = 32;
+interface Form<Owner> {
+  readonly owner: Owner;
+  /** Folded. */
+  readonly bytes: Uint8Array;
+}
 
-/** What two bytes may be: the first two of an opening, its middle two, its last two, or part of an escape. */
-const first = 1;
-const middle = 2;
-const last = 4;
-const escaped = 8;
+/** What a byte counts as: letters in either case are one, and so are both alphabets of base64. A form has `+` as a blank. */
+const fold = Uint8Array.from({ length: 256 }, (_, byte) => {
+  if (byte >= 0x41 && byte <= 0x5a) return byte + 0x20;
+  if (byte === 0x2d || byte === 0x20) return 0x2b;
+  return byte === 0x5f ? 0x2f : byte;
+});
 
-/** The bytes that an escape may begin with. */
-const escapes = [...fold.keys()].filter(isEscape);
-/** By a folded byte, the bytes that fold to it. */
-const unfolded: readonly number[][] = Array.from({ length: 128 }, () => []);
-for (const [byte, folded] of fold.entries()) unfolded[folded]?.push(byte);
-/** Where `wordOf` puts two bytes together. */
-const twoBytes = new Uint8Array(2);
-const oneWord = new Uint16Array(twoBytes.buffer);
+/** A hash of 32 bits that rolls over a window: `hash * base + entering[last byte] - leaving[first byte]`. */
+class RollingHash {
+  /** 5 modulo 8: its powers repeat as late as they can. */
+  readonly base = ((random(1)[0] as number) & ~7) | 5;
+  readonly entering = random(256).map((_, byte, all) => all[folded(byte)] as number);
+  readonly leaving = this.entering.map((value) => {
+    let power = value;
+    for (let at = 0; at < windowBytes; at++) power = Math.imul(power, this.base);
+    return power;
+  });
+
+  /** Of the last window of a text. */
+  ofLast(bytes: Uint8Array): number {
+    const add = (hash: number, byte: number): number =>
+      (Math.imul(hash, this.base) + (this.entering[byte] as number)) | 0;
+    return bytes.subarray(bytes.length - windowBytes).reduce(add, 0);
+  }
+}
+
+const random = (length: number): Int32Array => randomFillSync(new Int32Array(length));
 
 export class FormIndex<Owner> {
-  /** By two folded bytes, what they may be. */
-  readonly #pairs = new Uint8Array(2 ** 14);
-  /** The same but for `last`, by two bytes as the processor reads them at once. */
-  readonly #words = new Uint8Array(2 ** 16);
-  /** By an opening. */
-  readonly #forms = new Map<number, { readonly owner: Owner; readonly form: Form }[]>();
-  /** How many bytes the last search has compared with forms; for tests. */
-  steps = 0;
-  /** A shorter text holds no form. */
-  leastBytes = Number.POSITIVE_INFINITY;
+  #forms: Form<Owner>[] = [];
+  /** By the hash of their last bytes. */
+  #byHash = new Map<number, Form<Owner>[]>();
+  #hash = new RollingHash();
+  /** The hash of each form's last bytes, at the place that its top bits say or, where that is taken, its last bits; else 0. */
+  #hashes = new Int32Array(1);
+  /** Leaves the top bits of a hash. */
+  #shift = 0;
 
-  constructor(values: Iterable<readonly [Owner, string]>) {
-    for (const [owner, value] of values) this.add(owner, value);
-    for (const opener of escapes) {
-      for (let byte = 0; byte < 256; byte++) {
-        this.#mark(wordOf(opener, byte), escaped);
-        this.#mark(wordOf(byte, opener), escaped);
-      }
-    }
+  get isEmpty(): boolean {
+    return this.#forms.length === 0;
   }
 
   /** Searches for one more value. The work is that of this value alone: a gateway may have hundreds. */
   add(owner: Owner, value: string): void {
-    for (const form of formsOf(value)) {
-      this.leastBytes = Math.min(this.leastBytes, form.bytes.length, provingBytes);
-      for (const opening of form.openings) this.#add(opening, owner, form);
+    const added = formsOf(value).map((bytes) => ({ owner, bytes }));
+    this.#forms.push(...added);
+    const isRoomy = 32 * this.#forms.length <= this.#hashes.length;
+    if (!isRoomy || !added.every((form) => this.#place(form))) this.#draw();
+  }
+
+  remove(owner: Owner): void {
+    this.#forms = this.#forms.filter((form) => form.owner !== owner);
+    this.#draw();
+  }
+
+  /** A new hash, with which each form has a place. */
+  #draw(): void {
+    let bits = Math.ceil(Math.log2(32 * this.#forms.length + 1));
+    do {
+      bits++;
+      this.#hash = new RollingHash();
+      this.#hashes = new Int32Array(2 ** bits);
+      this.#shift = 32 - bits;
+      this.#byHash = new Map();
+    } while (!this.#forms.every((form) => this.#place(form)));
+  }
+
+  #place(form: Form<Owner>): boolean {
+    const hash = this.#hash.ofLast(form.bytes);
+    const alike = this.#byHash.get(hash);
+    if (alike !== undefined) return alike.push(form) > 0;
+    this.#byHash.set(hash, [form]);
+    const places = [hash >>> this.#shift, hash & (this.#hashes.length - 1)];
+    const free = places.find((place) => this.#hashes[place] === 0);
+    if (free !== undefined) this.#hashes[free] = hash;
+    return free !== undefined && hash !== 0;
+  }
+
+  /** The places of forms that end after `from` and no later than `to`; those that overlap as one, with the longest's owner. */
+  find(bytes: Uint8Array, from: number, to: number): Found<Owner>[] {
+    const found: Found<Owner>[] = [];
+    if (this.isEmpty) return found;
+    let comparisons = 0;
+    for (let end = this.#nextEqual(bytes, from, to); end > 0; end = this.#nextEqual(bytes, end, to)) {
+      const match = this.#matchAt(bytes, end, ++comparisons > maxComparisons);
+      if (match !== undefined) addFound(found, match);
+    }
+    return found;
+  }
+
+  /** Where the first window ends, after `from`, that is hashed as a form's last; 0 where there is none. */
+  #nextEqual(bytes: Uint8Array, from: number, to: number): number {
+    const { base, entering, leaving } = this.#hash;
+    const [hashes, shift, mask] = [this.#hashes, this.#shift, this.#hashes.length - 1];
+    let [hash, end] = [0, Math.max(0, from - windowBytes + 1)];
+    for (const full = end + windowBytes; end < full; end++) {
+      if (end >= to) return 0;
+      hash = (Math.imul(hash, base) + (entering[bytes[end] as number] as number)) | 0;
+    }
+    for (;;) {
+      // Whole hashes are compared: where they differ says nothing.
+      if (hashes[hash >>> shift] === hash || hashes[hash & mask] === hash) return end;
+      if (end >= to) return 0;
+      const entered = entering[bytes[end] as number] as number;
+      const left = leaving[bytes[end - windowBytes] as number] as number;
+      hash = (Math.imul(hash, base) + ((entered - left) | 0)) | 0;
+      end++;
     }
   }
 
-  #add(opening: Uint8Array, owner: Owner, form: Form): void {
-    for (const [at, flag] of [first, middle, last].entries()) {
-      const pair = pairAt(opening, at);
-      this.#pairs[pair] = this.#flags(pair) | flag;
-      // Few words of the 65,536 say anything: to look at each of them would take longer than all else of a start.
-      if (flag !== last) for (const word of wordsOf(opening, at)) this.#mark(word, flag);
-    }
-    const hash = (pairAt(opening, 0) << 14) | pairAt(opening, 2);
-    const forms = this.#forms.get(hash);
-    if (forms === undefined) this.#forms.set(hash, [{ owner, form }]);
-    else forms.push({ owner, form });
-  }
-
-  #mark(word: number, flag: number): void {
-    this.#words[word] = (this.#words[word] as number) | flag;
-  }
-
-  #flags(pair: number): number {
-    return this.#pairs[pair] as number;
-  }
-
-  /** The first form at or after a place; `undefined` where there is none. */
-  find({ bytes: text, words }: Text, from = 0): Found<Owner> | undefined {
-    this.steps = 0;
-    const count = text.length >> 1;
-    let unescapedUntil = from;
-    // Of each opening either the first two bytes or the middle two are a word.
-    for (let word = from >> 1; ; word++) {
-      word = passBy(words, word, count, this.#words);
-      if (word >= count) return undefined;
-      const flags = this.#words[words[word] as number] as number;
-      const at = 2 * word;
-      let found: Found<Owner> | undefined;
-      if ((flags & middle) !== 0 && at > from) found = this.#foundAt(text, at - 1);
-      if ((flags & first) !== 0 && at >= from) found ??= this.#foundAt(text, at);
-      const isEscaped = (flags & escaped) !== 0 && at + 1 >= unescapedUntil;
-      if (isEscaped && (mayBeginEscape(text, at) || mayBeginEscape(text, at + 1))) {
-        const reader = new EscapeReader(text, Math.max(from, at - 3));
-        found ??= this.#findUnescaped(text, reader);
-        unescapedUntil = reader.at;
-      }
-      if (found !== undefined) return found;
-    }
-  }
-
-  /** A form whose opening stands here as it is. */
-  #foundAt(text: Uint8Array, start: number): Found<Owner> | undefined {
-    const end = pairAt(text, start + 2);
-    return (this.#flags(end) & last) === 0
-      ? undefined
-      : this.#match(text, start, (pairAt(text, start) << 14) | end);
-  }
-
-  /** A form whose opening has an escape in it: reads on until no escape is near. */
-  #findUnescaped(text: Uint8Array, reader: EscapeReader): Found<Owner> | undefined {
-    /** Where the last four characters begin. */
-    let [a, b, c, d] = [0, 0, 0, 0];
-    let hash = 0;
-    for (let count = 1, plain = 0; plain < 3 || count < 8; count++) {
-      [a, b, c, d] = [b, c, d, reader.at];
-      const byte = reader.next();
-      if (byte < 0) return undefined;
-      plain = reader.at - d > 1 || isEscape(byte) ? 0 : plain + 1;
-      hash = ((hash << 7) | byteAt(fold, byte)) & 0xfff_ffff;
-      if (count < 4 || (this.#flags(hash & 0x3fff) & last) === 0) continue;
-      const found = this.#match(text, a, hash);
-      if (found !== undefined) return found;
-    }
-    return undefined;
-  }
-
-  /** The longest form that begins here: one key may begin with another, whose end would leave the rest of it. */
-  #match(text: Uint8Array, start: number, hash: number): Found<Owner> | undefined {
+  /** The longest form that ends here; where it is `isEnough`, its last bytes suffice. */
+  #matchAt(bytes: Uint8Array, end: number, isEnough: boolean): Found<Owner> | undefined {
+    const last = bytes.subarray(end - windowBytes, end).map(folded);
+    const alike = (this.#byHash.get(this.#hash.ofLast(last)) ?? []).filter((form) =>
+      timingSafeEqual(form.bytes.subarray(-windowBytes), last),
+    );
+    // Other bytes with an equal hash. The time of this can be seen: it would tell something of the key while the hash is used.
+    if (alike.length === 0) this.#draw();
     let longest: Found<Owner> | undefined;
-    for (const { owner, form } of this.#forms.get(hash) ?? []) {
-      const end =
-        this.#endOf(form, new EscapeReader(text, start, false), text.length) ??
-        this.#endOf(form, new EscapeReader(text, start), text.length);
-      if (end !== undefined && end > (longest?.end ?? 0)) longest = { owner, start, end };
+    for (const { owner, bytes: form } of alike) {
+      const start = end - (isEnough ? windowBytes : form.length);
+      if (start < 0 || start >= (longest?.start ?? end)) continue;
+      const isWhole = isEnough || timingSafeEqual(form, bytes.subarray(start, end).map(folded));
+      if (isWhole) longest = { owner, start, end };
     }
     return longest;
   }
+}
 
-  /** Where the form that begins at the reader's place ends; `undefined` where something else follows. */
-  #endOf({ bytes, between }: Form, reader: EscapeReader, textBytes: number): number | undefined {
-    for (const [done, expected] of bytes.entries()) {
-      if (this.steps > maxStepsPerByte * textBytes && done >= provingBytes) break;
-      this.steps++;
-      if (between === 'pairs' && done > 0 && done % 2 === 0) reader.skipSeparator();
-      if (between === 'numbers' && bytes[done - 1] === comma) reader.skipToNumber();
-      const byte = reader.next();
-      if (byte < 0 || fold[byte] !== expected) return undefined;
+const folded = (byte: number): number => fold[byte] as number;
+
+/** Adds a place; those that overlap become one, with the owner of the longest. In the order in which they end. */
+export function addFound<Owner>(found: Found<Owner>[], next: Found<Owner>): void {
+  let merged = next;
+  for (let before = found.at(-1); before !== undefined && before.end > merged.start; before = found.at(-1)) {
+    found.pop();
+    const longer = before.end - before.start > next.end - next.start ? before : merged;
+    merged = { owner: longer.owner, start: Math.min(before.start, merged.start), end: merged.end };
+  }
+  found.push(merged);
+}
+
+/**
+ * The forms of a key, folded: as it is, and as it is read where escapes in it are resolved as well; base64 at each of three
+ * places in a group of three bytes; hexadecimal. What is too short to be hashed is not searched for.
+ */
+function formsOf(value: string): Uint8Array[] {
+  const bytes = Buffer.from(value, 'latin1');
+  const texts: Uint8Array[] = [bytes, ...[0, 1, 2].map((before) => base64Core(bytes, before))];
+  texts.push(Buffer.from(bytes.toString('hex')));
+  const reading = Uint8Array.from(bytes);
+  for (let [level, before, left] = [0, 0, value.length]; level < maxLevels && left !== before; level++) {
+    before = left;
+    left = new Unescaper(reading, before).run(before);
+    if (left !== before) texts.push(reading.slice(0, left));
+  }
+  return texts.filter(({ length }) => length >= windowBytes).map((text) => Uint8Array.from(text, folded));
+}
+
+/** The part of the base64 text that is the same whatever stands around the key. */
+function base64Core(bytes: Buffer, before: number): Buffer {
+  const text = Buffer.concat([Buffer.alloc(before), bytes]).toString('base64');
+  return Buffer.from(text.slice(Math.ceil((before * 8) / 6), Math.floor(((before + bytes.length) * 8) / 6)));
+}
+
+const backslash = 0x5c;
+const percent = 0x25;
+const ampersand = 0x26;
+/** What an escape may begin with. */
+const openers = Uint8Array.from({ length: 256 }, (_, byte) =>
+  Number(byte === backslash || byte === percent || byte === ampersand),
+);
+/** HTML's names of characters that a key may have, and the character before each. Compared byte by byte. */
+const names = ['&amp;', '<lt;', '>gt;', '"quot;', "'apos;"].map((name) => Buffer.from(name));
+/** No number of a character that a key may have is longer. */
+const maxDigits = 9;
+
+/**
+ * Resolves escapes in place, one level of them: percent, backslash as JSON and JavaScript write it, HTML's references. What
+ * comes out is not looked at again: that is the next level.
+ */
+export class Unescaper {
+  readonly #bytes: Uint8Array;
+  readonly #length: number;
+  readonly #places: Uint32Array | undefined;
+  #read = 0;
+  #written = 0;
+
+  /** @param places where each byte came from: kept true */
+  constructor(bytes: Uint8Array, length: number, places?: Uint32Array) {
+    this.#bytes = bytes;
+    this.#length = length;
+    this.#places = places;
+  }
+
+  /** Goes on until so many bytes are read. @returns how many are left of them: fewer, where there was an escape */
+  run(until: number): number {
+    const [bytes, places] = [this.#bytes, this.#places];
+    let [read, written] = [this.#read, this.#written];
+    // Until the first escape nothing moves.
+    if (read === written) while (read < until && openers[bytes[read] as number] === 0) written = ++read;
+    for (; read < until; written++) {
+      const byte = bytes[read] as number;
+      const resolved = openers[byte] === 0 ? 0 : escapeAt(bytes, read, this.#length);
+      bytes[written] = resolved === 0 ? byte : resolved & 0xff;
+      if (places !== undefined) places[written] = places[read] as number;
+      read += resolved === 0 ? 1 : resolved >> 8;
     }
-    return reader.at;
+    this.#read = read;
+    this.#written = written;
+    return written;
   }
 }
 
-/** Goes on while nothing is said of two bytes: where most of the time is spent, and so a function of its own. */
-function passBy(words: Uint16Array, from: number, count: number, flags: Uint8Array): number {
-  let at = from;
-  while (at < count && flags[words[at] as number] === 0) at++;
-  return at;
+/** The byte that an escape here stands for, and above its eight bits the escape's length; 0 where there is none. */
+function escapeAt(bytes: Uint8Array, at: number, end: number): number {
+  const next = at + 1 < end ? (bytes[at + 1] as number) : 0;
+  if (bytes[at] === percent) return escapeOf(3, hexAt(bytes, at + 1, 2, end));
+  if (bytes[at] === ampersand) return referenceAt(bytes, at, end);
+  if (next === 0x75) return escapeOf(6, hexAt(bytes, at + 2, 4, end));
+  if (next === 0x78) return escapeOf(4, hexAt(bytes, at + 2, 2, end));
+  // Of `\n` and such like `n` is left: no key has the character that it stands for.
+  return next === 0 ? 0 : escapeOf(2, next);
 }
 
-/** A text that can be searched; a copy, where it begins at an odd address. */
-export function textOf(given: Buffer): Text {
-  const bytes = given.byteOffset % 2 === 0 ? given : Buffer.from(new Uint8Array(given).buffer);
-  return { bytes, words: new Uint16Array(bytes.buffer, bytes.byteOffset, bytes.length >> 1) };
+function escapeOf(length: number, code: number): number {
+  return code < 0 || code > 0xff ? 0 : (length << 8) | code;
 }
 
-/** All pairs of bytes that fold to the two here, as words. */
-function wordsOf(folded: Uint8Array, at: number): number[] {
-  const others = unfolded[byteAt(folded, at + 1)] ?? [];
-  return (unfolded[byteAt(folded, at)] ?? []).flatMap((one) => others.map((other) => wordOf(one, other)));
+/** Reads `&amp;`, `&#119;`, `&#x77;` and such like. */
+function referenceAt(bytes: Uint8Array, at: number, end: number): number {
+  if (bytes[at + 1] === 0x23) return numberAt(bytes, at, end);
+  // No letter, no name: of ampersands alone each is done with here.
+  if (lowerAt(bytes, at + 1, end) < 0x61) return 0;
+  for (const name of names) {
+    let matched = 1;
+    while (matched < name.length && name[matched] === lowerAt(bytes, at + matched, end)) matched++;
+    if (matched === name.length) return escapeOf(matched, name[0] as number);
+  }
+  return 0;
 }
 
-/** Two bytes as the processor reads them at once. */
-function wordOf(one: number, other: number): number {
-  twoBytes[0] = one;
-  twoBytes[1] = other;
-  return oneWord[0] as number;
+function numberAt(bytes: Uint8Array, at: number, end: number): number {
+  const isHex = lowerAt(bytes, at + 2, end) === 0x78;
+  const first = at + (isHex ? 3 : 2);
+  let [place, code] = [first, 0];
+  for (; place < end && place < first + maxDigits; place++) {
+    const digit = hexDigits[bytes[place] as number] as number;
+    if (digit < 0 || (!isHex && digit > 9)) break;
+    code = code * (isHex ? 16 : 10) + digit;
+  }
+  return place === first || place >= end || bytes[place] !== 0x3b ? 0 : escapeOf(place + 1 - at, code);
 }
 
-const byteAt = (bytes: Uint8Array, at: number): number => bytes[at] ?? 0;
-const pairAt = (bytes: Uint8Array, at: number): number =>
-  (byteAt(fold, byteAt(bytes, at)) << 7) | byteAt(fold, byteAt(bytes, at + 1));
-const comma = 0x2c;
+/** In lower case where it is a letter; 0 behind the end. */
+const lowerAt = (bytes: Uint8Array, at: number, end: number): number =>
+  at < end ? (bytes[at] as number) | 0x20 : 0;
+
+/** The value of so many hexadecimal digits, or -1 where they are none. */
+function hexAt(bytes: Uint8Array, at: number, length: number, end: number): number {
+  let value = 0;
+  for (let place = at; place < at + length; place++) {
+    const digit = place < end ? (hexDigits[bytes[place] as number] as number) : -1;
+    if (digit < 0) return -1;
+    value = value * 16 + digit;
+  }
+  return value;
+}

@@ -88,7 +88,8 @@ export function attachKey(
         throw new KeySuspected(keyring, key, true);
       }
       keyring.accepted(key, answer.status, answer.sentMs, request);
-      return searched(keyring, answer, request.operation);
+      const leaked = await keyring.scrub.leakIn(answer);
+      return leaked === undefined ? answer : afterLeak(keyring, leaked, answer, request.operation);
     };
 }
 
@@ -96,10 +97,8 @@ function signedWith(key: Key, request: UpstreamRequest): SignedRequest {
   return { ...request, key: exposeKey(key), generation: key.generation };
 }
 
-/** The answer, once it was searched for the key. @throws GatewayError where it holds it */
-function searched(keyring: CredentialKeys, answer: Answer, operation: string): Answer {
-  const leaked = keyring.scrub.leakIn(answer);
-  if (leaked === undefined) return answer;
+/** What is left of an answer that holds a key. @throws GatewayError for any but a 429 */
+function afterLeak(keyring: CredentialKeys, leaked: Key, answer: Answer, operation: string): Answer {
   keyring.leaked(leaked, operation);
   // It must close the gate as any other, or callers would go on asking an upstream that wants rest.
   if (answer.status === 429) return withoutKey(answer);

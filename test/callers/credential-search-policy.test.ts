@@ -1,10 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import { holdsCredential } from '../../src/callers/credential-search-policy.ts';
 import { mintToken } from '../../src/callers/token.ts';
+import { Key } from '../../src/key/key.ts';
+import { Scrubber } from '../../src/key/scrub.ts';
 
 const token = mintToken();
 const key = 'wa_live/7Qx+91=.key';
-const holdsKey = (text: string): boolean => text.includes(key);
+const scrubber = new Scrubber();
+scrubber.know(new Key(key, 1));
+const holdsKey = (text: string): boolean => scrubber.holdsKey(text);
 
 /** Every character as `%XX`. */
 const encodeAll = (text: string): string =>

@@ -9,7 +9,8 @@ describe('a key value', () => {
     ['with a newline at its end', `${good}\n`],
     ['with CRLF and blanks at its end', `${good} \t\r\n\r\n`],
     ['of 16 characters', 'abcdefghijklmnop'],
-    ['of 4096 characters and a newline', `${'k'.repeat(4096)}\n`],
+    ['of 4096 characters and a newline', `${'key-'.repeat(1024)}\n`],
+    ['with four different characters at its end', 'abcd'.repeat(4)],
   ])('a key value is taken %s', (_, text) => {
     expect(parseKey(text)).toEqual({ value: text.trimEnd() });
   });
@@ -28,12 +29,14 @@ describe('a key value', () => {
     ['a non-breaking space at its end', `${good}\u00a0`, /visible ASCII/],
     ['a control character', `${good}\u0007x`, /visible ASCII/],
     ['too short', 'abcdefghijklmno', /shorter/],
+    ['an end of one character', `${good}${'k'.repeat(16)}`, /fewer than 4 differ/],
+    ['an end of three characters', 'abc'.repeat(8), /fewer than 4 differ/],
     ['too long', 'k'.repeat(4097), /longer/],
     ['1 MiB', 'k'.repeat(1024 * 1024), /longer/],
   ])('a key value is refused when it has or is %s, without a word of it in the reason', (_, text, reason) => {
     const parsed = parseKey(text);
     expect(parsed).toHaveProperty('reason', expect.stringMatching(reason));
     expect(JSON.stringify(parsed)).not.toContain('0123456789');
-    expect(JSON.stringify(parsed)).not.toContain('kkkk');
+    for (const part of ['kkkk', 'abca']) expect(JSON.stringify(parsed)).not.toContain(part);
   });
 });

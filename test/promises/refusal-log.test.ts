@@ -23,6 +23,7 @@ describe('the line of a refused request has the peer’s address and the path', 
     await pair.ask('/api/nothing?q=1', { headers: known });
     await pair.ask('/nothing');
     await pair.ask(long, { headers: known });
+    await pair.ask(`${long}${'y'.repeat(1_000)}`, { headers: known });
     await pair.ask(accounts, { method: 'POST', headers: known });
     await pair.ask(`${accounts}?api_key=1`, { headers: known });
     await pair.ask(accounts, { headers: { ...known, host: 'evil.example:80' } });
@@ -36,6 +37,7 @@ describe('the line of a refused request has the peer’s address and the path', 
       { status: 404, peer, path: '/api/nothing' },
       { status: 404, peer, path: '/nothing' },
       { status: 404, peer, path: long.slice(0, 200) },
+      { status: 404, peer, path: 'long, 2005 characters' },
       { status: 405, peer, path: accounts },
       { status: 400, peer, path: accounts },
       { status: 421, peer, path: accounts, host: 'evil.example:80' },

@@ -20,7 +20,6 @@ function makeForms(secret: string): SecretForm[] {
   const hex = bytes.toString('hex');
   const forms: SecretForm[] = [
     { name: 'raw', text: secret },
-    { name: 'reversed', text: [...secret].reverse().join('') },
     { name: 'hex', text: hex },
     { name: 'HEX', text: hex.toUpperCase() },
     { name: 'percent', text: encodeURIComponent(secret) },
