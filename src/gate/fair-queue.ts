@@ -2,14 +2,14 @@
  * Start-time fair queueing (Goyal, Vin, Cheng 1996) between callers, oldest first within one. No clock, no I/O.
  *
  * Each flow has a start tag; the lowest goes next, and each turn moves the tag on by 1 / weight. Virtual time is the
- * tag last served. Background refreshes are flows of their own, whose tags come after all others.
+ * tag last served. Background refreshes are flows of their own, whose tags come after all others. A request with several
+ * flows stands in each of them, and goes with the first turn that comes: that flow alone is charged.
  */
-import type { Flow } from '../request-context.ts';
+import { type Flow, flowNameOf } from '../request-context.ts';
 import type { Queued } from './types.ts';
 
 interface Backlog<T> {
-  readonly background: boolean;
-  weight: number;
+  flow: Flow;
   /** Start tag of the next turn. */
   start: number;
   readonly waiting: T[];
@@ -21,8 +21,10 @@ const backgroundTag = 1e9;
 export class FairQueue<T extends Queued> {
   /** At most two for each caller; all are forgotten when the last request leaves. */
   readonly #backlogs = new Map<string, Backlog<T>>();
-  /** The backlog that each request is in: its context is live and may have changed since. */
-  readonly #queuedIn = new Map<T, Backlog<T>>();
+  /** The backlogs that each request is in: its context is live and may have changed since. */
+  readonly #queuedIn = new Map<T, Backlog<T>[]>();
+  /** Requests that are in several. */
+  #shared = 0;
   #now = 0;
 
   get size(): number {
@@ -36,19 +38,20 @@ export class FairQueue<T extends Queued> {
 
   /** Within a flow the oldest goes first, so that a request that was answered with 429 returns to its old place. */
   add(request: T): void {
-    const { flow } = request.context;
-    const backlog = this.#backlogOf(flow);
-    backlog.weight = flow.weight;
-    backlog.waiting.splice(positionIn(backlog, request.arrivedMs), 0, request);
-    this.#queuedIn.set(request, backlog);
+    const backlogs = request.context.flows.map((flow) => this.#backlogOf(flow));
+    this.#queuedIn.set(request, backlogs);
+    if (backlogs.length > 1) this.#shared++;
+    for (const backlog of backlogs)
+      backlog.waiting.splice(positionIn(backlog, request.arrivedMs), 0, request);
   }
 
   /** Takes a request out; false where it was not queued. */
   remove(request: T): boolean {
-    const backlog = this.#queuedIn.get(request);
-    if (backlog === undefined) return false;
+    const backlogs = this.#queuedIn.get(request);
+    if (backlogs === undefined) return false;
     this.#queuedIn.delete(request);
-    backlog.waiting.splice(backlog.waiting.indexOf(request), 1);
+    if (backlogs.length > 1) this.#shared--;
+    for (const { waiting } of backlogs) waiting.splice(waiting.indexOf(request), 1);
     if (this.size === 0) {
       this.#backlogs.clear();
       this.#now = 0;
@@ -56,66 +59,87 @@ export class FairQueue<T extends Queued> {
     return true;
   }
 
-  /** The next in turn of the callers that may have one, taken out. */
-  take(mayGo?: (name: string) => boolean): T | undefined {
+  /** The next in turn of the callers that may have one, taken out, and the flow whose turn it is. */
+  take(mayGo?: (name: string) => boolean): { readonly request: T; readonly flow: Flow } | undefined {
     const next = this.#leastBy(({ start }) => start, mayGo);
     const request = next?.waiting[0];
     if (next === undefined || request === undefined) return undefined;
-    if (!next.background) this.#now = Math.max(this.#now, next.start);
-    next.start += 1 / next.weight;
+    const { flow } = next;
+    if (!flow.background) this.#now = Math.max(this.#now, next.start);
+    next.start += 1 / flow.weight;
     this.remove(request);
-    return request;
+    return { request, flow };
   }
 
-  /** A turn that was answered with 429 is given back to its flow. */
+  /** A turn that was answered with 429, or not needed, is given back to its flow. */
   refund(flow: Flow): void {
     this.#backlogOf(flow).start -= 1 / flow.weight;
   }
 
-  /** How many turns are taken before that of a request that is queued now. */
-  ahead(flow: Flow, arrivedMs: number): number {
-    const own = this.#backlogOf(flow);
-    let count = positionIn(own, arrivedMs);
-    const tag = own.start + count / own.weight;
-    for (const other of this.#backlogs.values()) {
+  /** How many turns are taken before the first one of a request that is queued now. */
+  ahead(flows: readonly Flow[], arrivedMs: number): number {
+    const turns = flows.map((flow) => {
+      const backlog = this.#backlogOf(flow);
+      const position = positionIn(backlog, arrivedMs);
+      return { backlog, position, tag: backlog.start + position / flow.weight };
+    });
+    const first = turns.reduce((a, b) => (b.tag < a.tag ? b : a));
+    let [count, unshared] = [0, 0];
+    for (const backlog of this.#backlogs.values()) {
+      const { start, flow, waiting } = backlog;
       // Less a little, which makes up for the rounding of sums.
-      const turns = Math.ceil((tag - other.start) * other.weight - 1e-6);
-      if (other !== own) count += Math.min(Math.max(turns, 0), other.waiting.length);
+      const before = Math.max(Math.ceil((first.tag - start) * flow.weight - 1e-6), 0);
+      const taken = backlog === first.backlog ? first.position : Math.min(before, waiting.length);
+      count += taken;
+      if (this.#shared > 0) unshared += Math.min(taken, waiting.filter((one) => !this.#isShared(one)).length);
     }
-    return count;
+    // A request takes one turn, whatever the number of its flows.
+    return this.#shared > 0 ? Math.min(count, unshared + this.#shared) : count;
   }
 
   /** All requests in the order of their turns, as far as it is known now. */
   inOrder(): T[] {
-    const tagged = [...this.#backlogs.values()].flatMap(({ start, weight, waiting }) =>
-      waiting.map((request, i) => ({ request, tag: start + i / weight })),
+    const tagged = [...this.#backlogs.values()].flatMap(({ start, flow, waiting }) =>
+      waiting.map((request, i) => ({ request, tag: start + i / flow.weight })),
     );
-    return tagged.sort((a, b) => a.tag - b.tag).map(({ request }) => request);
+    return [...new Set(tagged.sort((a, b) => a.tag - b.tag).map(({ request }) => request))];
   }
 
-  /** The request whose turn is the last: the one to make room in a full backlog. */
-  last(): T | undefined {
-    const lastTag = ({ start, weight, waiting }: Backlog<T>) => start + (waiting.length - 1) / weight;
-    return this.#leastBy((backlog) => -lastTag(backlog))?.waiting.at(-1);
+  /** Takes out the last turn of all until a request has none left, which makes room in a full queue. */
+  removeLast(): T {
+    const lastTag = ({ start, flow, waiting }: Backlog<T>) => start + (waiting.length - 1) / flow.weight;
+    for (;;) {
+      const { flow, waiting } = this.#leastBy((one) => -lastTag(one)) as Backlog<T>;
+      const request = waiting.at(-1) as T;
+      const others = this.#queuedIn.get(request)?.filter((one) => one.flow !== flow) ?? [];
+      if (others.length === 0 && this.remove(request)) return request;
+      if (others.length === 1) this.#shared--;
+      this.#queuedIn.set(request, others);
+      waiting.pop();
+    }
+  }
+
+  #isShared(request: T): boolean {
+    return (this.#queuedIn.get(request)?.length ?? 0) > 1;
   }
 
   /** The backlog with requests that has the least of a figure. */
   #leastBy(figure: (backlog: Backlog<T>) => number, mayGo = (_name: string) => true): Backlog<T> | undefined {
     let least: Backlog<T> | undefined;
     for (const backlog of this.#backlogs.values()) {
-      const [first] = backlog.waiting;
-      if (first === undefined || (least !== undefined && figure(backlog) >= figure(least))) continue;
-      if (mayGo(first.context.flow.name)) least = backlog;
+      if (backlog.waiting.length === 0 || (least !== undefined && figure(backlog) >= figure(least))) continue;
+      if (mayGo(backlog.flow.name)) least = backlog;
     }
     return least;
   }
 
   /** A flow that comes back starts up to one turn before virtual time: it does not wait behind its equals' next turns. */
-  #backlogOf({ name, background, weight }: Flow): Backlog<T> {
-    const key = `${background ? '-' : '+'}${name}`;
-    const earliest = this.#now - 1 / weight + (background ? backgroundTag : 0);
-    const backlog = this.#backlogs.get(key) ?? { background, weight, start: earliest, waiting: [] };
+  #backlogOf(flow: Flow): Backlog<T> {
+    const key = flowNameOf(flow);
+    const earliest = this.#now - 1 / flow.weight + (flow.background ? backgroundTag : 0);
+    const backlog = this.#backlogs.get(key) ?? { flow, start: earliest, waiting: [] };
     if (backlog.waiting.length === 0) backlog.start = Math.max(backlog.start, earliest);
+    backlog.flow = flow;
     this.#backlogs.set(key, backlog);
     return backlog;
   }

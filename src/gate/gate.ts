@@ -76,7 +76,7 @@ class PacingGate {
     if (this.#isShutDown) throw shuttingDown();
     if (context.ended !== undefined) throw context.ended;
     const attempt = (): Eventually<Answer> => next(request, trace);
-    const permit = this.#scheduler.admit(context.flow, performance.now());
+    const permit = this.#scheduler.admit(context.flows, performance.now());
     return permit === undefined ? this.#queue(attempt, trace, context) : this.#send(attempt, trace, permit);
   };
 
@@ -147,6 +147,7 @@ class PacingGate {
   /** One attempt, which has its turn. */
   #send(attempt: () => Eventually<Answer>, trace: Trace, permit: Permit): Eventually<Answer> {
     trace.gate = permit.state;
+    const attemptsBefore = trace.attempts;
     const settle = (outcome: Outcome): void =>
       this.#pump(this.#scheduler.settled(permit, outcome, performance.now()));
     const onAnswer = (answer: Answer): Answer => {
@@ -154,7 +155,7 @@ class PacingGate {
       return answer;
     };
     const onFailure = (error: unknown): never => {
-      settle('failed');
+      settle(trace.attempts > attemptsBefore ? 'failed' : 'unused');
       throw error;
     };
     try {

@@ -20,8 +20,8 @@ export interface Permit {
   readonly state: 'open' | 'paced' | 'trial';
 }
 
-/** How an attempt ended: with a 429 and the wait that it states, a 5xx, another answer, or with none (timeout, abort). */
-export type Outcome = { readonly waitMs: number | undefined } | 'broken' | 'answered' | 'failed';
+/** How an attempt ended: with a 429 and the wait that it states, a 5xx, another answer, none (timeout, abort), or unsent. */
+export type Outcome = { readonly waitMs: number | undefined } | 'broken' | 'answered' | 'failed' | 'unused';
 
 /** Whose turn it is; otherwise when to ask again (`undefined`: only after something else has happened). */
 export type Next<T> =
@@ -106,25 +106,24 @@ export class Scheduler<T extends Queued> {
   }
 
   /** A turn at once, where nothing waits and nothing is limited. */
-  admit(flow: Flow, nowMs: number): Permit | undefined {
+  admit(flows: readonly Flow[], nowMs: number): Permit | undefined {
     this.advance(nowMs);
-    const isFree = this.record.state === 'open' && this.queue.size === 0 && this.#hasRoom(flow.name);
-    return isFree ? this.send(flow, nowMs) : undefined;
+    if (this.record.state !== 'open' || this.queue.size > 0) return undefined;
+    const flow = flows.find(({ name }) => this.#hasRoom(name));
+    return flow && this.send(flow, nowMs);
   }
 
   /** Queues a request. Returns what is rejected: the request itself, or in a full queue the one whose turn is last. */
   enter(request: T, nowMs: number): readonly Rejected<T>[] {
     this.advance(nowMs);
     const { maxWaiting, maxWaitingPerCaller } = this.#options;
-    const ahead = this.queue.ahead(request.context.flow, request.arrivedMs);
-    if (this.#turnMs(ahead, nowMs) >= request.context.deadlineMs) return [this.#late(request, ahead, nowMs)];
-    if (this.queue.sizeOf(request.context.flow.name) >= maxWaitingPerCaller)
+    const { flows, deadlineMs } = request.context;
+    const ahead = this.queue.ahead(flows, request.arrivedMs);
+    if (this.#turnMs(ahead, nowMs) >= deadlineMs) return [this.#late(request, ahead, nowMs)];
+    if (flows.every(({ name }) => this.queue.sizeOf(name) >= maxWaitingPerCaller))
       return [this.#overloaded(request, nowMs)];
     this.queue.add(request);
-    if (this.queue.size <= maxWaiting) return [];
-    const last = this.queue.last() as T;
-    this.queue.remove(last);
-    return [this.#overloaded(last, nowMs)];
+    return this.queue.size > maxWaiting ? [this.#overloaded(this.queue.removeLast(), nowMs)] : [];
   }
 
   /** Takes a request out of the queue; false when it is not there. */
@@ -132,7 +131,7 @@ export class Scheduler<T extends Queued> {
     return this.queue.remove(request);
   }
 
-  /** The request's flow has changed: queues it anew. */
+  /** The request's flows have changed: queues it anew. */
   moved(request: T): void {
     if (this.queue.remove(request)) this.queue.add(request);
   }
@@ -140,7 +139,7 @@ export class Scheduler<T extends Queued> {
   /** The request's deadline has come. Its `Retry-After` says when an equal request would be served in time. */
   expired(request: T, nowMs: number): readonly Rejected<T>[] {
     if (!this.queue.remove(request)) return [];
-    return [this.#late(request, this.queue.ahead(request.context.flow, nowMs), nowMs)];
+    return [this.#late(request, this.queue.ahead(request.context.flows, nowMs), nowMs)];
   }
 
   /** All queued requests, taken out of the queue. */
@@ -158,9 +157,9 @@ export class Scheduler<T extends Queued> {
     const { state, closedUntilMs } = this.record;
     const untilMs = state === 'paced' ? dueMs(this.record, nowMs) : closedUntilMs;
     if (untilMs > nowMs) return { request: undefined, untilMs };
-    const request = this.queue.take((name) => this.#hasRoom(name));
-    if (request === undefined) return { request, untilMs: undefined };
-    return { request, permit: this.send(request.context.flow, nowMs) };
+    const turn = this.queue.take((name) => this.#hasRoom(name));
+    if (turn === undefined) return { request: undefined, untilMs: undefined };
+    return { request: turn.request, permit: this.send(turn.flow, nowMs) };
   }
 
   /** An attempt has ended. */
@@ -170,7 +169,8 @@ export class Scheduler<T extends Queued> {
     const at = this.#underWay.indexOf(permit);
     if (at !== -1) this.#underWay.splice(at, 1);
     if (isTrial) this.#isTrialUnderWay = false;
-    if (outcome === 'failed') return [];
+    if (outcome === 'unused') this.#giveBack(permit);
+    if (outcome === 'failed' || outcome === 'unused') return [];
     if (typeof outcome === 'object') this.#throttle(permit, outcome.waitMs ?? 0, nowMs);
     else {
       if (outcome === 'answered') this.counts.answered++;
@@ -249,6 +249,16 @@ export class Scheduler<T extends Queued> {
       this.record = { ...this.record, marks: [mark] };
     }
     return permit;
+  }
+
+  /** Nothing was sent: the turn is another's, and no accepted attempt. */
+  #giveBack({ flow, state, sent }: Permit): void {
+    if (state !== 'open') this.queue.refund(flow);
+    const marks = this.record.marks.map((mark) => ({
+      ...mark,
+      sent: mark.sent + (mark.sent <= sent.sent ? 1 : 0),
+    }));
+    this.record = { ...this.record, marks, level: this.record.level + 1 };
   }
 
   #throttle(permit: Permit, statedMs: number, nowMs: number): void {

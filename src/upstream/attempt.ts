@@ -77,7 +77,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
   /** Starts the clock; `false` where the context has ended and nothing is to be sent. */
   begin(timeoutMs: number): boolean {
     const { context, operation } = this.#request;
-    const { background } = context.flow;
+    const background = context.flows.every((flow) => flow.background);
     this.#terms.tally?.begun(this.#trace.attempts, background);
     this.#span = this.#terms.spans?.beginAttempt(this.#trace, operation, background);
     this.#trace.attempts += 1;

@@ -50,6 +50,7 @@ function withShared(looks: readonly (SharedLook | undefined)[], inUse = true) {
       return looks.length === 0 ? mine : looks[at];
     },
     wait: () => Promise.resolve(),
+    watch: () => () => {},
     purge: () => {},
     onPurge(listener) {
       purged = listener;
@@ -88,7 +89,7 @@ describe('a flight whose gateway shares a store', () => {
     const { ask, asked } = withShared([{ ...nothing, stored: answer(0, '1') }]);
     await Promise.all(Array.from({ length: 50 }, () => ask()));
     await ask();
-    expect(asked).toEqual([{ mayFind: true, awaited: undefined }]);
+    expect(asked).toEqual([{ mayFind: true, awaited: undefined, mayTake: true }]);
   });
 
   it.each<[string, Partial<SharedLook>]>([

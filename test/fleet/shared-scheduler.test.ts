@@ -44,12 +44,12 @@ class Gate {
   ask(name: string, patienceMs = 25_000): void {
     const { nowMs } = this.#clock;
     const flow = flowOf(name);
-    const permit = this.scheduler.admit(flow, nowMs);
+    const permit = this.scheduler.admit([flow], nowMs);
     if (permit !== undefined) {
       this.#go(permit);
       return;
     }
-    const request = { context: { flow, deadlineMs: nowMs + patienceMs }, arrivedMs: nowMs };
+    const request = { context: { flows: [flow], deadlineMs: nowMs + patienceMs }, arrivedMs: nowMs };
     this.waiting.add(request);
     this.#told(this.scheduler.enter(request, nowMs));
     this.#clock.at(request.context.deadlineMs, () =>
