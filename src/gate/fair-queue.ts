@@ -37,12 +37,11 @@ export class FairQueue<T extends Queued> {
   }
 
   /** Within a flow the oldest goes first, so that a request that was answered with 429 returns to its old place. */
-  add(request: T): void {
-    const backlogs = request.context.flows.map((flow) => this.#backlogOf(flow));
+  add(request: T, flows = request.context.flows): void {
+    const backlogs = flows.map((flow) => this.#backlogOf(flow));
     this.#queuedIn.set(request, backlogs);
     if (backlogs.length > 1) this.#shared++;
-    for (const backlog of backlogs)
-      backlog.waiting.splice(positionIn(backlog, request.arrivedMs), 0, request);
+    for (const one of backlogs) one.waiting.splice(positionIn(one, request.arrivedMs), 0, request);
   }
 
   /** Takes a request out; false where it was not queued. */
@@ -62,10 +61,10 @@ export class FairQueue<T extends Queued> {
   /** The next in turn of the callers that may have one, taken out, and the flow whose turn it is. */
   take(mayGo?: (name: string) => boolean): { readonly request: T; readonly flow: Flow } | undefined {
     const next = this.#leastBy(({ start }) => start, mayGo);
-    const request = next?.waiting[0];
-    if (next === undefined || request === undefined) return undefined;
-    const { flow } = next;
-    if (!flow.background) this.#now = Math.max(this.#now, next.start);
+    if (next === undefined) return undefined;
+    const { flow, start, waiting } = next;
+    const request = waiting[0] as T;
+    if (!flow.background) this.#now = Math.max(this.#now, start);
     next.start += 1 / flow.weight;
     this.remove(request);
     return { request, flow };
@@ -91,7 +90,8 @@ export class FairQueue<T extends Queued> {
       const before = Math.max(Math.ceil((first.tag - start) * flow.weight - 1e-6), 0);
       const taken = backlog === first.backlog ? first.position : Math.min(before, waiting.length);
       count += taken;
-      if (this.#shared > 0) unshared += Math.min(taken, waiting.filter((one) => !this.#isShared(one)).length);
+      const isUnshared = (one: T) => this.#queuedIn.get(one)?.length === 1;
+      if (this.#shared > 0) unshared += Math.min(taken, waiting.filter(isUnshared).length);
     }
     // A request takes one turn, whatever the number of its flows.
     return this.#shared > 0 ? Math.min(count, unshared + this.#shared) : count;
@@ -111,16 +111,15 @@ export class FairQueue<T extends Queued> {
     for (;;) {
       const { flow, waiting } = this.#leastBy((one) => -lastTag(one)) as Backlog<T>;
       const request = waiting.at(-1) as T;
-      const others = this.#queuedIn.get(request)?.filter((one) => one.flow !== flow) ?? [];
-      if (others.length === 0 && this.remove(request)) return request;
-      if (others.length === 1) this.#shared--;
-      this.#queuedIn.set(request, others);
-      waiting.pop();
+      const others =
+        this.#queuedIn
+          .get(request)
+          ?.map((one) => one.flow)
+          .filter((one) => one !== flow) ?? [];
+      this.remove(request);
+      if (others.length === 0) return request;
+      this.add(request, others);
     }
-  }
-
-  #isShared(request: T): boolean {
-    return (this.#queuedIn.get(request)?.length ?? 0) > 1;
   }
 
   /** The backlog with requests that has the least of a figure. */

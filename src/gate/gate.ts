@@ -118,13 +118,10 @@ class PacingGate {
         reject(failure);
       },
     };
+    const expire = (): void => this.#pump(this.#scheduler.expired(queued, performance.now()));
     const armDeadline = (): void => {
       clearTimeout(timer);
-      const leftMs = context.deadlineMs - tuning.lastWordMs - performance.now();
-      timer = setTimeout(
-        () => this.#pump(this.#scheduler.expired(queued, performance.now())),
-        leftMs,
-      ).unref();
+      timer = setTimeout(expire, context.deadlineMs - tuning.lastWordMs - performance.now()).unref();
     };
     const watcher: ContextWatcher = {
       onEnd: (reason) => {

@@ -158,8 +158,9 @@ export class Scheduler<T extends Queued> {
     const untilMs = state === 'paced' ? dueMs(this.record, nowMs) : closedUntilMs;
     if (untilMs > nowMs) return { request: undefined, untilMs };
     const turn = this.queue.take((name) => this.#hasRoom(name));
-    if (turn === undefined) return { request: undefined, untilMs: undefined };
-    return { request: turn.request, permit: this.send(turn.flow, nowMs) };
+    return turn
+      ? { request: turn.request, permit: this.send(turn.flow, nowMs) }
+      : { request: turn, untilMs: turn };
   }
 
   /** An attempt has ended. */
@@ -170,13 +171,11 @@ export class Scheduler<T extends Queued> {
     if (at !== -1) this.#underWay.splice(at, 1);
     if (isTrial) this.#isTrialUnderWay = false;
     if (outcome === 'unused') this.#giveBack(permit);
-    if (outcome === 'failed' || outcome === 'unused') return [];
+    if (outcome === 'answered') this.counts.answered++;
     if (typeof outcome === 'object') this.#throttle(permit, outcome.waitMs ?? 0, nowMs);
-    else {
-      if (outcome === 'answered') this.counts.answered++;
-      if (!isTrial || this.record.state !== 'half-open') return [];
-      this.record = { ...this.record, state: 'paced', statedUntilMs: 0 };
-    }
+    else if (outcome === 'failed' || outcome === 'unused' || !isTrial || this.record.state !== 'half-open')
+      return [];
+    else this.record = { ...this.record, state: 'paced', statedUntilMs: 0 };
     return this.tooLate(nowMs);
   }
 
@@ -251,14 +250,13 @@ export class Scheduler<T extends Queued> {
     return permit;
   }
 
-  /** Nothing was sent: the turn is another's, and no accepted attempt. */
-  #giveBack({ flow, state, sent }: Permit): void {
+  /** Nothing was sent: the turn is another's, and there is one accepted attempt less. */
+  #giveBack({ flow, state, sent: { sent } }: Permit): void {
     if (state !== 'open') this.queue.refund(flow);
-    const marks = this.record.marks.map((mark) => ({
-      ...mark,
-      sent: mark.sent + (mark.sent <= sent.sent ? 1 : 0),
-    }));
-    this.record = { ...this.record, marks, level: this.record.level + 1 };
+    const marks = this.record.marks.map((mark) =>
+      mark.sent > sent ? mark : { ...mark, sent: mark.sent + 1 },
+    );
+    this.record = { ...this.record, marks, level: this.record.level + Number(state !== 'open') };
   }
 
   #throttle(permit: Permit, statedMs: number, nowMs: number): void {
@@ -278,18 +276,20 @@ export class Scheduler<T extends Queued> {
     return Math.max(closedUntilMs, nowMs) + (isMeasured ? ahead / perMs : 0);
   }
 
-  /** `Retry-After`: the time to its turn less its patience, or what is left of the stated wait where that is longer. */
+  /** Told to come back in the time to its turn less its patience. */
   #late(request: T, ahead: number, nowMs: number): Rejected<T> {
     const patienceMs = request.context.deadlineMs - request.arrivedMs;
-    const backMs = Math.max(this.#turnMs(ahead, nowMs) - patienceMs, this.record.statedUntilMs);
-    const retryAfterMs = Math.max(backMs - nowMs, tuning.leastRetryAfterMs);
-    return { request, code: 'upstream-rate-limited', retryAfterMs };
+    return this.#rejected(request, 'upstream-rate-limited', this.#turnMs(ahead, nowMs) - patienceMs, nowMs);
   }
 
   /** Told to come back when a tenth of the queue is served. */
   #overloaded(request: T, nowMs: number): Rejected<T> {
-    const backMs = Math.max(this.#turnMs(this.queue.size / 10, nowMs), this.record.statedUntilMs);
-    return { request, code: 'overloaded', retryAfterMs: Math.max(backMs - nowMs, tuning.leastRetryAfterMs) };
+    return this.#rejected(request, 'overloaded', this.#turnMs(this.queue.size / 10, nowMs), nowMs);
+  }
+
+  #rejected(request: T, code: Rejected<T>['code'], backMs: number, nowMs: number): Rejected<T> {
+    const inMs = Math.max(backMs, this.record.statedUntilMs) - nowMs;
+    return { request, code, retryAfterMs: Math.max(inMs, tuning.leastRetryAfterMs) };
   }
 }
 
