@@ -1,9 +1,9 @@
 /**
  * Start-time fair queueing (Goyal, Vin, Cheng 1996) between callers, oldest first within one. No clock, no I/O.
  *
- * Each flow has a start tag; the lowest goes next, and each turn moves the tag on by 1 / weight. Virtual time is the
- * tag last served. Background refreshes are flows of their own, whose tags come after all others. A request with several
- * flows stands in each of them, and goes with the first turn that comes: that flow alone is charged.
+ * Each flow has a start tag; the lowest goes next, and each turn moves the tag on by 1 / weight. Virtual time is the tag
+ * last served. Background refreshes are flows whose tags come after all others. A request with several flows stands in
+ * each of them, and goes with the first turn that comes: that flow alone is charged.
  */
 import { type Flow, flowNameOf } from '../request-context.ts';
 import type { Queued } from './types.ts';
@@ -32,8 +32,8 @@ export class FairQueue<T extends Queued> {
   }
 
   sizeOf(name: string): number {
-    const lengthOf = (key: string): number => this.#backlogs.get(key)?.waiting.length ?? 0;
-    return lengthOf(`+${name}`) + lengthOf(`-${name}`);
+    const keys = [`+${name}`, `-${name}`];
+    return keys.reduce((sum, key) => sum + (this.#backlogs.get(key)?.waiting.length ?? 0), 0);
   }
 
   /** Within a flow the oldest goes first, so that a request that was answered with 429 returns to its old place. */
@@ -61,13 +61,12 @@ export class FairQueue<T extends Queued> {
   /** The next in turn of the callers that may have one, taken out, and the flow whose turn it is. */
   take(mayGo?: (name: string) => boolean): { readonly request: T; readonly flow: Flow } | undefined {
     const next = this.#leastBy(({ start }) => start, mayGo);
-    if (next === undefined) return undefined;
-    const { flow, start, waiting } = next;
-    const request = waiting[0] as T;
-    if (!flow.background) this.#now = Math.max(this.#now, start);
-    next.start += 1 / flow.weight;
+    const request = next?.waiting[0];
+    if (next === undefined || request === undefined) return undefined;
+    if (!next.flow.background) this.#now = Math.max(this.#now, next.start);
+    next.start += 1 / next.flow.weight;
     this.remove(request);
-    return { request, flow };
+    return { request, flow: next.flow };
   }
 
   /** A turn that was answered with 429, or not needed, is given back to its flow. */
@@ -77,21 +76,18 @@ export class FairQueue<T extends Queued> {
 
   /** How many turns are taken before the first one of a request that is queued now. */
   ahead(flows: readonly Flow[], arrivedMs: number): number {
-    const turns = flows.map((flow) => {
-      const backlog = this.#backlogOf(flow);
-      const position = positionIn(backlog, arrivedMs);
-      return { backlog, position, tag: backlog.start + position / flow.weight };
+    const tags = flows.map((flow) => {
+      const own = this.#backlogOf(flow);
+      return own.start + positionIn(own, arrivedMs) / flow.weight;
     });
-    const first = turns.reduce((a, b) => (b.tag < a.tag ? b : a));
+    const tag = Math.min(...tags);
+    const isUnshared = (one: T) => this.#queuedIn.get(one)?.length === 1;
     let [count, unshared] = [0, 0];
-    for (const backlog of this.#backlogs.values()) {
-      const { start, flow, waiting } = backlog;
+    for (const { start, flow, waiting } of this.#backlogs.values()) {
       // Less a little, which makes up for the rounding of sums.
-      const before = Math.max(Math.ceil((first.tag - start) * flow.weight - 1e-6), 0);
-      const taken = backlog === first.backlog ? first.position : Math.min(before, waiting.length);
-      count += taken;
-      const isUnshared = (one: T) => this.#queuedIn.get(one)?.length === 1;
-      if (this.#shared > 0) unshared += Math.min(taken, waiting.filter(isUnshared).length);
+      const turns = Math.max(Math.ceil((tag - start) * flow.weight - 1e-6), 0);
+      count += Math.min(turns, waiting.length);
+      if (this.#shared > 0) unshared += Math.min(turns, waiting.filter(isUnshared).length);
     }
     // A request takes one turn, whatever the number of its flows.
     return this.#shared > 0 ? Math.min(count, unshared + this.#shared) : count;
@@ -111,11 +107,8 @@ export class FairQueue<T extends Queued> {
     for (;;) {
       const { flow, waiting } = this.#leastBy((one) => -lastTag(one)) as Backlog<T>;
       const request = waiting.at(-1) as T;
-      const others =
-        this.#queuedIn
-          .get(request)
-          ?.map((one) => one.flow)
-          .filter((one) => one !== flow) ?? [];
+      const flows = this.#queuedIn.get(request)?.map((one) => one.flow) ?? [];
+      const others = flows.filter((one) => one !== flow);
       this.remove(request);
       if (others.length === 0) return request;
       this.add(request, others);

@@ -68,7 +68,6 @@ class PacingGate {
    * An answer passes as it came, a 429 too: it closes the gate for all callers, and the layer above decides whether
    * to come back. Throws `upstream-rate-limited` at once where the turn cannot come before the context's deadline,
    * `overloaded` where too many wait, and the context's reason when it is aborted.
-   *
    * Where nothing is limited and nothing waits, it adds no timer, and no promise to an answer that is a value.
    */
   readonly layer: Layer<UpstreamRequest, Answer> = (next) => (request, trace) => {

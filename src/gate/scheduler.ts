@@ -6,10 +6,9 @@
  *                    ▲─────────────429────────┘ └──────quiet for a minute───┴──────▶ open
  */
 import type { Flow } from '../request-context.ts';
-import { type Cooldown, cooledDown } from './cooldown.ts';
 import { FairQueue } from './fair-queue.ts';
 import { burstOf, firstGuess, type LimitEstimate, type Mark, measured } from './limit-estimate.ts';
-import { dueMs, hasSpare, type Pacer, risen, settledDown, taken, withNextProbe } from './pacer.ts';
+import * as pacer from './pacer.ts';
 import { tuning } from './tuning.ts';
 import type { GateSnapshot, GateState, Queued, SchedulerOptions } from './types.ts';
 
@@ -36,7 +35,7 @@ export interface Rejected<T> {
 }
 
 /** What the gate has learned and decided, as plain data; counts and queue are beside it. Times are ms. */
-export interface GateRecord extends LimitEstimate, Pacer, Cooldown {
+export interface GateRecord extends LimitEstimate, pacer.Pacer, pacer.Cooldown {
   readonly state: GateState;
   /** The upstream's bucket was empty: an attempt that was sent then was answered with 429. */
   readonly emptyMs: number;
@@ -69,14 +68,16 @@ export function learned(record: GateRecord, sent: number): GateRecord {
   const isProvoked = isMeasured ? record.wasProvoked : record.riseMs > 0;
   const hasRefilled = stretch.accepted - first.sent >= Math.max(burstOf(record, perMs), throttled);
   const isStray = endMs < first.atMs || (!isProvoked && hasRefilled);
-  if (perMs > 0 && isStray) return { ...settledDown(record, closedMs), ...reopened };
+  if (perMs > 0 && isStray) return { ...pacer.settledDown(record, closedMs), ...reopened };
   const limit = perMs === 0 ? firstGuess(stretch) : measured(record, stretch);
   const isSameRate = isMeasured && Math.abs(limit.perMs / perMs - 1) <= tuning.sameRate;
   // A first guess knows nothing of what comes in while the gate is closed.
   const levelMs = perMs === 0 ? closedUntilMs : closedMs;
   const next = { ...record, ...limit, ...reopened, level: 0, levelMs };
-  return withNextProbe(next, isSameRate, closedUntilMs);
+  return pacer.withNextProbe(next, isSameRate, closedUntilMs);
 }
+
+const isTrial = ({ state }: Permit): boolean => state === 'trial';
 
 /** One more 429 of the cooldown that it begins or belongs to. */
 function counted(record: GateRecord, sent: Mark, nowMs: number): GateRecord {
@@ -87,7 +88,7 @@ function counted(record: GateRecord, sent: Mark, nowMs: number): GateRecord {
   const begun = { state: 'closed', closedMs: nowMs, throttled: 1, lastThrottled: sent } as const;
   // There is no mark where the limit was forgotten while the attempt was under way.
   const marks = record.marks.length > 0 ? record.marks : [sent];
-  return { ...record, ...begun, marks, wasProvoked: !hasSpare(record, nowMs) };
+  return { ...record, ...begun, marks, wasProvoked: !pacer.hasSpare(record, nowMs) };
 }
 
 export class Scheduler<T extends Queued> {
@@ -97,7 +98,6 @@ export class Scheduler<T extends Queued> {
   record = openRecord;
   /** Not a set: V8 keeps the members of its former tables until the next full collection. */
   readonly #underWay: Permit[] = [];
-  #isTrialUnderWay = false;
   /** `answered` counts from when the gate opened: the more answers, the more attempts may be in flight. */
   readonly counts = { sent: 0, throttled: 0, answered: 0 };
 
@@ -152,10 +152,12 @@ export class Scheduler<T extends Queued> {
     const isEmpty = this.queue.size === 0;
     // The pace rises only while requests wait.
     if (this.record.state === 'paced')
-      this.record = isEmpty ? settledDown(this.record, nowMs) : risen(this.record, this.counts.sent, nowMs);
-    if (isEmpty || this.#isTrialUnderWay) return { request: undefined, untilMs: undefined };
+      this.record = isEmpty
+        ? pacer.settledDown(this.record, nowMs)
+        : pacer.risen(this.record, this.counts.sent, nowMs);
+    if (isEmpty || this.#underWay.some(isTrial)) return { request: undefined, untilMs: undefined };
     const { state, closedUntilMs } = this.record;
-    const untilMs = state === 'paced' ? dueMs(this.record, nowMs) : closedUntilMs;
+    const untilMs = state === 'paced' ? pacer.dueMs(this.record, nowMs) : closedUntilMs;
     if (untilMs > nowMs) return { request: undefined, untilMs };
     const turn = this.queue.take((name) => this.#hasRoom(name));
     return turn
@@ -166,16 +168,15 @@ export class Scheduler<T extends Queued> {
   /** An attempt has ended. */
   settled(permit: Permit, outcome: Outcome, nowMs: number): readonly Rejected<T>[] {
     this.advance(nowMs);
-    const isTrial = permit.state === 'trial';
     const at = this.#underWay.indexOf(permit);
     if (at !== -1) this.#underWay.splice(at, 1);
-    if (isTrial) this.#isTrialUnderWay = false;
     if (outcome === 'unused') this.#giveBack(permit);
     if (outcome === 'answered') this.counts.answered++;
-    if (typeof outcome === 'object') this.#throttle(permit, outcome.waitMs ?? 0, nowMs);
-    else if (outcome === 'failed' || outcome === 'unused' || !isTrial || this.record.state !== 'half-open')
-      return [];
-    else this.record = { ...this.record, state: 'paced', statedUntilMs: 0 };
+    const isAnswer = outcome === 'answered' || outcome === 'broken';
+    const reopens = isAnswer && isTrial(permit) && this.record.state === 'half-open';
+    if (reopens) this.record = { ...this.record, state: 'paced', statedUntilMs: 0 };
+    else if (typeof outcome !== 'object') return [];
+    else this.#throttle(permit, outcome.waitMs ?? 0, nowMs);
     return this.tooLate(nowMs);
   }
 
@@ -212,7 +213,7 @@ export class Scheduler<T extends Queued> {
     const { state, closedUntilMs, statedUntilMs } = this.record;
     if (state === 'open' || nowMs < closedUntilMs) return;
     if (state === 'closed') this.record = { ...learned(this.record, this.counts.sent), state: 'half-open' };
-    if (this.queue.size > 0 || this.#isTrialUnderWay) return;
+    if (this.queue.size > 0 || this.#underWay.some(isTrial)) return;
     if (nowMs - Math.max(closedUntilMs, statedUntilMs) <= tuning.quietMs) return;
     // Nothing is limited: the upstream is met as for the first time.
     this.record = openRecord;
@@ -227,8 +228,7 @@ export class Scheduler<T extends Queued> {
 
   /** A caller may hold three slots for each one it leaves free: reads that hang never take all from the others. */
   #hasRoom(name: string): boolean {
-    let held = 0;
-    for (const { flow } of this.#underWay) if (flow.name === name) held++;
+    const held = this.#underWay.filter(({ flow }) => flow.name === name).length;
     return held < 3 * (this.#window() - this.#underWay.length);
   }
 
@@ -240,13 +240,10 @@ export class Scheduler<T extends Queued> {
     const permit: Permit = { flow, sent: mark, state: permitState };
     this.#underWay.push(permit);
     this.counts.sent++;
-    if (state === 'half-open') {
-      this.#isTrialUnderWay = true;
-      this.record = taken({ ...this.record, marks: [mark] }, nowMs);
-    } else if (state === 'paced') this.record = taken(this.record, nowMs);
-    else if (marks[0] === undefined || nowMs - marks[0].atMs >= tuning.historyMs) {
+    const isStale = marks[0] === undefined || nowMs - marks[0].atMs >= tuning.historyMs;
+    if (state === 'half-open' || (state !== 'paced' && isStale))
       this.record = { ...this.record, marks: [mark] };
-    }
+    if (state === 'half-open' || state === 'paced') this.record = pacer.taken(this.record, nowMs);
     return permit;
   }
 
@@ -267,7 +264,7 @@ export class Scheduler<T extends Queued> {
     if (statedMs === 0 && perMs > 0 && permit.sent.atMs < (marks[0]?.atMs ?? 0)) return;
     this.record = counted(this.record, permit.sent, nowMs);
     if (statedMs === 0 && state === 'closed') return;
-    this.record = cooledDown(this.record, statedMs, permit.state === 'trial', this.#options, nowMs);
+    this.record = pacer.cooledDown(this.record, statedMs, isTrial(permit), this.#options, nowMs);
   }
 
   /** When the turn comes behind so many others. While the rate is a guess, they cost no time. */

@@ -128,8 +128,9 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
     }
     const declared = Number(this.#headers['content-length'] ?? 0);
     this.#declaredBytes = Number.isSafeInteger(declared) ? declared : 0;
-    const caller = this.#request.context.flow.name;
-    this.#share = this.#terms.budget.reserve(caller, this.#declaredBytes, () => {
+    const { context } = this.#request;
+    const callers = (): string[] => context.flows.map(({ name }) => name);
+    this.#share = this.#terms.budget.reserve(callers, this.#declaredBytes, () => {
       // Not at once: another exchange's end is what makes room, and undici's parser is still at work on that one.
       queueMicrotask(() => controller.resume());
     });

@@ -1,7 +1,8 @@
 /**
  * Keeps the bodies in flight together under a bound. An answer that states its length waits until that much is free; one
  * that does not takes as it grows, and is refused where nothing is left. What is freed goes to the caller that holds the
- * least, the eldest of its answers first: large answers of one caller never wait in front of all those of another.
+ * least, the eldest of its answers first: large answers of one caller never wait in front of all those of another. An
+ * answer that several callers wait for is in the name of the one that holds the least.
  *
  * The first 64 KiB of each answer are always granted: a small one neither waits for large ones that have stalled nor
  * is refused because of them. So the bound may be exceeded by 64 KiB for each connection, and by no more.
@@ -25,12 +26,12 @@ export class BodyBudget {
   }
 
   /**
-   * @param caller whose answer it is
+   * @param callers those that wait for the answer now, by name; read until it is granted something
    * @param bytes the length that the answer states; 0 where it states none
    * @param onReady called once the bytes are reserved, where they are not at once
    */
-  reserve(caller: string, bytes: number, onReady: () => void): BodyShare {
-    const share = new BodyShare(this, caller, bytes, onReady);
+  reserve(callers: () => readonly string[], bytes: number, onReady: () => void): BodyShare {
+    const share = new BodyShare(this, callers, bytes, onReady);
     if (bytes <= this.freeBytes) {
       // A small one waits behind nothing.
       share.isReady = share.grow(bytes);
@@ -49,17 +50,21 @@ export class BodyBudget {
     }
   }
 
+  heldBy(caller: string): number {
+    return this.held.get(caller) ?? 0;
+  }
+
   #next(): BodyShare | undefined {
-    const heldBy = ({ caller }: BodyShare): number => this.held.get(caller) ?? 0;
-    let least: BodyShare | undefined;
-    for (const share of this.waiting) if (least === undefined || heldBy(share) < heldBy(least)) least = share;
-    return least;
+    const shares = this.waiting.map((share) => ({ share, held: this.heldBy(share.caller) }));
+    return least(shares, ({ held }) => held)?.share;
   }
 }
 
 /** What one answer holds of the budget. */
 export class BodyShare {
-  readonly caller: string;
+  readonly #callers: () => readonly string[];
+  /** In whose name it holds what it has, once it has something. */
+  #holder: string | undefined;
   readonly bytes: number;
   readonly onReady: () => void;
   /** The bytes it asked for are its own. */
@@ -68,11 +73,15 @@ export class BodyShare {
   #held = 0;
 
   /** For `BodyBudget.reserve`. */
-  constructor(budget: BodyBudget, caller: string, bytes: number, onReady: () => void) {
+  constructor(budget: BodyBudget, callers: () => readonly string[], bytes: number, onReady: () => void) {
     this.#budget = budget;
-    this.caller = caller;
+    this.#callers = callers;
     this.bytes = bytes;
     this.onReady = onReady;
+  }
+
+  get caller(): string {
+    return this.#holder ?? least(this.#callers(), (name) => this.#budget.heldBy(name)) ?? '';
   }
 
   /** Takes more; `false` where nothing is left. */
@@ -108,9 +117,18 @@ export class BodyShare {
 
   #hold(bytes: number): void {
     const { held } = this.#budget;
-    const ofCaller = (held.get(this.caller) ?? 0) + bytes - this.#held;
-    if (ofCaller === 0) held.delete(this.caller);
-    else held.set(this.caller, ofCaller);
+    const { caller } = this;
+    const ofCaller = this.#budget.heldBy(caller) + bytes - this.#held;
+    if (ofCaller === 0) held.delete(caller);
+    else held.set(caller, ofCaller);
     this.#held = bytes;
+    this.#holder = bytes === 0 ? undefined : caller;
   }
+}
+
+/** The first of those with the least of a figure. */
+function least<T>(all: readonly T[], figure: (one: T) => number): T | undefined {
+  let first: T | undefined;
+  for (const one of all) if (first === undefined || figure(one) < figure(first)) first = one;
+  return first;
 }
