@@ -310,6 +310,29 @@ describe('a 429 that comes late', () => {
   });
 });
 
+describe('a turn that is not used', () => {
+  it('a turn that is not used costs neither the pace nor its caller, and is no accepted attempt', () => {
+    const pacedAt = (record: object) => {
+      const gate = new Scheduler<Queued>(options);
+      gate.record = { ...openRecord, state: 'paced', perMs: 0.01, isMeasured: true, crowd: 2, ...record };
+      for (const name of ['a', 'a', 'b'])
+        gate.enter(
+          { context: { flows: [{ name, weight: 1, background: false }], deadlineMs: 60_000 }, arrivedMs: 0 },
+          0,
+        );
+      return gate;
+    };
+    const gate = pacedAt({ level: 1, levelMs: 0, probeMs: 1e9, marks: [{ atMs: 0, sent: 0 }] });
+    const turn = gate.next(0);
+    expect('permit' in turn && turn.permit.flow.name).toBe('a');
+    expect(gate.next(0)).toMatchObject({ request: undefined, untilMs: 100 });
+    if ('permit' in turn) gate.settled(turn.permit, 'unused', 5);
+    const next = gate.next(5);
+    expect('permit' in next && next.permit.flow.name).toBe('a');
+    expect(gate.snapshot(5).attempts - (gate.record.marks[0]?.sent ?? 0)).toBe(1);
+  });
+});
+
 describe('429s of one cooldown', () => {
   it('429s of one cooldown that state no wait close the gate once, and the attempt that was sent last ends what is measured', () => {
     const gate = new Scheduler<Queued>(options);
