@@ -31,9 +31,9 @@ export class FairQueue<T extends Queued> {
     return this.#queuedIn.size;
   }
 
+  /** Its requests and its background refreshes. */
   sizeOf(name: string): number {
-    const keys = [`+${name}`, `-${name}`];
-    return keys.reduce((sum, key) => sum + (this.#backlogs.get(key)?.waiting.length ?? 0), 0);
+    return ['+', '-'].reduce((sum, sign) => sum + (this.#backlogs.get(sign + name)?.waiting.length ?? 0), 0);
   }
 
   /** Within a flow the oldest goes first, so that a request that was answered with 429 returns to its old place. */
@@ -76,11 +76,8 @@ export class FairQueue<T extends Queued> {
 
   /** How many turns are taken before the first one of a request that is queued now. */
   ahead(flows: readonly Flow[], arrivedMs: number): number {
-    const tags = flows.map((flow) => {
-      const own = this.#backlogOf(flow);
-      return own.start + positionIn(own, arrivedMs) / flow.weight;
-    });
-    const tag = Math.min(...tags);
+    const owns = flows.map((flow) => this.#backlogOf(flow));
+    const tag = Math.min(...owns.map((own) => own.start + positionIn(own, arrivedMs) / own.flow.weight));
     const isUnshared = (one: T) => this.#queuedIn.get(one)?.length === 1;
     let [count, unshared] = [0, 0];
     for (const { start, flow, waiting } of this.#backlogs.values()) {
@@ -107,8 +104,7 @@ export class FairQueue<T extends Queued> {
     for (;;) {
       const { flow, waiting } = this.#leastBy((one) => -lastTag(one)) as Backlog<T>;
       const request = waiting.at(-1) as T;
-      const flows = this.#queuedIn.get(request)?.map((one) => one.flow) ?? [];
-      const others = flows.filter((one) => one !== flow);
+      const others = (this.#queuedIn.get(request) ?? []).map((one) => one.flow).filter((one) => one !== flow);
       this.remove(request);
       if (others.length === 0) return request;
       this.add(request, others);

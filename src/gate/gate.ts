@@ -144,8 +144,7 @@ class PacingGate {
   #send(attempt: () => Eventually<Answer>, trace: Trace, permit: Permit): Eventually<Answer> {
     trace.gate = permit.state;
     const attemptsBefore = trace.attempts;
-    const settle = (outcome: Outcome): void =>
-      this.#pump(this.#scheduler.settled(permit, outcome, performance.now()));
+    const settle = (end: Outcome) => this.#pump(this.#scheduler.settled(permit, end, performance.now()));
     const onAnswer = (answer: Answer): Answer => {
       settle(limitOutcome(answer));
       return answer;
@@ -161,10 +160,7 @@ class PacingGate {
     }
   }
 
-  /**
-   * Fails the requests that get no turn, and sends every one whose turn it is. An attempt that fails at once settles in
-   * here: the loop under way goes on with the next, or a queue of thousands would be a recursion as deep.
-   */
+  /** Fails requests without a turn, sends those that have one. Reentry would recurse as deep as the queue is long. */
   #pump(rejected: readonly Rejected<QueuedRequest>[] = []): void {
     for (const { request, code, retryAfterMs } of rejected) request.fail(failureOf(code, retryAfterMs));
     if (this.#isPumping) return;

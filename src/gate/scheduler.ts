@@ -7,8 +7,8 @@
  */
 import type { Flow } from '../request-context.ts';
 import { FairQueue } from './fair-queue.ts';
-import { burstOf, firstGuess, type LimitEstimate, type Mark, measured } from './limit-estimate.ts';
-import * as pacer from './pacer.ts';
+import { burstOf, firstGuess, type Mark, measured } from './limit-estimate.ts';
+import { cooledDown, dueMs, hasSpare, type Pace, risen, settledDown, taken, withNextProbe } from './pacer.ts';
 import { tuning } from './tuning.ts';
 import type { GateSnapshot, GateState, Queued, SchedulerOptions } from './types.ts';
 
@@ -35,7 +35,7 @@ export interface Rejected<T> {
 }
 
 /** What the gate has learned and decided, as plain data; counts and queue are beside it. Times are ms. */
-export interface GateRecord extends LimitEstimate, pacer.Pacer, pacer.Cooldown {
+export interface GateRecord extends Pace {
   readonly state: GateState;
   /** The upstream's bucket was empty: an attempt that was sent then was answered with 429. */
   readonly emptyMs: number;
@@ -68,13 +68,12 @@ export function learned(record: GateRecord, sent: number): GateRecord {
   const isProvoked = isMeasured ? record.wasProvoked : record.riseMs > 0;
   const hasRefilled = stretch.accepted - first.sent >= Math.max(burstOf(record, perMs), throttled);
   const isStray = endMs < first.atMs || (!isProvoked && hasRefilled);
-  if (perMs > 0 && isStray) return { ...pacer.settledDown(record, closedMs), ...reopened };
+  if (perMs > 0 && isStray) return { ...settledDown(record, closedMs), ...reopened };
   const limit = perMs === 0 ? firstGuess(stretch) : measured(record, stretch);
   const isSameRate = isMeasured && Math.abs(limit.perMs / perMs - 1) <= tuning.sameRate;
   // A first guess knows nothing of what comes in while the gate is closed.
   const levelMs = perMs === 0 ? closedUntilMs : closedMs;
-  const next = { ...record, ...limit, ...reopened, level: 0, levelMs };
-  return pacer.withNextProbe(next, isSameRate, closedUntilMs);
+  return withNextProbe({ ...record, ...limit, ...reopened, level: 0, levelMs }, isSameRate, closedUntilMs);
 }
 
 const isTrial = ({ state }: Permit): boolean => state === 'trial';
@@ -88,7 +87,7 @@ function counted(record: GateRecord, sent: Mark, nowMs: number): GateRecord {
   const begun = { state: 'closed', closedMs: nowMs, throttled: 1, lastThrottled: sent } as const;
   // There is no mark where the limit was forgotten while the attempt was under way.
   const marks = record.marks.length > 0 ? record.marks : [sent];
-  return { ...record, ...begun, marks, wasProvoked: !pacer.hasSpare(record, nowMs) };
+  return { ...record, ...begun, marks, wasProvoked: !hasSpare(record, nowMs) };
 }
 
 export class Scheduler<T extends Queued> {
@@ -108,8 +107,8 @@ export class Scheduler<T extends Queued> {
   /** A turn at once, where nothing waits and nothing is limited. */
   admit(flows: readonly Flow[], nowMs: number): Permit | undefined {
     this.advance(nowMs);
-    if (this.record.state !== 'open' || this.queue.size > 0) return undefined;
-    const flow = flows.find(({ name }) => this.#hasRoom(name));
+    const isFree = this.record.state === 'open' && this.queue.size === 0;
+    const flow = isFree ? flows.find(({ name }) => this.#hasRoom(name)) : undefined;
     return flow && this.send(flow, nowMs);
   }
 
@@ -120,10 +119,12 @@ export class Scheduler<T extends Queued> {
     const { flows, deadlineMs } = request.context;
     const ahead = this.queue.ahead(flows, request.arrivedMs);
     if (this.#turnMs(ahead, nowMs) >= deadlineMs) return [this.#late(request, ahead, nowMs)];
-    if (flows.every(({ name }) => this.queue.sizeOf(name) >= maxWaitingPerCaller))
-      return [this.#overloaded(request, nowMs)];
-    this.queue.add(request);
-    return this.queue.size > maxWaiting ? [this.#overloaded(this.queue.removeLast(), nowMs)] : [];
+    const isFull = flows.every(({ name }) => this.queue.sizeOf(name) >= maxWaitingPerCaller);
+    if (!isFull) this.queue.add(request);
+    if (!isFull && this.queue.size <= maxWaiting) return [];
+    const tooMany = isFull ? request : this.queue.removeLast();
+    // Told to come back when a tenth of the queue is served.
+    return [this.#rejected(tooMany, 'overloaded', this.#turnMs(this.queue.size / 10, nowMs), nowMs)];
   }
 
   /** Takes a request out of the queue; false when it is not there. */
@@ -152,17 +153,14 @@ export class Scheduler<T extends Queued> {
     const isEmpty = this.queue.size === 0;
     // The pace rises only while requests wait.
     if (this.record.state === 'paced')
-      this.record = isEmpty
-        ? pacer.settledDown(this.record, nowMs)
-        : pacer.risen(this.record, this.counts.sent, nowMs);
+      this.record = isEmpty ? settledDown(this.record, nowMs) : risen(this.record, this.counts.sent, nowMs);
     if (isEmpty || this.#underWay.some(isTrial)) return { request: undefined, untilMs: undefined };
     const { state, closedUntilMs } = this.record;
-    const untilMs = state === 'paced' ? pacer.dueMs(this.record, nowMs) : closedUntilMs;
+    const untilMs = state === 'paced' ? dueMs(this.record, nowMs) : closedUntilMs;
     if (untilMs > nowMs) return { request: undefined, untilMs };
     const turn = this.queue.take((name) => this.#hasRoom(name));
-    return turn
-      ? { request: turn.request, permit: this.send(turn.flow, nowMs) }
-      : { request: turn, untilMs: turn };
+    if (turn === undefined) return { request: undefined, untilMs: undefined };
+    return { request: turn.request, permit: this.send(turn.flow, nowMs) };
   }
 
   /** An attempt has ended. */
@@ -236,14 +234,17 @@ export class Scheduler<T extends Queued> {
   send(flow: Flow, nowMs: number): Permit {
     const { state, marks } = this.record;
     const mark = { atMs: nowMs, sent: this.counts.sent };
-    const permitState = state === 'open' || state === 'paced' ? state : 'trial';
-    const permit: Permit = { flow, sent: mark, state: permitState };
+    const permit: Permit = {
+      flow,
+      sent: mark,
+      state: state === 'open' || state === 'paced' ? state : 'trial',
+    };
     this.#underWay.push(permit);
     this.counts.sent++;
     const isStale = marks[0] === undefined || nowMs - marks[0].atMs >= tuning.historyMs;
     if (state === 'half-open' || (state !== 'paced' && isStale))
       this.record = { ...this.record, marks: [mark] };
-    if (state === 'half-open' || state === 'paced') this.record = pacer.taken(this.record, nowMs);
+    if (state === 'half-open' || state === 'paced') this.record = taken(this.record, nowMs);
     return permit;
   }
 
@@ -264,7 +265,7 @@ export class Scheduler<T extends Queued> {
     if (statedMs === 0 && perMs > 0 && permit.sent.atMs < (marks[0]?.atMs ?? 0)) return;
     this.record = counted(this.record, permit.sent, nowMs);
     if (statedMs === 0 && state === 'closed') return;
-    this.record = pacer.cooledDown(this.record, statedMs, isTrial(permit), this.#options, nowMs);
+    this.record = cooledDown(this.record, statedMs, isTrial(permit), this.#options, nowMs);
   }
 
   /** When the turn comes behind so many others. While the rate is a guess, they cost no time. */
@@ -277,11 +278,6 @@ export class Scheduler<T extends Queued> {
   #late(request: T, ahead: number, nowMs: number): Rejected<T> {
     const patienceMs = request.context.deadlineMs - request.arrivedMs;
     return this.#rejected(request, 'upstream-rate-limited', this.#turnMs(ahead, nowMs) - patienceMs, nowMs);
-  }
-
-  /** Told to come back when a tenth of the queue is served. */
-  #overloaded(request: T, nowMs: number): Rejected<T> {
-    return this.#rejected(request, 'overloaded', this.#turnMs(this.queue.size / 10, nowMs), nowMs);
   }
 
   #rejected(request: T, code: Rejected<T>['code'], backMs: number, nowMs: number): Rejected<T> {

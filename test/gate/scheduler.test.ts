@@ -459,7 +459,7 @@ describe('a guess that grows for an hour without a 429', () => {
   it('a guess that grows for an hour without a 429 still tells when the next turn is due', () => {
     const limit = { perMs: 0.025, isMeasured: false, crowd: 10, crowdMs: 0 };
     const marks = [{ atMs: 0, sent: 0 }];
-    const guess = { ...limit, marks, level: 0, levelMs: 0, riseMs: 1, probeMs: 0, probeIntervalMs: 0 };
+    const guess = { ...openRecord, ...limit, marks, riseMs: 1 };
     const hourMs = 3_600_000;
     expect(dueMs(taken(taken(guess, hourMs), hourMs), hourMs)).toBeGreaterThanOrEqual(hourMs);
   });
