@@ -4,8 +4,12 @@ import { askAtTurn } from '../../src/cache/fetch-shared.ts';
 import type { LookOptions, Publication, SharedLook, SharedReads } from '../../src/cache/shared-reads.ts';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer, UpstreamRequest } from '../../src/exchange.ts';
-import type { Layer } from '../../src/layer.ts';
+import { paceAttempts } from '../../src/gate/gate.ts';
+import { compose, type Layer } from '../../src/layer.ts';
 import { Trace } from '../../src/trace.ts';
+import { Circuit } from '../../src/upstream/circuit.ts';
+import { retryWithKey } from '../../src/upstream/credential.ts';
+import { retryFailures } from '../../src/upstream/retry.ts';
 import { LiveContext } from '../support/requests.ts';
 
 const nothing: SharedLook = { stored: undefined, outcome: undefined, exchange: undefined, other: undefined };
@@ -144,6 +148,16 @@ describe('a flight that waits at the gate of a gateway that shares a store', () 
       { mayFind: true, awaited: 'x', mayTake: false },
       { mayFind: true, awaited: 'y', mayTake: false },
     ]);
+  });
+
+  it('a flight that does not wait at the gate of a gateway that shares a store keeps the turn that it took with its only look', async () => {
+    const [circuit, gate] = [new Circuit(), paceAttempts({ maxClosedMs: 1_000, baseMs: 20, capMs: 100 })];
+    const retry = retryFailures({ limit: 2, baseMs: 20, capMs: 100 });
+    const layers = [retry, retryWithKey, circuit.layer, gate.layer, circuit.atTurn];
+    const { ask, asked, published } = withShared([], true, (next) => compose(layers, next));
+    expect(await ask()).toBe('"from the upstream"');
+    expect([asked.length, published.length]).toEqual([1, 1]);
+    expect(published).toMatchObject([{ kind: 'stored' }]);
   });
 
   it('a flight that waits at the gate of a gateway that shares a store leaves its read to others again after a 429', async () => {
