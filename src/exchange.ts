@@ -1,4 +1,5 @@
 /** What travels along the outbound layers: the request, the context that waits for it, and the upstream's answer. */
+import type { Eventually } from './layer.ts';
 import type { Payload } from './payload.ts';
 import type { RequestContext } from './request-context.ts';
 
@@ -33,6 +34,8 @@ export interface UpstreamRequest {
   readonly cacheControl: string | undefined;
   readonly pragma: string | undefined;
   readonly context: RequestContext;
+  /** Called with each attempt when it has its turn: gateways that share the read decide which of them makes it. */
+  readonly atTurn?: (send: () => Eventually<Answer>) => Eventually<Answer>;
 }
 
 /** A request with the key's value on it: only `credential` makes one, only `transport` gets one. */

@@ -3,6 +3,7 @@
  * callers, Hono or the log.
  */
 import { type Cache, type CacheOptions, shareAnswers } from './cache/cache.ts';
+import { askAtTurn } from './cache/fetch-shared.ts';
 import type { Answer, UpstreamRequest } from './exchange.ts';
 import { type Gate, type GateOptions, paceAttempts } from './gate/gate.ts';
 import { compose, type Handler, type Layer } from './layer.ts';
@@ -63,7 +64,7 @@ export function createPipeline(options: PipelineOptions): Pipeline {
     cache,
     retry: (next) => retry(retryWithKey(next)),
     circuit,
-    gate: { layer: (next) => gate.layer(circuit.atTurn(next)) },
+    gate: { layer: (next) => gate.layer(circuit.atTurn(askAtTurn(next))) },
   });
   // The only holder of the key, and the only opener of connections.
   const send = compose(Object.values(layers), credential(transport.handler));

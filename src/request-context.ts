@@ -15,23 +15,31 @@ export interface Flow {
   readonly background: boolean;
 }
 
+/** What tells flows apart: a caller's background refreshes are a flow of their own. */
+export function flowNameOf({ name, background }: Flow): string {
+  return `${background ? '-' : '+'}${name}`;
+}
+
 /** What code that waits on behalf of a context is notified of. */
 export interface ContextWatcher {
   /** Waiting has no sense any more. Called once; no other call follows. */
   onEnd(reason: Error): void;
-  /** Deadline or flow have changed. */
+  /** Deadline or flows have changed. */
   onChange?(): void;
 }
 
 /**
- * Several requests may share one exchange: then the deadline is the latest and the flow the best of the requests
- * that wait when it is read, and the context ends when no request waits any more.
+ * Several requests may share one exchange: then the deadline is the latest of the requests that wait when it is read,
+ * the flows are those of all of them, and the context ends when no request waits any more.
  */
 export interface RequestContext {
   /** What to reject with, once waiting has no sense any more. */
   readonly ended: Error | undefined;
   /** On the monotonic clock (`performance.now()`), in ms. */
   readonly deadlineMs: number;
+  /** Each once; at least one. Another list when they have changed. */
+  readonly flows: readonly Flow[];
+  /** The best of them: a caller's before a background refresh, then the one with the greatest weight. */
   readonly flow: Flow;
   watch(watcher: ContextWatcher): void;
   unwatch(watcher: ContextWatcher): void;
@@ -76,7 +84,7 @@ export class WatchedContext {
     this.#controller?.abort(reason);
   }
 
-  /** Notifies the watchers that deadline or flow have changed. */
+  /** Notifies the watchers that deadline or flows have changed. */
   protected changed(): void {
     for (const watcher of [...this.#watchers]) watcher.onChange?.();
   }
@@ -85,12 +93,51 @@ export class WatchedContext {
 /** A context of our own, on no caller's behalf: its flow and deadline stay, and its maker may end it. */
 export class FixedContext extends WatchedContext implements RequestContext {
   readonly deadlineMs: number;
+  readonly flows: readonly Flow[];
   readonly flow: Flow;
 
   constructor(deadlineMs: number, flow: Flow) {
     super();
     this.deadlineMs = deadlineMs;
+    this.flows = [flow];
     this.flow = flow;
+  }
+}
+
+/** A part of what another context waits for: it changes and ends with that one, and may end before. */
+export class PartContext extends WatchedContext implements RequestContext, ContextWatcher {
+  readonly #whole: RequestContext;
+
+  constructor(whole: RequestContext) {
+    super();
+    this.#whole = whole;
+    if (whole.ended === undefined) whole.watch(this);
+    else super.end(whole.ended);
+  }
+
+  get deadlineMs(): number {
+    return this.#whole.deadlineMs;
+  }
+
+  get flows(): readonly Flow[] {
+    return this.#whole.flows;
+  }
+
+  get flow(): Flow {
+    return this.#whole.flow;
+  }
+
+  override end(reason: Error): void {
+    this.#whole.unwatch(this);
+    super.end(reason);
+  }
+
+  onEnd(reason: Error): void {
+    super.end(reason);
+  }
+
+  onChange(): void {
+    this.changed();
   }
 }
 

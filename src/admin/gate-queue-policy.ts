@@ -18,8 +18,11 @@ export function showGate({ queued, ...gate }: GateSnapshot, nowMs: number): Show
 }
 
 export function queuesByCaller(all: readonly Queued[], nowMs: number): CallerQueue[] {
-  return [...Map.groupBy(all, ({ context }) => context.flow.name)].map(([name, queued]) => {
-    const requests = queued.filter(({ context }) => !context.flow.background);
+  const places = all.flatMap(({ arrivedMs, context }) =>
+    context.flows.map((flow) => ({ arrivedMs, ...flow })),
+  );
+  return [...Map.groupBy(places, ({ name }) => name)].map(([name, queued]) => {
+    const requests = queued.filter(({ background }) => !background);
     const oldestWaitMs = Math.max(0, ...requests.map(({ arrivedMs }) => nowMs - arrivedMs));
     return { name, length: requests.length, oldestWaitMs, refreshes: queued.length - requests.length };
   });

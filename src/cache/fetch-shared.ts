@@ -3,6 +3,8 @@
  * another makes now, or an exchange of this gateway's own, whose outcome the others get.
  */
 import type { Answer, UpstreamRequest } from '../exchange.ts';
+import { andThen, type Eventually, type Layer } from '../layer.ts';
+import { PartContext } from '../request-context.ts';
 import type { Trace } from '../trace.ts';
 import type { Variant } from './answer-store.ts';
 import { withoutCallerIds } from './cache-key.ts';
@@ -37,8 +39,17 @@ export interface FetchSharedOptions {
 export function fetchShared(options: FetchSharedOptions): FetchFlight {
   return (request, trace, variant, storing, directives) =>
     options.shared.inUse
-      ? new SharedFetch(options, request, trace, storing).outcome(variant, directives)
+      ? new SharedFetch(options, request, trace, storing, directives).outcome(variant)
       : options.fetchAnswer(request, trace, variant, storing);
+}
+
+/** Right below the gate and the circuit: asks the request itself whether the attempt is still needed. */
+export const askAtTurn: Layer<UpstreamRequest, Answer> = (next) => (request, trace) =>
+  request.atTurn === undefined ? next(request, trace) : request.atTurn(() => next(request, trace));
+
+/** Another gateway has made the exchange, or makes it: nothing is sent. */
+class NotNeeded extends Error {
+  override readonly name = 'NotNeeded';
 }
 
 class SharedFetch {
@@ -46,50 +57,70 @@ class SharedFetch {
   readonly #request: UpstreamRequest;
   readonly #trace: Trace;
   readonly #storing: Storing;
+  readonly #directives: RequestDirectives | undefined;
   readonly #purgesBefore: number;
   /** This gateway's turn to ask the upstream, while it has it. */
   #turn: SharedExchange | undefined;
+  /** What another gateway has brought while this one waited for its turn at the gate. */
+  #found: Outcome | undefined;
+  /** The gateway's exchange that went first. */
+  #other: string | undefined;
 
-  constructor(options: FetchSharedOptions, request: UpstreamRequest, trace: Trace, storing: Storing) {
+  constructor(
+    options: FetchSharedOptions,
+    request: UpstreamRequest,
+    trace: Trace,
+    storing: Storing,
+    directives: RequestDirectives | undefined,
+  ) {
     this.#options = options;
     this.#request = request;
     this.#trace = trace;
     this.#storing = storing;
+    this.#directives = directives;
     this.#purgesBefore = options.purgesOf(request.operation);
   }
 
   /** Gives the turn back whatever happens: other gateways wait for it. */
-  async outcome(variant: Variant | undefined, directives: RequestDirectives | undefined): Promise<Outcome> {
+  async outcome(variant: Variant | undefined): Promise<Outcome> {
     try {
-      return await this.#findOrAsk(variant, directives);
+      return await this.#findOrAsk(variant);
     } finally {
-      this.#turn?.release();
+      this.#giveBack();
     }
   }
 
-  async #findOrAsk(
-    variant: Variant | undefined,
-    directives: RequestDirectives | undefined,
-  ): Promise<Outcome> {
+  async #findOrAsk(variant: Variant | undefined): Promise<Outcome> {
     const { shared } = this.#options;
     const { context } = this.#request;
-    let mayFind = variant === undefined && directives === undefined;
+    let mayFind = variant === undefined && this.#directives === undefined;
     let awaited: string | undefined;
     for (;;) {
-      const look = await shared.look(this.#request, { mayFind, awaited });
+      const look = await shared.look(this.#request, { mayFind, awaited, mayTake: true });
       this.#turn = look?.exchange;
       if (context.ended !== undefined) return failedOutcome(this.#request, context.ended, false);
-      if (look === undefined || look.stored === 'not shareable') return this.#ask(variant);
+      if (look === undefined || look.stored === 'not shareable') return this.#askAlone(variant);
       const { stored } = look;
-      const found = this.#outcomeOfOther(look) ?? this.#stored(stored, directives);
+      const found = this.#foundIn(look);
       if (found !== undefined) return found;
+      let { other } = look;
       // A store that has nothing, gives no turn and names no gateway that has it: this gateway asks as one that is alone.
-      const isSilent = !mayFind && awaited === undefined && look.other === undefined;
-      if (this.#turn !== undefined || isSilent) return this.#ask(this.#newer(stored, variant));
+      const isSilent = !mayFind && awaited === undefined && other === undefined;
+      if (this.#turn === undefined && isSilent) return this.#askAlone(this.#newer(stored, variant));
+      if (this.#turn !== undefined) {
+        const outcome = await this.#askInTurn(this.#newer(stored, variant));
+        if (outcome !== undefined) return outcome;
+        other = this.#other;
+      }
       mayFind = false;
-      awaited = look.other;
+      awaited = other;
       if (awaited !== undefined) await shared.wait(awaited, context);
     }
+  }
+
+  #foundIn(look: SharedLook): Outcome | undefined {
+    const stored = look.stored === 'not shareable' ? undefined : look.stored;
+    return this.#outcomeOfOther(look) ?? this.#stored(stored);
   }
 
   /** The outcome of the exchange that was awaited: this read has joined it. */
@@ -100,10 +131,10 @@ class SharedFetch {
   }
 
   /** A stored answer that is fresh, by what the request says as well. */
-  #stored(stored: Answer | undefined, directives: RequestDirectives | undefined): Outcome | undefined {
+  #stored(stored: Answer | undefined): Outcome | undefined {
     if (stored === undefined) return undefined;
     const policy = policyOf(stored, this.#options.admission.defaults);
-    if (!policy.storable || useOf(policy, directives, performance.now()) !== 'fresh') return undefined;
+    if (!policy.storable || useOf(policy, this.#directives, performance.now()) !== 'fresh') return undefined;
     return via('store', this.#admit(stored, undefined));
   }
 
@@ -123,13 +154,79 @@ class SharedFetch {
     return admission.admit(withoutCallerIds(this.#request), answer, forwardStatus, mayStore);
   }
 
-  async #ask(variant: Variant | undefined): Promise<Outcome> {
-    const outcome = await this.#options.fetchAnswer(this.#request, this.#trace, variant, this.#storing);
-    const publication = publicationOf(this.#request, outcome, this.#storing.mayStore);
+  /** The store is away, or answers fit one request each. */
+  async #askAlone(variant: Variant | undefined): Promise<Outcome> {
+    return this.#publish(await this.#options.fetchAnswer(this.#request, this.#trace, variant, this.#storing));
+  }
+
+  #publish(outcome: Outcome): Outcome {
     const turn = this.#turn;
     this.#turn = undefined;
-    turn?.publish(publication);
+    turn?.publish(publicationOf(this.#request, outcome, this.#storing.mayStore));
     return outcome;
+  }
+
+  /**
+   * Asks the upstream for all gateways. No gateway has the read's turn while it waits at its gate: each that wants the
+   * read waits there in the names of its own callers, and the first one whose turn comes makes the exchange.
+   *
+   * @returns `undefined` where another gateway has gone first
+   */
+  async #askInTurn(variant: Variant | undefined): Promise<Outcome | undefined> {
+    const { shared, fetchAnswer } = this.#options;
+    const context = new PartContext(this.#request.context);
+    let isSent = false;
+    const atTurn: UpstreamRequest['atTurn'] = (send) => {
+      isSent = true;
+      return this.#turn === undefined ? this.#takeTurn().then(() => this.#send(send)) : this.#send(send);
+    };
+    this.#other = undefined;
+    const asked = fetchAnswer({ ...this.#request, context, atTurn }, this.#trace, variant, this.#storing);
+    // Every layer below goes on at once up to the one that waits: the gate, or a circuit that refuses.
+    if (!isSent) this.#giveBack();
+    const unwatch = shared.watch(this.#request, (exchangeId) => {
+      // Where what it finds is a fault, this gateway's own turn comes all the same.
+      if (this.#turn === undefined) this.#lookWhileWaiting(exchangeId, context).catch(() => undefined);
+    });
+    const outcome = await asked.finally(unwatch);
+    context.end(new NotNeeded());
+    if (this.#found !== undefined) return this.#found;
+    if (outcome.kind === 'failed' && outcome.error instanceof NotNeeded) return undefined;
+    return this.#publish(outcome);
+  }
+
+  /** After a 429 the next turn may be another gateway's. */
+  #send(send: () => Eventually<Answer>): Eventually<Answer> {
+    return andThen(send(), (answer) => {
+      if (answer.status === 429) this.#giveBack();
+      return answer;
+    });
+  }
+
+  /** Its turn at the gate has come. @throws NotNeeded where another gateway has the answer, or goes for it now */
+  async #takeTurn(): Promise<void> {
+    const look = await this.#options.shared.look(this.#request, {
+      mayFind: false,
+      awaited: undefined,
+      mayTake: true,
+    });
+    this.#turn = look?.exchange;
+    if (look?.stored === 'not shareable') return;
+    this.#other = look?.other;
+    this.#found ??= look && this.#foundIn(look);
+    if (this.#found !== undefined || this.#other !== undefined) throw new NotNeeded();
+  }
+
+  async #lookWhileWaiting(awaited: string, context: PartContext): Promise<void> {
+    const look = await this.#options.shared.look(this.#request, { mayFind: true, awaited, mayTake: false });
+    if (look === undefined || this.#turn !== undefined || context.ended !== undefined) return;
+    this.#found ??= this.#foundIn(look);
+    if (this.#found !== undefined) context.end(new NotNeeded());
+  }
+
+  #giveBack(): void {
+    this.#turn?.release();
+    this.#turn = undefined;
   }
 }
 

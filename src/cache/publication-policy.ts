@@ -7,7 +7,6 @@ import { hitForMissMs, type Outcome } from './store-response.ts';
 
 /** Failures of the upstream itself. Others are about one gateway: its queue, its deadline, its key. */
 const sharedFailures: ReadonlySet<ProblemCode> = new Set<ProblemCode>([
-  'upstream-rate-limited',
   'upstream-unreachable',
   'upstream-timeout',
   'upstream-invalid-response',

@@ -16,6 +16,8 @@ export interface SharedReads {
   look(request: UpstreamRequest, options: LookOptions): Promise<SharedLook | undefined>;
   /** Waits until that exchange of another gateway seems to have ended, briefly in any case, or until the context ends. */
   wait(exchangeId: string, context: RequestContext): Promise<void>;
+  /** Calls back for each exchange of the read that ends, until the function that it returns is called. */
+  watch(request: UpstreamRequest, onEnded: (exchangeId: string) => void): () => void;
   /** Makes all gateways forget their answers, or one operation's, and what the store has of them. */
   purge(operation: string | undefined): void;
   /** Calls back when another gateway has purged. */
@@ -27,6 +29,8 @@ export interface LookOptions {
   readonly mayFind: boolean;
   /** The exchange of another gateway that this read has waited for. */
   readonly awaited: string | undefined;
+  /** Takes the turn to ask the upstream where no gateway has it. */
+  readonly mayTake: boolean;
 }
 
 export interface SharedLook {

@@ -1,11 +1,17 @@
 /**
  * Single flight: one upstream exchange that several requests share.
  *
- * To the layers below it is one context: the latest deadline and the best flow of its subscribers at the moment. It
- * ends when the last subscriber leaves. Each subscriber keeps its own context, whose deadline and flow never change and
+ * To the layers below it is one context: the latest deadline and the flows of its subscribers at the moment, so it goes
+ * up with the first turn that comes to one of them. It ends when the last subscriber leaves. Each subscriber keeps its own context, whose deadline and flow never change and
  * which ends at its deadline: one that leaves early, or runs out of time, gets an outcome of its own and the others go on.
  */
-import { type ContextWatcher, type Flow, type RequestContext, WatchedContext } from '../request-context.ts';
+import {
+  type ContextWatcher,
+  type Flow,
+  flowNameOf,
+  type RequestContext,
+  WatchedContext,
+} from '../request-context.ts';
 
 const flowWithoutSubscribers: Flow = { name: '', weight: 1, background: true };
 
@@ -52,7 +58,9 @@ class Subscriber<Outcome> implements ContextWatcher {
 /** A shared exchange and, for the layers below, the context of all its subscribers. */
 export class SingleFlight<Outcome> extends WatchedContext implements RequestContext {
   #deadlineMs = -Infinity;
-  #flow: Flow | undefined;
+  #flows: readonly Flow[] = [];
+  /** How many subscribers each flow has. */
+  readonly #counts = new Map<string, number>();
   #subscribers: Subscriber<Outcome>[] = [];
   #onAbandoned: (() => void) | undefined;
 
@@ -66,8 +74,13 @@ export class SingleFlight<Outcome> extends WatchedContext implements RequestCont
     return this.#deadlineMs;
   }
 
+  get flows(): readonly Flow[] {
+    return this.#flows;
+  }
+
   get flow(): Flow {
-    return this.#flow ?? flowWithoutSubscribers;
+    const [first = flowWithoutSubscribers, ...others] = this.#flows;
+    return others.reduce((best, flow) => (isBetter(flow, best) ? flow : best), first);
   }
 
   /**
@@ -79,11 +92,9 @@ export class SingleFlight<Outcome> extends WatchedContext implements RequestCont
     const subscriber = new Subscriber(this, context, outcomeOfLeaving);
     subscriber.index = this.#subscribers.push(subscriber) - 1;
     context.watch(subscriber);
-    const former = this.#flow;
-    this.#adopt(
-      Math.max(context.deadlineMs, this.#deadlineMs),
-      former === undefined || isBetter(context.flow, former) ? context.flow : former,
-    );
+    const isNew = this.#count(context.flow, 1) === 1;
+    const flows = isNew ? [...this.#flows, context.flow] : this.#flows;
+    this.#adopt(Math.max(context.deadlineMs, this.#deadlineMs), flows);
     if (context.ended !== undefined) subscriber.onEnd(context.ended);
     return subscriber.outcome;
   }
@@ -108,35 +119,41 @@ export class SingleFlight<Outcome> extends WatchedContext implements RequestCont
     }
     subscriber.index = -1;
     if (this.#subscribers.length > 0) {
-      // Most leave without having had the latest deadline or the best flow: then neither changes.
       const { deadlineMs, flow } = subscriber.context;
-      if (deadlineMs >= this.#deadlineMs || flow === this.#flow) this.#recompute();
+      const isGone = this.#count(flow, -1) === 0;
+      const name = flowNameOf(flow);
+      const flows = isGone ? this.#flows.filter((one) => flowNameOf(one) !== name) : this.#flows;
+      // Most leave without having had the latest deadline.
+      this.#adopt(deadlineMs >= this.#deadlineMs ? this.#latestMs() : this.#deadlineMs, flows);
       return;
     }
     this.#onAbandoned?.();
     this.end(reason);
   }
 
-  /** Scans all subscribers: the one that has left had the latest deadline or the best flow. */
-  #recompute(): void {
-    let latestMs = -Infinity;
-    let best: Flow | undefined;
-    for (const { context } of this.#subscribers) {
-      latestMs = Math.max(latestMs, context.deadlineMs);
-      if (best === undefined || isBetter(context.flow, best)) best = context.flow;
-    }
-    this.#adopt(latestMs, best);
+  /** @returns how many subscribers the flow has now */
+  #count(flow: Flow, more: 1 | -1): number {
+    const name = flowNameOf(flow);
+    const count = (this.#counts.get(name) ?? 0) + more;
+    this.#counts.set(name, count);
+    return count;
   }
 
-  #adopt(latestMs: number, best: Flow | undefined): void {
-    if (latestMs === this.#deadlineMs && best === this.#flow) return;
+  #latestMs(): number {
+    let latestMs = -Infinity;
+    for (const { context } of this.#subscribers) latestMs = Math.max(latestMs, context.deadlineMs);
+    return latestMs;
+  }
+
+  #adopt(latestMs: number, flows: readonly Flow[]): void {
+    if (latestMs === this.#deadlineMs && flows === this.#flows) return;
     this.#deadlineMs = latestMs;
-    this.#flow = best;
+    this.#flows = flows;
     this.changed();
   }
 }
 
-/** A flow of a caller is better than that of a background refresh; then the greater weight. Which of equal flows a flight has makes no difference. */
+/** A flow of a caller is better than that of a background refresh; then the greater weight. Ties keep either. */
 function isBetter(flow: Flow, than: Flow): boolean {
   if (flow.background !== than.background) return than.background;
   return flow.weight > than.weight;

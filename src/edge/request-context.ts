@@ -17,6 +17,8 @@ export class CallerLeft extends Error {
 class CallerContext extends WatchedContext implements RequestContext {
   readonly deadlineMs: number;
   readonly flow: Flow;
+  /** Not made for a cache hit. */
+  #flows: readonly Flow[] | undefined;
   readonly #request: InboundRequest;
   readonly #armed: CallerContext[];
   /** Its index among the armed contexts; -1 while it is not armed. */
@@ -30,6 +32,11 @@ class CallerContext extends WatchedContext implements RequestContext {
     this.deadlineMs = deadlineMs;
     this.flow = flow;
     this.#armed = armed;
+  }
+
+  get flows(): readonly Flow[] {
+    this.#flows ??= [this.flow];
+    return this.#flows;
   }
 
   override get signal(): AbortSignal {

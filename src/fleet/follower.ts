@@ -1,7 +1,8 @@
 /** A follower's side of shared turns: what it has to report to the leader, and the turns that it got. */
 import type { Outcome, Permit } from '../gate/scheduler.ts';
 import type { Queued } from '../gate/types.ts';
-import { type Announcement, type FlowKey, keyOf, type Report } from './gate-messages.ts';
+import type { Flow } from '../request-context.ts';
+import { type Announcement, type FlowKey, flowOf, keyOf, type Report } from './gate-messages.ts';
 import type { OwnRequests } from './own-requests.ts';
 
 /** All that waits is told so often, so that a lost message is made up for; changes are told at once. */
@@ -46,13 +47,14 @@ export class Follower<T extends Queued> {
   }
 
   /** The next request that has a turn. It is to be sent; `sent` takes the permit. */
-  nextTurn(): { readonly request: T; readonly number: number } | undefined {
+  nextTurn(): { readonly request: T; readonly flow: Flow; readonly number: number } | undefined {
     for (let turn = this.#turns.shift(); turn !== undefined; turn = this.#turns.shift()) {
       const [number, key] = turn;
       const request = this.#own.oldest(key);
-      if (request !== undefined) {
+      const flow = flowOf(key);
+      if (request !== undefined && flow !== undefined) {
         this.#seen = Math.max(this.#seen, number);
-        return { request, number };
+        return { request, flow, number };
       }
       this.#endUnused(number);
     }
@@ -63,8 +65,8 @@ export class Follower<T extends Queued> {
     this.#inFlight.set(permit, number);
   }
 
-  changed(key: FlowKey): void {
-    this.#changed.add(key);
+  changed(keys: readonly FlowKey[]): void {
+    for (const key of keys) this.#changed.add(key);
   }
 
   settled(permit: Permit, outcome: Outcome, nowMs: number): void {
@@ -128,6 +130,6 @@ export class Follower<T extends Queued> {
 
   #endUnused(number: number): void {
     this.#seen = Math.max(this.#seen, number);
-    this.#ended.push([number, 'failed']);
+    this.#ended.push([number, 'unused']);
   }
 }

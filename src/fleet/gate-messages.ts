@@ -125,7 +125,7 @@ function reportOf(value: Record<string, unknown>): Report | undefined {
 }
 
 function isOutcome(value: unknown): boolean {
-  if (value === 'answered' || value === 'broken' || value === 'failed') return true;
+  if (value === 'answered' || value === 'broken' || value === 'failed' || value === 'unused') return true;
   return isTable(value) && (value['waitMs'] === undefined || isMs(value['waitMs']));
 }
 

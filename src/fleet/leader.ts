@@ -143,7 +143,7 @@ export class Leader<T extends Queued> {
     gateway.waiting.set(key, waiting);
     while (waiting.length > count) this.#scheduler.leave(waiting.pop() as RemoteRequest);
     while (waiting.length < count) {
-      const context = { flow, deadlineMs: Number.POSITIVE_INFINITY };
+      const context = { flows: [flow], deadlineMs: Number.POSITIVE_INFINITY };
       const request: RemoteRequest = { context, arrivedMs: nowMs, gateway: id, key };
       // The other gateway itself tells requests that too many wait.
       if (this.#scheduler.enter(request, nowMs).length > 0) break;

@@ -3,8 +3,8 @@ import type { Queued } from '../gate/types.ts';
 import { type FlowKey, keyOf } from './gate-messages.ts';
 
 export class OwnRequests<T extends Queued> {
-  /** The flow that each request was added with: its context is live and may have changed since. */
-  readonly #keys = new Map<T, FlowKey>();
+  /** The flows that each request was added with: its context is live and may have changed since. */
+  readonly #keys = new Map<T, readonly FlowKey[]>();
   readonly #byFlow = new Map<FlowKey, Set<T>>();
 
   get all(): Iterable<T> {
@@ -15,25 +15,28 @@ export class OwnRequests<T extends Queued> {
     return this.#keys.size;
   }
 
-  /** @returns its flow */
-  add(request: T): FlowKey {
-    const key = keyOf(request.context.flow);
-    this.#keys.set(request, key);
-    const same = this.#byFlow.get(key);
-    if (same === undefined) this.#byFlow.set(key, new Set([request]));
-    else same.add(request);
-    return key;
+  /** @returns its flows */
+  add(request: T): readonly FlowKey[] {
+    const keys = request.context.flows.map(keyOf);
+    this.#keys.set(request, keys);
+    for (const key of keys) {
+      const same = this.#byFlow.get(key);
+      if (same === undefined) this.#byFlow.set(key, new Set([request]));
+      else same.add(request);
+    }
+    return keys;
   }
 
-  /** @returns its flow; `undefined` where it did not wait */
-  remove(request: T): FlowKey | undefined {
-    const key = this.#keys.get(request);
-    if (key === undefined) return undefined;
+  /** @returns its flows; `undefined` where it did not wait */
+  remove(request: T): readonly FlowKey[] | undefined {
+    const keys = this.#keys.get(request);
     this.#keys.delete(request);
-    const same = this.#byFlow.get(key);
-    same?.delete(request);
-    if (same?.size === 0) this.#byFlow.delete(key);
-    return key;
+    for (const key of keys ?? []) {
+      const same = this.#byFlow.get(key);
+      same?.delete(request);
+      if (same?.size === 0) this.#byFlow.delete(key);
+    }
+    return keys;
   }
 
   oldest(key: FlowKey): T | undefined {

@@ -16,7 +16,8 @@ function defineScript(text: string): Script {
  * taken by a gateway.
  *
  * Keys: the answer, the turn, the outcome that is awaited, the purges.
- * Values: the id of the exchange, how long a turn lasts in ms, the operation, 1 where a stored answer will do.
+ * Values: the id of the exchange, how long a turn lasts in ms, the operation, 1 where a stored answer will do, 1 where a
+ * free turn is taken.
  * Reply: the answer, the ids of the last purge of all and of the operation, the outcome, whose turn it is.
  */
 export const lookScript = defineScript(`
@@ -29,6 +30,7 @@ if holder then
   local left = redis.call('PTTL', KEYS[2])
   if left > 0 and left <= tonumber(ARGV[2]) then return {answer, purges[1], purges[2], false, holder} end
 end
+if ARGV[5] == '0' then return {answer, purges[1], purges[2], false, false} end
 redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
 return {answer, purges[1], purges[2], false, ARGV[1]}`);
 
@@ -37,10 +39,10 @@ export const renewScript = defineScript(`
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return 0`);
 
-/** Gives a turn back and tells all gateways. Keys: the turn. Values: the id of the exchange, the channel. */
+/** Gives a turn back and tells all gateways. Keys: the turn. Values: the id of the exchange, the channel, the read. */
 export const releaseScript = defineScript(`
 if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
-return redis.call('PUBLISH', ARGV[2], ARGV[1])`);
+return redis.call('PUBLISH', ARGV[2], ARGV[1] .. ' ' .. ARGV[3])`);
 
 /**
  * Writes a purge down and tells all gateways.

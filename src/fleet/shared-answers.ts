@@ -61,9 +61,11 @@ const idShape = /^[0-9a-f-]{36}$/;
 export class SharedAnswers implements SharedReads {
   readonly #store: SharedStore;
   readonly #options: SharedAnswersOptions;
-  /** The names of the turns that this gateway has, by the ids of its exchanges. */
+  /** The names of the reads whose turns this gateway has, by the ids of its exchanges. */
   readonly #turns = new Map<string, string>();
   readonly #waiting = new Map<string, Set<() => void>>();
+  /** By the name of the read. */
+  readonly #watchers = new Map<string, Set<(exchangeId: string) => void>>();
   /** Exchanges that ended a moment ago: their message may come before a read begins to wait for it. */
   readonly #ended = new Set<string>();
   readonly #purges: KnownPurges;
@@ -88,18 +90,18 @@ export class SharedAnswers implements SharedReads {
     return this.#store.inUse && this.#unpublished.size === 0 && this.#options.sealing() !== undefined;
   }
 
-  async look(request: UpstreamRequest, { mayFind, awaited }: LookOptions): Promise<SharedLook | undefined> {
+  async look(request: UpstreamRequest, options: LookOptions): Promise<SharedLook | undefined> {
+    const { mayFind, awaited, mayTake } = options;
     const form = this.#formOf(request);
     if (form === undefined || this.#unpublished.size > 0) return undefined;
     const id = randomUUID();
-    const turn = this.#store.name('turn', form.name);
     const keys = [
       this.#store.name('answer', form.name),
-      turn,
+      this.#store.name('turn', form.name),
       this.#store.name('outcome', awaited ?? id),
       this.#store.name('purges'),
     ];
-    const values = [id, String(turnMs), request.operation, mayFind ? '1' : '0'];
+    const values = [id, String(turnMs), request.operation, mayFind ? '1' : '0', mayTake ? '1' : '0'];
     const found = await this.#store.run(lookScript, keys, values, (reply: (Buffer | null)[]) => {
       const [sealed, purgedAll, purged, sealedOutcome, holder] = reply;
       this.applyPurges([
@@ -124,7 +126,7 @@ export class SharedAnswers implements SharedReads {
     return {
       stored,
       outcome,
-      exchange: isMine ? this.#begin(form, id, turn, epoch) : undefined,
+      exchange: isMine ? this.#begin(form, id, epoch) : undefined,
       other: isMine || holder === undefined || !idShape.test(holder) ? undefined : holder,
     };
   }
@@ -146,6 +148,16 @@ export class SharedAnswers implements SharedReads {
     waiting.add(done);
     context.watch(watcher);
     return promise;
+  }
+
+  watch(request: UpstreamRequest, onEnded: (exchangeId: string) => void): () => void {
+    const name = this.#formOf(request)?.name ?? '';
+    const watchers = this.#watchers.get(name) ?? new Set();
+    this.#watchers.set(name, watchers.add(onEnded));
+    return () => {
+      watchers.delete(onEnded);
+      if (watchers.size === 0) this.#watchers.delete(name);
+    };
   }
 
   purge(operation: string | undefined): void {
@@ -205,7 +217,7 @@ export class SharedAnswers implements SharedReads {
   close(): void {
     clearInterval(this.#renewal);
     this.#renewal = undefined;
-    for (const [id, turn] of this.#turns) this.#release(id, turn);
+    for (const id of this.#turns.keys()) this.#release(id);
   }
 
   #formOf(request: UpstreamRequest): StoredForm | undefined {
@@ -218,8 +230,8 @@ export class SharedAnswers implements SharedReads {
     return { name, sealing, generation, clock: this.#store.clock };
   }
 
-  #begin(form: StoredForm, id: string, turn: string, epoch: string): SharedExchange {
-    this.#turns.set(id, turn);
+  #begin(form: StoredForm, id: string, epoch: string): SharedExchange {
+    this.#turns.set(id, form.name);
     this.#renewal ??= setInterval(() => this.#renewTurns(), renewEveryMs).unref();
     return {
       publish: (publication) => {
@@ -227,10 +239,10 @@ export class SharedAnswers implements SharedReads {
         try {
           this.#write(form, id, epoch, publication);
         } finally {
-          this.#release(id, turn);
+          this.#release(id);
         }
       },
-      release: () => this.#release(id, turn),
+      release: () => this.#release(id),
     };
   }
 
@@ -253,24 +265,35 @@ export class SharedAnswers implements SharedReads {
     );
   }
 
-  #release(id: string, turn: string): void {
-    if (!this.#turns.delete(id)) return;
+  #release(id: string): void {
+    const name = this.#turns.get(id);
+    if (name === undefined) return;
+    this.#turns.delete(id);
     if (this.#turns.size === 0) {
       clearInterval(this.#renewal);
       this.#renewal = undefined;
     }
-    void this.#store.run(releaseScript, [turn], [id, this.#store.name('ended')]);
+    void this.#store.run(
+      releaseScript,
+      [this.#store.name('turn', name)],
+      [id, this.#store.name('ended'), name],
+    );
+    // The message that comes back is then no news.
+    this.#exchangeEnded(`${id} ${name}`);
   }
 
   #renewTurns(): void {
-    for (const [id, turn] of this.#turns) void this.#store.run(renewScript, [turn], [id, String(turnMs)]);
+    for (const [id, name] of this.#turns)
+      void this.#store.run(renewScript, [this.#store.name('turn', name)], [id, String(turnMs)]);
   }
 
-  #exchangeEnded(id: string): void {
-    if (!idShape.test(id)) return;
+  #exchangeEnded(message: string): void {
+    const [id = '', name = ''] = message.split(' ');
+    if (!idShape.test(id) || this.#ended.has(id)) return;
     this.#ended.add(id);
     for (const eldest of this.#ended) if (this.#ended.size > endedKept) this.#ended.delete(eldest);
     for (const done of [...(this.#waiting.get(id) ?? [])]) done();
+    for (const onEnded of [...(this.#watchers.get(name) ?? [])]) onEnded(id);
   }
 }
 

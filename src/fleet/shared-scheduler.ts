@@ -136,14 +136,14 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     return this.#inner.record;
   }
 
-  admit(flow: Flow, nowMs: number): Permit | undefined {
-    return this.#role === 'follows' ? undefined : this.#inner.admit(flow, nowMs);
+  admit(flows: readonly Flow[], nowMs: number): Permit | undefined {
+    return this.#role === 'follows' ? undefined : this.#inner.admit(flows, nowMs);
   }
 
   enter(request: T, nowMs: number): readonly Rejected<T>[] {
-    const key = this.#own.add(request);
+    const keys = this.#own.add(request);
     const rejected = this.#ownOf(this.#inner.enter(request, nowMs));
-    this.#follower?.changed(key);
+    this.#follower?.changed(keys);
     this.#changed();
     return rejected;
   }
@@ -320,10 +320,12 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   #nextOfFollower(nowMs: number): Next<T> {
     const turn = this.#follower?.nextTurn();
     if (turn === undefined) return { request: undefined, untilMs: undefined };
-    const { request, number } = turn;
-    this.#own.remove(request);
+    const { request, flow, number } = turn;
+    const keys = this.#own.remove(request) ?? [];
+    // That it waits in this flow no longer is known to the leader.
+    this.#follower?.changed(keys.filter((key) => key !== keyOf(flow)));
     this.#inner.leave(request);
-    const permit = this.#inner.send(request.context.flow, nowMs);
+    const permit = this.#inner.send(flow, nowMs);
     this.#follower?.sent(number, permit);
     this.#turns.taken += 1;
     this.#changed();
@@ -473,9 +475,9 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
 
   /** @returns whether it waited */
   #forget(request: T): boolean {
-    const key = this.#own.remove(request);
-    if (key === undefined) return false;
-    this.#follower?.changed(key);
+    const keys = this.#own.remove(request);
+    if (keys === undefined) return false;
+    this.#follower?.changed(keys);
     this.#changed();
     return true;
   }

@@ -45,8 +45,8 @@ async function takeTurn(store: SharedStore): Promise<string | undefined> {
   const id = randomUUID();
   const turn = store.name('turn', 'check');
   const keys = [store.name('answer', 'check'), turn, store.name('outcome', id), store.name('purges')];
-  const taken = await store.run(lookScript, keys, [id, '800', '', '0'], holderIn);
-  const released = taken && (await store.run(releaseScript, [turn], [id, store.name('ended')]));
+  const taken = await store.run(lookScript, keys, [id, '800', '', '0', '1'], holderIn);
+  const released = taken && (await store.run(releaseScript, [turn], [id, store.name('ended'), 'check']));
   if (released !== undefined) return undefined;
   const { refusal, reason } = store.snapshot();
   return refusal === undefined ? (reason ?? 'it did not answer') : `it refuses what gateways do: ${refusal}`;

@@ -68,7 +68,6 @@ class PacingGate {
    * An answer passes as it came, a 429 too: it closes the gate for all callers, and the layer above decides whether
    * to come back. Throws `upstream-rate-limited` at once where the turn cannot come before the context's deadline,
    * `overloaded` where too many wait, and the context's reason when it is aborted.
-   *
    * Where nothing is limited and nothing waits, it adds no timer, and no promise to an answer that is a value.
    */
   readonly layer: Layer<UpstreamRequest, Answer> = (next) => (request, trace) => {
@@ -76,7 +75,7 @@ class PacingGate {
     if (this.#isShutDown) throw shuttingDown();
     if (context.ended !== undefined) throw context.ended;
     const attempt = (): Eventually<Answer> => next(request, trace);
-    const permit = this.#scheduler.admit(context.flow, performance.now());
+    const permit = this.#scheduler.admit(context.flows, performance.now());
     return permit === undefined ? this.#queue(attempt, trace, context) : this.#send(attempt, trace, permit);
   };
 
@@ -118,13 +117,10 @@ class PacingGate {
         reject(failure);
       },
     };
+    const expire = (): void => this.#pump(this.#scheduler.expired(queued, performance.now()));
     const armDeadline = (): void => {
       clearTimeout(timer);
-      const leftMs = context.deadlineMs - tuning.lastWordMs - performance.now();
-      timer = setTimeout(
-        () => this.#pump(this.#scheduler.expired(queued, performance.now())),
-        leftMs,
-      ).unref();
+      timer = setTimeout(expire, context.deadlineMs - tuning.lastWordMs - performance.now()).unref();
     };
     const watcher: ContextWatcher = {
       onEnd: (reason) => {
@@ -147,14 +143,14 @@ class PacingGate {
   /** One attempt, which has its turn. */
   #send(attempt: () => Eventually<Answer>, trace: Trace, permit: Permit): Eventually<Answer> {
     trace.gate = permit.state;
-    const settle = (outcome: Outcome): void =>
-      this.#pump(this.#scheduler.settled(permit, outcome, performance.now()));
+    const attemptsBefore = trace.attempts;
+    const settle = (end: Outcome) => this.#pump(this.#scheduler.settled(permit, end, performance.now()));
     const onAnswer = (answer: Answer): Answer => {
       settle(limitOutcome(answer));
       return answer;
     };
     const onFailure = (error: unknown): never => {
-      settle('failed');
+      settle(trace.attempts > attemptsBefore ? 'failed' : 'unused');
       throw error;
     };
     try {
@@ -164,10 +160,7 @@ class PacingGate {
     }
   }
 
-  /**
-   * Fails the requests that get no turn, and sends every one whose turn it is. An attempt that fails at once settles in
-   * here: the loop under way goes on with the next, or a queue of thousands would be a recursion as deep.
-   */
+  /** Fails requests without a turn, sends those that have one. Reentry would recurse as deep as the queue is long. */
   #pump(rejected: readonly Rejected<QueuedRequest>[] = []): void {
     for (const { request, code, retryAfterMs } of rejected) request.fail(failureOf(code, retryAfterMs));
     if (this.#isPumping) return;

@@ -1,8 +1,9 @@
-/** The pace: a mirror of the upstream's token bucket, and probes above the known rate. Pure: times come in. */
+/** The pace: a mirror of the upstream's token bucket, probes above the known rate, cooldowns. Pure: times come in. */
 import { burstOf, type LimitEstimate, type Mark } from './limit-estimate.ts';
 import { tuning } from './tuning.ts';
+import type { SchedulerOptions } from './types.ts';
 
-export interface Pacer {
+export interface Pace extends LimitEstimate {
   /** Tokens in the mirror bucket at a moment. */
   readonly level: number;
   readonly levelMs: number;
@@ -13,12 +14,16 @@ export interface Pacer {
   readonly probeIntervalMs: number;
   /** The history of the stretch; the first mark is the reopening, or in an open gate a moment of the last seconds. */
   readonly marks: readonly Mark[];
+  /** Nothing goes up before. Moves only forward while anything is known of a limit. */
+  readonly closedUntilMs: number;
+  /** What the upstream itself has asked for, however long; 0 once it has accepted an attempt again. */
+  readonly statedUntilMs: number;
+  /** How long a 429 without a stated wait closed the gate last, ms, `maxClosedMs` aside. */
+  readonly unstatedMs: number;
 }
 
-type Paced = Pacer & LimitEstimate;
-
 /** Turns per ms. While requests wait, a guess grows by itself and a known rate is probed now and then. */
-function paceOf({ perMs, isMeasured, riseMs }: Paced, nowMs: number): number {
+function paceOf({ perMs, isMeasured, riseMs }: Pace, nowMs: number): number {
   if (riseMs === 0) return perMs;
   const risingMs = Math.min(nowMs - riseMs, tuning.longestRiseMs);
   if (!isMeasured) return perMs * 2 ** (risingMs / tuning.guessDoublingMs);
@@ -30,28 +35,28 @@ function capacityOf(limit: LimitEstimate): number {
   return Math.max(1, burstOf(limit, limit.perMs) * tuning.usedBurst);
 }
 
-function levelAt(record: Paced, nowMs: number, capacity = capacityOf(record)): number {
+function levelAt(record: Pace, nowMs: number, capacity = capacityOf(record)): number {
   return Math.min(record.level + Math.max(nowMs - record.levelMs, 0) * paceOf(record, nowMs), capacity);
 }
 
 /** When the next turn is due; not later than `nowMs` where one is due now. */
-export function dueMs(record: Paced, nowMs: number): number {
+export function dueMs(record: Pace, nowMs: number): number {
   const level = levelAt(record, nowMs);
   return level >= 1 - 1e-9 ? nowMs : nowMs + (1 - level) / paceOf(record, nowMs);
 }
 
 /** Whether half of the mirror is to spare: then our own pace does not explain a 429 that comes now. */
-export function hasSpare(record: Paced, nowMs: number): boolean {
+export function hasSpare(record: Pace, nowMs: number): boolean {
   return levelAt(record, nowMs, Number.POSITIVE_INFINITY) >= 1 + capacityOf(record) / 2;
 }
 
 /** One turn is taken. */
-export function taken<R extends Paced>(record: R, nowMs: number): R {
+export function taken<R extends Pace>(record: R, nowMs: number): R {
   return { ...record, level: levelAt(record, nowMs) - 1, levelMs: nowMs };
 }
 
 /** Requests wait: lets the pace rise where a probe is due, and marks how many had been sent as it does. */
-export function risen<R extends Paced>(record: R, sent: number, nowMs: number): R {
+export function risen<R extends Pace>(record: R, sent: number, nowMs: number): R {
   const { riseMs, probeMs, isMeasured } = record;
   if (riseMs === 0 && isMeasured && nowMs < probeMs) return record;
   const [reopening, ...later] = record.marks as [Mark, ...Mark[]];
@@ -64,17 +69,37 @@ export function risen<R extends Paced>(record: R, sent: number, nowMs: number): 
 }
 
 /** No request waits: the pace is enough. A guess that has grown is kept; a probe ends without a result. */
-export function settledDown<R extends Paced>(record: R, nowMs: number): R {
+export function settledDown<R extends Pace>(record: R, nowMs: number): R {
   if (record.riseMs === 0) return record;
   const perMs = record.isMeasured ? record.perMs : paceOf(record, nowMs);
   return { ...record, perMs, level: levelAt(record, nowMs), levelMs: nowMs, riseMs: 0 };
 }
 
 /** When to probe next after a cooldown: later each time the same rate is found, and the longer the cooldown was. */
-export function withNextProbe<R extends Paced>(record: R, isSameRate: boolean, closedUntilMs: number): R {
+export function withNextProbe<R extends Pace>(record: R, isSameRate: boolean, closedUntilMs: number): R {
   const { probeIntervalMs: firstMs, probeBackoff, probeCosts, longestProbeIntervalMs } = tuning;
   const grownMs = isSameRate ? Math.min(record.probeIntervalMs * probeBackoff, longestProbeIntervalMs) : 0;
   const probeIntervalMs = Math.max(firstMs, grownMs, probeCosts * (closedUntilMs - record.levelMs));
   // To probe half as often, double the interval in `probeMs` alone: the one that is kept grows by itself.
   return { ...record, probeIntervalMs, probeMs: closedUntilMs + probeIntervalMs, riseMs: 0 };
+}
+
+/**
+ * The gate closes until the stated time; where none is stated, briefly once a rate is known, and twice as long after
+ * each trial request that is answered with 429; `maxClosedMs` at most. The jitter only adds. `statedMs` is 0 where no
+ * wait is stated.
+ */
+export function cooledDown<R extends Pace>(
+  record: R,
+  statedMs: number,
+  isTrial: boolean,
+  { baseMs, capMs, maxClosedMs, random }: SchedulerOptions,
+  nowMs: number,
+): R {
+  const briefMs = record.perMs > 0 ? Math.min(tuning.briefClosedMs, baseMs) : baseMs;
+  const unstatedMs = Math.min(isTrial ? Math.max(record.unstatedMs * 2, briefMs) : briefMs, capMs);
+  const closedMs = Math.min(statedMs || unstatedMs, maxClosedMs) * (1 + random() * tuning.jitter);
+  const statedUntilMs = Math.max(record.statedUntilMs, statedMs && nowMs + statedMs);
+  const closedUntilMs = Math.max(record.closedUntilMs, nowMs + closedMs);
+  return { ...record, unstatedMs, statedUntilMs, closedUntilMs };
 }

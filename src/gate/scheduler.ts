@@ -6,10 +6,9 @@
  *                    ▲─────────────429────────┘ └──────quiet for a minute───┴──────▶ open
  */
 import type { Flow } from '../request-context.ts';
-import { type Cooldown, cooledDown } from './cooldown.ts';
 import { FairQueue } from './fair-queue.ts';
-import { burstOf, firstGuess, type LimitEstimate, type Mark, measured } from './limit-estimate.ts';
-import { dueMs, hasSpare, type Pacer, risen, settledDown, taken, withNextProbe } from './pacer.ts';
+import { burstOf, firstGuess, type Mark, measured } from './limit-estimate.ts';
+import { cooledDown, dueMs, hasSpare, type Pace, risen, settledDown, taken, withNextProbe } from './pacer.ts';
 import { tuning } from './tuning.ts';
 import type { GateSnapshot, GateState, Queued, SchedulerOptions } from './types.ts';
 
@@ -20,8 +19,8 @@ export interface Permit {
   readonly state: 'open' | 'paced' | 'trial';
 }
 
-/** How an attempt ended: with a 429 and the wait that it states, a 5xx, another answer, or with none (timeout, abort). */
-export type Outcome = { readonly waitMs: number | undefined } | 'broken' | 'answered' | 'failed';
+/** How an attempt ended: with a 429 and the wait that it states, a 5xx, another answer, none (timeout, abort), or unsent. */
+export type Outcome = { readonly waitMs: number | undefined } | 'broken' | 'answered' | 'failed' | 'unused';
 
 /** Whose turn it is; otherwise when to ask again (`undefined`: only after something else has happened). */
 export type Next<T> =
@@ -36,7 +35,7 @@ export interface Rejected<T> {
 }
 
 /** What the gate has learned and decided, as plain data; counts and queue are beside it. Times are ms. */
-export interface GateRecord extends LimitEstimate, Pacer, Cooldown {
+export interface GateRecord extends Pace {
   readonly state: GateState;
   /** The upstream's bucket was empty: an attempt that was sent then was answered with 429. */
   readonly emptyMs: number;
@@ -74,9 +73,10 @@ export function learned(record: GateRecord, sent: number): GateRecord {
   const isSameRate = isMeasured && Math.abs(limit.perMs / perMs - 1) <= tuning.sameRate;
   // A first guess knows nothing of what comes in while the gate is closed.
   const levelMs = perMs === 0 ? closedUntilMs : closedMs;
-  const next = { ...record, ...limit, ...reopened, level: 0, levelMs };
-  return withNextProbe(next, isSameRate, closedUntilMs);
+  return withNextProbe({ ...record, ...limit, ...reopened, level: 0, levelMs }, isSameRate, closedUntilMs);
 }
+
+const isTrial = ({ state }: Permit): boolean => state === 'trial';
 
 /** One more 429 of the cooldown that it begins or belongs to. */
 function counted(record: GateRecord, sent: Mark, nowMs: number): GateRecord {
@@ -97,7 +97,6 @@ export class Scheduler<T extends Queued> {
   record = openRecord;
   /** Not a set: V8 keeps the members of its former tables until the next full collection. */
   readonly #underWay: Permit[] = [];
-  #isTrialUnderWay = false;
   /** `answered` counts from when the gate opened: the more answers, the more attempts may be in flight. */
   readonly counts = { sent: 0, throttled: 0, answered: 0 };
 
@@ -106,25 +105,26 @@ export class Scheduler<T extends Queued> {
   }
 
   /** A turn at once, where nothing waits and nothing is limited. */
-  admit(flow: Flow, nowMs: number): Permit | undefined {
+  admit(flows: readonly Flow[], nowMs: number): Permit | undefined {
     this.advance(nowMs);
-    const isFree = this.record.state === 'open' && this.queue.size === 0 && this.#hasRoom(flow.name);
-    return isFree ? this.send(flow, nowMs) : undefined;
+    const isFree = this.record.state === 'open' && this.queue.size === 0;
+    const flow = isFree ? flows.find(({ name }) => this.#hasRoom(name)) : undefined;
+    return flow && this.send(flow, nowMs);
   }
 
   /** Queues a request. Returns what is rejected: the request itself, or in a full queue the one whose turn is last. */
   enter(request: T, nowMs: number): readonly Rejected<T>[] {
     this.advance(nowMs);
     const { maxWaiting, maxWaitingPerCaller } = this.#options;
-    const ahead = this.queue.ahead(request.context.flow, request.arrivedMs);
-    if (this.#turnMs(ahead, nowMs) >= request.context.deadlineMs) return [this.#late(request, ahead, nowMs)];
-    if (this.queue.sizeOf(request.context.flow.name) >= maxWaitingPerCaller)
-      return [this.#overloaded(request, nowMs)];
-    this.queue.add(request);
-    if (this.queue.size <= maxWaiting) return [];
-    const last = this.queue.last() as T;
-    this.queue.remove(last);
-    return [this.#overloaded(last, nowMs)];
+    const { flows, deadlineMs } = request.context;
+    const ahead = this.queue.ahead(flows, request.arrivedMs);
+    if (this.#turnMs(ahead, nowMs) >= deadlineMs) return [this.#late(request, ahead, nowMs)];
+    const isFull = flows.every(({ name }) => this.queue.sizeOf(name) >= maxWaitingPerCaller);
+    if (!isFull) this.queue.add(request);
+    if (!isFull && this.queue.size <= maxWaiting) return [];
+    const tooMany = isFull ? request : this.queue.removeLast();
+    // Told to come back when a tenth of the queue is served.
+    return [this.#rejected(tooMany, 'overloaded', this.#turnMs(this.queue.size / 10, nowMs), nowMs)];
   }
 
   /** Takes a request out of the queue; false when it is not there. */
@@ -132,7 +132,7 @@ export class Scheduler<T extends Queued> {
     return this.queue.remove(request);
   }
 
-  /** The request's flow has changed: queues it anew. */
+  /** The request's flows have changed: queues it anew. */
   moved(request: T): void {
     if (this.queue.remove(request)) this.queue.add(request);
   }
@@ -140,7 +140,7 @@ export class Scheduler<T extends Queued> {
   /** The request's deadline has come. Its `Retry-After` says when an equal request would be served in time. */
   expired(request: T, nowMs: number): readonly Rejected<T>[] {
     if (!this.queue.remove(request)) return [];
-    return [this.#late(request, this.queue.ahead(request.context.flow, nowMs), nowMs)];
+    return [this.#late(request, this.queue.ahead(request.context.flows, nowMs), nowMs)];
   }
 
   /** All queued requests, taken out of the queue. */
@@ -154,29 +154,27 @@ export class Scheduler<T extends Queued> {
     // The pace rises only while requests wait.
     if (this.record.state === 'paced')
       this.record = isEmpty ? settledDown(this.record, nowMs) : risen(this.record, this.counts.sent, nowMs);
-    if (isEmpty || this.#isTrialUnderWay) return { request: undefined, untilMs: undefined };
+    if (isEmpty || this.#underWay.some(isTrial)) return { request: undefined, untilMs: undefined };
     const { state, closedUntilMs } = this.record;
     const untilMs = state === 'paced' ? dueMs(this.record, nowMs) : closedUntilMs;
     if (untilMs > nowMs) return { request: undefined, untilMs };
-    const request = this.queue.take((name) => this.#hasRoom(name));
-    if (request === undefined) return { request, untilMs: undefined };
-    return { request, permit: this.send(request.context.flow, nowMs) };
+    const turn = this.queue.take((name) => this.#hasRoom(name));
+    if (turn === undefined) return { request: undefined, untilMs: undefined };
+    return { request: turn.request, permit: this.send(turn.flow, nowMs) };
   }
 
   /** An attempt has ended. */
   settled(permit: Permit, outcome: Outcome, nowMs: number): readonly Rejected<T>[] {
     this.advance(nowMs);
-    const isTrial = permit.state === 'trial';
     const at = this.#underWay.indexOf(permit);
     if (at !== -1) this.#underWay.splice(at, 1);
-    if (isTrial) this.#isTrialUnderWay = false;
-    if (outcome === 'failed') return [];
-    if (typeof outcome === 'object') this.#throttle(permit, outcome.waitMs ?? 0, nowMs);
-    else {
-      if (outcome === 'answered') this.counts.answered++;
-      if (!isTrial || this.record.state !== 'half-open') return [];
-      this.record = { ...this.record, state: 'paced', statedUntilMs: 0 };
-    }
+    if (outcome === 'unused') this.#giveBack(permit);
+    if (outcome === 'answered') this.counts.answered++;
+    const isAnswer = outcome === 'answered' || outcome === 'broken';
+    const reopens = isAnswer && isTrial(permit) && this.record.state === 'half-open';
+    if (reopens) this.record = { ...this.record, state: 'paced', statedUntilMs: 0 };
+    else if (typeof outcome !== 'object') return [];
+    else this.#throttle(permit, outcome.waitMs ?? 0, nowMs);
     return this.tooLate(nowMs);
   }
 
@@ -213,7 +211,7 @@ export class Scheduler<T extends Queued> {
     const { state, closedUntilMs, statedUntilMs } = this.record;
     if (state === 'open' || nowMs < closedUntilMs) return;
     if (state === 'closed') this.record = { ...learned(this.record, this.counts.sent), state: 'half-open' };
-    if (this.queue.size > 0 || this.#isTrialUnderWay) return;
+    if (this.queue.size > 0 || this.#underWay.some(isTrial)) return;
     if (nowMs - Math.max(closedUntilMs, statedUntilMs) <= tuning.quietMs) return;
     // Nothing is limited: the upstream is met as for the first time.
     this.record = openRecord;
@@ -228,8 +226,7 @@ export class Scheduler<T extends Queued> {
 
   /** A caller may hold three slots for each one it leaves free: reads that hang never take all from the others. */
   #hasRoom(name: string): boolean {
-    let held = 0;
-    for (const { flow } of this.#underWay) if (flow.name === name) held++;
+    const held = this.#underWay.filter(({ flow }) => flow.name === name).length;
     return held < 3 * (this.#window() - this.#underWay.length);
   }
 
@@ -237,18 +234,27 @@ export class Scheduler<T extends Queued> {
   send(flow: Flow, nowMs: number): Permit {
     const { state, marks } = this.record;
     const mark = { atMs: nowMs, sent: this.counts.sent };
-    const permitState = state === 'open' || state === 'paced' ? state : 'trial';
-    const permit: Permit = { flow, sent: mark, state: permitState };
+    const permit: Permit = {
+      flow,
+      sent: mark,
+      state: state === 'open' || state === 'paced' ? state : 'trial',
+    };
     this.#underWay.push(permit);
     this.counts.sent++;
-    if (state === 'half-open') {
-      this.#isTrialUnderWay = true;
-      this.record = taken({ ...this.record, marks: [mark] }, nowMs);
-    } else if (state === 'paced') this.record = taken(this.record, nowMs);
-    else if (marks[0] === undefined || nowMs - marks[0].atMs >= tuning.historyMs) {
+    const isStale = marks[0] === undefined || nowMs - marks[0].atMs >= tuning.historyMs;
+    if (state === 'half-open' || (state !== 'paced' && isStale))
       this.record = { ...this.record, marks: [mark] };
-    }
+    if (state === 'half-open' || state === 'paced') this.record = taken(this.record, nowMs);
     return permit;
+  }
+
+  /** Nothing was sent: the turn is another's, and there is one accepted attempt less. */
+  #giveBack({ flow, state, sent: { sent } }: Permit): void {
+    if (state !== 'open') this.queue.refund(flow);
+    const marks = this.record.marks.map((mark) =>
+      mark.sent > sent ? mark : { ...mark, sent: mark.sent + 1 },
+    );
+    this.record = { ...this.record, marks, level: this.record.level + Number(state !== 'open') };
   }
 
   #throttle(permit: Permit, statedMs: number, nowMs: number): void {
@@ -259,7 +265,7 @@ export class Scheduler<T extends Queued> {
     if (statedMs === 0 && perMs > 0 && permit.sent.atMs < (marks[0]?.atMs ?? 0)) return;
     this.record = counted(this.record, permit.sent, nowMs);
     if (statedMs === 0 && state === 'closed') return;
-    this.record = cooledDown(this.record, statedMs, permit.state === 'trial', this.#options, nowMs);
+    this.record = cooledDown(this.record, statedMs, isTrial(permit), this.#options, nowMs);
   }
 
   /** When the turn comes behind so many others. While the rate is a guess, they cost no time. */
@@ -268,18 +274,15 @@ export class Scheduler<T extends Queued> {
     return Math.max(closedUntilMs, nowMs) + (isMeasured ? ahead / perMs : 0);
   }
 
-  /** `Retry-After`: the time to its turn less its patience, or what is left of the stated wait where that is longer. */
+  /** Told to come back in the time to its turn less its patience. */
   #late(request: T, ahead: number, nowMs: number): Rejected<T> {
     const patienceMs = request.context.deadlineMs - request.arrivedMs;
-    const backMs = Math.max(this.#turnMs(ahead, nowMs) - patienceMs, this.record.statedUntilMs);
-    const retryAfterMs = Math.max(backMs - nowMs, tuning.leastRetryAfterMs);
-    return { request, code: 'upstream-rate-limited', retryAfterMs };
+    return this.#rejected(request, 'upstream-rate-limited', this.#turnMs(ahead, nowMs) - patienceMs, nowMs);
   }
 
-  /** Told to come back when a tenth of the queue is served. */
-  #overloaded(request: T, nowMs: number): Rejected<T> {
-    const backMs = Math.max(this.#turnMs(this.queue.size / 10, nowMs), this.record.statedUntilMs);
-    return { request, code: 'overloaded', retryAfterMs: Math.max(backMs - nowMs, tuning.leastRetryAfterMs) };
+  #rejected(request: T, code: Rejected<T>['code'], backMs: number, nowMs: number): Rejected<T> {
+    const inMs = Math.max(backMs, this.record.statedUntilMs) - nowMs;
+    return { request, code, retryAfterMs: Math.max(inMs, tuning.leastRetryAfterMs) };
   }
 }
 

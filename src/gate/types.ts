@@ -5,7 +5,7 @@ export type GateState = 'open' | 'closed' | 'half-open' | 'paced';
 
 /** A request that waits for its turn. Its context is read live. */
 export interface Queued {
-  readonly context: Pick<RequestContext, 'flow' | 'deadlineMs'>;
+  readonly context: Pick<RequestContext, 'flows' | 'deadlineMs'>;
   readonly arrivedMs: number;
 }
 

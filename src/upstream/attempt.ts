@@ -77,7 +77,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
   /** Starts the clock; `false` where the context has ended and nothing is to be sent. */
   begin(timeoutMs: number): boolean {
     const { context, operation } = this.#request;
-    const { background } = context.flow;
+    const background = context.flows.every((flow) => flow.background);
     this.#terms.tally?.begun(this.#trace.attempts, background);
     this.#span = this.#terms.spans?.beginAttempt(this.#trace, operation, background);
     this.#trace.attempts += 1;
@@ -128,8 +128,9 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
     }
     const declared = Number(this.#headers['content-length'] ?? 0);
     this.#declaredBytes = Number.isSafeInteger(declared) ? declared : 0;
-    const caller = this.#request.context.flow.name;
-    this.#share = this.#terms.budget.reserve(caller, this.#declaredBytes, () => {
+    const { context } = this.#request;
+    const callers = (): string[] => context.flows.map(({ name }) => name);
+    this.#share = this.#terms.budget.reserve(callers, this.#declaredBytes, () => {
       // Not at once: another exchange's end is what makes room, and undici's parser is still at work on that one.
       queueMicrotask(() => controller.resume());
     });

@@ -3,7 +3,8 @@
  * that does not takes as it grows, and is refused where nothing is left. What is freed goes to the caller that holds the
  * least, the eldest of its answers first: large answers of one caller never wait in front of all those of another. And as
  * with attempts at the gate, a caller with several answers may hold three bytes for each one it leaves free: answers that
- * stall never take all from the others.
+ * stall never take all from the others. An answer that several callers wait for is in the name of the one that holds the
+ * least.
  *
  * The first 64 KiB of each answer are always granted: a small one neither waits for large ones that have stalled nor
  * is refused because of them. So the bound may be exceeded by 64 KiB for each connection, and by no more.
@@ -27,12 +28,12 @@ export class BodyBudget {
   }
 
   /**
-   * @param caller whose answer it is
+   * @param callers those that wait for the answer now, by name; read until it is granted something
    * @param bytes the length that the answer states; 0 where it states none
    * @param onReady called once the bytes are reserved, where they are not at once
    */
-  reserve(caller: string, bytes: number, onReady: () => void): BodyShare {
-    const share = new BodyShare(this, caller, bytes, onReady);
+  reserve(callers: () => readonly string[], bytes: number, onReady: () => void): BodyShare {
+    const share = new BodyShare(this, callers, bytes, onReady);
     if (bytes <= this.freeBytes) {
       // A small one waits behind nothing.
       share.isReady = share.grow(bytes);
@@ -51,19 +52,19 @@ export class BodyBudget {
     }
   }
 
+  heldBy(caller: string): number {
+    return this.held.get(caller) ?? 0;
+  }
+
   #next(): BodyShare | undefined {
-    const heldBy = ({ caller }: BodyShare): number => this.held.get(caller) ?? 0;
-    let least: BodyShare | undefined;
-    for (const share of this.waiting) {
-      if (!this.leavesRoom(share, share.bytes)) continue;
-      if (least === undefined || heldBy(share) < heldBy(least)) least = share;
-    }
-    return least;
+    const fitting = this.waiting.filter((share) => this.leavesRoom(share, share.bytes));
+    const shares = fitting.map((share) => ({ share, held: this.heldBy(share.caller) }));
+    return least(shares, ({ held }) => held)?.share;
   }
 
   /** Whether the caller would leave others their part with so many bytes more. Its only answer may have all that is free. */
   leavesRoom({ caller, held }: BodyShare, bytes: number): boolean {
-    const ofCaller = this.held.get(caller) ?? 0;
+    const ofCaller = this.heldBy(caller);
     const freeAfter = this.share.most - this.share.used - bytes;
     return ofCaller === held || ofCaller + bytes <= 3 * freeAfter;
   }
@@ -71,7 +72,9 @@ export class BodyBudget {
 
 /** What one answer holds of the budget. */
 export class BodyShare {
-  readonly caller: string;
+  readonly #callers: () => readonly string[];
+  /** In whose name it holds what it has, once it has something. */
+  #holder: string | undefined;
   readonly bytes: number;
   readonly onReady: () => void;
   /** The bytes it asked for are its own. */
@@ -80,11 +83,15 @@ export class BodyShare {
   #held = 0;
 
   /** For `BodyBudget.reserve`. */
-  constructor(budget: BodyBudget, caller: string, bytes: number, onReady: () => void) {
+  constructor(budget: BodyBudget, callers: () => readonly string[], bytes: number, onReady: () => void) {
     this.#budget = budget;
-    this.caller = caller;
+    this.#callers = callers;
     this.bytes = bytes;
     this.onReady = onReady;
+  }
+
+  get caller(): string {
+    return this.#holder ?? least(this.#callers(), (name) => this.#budget.heldBy(name)) ?? '';
   }
 
   /** What it holds now. */
@@ -125,9 +132,18 @@ export class BodyShare {
 
   #hold(bytes: number): void {
     const { held } = this.#budget;
-    const ofCaller = (held.get(this.caller) ?? 0) + bytes - this.#held;
-    if (ofCaller === 0) held.delete(this.caller);
-    else held.set(this.caller, ofCaller);
+    const { caller } = this;
+    const ofCaller = this.#budget.heldBy(caller) + bytes - this.#held;
+    if (ofCaller === 0) held.delete(caller);
+    else held.set(caller, ofCaller);
     this.#held = bytes;
+    this.#holder = bytes === 0 ? undefined : caller;
   }
+}
+
+/** The first of those with the least of a figure. */
+function least<T>(all: readonly T[], figure: (one: T) => number): T | undefined {
+  let first: T | undefined;
+  for (const one of all) if (first === undefined || figure(one) < figure(first)) first = one;
+  return first;
 }

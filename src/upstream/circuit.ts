@@ -99,10 +99,8 @@ export class Circuit {
 
   /** Refuses a request that waited for its turn while a circuit opened that holds it up. */
   readonly atTurn: Layer<UpstreamRequest, Answer> = (next) => (request, trace) => {
-    if (!this.#trials.has(trace)) {
-      const read = this.#readOf(request);
-      if (openOf(read) !== undefined) throw refusal(read);
-    }
+    const read = this.#readOf(request);
+    if (openOf(read) !== undefined && !this.#trials.has(trace)) throw refusal(read);
     return next(request, trace);
   };
 
@@ -118,8 +116,13 @@ export class Circuit {
     return { ...shown(isEachOpen || policy.isOpen(failures, scope), count, reads), operations };
   };
 
+  /** Of several callers that wait: the first one that is not held up. */
   #readOf({ operation, context }: UpstreamRequest): Read {
-    const caller = context.flow.name;
+    const reads = context.flows.map(({ name }) => this.#readBy(name, operation));
+    return reads.find((read) => openOf(read) === undefined) ?? (reads[0] as Read);
+  }
+
+  #readBy(caller: string, operation: string): Read {
     const known = this.#operations.get(operation)?.reads.get(caller);
     if (known !== undefined) return known;
     const shared = this.#operations.get(operation) ?? {

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { queuesByCaller } from '../../src/admin/gate-queue-policy.ts';
 
 const queued = (name: string, arrivedMs: number, background = false) => ({
-  context: { flow: { name, weight: 1, background }, deadlineMs: 60_000 },
+  context: { flows: [{ name, weight: 1, background }], deadlineMs: 60_000 },
   arrivedMs,
 });
 

@@ -1155,7 +1155,7 @@ describe('a subscriber of a shared exchange', () => {
     await expect(get({ context: a.context })).rejects.toBe(left);
     expect(sent).toHaveLength(0);
   });
-  it('a subscriber gives the flight its deadline and its turn while it waits', () => {
+  it('a subscriber gives the flight its deadline and its flow while it waits', () => {
     const { calls, upstream } = manual();
     const { get } = cacheBefore(upstream);
     const join = (name: string, deadlineMs: number, weight: number) => {
@@ -1166,6 +1166,7 @@ describe('a subscriber of a shared exchange', () => {
     const now = performance.now();
     join('a', now + 10_000, 1);
     const seen = calls[0]?.request.context;
+    const flowNames = () => seen?.flows.map(({ name }) => name);
     const changes = vi.fn();
     const watcher = { onEnd: () => {}, onChange: changes };
     seen?.watch(watcher);
@@ -1173,10 +1174,15 @@ describe('a subscriber of a shared exchange', () => {
     expect([seen?.deadlineMs, seen?.flow.name]).toEqual([now + 20_000, 'b']);
     join('c', now + 5_000, 2);
     expect([seen?.deadlineMs, seen?.flow.name]).toEqual([now + 20_000, 'b']);
-    expect(changes).toHaveBeenCalledTimes(1);
-    b.leave();
-    expect([seen?.deadlineMs, seen?.flow.name]).toEqual([now + 10_000, 'c']);
+    expect(flowNames()).toEqual(['a', 'b', 'c']);
     expect(changes).toHaveBeenCalledTimes(2);
+    // Another request of a caller that waits changes nothing, nor does its end.
+    join('c', now + 5_000, 2).leave();
+    expect(changes).toHaveBeenCalledTimes(2);
+    b.leave();
+    expect(flowNames()).toEqual(['a', 'c']);
+    expect([seen?.deadlineMs, seen?.flow.name]).toEqual([now + 10_000, 'c']);
+    expect(changes).toHaveBeenCalledTimes(3);
     // Each may change alone.
     const d = join('d', now + 5_000, 5);
     expect([seen?.deadlineMs, seen?.flow.name]).toEqual([now + 10_000, 'd']);
@@ -1186,10 +1192,10 @@ describe('a subscriber of a shared exchange', () => {
     expect([seen?.deadlineMs, seen?.flow.name]).toEqual([now + 15_000, 'c']);
     e.leave();
     expect([seen?.deadlineMs, seen?.flow.name]).toEqual([now + 10_000, 'c']);
-    expect(changes).toHaveBeenCalledTimes(6);
+    expect(changes).toHaveBeenCalledTimes(7);
     seen?.unwatch(watcher);
     join('f', now + 30_000, 1);
-    expect(changes).toHaveBeenCalledTimes(6);
+    expect(changes).toHaveBeenCalledTimes(7);
   });
   it('a subscriber is answered at its own deadline though the exchange goes on for others', async () => {
     const { calls, upstream } = manual();

@@ -1,9 +1,15 @@
 import { describe, expect, it } from 'vitest';
 import { shareAnswers } from '../../src/cache/cache.ts';
+import { askAtTurn } from '../../src/cache/fetch-shared.ts';
 import type { LookOptions, Publication, SharedLook, SharedReads } from '../../src/cache/shared-reads.ts';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer, UpstreamRequest } from '../../src/exchange.ts';
+import { paceAttempts } from '../../src/gate/gate.ts';
+import { compose, type Layer } from '../../src/layer.ts';
 import { Trace } from '../../src/trace.ts';
+import { Circuit } from '../../src/upstream/circuit.ts';
+import { retryWithKey } from '../../src/upstream/credential.ts';
+import { retryFailures } from '../../src/upstream/retry.ts';
 import { LiveContext } from '../support/requests.ts';
 
 const nothing: SharedLook = { stored: undefined, outcome: undefined, exchange: undefined, other: undefined };
@@ -31,10 +37,11 @@ function request(more: Partial<UpstreamRequest> = {}): UpstreamRequest {
 }
 
 /** A cache whose shared store gives these looks, one after another, and the last one for ever. */
-function withShared(looks: readonly (SharedLook | undefined)[], inUse = true) {
+function withShared(looks: readonly (SharedLook | undefined)[], inUse = true, gate?: Gate) {
   const asked: LookOptions[] = [];
   const published: (Publication | 'released')[] = [];
   const upstream: string[] = [];
+  const ended = new Set<(exchangeId: string) => void>();
   let purged: (operation: string | undefined) => void = () => {};
   const mine: SharedLook = {
     ...nothing,
@@ -51,6 +58,10 @@ function withShared(looks: readonly (SharedLook | undefined)[], inUse = true) {
       return looks.length === 0 ? mine : looks[at];
     },
     wait: () => Promise.resolve(),
+    watch(_request, onEnded) {
+      ended.add(onEnded);
+      return () => ended.delete(onEnded);
+    },
     purge: () => {},
     onPurge(listener) {
       purged = listener;
@@ -60,18 +71,127 @@ function withShared(looks: readonly (SharedLook | undefined)[], inUse = true) {
     ...{ ttlMs: 15_000, staleWhileRevalidateMs: 0, staleIfErrorMs: 0, refreshTimeoutMs: 1_000 },
     ...{ maxBytes: 1 << 20, maxEntryBytes: 1 << 18, generation: () => 1, shared },
   });
-  const handle = cache.layer((own) => {
+  const attempt = askAtTurn((own) => {
     upstream.push(own.cacheControl ?? 'plain');
     return Promise.resolve(answer(0, '"from the upstream"'));
   });
+  const handle = cache.layer(gate === undefined ? attempt : gate(attempt));
   const traces: Trace[] = [];
   const ask = async (more: Partial<UpstreamRequest> = {}) => {
     const trace = new Trace(performance.now());
     traces.push(trace);
     return (await handle(request(more), trace)).body.toString();
   };
-  return { traces, ask, asked, published, upstream, mine, purge: () => purged(undefined) };
+  const end = (exchangeId: string): void => {
+    for (const onEnded of ended) onEnded(exchangeId);
+  };
+  return { traces, ask, asked, published, upstream, mine, end, purge: () => purged(undefined) };
 }
+
+type Gate = Layer<UpstreamRequest, Answer>;
+
+/** A gate where requests wait for their turns, or until their contexts end. */
+function closedGate() {
+  const waiting: (() => void)[] = [];
+  const gate: Gate = (next) => (own, trace) => {
+    const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+    own.context.watch({ onEnd: reject });
+    waiting.push(() => resolve((async () => await next(own, trace))()));
+    return promise;
+  };
+  return { gate, waiting };
+}
+
+const oneTick = () => new Promise((resolve) => setImmediate(resolve));
+
+describe('a flight that waits at the gate of a gateway that shares a store', () => {
+  it('a flight that waits at the gate of a gateway that shares a store leaves its read to others meanwhile, and makes the exchange for all when its turn comes', async () => {
+    const { gate, waiting } = closedGate();
+    const { ask, asked, published, upstream } = withShared([], true, gate);
+    const came = ask();
+    await oneTick();
+    expect([waiting.length, upstream.length, published]).toEqual([1, 0, ['released']]);
+    waiting[0]?.();
+    expect(await came).toBe('"from the upstream"');
+    expect(asked.map(({ mayTake }) => mayTake)).toEqual([true, true]);
+    expect(published).toMatchObject(['released', { kind: 'stored' }]);
+  });
+
+  it('a flight that waits at the gate of a gateway that shares a store sends nothing when its turn comes after that of another gateway', async () => {
+    const { gate, waiting } = closedGate();
+    const looks: SharedLook[] = [];
+    const { ask, asked, mine, upstream } = withShared(looks, true, gate);
+    const outcome = { kind: 'answered', answer: answer(0, '"theirs"'), forwardStatus: undefined } as const;
+    looks.push(mine, { ...nothing, other: 'x' }, { ...nothing, outcome });
+    const came = ask();
+    await oneTick();
+    waiting[0]?.();
+    expect(await came).toBe('"theirs"');
+    expect([waiting.length, upstream.length]).toEqual([1, 0]);
+    expect(asked.map(({ awaited }) => awaited)).toEqual([undefined, undefined, 'x']);
+  });
+
+  it('a flight that waits at the gate of a gateway that shares a store waits no longer when another gateway has the answer', async () => {
+    const { gate, waiting } = closedGate();
+    const looks: SharedLook[] = [];
+    const { ask, asked, mine, upstream, end } = withShared(looks, true, gate);
+    const outcome = { kind: 'answered', answer: answer(0, '"theirs"'), forwardStatus: undefined } as const;
+    looks.push(mine, nothing, { ...nothing, outcome });
+    const came = ask();
+    await oneTick();
+    // One that was of no use, and one that was.
+    end('x');
+    await oneTick();
+    end('y');
+    expect(await came).toBe('"theirs"');
+    expect([waiting.length, upstream.length]).toEqual([1, 0]);
+    expect(asked.slice(1)).toEqual([
+      { mayFind: true, awaited: 'x', mayTake: false },
+      { mayFind: true, awaited: 'y', mayTake: false },
+    ]);
+  });
+
+  it('a flight that does not wait at the gate of a gateway that shares a store keeps the turn that it took with its only look', async () => {
+    const [circuit, gate] = [new Circuit(), paceAttempts({ maxClosedMs: 1_000, baseMs: 20, capMs: 100 })];
+    const retry = retryFailures({ limit: 2, baseMs: 20, capMs: 100 });
+    const layers = [retry, retryWithKey, circuit.layer, gate.layer, circuit.atTurn];
+    const { ask, asked, published } = withShared([], true, (next) => compose(layers, next));
+    expect(await ask()).toBe('"from the upstream"');
+    expect([asked.length, published.length]).toEqual([1, 1]);
+    expect(published).toMatchObject([{ kind: 'stored' }]);
+  });
+
+  it('a flight that waits at the gate of a gateway that shares a store leaves its read to others again after a 429', async () => {
+    const throttled: Gate = (next) => async (own, trace) => {
+      const refused = askAtTurn(() => ({ ...answer(0, ''), status: 429 }));
+      await refused(own, trace);
+      expect(published).toEqual(['released']);
+      return next(own, trace);
+    };
+    const { ask, asked, published } = withShared([], true, throttled);
+    expect(await ask()).toBe('"from the upstream"');
+    expect(asked).toHaveLength(2);
+    expect(published).toMatchObject(['released', { kind: 'stored' }]);
+  });
+
+  it('a flight that waits at the gate of a gateway that shares a store has its turn although what another gateway brought is a fault', async () => {
+    const { gate, waiting } = closedGate();
+    const looks: SharedLook[] = [];
+    const { ask, mine, end } = withShared(looks, true, gate);
+    const stored = Object.defineProperty({ ...answer(0, '1') }, 'headers', {
+      get() {
+        throw new TypeError('a fault');
+      },
+    });
+    looks.push(mine, { ...nothing, stored }, mine);
+    const came = ask();
+    await oneTick();
+    end('x');
+    await oneTick();
+    waiting[0]?.();
+    expect(await came).toBe('"from the upstream"');
+  });
+});
 
 describe('a flight whose gateway shares a store', () => {
   it('a flight whose gateway shares a store takes a fresh answer of another gateway, for all requests of the flight but one that wants a newer one', async () => {
@@ -89,7 +209,7 @@ describe('a flight whose gateway shares a store', () => {
     const { ask, asked } = withShared([{ ...nothing, stored: answer(0, '1') }]);
     await Promise.all(Array.from({ length: 50 }, () => ask()));
     await ask();
-    expect(asked).toEqual([{ mayFind: true, awaited: undefined }]);
+    expect(asked).toEqual([{ mayFind: true, awaited: undefined, mayTake: true }]);
   });
 
   it.each<[string, Partial<SharedLook>]>([

@@ -141,6 +141,12 @@ describe('what an exchange means for other gateways', () => {
       failedOutcome(request, new GatewayError('upstream-key-missing'), true),
       true,
     ],
+    [
+      'a refusal of the gate, whose queue is that of this gateway',
+      request,
+      failedOutcome(request, new GatewayError('upstream-rate-limited'), true),
+      true,
+    ],
     ['a fault', request, failedOutcome(request, new TypeError('a fault'), true), true],
     [
       'a failure because all subscribers left',

@@ -82,7 +82,7 @@ const settle = (): Promise<void> => new Promise((resolve) => setTimeout(resolve,
 
 /** Is told by the upstream to wait for half a minute, and leads. */
 async function close({ scheduler }: Member): Promise<void> {
-  const permit = scheduler.admit(flow, performance.now());
+  const permit = scheduler.admit([flow], performance.now());
   if (permit !== undefined) scheduler.settled(permit, { waitMs: 30_000 }, performance.now());
   await settle();
 }

@@ -41,15 +41,16 @@ class Gate {
     });
   }
 
-  ask(name: string, patienceMs = 25_000): void {
+  /** @param names of all callers that wait for it */
+  ask(names: string, patienceMs = 25_000): void {
     const { nowMs } = this.#clock;
-    const flow = flowOf(name);
-    const permit = this.scheduler.admit(flow, nowMs);
+    const flows = names.split(' ').map(flowOf);
+    const permit = this.scheduler.admit(flows, nowMs);
     if (permit !== undefined) {
       this.#go(permit);
       return;
     }
-    const request = { context: { flow, deadlineMs: nowMs + patienceMs }, arrivedMs: nowMs };
+    const request = { context: { flows, deadlineMs: nowMs + patienceMs }, arrivedMs: nowMs };
     this.waiting.add(request);
     this.#told(this.scheduler.enter(request, nowMs));
     this.#clock.at(request.context.deadlineMs, () =>
@@ -158,6 +159,30 @@ describe('gates that share turns', () => {
     for (const { scheduler } of gates) {
       expect(scheduler.snapshot(clock.nowMs).closedForMs).toBeGreaterThan(19_500);
     }
+  });
+
+  it('gates that share turns send a request of several callers with the first turn of one of them, once, and give the other turns back', () => {
+    const { gates, pass, clock } = fleetOf(2);
+    gates[0].ask('a');
+    gates[0].end(gates[0].sent[0], { waitMs: 100 });
+    pass(50);
+    for (let i = 0; i < 20; i += 1) gates[0].ask('greedy');
+    gates[1].ask('greedy dashboard polite');
+    pass(200);
+    for (const { under } of gates) expect(under.size).toBeLessThanOrEqual(1);
+    for (let round = 0; round < 100; round += 1) {
+      for (const gate of gates) for (const permit of gate.under) gate.end(permit, 'answered');
+      pass(20);
+      if (gates[1].sent.length === 1) break;
+    }
+    expect(gates[1].sent.map(({ flow }) => flow.name)).toEqual(['dashboard']);
+    expect(gates[0].sent.length).toBeLessThan(5);
+    for (let round = 0; round < 10; round += 1) {
+      for (const gate of gates) for (const permit of gate.under) gate.end(permit, 'answered');
+      pass(500);
+    }
+    for (const { scheduler } of gates)
+      expect(scheduler.snapshot(clock.nowMs)).toMatchObject({ inFlight: 0, waiting: 0 });
   });
 
   it('gates that share turns let a gate that comes later start with what is known, whether or not one leads', () => {
@@ -276,6 +301,7 @@ type Step =
   | { kind: 'restart'; gate: number }
   | { kind: 'store'; what: 'goAway' | 'comeBack' | 'flush' };
 
+const askers = ['c0', 'c1', 'c2', 'c3', 'c0 c1', 'c1 c2 c3'];
 const gate = fc.nat(2);
 const which = fc.nat(99);
 const outcome: fc.Arbitrary<Outcome> = fc.oneof(
@@ -290,7 +316,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   {
     weight: 8,
     arbitrary: fc.record({
-      ...{ kind: fc.constant('ask' as const), gate, caller: fc.nat(3) },
+      ...{ kind: fc.constant('ask' as const), gate, caller: fc.nat(askers.length - 1) },
       patienceMs: fc.integer({ min: 1, max: 60_000 }),
     }),
   },
@@ -321,7 +347,7 @@ describe('three gates under any history of requests, deaths and outages of the s
           else if (one.kind === 'store') store[one.what]();
           else {
             const at = live[one.gate] as Gate;
-            if (one.kind === 'ask') at.ask(`c${one.caller}`, one.patienceMs);
+            if (one.kind === 'ask') at.ask(askers[one.caller] as string, one.patienceMs);
             else if (one.kind === 'end') at.end(pick(at.under, one.which), one.outcome);
             else if (one.kind === 'leave') {
               const request = pick(at.waiting, one.which);

@@ -252,7 +252,8 @@ describe('a store that answers in another form', () => {
         ? '*5\r\n_\r\n_\r\n_\r\n_\r\n$5\r\nhello\r\n'
         : '-ERR nothing else\r\n',
     );
-    const look = () => fleet.reads.look(requestWith(contextFor()), { mayFind: false, awaited: undefined });
+    const look = () =>
+      fleet.reads.look(requestWith(contextFor()), { mayFind: false, awaited: undefined, mayTake: true });
     await vi.waitFor(
       async () => expect(await look()).toMatchObject({ stored: undefined, other: undefined }),
       { timeout: 20_000 },

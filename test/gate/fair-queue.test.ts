@@ -4,6 +4,7 @@ import type { Queued } from '../../src/gate/types.ts';
 
 interface Entry extends Queued {
   readonly id: string;
+  context: Queued['context'];
 }
 
 let arrivals = 0;
@@ -11,10 +12,15 @@ const entry = (name: string, weight = 1, background = false): Entry => {
   const arrivedMs = arrivals++;
   return {
     id: `${name}${arrivedMs}`,
-    context: { flow: { name, weight, background }, deadlineMs: 1e6 },
+    context: { flows: [{ name, weight, background }], deadlineMs: 1e6 },
     arrivedMs,
   };
 };
+const flowOf = (one: Entry) => one.context.flows[0] as Entry['context']['flows'][0];
+const joinedBy = ({ context }: Entry, name: string): Entry['context'] => ({
+  ...context,
+  flows: [...context.flows, { name, weight: 1, background: false }],
+});
 const filled = (...entries: Entry[]): FairQueue<Entry> => {
   const queue = new FairQueue<Entry>();
   for (const one of entries) queue.add(one);
@@ -23,7 +29,7 @@ const filled = (...entries: Entry[]): FairQueue<Entry> => {
 const many = (count: number, name: string, weight = 1): Entry[] =>
   Array.from({ length: count }, () => entry(name, weight));
 const names = (queue: FairQueue<Entry>, count = queue.size): string =>
-  Array.from({ length: count }, () => queue.take()?.context.flow.name).join('');
+  Array.from({ length: count }, () => queue.take()?.flow.name).join('');
 
 describe('the fair queue', () => {
   it('the fair queue gives callers turns in proportion to their weights', () => {
@@ -46,16 +52,16 @@ describe('the fair queue', () => {
   it('the fair queue returns a request to its old place, and its turn to its caller', () => {
     const [first, second, third] = many(3, 'a') as [Entry, Entry, Entry];
     const queue = filled(first, second, third, entry('b'));
-    expect(queue.take()).toBe(first);
-    queue.refund(first.context.flow);
+    expect(queue.take()?.request).toBe(first);
+    queue.refund(flowOf(first));
     queue.add(first);
-    expect(queue.take()).toBe(first);
+    expect(queue.take()?.request).toBe(first);
   });
 
   it('the fair queue forgets nothing when the flow of a request changes while it waits', () => {
-    const moving = { ...entry('a', 1, true) };
+    const moving = entry('a', 1, true);
     const queue = filled(moving, entry('b'));
-    moving.context = { ...moving.context, flow: { ...moving.context.flow, background: false } };
+    moving.context = { ...moving.context, flows: [{ ...flowOf(moving), background: false }] };
     expect(queue.remove(moving)).toBe(true);
     queue.add(moving);
     expect(queue.size).toBe(2);
@@ -66,25 +72,86 @@ describe('the fair queue', () => {
     const queue = filled(...many(7, 'a'), ...many(3, 'b', 0.5), ...many(5, 'c', 3));
     names(queue, 4);
     const late = entry('b', 0.5);
-    const ahead = queue.ahead(late.context.flow, late.arrivedMs);
+    const ahead = queue.ahead(late.context.flows, late.arrivedMs);
     queue.add(late);
     const order = queue.inOrder().indexOf(late);
     let served = 0;
-    while (queue.take() !== late) served++;
+    while (queue.take()?.request !== late) served++;
     expect(Math.abs(ahead - served)).toBeLessThanOrEqual(2);
     expect(Math.abs(order - served)).toBeLessThanOrEqual(2);
   });
 
-  it('the fair queue names the request whose turn is the last: of the longest flow, and of background refreshes before all', () => {
+  it('the fair queue makes room by the request whose turn is the last: of the longest flow, and of background refreshes before all', () => {
     const queue = filled(...many(3, 'a'), entry('b'), entry('b'));
-    expect(queue.last()?.context.flow.name).toBe('a');
+    expect(flowOf(queue.removeLast()).name).toBe('a');
     const [third, fourth] = many(2, 'b') as [Entry, Entry];
     queue.add(third);
     queue.add(fourth);
-    expect(queue.last()).toBe(fourth);
+    expect(queue.removeLast()).toBe(fourth);
     const refresh = entry('c', 1, true);
     queue.add(refresh);
     queue.add(entry('d'));
-    expect(queue.last()).toBe(refresh);
+    expect(queue.removeLast()).toBe(refresh);
+  });
+});
+
+const moved = (queue: FairQueue<Entry>, one: Entry): void => {
+  queue.remove(one);
+  queue.add(one);
+};
+
+describe('a request with several flows in the fair queue', () => {
+  it('a request with several flows in the fair queue goes with the first turn that comes, once, and that flow alone is charged', () => {
+    const queue = filled(...many(400, 'greedy'));
+    const joined = entry('greedy');
+    queue.add(joined);
+    names(queue, 20);
+    joined.context = joinedBy(joined, 'dashboard');
+    moved(queue, joined);
+    expect(queue.size).toBe(381);
+    expect(queue.take()).toMatchObject({ request: joined, flow: { name: 'dashboard' } });
+    // The dashboard has had its turn; the greedy caller has not lost one.
+    for (const one of many(2, 'dashboard')) queue.add(one);
+    expect(names(queue, 3)).toBe('dashboardgreedydashboard');
+    expect(names(queue)).toBe('greedy'.repeat(379));
+  });
+
+  it('a request with several flows in the fair queue is a request of callers as soon as one of them is', () => {
+    const refresh = entry('a', 1, true);
+    const queue = filled(refresh, entry('b'), entry('b'));
+    refresh.context = joinedBy(refresh, 'a');
+    moved(queue, refresh);
+    expect(names(queue)).toBe('bab');
+  });
+
+  it('a request with several flows in the fair queue has the place of the flows that are left when one leaves', () => {
+    const queue = filled(...many(5, 'greedy'));
+    const joined = entry('greedy');
+    joined.context = joinedBy(joined, 'dashboard');
+    queue.add(joined);
+    joined.context = { ...joined.context, flows: joined.context.flows.slice(0, 1) };
+    moved(queue, joined);
+    expect(names(queue)).toBe('greedy'.repeat(6));
+  });
+
+  it('a request with several flows in the fair queue counts once for those behind it', () => {
+    const shared = many(100, 'a');
+    for (const one of shared) for (let i = 0; i < 50; i++) one.context = joinedBy(one, `dashboard ${i}`);
+    const queue = filled(...shared, ...many(5, 'b'));
+    const late = entry('b');
+    expect(queue.ahead(late.context.flows, late.arrivedMs)).toBe(105);
+    queue.add(late);
+    expect(queue.inOrder()).toHaveLength(106);
+  });
+
+  it('a request with several flows in the fair queue makes room only when its best turn is the last', () => {
+    const queue = filled(...many(5, 'greedy'));
+    const joined = entry('greedy');
+    joined.context = joinedBy(joined, 'dashboard');
+    queue.add(joined);
+    const gone = queue.removeLast();
+    expect([gone === joined, flowOf(gone).name]).toEqual([false, 'greedy']);
+    expect(queue.size).toBe(5);
+    expect(names(queue)).toContain('dashboard');
   });
 });

@@ -414,7 +414,7 @@ describe('the queue', () => {
     const polite = ask({ name: 'polite' });
     expect(await greedy[2]?.result).toMatchObject({ code: 'overloaded' });
     expect(await ask({ name: 'greedy' }).result).toMatchObject({ code: 'overloaded' });
-    const names = gate.snapshot().queued.map(({ context }) => context.flow.name);
+    const names = gate.snapshot().queued.map(({ context }) => context.flows[0]?.name);
     expect(names.toSorted()).toEqual(['greedy', 'greedy', 'polite']);
     expect(polite.trace.gate).toBeUndefined();
   });

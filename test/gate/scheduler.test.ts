@@ -31,7 +31,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     weight: 6,
     arbitrary: fc.record({
       kind: fc.constant('ask' as const),
-      caller: fc.nat(4),
+      caller: fc.nat(14),
       patienceMs: fc.integer({ min: 1, max: 60_000 }),
       background: fc.boolean(),
     }),
@@ -62,6 +62,17 @@ const step: fc.Arbitrary<Step> = fc.oneof(
 interface Changing extends Queued {
   context: Queued['context'];
 }
+
+/** One flow to three, of five callers: as when requests join a flight, and leave it. */
+const flowsOf = (which: number, background: boolean) =>
+  [which, which * 3 + 1, which + 2]
+    .slice(0, 1 + (which % 3))
+    .map((caller, i) => ({
+      name: `c${caller % 5}`,
+      weight: 1 + (caller % 5),
+      background: background && i === 0,
+    }))
+    .filter(({ name }, i, all) => all.findIndex((other) => other.name === name) === i);
 
 describe('the scheduler under any history', () => {
   it('the scheduler sends nothing before the time the upstream stated, loses no request, doubles none, and ends by serving all', () => {
@@ -97,7 +108,7 @@ describe('the scheduler under any history', () => {
           else if (one.kind === 'ask') {
             const ticket: Changing = {
               context: {
-                flow: { name: `c${one.caller}`, weight: 1 + one.caller, background: one.background },
+                flows: flowsOf(one.caller, one.background),
                 deadlineMs: now + one.patienceMs,
               },
               arrivedMs: now,
@@ -111,8 +122,7 @@ describe('the scheduler under any history', () => {
               expect(gate.leave(ticket)).toBe(true);
               waiting.delete(ticket);
             } else {
-              const flow = { ...ticket.context.flow, name: `c${one.which % 5}`, background: false };
-              ticket.context = { ...ticket.context, flow };
+              ticket.context = { ...ticket.context, flows: flowsOf(one.which, one.which % 7 === 0) };
               gate.moved(ticket);
             }
           } else {
@@ -147,7 +157,7 @@ describe('the scheduler under any history', () => {
         // An hour later nothing of it is left.
         now += 3_600_000;
         expect(gate.snapshot(now)).toMatchObject({ state: 'open', closedForMs: 0, statedWaitMs: 0 });
-        expect(gate.admit({ name: 'lone', weight: 1, background: false }, now)).toBeDefined();
+        expect(gate.admit([{ name: 'lone', weight: 1, background: false }], now)).toBeDefined();
       }),
       { numRuns: 2000, seed: 4 },
     );
@@ -226,7 +236,7 @@ describe('a 429 that our own sending does not explain', () => {
       for (let nowMs = 0; nowMs < 65_000; nowMs++) {
         // A rush for ten seconds, then one request every 50 ms.
         if (nowMs < 10_000 ? gate.snapshot(nowMs).waiting < 20 : nowMs % 50 === 0) {
-          gate.enter({ context: { flow, deadlineMs: nowMs + 60_000 }, arrivedMs: nowMs }, nowMs);
+          gate.enter({ context: { flows: [flow], deadlineMs: nowMs + 60_000 }, arrivedMs: nowMs }, nowMs);
         }
         for (let next = gate.next(nowMs); next.request !== undefined; next = gate.next(nowMs)) {
           tokens = Math.min(10, tokens + (nowMs - filledMs) / 20);
@@ -268,7 +278,7 @@ describe('a 429 that comes late', () => {
 
   function enter(gate: Scheduler<Queued>, waiting: number, nowMs: number): void {
     while (gate.snapshot(nowMs).waiting < waiting) {
-      gate.enter({ context: { flow, deadlineMs: nowMs + 60_000 }, arrivedMs: nowMs }, nowMs);
+      gate.enter({ context: { flows: [flow], deadlineMs: nowMs + 60_000 }, arrivedMs: nowMs }, nowMs);
     }
   }
 
@@ -300,11 +310,34 @@ describe('a 429 that comes late', () => {
   });
 });
 
+describe('a turn that is not used', () => {
+  it('a turn that is not used costs neither the pace nor its caller, and is no accepted attempt', () => {
+    const pacedAt = (record: object) => {
+      const gate = new Scheduler<Queued>(options);
+      gate.record = { ...openRecord, state: 'paced', perMs: 0.01, isMeasured: true, crowd: 2, ...record };
+      for (const name of ['a', 'a', 'b'])
+        gate.enter(
+          { context: { flows: [{ name, weight: 1, background: false }], deadlineMs: 60_000 }, arrivedMs: 0 },
+          0,
+        );
+      return gate;
+    };
+    const gate = pacedAt({ level: 1, levelMs: 0, probeMs: 1e9, marks: [{ atMs: 0, sent: 0 }] });
+    const turn = gate.next(0);
+    expect('permit' in turn && turn.permit.flow.name).toBe('a');
+    expect(gate.next(0)).toMatchObject({ request: undefined, untilMs: 100 });
+    if ('permit' in turn) gate.settled(turn.permit, 'unused', 5);
+    const next = gate.next(5);
+    expect('permit' in next && next.permit.flow.name).toBe('a');
+    expect(gate.snapshot(5).attempts - (gate.record.marks[0]?.sent ?? 0)).toBe(1);
+  });
+});
+
 describe('429s of one cooldown', () => {
   it('429s of one cooldown that state no wait close the gate once, and the attempt that was sent last ends what is measured', () => {
     const gate = new Scheduler<Queued>(options);
     const flow = { name: 'script', weight: 1, background: false };
-    const permits = [0, 5, 10].map((nowMs) => gate.admit(flow, nowMs) as Permit);
+    const permits = [0, 5, 10].map((nowMs) => gate.admit([flow], nowMs) as Permit);
     for (const at of [1, 2, 0]) gate.settled(permits[at] as Permit, { waitMs: undefined }, 20 + 100 * at);
     expect(gate.record).toMatchObject({ throttled: 3, lastThrottled: { atMs: 10, sent: 2 } });
     expect(gate.snapshot(20).closedForMs).toBeLessThanOrEqual(1.05 * options.baseMs + 100);
@@ -314,7 +347,7 @@ describe('429s of one cooldown', () => {
 describe('a request that gets no turn', () => {
   const nowMs = 1_000;
   const patient = (patienceMs: number, name = 'script'): Queued => ({
-    context: { flow: { name, weight: 1, background: false }, deadlineMs: nowMs + patienceMs },
+    context: { flows: [{ name, weight: 1, background: false }], deadlineMs: nowMs + patienceMs },
     arrivedMs: nowMs,
   });
   /** A gate that knows a rate of one a second, and fifteen requests that wait at it. */
@@ -361,7 +394,7 @@ describe('turns that are answered with 429', () => {
     gate.record = { ...gate.record, marks: [{ atMs: 0, sent: 0 }], probeMs: 60_000 };
     const enter = (name: string): void => {
       const flow = { name, weight: 1, background: false };
-      gate.enter({ context: { flow, deadlineMs: 60_000 }, arrivedMs: 0 }, 0);
+      gate.enter({ context: { flows: [flow], deadlineMs: 60_000 }, arrivedMs: 0 }, 0);
     };
     const turn = (nowMs: number): Permit | undefined => {
       const next = gate.next(nowMs);
@@ -388,12 +421,12 @@ describe('an attempt that is under way for longer than a limit is remembered', (
   it('an attempt of a forgotten limit closes the gate with its 429, and the gate opens again', () => {
     const gate = new Scheduler<Queued>(options);
     const flow = { name: 'slow', weight: 1, background: false };
-    const [first, slow] = [gate.admit(flow, 0) as Permit, gate.admit(flow, 0) as Permit];
+    const [first, slow] = [gate.admit([flow], 0) as Permit, gate.admit([flow], 0) as Permit];
     gate.settled(first, { waitMs: undefined }, 10);
     expect(gate.snapshot(70_000).state).not.toBe('closed');
 
     gate.settled(slow, { waitMs: undefined }, 80_000);
-    gate.enter({ context: { flow, deadlineMs: 100_000 }, arrivedMs: 80_000 }, 80_000);
+    gate.enter({ context: { flows: [flow], deadlineMs: 100_000 }, arrivedMs: 80_000 }, 80_000);
     const next = gate.next(89_000);
     expect(next.request).toBeDefined();
   });
@@ -403,9 +436,9 @@ describe('attempts that went up freely', () => {
   it('attempts that went up freely give their caller no turn back when they are answered with 429', () => {
     const gate = new Scheduler<Queued>(options);
     const flowOf = (name: string) => ({ name, weight: 1, background: false });
-    const free = Array.from({ length: 7 }, () => gate.admit(flowOf('greedy'), 0) as Permit);
+    const free = Array.from({ length: 7 }, () => gate.admit([flowOf('greedy')], 0) as Permit);
     const enter = (name: string): void => {
-      gate.enter({ context: { flow: flowOf(name), deadlineMs: 60_000 }, arrivedMs: 1 }, 1);
+      gate.enter({ context: { flows: [flowOf(name)], deadlineMs: 60_000 }, arrivedMs: 1 }, 1);
     };
     for (let i = 0; i < 5; i++) enter('greedy');
     for (const permit of free) gate.settled(permit, { waitMs: undefined }, 10);
@@ -426,7 +459,7 @@ describe('a guess that grows for an hour without a 429', () => {
   it('a guess that grows for an hour without a 429 still tells when the next turn is due', () => {
     const limit = { perMs: 0.025, isMeasured: false, crowd: 10, crowdMs: 0 };
     const marks = [{ atMs: 0, sent: 0 }];
-    const guess = { ...limit, marks, level: 0, levelMs: 0, riseMs: 1, probeMs: 0, probeIntervalMs: 0 };
+    const guess = { ...openRecord, ...limit, marks, riseMs: 1 };
     const hourMs = 3_600_000;
     expect(dueMs(taken(taken(guess, hourMs), hourMs), hourMs)).toBeGreaterThanOrEqual(hourMs);
   });
@@ -437,13 +470,13 @@ describe('attempts that hang', () => {
   const sendAll = (scheduler: Scheduler<Queued>): string[] => {
     const sent: string[] = [];
     for (let next = scheduler.next(0); next.request !== undefined; next = scheduler.next(0)) {
-      sent.push(next.request.context.flow.name);
+      sent.push(next.permit.flow.name);
     }
     return sent;
   };
   const queued = (name: string): Queued => ({
     arrivedMs: 0,
-    context: { flow: { name, weight: 1, background: false }, deadlineMs: 60_000 },
+    context: { flows: [{ name, weight: 1, background: false }], deadlineMs: 60_000 },
   });
 
   it('attempts of one caller that hang leave slots to every other caller, for each a share', () => {
@@ -454,7 +487,7 @@ describe('attempts that hang', () => {
     expect(held).toBeLessThan(options.initialWindow);
     for (let count = 0; count < 3; count++) scheduler.enter(queued('other'), 0);
     expect(sendAll(scheduler)).toContain('other');
-    expect(scheduler.admit({ name: 'hanging', weight: 1, background: false }, 0)).toBeUndefined();
+    expect(scheduler.admit([{ name: 'hanging', weight: 1, background: false }], 0)).toBeUndefined();
   });
 });
 
@@ -463,7 +496,7 @@ it('an attempt that has ended is kept by nothing, though others are always under
   const underWay: Permit[] = [];
   const bytes = promotedBytesPer(5_000, (number) => {
     const nowMs = 20_000 + number;
-    underWay.push(gate.admit({ name: 'script', weight: 1, background: false }, nowMs) as Permit);
+    underWay.push(gate.admit([{ name: 'script', weight: 1, background: false }], nowMs) as Permit);
     if (underWay.length <= 32) return;
     gate.settled(underWay.splice((number * 7) % 32, 1)[0] as Permit, 'answered', nowMs);
   });
@@ -473,7 +506,7 @@ it('an attempt that has ended is kept by nothing, though others are always under
 it("a 429 that another gateway was answered with takes nothing from a caller's own attempts under way", () => {
   const gate = new Scheduler<Queued>(options);
   const flow = { name: 'script', weight: 1, background: false };
-  const own = gate.admit(flow, 0) as Permit;
+  const own = gate.admit([flow], 0) as Permit;
   gate.settled({ flow, sent: own.sent, state: 'open' }, { waitMs: undefined }, 1);
   expect(gate.snapshot(1).inFlight).toBe(1);
   gate.settled(own, 'answered', 2);

@@ -184,7 +184,7 @@ class Simulation {
     const { nowMs } = this.#clock;
     this.#enter({
       context: {
-        flow: { name: caller.name, weight: caller.weight ?? 1, background: false },
+        flows: [{ name: caller.name, weight: caller.weight ?? 1, background: false }],
         deadlineMs: nowMs + (this.#scenario.deadlineMs ?? 25_000),
       },
       arrivedMs: nowMs,
@@ -237,7 +237,7 @@ class Simulation {
     }
     const before = gate.perSecond(nowMs);
     gate.settled(permit, { waitMs });
-    this.#note(`429 ${request.context.flow.name} as ${permit.state} at ${before}`);
+    this.#note(`429 ${permit.flow.name} as ${permit.state} at ${before}`);
     if (request.refusedTimes++ < 4) {
       this.#enter(request);
       return;
@@ -339,7 +339,7 @@ class SimulatedGate {
 
   enter(request: Request): void {
     const { nowMs } = this.#clock;
-    const permit = this.#scheduler.admit(request.context.flow, nowMs);
+    const permit = this.#scheduler.admit(request.context.flows, nowMs);
     if (permit !== undefined) {
       this.#go(permit, request);
       return;
@@ -398,12 +398,12 @@ class SimulatedGate {
     const isServed = (afterMs: number): boolean => {
       const atMs = endMs + afterMs;
       const flow = { name: 'lone', weight: 1, background: false };
-      let permit = scheduler.admit(flow, atMs);
+      let permit = scheduler.admit([flow], atMs);
       if (permit === undefined) {
         const caller = { name: 'lone', loops: 1, thinkMs: 0 };
         const deadlineMs = atMs + 25_000;
         const lone = {
-          context: { flow, deadlineMs },
+          context: { flows: [flow], deadlineMs },
           arrivedMs: atMs,
           refusedTimes: 0,
           isReturn: false,

@@ -13,14 +13,18 @@ import { plainRead } from '../../src/upstream/own-reads.ts';
 /** A context whose deadline and flow can be changed, as the cache does when someone joins a flight. */
 export class LiveContext extends WatchedContext implements RequestContext {
   deadlineMs: number;
-  flow: Flow;
+  flows: readonly Flow[];
   /** How many watch it. */
   watchers = 0;
 
   constructor(flow: Flow, deadlineMs: number) {
     super();
-    this.flow = flow;
+    this.flows = [flow];
     this.deadlineMs = deadlineMs;
+  }
+
+  get flow(): Flow {
+    return this.flows[0] as Flow;
   }
 
   override watch(watcher: ContextWatcher): void {
@@ -35,7 +39,13 @@ export class LiveContext extends WatchedContext implements RequestContext {
 
   change(change: { deadlineMs?: number; flow?: Partial<Flow> }): void {
     this.deadlineMs = change.deadlineMs ?? this.deadlineMs;
-    this.flow = { ...this.flow, ...change.flow };
+    this.flows = [{ ...this.flow, ...change.flow }, ...this.flows.slice(1)];
+    this.changed();
+  }
+
+  /** Another one waits as well. */
+  join(flow: Partial<Flow>): void {
+    this.flows = [...this.flows, { name: 'another', weight: 1, background: false, ...flow }];
     this.changed();
   }
 }

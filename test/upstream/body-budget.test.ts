@@ -6,13 +6,19 @@ const mebibyte = 2 ** 20;
 /** A bound that is one workspace's own. */
 const alone = (bytes: number) => new SharedBudget(bytes, 0).join();
 
+/** Those that wait for an answer. */
+const by =
+  (...callers: string[]) =>
+  () =>
+    callers;
+
 describe('bodies in flight stay under the bound', () => {
   it('a body that says its length waits, in order, until that much is free', () => {
     const budget = new BodyBudget(alone(100), 0);
     const started: string[] = [];
-    const a = budget.reserve('one', 80, () => started.push('a'));
-    const b = budget.reserve('one', 50, () => started.push('b'));
-    const c = budget.reserve('one', 10, () => started.push('c'));
+    const a = budget.reserve(by('one'), 80, () => started.push('a'));
+    const b = budget.reserve(by('one'), 50, () => started.push('b'));
+    const c = budget.reserve(by('one'), 10, () => started.push('c'));
     expect([a.isReady, b.isReady, c.isReady]).toEqual([true, false, false]);
     a.release();
     expect(started).toEqual(['b', 'c']);
@@ -24,7 +30,7 @@ describe('bodies in flight stay under the bound', () => {
 
   it('a body that does not say its length is refused when nothing is left', () => {
     const budget = new BodyBudget(alone(100), 0);
-    const share = budget.reserve('one', 0, () => {});
+    const share = budget.reserve(by('one'), 0, () => {});
     expect([share.grow(60), share.grow(60), share.grow(40)]).toEqual([true, false, true]);
     share.release();
     expect(budget.share.used).toBe(0);
@@ -33,34 +39,70 @@ describe('bodies in flight stay under the bound', () => {
   it('a body waits behind no body of a caller that holds more', () => {
     const budget = new BodyBudget(alone(100), 0);
     const started: string[] = [];
-    const first = budget.reserve('busy', 40, () => {});
-    const second = budget.reserve('busy', 30, () => {});
-    budget.reserve('small', 15, () => {});
-    for (const name of ['third', 'fourth']) budget.reserve('busy', 40, () => started.push(name));
+    const first = budget.reserve(by('busy'), 40, () => {});
+    const second = budget.reserve(by('busy'), 30, () => {});
+    budget.reserve(by('small'), 15, () => {});
+    for (const name of ['third', 'fourth']) budget.reserve(by('busy'), 40, () => started.push(name));
     // What is left is too little for the bodies that wait.
-    expect(budget.reserve('other', 10, () => {}).isReady).toBe(true);
-    budget.reserve('quiet', 30, () => started.push('quiet'));
+    expect(budget.reserve(by('other'), 10, () => {}).isReady).toBe(true);
+    budget.reserve(by('quiet'), 30, () => started.push('quiet'));
     second.release();
     expect(started).toEqual(['quiet']);
     first.release();
     expect(started).toEqual(['quiet', 'third']);
   });
 
+  it('a body waits no longer than it would for the caller that holds the least, of those that wait for it now', () => {
+    const budget = new BodyBudget(alone(100), 0);
+    const started: string[] = [];
+    const first = budget.reserve(
+      () => ['busy'],
+      60,
+      () => {},
+    );
+    const second = budget.reserve(
+      () => ['busy'],
+      30,
+      () => {},
+    );
+    const callers = ['busy'];
+    budget.reserve(
+      () => ['busy'],
+      30,
+      () => started.push('of the busy one'),
+    );
+    const joined = budget.reserve(
+      () => callers,
+      30,
+      () => started.push('of both'),
+    );
+    callers.push('quiet');
+    second.release();
+    expect(started).toEqual(['of both']);
+    // It is in the quiet caller's name now, also when that one leaves.
+    callers.pop();
+    expect([budget.heldBy('busy'), budget.heldBy('quiet')]).toEqual([60, 30]);
+    joined.release();
+    first.release();
+    expect([started, budget.heldBy('quiet')]).toEqual([['of both', 'of the busy one'], 0]);
+  });
+
   it('one caller’s bodies that stall leave room to those of every other caller, for each a share', () => {
     const budget = new BodyBudget(alone(1_000), 0);
     const taken = (caller: string): number =>
-      Array.from({ length: 40 }, () => budget.reserve(caller, 50, () => {})).filter(({ isReady }) => isReady)
-        .length;
+      Array.from({ length: 40 }, () => budget.reserve(by(caller), 50, () => {})).filter(
+        ({ isReady }) => isReady,
+      ).length;
     expect([taken('first'), taken('second'), taken('third')]).toEqual([15, 3, 1]);
-    const growing = ['first', 'fourth'].map((caller) => budget.reserve(caller, 0, () => {}));
+    const growing = ['first', 'fourth'].map((caller) => budget.reserve(by(caller), 0, () => {}));
     expect(growing.map((share) => share.grow(10))).toEqual([false, true]);
   });
 
   it('a caller’s only body may have all that is free, and its next ones go on when it has come', () => {
     const budget = new BodyBudget(alone(100), 0);
     const started: string[] = [];
-    const only = budget.reserve('one', 100, () => {});
-    for (const name of ['a', 'b', 'c']) budget.reserve('one', 40, () => started.push(name));
+    const only = budget.reserve(by('one'), 100, () => {});
+    for (const name of ['a', 'b', 'c']) budget.reserve(by('one'), 40, () => started.push(name));
     expect(only.isReady).toBe(true);
     only.release();
     expect(started).toEqual(['a']);
@@ -69,9 +111,9 @@ describe('bodies in flight stay under the bound', () => {
   it('a body that gives up its place holds up no other', () => {
     const budget = new BodyBudget(alone(100), 0);
     const started: string[] = [];
-    const a = budget.reserve('one', 100, () => started.push('a'));
-    const b = budget.reserve('one', 100, () => started.push('b'));
-    budget.reserve('one', 1, () => started.push('c'));
+    const a = budget.reserve(by('one'), 100, () => started.push('a'));
+    const b = budget.reserve(by('one'), 100, () => started.push('b'));
+    budget.reserve(by('one'), 1, () => started.push('c'));
     b.release();
     a.release();
     a.release();
@@ -82,15 +124,15 @@ describe('bodies in flight stay under the bound', () => {
   it('an answer of up to 64 KiB neither waits for large ones nor is refused because of them', () => {
     const budget = new BodyBudget(alone(64 * mebibyte));
     const large = ['one', 'one', 'one', 'one', 'one', 'one', 'two', 'three', 'one'].map((caller) =>
-      budget.reserve(caller, 8 * mebibyte, () => {}),
+      budget.reserve(by(caller), 8 * mebibyte, () => {}),
     );
     expect(large.map(({ isReady }) => isReady)).toEqual([...Array(8).fill(true), false]);
-    expect(budget.reserve('one', 11, () => {}).isReady).toBe(true);
-    expect(budget.reserve('one', 64 * 1_024, () => {}).isReady).toBe(true);
-    const chunked = budget.reserve('one', 0, () => {});
+    expect(budget.reserve(by('one'), 11, () => {}).isReady).toBe(true);
+    expect(budget.reserve(by('one'), 64 * 1_024, () => {}).isReady).toBe(true);
+    const chunked = budget.reserve(by('one'), 0, () => {});
     expect([chunked.isReady, chunked.grow(60_000), chunked.grow(5_000)]).toEqual([true, true, true]);
-    const larger = budget.reserve('one', 0, () => {});
-    expect([larger.grow(2 * mebibyte), budget.reserve('one', mebibyte, () => {}).isReady]).toEqual([
+    const larger = budget.reserve(by('one'), 0, () => {});
+    expect([larger.grow(2 * mebibyte), budget.reserve(by('one'), mebibyte, () => {}).isReady]).toEqual([
       false,
       false,
     ]);
@@ -99,9 +141,9 @@ describe('bodies in flight stay under the bound', () => {
 
   it('many small answers are counted, so that large ones leave room for them', () => {
     const budget = new BodyBudget(alone(64 * mebibyte));
-    const shares = Array.from({ length: 100 }, () => budget.reserve('one', 10_000, () => {}));
+    const shares = Array.from({ length: 100 }, () => budget.reserve(by('one'), 10_000, () => {}));
     expect(budget.share.used).toBe(1_000_000);
-    expect(budget.reserve('one', 64 * mebibyte - 999_999, () => {}).isReady).toBe(false);
+    expect(budget.reserve(by('one'), 64 * mebibyte - 999_999, () => {}).isReady).toBe(false);
     for (const share of shares) share.release();
     expect(budget.share.used).toBe(64 * mebibyte - 999_999);
   });

@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer } from '../../src/exchange.ts';
 import { paceAttempts } from '../../src/gate/gate.ts';
+import type { RequestContext } from '../../src/request-context.ts';
 import { Circuit, type CircuitChange } from '../../src/upstream/circuit.ts';
 import { answerOf, contextFor, newTrace, requestWith } from '../support/requests.ts';
 import { seeded } from '../support/virtual-clock.ts';
@@ -485,6 +486,38 @@ describe('the circuit before a gate', () => {
     // The tenth failure's place at the gate is taken before the circuit hears of it: eleven have been sent.
     expect(waits.filter((wait) => wait === undefined)).toHaveLength(11);
     expect(waits.filter((wait) => wait === 1000)).toHaveLength(39);
+  });
+
+  it('an exchange that waits for its turn is sent although the circuit opens for one caller, where another one waits for it as well', async () => {
+    const { layer, atTurn } = new Circuit();
+    const turn = Promise.withResolvers<void>();
+    const gated: typeof layer = (next) => async (request, trace) => {
+      if (request.query === '?waits') await turn.promise;
+      return atTurn(next)(request, trace);
+    };
+    const handler = layer(
+      gated(async ({ query }, trace) => {
+        trace.attempts++;
+        return answerOf(query === '?fails' ? 504 : 200);
+      }),
+    );
+    const ask = async (context: RequestContext, query = '') => {
+      try {
+        return ((await handler({ ...requestWith(context), query }, newTrace())) as Answer).status;
+      } catch (error) {
+        return (error as GatewayError).retryAfterMs;
+      }
+    };
+    const [alone, joined] = [contextFor({ name: 'a' }), contextFor({ name: 'a' })];
+    const waiting = [ask(alone, '?waits'), ask(joined, '?waits')];
+    for (let i = 0; i < 11; i++) {
+      await ask(contextFor({ name: 'a' }), '?fails');
+      await ask(contextFor({ name: 'b' }));
+      await vi.advanceTimersByTimeAsync(200);
+    }
+    joined.join({ name: 'b' });
+    turn.resolve();
+    expect(await Promise.all(waiting)).toEqual([expect.any(Number), 200]);
   });
 
   it('a trial that waits for its turn is sent although its caller leaves and the exchange goes on for another caller', async () => {

@@ -92,12 +92,30 @@ describe('bodies of several workspaces in flight', () => {
   it('a workspace whose answers fill all they may leaves the other its part, and a freed byte goes to what waits', () => {
     const budget = new SharedBudget(100, 200);
     const [busy, quiet] = [new BodyBudget(budget.join(), 0), new BodyBudget(budget.join(), 0)];
-    const large = busy.reserve('one', 300, () => {});
+    const large = busy.reserve(
+      () => ['one'],
+      300,
+      () => {},
+    );
     const began: string[] = [];
-    const waits = busy.reserve('one', 10, () => began.push('busy'));
+    const waits = busy.reserve(
+      () => ['one'],
+      10,
+      () => began.push('busy'),
+    );
     expect([large.isReady, waits.isReady]).toEqual([true, false]);
-    expect(quiet.reserve('one', 100, () => {}).isReady).toBe(true);
-    const second = quiet.reserve('one', 50, () => began.push('quiet'));
+    expect(
+      quiet.reserve(
+        () => ['one'],
+        100,
+        () => {},
+      ).isReady,
+    ).toBe(true);
+    const second = quiet.reserve(
+      () => ['one'],
+      50,
+      () => began.push('quiet'),
+    );
     expect(second.isReady).toBe(false);
     large.release();
     expect(began.toSorted()).toEqual(['busy', 'quiet']);
