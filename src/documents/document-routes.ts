@@ -1,6 +1,6 @@
 /**
  * The documents' routes: what a person reads who writes a caller. What makes a document is loaded when it is first asked
- * for, and nothing of it is kept: a gateway whose documents are not read pays for none of them.
+ * for, and only the last API document is kept: a gateway whose documents are not read pays for none of them.
  */
 import { type Caller, isGranted } from '../callers/caller.ts';
 import type { InboundRequest, Reply } from '../edge/inbound.ts';
@@ -31,6 +31,8 @@ export interface DocumentRoutes {
 }
 
 export function documentRoutes(options: DocumentOptions): DocumentRoutes {
+  // Making the API document takes many times what sending it takes, and strangers may ask for it: the last is kept.
+  let described: { readonly key: string; readonly document: RenderedDocument } | undefined;
   return {
     open: {
       '/': handle('start-page', async (request) => {
@@ -49,7 +51,10 @@ export function documentRoutes(options: DocumentOptions): DocumentRoutes {
     ofCaller: {
       '/openapi.json': handle('api-document', async (request) => {
         const { describeApi } = await import('./openapi-policy.ts');
-        return json(describeApi(factsFor(request, options)));
+        const facts = factsFor(request, options);
+        const key = JSON.stringify(facts);
+        if (described?.key !== key) described = { key, document: json(describeApi(facts)) };
+        return described.document;
       }),
       '/docs': handle('api-page', async (request) => {
         const { apiPage } = await import('./api-page.ts');

@@ -17,6 +17,7 @@ function requestOf(name: string, isQueued = false) {
   const request = {
     caller: { name },
     isQueued,
+    countForCaller: vi.fn(),
     destroy: vi.fn(() => done()),
     onceDone(listener: () => void) {
       done = listener;
