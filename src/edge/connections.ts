@@ -64,8 +64,8 @@ export function countForCaller(outgoing: ServedResponse): void {
 }
 
 /** Says that a reply of so many bytes follows, which is counted for no caller. */
-export function countForConnection(socket: ServedSocket, bytes: number): void {
-  socket[watched]?.reply(bytes);
+export function countForConnection(socket: Socket, bytes: number): void {
+  (socket as ServedSocket)[watched]?.reply(bytes);
 }
 
 /** Call when a whole head has come, in the same turn. */
@@ -180,6 +180,8 @@ class Connections {
     const connection = new WatchedConnection(this, accepted, isTls);
     accepted.once('close', () => this.#budget.remove(connection));
     if (!isTls) connection.serve(accepted as ServedSocket);
+    // None is ended for what another held a moment ago.
+    this.measure();
     this.#budget.add(connection);
     return connection;
   }

@@ -92,8 +92,8 @@ export function createHttpServer(
   );
   // A caller that does not read its answer would hold it in memory for ever.
   server.timeout = limits.stillMs;
-  // Node drops what exceeds its limit silently (CVE-2026-58044): with one more than may be, `headRefusal` sees that, and
-  // refuses. Without a limit, a head that never ends would take ten times its own length.
+  // Most versions of Node drop what exceeds their limit silently (CVE-2026-58044): with one more than may be,
+  // `headRefusal` sees that, and refuses. Without a limit, a head that never ends would take ten times its own length.
   server.maxHeadersCount = maxHeaderFields + 1;
   // A caller that has ended its sending side may still read.
   (server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
