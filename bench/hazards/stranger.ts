@@ -21,11 +21,11 @@ const request = (target: string): string => `GET ${target} HTTP/1.1\r\nHost: loc
 
 /** What each connection sends when it stands. Heads stay just under the limit of 16 KiB. */
 const sends: Readonly<Record<StrangerKind, string>> = {
-  'small-fields': `GET / HTTP/1.1\r\nHost: localhost\r\n${'a:b\r\n'.repeat(2_600)}`,
+  'small-fields': `GET / HTTP/1.1\r\nHost: localhost\r\n${'a:b\r\n'.repeat(3_090)}`,
   'large-field': `GET / HTTP/1.1\r\nHost: localhost\r\nX: ${'b'.repeat(15_900)}`,
   'later-head': `${request('/livez')}GET / HTTP/1.1\r\nHost: localhost\r\nX: ${'b'.repeat(15_900)}`,
   unread: request('/openapi.json').repeat(6),
-  'unread-pipelined': `${request('/openapi.json').repeat(16)}${request('/nothing').repeat(800)}`,
+  'unread-pipelined': `${request('/openapi.json').repeat(12)}${request('/nothing').repeat(200)}`,
   idle: '',
   'idle-after-request': request('/livez'),
 };

@@ -22,6 +22,9 @@ const idleBytes = 12 * 1_024;
 const idleTlsBytes = 64 * 1_024;
 /** The texts that Node's parser makes of a head that has not ended, for each byte that was read of it. */
 const bytesPerHeadByte = 2;
+/** What waits to be sent by TLS is there twice, encrypted as well. */
+const bytesPerUnsentByte = 1;
+const bytesPerUnsentTlsByte = 2;
 /** A pipelined request whose reply waits behind others: the objects of both. */
 const queuedBytes = 4 * 1_024;
 /** A head does not grow beyond this: Node refuses it. */
@@ -88,6 +91,7 @@ class WatchedConnection implements BudgetedConnection {
   readonly address: string;
   readonly #connections: Connections;
   readonly #idleBytes: number;
+  readonly #bytesPerUnsentByte: number;
   /** What the server has accepted. */
   readonly #accepted: Socket;
   /** What speaks HTTP; not there during a TLS handshake. */
@@ -103,6 +107,7 @@ class WatchedConnection implements BudgetedConnection {
     this.#connections = connections;
     this.#accepted = accepted;
     this.#idleBytes = idleConnectionBytes(isTls);
+    this.#bytesPerUnsentByte = isTls ? bytesPerUnsentTlsByte : bytesPerUnsentByte;
     this.address = failureScope(accepted.remoteAddress);
   }
 
@@ -143,7 +148,7 @@ class WatchedConnection implements BudgetedConnection {
     const head =
       queued === undefined ? Math.min(this.#readBytes - this.#headFrom, maxHeaderBytes) : maxHeaderBytes;
     let bytes = this.#idleBytes + bytesPerHeadByte * head + readableLength;
-    if (reply?.[countedForCaller] !== true) bytes += writableLength;
+    if (reply?.[countedForCaller] !== true) bytes += this.#bytesPerUnsentByte * writableLength;
     for (const one of (queued ?? []) as Iterable<ServedResponse>) {
       bytes += queuedBytes;
       if (one !== reply && one[countedForCaller] !== true) bytes += one.writableLength;
