@@ -147,24 +147,23 @@ describe('connections are bounded', () => {
 
   it('where memory holds fewer idle connections than MAX_CONNECTIONS, a line says so, and strangers end each other', async (owner) => {
     const standIn = await standInFor(owner);
-    const flags = ['--max-old-space-size=24'];
+    const flags = ['--max-old-space-size=40', '--max-semi-space-size=2'];
     const gateway = await serve(owner, { settings: settingsFor(standIn.url), flags });
     const warned = gateway.lines().find(({ idleConnections }) => idleConnections !== undefined);
-    expect(warned).toMatchObject({ level: 'warn', maxConnectionBytes: expect.any(Number) });
-    expect(warned?.['idleConnections']).toBeLessThan(10_000);
+    expect(warned).toMatchObject({ level: 'warn', maxConnectionBytes: 23 * 2 ** 20 });
+    expect(warned?.['idleConnections']).toBeLessThan(2_000);
     const other = connect({ host: '127.0.0.1', port: gateway.port, localAddress: '127.0.0.2' });
     owner.onTestFinished(() => void other.destroy());
-    // More than the system takes of replies that are not read, and then sixteen of 60 KiB each.
-    for (let count = 0; count < 60; count++) {
-      const { socket } = open(gateway.port);
-      socket.pause();
-      socket.write('GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(100));
+    // Each of them is priced at 42 KiB.
+    for (let count = 0; count < 700; count++) {
+      open(gateway.port).socket.write(`GET / HTTP/1.1\r\nHost: localhost\r\nX: ${'b'.repeat(15_500)}`);
     }
-    await gateway.printed(/"code":"CONNECTION_MEMORY"/);
+    await gateway.printed(/"code":"CONNECTION_MEMORY","peer":"127.0.0.1"/);
     expect((await gateway.ask('/livez')).status).toBe(200);
     const replied = new Promise<string>((resolve) => other.once('data', (data) => resolve(String(data))));
     other.write('GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n');
     expect(await replied).toMatch(/^HTTP\/1.1 200 /);
+    expect(gateway.stdout()).not.toMatch(/"peer":"127.0.0.2"/);
   });
 
   it('slow or idle connections do not hurt the others', async () => {
