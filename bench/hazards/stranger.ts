@@ -30,6 +30,9 @@ const sends: Readonly<Record<StrangerKind, string>> = {
   'idle-after-request': request('/livez'),
 };
 
+/** Node's own handle of a socket, as far as it is used here. */
+type Unread = Socket & { readonly _handle?: { readStop(): void } | null };
+
 const counts: StrangerCounts = { opened: 0, held: 0, ended: 0 };
 let under = 0;
 
@@ -54,8 +57,8 @@ function open(): void {
     socket.once('close', () => {
       counts.held -= 1;
     });
-    // What comes is left unread, so far as the kernel does not take it by itself.
-    if (kind.startsWith('unread')) socket.pause();
+    // A paused socket would still read until its buffer is full, and one of TLS does more than that.
+    if (kind.startsWith('unread')) (socket.pause() as Unread)._handle?.readStop();
     else socket.resume();
     socket.write(sends[kind as StrangerKind]);
     setImmediate(settle);

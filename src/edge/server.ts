@@ -165,8 +165,9 @@ class Intake {
 
   refuseUnparsed(error: ParserError, socket: Socket): void {
     if (holdPaused(error, socket)) return;
-    // A connection that broke off asked for nothing: load balancers and browsers do it all day.
-    if (error.code === 'ECONNRESET' || error.code === 'EPIPE') {
+    // A connection that broke off asked for nothing: load balancers and browsers do it all day. Of one that was ended here
+    // by a reset, TLS tells that its writes were given up.
+    if (error.code === 'ECONNRESET' || error.code === 'EPIPE' || error.code === 'ECANCELED') {
       socket.destroy();
       return;
     }

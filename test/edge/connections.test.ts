@@ -241,6 +241,25 @@ describe('TLS connections', () => {
     await expect.poll(() => standing(peers)).toBe(4);
   });
 
+  it('a reply by TLS that is not read has one line when its connection is ended', async () => {
+    const large = Buffer.alloc(8 * 2 ** 20);
+    const { port, codes } = await serve(
+      { certificate, maxConnectionBytes: 40 * 2 ** 20 },
+      (_incoming, outgoing) => outgoing.end(large),
+    );
+    const peers: Peer[] = [];
+    for (let count = 0; count < 6; count++) {
+      const peer = await openTls(port);
+      peer.socket.pause();
+      peer.socket.write(request);
+      peers.push(peer);
+    }
+    await expect.poll(() => codes.length).toBeGreaterThanOrEqual(3);
+    for (const { socket } of peers) socket.resume();
+    await expect.poll(() => peers.at(-1)?.came().length).toBeGreaterThan(large.length);
+    expect(new Set(codes)).toEqual(new Set(['CONNECTION_MEMORY']));
+  });
+
   it('heads that never end count by TLS too', async () => {
     const { port } = await serve({ certificate, maxConnectionBytes: 260 * kib });
     const peers: Peer[] = [];
