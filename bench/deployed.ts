@@ -19,6 +19,8 @@ export interface DeployedOptions {
   /** The working directory: one without `.env`. */
   readonly folder: string;
   readonly settings: Readonly<Record<string, string>>;
+  /** A command that runs the gateway in its own place, such as one that enters a control group. */
+  readonly within?: readonly string[];
   /** Gets every line of standard output as it came. */
   readonly onLine: (line: string) => void;
 }
@@ -27,9 +29,11 @@ const startTimeoutMs = 60_000;
 const maxErrorCharacters = 65_536;
 
 /** @throws Error with what was written on standard error, where the gateway does not start */
-export async function startDeployed({ folder, settings, onLine }: DeployedOptions): Promise<Deployed> {
+export async function startDeployed(options: DeployedOptions): Promise<Deployed> {
+  const { folder, settings, within = [], onLine } = options;
   makeProgram();
-  const child = spawn(process.execPath, [...imageFlags(), builtMain, 'serve'], {
+  const [command = '', ...args] = [...within, process.execPath, ...imageFlags(), builtMain, 'serve'];
+  const child = spawn(command, args, {
     cwd: folder,
     env: {
       PATH: process.env['PATH'] ?? '',
@@ -89,7 +93,7 @@ function listening(
     let adminPort = 0;
     lines.on('line', (line: string) => {
       adminPort ||= Number(/"adminUrl":"http:[^"]*:(\d+)"/.exec(line)?.[1] ?? 0);
-      const port = /"url":"http:[^"]*:(\d+)"/.exec(line)?.[1];
+      const port = /"url":"https?:[^"]*:(\d+)"/.exec(line)?.[1];
       if (port !== undefined) {
         clearTimeout(timer);
         resolve({ port: Number(port), adminPort });

@@ -113,7 +113,11 @@ export const settings = {
   ),
   REQUEST_TIMEOUT: defaulted('25s', duration(10), 'One caller’s request, retries and waiting included.'),
   HEADERS_TIMEOUT: defaulted('10s', duration(100), 'How long a caller may take to send its request.'),
-  MAX_CONNECTIONS: defaulted('10000', integer(1, 1_000_000), 'Callers’ connections at once.'),
+  MAX_CONNECTIONS: defaulted(
+    '10000',
+    integer(1, 1_000_000),
+    'Callers’ connections at once. Where there would be more, the address with the most loses its eldest that asks for nothing.',
+  ),
   HOST: defaulted('127.0.0.1', listenHost, 'Address of the public listener, or unix:/path.sock.'),
   PORT: defaulted('8080', port, 'Port of the public listener; 0 takes a free one.'),
   TLS_CERT_FILE: optional(

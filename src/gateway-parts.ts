@@ -16,8 +16,9 @@ import {
   FollowedCertificate,
   readCertificate,
 } from './edge/certificate.ts';
+import { idleConnectionBytes } from './edge/connections.ts';
 import { corsPolicy } from './edge/cors-policy.ts';
-import { connectionsWithin, readLimits } from './edge/descriptor-limit.ts';
+import { connectionBytesWithin, connectionsWithin, readLimits, readMemory } from './edge/descriptor-limit.ts';
 import { shownLibraryText } from './edge/log-members.ts';
 import { prepareReplies } from './edge/reply-fields.ts';
 import { type CallerContexts, createContexts } from './edge/request-context.ts';
@@ -167,25 +168,35 @@ export async function closeParts({ workspaces, authenticator }: Parts): Promise<
   for (const { keyring } of workspaces.values()) keyring.close();
 }
 
-/** The callers' listener: the app with its layers, behind a server with its limits. */
-export function createCallersServer(parts: Parts, life: LifeState): Server {
-  const { config, counts, log } = parts;
-  const maxConnections = connectionsWithin(
-    readLimits(),
-    config.MAX_CONNECTIONS,
-    connectionBudget(config).all,
-  );
-  if (maxConnections < config.MAX_CONNECTIONS) {
+/** How many connections there may be, and what they may hold, with warnings where that is less than was asked for. */
+function connectionLimits({ config, certificate, log }: Parts) {
+  const { MAX_CONNECTIONS: wanted } = config;
+  const maxConnections = connectionsWithin(readLimits(), wanted, connectionBudget(config).all);
+  if (maxConnections < wanted) {
     log.events.warn(
       { maxConnections },
       'the limit of open files allows fewer connections than MAX_CONNECTIONS',
     );
   }
+  const maxConnectionBytes = connectionBytesWithin(readMemory());
+  const idleConnections = Math.floor(maxConnectionBytes / idleConnectionBytes(certificate !== undefined));
+  if (idleConnections < maxConnections) {
+    log.events.warn(
+      { idleConnections, maxConnectionBytes },
+      'the memory of the process holds fewer idle connections than MAX_CONNECTIONS',
+    );
+  }
+  return { maxConnections, maxConnectionBytes };
+}
+
+/** The callers' listener: the app with its layers, behind a server with its limits. */
+export function createCallersServer(parts: Parts, life: LifeState): Server {
+  const { config, counts, log } = parts;
   return createHttpServer(
     appOf(parts, life),
     {
       headersTimeoutMs: config.HEADERS_TIMEOUT,
-      maxConnections,
+      ...connectionLimits(parts),
       stillMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
       isSecret: (text) => isSecret(parts, text),
       isEnding: life.isDraining,

@@ -1,9 +1,9 @@
 /**
  * The documents' routes: what a person reads who writes a caller. What makes a document is loaded when it is first asked
- * for, and nothing of it is kept: a gateway whose documents are not read pays for none of them.
+ * for, and only the last API document is kept: a gateway whose documents are not read pays for none of them.
  */
 import { type Caller, isGranted } from '../callers/caller.ts';
-import type { InboundRequest, Reply } from '../edge/inbound.ts';
+import type { Fields, InboundRequest, Reply } from '../edge/inbound.ts';
 import { refuseMethod } from '../edge/operation.ts';
 import { problemPage } from '../edge/problems.ts';
 import { documentFields, listed } from '../edge/reply-fields.ts';
@@ -31,6 +31,8 @@ export interface DocumentRoutes {
 }
 
 export function documentRoutes(options: DocumentOptions): DocumentRoutes {
+  // Making the API document takes many times what sending it takes, and strangers may ask for it: the last is kept.
+  let described: { readonly key: string; readonly document: SentDocument } | undefined;
   return {
     open: {
       '/': handle('start-page', async (request) => {
@@ -49,7 +51,10 @@ export function documentRoutes(options: DocumentOptions): DocumentRoutes {
     ofCaller: {
       '/openapi.json': handle('api-document', async (request) => {
         const { describeApi } = await import('./openapi-policy.ts');
-        return json(describeApi(factsFor(request, options)));
+        const facts = factsFor(request, options);
+        const key = JSON.stringify(facts);
+        if (described?.key !== key) described = { key, document: sent(json(describeApi(facts))) };
+        return described.document;
       }),
       '/docs': handle('api-page', async (request) => {
         const { apiPage } = await import('./api-page.ts');
@@ -61,21 +66,28 @@ export function documentRoutes(options: DocumentOptions): DocumentRoutes {
   };
 }
 
+/** A document as it is sent. */
+interface SentDocument {
+  readonly fields: Fields;
+  readonly body: Buffer;
+}
+
+function sent({ text, fields }: RenderedDocument): SentDocument {
+  const body = Buffer.from(text);
+  return { fields: listed({ ...documentFields, ...fields, 'content-length': String(body.length) }), body };
+}
+
 /** Answers GET and HEAD with a document. */
 function handle(
   name: string,
-  render: (request: InboundRequest) => Eventually<RenderedDocument>,
+  render: (request: InboundRequest) => Eventually<RenderedDocument | SentDocument>,
 ): DocumentHandler {
   return async function answer(request, trace) {
     trace.operation = name;
     refuseChanges(request);
-    const { text, fields } = await render(request);
-    const body = Buffer.from(text);
-    return {
-      status: 200,
-      fields: listed({ ...documentFields, ...fields, 'content-length': String(body.length) }),
-      body: request.method === 'HEAD' ? null : body,
-    };
+    const document = await render(request);
+    const { body, fields } = 'body' in document ? document : sent(document);
+    return { status: 200, fields, body: request.method === 'HEAD' ? null : body };
   };
 }
 

@@ -1,8 +1,9 @@
 /**
  * Limits the memory that unread replies take. A reply is handed to its connection as a whole, so a caller that does
  * not read keeps it in memory. No caller can take the room of the others: where a reply does not fit, the caller
- * that holds the most loses its eldest unread reply. Small replies fit the buffers of the operating system and are
- * not counted, unless they wait behind an earlier reply of their connection.
+ * that holds the most loses its eldest unread reply. Counted here are large replies, and small ones that wait behind an
+ * earlier reply of their connection. All others, and every reply without a caller, count for their connection and so for
+ * its address (`connections.ts`).
  */
 import { GatewayError } from '../errors.ts';
 import { andThen, type Layer } from '../layer.ts';
@@ -59,6 +60,7 @@ class BufferedReplies {
   add(request: InboundRequest, requestId: string, bytes: number): void {
     const { maxBytes, withinMs } = this.#options;
     const name = request.caller?.name;
+    request.countForCaller();
     const own = this.#callers.get(name) ?? { caller: name, replies: new Set(), bytes: 0 };
     while (this.#bytes + bytes > maxBytes) this.#makeRoom(own, bytes);
     this.#callers.set(name, own);
@@ -117,7 +119,10 @@ export function limitBufferedResponses(options: BufferedResponsesOptions): Layer
     function limit(request, trace) {
       return andThen(next(request, trace), (reply) => {
         const bytes = reply.body === null ? 0 : reply.body.length;
-        if (bytes >= socketBufferBytes || request.isQueued) buffered.add(request, trace.requestId, bytes);
+        if (request.caller === undefined) request.countForConnection(bytes);
+        else if (bytes >= socketBufferBytes || request.isQueued) {
+          buffered.add(request, trace.requestId, bytes);
+        }
         return reply;
       });
     };

@@ -1,8 +1,11 @@
 /**
- * How many connections of callers the process's limit of open files leaves room for. Beyond it the system drops
- * connections silently, and the upstream cannot be reached either: it is better to refuse a few with a log line.
+ * How many connections of callers the machine leaves room for: by the process's limit of open files, and by its memory.
+ * Beyond the first the system drops connections silently, and the upstream cannot be reached either; beyond the second it
+ * ends the process. It is better to refuse a few with a log line.
  */
 import { readFileSync } from 'node:fs';
+import { totalmem } from 'node:os';
+import { getHeapStatistics } from 'node:v8';
 
 /** What the log, the key's store, the modules and the event loop hold open, generously. */
 const ownDescriptors = 64;
@@ -31,4 +34,32 @@ export function readLimits(): string {
   } catch {
     return '';
   }
+}
+
+/** What memory there is for this process, in bytes. */
+export interface Memory {
+  /** That of the machine. */
+  readonly totalBytes: number;
+  /** Of its control group (cgroups(7)); 0 or more than the machine's where there is no limit. */
+  readonly limitBytes: number;
+  /** What V8's heap may grow to. */
+  readonly heapBytes: number;
+}
+
+export function readMemory(): Memory {
+  return {
+    totalBytes: totalmem(),
+    limitBytes: process.constrainedMemory(),
+    heapBytes: getHeapStatistics().heap_size_limit,
+  };
+}
+
+/**
+ * How much of the memory connections may hold that ask for nothing: a quarter. The rest is for the gateway itself, the
+ * cache, bodies in flight and replies that callers are reading. A heap that is full ends the process as well, and about
+ * half of what a connection holds is there.
+ */
+export function connectionBytesWithin({ totalBytes, limitBytes, heapBytes }: Memory): number {
+  const memoryBytes = limitBytes > 0 ? Math.min(totalBytes, limitBytes) : totalBytes;
+  return Math.floor(Math.min(memoryBytes, 2 * heapBytes) / 4);
 }

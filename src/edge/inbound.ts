@@ -6,6 +6,7 @@ import type { Caller } from '../callers/caller.ts';
 import { fieldValue, ownField } from '../header-fields.ts';
 import type { OperationMatch } from '../operations.ts';
 import type { Payload } from '../payload.ts';
+import { countForCaller, countForConnection, resetConnection } from './connections.ts';
 import type { EdgeWorkspace } from './workspace.ts';
 
 /** Header fields as a list, lower-case names and values in turn: Node writes a list for half the price of a record. */
@@ -83,7 +84,17 @@ export class InboundRequest {
   /** Ends the connection, whatever of the reply has left. */
   destroy(): void {
     // Not the response: one that is queued has no connection yet, and would end alone.
-    this.#socket.destroy();
+    resetConnection(this.#socket);
+  }
+
+  /** So many bytes of a reply follow that are counted for its connection, for it has no caller. */
+  countForConnection(bytes: number): void {
+    countForConnection(this.#socket, bytes);
+  }
+
+  /** The reply's bytes are counted for its caller, and not for its connection. */
+  countForCaller(): void {
+    countForCaller(this.#outgoing);
   }
 
   /** Whether the reply waits behind an earlier one of its connection (pipelining). */

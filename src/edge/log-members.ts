@@ -26,7 +26,7 @@ export const credentialInstead = '[a credential]';
 /** Fit for a log line, as a caller's own `X-Request-ID`. */
 export const requestIdGrammar = /^[A-Za-z0-9._~:+/=-]{1,128}$/;
 
-const alreadyShown = /^(?:malformed, \d+ characters|\[a credential\])$/;
+const alreadyShown = /^(?:(?:malformed|long), \d+ characters|\[a credential\])$/;
 
 /** Says of a text that it does not keep to its grammar, and no more. */
 function malformed(text: string): string {
@@ -200,6 +200,7 @@ export const logMembers = {
   ...{ waitedMs: figure, upstreamMs: figure, totalMs: figure, closedForMs: figure, statedWaitMs: figure },
   ...{ perSecond: figure, waiting: figure, started: figure, finished: figure, aborted: figure },
   ...{ callers: figure, lines: figure, maxConnections: figure, entries: figure, bytes: figure },
+  ...{ idleConnections: figure, maxConnectionBytes: figure },
 } as const satisfies Readonly<Record<string, LogMember>>;
 
 /** The fields of a line as the table shows them. A member that the table does not have is shown by its size. */

@@ -12,9 +12,6 @@ import { baseOf, basesOf, type EdgeWorkspace, usualBase } from './workspace.ts';
 /** Path and query together. */
 const maxTargetBytes = 8 * 1_024;
 
-/** Node's own limit hides what exceeds it (CVE-2026-58044), so it is off and this one counts. */
-const maxHeaderFields = 100;
-
 const credentialInUrl =
   'A credential is never sent in the URL, where logs keep it: send your token in a header, and replace the one that was in this URL.';
 
@@ -51,9 +48,6 @@ export function selectOperation({
   return (next) =>
     function select(request, trace) {
       if (request.target.length > maxTargetBytes) throw new GatewayError('uri-too-long');
-      if (request.rawHeaders.length > 2 * maxHeaderFields) {
-        throw invalid(`The request has more than ${maxHeaderFields} header fields.`);
-      }
       const { caller, path } = request;
       const base = baseOf(path);
       const workspace = caller === undefined ? undefined : workspaceOf(base?.name, caller, workspaces);

@@ -48,6 +48,8 @@ function ignore(): void {}
 /** One connection that has sent a request before the reply to an earlier one had left. */
 class Pipeline {
   readonly #socket: ParsedSocket;
+  /** Queued behind another, until they have left or the connection has ended. */
+  readonly waiting = new Set<ServerResponse>();
   /** Requests that were queued behind another since the last pause. */
   #queued = 0;
   /** The reply to wait for, while there is no room for another request. */
@@ -75,6 +77,8 @@ class Pipeline {
 
   queue(outgoing: ServerResponse): void {
     this.#latest = outgoing;
+    this.waiting.add(outgoing);
+    outgoing.once('close', () => this.waiting.delete(outgoing));
     this.#queued += 1;
     if (this.#queued < maxBegun - 1) return;
     this.#queued = 0;
@@ -146,6 +150,11 @@ export function countBegun({ socket }: IncomingMessage, outgoing: ServerResponse
     pipelines.set(socket, pipeline);
   }
   pipeline.queue(outgoing);
+}
+
+/** The replies that wait behind others; `undefined` for a connection that has never pipelined. */
+export function queuedReplies(socket: object): ReadonlySet<ServerResponse> | undefined {
+  return pipelines.get(socket)?.waiting;
 }
 
 /**

@@ -14,7 +14,7 @@ export interface ParsedHead {
 }
 
 export interface HeadRefusal {
-  readonly status: 400 | 505;
+  readonly status: 400 | 431 | 505;
   /** For the log and the metrics. */
   readonly code: string;
 }
@@ -26,12 +26,17 @@ export interface RequestTarget {
   readonly authority: string | undefined;
 }
 
+/** More are refused. Names and values that a head makes of its bytes take many times their length. */
+export const maxHeaderFields = 100;
+
 /**
  * Why a request is refused before anything else is done for it; `undefined` for a good one.
  *
  * @param goodHost the `Host` of an earlier good request: it needs no second look
  */
 export function headRefusal(head: ParsedHead, goodHost?: string): HeadRefusal | undefined {
+  // First: of a head with more fields than Node gives, the rest cannot be judged (RFC 6585 section 5).
+  if (head.rawHeaders.length > 2 * maxHeaderFields) return { status: 431, code: 'HEADER_FIELDS' };
   if (head.httpVersion !== '1.1' && head.httpVersion !== '1.0') return { status: 505, code: 'HTTP_VERSION' };
   const code = hostProblem(head, goodHost) ?? codingProblem(head.headers['transfer-encoding']);
   return code === undefined ? undefined : { status: 400, code };

@@ -12,17 +12,21 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { SecureContextOptions, TLSSocket } from 'node:tls';
 import { type CertificatePair, minTlsVersion } from './certificate.ts';
+import type { Bound } from './connection-budget.ts';
+import { limitConnections, maxHeaderBytes, noteRequest } from './connections.ts';
 import { probeCaller } from './half-close.ts';
 import { announcesBody } from './message-body.ts';
 import { countBegun, holdPaused, losesRest, type ParserError } from './pipelining.ts';
 import { type RefusalFields, readRefusedHead, refusalFields } from './refusal-fields.ts';
-import { type HeadRefusal, headRefusal, requestTarget } from './request-head-policy.ts';
+import { type HeadRefusal, headRefusal, maxHeaderFields, requestTarget } from './request-head-policy.ts';
 import { endAndLinger, followConnections } from './shutdown.ts';
 
 export interface ServerLimits {
   /** How long a caller may take to send its request, head and body. */
   readonly headersTimeoutMs: number;
   readonly maxConnections: number;
+  /** Bytes of connections that ask for nothing, all together; left out: as many as `maxConnections` take. */
+  readonly maxConnectionBytes?: number;
   /** How long nothing may move on a connection; longer than a request may wait for its answer. */
   readonly stillMs: number;
   /** Whether a text holds the upstream key: such a text is not logged. */
@@ -49,8 +53,6 @@ export interface ServerEvents {
   onListenerError(error: Error): void;
 }
 
-/** Node's parser refuses larger heads with 431. */
-const maxHeaderBytes = 16 * 1_024;
 /** Longer than load balancers keep idle connections, so that load balancers close first. */
 export const keepAliveMs = 65_000;
 
@@ -84,11 +86,15 @@ export function createHttpServer(
           { ...options, ...secureOptions(limits.certificate), handshakeTimeout: limits.headersTimeoutMs },
           listener,
         );
-  server.maxConnections = limits.maxConnections;
+  const { maxConnections, maxConnectionBytes: maxBytes = Number.POSITIVE_INFINITY } = limits;
+  limitConnections(server, { maxConnections, maxBytes }, (peer, bound) =>
+    intake.refuseConnection(peer, bound),
+  );
   // A caller that does not read its answer would hold it in memory for ever.
   server.timeout = limits.stillMs;
-  // 0 lifts Node's limit, which drops fields silently; `selectOperation` counts and refuses (CVE-2026-58044).
-  server.maxHeadersCount = 0;
+  // Most versions of Node drop what exceeds their limit silently (CVE-2026-58044): with one more than may be,
+  // `headRefusal` sees that, and refuses. Without a limit, a head that never ends would take ten times its own length.
+  server.maxHeadersCount = maxHeaderFields + 1;
   // A caller that has ended its sending side may still read.
   (server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
   const begun = limits.certificate === undefined ? 'connection' : 'secureConnection';
@@ -102,7 +108,7 @@ export function createHttpServer(
     intake.refuseHandshake(error, socket),
   );
   server.on('clientError', (error: ParserError, socket) => intake.refuseUnparsed(error, socket as Socket));
-  server.on('drop', (dropped) => intake.refuseConnection(dropped?.remoteAddress));
+  server.on('drop', (dropped) => intake.refuseConnection(dropped?.remoteAddress, 'connections'));
   // No tunnels: neither CONNECT nor any upgrade.
   server.on('connect', (incoming, socket) => intake.refuseTunnel(incoming, socket));
   // `listen` reports what keeps it from listening at all.
@@ -144,6 +150,7 @@ class Intake {
   take(incoming: IncomingMessage, outgoing: ServerResponse): void {
     const { socket } = incoming;
     countBegun(incoming, outgoing);
+    noteRequest(incoming);
     // What follows an announced body may be part of it for a proxy in between (RFC 9112 section 9.6), and what follows
     // lost bytes may be the rest of them: not ours. Nor can what follows our end of the connection be answered.
     if (this.#ending.has(socket) || !socket.writable) return;
@@ -166,8 +173,9 @@ class Intake {
 
   refuseUnparsed(error: ParserError, socket: Socket): void {
     if (holdPaused(error, socket)) return;
-    // A connection that broke off asked for nothing: load balancers and browsers do it all day.
-    if (error.code === 'ECONNRESET' || error.code === 'EPIPE') {
+    // A connection that broke off asked for nothing: load balancers and browsers do it all day. Of one that was ended here
+    // by a reset, TLS tells that its writes were given up.
+    if (error.code === 'ECONNRESET' || error.code === 'EPIPE' || error.code === 'ECANCELED') {
       socket.destroy();
       return;
     }
@@ -200,9 +208,11 @@ class Intake {
     refuseBarely(socket, 400);
   }
 
-  refuseConnection(peer: string | undefined): void {
+  /** There are too many, or they hold too much: one that asks for nothing was ended to make room. */
+  refuseConnection(peer: string | undefined, bound: Bound): void {
     const fields = refusalFields({ peer }, { isSecret: this.#isSecret, rawHeaders: [] });
-    this.#events.onRefused({ status: 0, code: 'MAX_CONNECTIONS', ...fields });
+    const code = bound === 'connections' ? 'MAX_CONNECTIONS' : 'CONNECTION_MEMORY';
+    this.#events.onRefused({ status: 0, code, ...fields });
   }
 
   #refusalFieldsOf({ socket, url = '', rawHeaders, headers: { host } }: IncomingMessage): RefusalFields {

@@ -12,11 +12,14 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-function requestOf(name: string, isQueued = false) {
+/** @param name of its caller; `undefined` for a request without one */
+function requestOf(name: string | undefined, isQueued = false) {
   let done = () => {};
   const request = {
-    caller: { name },
+    caller: name === undefined ? undefined : { name },
     isQueued,
+    countForCaller: vi.fn(),
+    countForConnection: vi.fn(),
     destroy: vi.fn(() => done()),
     onceDone(listener: () => void) {
       done = listener;
@@ -79,6 +82,23 @@ describe('unread replies', () => {
     one.done();
     expect(give(requestOf('three'))).toMatchObject({ status: 200 });
     expect(two.request.destroy).not.toHaveBeenCalled();
+  });
+
+  it('a reply counts for its caller or for its connection, never for both', () => {
+    const give = limited(250_000);
+    const named = requestOf('a');
+    void give(named);
+    expect(named.request.countForCaller).toHaveBeenCalledOnce();
+    const small = requestOf('a');
+    void give(small, 60_000);
+    expect(small.request.countForCaller).not.toHaveBeenCalled();
+    for (const size of [100_000, 60_000]) {
+      const stranger = requestOf(undefined, true);
+      void give(stranger, size);
+      expect(stranger.request.countForConnection).toHaveBeenCalledExactlyOnceWith(size);
+      expect(stranger.request.countForCaller).not.toHaveBeenCalled();
+    }
+    expect(named.request.countForConnection).not.toHaveBeenCalled();
   });
 
   it('a small reply counts only while it waits behind an earlier one of its connection', () => {

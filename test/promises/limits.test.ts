@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { connectionsWithin } from '../../src/edge/descriptor-limit.ts';
+import { connectionBytesWithin, connectionsWithin } from '../../src/edge/descriptor-limit.ts';
 import { accounts, startPair } from '../support/gateway.ts';
 import { serve, settingsFor, standInFor, until } from '../support/process.ts';
 
@@ -132,6 +132,39 @@ describe('connections are bounded', () => {
     'the gateway takes as many connections as wanted where no limit of descriptors is known (%j)',
     (text) => expect(connectionsWithin(text, 10_000, 64)).toBe(10_000),
   );
+
+  it.each([
+    ['a quarter of its control group’s limit', 2 ** 34, 2 ** 28, 2 ** 32, 2 ** 26],
+    ['a quarter of the machine’s, where there is no limit', 2 ** 30, 0, 2 ** 32, 2 ** 28],
+    ['a quarter of the machine’s, where the limit is higher', 2 ** 30, 2 ** 63, 2 ** 32, 2 ** 28],
+    ['half of V8’s heap, where that is less', 2 ** 34, 0, 2 ** 26, 2 ** 25],
+  ])(
+    'connections that ask for nothing may hold %s',
+    (_name, totalBytes, limitBytes, heapBytes, connectionBytes) => {
+      expect(connectionBytesWithin({ totalBytes, limitBytes, heapBytes })).toBe(connectionBytes);
+    },
+  );
+
+  it('where memory holds fewer idle connections than MAX_CONNECTIONS, a line says so, and strangers end each other', async (owner) => {
+    const standIn = await standInFor(owner);
+    const flags = ['--max-old-space-size=40', '--max-semi-space-size=2'];
+    const gateway = await serve(owner, { settings: settingsFor(standIn.url), flags });
+    const warned = gateway.lines().find(({ idleConnections }) => idleConnections !== undefined);
+    expect(warned).toMatchObject({ level: 'warn', maxConnectionBytes: 23 * 2 ** 20 });
+    expect(warned?.['idleConnections']).toBeLessThan(2_000);
+    const other = connect({ host: '127.0.0.1', port: gateway.port, localAddress: '127.0.0.2' });
+    owner.onTestFinished(() => void other.destroy());
+    // Each of them is priced at 42 KiB.
+    for (let count = 0; count < 700; count++) {
+      open(gateway.port).socket.write(`GET / HTTP/1.1\r\nHost: localhost\r\nX: ${'b'.repeat(15_500)}`);
+    }
+    await gateway.printed(/"code":"CONNECTION_MEMORY","peer":"127.0.0.1"/);
+    expect((await gateway.ask('/livez')).status).toBe(200);
+    const replied = new Promise<string>((resolve) => other.once('data', (data) => resolve(String(data))));
+    other.write('GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n');
+    expect(await replied).toMatch(/^HTTP\/1.1 200 /);
+    expect(gateway.stdout()).not.toMatch(/"peer":"127.0.0.2"/);
+  });
 
   it('slow or idle connections do not hurt the others', async () => {
     const { port, ask, standIn } = await startPair();

@@ -139,10 +139,34 @@ describe('everything else stays here', () => {
     expect(standIn.requests).toHaveLength(0);
   });
 
-  it('a request with more than a hundred header fields stays in the gateway', async () => {
-    const { ask, standIn } = shared();
-    const headers = Object.fromEntries(Array.from({ length: 120 }, (_, index) => [`x-h-${index}`, '1']));
-    expect((await ask(accounts, { headers })).json()).toMatchObject({ code: 'invalid-request' });
+  // Some versions of Node refuse them, others hide those beyond their limit (CVE-2026-58044).
+  it.each([101, 102, 150, 3_000])('a request with %i header fields stays in the gateway', async (count) => {
+    const { exchange, standIn } = shared();
+    for (const path of [accounts, '/livez', '/openapi.json']) {
+      const fields = `Host: localhost\r\n${'a:b\r\n'.repeat(count - 1)}`;
+      const came = await exchange(`GET ${path} HTTP/1.1\r\n${fields}\r\n`);
+      expect(came).toMatch(/^HTTP\/1.1 431 .*\r\n\r\n$/s);
+      expect(came).toMatch(/connection: close/i);
+    }
+    expect(standIn.requests).toHaveLength(0);
+  });
+
+  it('a request with a hundred header fields is answered', async () => {
+    const { exchange } = shared();
+    const came = await exchange(`GET ${accounts} HTTP/1.1\r\nHost: localhost\r\n${'a:b\r\n'.repeat(99)}\r\n`);
+    expect(came).toMatch(/^HTTP\/1.1 200 /);
+  });
+
+  it('a field beyond the hundredth decides nothing', async () => {
+    const { exchange, standIn } = shared();
+    const inner = `GET ${accounts}?hidden HTTP/1.1\r\nHost: localhost\r\n\r\n`;
+    const filler = 'a:b\r\n'.repeat(100);
+    for (const last of [`Content-Length: ${inner.length}`, 'Host: evil.example', 'Transfer-Encoding: gzip']) {
+      const came = await exchange(
+        `GET ${accounts} HTTP/1.1\r\nHost: localhost\r\n${filler}${last}\r\n\r\n${inner}`,
+      );
+      expect(came.match(/HTTP\/1.1 \d+/g)).toEqual(['HTTP/1.1 431']);
+    }
     expect(standIn.requests).toHaveLength(0);
   });
 });

@@ -1,0 +1,23 @@
+/** What a stranger may do with its connections. */
+export const strangerKinds = [
+  'small-fields',
+  'large-field',
+  'later-head',
+  'unread',
+  'unread-pipelined',
+  'idle',
+  'idle-after-request',
+] as const;
+
+export type StrangerKind = (typeof strangerKinds)[number];
+
+export function isStrangerKind(text: string): text is StrangerKind {
+  return (strangerKinds as readonly string[]).includes(text);
+}
+
+/** Connections of a stranger: begun, that stand now, and that have ended. */
+export interface StrangerCounts {
+  opened: number;
+  held: number;
+  ended: number;
+}
