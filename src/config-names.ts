@@ -1,5 +1,5 @@
 /** Variables of the environment that look like settings and are none: each is named, never with its value. Pure. */
-import { settings } from './config-settings.ts';
+import { describedSettings, settings } from './config-settings.ts';
 import {
   type Environment,
   listedWorkspaces,
@@ -69,4 +69,11 @@ function unknownNames(environment: Environment): string[] {
   return Object.keys(environment)
     .filter((name) => ownPrefixes.test(name) && !known.has(name) && !referred.has(name))
     .filter((name) => workspaceOfVariable(name) === undefined || !isEmpty(name));
+}
+
+/** The setting that an option such as `--port`, or another spelling, stands for; `undefined` where none is near. */
+export function settingMeant(word: string): string | undefined {
+  const name = word.toUpperCase().replaceAll('-', '_');
+  // In a short name two letters are half of it.
+  return nearestWord(name, Object.keys(describedSettings), name.length < 8 ? 1 : 2);
 }

@@ -319,8 +319,8 @@ describe('the settings of several workspaces', () => {
       expect.stringMatching(/^UPSTREAM_API_KEY_PREVIOUS_FROM is for the unnamed workspace/),
       'UPSTREAM_API_KEY_FROM_APAC is required: WORKSPACES lists apac',
       'UPSTREAM_BASE_URL_APAC expects an address like https://analytics.example.com/api',
-      'UPSTREAM_API_KEY_FROM_APAK is for a workspace that WORKSPACES does not list (did you mean "apac"?)',
-      'UPSTREAM_BASE_URL_X is for a workspace that WORKSPACES does not list',
+      'UPSTREAM_API_KEY_FROM_APAK is for a workspace that WORKSPACES does not list (did you mean "apac"?): there are emea, apac',
+      'UPSTREAM_BASE_URL_X is for a workspace that WORKSPACES does not list: there are emea, apac',
       'CACHE_TTTL is not a setting; did you mean CACHE_TTL?',
       'UPSTREAM_BASE_URL_EMEA must be https: unless it is on loopback or UPSTREAM_ALLOW_HTTP=true',
     ]);

@@ -10,7 +10,7 @@ import { readCertificate } from '../edge/certificate.ts';
 import { authenticatorOptions, certificateFiles } from '../gateway-options.ts';
 import { openAdminToken } from '../key/admin-token.ts';
 import type { Environment } from '../key/store.ts';
-import { didYouMean } from '../spelling-policy.ts';
+import { nearestOfAll } from '../spelling-policy.ts';
 import { check, checkEach } from './check.ts';
 import { environmentAtHand, loadEnvironment } from './environment.ts';
 import { hardenProcess, UnsafeProcessError } from './process-hardening.ts';
@@ -114,5 +114,5 @@ function meant({ workspaces }: Config, written: readonly string[] | undefined): 
   const known = workspaces.map(({ name }) => name || unnamedWritten);
   const unknown = written.find((name) => !known.includes(name));
   if (unknown === undefined) return workspaces.filter((_one, at) => written.includes(known[at] ?? ''));
-  throw new ConfigError([`--workspace names none of ${known.join(', ')}${didYouMean(unknown, known)}`]);
+  throw new ConfigError([`--workspace names no workspace${nearestOfAll(unknown ?? '', known)}`]);
 }

@@ -101,7 +101,7 @@ describe.concurrent('check of several workspaces', () => {
     owner.expect(none.status).toBe(2);
     owner
       .expect(none.stdout)
-      .toContain('--workspace names none of emea, apac, staging (did you mean "emea"?)');
+      .toContain('--workspace names no workspace (did you mean "emea"?): there are emea, apac, staging');
   });
 
   it('check tells at once what is wrong with the keys of all workspaces', async (owner) => {
