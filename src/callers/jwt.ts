@@ -2,12 +2,12 @@
  * Authenticates callers by JWT (RFC 7519, verified as RFC 8725 asks): verified once, then remembered by digest until
  * it expires, so that a hit needs no promise. Loaded by `jwt-logins.ts` where a caller has `jwt`.
  */
-import { type JWTPayload, type JWTVerifyGetKey, errors as joseErrors, jwtVerify } from 'jose';
+import { type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
 import { GatewayError } from '../errors.ts';
 import type { Authenticated } from './caller.ts';
 import type { JwtRule } from './callers-file.ts';
-import { claimedIssuer, clockToleranceSeconds, matchesRule } from './jwt-policy.ts';
+import { claimedIssuer, clockToleranceSeconds, matchesRule, whyRefused } from './jwt-policy.ts';
 import { KeySet, KeySetUnavailableError } from './key-set.ts';
 import type { SignatureCheck } from './signature-check.ts';
 
@@ -149,9 +149,8 @@ export class JwtVerifier {
     } catch (error) {
       if (error instanceof GatewayError) throw error;
       const isOurs = error instanceof KeySetUnavailableError;
-      const why =
-        error instanceof joseErrors.JOSEError ? error.code : error instanceof Error ? error.message : '';
-      return { refusal: { reason: `a JWT that is refused: ${why}`, isOurs } };
+      const why = isOurs ? `cannot be verified: ${error.message}` : whyRefused(error, rule);
+      return { refusal: { reason: `a JWT that ${why}`, isOurs } };
     }
   }
 }

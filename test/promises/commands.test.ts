@@ -246,7 +246,7 @@ describe.concurrent('the command line', () => {
     ['UPSTREAM_API_KEY=sk_live_0123456789', 'UPSTREAM_API_KEY is a setting.'],
     ['check a=sk_live_0123456789', "too many arguments for 'check'"],
     ['nonsense=sk_live_0123456789', "unknown command 'nonsense'"],
-  ])('the command line %s says what to do: %s', async ([words, said]) => {
+  ])('the command line %s says what to do: %s', async ([words = '', said = '']) => {
     const { status, stdout, stderr } = await commandLine(words.split(' '));
     expect([status, stdout]).toEqual([2, '']);
     expect(stderr).toContain(said);
