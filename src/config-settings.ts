@@ -89,7 +89,7 @@ export const settings = {
   UPSTREAM_READS: defaulted(
     '',
     listOrNothing(readPattern),
-    'Further reads to allow, comma-separated: /analytics/posts/,/analytics/reports/:id/.',
+    'Further reads to allow, comma-separated, as they stand behind the base address: /analytics/posts/,/analytics/reports/:id/.',
   ),
   UPSTREAM_MEDIA_TYPES: defaulted(
     'application/json, application/*+json',

@@ -4,7 +4,7 @@ import { CallersFileError, inFile } from '../callers/callers-file.ts';
 import { unnamedWritten } from '../callers/callers-file-policy.ts';
 import { guessableTokenProblems } from '../callers/weak-digest.ts';
 import { type Config, ConfigError, readConfig } from '../config.ts';
-import { unknownSettings } from '../config-names.ts';
+import { settingsWithoutEffect } from '../config-names.ts';
 import type { WorkspaceConfig } from '../config-workspaces.ts';
 import { readCertificate } from '../edge/certificate.ts';
 import { authenticatorOptions, certificateFiles } from '../gateway-options.ts';
@@ -55,8 +55,9 @@ export async function checkEnvironment(
       name: own.name,
       settingsProblems: [],
       // Once for all of them, as the shared store.
-      warnings: index === 0 ? unknownSettings(environment) : [],
+      warnings: index === 0 ? settingsWithoutEffect(environment) : [],
       baseUrl: own.baseUrl.href,
+      addedReads: config.UPSTREAM_READS,
       open: async () => {
         const { openParts } = await import('./check-parts.ts');
         return openParts(config, own, environment, index === 0);
@@ -97,7 +98,7 @@ async function sayWhatIsWrong(
   if (!isCorrectable(error)) throw error;
   const settingsProblems = await allProblems(error, environment);
   // Beside a wrong setting they stand among the problems.
-  const warnings = unknownSettings(environment).filter((name) => !settingsProblems.includes(name));
+  const warnings = settingsWithoutEffect(environment).filter((name) => !settingsProblems.includes(name));
   return check({
     ...{ settingsProblems, warnings },
     baseUrl: '',

@@ -1,6 +1,6 @@
 /** `serve`: runs the gateway in the foreground until a signal ends it. */
 import { setFlagsFromString } from 'node:v8';
-import { unknownSettings } from '../config-names.ts';
+import { settingsWithoutEffect } from '../config-names.ts';
 import type { Gateway } from '../gateway.ts';
 import { loadConfig } from './environment.ts';
 import { hardenProcess } from './process-hardening.ts';
@@ -21,8 +21,8 @@ export async function serve(envFile?: string): Promise<number> {
     const { startGateway } = await import('../gateway.ts');
     boundGarbage();
     gateway = await startGateway(loaded);
-    for (const unknown of unknownSettings(loaded.environment)) {
-      gateway.log.events.warn({ reason: unknown }, 'a variable of the environment has no effect');
+    for (const reason of settingsWithoutEffect(loaded.environment)) {
+      gateway.log.events.warn({ reason }, 'a variable of the environment has no effect');
     }
   } catch (error) {
     return await reportStartFailure(error);
