@@ -220,6 +220,10 @@ export const settings = {
     'The collector that spans of requests and attempts are sent to, such as http://localhost:4318. OpenTelemetry’s SDK does it, which has to be installed beside the gateway and reads its other variables (OTEL_…) itself.',
   ),
   LOG_LEVEL: defaulted('info', oneOf(...logLevels), 'pino level; silent for none.'),
+  LOG_FORMAT: optional(
+    oneOf('json', 'text'),
+    'json, or text for people. Where it is not set, text on a terminal, json elsewhere.',
+  ),
 } as const;
 
 export type SettingName = keyof typeof settings;

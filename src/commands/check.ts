@@ -33,6 +33,8 @@ export interface CheckParts {
   readPrevious?(signal: AbortSignal): Promise<{ source: string; fingerprint: string }>;
   /** One look at the store that gateways share, where the settings name one. Never rejects. */
   tryStore?(): Promise<StoreTrial>;
+  /** What commands of `exec:` stores said so far, without the key. */
+  said?(): readonly string[];
   /** Lets go of the connections; the keyring is closed by the check. */
   close?(): void | Promise<void>;
 }
@@ -46,6 +48,8 @@ export interface CheckOptions {
   readonly baseUrl: string;
   /** The patterns of UPSTREAM_READS. Those without a parameter are asked. */
   readonly addedReads?: readonly string[];
+  /** Whether a person reads it: then what a command said is shown where its store gave no key. */
+  readonly isTerminal?: boolean;
   /** Called only when the settings are fine. Rejects with a `KeyStoreError` where the key's setting is wrong. */
   open(): Promise<CheckParts>;
   /** How long one call, or one read of a store, may take, waiting for a new key included, in ms. */
@@ -161,7 +165,7 @@ async function examine(options: CheckOptions): Promise<CheckReport> {
 }
 
 async function examineKey(
-  { keyring, ask, readPrevious, tryStore }: CheckParts,
+  { keyring, ask, readPrevious, tryStore, said }: CheckParts,
   options: CheckOptions,
   settings: CheckReport['settings'],
 ): Promise<CheckReport> {
@@ -172,12 +176,14 @@ async function examineKey(
       exitStatus: 1,
       summary: 'The secret store gave no key; nothing was asked of the upstream.',
       settings,
-      key: { ok: false, source, problem: reloadFailure },
+      key: { ok: false, source, problem: reloadFailure, ...wordsOf(said, options) },
       calls: [],
     };
   }
   const { source, fingerprint, generation } = keyring.health();
-  const previousKey = readPrevious && (await examinePrevious(readPrevious, options.timeoutMs));
+  const earlier = said?.().length ?? 0;
+  const tried = readPrevious && (await examinePrevious(readPrevious, options.timeoutMs));
+  const previousKey = tried?.ok === false ? { ...tried, ...wordsOf(said, options, earlier) } : tried;
   const sharedStore = tryStore && (await tryStore());
   const made = await makeCalls(keyring, ask, options);
   const summary = shortcoming(made, previousKey, sharedStore, keyring.health().source !== source);
@@ -197,6 +203,16 @@ async function examineKey(
     ...(sharedStore === undefined ? {} : { sharedStore }),
     calls: made,
   };
+}
+
+/** What commands said, for people alone. @param from how much of it was about another store */
+function wordsOf(
+  said: CheckParts['said'],
+  { isTerminal = false, json }: CheckOptions,
+  from = 0,
+): { said?: readonly string[] } {
+  const words = isTerminal && !json ? (said?.().slice(from) ?? []) : [];
+  return words.length === 0 ? {} : { said: words };
 }
 
 async function makeCalls(

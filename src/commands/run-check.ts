@@ -21,6 +21,8 @@ export interface CheckEnvironmentOptions {
   readonly json: boolean;
   /** `--workspace`: the only ones to try of several; `-` is the unnamed one. */
   readonly workspaces?: readonly string[] | undefined;
+  /** Whether a person reads it. */
+  readonly isTerminal?: boolean;
   /** Writes to standard output. */
   write(text: string): void;
 }
@@ -32,7 +34,8 @@ export interface RunCheckOptions extends Omit<CheckEnvironmentOptions, 'write'> 
 
 /** @returns the exit status: 0 all is well, 1 key or upstream are not, 2 a setting is wrong */
 export async function runCheck({ envFile, ...asked }: RunCheckOptions): Promise<number> {
-  const options = { ...asked, write: (text: string): void => void process.stdout.write(text) };
+  const isTerminal = process.stdout.isTTY === true;
+  const options = { ...asked, isTerminal, write: (text: string): void => void process.stdout.write(text) };
   try {
     await hardenProcess();
     return await checkEnvironment(await loadEnvironment(envFile), options);
@@ -47,7 +50,7 @@ export async function checkEnvironment(
   environment: Environment,
   options: CheckEnvironmentOptions,
 ): Promise<number> {
-  const { json, workspaces, write } = options;
+  const { json, workspaces, isTerminal = false, write } = options;
   try {
     const config = readConfig(environment);
     await refuseWhatServeRefuses(config, environment);
@@ -63,6 +66,7 @@ export async function checkEnvironment(
         return openParts(config, own, environment, index === 0);
       },
       timeoutMs: config.REQUEST_TIMEOUT,
+      isTerminal,
     }));
     const [only, ...others] = checked;
     if (only !== undefined && others.length === 0) return await check({ ...only, json, write });

@@ -18,10 +18,10 @@ import { describeUnreadable } from '../callers/unreadable-file.ts';
 import { guessableTokenProblems } from '../callers/weak-digest.ts';
 import { ConfigError } from '../config.ts';
 import { errorCode } from '../errors.ts';
+import { visible } from '../log/text-lines.ts';
 import { NotAFileError } from '../read-file.ts';
 import { nearestOfAll } from '../spelling-policy.ts';
 import { settingsOfRules } from './callers-rules.ts';
-import { visible } from './visible.ts';
 
 export type TokenExit = 0 | 1 | 2;
 

@@ -20,6 +20,7 @@ import {
 import { editFile } from '../callers/file-edit.ts';
 import { parseRfc3339 } from '../callers/rfc3339-policy.ts';
 import { digestOf, mintToken } from '../callers/token.ts';
+import { visible } from '../log/text-lines.ts';
 import { nearestOfAll } from '../spelling-policy.ts';
 import { callersFileRules } from './callers-rules.ts';
 import {
@@ -36,7 +37,6 @@ import {
   tellWhetherInForce,
   UsageError,
 } from './token-file.ts';
-import { visible } from './visible.ts';
 
 export interface CallersFileArgs {
   /** `--file`, or CALLERS_FILE. */
