@@ -56,7 +56,12 @@ describe('the package of a fresh clone, installed into an empty project', () => 
     () => {
       const npm = findOnPath('npm') ?? 'npm';
       const words = [npm, 'ci', '--dry-run', '--offline', '--no-audit', '--no-fund'];
-      const env = { PATH: process.env['PATH'], HOME: folder, npm_config_cache: join(folder, 'npm') };
+      const env = {
+        PATH: process.env['PATH'],
+        HOME: folder,
+        npm_config_cache: join(folder, 'npm'),
+        npm_config_update_notifier: 'false',
+      };
       const options = { cwd: join(folder, 'checkout'), env, encoding: 'utf8' } as const;
       const { stderr, status } = spawnSync(oldNode ?? '', words, options);
       expect(status).toBe(0);
