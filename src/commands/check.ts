@@ -267,7 +267,10 @@ function shortcoming(
   if (made.every(({ outcome }) => ['rate-limited', 'skipped'].includes(outcome))) return limitedNow;
   const accepted = made.some((call) => call.outcome === 'accepted');
   const failed = made.find((call) => !harmless.includes(call.outcome));
-  if (failed !== undefined) return failed.meaning;
+  if (failed !== undefined) {
+    const isSpecified = specifiedCalls.some(({ path }) => path === failed.path);
+    return isSpecified ? failed.meaning : 'The gateway could work, but not for each read of UPSTREAM_READS.';
+  }
   if (!accepted) return made.find((call) => call.outcome !== 'skipped')?.meaning ?? '';
   if (fellBack) {
     return 'The gateway could work, but the upstream refuses the newest key and takes the previous one.';
