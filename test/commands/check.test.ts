@@ -118,8 +118,8 @@ describe('a check of added reads', () => {
       });
       expect(status).toBe(ends);
       expect(text.split('\n').find((line) => line.startsWith('GET /analytics/posts/'))).toContain(words);
-    const verdict = 'Failed: The gateway could work, but not for each read of UPSTREAM_READS.';
-    expect(text.includes(verdict)).toBe(ends === 1);
+      const verdict = 'Failed: The gateway could work, but not for each read of UPSTREAM_READS.';
+      expect(text.includes(verdict)).toBe(ends === 1);
     },
   );
 
