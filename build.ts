@@ -7,12 +7,12 @@ import { readdirSync, readFileSync, realpathSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { build, type Plugin } from 'rolldown';
 import { transformSync } from 'rolldown/utils';
+import { optionalPackages } from './src/optional-package.ts';
 
 const ownPackage = JSON.parse(readFileSync('package.json', 'utf8')) as {
   readonly name: string;
   readonly version: string;
   readonly license: string;
-  readonly peerDependencies: Readonly<Record<string, string>>;
 };
 const lock = JSON.parse(readFileSync('package-lock.json', 'utf8')) as {
   readonly packages: Readonly<Record<string, { readonly integrity?: string }>>;
@@ -42,7 +42,7 @@ await build({
   input: 'src/main.ts',
   platform: 'node',
   // Optional libraries: the clouds' and OpenTelemetry's are installed where they are used.
-  external: Object.keys(ownPackage.peerDependencies),
+  external: Object.keys(optionalPackages),
   // Its CommonJS build asks for its parts in a way that no bundler follows.
   resolve: { alias: { 'jsonc-parser': 'jsonc-parser/lib/esm/main.js' } },
   plugins: [embeddedUplot(), libraries(), oneByteSources()],

@@ -29,7 +29,7 @@ if (main === undefined) {
   const newer = nodeOfPackage();
   if (newer === undefined) {
     fail(
-      `Node ${engines.node} is needed, and this is ${process.versions.node}. In a checkout "npm ci" brings it; elsewhere install it`,
+      `Node ${engines.node.replace('>=', '')} or later is needed, and ${process.execPath} is ${process.versions.node}. In a checkout "npm ci" brings one; elsewhere install it`,
     );
   } else {
     await runWith(newer, main);

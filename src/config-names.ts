@@ -1,5 +1,5 @@
 /** Variables of the environment that look like settings and are none: each is named, never with its value. Pure. */
-import { settings } from './config-settings.ts';
+import { describedSettings, settings } from './config-settings.ts';
 import {
   type Environment,
   listedWorkspaces,
@@ -7,6 +7,7 @@ import {
   workspaceOfVariable,
   workspaceVariables,
 } from './config-workspaces.ts';
+import { specifiedOperations } from './operations.ts';
 import { nearestWord } from './spelling-policy.ts';
 
 const ownPrefixes =
@@ -57,6 +58,36 @@ export function unknownSettings(environment: Environment): string[] {
     });
 }
 
+/** Names that have no effect beside what else is set: unknown ones, and settings that others put out of use. */
+export function settingsWithoutEffect(environment: Environment): string[] {
+  const isSet = (name: string): boolean => (environment[name]?.trim() ?? '') !== '';
+  const ignored: string[] = [];
+  const isNamed = Object.entries(environment).some(
+    ([name, value]) => name.includes('_FROM') && value?.trim() === 'env:UPSTREAM_API_KEY',
+  );
+  if (isSet('UPSTREAM_API_KEY') && isSet('UPSTREAM_API_KEY_FROM') && !isNamed) {
+    ignored.push(
+      'UPSTREAM_API_KEY is ignored, because UPSTREAM_API_KEY_FROM names another place: leave one of them out',
+    );
+  }
+  for (const name of ['SHARED_STORE_PASSWORD_FROM', 'SHARED_STORE_PREFIX']) {
+    if (isSet(name) && !isSet('SHARED_STORE'))
+      ignored.push(`${name} is ignored, because SHARED_STORE is not set`);
+  }
+  return [...unknownSettings(environment), ...ignored, ...readsWithoutEffect(environment)];
+}
+
+/** A read that is there already: the first of two wins, so a caller that is granted the second alone is refused. */
+function readsWithoutEffect(environment: Environment): string[] {
+  const bare = (path: string): string => path.trim().replace(/\/$/, '');
+  const added = (environment['UPSTREAM_READS'] ?? '').split(',').map(bare).filter(Boolean);
+  const twice = specifiedOperations
+    .filter(({ path }) => added.includes(bare(path)))
+    .map(({ name }) => `UPSTREAM_READS lists what is allowed as ${name} already; that is its only name`);
+  if (new Set(added).size < added.length) twice.push('UPSTREAM_READS lists a read twice');
+  return twice;
+}
+
 /** Ours by prefix, and neither a setting nor named by one. An empty setting of a workspace counts as not set. */
 function unknownNames(environment: Environment): string[] {
   const known = new Set(knownNames(environment));
@@ -69,4 +100,11 @@ function unknownNames(environment: Environment): string[] {
   return Object.keys(environment)
     .filter((name) => ownPrefixes.test(name) && !known.has(name) && !referred.has(name))
     .filter((name) => workspaceOfVariable(name) === undefined || !isEmpty(name));
+}
+
+/** The setting that an option such as `--port`, or another spelling, stands for; `undefined` where none is near. */
+export function settingMeant(word: string): string | undefined {
+  const name = word.toUpperCase().replaceAll('-', '_');
+  // In a short name two letters are half of it.
+  return nearestWord(name, Object.keys(describedSettings), name.length < 8 ? 1 : 2);
 }

@@ -89,7 +89,7 @@ export const settings = {
   UPSTREAM_READS: defaulted(
     '',
     listOrNothing(readPattern),
-    'Further reads to allow, comma-separated: /analytics/posts/,/analytics/reports/:id/.',
+    'Further reads to allow, comma-separated, as they stand behind the base address: /analytics/posts/,/analytics/reports/:id/.',
   ),
   UPSTREAM_MEDIA_TYPES: defaulted(
     'application/json, application/*+json',
@@ -229,6 +229,10 @@ export const settings = {
     'The collector that spans of requests and attempts are sent to, such as http://localhost:4318. OpenTelemetry’s SDK does it, which has to be installed beside the gateway and reads its other variables (OTEL_…) itself.',
   ),
   LOG_LEVEL: defaulted('info', oneOf(...logLevels), 'pino level; silent for none.'),
+  LOG_FORMAT: optional(
+    oneOf('json', 'text'),
+    'json, or text for people. Where it is not set, text on a terminal, json elsewhere.',
+  ),
 } as const;
 
 export type SettingName = keyof typeof settings;

@@ -3,7 +3,7 @@
  * environment comes in, and all problems come out at once, by name and never with a value.
  */
 import { baseUrl, ConfigValueError, type Reader, text } from './config-values.ts';
-import { didYouMean } from './spelling-policy.ts';
+import { nearestOfAll } from './spelling-policy.ts';
 
 /** One workspace of the upstream, with the key that belongs to it. */
 export interface WorkspaceConfig {
@@ -164,6 +164,6 @@ export function workspaceOfVariable(variable: string): string | undefined {
 
 /** That a variable is for a workspace which is not listed. */
 export function unlistedWorkspace(variable: string, names: readonly string[]): string {
-  const meant = didYouMean(workspaceOfVariable(variable) ?? '', names);
+  const meant = nearestOfAll(workspaceOfVariable(variable) ?? '', names);
   return `${variable} is for a workspace that WORKSPACES does not list${meant}`;
 }

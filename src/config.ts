@@ -127,6 +127,13 @@ function contradictions(config: Config): string[] {
       problems.push(`${name} must be https: unless it is on loopback or UPSTREAM_ALLOW_HTTP=true`);
     }
   }
+  const reads = config.UPSTREAM_READS ?? [];
+  const [doubled] = [...addresses].find(([, base]) => base?.pathname.endsWith('/api')) ?? [];
+  if (doubled !== undefined && reads.some((read) => read.startsWith('/api/'))) {
+    problems.push(
+      `UPSTREAM_READS has a read that begins with /api/, and ${doubled} ends with /api: it would be asked for /api/api/…. Write reads as they stand behind /api, like /analytics/posts/`,
+    );
+  }
   if (config.CALLERS_FILE === undefined && config.HOST !== undefined && !isLocalHost(config.HOST)) {
     problems.push(
       'HOST must be loopback or a Unix socket as long as CALLERS_FILE is not set: anyone who reaches the gateway could use the key',

@@ -97,7 +97,8 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   const certificate = files && (await readCertificate(files));
   const scrub = new Scrubber();
   const redact = (text: string): string => scrub.redact(text);
-  const log = createLogger({ level: config.LOG_LEVEL, redact, destination: logTo });
+  const { LOG_LEVEL: level, LOG_FORMAT: format } = config;
+  const log = createLogger({ level, format, redact, destination: logTo });
   const tracing = await openTracing(options, log);
   const keyed = await openKeys({ config, environment, log, scrub });
   const authenticator = new Authenticator({

@@ -3,7 +3,7 @@
 import type { Server } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Admin } from './admin/listener.ts';
-import { changedSettings } from './config.ts';
+import { changedSettings, isLocalHost } from './config.ts';
 import type { CertificateSnapshot, FollowedCertificate } from './edge/certificate.ts';
 import { ListenError, listen } from './edge/listen.ts';
 import { closeServer } from './edge/shutdown.ts';
@@ -113,6 +113,13 @@ class RunningGateway implements Gateway, LifeState {
       log.events.info({ adminUrl: this.#admin.url }, 'the admin listener is open');
     this.#certificate = followCertificate(this.#parts, this.#server);
     log.events.info({ url: this.#url, version, validTo: this.#certificate?.current.validTo }, 'listening');
+    if (!isLocalHost(config.HOST) && this.#certificate === undefined) {
+      // No warning: behind a proxy that ends TLS it is as it should be.
+      log.events.info(
+        { host: config.HOST },
+        'callers send their tokens in clear, for this listener has no TLS: keep it behind a proxy that ends TLS, or set TLS_CERT_FILE and TLS_KEY_FILE',
+      );
+    }
     if (config.UPSTREAM_API_KEY_CHECK === 'on') {
       this.#endKeyChecks = this.#workspaces.map((one) => startKeyCheck(one, config.REQUEST_TIMEOUT));
     }

@@ -41,3 +41,16 @@ export function didYouMean(word: string, known: Iterable<string>): string {
   const nearest = nearestWord(word, known, Math.max(2, Math.floor(word.length / 4)));
   return nearest === undefined ? '' : ` (did you mean "${nearest}"?)`;
 }
+
+const mostListed = 20;
+
+/** The same, followed by the known words themselves: the nearest is not always the one that is meant. */
+export function nearestOfAll(word: string, known: Iterable<string>): string {
+  const all = [...new Set(known)];
+  const more = all.length > mostListed ? ` and ${all.length - mostListed} more` : '';
+  const listed =
+    all.length === 0
+      ? ''
+      : `: there ${all.length === 1 ? 'is' : 'are'} ${all.slice(0, mostListed).join(', ')}${more}`;
+  return `${didYouMean(word, all)}${listed}`;
+}

@@ -65,7 +65,7 @@ interface OtelSdk {
   };
 }
 
-const packages = '@opentelemetry/api@1 @opentelemetry/sdk-node';
+const packages = ['@opentelemetry/api', '@opentelemetry/sdk-node'] as const;
 const serviceName = 'workspace-analytics-gateway';
 
 /** A collector that is away is told of at most once in this time. */
@@ -74,10 +74,10 @@ const quietMs = 60_000;
 /** @throws PackageError where a package is missing */
 export async function loadOtel(load: LoadModule = importModule): Promise<{ api: OtelApi; sdk: OtelSdk }> {
   try {
-    const [api, sdk] = await Promise.all([load('@opentelemetry/api'), load('@opentelemetry/sdk-node')]);
+    const [api, sdk] = await Promise.all(packages.map(load));
     return { api: api as OtelApi, sdk: sdk as OtelSdk };
   } catch (error) {
-    throw new PackageError(`OTEL_EXPORTER_OTLP_ENDPOINT: ${importProblem(error, packages)}`);
+    throw new PackageError(`OTEL_EXPORTER_OTLP_ENDPOINT: ${importProblem(error, ...packages)}`);
   }
 }
 

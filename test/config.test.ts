@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { ConfigError, changedSettings, readConfig } from '../src/config.ts';
-import { unknownSettings } from '../src/config-names.ts';
+import { settingsWithoutEffect, unknownSettings } from '../src/config-names.ts';
 import { settings } from '../src/config-settings.ts';
 
 const enough = { UPSTREAM_BASE_URL: 'https://analytics.example.com/api' };
@@ -260,6 +260,100 @@ describe('a name that begins with UPSTREAM_ and is no setting', () => {
   });
 });
 
+describe('settings that others put out of use', () => {
+  it.each([
+    [
+      'a key that is given twice',
+      { UPSTREAM_API_KEY: 'hunter2', UPSTREAM_API_KEY_FROM: 'file:/run/secrets/key' },
+      [
+        'UPSTREAM_API_KEY is ignored, because UPSTREAM_API_KEY_FROM names another place: leave one of them out',
+      ],
+    ],
+    [
+      'a key that its setting names',
+      { UPSTREAM_API_KEY: 'hunter2', UPSTREAM_API_KEY_FROM: 'env:UPSTREAM_API_KEY' },
+      [],
+    ],
+    [
+      'a key that is the previous one',
+      {
+        UPSTREAM_API_KEY: 'hunter2',
+        UPSTREAM_API_KEY_FROM: 'file:/run/secrets/key',
+        UPSTREAM_API_KEY_PREVIOUS_FROM: 'env:UPSTREAM_API_KEY',
+      },
+      [],
+    ],
+    [
+      'a key that is a workspace’s',
+      {
+        WORKSPACES: 'emea',
+        UPSTREAM_API_KEY: 'hunter2',
+        UPSTREAM_API_KEY_FROM: 'file:/run/secrets/key',
+        UPSTREAM_API_KEY_FROM_EMEA: 'env:UPSTREAM_API_KEY',
+      },
+      [],
+    ],
+    [
+      'a password of no store',
+      { SHARED_STORE_PASSWORD_FROM: 'env:HUNTER2' },
+      ['SHARED_STORE_PASSWORD_FROM is ignored, because SHARED_STORE is not set'],
+    ],
+    [
+      'a read that is specified',
+      { UPSTREAM_READS: '/analytics/accounts,/analytics/posts/' },
+      ['UPSTREAM_READS lists what is allowed as list-accounts already; that is its only name'],
+    ],
+    [
+      'a read that is listed twice',
+      { UPSTREAM_READS: '/analytics/posts/, /analytics/posts' },
+      ['UPSTREAM_READS lists a read twice'],
+    ],
+    [
+      'another name',
+      { UPSTREAM_URL: 'x' },
+      ['UPSTREAM_URL is not a setting; did you mean UPSTREAM_BASE_URL?'],
+    ],
+  ] as [string, Record<string, string>, string[]][])(
+    '%s is named where it has no effect',
+    (_name, more, expected) => {
+      const environment = { ...enough, ...more };
+      expect(problemsOf(environment)).toEqual([]);
+      expect(settingsWithoutEffect(environment)).toEqual(expected);
+      expect(settingsWithoutEffect(environment).join()).not.toMatch(/hunter2/i);
+    },
+  );
+
+  it.each([
+    ['https://a.example/api', '/api/analytics/accounts/', 'UPSTREAM_BASE_URL'],
+    ['https://a.example/v2/api/', '/analytics/posts/,/api/analytics/x/', 'UPSTREAM_BASE_URL'],
+  ])('the base address %s with the read %s would double /api, which is a problem', (base, reads, name) => {
+    expect(problemsOf({ UPSTREAM_BASE_URL: base, UPSTREAM_READS: reads })).toEqual([
+      `UPSTREAM_READS has a read that begins with /api/, and ${name} ends with /api: it would be asked for /api/api/…. Write reads as they stand behind /api, like /analytics/posts/`,
+    ]);
+  });
+
+  it('the base address of a workspace doubles /api as well', () => {
+    const environment = {
+      UPSTREAM_BASE_URL: 'https://a.example',
+      UPSTREAM_READS: '/api/posts/',
+      WORKSPACES: 'emea',
+      UPSTREAM_API_KEY_FROM_EMEA: 'file:/run/secrets/emea',
+      UPSTREAM_BASE_URL_EMEA: 'https://emea.example/api',
+    };
+    expect(problemsOf(environment)).toEqual([
+      expect.stringContaining('and UPSTREAM_BASE_URL_EMEA ends with /api'),
+    ]);
+  });
+
+  it.each([
+    ['https://a.example', '/api/analytics/posts/'],
+    ['https://a.example/api', '/apis/'],
+    ['https://a.example/rapi', '/api/posts/'],
+  ])('the base address %s with the read %s is fine', (base, reads) => {
+    expect(problemsOf({ UPSTREAM_BASE_URL: base, UPSTREAM_READS: reads })).toEqual([]);
+  });
+});
+
 describe('the settings of several workspaces', () => {
   const keyFrom = (name: string) => `file:/run/secrets/${name}`;
   const two = {
@@ -331,8 +425,8 @@ describe('the settings of several workspaces', () => {
       expect.stringMatching(/^UPSTREAM_API_KEY_PREVIOUS_FROM is for the unnamed workspace/),
       'UPSTREAM_API_KEY_FROM_APAC is required: WORKSPACES lists apac',
       'UPSTREAM_BASE_URL_APAC expects an address like https://analytics.example.com/api',
-      'UPSTREAM_API_KEY_FROM_APAK is for a workspace that WORKSPACES does not list (did you mean "apac"?)',
-      'UPSTREAM_BASE_URL_X is for a workspace that WORKSPACES does not list',
+      'UPSTREAM_API_KEY_FROM_APAK is for a workspace that WORKSPACES does not list (did you mean "apac"?): there are emea, apac',
+      'UPSTREAM_BASE_URL_X is for a workspace that WORKSPACES does not list: there are emea, apac',
       'CACHE_TTTL is not a setting; did you mean CACHE_TTL?',
       'UPSTREAM_BASE_URL_EMEA must be https: unless it is on loopback or UPSTREAM_ALLOW_HTTP=true',
     ]);

@@ -3,6 +3,7 @@ import { dirname, join, normalize } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { writtenDocuments } from '../docs/write.ts';
 import { readCallersFile } from '../src/callers/callers-file-policy.ts';
+import { readConfig } from '../src/config.ts';
 import { settings } from '../src/config-settings.ts';
 import { problems } from '../src/errors.ts';
 import { version } from '../src/version.ts';
@@ -96,6 +97,21 @@ describe('the documents', () => {
         expect(readCallersFile(whole, rules).problems, `${path}: ${text}`).toEqual([]);
       }
     }
+  });
+
+  it('.env.example names only settings that exist, with values that are read, and requires what is required', () => {
+    const lines = readDocument('.env.example').split('\n');
+    const rows = lines.flatMap((line) => {
+      const [, sign, name, value] = /^(# )?([A-Z][A-Z_]+)=(.*)$/.exec(line) ?? [];
+      return name === undefined ? [] : [{ isComment: sign !== undefined, name, value }];
+    });
+    expect(rows.length).toBeGreaterThan(6);
+    expect(rows.filter(({ name }) => !(name in settings))).toEqual([]);
+    const required = Object.entries(settings).filter((row) => row[1].required);
+    expect(rows.filter(({ isComment }) => !isComment).map(({ name }) => name)).toEqual(
+      required.map(([name]) => name),
+    );
+    expect(() => readConfig(Object.fromEntries(rows.map(({ name, value }) => [name, value])))).not.toThrow();
   });
 
   it('the documents have the version of the package', () => {

@@ -1,9 +1,11 @@
+import { spawnSync } from 'node:child_process';
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { version } from '../src/version.ts';
 import { accounts, ask } from './support/gateway.ts';
+import { findOldNode } from './support/old-node.ts';
 import {
   type Owner,
   run,
@@ -15,6 +17,7 @@ import {
   temporaryFolder,
   until,
 } from './support/process.ts';
+import { builtMain } from './support/program.ts';
 import { sharedOwner } from './support/shared-owner.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -173,6 +176,47 @@ describe.concurrent('the executable', () => {
 
     const old = await run(owner, [], { main, flags: asOldNode });
     expect(old.status).toBe(2);
-    expect(old.stderr).toMatch(/Node >=22\.19 is needed, and this is 18\.20\.8\. In a checkout "npm ci"/);
+    expect(old.stderr).toMatch(
+      /Node 22\.19 or later is needed, and \S+ is 18\.20\.8\. In a checkout "npm ci"/,
+    );
+  });
+});
+
+describe('the program under an old Node, without the executable that finds a newer one', () => {
+  const { engines } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+    engines: { node: string };
+  };
+  const least = engines.node.replace('>=', '');
+  const asNode = (version: string): string[] => [
+    '--import',
+    `data:text/javascript,Object.defineProperty(process,"versions",{value:{...process.versions,node:"${version}"}})`,
+  ];
+
+  it.for([
+    ['20.20.2', 2],
+    ['22.18.9', 2],
+    [`${least}.0`, 0],
+    ['24.0.0', 0],
+  ] as const)(
+    'the program under Node %s ends with %i, in a sentence where it is too old',
+    async ([node, expected], owner) => {
+      const { status, stdout, stderr } = await run(owner, ['--version'], { flags: asNode(node) });
+      expect(status).toBe(expected);
+      const sentence = `analytics-gateway: Node ${least} or later is needed, and ${process.execPath} is ${node}. Install`;
+      if (expected === 0) expect([stdout, stderr]).toEqual([`${version}\n`, '']);
+      else
+        expect([stdout, stderr.slice(0, sentence.length), stderr.split('\n').length]).toEqual([
+          '',
+          sentence,
+          2,
+        ]);
+    },
+  );
+
+  const oldNode = findOldNode();
+  it.skipIf(oldNode === undefined)('the program says so under an old Node of this machine', () => {
+    const { status, stdout, stderr } = spawnSync(oldNode ?? '', [builtMain, 'serve'], { encoding: 'utf8' });
+    expect([status, stdout]).toEqual([2, '']);
+    expect(stderr).toMatch(/^analytics-gateway: Node \S+ or later is needed, and \S+ is \S+\. Install .*\n$/);
   });
 });

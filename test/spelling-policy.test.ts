@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { didYouMean, nearestWord } from '../src/spelling-policy.ts';
+import { didYouMean, nearestOfAll, nearestWord } from '../src/spelling-policy.ts';
 
 describe('the suggestion for a misspelled word', () => {
   const commands = ['serve', 'check', 'token', 'settings', 'demo', 'healthcheck'];
@@ -18,5 +18,18 @@ describe('the suggestion for a misspelled word', () => {
   it('the suggestion is the first of the nearest words within the limit, and a swap is one edit', () => {
     expect(nearestWord('CACHE_TLT', ['CACHE_TTL', 'CACHE_TL'], 2)).toBe('CACHE_TTL');
     expect(nearestWord('CACHE', ['CACHE_TTL'], 2)).toBeUndefined();
+  });
+
+  it.each([
+    ['emae', ['emea', 'apac', 'emea'], ' (did you mean "emea"?): there are emea, apac'],
+    ['x', ['emea'], ': there is emea'],
+    ['x', [], ''],
+  ])('the suggestion for %s among %j lists them as well:%s', (word, known, text) => {
+    expect(nearestOfAll(word, known)).toBe(text);
+  });
+
+  it('the suggestion lists at most twenty words, and says how many more there are', () => {
+    const known = Array.from({ length: 23 }, (_, index) => `read-${index}`);
+    expect(nearestOfAll('x', known)).toMatch(/: there are read-0, .*read-19 and 3 more$/);
   });
 });

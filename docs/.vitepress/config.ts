@@ -2,7 +2,7 @@
  * The site of the documents: the same pages as they stand in the repository, `README.md` of the root first. Nothing of
  * it is fetched from elsewhere; the search is an index of its own.
  */
-import { cpSync, globSync, rmSync } from 'node:fs';
+import { cpSync, globSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitepress';
@@ -30,10 +30,13 @@ const documents = globSync(
 for (const file of documents) cpSync(join(root, file), join(pages, file));
 
 const page = (text: string, link: string) => ({ text, link });
+/** In the page itself, so that it is found below any path where the site is published. */
+const icon = `data:image/svg+xml,${encodeURIComponent(readFileSync(new URL('icon.svg', import.meta.url), 'utf8').trim())}`;
 
 export default defineConfig({
   title: 'Workspace Analytics Gateway',
   description: 'Holds the API key of the Workspace Analytics API, so that no caller has to.',
+  head: [['link', { rel: 'icon', type: 'image/svg+xml', href: icon }]],
   srcDir: './.vitepress/pages',
   rewrites: { 'README.md': 'index.md', ':folder(.*)/README.md': ':folder/index.md' },
   outDir: './.vitepress/dist',
@@ -69,9 +72,13 @@ export default defineConfig({
       html,
     )?.[0];
     if (outside !== undefined) throw new Error(`the site would fetch from elsewhere: ${outside}`);
+    if (!html.includes('<link rel="icon"')) throw new Error('a page of the site has no icon');
   },
   buildEnd({ outDir }) {
     for (const file of linkedFiles) cpSync(join(root, file), join(outDir, file), { recursive: true });
+    process.stdout.write(
+      `\nThe site is in ${outDir}\nOpen it: npm run --prefix docs preview, then http://localhost:4173/ in a browser\n\n`,
+    );
   },
   themeConfig: {
     siteTitle: 'Analytics Gateway',
@@ -90,6 +97,7 @@ export default defineConfig({
           page('Several workspaces', '/docs/workspaces'),
           page('Several gateways', '/docs/shared-store'),
           page('Operating', '/docs/operating'),
+          page('Upgrading and backup', '/docs/upgrading'),
           page('Alerts', '/docs/alerts'),
           page('Key', '/docs/key'),
           page('Rate limits', '/docs/rate-limits'),

@@ -222,9 +222,10 @@ function queryOf(
 /** The workspaces that a request means: the one that it names, or all. */
 function workspacesOf({ workspaces }: AdminSources, name: string | undefined): AdminSources['workspaces'] {
   const meant = name === undefined ? workspaces : workspaces.filter((workspace) => workspace.name === name);
-  if (meant.length === 0)
-    throw new GatewayError('unknown-operation', { detail: 'There is no such workspace.' });
-  return meant;
+  if (meant.length > 0) return meant;
+  const names = workspaces.map((workspace) => workspace.name).filter((one) => one !== '');
+  const known = names.length === 0 ? 'This gateway has no named ones.' : `Known: ${names.join(', ')}.`;
+  throw new GatewayError('unknown-operation', { detail: `There is no such workspace. ${known}` });
 }
 
 function purge(context: Context<AdminEnv>, { sources, onPurge }: AdminAppOptions): Response {

@@ -3,7 +3,7 @@
  * written twice or of another kind stops the version. Pure: no `this`, no I/O, no clock.
  */
 
-import { didYouMean } from '../spelling-policy.ts';
+import { nearestOfAll } from '../spelling-policy.ts';
 import { type CallerLimit, unnamedWorkspace, usualWorkspaces } from './caller.ts';
 import type { CallerEntry, FlyRule, TokenEntry } from './callers-file.ts';
 import { defaultOperations } from './callers-file.ts';
@@ -105,7 +105,7 @@ function readOperations(
   return check.items(node, path).flatMap((item, index) => {
     const operation = check.text(item, `${path}[${index}]`);
     if (operation !== undefined && !known.has(operation)) {
-      check.add(`${path}[${index}]`, `is not an operation of this gateway${didYouMean(operation, known)}`);
+      check.add(`${path}[${index}]`, `is not an operation of this gateway${nearestOfAll(operation, known)}`);
     }
     return operation ?? [];
   });
@@ -131,7 +131,8 @@ function readWorkspaces(
     if (written === undefined) return [];
     const name = written === unnamedWritten ? unnamedWorkspace : written;
     if (!known.includes(name)) {
-      check.add(`${path}[${index}]`, `is not a workspace of this gateway${didYouMean(written, known)}`);
+      const names = known.map((one) => (one === unnamedWorkspace ? unnamedWritten : one));
+      check.add(`${path}[${index}]`, `is not a workspace of this gateway${nearestOfAll(written, names)}`);
     }
     return name;
   });

@@ -2,6 +2,7 @@
  * What is read in a JWT: whose it says it is, before it is verified, and which caller it makes, after. Nothing
  * here trusts a signature; `jwt.ts` verifies between the two. Pure: no `this`, no I/O, no clock.
  */
+import { errors } from 'jose';
 import type { ClaimPattern, JwtRule } from './callers-file.ts';
 
 export type Claims = Readonly<Record<string, unknown>>;
@@ -100,4 +101,47 @@ export function matchesRule(claims: Claims, match: JwtRule['match']): boolean {
     const values = Array.isArray(value) && claim !== 'email' ? value : [value];
     return values.some((one) => patterns.some((pattern) => matchesOne(claims, claim, one, pattern)));
   });
+}
+
+/**
+ * Why a JWT is refused, and what to do, for the operator's log. Of its content only the audience is shown, which the
+ * issuer has signed.
+ *
+ * @param error what its verification failed with
+ */
+export function whyRefused(error: unknown, rule: Pick<JwtRule, 'jwks' | 'algorithms' | 'audiences'>): string {
+  if (error instanceof errors.JWTExpired) return expired(error.payload.exp);
+  if (error instanceof errors.JWTClaimValidationFailed) return whyClaimRefused(error, rule.audiences);
+  if (error instanceof errors.JWSSignatureVerificationFailed)
+    return `has a signature that its key did not make: it is forged, or "jwks" (${rule.jwks}) has the keys of another login`;
+  if (error instanceof errors.JWKSNoMatchingKey)
+    return `names a key that "jwks" (${rule.jwks}) does not have: is that the address of the login's keys?`;
+  if (error instanceof errors.JWKSMultipleMatchingKeys)
+    return `names no key, and "jwks" (${rule.jwks}) has several that fit: the login has to set "kid"`;
+  if (error instanceof errors.JOSEAlgNotAllowed)
+    return `is signed in another way than "algorithms" allows (${rule.algorithms.join(', ')})`;
+  if (error instanceof errors.JOSENotSupported)
+    return 'needs an extension of JWT that the gateway does not know';
+  if (error instanceof errors.JWTInvalid || error instanceof errors.JWSInvalid) return 'is malformed';
+  if (error instanceof errors.JOSEError) return `cannot be verified (${error.code})`;
+  return error instanceof Error ? error.message : 'cannot be verified';
+}
+
+/** Of a JWT that has ended. @param exp its claim, in seconds since 1970 */
+export function expired(exp: unknown): string {
+  const at =
+    typeof exp === 'number' && Math.abs(exp) < 1e11 ? ` (${new Date(exp * 1000).toISOString()})` : '';
+  return `has expired${at}: its caller has to log in again`;
+}
+
+function whyClaimRefused(
+  { claim, reason, payload }: errors.JWTClaimValidationFailed,
+  audiences: readonly string[],
+): string {
+  if (reason === 'missing') return `has no "${claim}"; the login has to set it`;
+  if (reason === 'invalid') return `has a member "${claim}" that is no number`;
+  if (claim === 'nbf') return 'is not valid yet ("nbf"): do the clocks of login and gateway differ?';
+  if (claim !== 'aud') return `has another "${claim}" than the callers file expects`;
+  const sent = JSON.stringify(payload.aud).slice(0, 100);
+  return `is for another audience: its "aud" is ${sent}, and "audience" in the callers file is ${audiences.join(', ')}`;
 }

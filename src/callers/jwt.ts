@@ -2,12 +2,19 @@
  * Authenticates callers by JWT (RFC 7519, verified as RFC 8725 asks): verified once, then remembered by digest until
  * it expires, so that a hit needs no promise. Loaded by `jwt-logins.ts` where a caller has `jwt`.
  */
-import { type JWTPayload, type JWTVerifyGetKey, errors as joseErrors, jwtVerify } from 'jose';
+import { type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
 import { GatewayError } from '../errors.ts';
 import type { Authenticated } from './caller.ts';
 import type { JwtRule } from './callers-file.ts';
-import { claimedOrigin, clockToleranceSeconds, matchesRule, whyNoLogin } from './jwt-policy.ts';
+import {
+  claimedOrigin,
+  clockToleranceSeconds,
+  expired,
+  matchesRule,
+  whyNoLogin,
+  whyRefused,
+} from './jwt-policy.ts';
 import { KeySet, type KeySetSnapshot, KeySetUnavailableError } from './key-set.ts';
 import type { SignatureCheck } from './signature-check.ts';
 
@@ -95,7 +102,7 @@ export class JwtVerifier {
       if (rule.header !== header || rule.issuer !== claimed?.issuer) continue;
       // As RFC 7519 section 4.1.4 has it, and without the work: pages that poll with an ended JWT are many.
       if (claimed.exp !== undefined && claimed.exp <= Date.now() / 1000 - clockToleranceSeconds) {
-        refusal = { reason: 'a JWT that is refused: ERR_JWT_EXPIRED', isOurs: false };
+        refusal = { reason: `a JWT that ${expired(claimed.exp)}`, isOurs: false };
         continue;
       }
       const trust = JSON.stringify([rule.jwks, rule.audiences, rule.algorithms]);
@@ -184,9 +191,8 @@ export class JwtVerifier {
     } catch (error) {
       if (error instanceof GatewayError) throw error;
       const isOurs = error instanceof KeySetUnavailableError;
-      const why =
-        error instanceof joseErrors.JOSEError ? error.code : error instanceof Error ? error.message : '';
-      return { refusal: { reason: `a JWT that is refused: ${why}`, isOurs } };
+      const why = isOurs ? `cannot be verified: ${error.message}` : whyRefused(error, rule);
+      return { refusal: { reason: `a JWT that ${why}`, isOurs } };
     }
   }
 }

@@ -7,6 +7,7 @@ export type CallOutcome =
   | 'key-rejected'
   | 'operation-refused'
   | 'role-insufficient'
+  | 'parameters-missing'
   | 'rate-limited'
   | 'unexpected-status'
   | 'unreachable'
@@ -23,8 +24,9 @@ export interface Meaning {
  * The specification's table of statuses, and what to do about each.
  *
  * @param waitMs how long the upstream asks to wait, where it says so
+ * @param isAdded whether it was a read of UPSTREAM_READS, which no specification tells us of
  */
-export function meaningOfStatus(status: number, waitMs?: number): Meaning {
+export function meaningOfStatus(status: number, waitMs?: number, isAdded = false): Meaning {
   const wait = waitMs === undefined ? undefined : `${Math.ceil(waitMs / 1_000)} s, as it says`;
   if (status >= 200 && status < 300) return { outcome: 'accepted', text: 'The key was accepted.' };
   switch (status) {
@@ -35,25 +37,33 @@ export function meaningOfStatus(status: number, waitMs?: number): Meaning {
         outcome: 'role-insufficient',
         text: 'The key is valid, but the workspace role of its holder is insufficient for this read. Use a key of a holder with a sufficient role.',
       };
+    case 400:
+    case 422:
+      if (!isAdded) break;
+      return {
+        outcome: 'parameters-missing',
+        text: 'The upstream has this read, and wants parameters in its query, which a check cannot know.',
+      };
     case 404:
       return {
         outcome: 'unexpected-status',
-        text: 'The upstream has nothing at this address. Is UPSTREAM_BASE_URL right? It ends with the path segment /api.',
+        text: isAdded
+          ? 'The upstream has nothing at this address: correct it in UPSTREAM_READS, as it stands behind the /api of UPSTREAM_BASE_URL, or leave it out.'
+          : 'The upstream has nothing at this address. Is UPSTREAM_BASE_URL right? It ends with the path segment /api.',
       };
     case 429:
       return {
         outcome: 'rate-limited',
         text: `The upstream limits requests now, and so said nothing about the key. Wait${wait === undefined ? '' : ` ${wait}`}, then check again.`,
       };
-    default:
-      return {
-        outcome: 'unexpected-status',
-        text:
-          status >= 500
-            ? `The upstream has a fault of its own, and so said nothing about the key. Check again ${wait === undefined ? 'later' : `in ${wait}`}.`
-            : 'The upstream answered what its specification does not say for this read. Is UPSTREAM_BASE_URL right?',
-      };
   }
+  return {
+    outcome: 'unexpected-status',
+    text:
+      status >= 500
+        ? `The upstream has a fault of its own, and so said nothing about the key. Check again ${wait === undefined ? 'later' : `in ${wait}`}.`
+        : `The upstream answered what its specification does not say for this read. Is ${isAdded ? 'UPSTREAM_READS' : 'UPSTREAM_BASE_URL'} right?`,
+  };
 }
 
 /** What kept a call from getting an answer. */

@@ -9,7 +9,8 @@ import { Key } from '../key/key.ts';
 import { loadKeyValue } from '../key/key-source.ts';
 import { openKeyring } from '../key/keyring.ts';
 import { openStore } from '../key/open-store.ts';
-import type { Environment } from '../key/store.ts';
+import type { Environment, KeyStore } from '../key/store.ts';
+import { importModule } from '../optional-package.ts';
 import { attachKey, probeThrough, retryWithKey } from '../upstream/credential.ts';
 import { SharedBudget } from '../upstream/shared-limits.ts';
 import { sendUpstream } from '../upstream/transport.ts';
@@ -33,6 +34,9 @@ export async function openParts(
   rules: JwtRules,
   isFirst: boolean,
 ): Promise<CheckParts> {
+  const said: string[] = [];
+  const open: typeof openStore = (place, all, setting) =>
+    openStore(place, all, setting, importModule, (text) => void said.push(text));
   const { name, keyFrom: from, previousKeyFrom: previousFrom } = own;
   const settings = {
     from: variableOf('UPSTREAM_API_KEY_FROM', name),
@@ -40,7 +44,7 @@ export async function openParts(
   };
   const keyring = await openKeyring({
     ...{ from, previousFrom, settings, environment },
-    once: true,
+    ...{ once: true, open },
     refreshMs: config.UPSTREAM_API_KEY_REFRESH,
     onEvent: () => {},
   });
@@ -54,13 +58,17 @@ export async function openParts(
     keyring,
     ask: retryWithKey(attachKey(keyring)(transport.handler)),
     close: () => transport.close(),
+    said: () => said.map((text) => keyring.scrub.redact(text)),
     ...(fleet === undefined
       ? {}
       : { tryStore: async () => (await import('../fleet/try-store.ts')).tryStore(fleet, storeTimeoutMs) }),
     ...(isFirst ? { tryLogins: () => tryLogins(rules) } : {}),
     ...(previousFrom === undefined
       ? {}
-      : { readPrevious: (signal) => readPrevious(previousFrom, settings.previousFrom, environment, signal) }),
+      : {
+          readPrevious: (signal) =>
+            readPrevious(() => open(previousFrom, environment, settings.previousFrom), signal),
+        }),
   };
 }
 
@@ -87,8 +95,8 @@ async function tryLogins(rules: JwtRules): Promise<readonly LoginTrial[]> {
   );
 }
 
-async function readPrevious(from: string, setting: string, environment: Environment, signal: AbortSignal) {
-  const store = openStore(from, environment, setting);
+async function readPrevious(open: () => KeyStore, signal: AbortSignal) {
+  const store = open();
   const { fingerprint } = new Key(await loadKeyValue(store, signal), 0);
   return { source: store.describe, fingerprint };
 }

@@ -1,7 +1,7 @@
 /** What `check` reports: the members of its JSON, and the same as lines for people. Pure: no `this`, no I/O, no clock. */
 import type { StoreTrial } from '../fleet/try-store.ts';
+import { visible } from '../log/text-lines.ts';
 import type { CallOutcome } from './check-meaning.ts';
-import { visible } from './visible.ts';
 
 /** What `--json` prints. */
 export interface CheckReport {
@@ -9,8 +9,8 @@ export interface CheckReport {
   exitStatus: 0 | 1 | 2;
   summary: string;
   settings: { ok: boolean; problems: readonly string[]; warnings?: readonly string[]; baseUrl?: string };
-  key?: { ok: boolean; source?: string; fingerprint?: string; generation?: number; problem?: string };
-  previousKey?: { ok: boolean; source?: string; fingerprint?: string; problem?: string };
+  key?: { ok: boolean; source?: string; fingerprint?: string; generation?: number } & StoreFailure;
+  previousKey?: { ok: boolean; source?: string; fingerprint?: string } & StoreFailure;
   sharedStore?: StoreTrial;
   logins?: readonly LoginTrial[];
   calls: CallReport[];
@@ -25,6 +25,12 @@ export interface LoginTrial {
   /** Keys that can verify a signature; left out where they cannot be fetched. */
   readonly keys?: number;
   readonly problem?: string;
+}
+
+interface StoreFailure {
+  problem?: string;
+  /** What the store's command said, on a terminal only; never in JSON. */
+  said?: readonly string[];
 }
 
 export interface CallReport {
@@ -60,13 +66,13 @@ export function inWords(report: CheckReport): string {
       `Key: ${key.source} can be read; fingerprint ${key.fingerprint}, generation ${key.generation}`,
     );
   } else if (key !== undefined) {
-    lines.push(`Key: ${key.problem}`);
+    lines.push(`Key: ${key.problem}`, ...ownWords(key));
   }
   if (report.previousKey?.ok) {
     const { source, fingerprint } = report.previousKey;
     lines.push(`Previous key: ${source} can be read; fingerprint ${fingerprint}`);
   } else if (report.previousKey !== undefined) {
-    lines.push(`Previous key: ${report.previousKey.problem}`);
+    lines.push(`Previous key: ${report.previousKey.problem}`, ...ownWords(report.previousKey));
   }
   if (report.sharedStore !== undefined) {
     const { address, problem, warning } = report.sharedStore;
@@ -90,6 +96,15 @@ export function inWords(report: CheckReport): string {
   lines.push(`${report.ok ? 'Fine' : 'Failed'}: ${verdict}`);
   return `${lines.map(visible).join('\n')}\n`;
 }
+
+/** A command's own words, quoted: the last lines of each run, none of them long. */
+function ownWords({ said = [] }: StoreFailure): string[] {
+  const lines = said.flatMap((text) => text.split(/\r\n?|\n/).slice(-mostLines));
+  return lines.map((line) => `  it said: ${line.slice(0, mostCharacters)}`);
+}
+
+const mostLines = 10;
+const mostCharacters = 300;
 
 /** The same of several workspaces, as lines. */
 export function allInWords(report: AllReport): string {

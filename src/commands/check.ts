@@ -1,6 +1,7 @@
 /**
  * `check`: says in plain words whether the gateway could work with these settings, before it has to: the
- * settings, the key's store, and the two calls of the upstream's specification. It does not listen.
+ * settings, the key's store, the two calls of the upstream's specification, and the reads that were added to them. It does
+ * not listen.
  */
 import { waitAtMost } from '../deadline.ts';
 import type { Answer, UpstreamRequest } from '../exchange.ts';
@@ -8,6 +9,7 @@ import type { StoreTrial } from '../fleet/try-store.ts';
 import type { Keyring } from '../key/keyring.ts';
 import { describeFailure, KeyStoreError } from '../key/store.ts';
 import type { Handler } from '../layer.ts';
+import { specifiedOperations } from '../operations.ts';
 import { timedContext } from '../request-context.ts';
 import { Trace } from '../trace.ts';
 import { plainRead } from '../upstream/own-reads.ts';
@@ -34,6 +36,8 @@ export interface CheckParts {
   tryStore?(): Promise<StoreTrial>;
   /** One look at the key set of each company login. Never rejects. */
   tryLogins?(): Promise<readonly LoginTrial[]>;
+  /** What commands of `exec:` stores said so far, without the key. */
+  said?(): readonly string[];
   /** Lets go of the connections; the keyring is closed by the check. */
   close?(): void | Promise<void>;
 }
@@ -45,6 +49,10 @@ export interface CheckOptions {
   readonly warnings?: readonly string[];
   /** The upstream's base address, to be shown. */
   readonly baseUrl: string;
+  /** The patterns of UPSTREAM_READS. Those without a parameter are asked. */
+  readonly addedReads?: readonly string[];
+  /** Whether a person reads it: then what a command said is shown where its store gave no key. */
+  readonly isTerminal?: boolean;
   /** Called only when the settings are fine. Rejects with a `KeyStoreError` where the key's setting is wrong. */
   open(): Promise<CheckParts>;
   /** How long one call, or one read of a store, may take, waiting for a new key included, in ms. */
@@ -55,13 +63,23 @@ export interface CheckOptions {
 }
 
 /** In the specification's order: the recommended first call, then the one whose 200 confirms the key. */
-const calls = [
-  { operation: 'list-accounts', path: '/analytics/accounts/' },
-  { operation: 'list-api-keys', path: '/users/api-keys/' },
-] as const;
+const specifiedCalls: readonly Call[] = specifiedOperations.map(({ name, path }) => ({
+  operation: name,
+  path,
+  isAdded: false,
+}));
+
+interface Call {
+  readonly operation: string;
+  readonly path: string;
+  /** By UPSTREAM_READS. */
+  readonly isAdded: boolean;
+}
 
 const notAsked = 'It was not asked, because the call before failed.';
 const notAskedYet = 'It was not asked, because the upstream wants to be left alone for that long.';
+const notAskedLimited = 'It was not asked, because the upstream limits requests now.';
+const hasParameter = 'It was not asked: a check cannot know what stands for the parameter in it.';
 const limitedNow = 'The upstream limits requests now, so whether the gateway could work is not known yet.';
 
 /** @returns the exit status: 0 the gateway could work, 1 it could not, 2 the settings are wrong */
@@ -150,7 +168,7 @@ async function examine(options: CheckOptions): Promise<CheckReport> {
 }
 
 async function examineKey(
-  { keyring, ask, readPrevious, tryStore, tryLogins }: CheckParts,
+  { keyring, ask, readPrevious, tryStore, tryLogins, said }: CheckParts,
   options: CheckOptions,
   settings: CheckReport['settings'],
 ): Promise<CheckReport> {
@@ -161,15 +179,17 @@ async function examineKey(
       exitStatus: 1,
       summary: 'The secret store gave no key; nothing was asked of the upstream.',
       settings,
-      key: { ok: false, source, problem: reloadFailure },
+      key: { ok: false, source, problem: reloadFailure, ...wordsOf(said, options) },
       calls: [],
     };
   }
   const { source, fingerprint, generation } = keyring.health();
-  const previousKey = readPrevious && (await examinePrevious(readPrevious, options.timeoutMs));
+  const earlier = said?.().length ?? 0;
+  const tried = readPrevious && (await examinePrevious(readPrevious, options.timeoutMs));
+  const previousKey = tried?.ok === false ? { ...tried, ...wordsOf(said, options, earlier) } : tried;
   const sharedStore = tryStore && (await tryStore());
   const logins = (await tryLogins?.()) ?? [];
-  const made = await makeCalls(keyring, ask, options.timeoutMs);
+  const made = await makeCalls(keyring, ask, options);
   const summary = shortcoming(made, previousKey, sharedStore, logins, keyring.health().source !== source);
   const ok = summary === undefined;
   return {
@@ -190,12 +210,30 @@ async function examineKey(
   };
 }
 
-async function makeCalls(keyring: Keyring, ask: CheckParts['ask'], timeoutMs: number): Promise<CallReport[]> {
+/** What commands said, for people alone. @param from how much of it was about another store */
+function wordsOf(
+  said: CheckParts['said'],
+  { isTerminal = false, json }: CheckOptions,
+  from = 0,
+): { said?: readonly string[] } {
+  const words = isTerminal && !json ? (said?.().slice(from) ?? []) : [];
+  return words.length === 0 ? {} : { said: words };
+}
+
+async function makeCalls(
+  keyring: Keyring,
+  ask: CheckParts['ask'],
+  { addedReads = [], timeoutMs }: CheckOptions,
+): Promise<CallReport[]> {
   const made: CallReport[] = [];
+  const added = addedReads.map((path) => ({ operation: path, path, isAdded: true }));
   let skips: string | undefined;
-  for (const call of calls) {
-    if (skips !== undefined) {
-      made.push({ method: 'GET', path: call.path, status: null, outcome: 'skipped', meaning: skips });
+  for (const call of [...specifiedCalls, ...added]) {
+    const isLimited = call.isAdded && made.some(({ outcome }) => outcome === 'rate-limited');
+    const skipped =
+      skips ?? (call.path.includes('/:') ? hasParameter : isLimited ? notAskedLimited : undefined);
+    if (skipped !== undefined) {
+      made.push({ method: 'GET', path: call.path, status: null, outcome: 'skipped', meaning: skipped });
       continue;
     }
     const { status, waitMs, meaning: found } = await makeCall(ask, call, timeoutMs);
@@ -216,6 +254,14 @@ async function makeCalls(keyring: Keyring, ask: CheckParts['ask'], timeoutMs: nu
   return made;
 }
 
+/** What a read is skipped for is told by another one, or is no fault. */
+const harmless: readonly CallReport['outcome'][] = [
+  'accepted',
+  'rate-limited',
+  'parameters-missing',
+  'skipped',
+];
+
 /** Why the gateway could not work, or not as well as the settings ask for; `undefined` where all is well. */
 function shortcoming(
   made: readonly CallReport[],
@@ -226,9 +272,12 @@ function shortcoming(
 ): string | undefined {
   if (made.every(({ outcome }) => ['rate-limited', 'skipped'].includes(outcome))) return limitedNow;
   const accepted = made.some((call) => call.outcome === 'accepted');
-  if (!accepted || !made.every((call) => ['accepted', 'rate-limited'].includes(call.outcome))) {
-    return made.find((call) => !['accepted', 'skipped'].includes(call.outcome))?.meaning ?? '';
+  const failed = made.find((call) => !harmless.includes(call.outcome));
+  if (failed !== undefined) {
+    const isSpecified = specifiedCalls.some(({ path }) => path === failed.path);
+    return isSpecified ? failed.meaning : 'The gateway could work, but not for each read of UPSTREAM_READS.';
   }
+  if (!accepted) return made.find((call) => call.outcome !== 'skipped')?.meaning ?? '';
   if (fellBack) {
     return 'The gateway could work, but the upstream refuses the newest key and takes the previous one.';
   }
@@ -281,7 +330,7 @@ function tooLate(what: string, timeoutMs: number): string {
 
 async function makeCall(
   ask: CheckParts['ask'],
-  call: (typeof calls)[number],
+  call: Call,
   timeoutMs: number,
 ): Promise<{ status: number | null; meaning: Meaning; waitMs?: number | undefined }> {
   const { context, release } = timedContext(timeoutMs, { name: 'check', weight: 1, background: false });
@@ -290,7 +339,7 @@ async function makeCall(
     const { status, headers, receivedAt } = await ask(request, new Trace(performance.now()));
     // A wait says something with a refusal only: successes may state when a limit that is not used up begins anew.
     const waitMs = status === 429 || status >= 500 ? statedWaitMs(headers, receivedAt) : undefined;
-    return { status, waitMs, meaning: meaningOfStatus(status, waitMs) };
+    return { status, waitMs, meaning: meaningOfStatus(status, waitMs, call.isAdded) };
   } catch (error) {
     if (context.ended !== undefined) {
       return { status: null, meaning: { outcome: 'timeout', text: 'The upstream did not answer in time.' } };

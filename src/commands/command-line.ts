@@ -3,6 +3,7 @@
  * need is not loaded.
  */
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
+import { settingMeant } from '../config-names.ts';
 import { didYouMean } from '../spelling-policy.ts';
 import { version } from '../version.ts';
 import type { TokenExit, TokenIo } from './token-file.ts';
@@ -13,7 +14,7 @@ type Ended = (status: number) => void;
 /**
  * Runs one command to its end.
  *
- * @param words what stands after the program; none mean `serve`
+ * @param words what stands after the program; none mean `serve`, and so do options without a command
  * @param io where help, usage and the commands about callers and settings write
  * @returns the exit status: 2 for wrong usage, else the command's own
  */
@@ -28,7 +29,11 @@ export async function runCommandLine(words: readonly string[], io: TokenIo): Pro
     )
     .version(version)
     .showHelpAfterError('(--help tells more)')
-    .configureOutput({ writeOut: io.stdout, writeErr: io.stderr })
+    .configureOutput({
+      writeOut: io.stdout,
+      writeErr: io.stderr,
+      outputError: (text, write) => write(inOurWords(text, words, program)),
+    })
     .exitOverride();
   refuseOtherWords(program);
   addServe(program, ended);
@@ -38,7 +43,7 @@ export async function runCommandLine(words: readonly string[], io: TokenIo): Pro
   addSettings(program, io);
   addHealthcheck(program, ended);
   try {
-    await program.parseAsync(words.length === 0 ? ['serve'] : words, { from: 'user' });
+    await program.parseAsync(meansServe(words) ? ['serve', ...words] : words, { from: 'user' });
     return status;
   } catch (error) {
     // Help and version are thrown as well, with status 0; anything else the command line got wrong is usage.
@@ -46,6 +51,40 @@ export async function runCommandLine(words: readonly string[], io: TokenIo): Pro
     const { reportStartFailure } = await import('./start-failure.ts');
     return await reportStartFailure(error);
   }
+}
+
+/** Options of `serve` need no word before them. Those of the program itself have no command. */
+function meansServe([first]: readonly string[]): boolean {
+  return first === undefined || (/^-./.test(first) && !/^(?:-h|--help|-V|--version|--)$/.test(first));
+}
+
+/** What commander says of a command line, and what to do. Never with what stands behind `=`: it may be the key. */
+function inOurWords(text: string, words: readonly string[], { commands }: Command): string {
+  const flag = /^error: unknown option '(-[^'=]*)/.exec(text)?.[1];
+  if (flag !== undefined) {
+    const similar = /\n(\(Did you mean .*\)\n)/.exec(text)?.[1];
+    if (similar !== undefined) return `error: unknown option '${flag}'\n${similar}`;
+    const meant = flag.startsWith('--') ? settingMeant(flag.slice(2)) : undefined;
+    return `error: unknown option '${flag}'${meant === undefined ? settingsHint : `: ${settingHint(meant)}\n`}`;
+  }
+  const excess = /^(error: too many arguments.*): (.*)\.\n$/.exec(text);
+  if (excess === null) return text;
+  const [, said, given = ''] = excess;
+  const names = commands.map((one) => one.name());
+  const command = meansServe(words) ? words.find((word) => names.includes(word)) : undefined;
+  if (command !== undefined) {
+    return `error: the command stands before its options: analytics-gateway ${command} --…\n`;
+  }
+  const [name = '', value] = given.split('=', 2);
+  const meant = value === undefined ? undefined : settingMeant(name);
+  return meant === undefined ? `${said}: ${name}.\n` : `error: no argument: ${settingHint(meant)}\n`;
+}
+
+const settingsHint =
+  '. Settings are no options: they stand in the environment or in .env ("analytics-gateway settings" lists them)\n';
+
+function settingHint(name: string): string {
+  return `${name} is a setting. It stands in the environment or in .env, as ${name}=…; "analytics-gateway settings ${name}" tells more`;
 }
 
 function addServe(program: Command, ended: Ended): void {
@@ -217,12 +256,14 @@ function addDemo(program: Command, ended: Ended): void {
 
 function addSettings(program: Command, io: TokenIo): void {
   program
-    .command('settings')
-    .description('list every setting with its default and meaning')
+    .command('settings [name...]')
+    .description('list every setting with its default and meaning, or only those that are named')
     .option('--json', 'print them as JSON')
-    .action(async ({ json }: { json?: true }) => {
+    .action(async (names: string[], { json }: { json?: true }, command: Command) => {
       const { listSettings } = await import('./settings.ts');
-      io.stdout(listSettings({ json: json === true }));
+      const listed = listSettings({ names, json: json === true });
+      if ('problem' in listed) command.error(`error: ${listed.problem}`);
+      io.stdout(listed.text);
     });
 }
 
@@ -240,7 +281,10 @@ function addHealthcheck(program: Command, ended: Ended): void {
 /** A word that is no command ends with status 2. It never becomes the argument of a default command. */
 function refuseOtherWords(command: Command, hintFor: typeof didYouMean = didYouMean): Command {
   return command.on('command:*', ([given = '']: string[]) => {
-    const word = given.slice(0, 80);
+    // Behind the sign there may be a key.
+    const [word = '', value] = given.slice(0, 80).split('=', 2);
+    const meant = value === undefined ? undefined : settingMeant(word);
+    if (meant !== undefined) command.error(`error: no command: ${settingHint(meant)}`);
     const names = command.commands.map((one) => one.name());
     command.error(`error: unknown command '${word}'${hintFor(word, names)}`);
   });

@@ -132,6 +132,7 @@ function startOn(
     UPSTREAM_API_KEY_CHECK: 'off',
     ...ports,
     LOG_LEVEL: process.env['LOG_LEVEL'] ?? 'silent',
+    LOG_FORMAT: process.env['LOG_FORMAT'] ?? '',
     SHUTDOWN_GRACE: '2s',
     ...settings,
   };

@@ -1,11 +1,5 @@
-/**
- * Keeps the process from being opened while it holds a secret. `main.ts` imports it before everything else: its
- * side effect must come first.
- */
+/** Keeps the process from being opened while it holds a secret. `main.ts` ignores SIGUSR1 before it imports anything. */
 import { findRefusedVariable, storeCommandMark } from '../key/node-flags-policy.ts';
-
-// Node would open its inspector, through which anyone on this host could read the key: from the first moment on.
-process.on('SIGUSR1', () => {});
 
 /** Node runs with something that could show a secret, so none may be opened, not even to look for further problems. */
 export class UnsafeProcessError extends Error {

@@ -5,13 +5,13 @@ import { CallersFileError, inFile } from '../callers/callers-file.ts';
 import { unnamedWritten } from '../callers/callers-file-policy.ts';
 import { guessableTokenProblems } from '../callers/weak-digest.ts';
 import { type Config, ConfigError, readConfig } from '../config.ts';
-import { unknownSettings } from '../config-names.ts';
+import { settingsWithoutEffect } from '../config-names.ts';
 import type { WorkspaceConfig } from '../config-workspaces.ts';
 import { readCertificate } from '../edge/certificate.ts';
 import { authenticatorOptions, certificateFiles } from '../gateway-options.ts';
 import { openAdminToken } from '../key/admin-token.ts';
 import type { Environment } from '../key/store.ts';
-import { didYouMean } from '../spelling-policy.ts';
+import { nearestOfAll } from '../spelling-policy.ts';
 import { check, checkEach } from './check.ts';
 import { environmentAtHand, loadEnvironment } from './environment.ts';
 import { hardenProcess, UnsafeProcessError } from './process-hardening.ts';
@@ -22,6 +22,8 @@ export interface CheckEnvironmentOptions {
   readonly json: boolean;
   /** `--workspace`: the only ones to try of several; `-` is the unnamed one. */
   readonly workspaces?: readonly string[] | undefined;
+  /** Whether a person reads it. */
+  readonly isTerminal?: boolean;
   /** Writes to standard output. */
   write(text: string): void;
 }
@@ -33,7 +35,8 @@ export interface RunCheckOptions extends Omit<CheckEnvironmentOptions, 'write'> 
 
 /** @returns the exit status: 0 all is well, 1 key or upstream are not, 2 a setting is wrong */
 export async function runCheck({ envFile, ...asked }: RunCheckOptions): Promise<number> {
-  const options = { ...asked, write: (text: string): void => void process.stdout.write(text) };
+  const isTerminal = process.stdout.isTTY === true;
+  const options = { ...asked, isTerminal, write: (text: string): void => void process.stdout.write(text) };
   try {
     await hardenProcess();
     return await checkEnvironment(await loadEnvironment(envFile), options);
@@ -48,7 +51,7 @@ export async function checkEnvironment(
   environment: Environment,
   options: CheckEnvironmentOptions,
 ): Promise<number> {
-  const { json, workspaces, write } = options;
+  const { json, workspaces, isTerminal = false, write } = options;
   try {
     const config = readConfig(environment);
     const { jwt } = await refuseWhatServeRefuses(config, environment);
@@ -56,13 +59,15 @@ export async function checkEnvironment(
       name: own.name,
       settingsProblems: [],
       // Once for all of them, as the shared store and the company logins.
-      warnings: index === 0 ? unknownSettings(environment) : [],
+      warnings: index === 0 ? settingsWithoutEffect(environment) : [],
       baseUrl: own.baseUrl.href,
+      addedReads: config.UPSTREAM_READS,
       open: async () => {
         const { openParts } = await import('./check-parts.ts');
         return openParts(config, own, environment, jwt, index === 0);
       },
       timeoutMs: config.REQUEST_TIMEOUT,
+      isTerminal,
     }));
     const [only, ...others] = checked;
     if (only !== undefined && others.length === 0) return await check({ ...only, json, write });
@@ -100,7 +105,7 @@ async function sayWhatIsWrong(
   if (!isCorrectable(error)) throw error;
   const settingsProblems = await allProblems(error, environment);
   // Beside a wrong setting they stand among the problems.
-  const warnings = unknownSettings(environment).filter((name) => !settingsProblems.includes(name));
+  const warnings = settingsWithoutEffect(environment).filter((name) => !settingsProblems.includes(name));
   return check({
     ...{ settingsProblems, warnings },
     baseUrl: '',
@@ -117,5 +122,5 @@ function meant({ workspaces }: Config, written: readonly string[] | undefined): 
   const known = workspaces.map(({ name }) => name || unnamedWritten);
   const unknown = written.find((name) => !known.includes(name));
   if (unknown === undefined) return workspaces.filter((_one, at) => written.includes(known[at] ?? ''));
-  throw new ConfigError([`--workspace names none of ${known.join(', ')}${didYouMean(unknown, known)}`]);
+  throw new ConfigError([`--workspace names no workspace${nearestOfAll(unknown ?? '', known)}`]);
 }

@@ -1,6 +1,6 @@
 /** `serve`: runs the gateway in the foreground until a signal ends it. */
 import { setFlagsFromString } from 'node:v8';
-import { unknownSettings } from '../config-names.ts';
+import { settingsWithoutEffect } from '../config-names.ts';
 import { passwordInClear } from '../fleet/store-address.ts';
 import type { Gateway } from '../gateway.ts';
 import { loadConfig } from './environment.ts';
@@ -22,8 +22,8 @@ export async function serve(envFile?: string): Promise<number> {
     const { startGateway } = await import('../gateway.ts');
     boundGarbage();
     gateway = await startGateway(loaded);
-    for (const unknown of unknownSettings(loaded.environment)) {
-      gateway.log.events.warn({ reason: unknown }, 'a variable of the environment has no effect');
+    for (const reason of settingsWithoutEffect(loaded.environment)) {
+      gateway.log.events.warn({ reason }, 'a variable of the environment has no effect');
     }
     const { SHARED_STORE: store, SHARED_STORE_PASSWORD_FROM: passwordFrom } = loaded.config;
     const inClear = store && passwordInClear(store, passwordFrom);

@@ -4,10 +4,10 @@ import { ConfigError } from '../config.ts';
 import { CertificateError } from '../edge/certificate.ts';
 import { ListenError } from '../edge/listen.ts';
 import { type Environment, KeyStoreError } from '../key/store.ts';
+import { visible } from '../log/text-lines.ts';
 import { PackageError } from '../optional-package.ts';
 import { environmentAtHand } from './environment.ts';
 import { UnsafeProcessError } from './process-hardening.ts';
-import { visible } from './visible.ts';
 
 /** @returns the exit status: 2 where settings or what they name are wrong, 1 for anything else */
 export async function reportStartFailure(error: unknown): Promise<number> {

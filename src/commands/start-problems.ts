@@ -5,7 +5,7 @@
 import { readCallersVersion } from '../callers/caller-store.ts';
 import { CallersFileError } from '../callers/callers-file.ts';
 import { type Config, ConfigError, readConfig } from '../config.ts';
-import { unknownSettings } from '../config-names.ts';
+import { settingsWithoutEffect } from '../config-names.ts';
 import { variableOf, workspaceNames } from '../config-workspaces.ts';
 import { CertificateError, readCertificate } from '../edge/certificate.ts';
 import { socketProblem } from '../edge/listen.ts';
@@ -22,7 +22,7 @@ export async function findStartProblems(environment: Environment): Promise<reado
   const { config, problems } = tryConfig(environment);
   return [
     ...problems,
-    ...(problems.length > 0 ? unknownSettings(environment) : []),
+    ...(problems.length > 0 ? settingsWithoutEffect(environment) : []),
     ...(await keyProblems(config, environment)),
     ...(await adminTokenProblems(config, environment)),
     ...socketProblems(config),

@@ -18,10 +18,10 @@ import { describeUnreadable } from '../callers/unreadable-file.ts';
 import { guessableTokenProblems } from '../callers/weak-digest.ts';
 import { ConfigError } from '../config.ts';
 import { errorCode } from '../errors.ts';
+import { visible } from '../log/text-lines.ts';
 import { NotAFileError } from '../read-file.ts';
-import { didYouMean } from '../spelling-policy.ts';
+import { nearestOfAll } from '../spelling-policy.ts';
 import { settingsOfRules } from './callers-rules.ts';
-import { visible } from './visible.ts';
 
 export type TokenExit = 0 | 1 | 2;
 
@@ -61,7 +61,7 @@ export function requireCaller(text: string, name: string): ListedCaller {
   const caller = findCaller(text, name);
   if (caller !== undefined) return caller;
   const names = listCallers(text).map((one) => one.name);
-  throw new TokenFailure(`there is no caller ${JSON.stringify(name)}${didYouMean(name, names)}`);
+  throw new TokenFailure(`there is no caller ${JSON.stringify(name)}${nearestOfAll(name, names)}`);
 }
 
 /** Changes a file that must be there, as one step. @returns the new text */

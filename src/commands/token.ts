@@ -20,7 +20,8 @@ import {
 import { editFile } from '../callers/file-edit.ts';
 import { parseRfc3339 } from '../callers/rfc3339-policy.ts';
 import { digestOf, mintToken } from '../callers/token.ts';
-import { didYouMean } from '../spelling-policy.ts';
+import { visible } from '../log/text-lines.ts';
+import { nearestOfAll } from '../spelling-policy.ts';
 import { callersFileRules } from './callers-rules.ts';
 import {
   editCallers,
@@ -36,7 +37,6 @@ import {
   tellWhetherInForce,
   UsageError,
 } from './token-file.ts';
-import { visible } from './visible.ts';
 
 export interface CallersFileArgs {
   /** `--file`, or CALLERS_FILE. */
@@ -248,7 +248,7 @@ function requireOperations(names: readonly string[], { operations }: CallersFile
   const unknown = names.find((name) => !operations.has(name));
   if (unknown === undefined) return;
   throw new UsageError(
-    `${JSON.stringify(unknown)} is not an operation${didYouMean(unknown, operations)}; ` +
+    `${JSON.stringify(unknown)} is not an operation${nearestOfAll(unknown, operations)}; ` +
       'those of UPSTREAM_READS are known where it is set as for the gateway, also by --env-file',
   );
 }
@@ -259,7 +259,7 @@ function requireWorkspaces(names: readonly string[], { workspaces }: CallersFile
   const unknown = names.find((name) => !known.includes(name));
   if (unknown === undefined) return;
   throw new UsageError(
-    `${JSON.stringify(unknown)} is not a workspace${didYouMean(unknown, known)}; ` +
+    `${JSON.stringify(unknown)} is not a workspace${nearestOfAll(unknown, known)}; ` +
       'they are known where WORKSPACES is set as for the gateway, also by --env-file',
   );
 }

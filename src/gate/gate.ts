@@ -192,6 +192,8 @@ const shuttingDown = (): GatewayError => new GatewayError('shutting-down', { ret
 
 function failureOf(code: Rejected<never>['code'], retryAfterMs: number): GatewayError {
   const isLate = code === 'upstream-rate-limited';
-  const reason = isLate ? 'the turn comes too late' : 'too many requests wait';
+  const reason = isLate
+    ? 'the upstream limits requests, and the turn of this one would come after its time (REQUEST_TIMEOUT)'
+    : 'too many requests wait for their turn at the upstream: of this caller, or of all';
   return new GatewayError(code, { retryAfterMs, reason, ...(isLate && { receivedStatus: 429 }) });
 }

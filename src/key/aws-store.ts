@@ -27,7 +27,7 @@ export async function readAws(
   describe: string,
   load: LoadModule,
 ): Promise<OpenedStore> {
-  const sdk = await loadSdk<AwsSdk>(load, '@aws-sdk/client-secrets-manager', 3, describe);
+  const sdk = await loadSdk<AwsSdk>(load, '@aws-sdk/client-secrets-manager', describe);
   const client = new sdk.SecretsManagerClient({});
 
   const valueAt = async (VersionStage: string, signal: AbortSignal): Promise<string> => {

@@ -1,15 +1,21 @@
 /**
  * `exec:command args`: the key is what a command prints, so that every secret manager with a command line is a
- * store. No shell; the command's messages go nowhere, for they may quote what they are about.
+ * store. No shell; the command's messages go nowhere, for they may quote what they are about. `check` alone shows them, to
+ * a person at a terminal, without what may be the key.
  */
 import { spawn } from 'node:child_process';
 import type { Readable } from 'node:stream';
+import { Key } from './key.ts';
 import { storeCommandMark } from './node-flags-policy.ts';
+import { minKeyCharacters } from './parse-key.ts';
+import { Scrubber } from './scrub.ts';
 import { describeFailure, type Environment, KeyStoreError } from './store.ts';
 import type { OpenedStore } from './when-used.ts';
 
 const timeoutMs = 10_000;
 const maxOutputBytes = 64 * 1024;
+/** Of what a command says, the end has the reason. */
+const maxSaidBytes = 4 * 1024;
 /** How long after the command's end its output is waited for, where something it has started holds the pipe. */
 const lastOutputMs = 500;
 
@@ -19,6 +25,9 @@ process.on('exit', () => {
   for (const pid of running) killGroup(pid);
 });
 
+/** Takes what a command said on its standard error, without what may be the key. */
+export type OnSaid = (text: string) => void;
+
 /**
  * @param words the program and its arguments
  * @param environment what the command gets, but for our secrets
@@ -27,10 +36,11 @@ export function runCommand(
   words: readonly string[],
   environment: Environment,
   describe: string,
+  onSaid?: OnSaid,
 ): OpenedStore {
   const [program = '', ...args] = words;
   const passed = { ...withoutSecrets(environment), [storeCommandMark]: '1' };
-  return { load: (signal) => run(program, args, passed, signal, describe) };
+  return { load: (signal) => run(program, args, passed, signal, describe, onSaid) };
 }
 
 /** Our own secrets, where the environment holds them, and the settings that say where they are; of each workspace. */
@@ -63,12 +73,13 @@ function run(
   environment: Environment,
   signal: AbortSignal,
   describe: string,
+  onSaid: OnSaid | undefined,
 ): Promise<string> {
   return new Promise((resolve, reject) => {
     let ended = false;
     const child = spawn(program, args, {
       env: { ...environment },
-      stdio: ['ignore', 'pipe', 'ignore'],
+      stdio: ['ignore', 'pipe', onSaid === undefined ? 'ignore' : 'pipe'],
       shell: false,
       // A process group of its own, so that what the command has started can be ended with it.
       detached: true,
@@ -77,7 +88,9 @@ function run(
     // Before anything that may throw: an error without a listener is an uncaught exception with all arguments in it.
     child.on('error', (error) => fail(describeFailure(error)));
     // Without a free descriptor there is none, whatever the types say.
-    const stdout: Readable | undefined = child.stdout;
+    const stdout: Readable | undefined = child.stdout ?? undefined;
+    const printed = stdout && collect(stdout, (why) => fail(why));
+    const said = child.stderr ? collect(child.stderr) : undefined;
 
     const end = (outcome: string | KeyStoreError) => {
       if (ended) return;
@@ -88,6 +101,9 @@ function run(
       if (child.exitCode === null && child.signalCode === null) killGroup(child.pid);
       // What has left the group may hold the pipe open, and us with it; we have heard enough.
       stdout?.destroy();
+      child.stderr?.destroy();
+      const text = said?.text().trim() ?? '';
+      if (text !== '') onSaid?.(saidWithoutKey(text, printed?.text() ?? ''));
       if (outcome instanceof KeyStoreError) reject(outcome);
       else resolve(outcome);
     };
@@ -98,37 +114,66 @@ function run(
     signal.addEventListener('abort', onAbort);
     if (signal.aborted) onAbort();
 
-    const printed = stdout && collect(stdout, fail);
     // Not `close`: that would wait for whatever the command left running with our pipe.
-    child.on('exit', (status, killedBy) => {
+    child.on('exit', async (status, killedBy) => {
       // What it has left running goes too, or there would be one more with each read.
       killGroup(child.pid);
+      await said?.ended();
       if (killedBy !== null) fail(`was killed by ${killedBy}`);
       else if (status !== 0) fail(`ended with status ${status}`);
-      else void printed?.().then(end);
+      else void printed?.ended().then(() => end(printed.text()));
     });
   });
 }
 
-/** Reads what is printed. Returns what waits for the end of it, or for a moment: something may hold the pipe open. */
-function collect(stdout: Readable, fail: (why: string) => void): () => Promise<string> {
-  const chunks: Buffer[] = [];
+interface Collected {
+  text(): string;
+  /** Resolves with the end of the stream, or after a moment: something may hold the pipe open. */
+  ended(): Promise<void>;
+}
+
+/** Reads a stream. @param fail for one that may not be longer than it should; of another the end is kept */
+function collect(stream: Readable, fail?: (why: string) => void): Collected {
+  let chunks: Buffer[] = [];
   let length = 0;
-  stdout.on('data', (chunk: Buffer) => {
+  stream.on('data', (chunk: Buffer) => {
     length += chunk.length;
-    if (length > maxOutputBytes) fail(`printed more than ${maxOutputBytes / 1024} KiB`);
-    else chunks.push(chunk);
+    if (fail !== undefined && length > maxOutputBytes) {
+      fail(`printed more than ${maxOutputBytes / 1024} KiB`);
+      return;
+    }
+    chunks.push(chunk);
+    if (fail === undefined && length > maxSaidBytes) {
+      chunks = [Buffer.concat(chunks).subarray(-maxSaidBytes)];
+      length = maxSaidBytes;
+    }
   });
-  stdout.on('error', () => fail('broke off'));
-  return async () => {
-    if (!stdout.readableEnded) {
+  stream.on('error', () => fail?.('broke off'));
+  return {
+    text: () => Buffer.concat(chunks).toString('utf8'),
+    async ended() {
+      if (stream.readableEnded) return;
       await new Promise<void>((resolve) => {
-        stdout.once('end', resolve);
+        stream.once('end', resolve);
         setTimeout(resolve, lastOutputMs).unref();
       });
-    }
-    return Buffer.concat(chunks).toString('utf8');
+    },
   };
+}
+
+/** What may be the key, though nothing tells that it is: a long word of letters and digits. */
+const longWord = /(?=[\w+=-]*\d)(?=[\w+=-]*[A-Za-z])[\w+=-]{24,}/g;
+
+/** What was said without what was printed, in any form, for that is to be the key; and without words that may be one. */
+function saidWithoutKey(said: string, printed: string): string {
+  const scrub = new Scrubber();
+  const words = printed.slice(0, maxSaidBytes).match(/[\x21-\x7e]{8,}/g) ?? [];
+  let text = said;
+  for (const word of new Set(words)) {
+    if (word.length >= minKeyCharacters) scrub.know(new Key(word, 0));
+    text = text.replaceAll(word, '[…]');
+  }
+  return scrub.redact(text).replaceAll(longWord, '[…]');
 }
 
 /** Also ends what a wrapper script waits for: `child.kill` would leave that running, once more with each try. */

@@ -34,7 +34,7 @@ export async function readGcp(
   describe: string,
   load: LoadModule,
 ): Promise<OpenedStore> {
-  const sdk = await loadSdk<GcpSdk>(load, '@google-cloud/secret-manager', 7, describe);
+  const sdk = await loadSdk<GcpSdk>(load, '@google-cloud/secret-manager', describe);
   const client = new sdk.SecretManagerServiceClient();
   let found: number | undefined;
 

@@ -4,6 +4,7 @@ import { delimiter, isAbsolute, join } from 'node:path';
 import { importModule, type LoadModule } from '../optional-package.ts';
 import { splitWords } from './command-line.ts';
 import { readEnvironment } from './env-store.ts';
+import type { OnSaid } from './exec-store.ts';
 import { readKeyFile } from './file-store.ts';
 import { minKeyCharacters } from './parse-key.ts';
 import { type Environment, type KeyStore, KeyStoreError } from './store.ts';
@@ -17,6 +18,7 @@ import { whenUsed } from './when-used.ts';
  * @param environment where `env:` looks, and what stores take their own settings from
  * @param setting the setting's name, for messages
  * @param loadModule how a cloud's library is found; for tests
+ * @param onSaid takes what the command of an `exec:` store says; nowhere where left out
  * @throws KeyStoreError naming what is wrong with the setting; never with a value in it
  */
 export function openStore(
@@ -24,6 +26,7 @@ export function openStore(
   environment: Environment,
   setting: string,
   loadModule: LoadModule = importModule,
+  onSaid?: OnSaid,
 ): KeyStore {
   const colon = from.indexOf(':');
   const scheme = colon < 0 ? '' : from.slice(0, colon);
@@ -42,7 +45,7 @@ export function openStore(
       }
       return readKeyFile(rest);
     case 'exec':
-      return openCommand(rest, environment, setting);
+      return openCommand(rest, environment, setting, onSaid);
     case 'vault': {
       const settings = parseVaultSettings(rest, environment);
       if ('reason' in settings) throw new KeyStoreError(`${setting}: ${settings.reason}`);
@@ -61,7 +64,12 @@ export function openStore(
   }
 }
 
-function openCommand(text: string, environment: Environment, setting: string): KeyStore {
+function openCommand(
+  text: string,
+  environment: Environment,
+  setting: string,
+  onSaid: OnSaid | undefined,
+): KeyStore {
   const command = splitWords(text);
   if ('reason' in command) throw new KeyStoreError(`${setting}: the command ${command.reason}`);
   // The arguments stay unsaid: one may be a token.
@@ -69,7 +77,7 @@ function openCommand(text: string, environment: Environment, setting: string): K
   const looksLikeKey = command.words.length === 1 && mayBeKey(program) && !isProgram(program, environment);
   const describe = `exec:${looksLikeKey ? '(not a program)' : program}`;
   return whenUsed(describe, async () =>
-    (await import('./exec-store.ts')).runCommand(command.words, environment, describe),
+    (await import('./exec-store.ts')).runCommand(command.words, environment, describe, onSaid),
   );
 }
 

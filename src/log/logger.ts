@@ -1,8 +1,9 @@
 /**
- * The log: pino, one JSON object per line, buffered. What is written has been searched for the upstream key by value;
- * access lines hold only fields that cannot contain it and are spared the search.
+ * The log: pino, one JSON object per line, buffered; on a terminal lines for people, made of these. What is written has
+ * been searched for the upstream key by value; access lines hold only fields that cannot contain it and are spared the
+ * search.
  */
-
+import { isatty } from 'node:tty';
 import pino, { type Logger } from 'pino';
 import { toHundredths } from '../durations.ts';
 import type { AccessLine } from '../edge/access-log.ts';
@@ -10,6 +11,7 @@ import { shownFields } from '../edge/log-members.ts';
 import { accessJson } from './access-json.ts';
 import { type LogDestination, type LogLosses, writeTo } from './destination.ts';
 import { collectLines } from './lines.ts';
+import { asText } from './text-lines.ts';
 
 export interface LoggerOptions {
   readonly level: string;
@@ -17,6 +19,8 @@ export interface LoggerOptions {
   readonly redact: (text: string) => string;
   /** Standard output where left out. */
   readonly destination?: LogDestination | undefined;
+  /** Where left out, text on a terminal, JSON elsewhere. */
+  readonly format?: 'json' | 'text' | undefined;
 }
 
 export interface GatewayLogger {
@@ -34,13 +38,14 @@ export interface GatewayLogger {
 
 const standardOutput = 1;
 
-export function createLogger({ level, redact, destination: given }: LoggerOptions): GatewayLogger {
+export function createLogger({ level, redact, destination: given, format }: LoggerOptions): GatewayLogger {
   const destination =
     given ??
     writeTo(standardOutput, (lost) =>
       events.warn({ lines: lost }, 'log lines were lost while the log could not be written'),
     );
-  const lines = collectLines((text) => destination.write(text));
+  const isText = format === undefined ? given === undefined && isatty(standardOutput) : format === 'text';
+  const lines = collectLines((json) => destination.write(isText ? asText(json) : json));
   const events = pino(
     {
       level,

@@ -164,7 +164,7 @@ describe('a callers file', () => {
     [
       'an unknown operation',
       [{ name: 'a', tokens: [], operations: ['list-acounts'] }],
-      'callers[0].operations[0]: is not an operation of this gateway (did you mean "list-accounts"?)',
+      'callers[0].operations[0]: is not an operation of this gateway (did you mean "list-accounts"?): there are list-accounts,',
     ],
     [
       'a star for operations',
@@ -174,7 +174,7 @@ describe('a callers file', () => {
     [
       'an unknown workspace',
       [{ name: 'a', tokens: [], workspaces: ['acne'] }],
-      'callers[0].workspaces[0]: is not a workspace of this gateway (did you mean "acme"?)',
+      'callers[0].workspaces[0]: is not a workspace of this gateway (did you mean "acme"?): there',
     ],
     [
       'a weight of nothing',

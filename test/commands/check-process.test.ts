@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';
@@ -5,10 +6,13 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { digestOf } from '../../src/callers/token.ts';
+import { checkEnvironment } from '../../src/commands/run-check.ts';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
 import { writeCallersFile } from '../support/callers-files.ts';
 import { checkHere, failedStart } from '../support/command-line.ts';
+import { findOnPath } from '../support/find-on-path.ts';
 import { run, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
+import { builtMain, compileCache } from '../support/program.ts';
 import { redisProgram, startRedis } from '../support/redis.ts';
 
 const closedPort = 'http://127.0.0.1:9';
@@ -156,7 +160,7 @@ describe.concurrent('check of several workspaces', () => {
     owner.expect(none.status).toBe(2);
     owner
       .expect(none.stdout)
-      .toContain('--workspace names none of emea, apac, staging (did you mean "emea"?)');
+      .toContain('--workspace names no workspace (did you mean "emea"?): there are emea, apac, staging');
   });
 
   it('check tells at once what is wrong with the keys of all workspaces', async (owner) => {
@@ -359,5 +363,59 @@ describe.concurrent('check', () => {
     owner.expect(stdout).toMatch(/^Without effect: UPSTREAM_ANYTHING/m);
     owner.expect(report.settings.warnings).toHaveLength(1);
     owner.expect(report.settings.problems).toHaveLength(1);
+  });
+});
+
+describe.concurrent('check of a command that gives no key', () => {
+  const script = findOnPath('script');
+  const isRequired = process.env['REQUIRE_TERMINAL'] === 'true';
+  const command = 'printf "not logged \\033[2Jin\\nsk_live_0123456789abcdef" >&2; exit 3';
+  const { UPSTREAM_API_KEY: _, ...others } = settingsFor('http://127.0.0.1:9/api');
+  const settings = { ...others, UPSTREAM_API_KEY_FROM: `exec:sh -c '${command}'` };
+  const checkAtTerminal = async (
+    environment: Readonly<Record<string, string>>,
+    json = false,
+  ): Promise<string> => {
+    let written = '';
+    const write = (text: string): void => {
+      written += text;
+    };
+    const all = { PATH: process.env['PATH'], ...environment };
+    expect(await checkEnvironment(all, { json, isTerminal: true, write })).toBe(1);
+    return written;
+  };
+
+  it.skipIf(script === undefined && !isRequired)(
+    'check shows on a terminal what the command itself said, without the key and what steers the terminal',
+    async (owner) => {
+      const words = `exec '${process.execPath}' -- '${builtMain}' check`;
+      const under = [script ?? 'script', '--quiet', '--return', '--command', words, '/dev/null'];
+      const child = spawnSync(under[0] ?? '', under.slice(1), {
+        cwd: temporaryFolder(owner),
+        env: { PATH: process.env['PATH'], NODE_COMPILE_CACHE: compileCache, ...settings },
+        encoding: 'utf8',
+      });
+      expect(child.stdout).toContain('Key: exec:sh: the command ended with status 3');
+      expect(child.stdout).toContain('  it said: not logged \\u{1b}[2Jin\r\n  it said: […]\r\n');
+      expect(child.stdout).not.toContain('sk_live');
+      expect(child.status).toBe(1);
+    },
+  );
+
+  it('check shows nothing of it elsewhere, nor in JSON', async () => {
+    const { both, stdout, report } = await checkHere(settings);
+    expect(both).toEqual([1, 1]);
+    expect(stdout).toContain('Key: exec:sh: the command ended with status 3');
+    expect(stdout + JSON.stringify(report)).not.toMatch(/not logged|it said/);
+    expect(await checkAtTerminal(settings, true)).not.toContain('not logged');
+  });
+
+  it('check shows what the command of the previous key said as well', async (owner) => {
+    const standIn = await standInFor(owner);
+    const text = await checkAtTerminal({
+      ...settingsFor(standIn.url),
+      UPSTREAM_API_KEY_PREVIOUS_FROM: `exec:sh -c '${command}'`,
+    });
+    expect(text).toMatch(/^Previous key: .* status 3\n {2}it said: not logged /m);
   });
 });

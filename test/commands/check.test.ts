@@ -28,13 +28,19 @@ const answer = (status: number, request: SignedRequest): Answer => ({
 /** Runs the check over a transport that a test describes; moves the clock until it is done. */
 async function run(
   send: (request: SignedRequest) => Answer | Promise<Answer>,
-  { store = new FakeStore(key1) as KeyStore, json = true, settingsProblems = [] as string[] } = {},
+  {
+    store = new FakeStore(key1) as KeyStore,
+    json = true,
+    settingsProblems = [] as string[],
+    addedReads = [] as string[],
+  } = {},
 ) {
   let text = '';
   let closed = false;
   const paths: string[] = [];
   const done = check({
     settingsProblems,
+    addedReads,
     baseUrl: 'https://analytics.example/api',
     timeoutMs: 25_000,
     json,
@@ -79,6 +85,68 @@ async function run(
 
 const failWith = (code: ProblemCode, options: GatewayErrorOptions) => () =>
   Promise.reject(new GatewayError(code, options));
+
+describe('a check of added reads', () => {
+  const addedReads = ['/analytics/posts/', '/analytics/reports/:id/', '/analytics/tags/'];
+  const statusOf = (statuses: Readonly<Record<string, number>>) => (request: SignedRequest) =>
+    answer(statuses[request.path] ?? 200, request);
+
+  it('a check asks added reads without a parameter, and says which it cannot ask', async () => {
+    const { status, paths, report } = await run(statusOf({}), { addedReads });
+    expect(status).toBe(0);
+    expect(paths.slice(2)).toEqual(['/analytics/posts/', '/analytics/tags/']);
+    expect(report?.calls.slice(2)).toMatchObject([
+      { path: '/analytics/posts/', status: 200, outcome: 'accepted' },
+      { path: '/analytics/reports/:id/', status: null, outcome: 'skipped' },
+      { path: '/analytics/tags/', status: 200, outcome: 'accepted' },
+    ]);
+  });
+
+  it.each([
+    [404, 1, 'correct it in UPSTREAM_READS'],
+    [410, 1, 'Is UPSTREAM_READS right?'],
+    [403, 1, 'the workspace role of its holder is insufficient'],
+    [400, 0, 'wants parameters in its query'],
+    [422, 0, 'wants parameters in its query'],
+    [429, 0, 'The upstream limits requests now'],
+  ])(
+    'a check of an added read that is answered with %i ends with %i, and says what to do',
+    async (came, ends, words) => {
+      const { status, text } = await run(statusOf({ '/analytics/posts/': came }), {
+        addedReads,
+        json: false,
+      });
+      expect(status).toBe(ends);
+      expect(text.split('\n').find((line) => line.startsWith('GET /analytics/posts/'))).toContain(words);
+      const verdict = 'Failed: The gateway could work, but not for each read of UPSTREAM_READS.';
+      expect(text.includes(verdict)).toBe(ends === 1);
+    },
+  );
+
+  it('a check asks no added read where the upstream limits requests or cannot be reached', async () => {
+    const limited = await run(statusOf({ '/users/api-keys/': 429 }), { addedReads });
+    expect(limited.paths).toEqual(['/analytics/accounts/', '/users/api-keys/']);
+    expect(limited.report?.calls.map(({ outcome }) => outcome)).toEqual([
+      'accepted',
+      'rate-limited',
+      'skipped',
+      'skipped',
+      'skipped',
+    ]);
+    const away = await run(failWith('upstream-unreachable', {}), { addedReads });
+    expect([away.status, away.paths.length]).toEqual([1, 1]);
+  });
+
+  it('a check of a specified read that is missing asks about the base address', async () => {
+    const { text } = await run(statusOf({ '/analytics/accounts/': 404, '/users/api-keys/': 400 }), {
+      json: false,
+    });
+    expect(text).toMatch(
+      /accounts\/: 404\. .* Is UPSTREAM_BASE_URL right\? It ends with the path segment \/api/,
+    );
+    expect(text).toMatch(/api-keys\/: 400\. .* Is UPSTREAM_BASE_URL right\?/);
+  });
+});
 
 describe('a check', () => {
   it('a check that finds all fine tells store, fingerprint and both calls, and ends with 0', async () => {

@@ -68,7 +68,7 @@ describe('token create', () => {
     });
     const io = collect();
     expect(await createToken({ name: 'other', file, workspaces: ['emae'] }, io)).toBe(2);
-    expect(io.err).toContain('"emae" is not a workspace (did you mean "emea"?)');
+    expect(io.err).toContain('"emae" is not a workspace (did you mean "emea"?): there are -, emea, apac;');
     expect(await createToken({ name: 'reports', file, workspaces: ['apac'] }, io)).toBe(2);
     expect(io.err).toContain('reports exists already, and --workspace is for a new caller');
     await listTokens({ file }, io);
@@ -295,7 +295,9 @@ describe('token create', () => {
     const file = newFile();
     const io = collect();
     expect(await createToken({ name: 'a', file, operations: ['list-acounts'] }, io)).toBe(2);
-    expect(io.err).toContain('"list-acounts" is not an operation (did you mean "list-accounts"?)');
+    expect(io.err).toContain(
+      '"list-acounts" is not an operation (did you mean "list-accounts"?): there are list-accounts, list-api-keys',
+    );
     expect(await createToken({ name: 'a', file, operations: ['/analytics/posts/'] }, io)).toBe(2);
     expect(existsSync(file)).toBe(false);
     expect(io.out).toBe('');

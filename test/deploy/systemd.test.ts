@@ -7,6 +7,8 @@ import { afterAll, describe, expect, it, onTestFinished } from 'vitest';
 import { readDocument } from '../support/documents.ts';
 import { findOnPath } from '../support/find-on-path.ts';
 import { imageFlags } from '../support/image-flags.ts';
+import { findOldNode } from '../support/old-node.ts';
+import { builtFolder } from '../support/program.ts';
 
 const read = (path: string): string =>
   readFileSync(new URL(`../../deploy/systemd/${path}`, import.meta.url), 'utf8');
@@ -19,7 +21,7 @@ const folder = mkdtempSync(join(tmpdir(), 'gateway-unit-'));
 afterAll(() => rmSync(folder, { recursive: true }));
 const unit = join(folder, 'analytics-gateway.service');
 // The program has to exist for `verify`: this machine's Node may be elsewhere.
-writeFileSync(unit, text.replace('/usr/bin/node', process.execPath));
+writeFileSync(unit, text.replaceAll('/usr/bin/node', process.execPath));
 
 /** The first number of `systemd-analyze --version`. */
 const version = Number(/^systemd (\d+)/.exec(analyze('--version').output)?.[1] ?? 0);
@@ -60,6 +62,31 @@ describe('the systemd unit', () => {
       `ExecStart=/usr/bin/node ${imageFlags().join(' ')} -- /opt/analytics-gateway/dist/main.js serve\n`,
     );
   });
+
+  it('the systemd unit asks the program first which Node it needs, with no flag that an old one refuses', () => {
+    const [, before = ''] = /^ExecStartPre=(.*)$/m.exec(text) ?? [];
+    const [, started = ''] = /^ExecStart=(.*)$/m.exec(text) ?? [];
+    const program = '/opt/analytics-gateway/dist/main.js';
+    expect(before).toBe(`/usr/bin/node -- ${program} --version`);
+    expect(started).toMatch(new RegExp(`^/usr/bin/node .* -- ${program} serve$`));
+  });
+
+  const oldNode = findOldNode();
+  it.skipIf(oldNode === undefined)(
+    'the systemd unit under an old Node ends with the sentence of the program',
+    () => {
+      const [, before = ''] = /^ExecStartPre=(.*)$/m.exec(text) ?? [];
+      const words = before
+        .replace('/usr/bin/node', oldNode ?? '')
+        .replace('/opt/analytics-gateway', builtFolder)
+        .split(' ');
+      const { status, stderr } = spawnSync(words[0] ?? '', words.slice(1), { encoding: 'utf8' });
+      expect(stderr).toMatch(
+        /^analytics-gateway: Node \S+ or later is needed, and \S+ is \S+\. Install .*\n$/,
+      );
+      expect(status).toBe(2);
+    },
+  );
 
   it('the systemd unit reloads by SIGHUP, and takes key and callers file as credentials, so that its user may read them', () => {
     expect(text).toContain('ExecReload=/bin/kill -HUP $MAINPID');

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { GatewayError } from '../../src/errors.ts';
+import { GatewayError, problems } from '../../src/errors.ts';
 import type { Answer, HeaderFields } from '../../src/exchange.ts';
 import { type Gate, type GateChange, type GateOptions, paceAttempts } from '../../src/gate/gate.ts';
 import type { Flow } from '../../src/request-context.ts';
@@ -368,7 +368,13 @@ describe('a deadline', () => {
     ask();
     sent[0]?.answer(429, { 'retry-after': '40' });
     await flush();
-    expect(await ask().result).toMatchObject({ code: 'upstream-rate-limited', retryAfterMs: 40_000 });
+    const refused = await ask().result;
+    expect(refused).toMatchObject({ code: 'upstream-rate-limited', retryAfterMs: 40_000 });
+    // It is told at once, so neither its reason nor its help says that anything was waited for.
+    expect(refused).toMatchObject({
+      message: expect.stringMatching(/would come after its time \(REQUEST_TIMEOUT\)$/),
+    });
+    expect(problems['upstream-rate-limited'].help).not.toMatch(/has waited/);
     expect(vi.getTimerCount()).toBe(0);
   });
 

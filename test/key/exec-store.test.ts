@@ -275,3 +275,46 @@ describe('a keyring over a command', () => {
     keyring.close();
   });
 });
+
+describe('what a command says', () => {
+  const key = 'sk_live_0123456789abcdef';
+  /** Runs it once; what it said, and how it ended. */
+  async function heard(script: string): Promise<{ said: string[]; outcome: string }> {
+    const said: string[] = [];
+    const store = openStore(
+      `exec:sh -c '${script}'`,
+      { PATH: path },
+      'UPSTREAM_API_KEY_FROM',
+      undefined,
+      (text) => void said.push(text),
+    );
+    const outcome = await store.load(never).catch((error: Error) => error.message);
+    return { said, outcome };
+  }
+
+  it('what a command says is passed on where it is listened to, and is in no message of the store', async () => {
+    const { said, outcome } = await heard('echo "not logged in: run vault login" >&2; exit 2');
+    expect(said).toEqual(['not logged in: run vault login']);
+    expect(outcome).toBe('exec:sh: the command ended with status 2');
+  });
+
+  it.each([
+    ['as it is', `echo ${key}; echo "the key is ${key}!" >&2; exit 1`],
+    ['in base64', `echo ${key}; echo "header $(printf %s ${key} | base64)" >&2; exit 1`],
+    ['though it is printed nowhere else', `echo "refused: ${key}" >&2; exit 1`],
+    ['in a word that is too short for a key', 'echo pass-9876; echo "got pass-9876" >&2; exit 1'],
+  ])('what a command says has no key in it %s', async (_, script) => {
+    const { said } = await heard(script);
+    expect(said).toHaveLength(1);
+    expect(said.join()).not.toMatch(/0123456789|c2tfbGl2ZV|9876/);
+    expect(said.join()).toMatch(/the key is|header|refused|got/);
+  });
+
+  it('what a command says is kept to its last 4 KiB', async () => {
+    const { said } = await heard(
+      'i=0; while [ $i -lt 2000 ]; do echo "line $i" >&2; i=$((i+1)); done; exit 1',
+    );
+    expect(said[0]?.length).toBeLessThanOrEqual(4_096);
+    expect(said[0]).toMatch(/line 1999$/);
+  });
+});

@@ -183,7 +183,7 @@ describe.concurrent('what is built needs nothing beside it', () => {
         main,
         settings: { ...settings, UPSTREAM_API_KEY_FROM: from },
       });
-      expect(stderr).toMatch(new RegExp(`npm install ${library}$`, 'm'));
+      expect(stderr).toMatch(new RegExp(`npm install --prefix ${folder}/libraries ${library}$`, 'm'));
       expect(status).toBe(2);
     },
   );

@@ -91,6 +91,22 @@ describe.concurrent('check says in plain words what works', () => {
     );
   });
 
+  it('check asks added reads, names what is ignored, and refuses a doubled /api', async (owner) => {
+    const standIn = await standInFor(owner);
+    const settings = {
+      ...settingsFor(standIn.url),
+      UPSTREAM_API_KEY_FROM: 'env:OTHER_KEY',
+      OTHER_KEY: standInKey,
+    };
+    const missing = await checkHere({ ...settings, UPSTREAM_READS: '/analytics/nowhere/' });
+    expect(missing.both).toEqual([1, 1]);
+    expect(missing.stdout).toMatch(/^GET \/analytics\/nowhere\/: 404\. .*correct it in UPSTREAM_READS/m);
+    expect(missing.stdout).toContain('Without effect: UPSTREAM_API_KEY is ignored, because');
+    const doubled = await checkHere({ ...settings, UPSTREAM_READS: '/api/analytics/accounts/' });
+    expect(doubled.both).toEqual([2, 2]);
+    expect(doubled.stdout).toContain('would be asked for /api/api/…');
+  });
+
   it('check ends with 2 where a setting is wrong, without its value', async (owner) => {
     const settings = { ...settingsFor(unreachable), CACHE_TTL: 'hunter2' };
     const { status, stdout, stderr } = await run(owner, ['check'], { settings });
@@ -200,6 +216,70 @@ describe.concurrent('the command line', () => {
       default: '8080',
       meaning: table.PORT.meaning,
     });
+  });
+
+  it.for([
+    ['settings CACHE_TTL', ['CACHE_TTL']],
+    ['settings cache-ttl PORT', ['PORT', 'CACHE_TTL']],
+    ['settings UPSTREAM_API_KEY_FROM_EMEA', ['UPSTREAM_API_KEY_FROM_<NAME>']],
+  ] as const)('the command %s shows only %j', async ([words, names]) => {
+    const { status, stdout } = await commandLine(words.split(' '));
+    expect(status).toBe(0);
+    expect([...stdout.matchAll(/^(\S+) {2}\(/gm)].map(([, name]) => name)).toEqual(names);
+    const json = JSON.parse((await commandLine([...words.split(' '), '--json'])).stdout) as object[];
+    expect(json).toHaveLength(names.length);
+  });
+
+  it('the settings command names the nearest setting for one that there is not', async () => {
+    const { status, stdout, stderr } = await commandLine(['settings', 'CACHE_TLL']);
+    expect([status, stdout]).toEqual([2, '']);
+    expect(stderr).toContain(
+      '"CACHE_TLL" is not a setting (did you mean CACHE_TTL?); "analytics-gateway settings" lists',
+    );
+  });
+
+  it('options of serve need no word before them, and a file of settings is read', async (owner) => {
+    const file = join(temporaryFolder(owner), 'settings.env');
+    writeFileSync(file, 'UPSTREAM_BASE_URL=http://127.0.0.1:9/api\nCACHE_TTL=wrong\n');
+    const { status, stderr } = await run(owner, ['--env-file', file]);
+    expect(status).toBe(2);
+    expect(stderr).toMatch(/cannot start:[\s\S]*CACHE_TTL expects a duration/);
+    expect(stderr).not.toContain('unknown option');
+  });
+
+  it.for([
+    [
+      '--port 8080',
+      "unknown option '--port': PORT is a setting. It stands in the environment or in .env, as PORT=…",
+    ],
+    ['serve --cache-ttl=5s', "unknown option '--cache-ttl': CACHE_TTL is a setting."],
+    ['PORT=8080', 'no command: PORT is a setting.'],
+    ['check PORT=8080', 'no argument: PORT is a setting.'],
+    ['--base-address x', "unknown option '--base-address'. Settings are no options"],
+    ['check --workspac x', '(Did you mean --workspace?)'],
+    ['--env-file x check', 'the command stands before its options: analytics-gateway check --…'],
+    ['--upstream-api-key=sk_live_0123456789', 'UPSTREAM_API_KEY is a setting.'],
+    ['UPSTREAM_API_KEY=sk_live_0123456789', 'UPSTREAM_API_KEY is a setting.'],
+    ['check a=sk_live_0123456789', "too many arguments for 'check'"],
+    ['nonsense=sk_live_0123456789', "unknown command 'nonsense'"],
+  ])('the command line %s says what to do: %s', async ([words = '', said = '']) => {
+    const { status, stdout, stderr } = await commandLine(words.split(' '));
+    expect([status, stdout]).toEqual([2, '']);
+    expect(stderr).toContain(said);
+    // It may be the key.
+    expect(stderr).not.toContain('sk_live');
+  });
+
+  it('the commands that an option may stand before by mistake are all that there are', async () => {
+    const { stdout } = await commandLine(['--help']);
+    const [, listed = ''] = /^Commands:\n([\s\S]*)$/m.exec(stdout) ?? [];
+    const names = [...listed.matchAll(/^ {2}([a-z]+)/gm)].map(([, name = '']) => name);
+    expect(names.length).toBeGreaterThan(5);
+    for (const name of names.filter((one) => one !== 'help')) {
+      expect((await commandLine(['--env-file', 'x', name])).stderr).toContain(
+        `analytics-gateway ${name} --…`,
+      );
+    }
   });
 
   it.for(['token --help', 'token'])(

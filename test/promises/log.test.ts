@@ -1,10 +1,17 @@
-import { readdirSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
+import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { standInKey } from '../../src/stand-in/stand-in.ts';
-import { accounts, startPair } from '../support/gateway.ts';
+import { enrol, startWith } from '../support/callers-files.ts';
+import { makeCertificate } from '../support/certificate.ts';
+import { findOnPath } from '../support/find-on-path.ts';
+import { accounts, ask, startPair } from '../support/gateway.ts';
 import {
   linesOf,
+  type Owner,
   run,
   type Served,
   serve,
@@ -14,6 +21,7 @@ import {
   temporaryFolder,
   until,
 } from '../support/process.ts';
+import { builtMain, compileCache } from '../support/program.ts';
 import { formsIn } from '../support/secret-forms.ts';
 import { sharedOwner } from '../support/shared-owner.ts';
 
@@ -230,5 +238,97 @@ describe.concurrent('LOG_LEVEL', () => {
     expect(status).toBe(2);
     expect(stderr).toMatch(/LOG_LEVEL expects one of trace, debug/);
     expect(linesOf(stdout)).toEqual([]);
+  });
+});
+
+describe('the form of the log', () => {
+  const script = findOnPath('script');
+  const isRequired = process.env['REQUIRE_TERMINAL'] === 'true';
+  /** Runs the gateway with a terminal as its standard output, by util-linux's own program for that. */
+  const inTerminal = async (owner: Owner, more: Readonly<Record<string, string>>): Promise<string> => {
+    const standIn = await standInFor(owner);
+    const command = [process.execPath, '--', builtMain, 'serve'].map((word) => `'${word}'`).join(' ');
+    const settings = { ...settingsFor(standIn.url), ...more };
+    const env = { PATH: process.env['PATH'], NODE_COMPILE_CACHE: compileCache, ...settings };
+    const child = spawn(
+      script ?? 'script',
+      ['--quiet', '--return', '--flush', '--command', `exec ${command}`, '/dev/null'],
+      {
+        cwd: temporaryFolder(owner),
+        env,
+        stdio: ['ignore', 'pipe', 'pipe'],
+      },
+    );
+    let output = '';
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      output += text;
+    });
+    const ended = once(child, 'close');
+    owner.onTestFinished(async () => {
+      child.kill();
+      await ended;
+    });
+    await until(() => /listening/.test(output) && /http:[^ "]+:\d+/.test(output));
+    const [, port] = /http:[^ "]+:(\d+)/.exec(output) ?? [];
+    await ask({ host: '127.0.0.1', port: Number(port) }, accounts, {});
+    await until(() => /list-accounts/.test(output));
+    return output;
+  };
+
+  it.skipIf(script === undefined && !isRequired)(
+    'the log on a terminal is text for people',
+    async (owner) => {
+      const output = await inTerminal(owner, {});
+      expect(output).toMatch(/^\d\d:\d\d:\d\d listening url=http:/m);
+      expect(output).toMatch(/^\d\d:\d\d:\d\d GET list-accounts 200 miss [\d.]+ ms anonymous\r?$/m);
+      expect(output).not.toContain('{"level"');
+    },
+  );
+
+  it.skipIf(script === undefined && !isRequired)(
+    'the log on a terminal is JSON where LOG_FORMAT says so',
+    async (owner) => {
+      const output = await inTerminal(owner, { LOG_FORMAT: 'json' });
+      expect(linesOf(output.replaceAll('\r', '')).map(({ msg }) => msg)).toContain('request');
+    },
+  );
+
+  it('the log elsewhere is JSON, and text where LOG_FORMAT says so, without the key', async () => {
+    const json = await startPair();
+    await json.ask(accounts);
+    expect(json.logLines().map(({ msg }) => msg)).toContain('request');
+    const text = await startPair({ LOG_FORMAT: 'text' });
+    text.standIn.behave({ status: 200, body: JSON.stringify({ key: standInKey }) });
+    await text.ask(accounts);
+    expect(text.logText()).toMatch(/ GET list-accounts 502 /);
+    expect(text.logText()).toContain('problem=upstream-invalid-response');
+    expect(formsIn(text.logText(), standInKey)).toEqual([]);
+  });
+});
+
+describe('a listener that is not on loopback', () => {
+  const said = (lines: readonly Record<string, unknown>[]) =>
+    lines.filter(({ msg }) => String(msg).startsWith('callers send their tokens in clear'));
+
+  it('a listener without TLS that is not on loopback says once at the start that tokens travel in clear', async () => {
+    const { entry } = enrol('script');
+    const open = await startWith([entry], { HOST: '0.0.0.0' });
+    expect(said(open.logLines())).toMatchObject([{ level: 'info', host: '0.0.0.0' }]);
+    expect(said((await startWith([entry])).logLines())).toEqual([]);
+  });
+
+  it('a listener with TLS says nothing of the kind', async (owner) => {
+    const { entry } = enrol('script');
+    const folder = temporaryFolder(owner);
+    const [certFile, keyFile] = [join(folder, 'tls.crt'), join(folder, 'tls.key')];
+    const { cert, key } = makeCertificate();
+    writeFileSync(certFile, cert);
+    writeFileSync(keyFile, key);
+    const safe = await startWith([entry], {
+      HOST: '0.0.0.0',
+      TLS_CERT_FILE: certFile,
+      TLS_KEY_FILE: keyFile,
+    });
+    expect(said(safe.logLines())).toEqual([]);
   });
 });

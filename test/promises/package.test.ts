@@ -11,6 +11,7 @@ import { version } from '../../src/version.ts';
 import { enrol, startWith } from '../support/callers-files.ts';
 import { installPackage } from '../support/checkout.ts';
 import { blocksOf, readDocument, root } from '../support/documents.ts';
+import { findOnPath } from '../support/find-on-path.ts';
 import { accounts, startPair } from '../support/gateway.ts';
 import { findOldNode } from '../support/old-node.ts';
 import { run, serve, settingsFor, standInFor, temporaryFolder, until } from '../support/process.ts';
@@ -48,6 +49,28 @@ describe('the package of a fresh clone, installed into an empty project', () => 
       'package.json',
     ]);
   });
+
+  const oldNode = findOldNode();
+  it.skipIf(oldNode === undefined)(
+    'npm ci in the clone warns under an old Node of that alone, which README explains',
+    () => {
+      const npm = findOnPath('npm') ?? 'npm';
+      const words = [npm, 'ci', '--dry-run', '--offline', '--no-audit', '--no-fund'];
+      const env = {
+        PATH: process.env['PATH'],
+        HOME: folder,
+        npm_config_cache: join(folder, 'npm'),
+        npm_config_update_notifier: 'false',
+      };
+      const options = { cwd: join(folder, 'checkout'), env, encoding: 'utf8' } as const;
+      const { stderr, status } = spawnSync(oldNode ?? '', words, options);
+      expect(status).toBe(0);
+      const warnings = stderr.split('\n').filter((line) => line.startsWith('npm '));
+      expect(warnings.length).toBeGreaterThan(0);
+      expect(warnings.filter((line) => !line.startsWith('npm warn EBADENGINE'))).toEqual([]);
+      expect(readDocument('README.md')).toContain('`EBADENGINE`. They get it: nothing is left to do.');
+    },
+  );
 
   it('the command of the package serves', async (owner) => {
     const main = join(project, 'node_modules/.bin/analytics-gateway');

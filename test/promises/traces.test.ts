@@ -278,11 +278,11 @@ describe('traces without the SDK', () => {
       const only = await run(owner, [command], { settings: { ...settingsFor(standIn.url), ...settings } });
       expect(only.status).toBe(2);
       expect(only.stdout + only.stderr).toContain(
-        'OTEL_EXPORTER_OTLP_ENDPOINT: needs a package that is not installed: npm install @opentelemetry/',
+        'OTEL_EXPORTER_OTLP_ENDPOINT: needs a package that is not installed: npm install --prefix ',
       );
       const { UPSTREAM_API_KEY: _, ...without } = settingsFor(standIn.url);
       const both = await run(owner, [command], { settings: { ...without, ...settings } });
-      expect(both.stdout + both.stderr).toContain('npm install @opentelemetry/');
+      expect(both.stdout + both.stderr).toContain('/libraries @opentelemetry/');
       expect(both.stdout + both.stderr).toContain('UPSTREAM_API_KEY');
     }
   });

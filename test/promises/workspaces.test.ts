@@ -191,7 +191,7 @@ describe('the workspaces of a caller', () => {
     const start = (entry: object) =>
       startWorkspaces(['emea', 'apac'], { CALLERS_FILE: writeCallersFile([entry]) });
     await expect(start(enrol('one', { workspaces: ['emae'] }).entry)).rejects.toThrow(
-      'callers[0].workspaces[0]: is not a workspace of this gateway (did you mean "emea"?)',
+      'callers[0].workspaces[0]: is not a workspace of this gateway (did you mean "emea"?): there are emea, apac',
     );
     await expect(start(enrol('one').entry)).rejects.toThrow(/\.json: callers\[0\]\.workspaces: is missing/);
     await expect(start(enrol('one', { workspaces: ['-'] }).entry)).rejects.toThrow(/is not a workspace/);
