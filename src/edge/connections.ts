@@ -81,10 +81,13 @@ export function noteRequest({ socket }: IncomingMessage): void {
  * not read, for minutes.
  */
 export function resetConnection(socket: Socket): void {
-  // A Unix socket has no reset; neither has TLS one of its own, but the connection below it.
-  const { _parent: below = socket } = socket as Socket & { _parent?: Socket | null };
-  if (socket.remoteFamily === undefined) socket.destroy();
-  else (below ?? socket).resetAndDestroy();
+  // TLS has no reset of its own, but the connection below it.
+  const { _parent: parent } = socket as Socket & { _parent?: Socket | null };
+  const below = parent ?? socket;
+  // A Unix socket has none, and one that ends in good order can no longer be reset (uv_tcp_close_reset).
+  const mayReset = socket.remoteFamily !== undefined && !socket.writableEnded && !below.writableEnded;
+  if (mayReset) below.resetAndDestroy();
+  else socket.destroy();
 }
 
 class WatchedConnection implements BudgetedConnection {

@@ -146,6 +146,23 @@ describe('replies that are not read', () => {
     await expect.poll(() => strangers.at(-1)?.came().length).toBeGreaterThan(large.length);
   });
 
+  it('the last reply of a connection that is not read makes room as well', async () => {
+    const { port, codes } = await serve({ maxConnectionBytes: 20 * 2 ** 20 }, (_incoming, outgoing) =>
+      outgoing.writeHead(200, { connection: 'close' }).end(large),
+    );
+    const strangers: Peer[] = [];
+    for (let count = 0; count < 8; count++) {
+      const peer = await open(port);
+      peer.socket.pause();
+      peer.socket.write(request);
+      strangers.push(peer);
+    }
+    await expect.poll(() => codes.length).toBeGreaterThanOrEqual(3);
+    for (const { socket } of strangers) socket.resume();
+    await expect.poll(() => standing(strangers)).toBe(0);
+    expect(new Set(codes)).toEqual(new Set(['CONNECTION_MEMORY']));
+  });
+
   it('a reply that is read in time costs no connection', async () => {
     const { port, codes } = await serve({ maxConnectionBytes: 20 * 2 ** 20 }, (_incoming, outgoing) =>
       outgoing.end(large),

@@ -105,9 +105,8 @@ describe('without a valid credential everything under /api is 401, and nothing i
 
   it('a request without a valid credential is refused with 401 before any other reason', async () => {
     const { ask, standIn } = shared();
-    const many = Object.fromEntries(Array.from({ length: 120 }, (_, index) => [`x-h-${index}`, '1']));
     const bodied = { method: 'POST', headers: { 'content-length': '2' }, body: '{}' };
-    for (const options of [{ headers: many }, bodied, { headers: { 'cache-control': 'only-if-cached' } }]) {
+    for (const options of [bodied, { headers: { 'cache-control': 'only-if-cached' } }]) {
       expect((await ask(accounts, options)).json()).toEqual(refused);
     }
     expect(standIn.requests).toHaveLength(0);
