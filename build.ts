@@ -7,7 +7,7 @@ import { readdirSync, readFileSync, realpathSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { build, type Plugin } from 'rolldown';
 import { transformSync } from 'rolldown/utils';
-import { optionalPackages } from './src/optional-package.ts';
+import { optionalPackages } from './src/files/optional-package.ts';
 
 const ownPackage = JSON.parse(readFileSync('package.json', 'utf8')) as {
   readonly name: string;

@@ -22,7 +22,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { standInKey, startStandIn } from '../src/stand-in/stand-in.ts';
+import { standInKey, startStandIn } from '../src/demo/stand-in.ts';
 
 const [, , image = ''] = process.argv;
 const [program = 'buildah', ...options] = (process.env['BUILDAH'] ?? 'buildah').split(' ');

@@ -1,7 +1,7 @@
 /** What a hit costs inside the layer. Run with `node bench/cache-hit.ts`. */
 import { shareAnswers } from '../src/cache/cache.ts';
-import { FixedContext } from '../src/request-context.ts';
-import { Trace } from '../src/trace.ts';
+import { FixedContext } from '../src/exchange/request-context.ts';
+import { Trace } from '../src/exchange/trace.ts';
 
 const cache = shareAnswers({
   ttlMs: 3_600_000,

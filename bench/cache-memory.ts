@@ -7,8 +7,8 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { shareAnswers } from '../src/cache/cache.ts';
-import { FixedContext } from '../src/request-context.ts';
-import { Trace } from '../src/trace.ts';
+import { FixedContext } from '../src/exchange/request-context.ts';
+import { Trace } from '../src/exchange/trace.ts';
 
 const mebibyte = 1024 * 1024;
 const maxBytes = 64 * mebibyte;

@@ -6,7 +6,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { mintToken } from '../src/callers/token.ts';
-import { standInKey } from '../src/stand-in/stand-in.ts';
+import { standInKey } from '../src/demo/stand-in.ts';
 import { imageFlags } from '../test/support/image-flags.ts';
 import { upstreamCore } from './cores.ts';
 import { configureNginx } from './nginx.ts';

@@ -17,7 +17,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { standInKey, startStandIn } from '../src/stand-in/stand-in.ts';
+import { standInKey, startStandIn } from '../src/demo/stand-in.ts';
 import { makeCertificate } from '../test/support/certificate.ts';
 import { type Deployed, startDeployed } from './deployed.ts';
 import { type MemoryGroup, makeMemoryGroup } from './hazards/cgroup.ts';

@@ -14,7 +14,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { digestOf, mintToken } from '../src/callers/token.ts';
-import { standInKey } from '../src/stand-in/stand-in.ts';
+import { standInKey } from '../src/demo/stand-in.ts';
 import { parseExposition, type Scraped } from '../test/support/exposition-parser.ts';
 import { randomFrom } from '../test/support/random.ts';
 import { type Deployed, startDeployed } from './deployed.ts';

@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { digestOf, mintToken } from '../src/callers/token.ts';
-import { standInKey, startStandIn } from '../src/stand-in/stand-in.ts';
+import { standInKey, startStandIn } from '../src/demo/stand-in.ts';
 import { findChromium, howToInstall, launchChromium } from '../test/support/chromium.ts';
 
 /** A caller's loops: how many, how long each thinks between its requests, and how many different reads it makes. */

@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { nginxLine, performancePage, type Results } from '../bench/report.ts';
 import { judgeHealth } from '../src/admin/health-policy.ts';
 import { metricsOf } from '../src/admin/metrics-policy.ts';
-import { describedSettings } from '../src/config-settings.ts';
+import { describedSettings } from '../src/config/settings.ts';
 import { cacheDirectives, validators } from '../src/documents/cache-requests.ts';
 import { describeApi } from '../src/documents/openapi-policy.ts';
 import { problems } from '../src/errors.ts';
@@ -54,7 +54,7 @@ function settingsPage(): string {
   const lines = [
     '# Settings',
     '',
-    '<!-- Written by "npm run docs:write" from src/config-settings.ts. -->',
+    '<!-- Written by "npm run docs:write" from src/config/settings.ts. -->',
     '',
     'You look up a setting. Settings come from the environment, and from `.env` in the working directory where there is one; what is set in the environment wins. `npx analytics-gateway settings` lists them as well.',
     '',

@@ -21,7 +21,7 @@ import { renderProblems } from './edge/problems.ts';
 import { identifyRequest } from './edge/request-id.ts';
 import type { EdgeWorkspace } from './edge/workspace.ts';
 import { GatewayError } from './errors.ts';
-import { compose } from './layer.ts';
+import { compose } from './exchange/layer.ts';
 import type { Operation } from './operations.ts';
 import type { AddRoutes } from './routes.ts';
 

@@ -4,7 +4,7 @@
  * The target is matched as it came, byte for byte, never decoded, normalised or parsed as a URL: a proxy
  * that decides on other bytes than those it routes can be bypassed.
  */
-import { decodings } from './percent-encoding.ts';
+import { decodings } from './http/percent-encoding.ts';
 
 export interface Operation {
   readonly name: string;

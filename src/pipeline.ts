@@ -4,9 +4,9 @@
  */
 import { type Cache, type CacheOptions, shareAnswers } from './cache/cache.ts';
 import { askAtTurn } from './cache/fetch-shared.ts';
-import type { Answer, UpstreamRequest } from './exchange.ts';
+import type { Answer, UpstreamRequest } from './exchange/exchange.ts';
+import { compose, type Handler, type Layer } from './exchange/layer.ts';
 import { type Gate, type GateOptions, paceAttempts } from './gate/gate.ts';
-import { compose, type Handler, type Layer } from './layer.ts';
 import { type AttemptTally, tallyAttempts } from './upstream/attempt-tally.ts';
 import { Circuit, type CircuitOptions } from './upstream/circuit.ts';
 import { attachKey, type CredentialKeys, probeThrough, retryWithKey } from './upstream/credential.ts';

@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Pool } from 'undici';
-import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { standInKey } from '../../src/demo/stand-in.ts';
 import { randomFrom } from '../../test/support/random.ts';
 import { startRedis } from '../../test/support/redis.ts';
 import type { CallerPlan } from '../storm/callers.ts';

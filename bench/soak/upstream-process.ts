@@ -2,12 +2,13 @@
  * The soak's upstream in a process of its own: the stand-in, which sends each request's target back in its body, and
  * misbehaves in one call of twenty. Told what to do and asked for its counts by messages.
  */
-import type { Behaviour, Misbehaviour } from '../../src/stand-in/behaviour.ts';
-import { decide } from '../../src/stand-in/behaviour.ts';
-import { everyMisbehaviour } from '../../src/stand-in/catalogue.ts';
-import type { ReceivedRequest } from '../../src/stand-in/received.ts';
-import { standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
+
+import type { ReceivedRequest } from '../../src/demo/received.ts';
+import { standInKey, startStandIn } from '../../src/demo/stand-in.ts';
 import { below, pick, type Random, randomFrom } from '../../test/support/random.ts';
+import type { Behaviour, Misbehaviour } from '../../test/support/stand-in/behaviour.ts';
+import { decide } from '../../test/support/stand-in/behaviour.ts';
+import { everyMisbehaviour } from '../../test/support/stand-in/catalogue.ts';
 import { furtherReads, slowMark } from './reads.ts';
 
 export interface UpstreamOrder {

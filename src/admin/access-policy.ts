@@ -3,9 +3,9 @@
  * reach it, and these rules refuse web pages that reach it through a browser. Pure: no `this`, no I/O, no clock.
  */
 
-import { isLoopbackHost } from '../address-policy.ts';
 import { isForeignPage } from '../edge/fetch-metadata-policy.ts';
-import { hostName, listedHostName } from '../edge/host-policy.ts';
+import { isLoopbackHost } from '../http/address.ts';
+import { hostName, listedHostName } from '../http/host.ts';
 
 export interface AdminHosts {
   /** ADMIN_HOST. */

@@ -1,5 +1,5 @@
 /** What the console's charts show of a moment: rates and quantiles between two snapshots. Pure: no I/O, no clock. */
-import { boundsSeconds, type DurationsSnapshot, toHundredths } from '../durations.ts';
+import { boundsSeconds, type DurationsSnapshot, toHundredths } from '../exchange/durations.ts';
 import { fromMemory, type RequestCount } from './request-counts.ts';
 import type { AdminSnapshot } from './sources.ts';
 

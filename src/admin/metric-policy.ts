@@ -1,5 +1,5 @@
 /** Metrics, and the ways to make one. Pure: no `this`, no I/O, no clock. */
-import { boundsSeconds, type DurationsSnapshot } from '../durations.ts';
+import { boundsSeconds, type DurationsSnapshot } from '../exchange/durations.ts';
 
 export type MetricType = 'counter' | 'gauge' | 'histogram' | 'untyped';
 

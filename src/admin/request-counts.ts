@@ -3,8 +3,8 @@
  * members of the line, and nothing is allocated: no label, no key, no object.
  */
 
-import { Durations, type DurationsSnapshot } from '../durations.ts';
 import type { AccessLine } from '../edge/access-log.ts';
+import { Durations, type DurationsSnapshot } from '../exchange/durations.ts';
 
 import { type RecentProblem, RecentProblems } from './recent-problems.ts';
 

@@ -9,7 +9,7 @@ import {
   type PerformanceNodeEntry,
   PerformanceObserver,
 } from 'node:perf_hooks';
-import { Durations } from '../durations.ts';
+import { Durations } from '../exchange/durations.ts';
 import { readProcess } from './process-snapshot.ts';
 import type { RuntimeSnapshot } from './sources.ts';
 

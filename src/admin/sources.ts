@@ -1,8 +1,8 @@
 /** What the admin listener shows, as functions that read it. It holds no state, and changes only what `purge` removes. */
 import type { CacheSnapshot } from '../cache/cache.ts';
 import type { CallersSnapshot } from '../callers/callers-snapshot.ts';
-import type { DurationsSnapshot } from '../durations.ts';
 import type { CertificateSnapshot } from '../edge/certificate.ts';
+import type { DurationsSnapshot } from '../exchange/durations.ts';
 import type { FleetSnapshot } from '../fleet/fleet.ts';
 import type { GateSnapshot } from '../gate/types.ts';
 import type { KeyHealth } from '../key/key-event.ts';

@@ -2,9 +2,9 @@
  * Answers in memory, bounded in bytes: several variants of one read side by side, negative answers and hit-for-miss
  * marks, all under one bound, of which each flow has a share.
  */
-import type { Answer, Encodings, UpstreamRequest } from '../exchange.ts';
-import type { Evictable, FairBytes } from '../fair-share.ts';
-import { ownBytes, type Payload } from '../payload.ts';
+import type { Answer, Encodings, UpstreamRequest } from '../exchange/exchange.ts';
+import type { Evictable, FairBytes } from '../exchange/fair-share.ts';
+import { ownBytes, type Payload } from '../http/payload.ts';
 import type { AnswerPolicy } from './cache-policy.ts';
 import { type FlowShare, FlowShares } from './flow-shares.ts';
 import { exactRequestKey, selection } from './vary-policy.ts';

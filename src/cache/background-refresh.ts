@@ -1,6 +1,6 @@
 /** Refreshes of stale answers in the background: the request that found the answer stale is served and does not wait. */
-import type { UpstreamRequest } from '../exchange.ts';
-import { type FixedContext, timedContext } from '../request-context.ts';
+import type { UpstreamRequest } from '../exchange/exchange.ts';
+import { type FixedContext, timedContext } from '../exchange/request-context.ts';
 import type { Variant } from './answer-store.ts';
 import type { CoalescedFetch } from './coalesced-fetch.ts';
 import { failedOutcome, type Outcome } from './store-response.ts';

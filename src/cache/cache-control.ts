@@ -3,7 +3,7 @@
  *
  * A restriction counts even where it is malformed; a permission counts only where it is well-formed.
  */
-import { fieldValue, trimBlanks } from '../header-fields.ts';
+import { fieldValue, trimBlanks } from '../http/fields.ts';
 
 interface Directive {
   /** The argument as it came, without its quotes; `undefined` where there is none. */

@@ -1,5 +1,5 @@
 /** What makes two reads the same for the cache. Pure: no `this`, no I/O, no clock. */
-import type { UpstreamRequest } from '../exchange.ts';
+import type { UpstreamRequest } from '../exchange/exchange.ts';
 
 /**
  * The read without its caller's ids, which no key holds: what comes of it is about the read alone, even an error. So

@@ -6,8 +6,8 @@
  * (`coalesced-fetch`, `single-flight`) or fetched (`revalidate`, `store-response`); `respond` makes its answer.
  */
 import { GatewayError } from '../errors.ts';
-import type { Answer, UpstreamRequest } from '../exchange.ts';
-import type { Layer } from '../layer.ts';
+import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
+import type { Layer } from '../exchange/layer.ts';
 import { AnswerStore, type AnswerStoreOptions } from './answer-store.ts';
 import { BackgroundRefreshes, type BackgroundRefreshOptions } from './background-refresh.ts';
 import { Flights } from './coalesced-fetch.ts';

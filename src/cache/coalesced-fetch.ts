@@ -1,6 +1,6 @@
 /** Exchanges under way, by the requests that may join them. */
-import type { UpstreamRequest } from '../exchange.ts';
-import type { Trace } from '../trace.ts';
+import type { UpstreamRequest } from '../exchange/exchange.ts';
+import type { Trace } from '../exchange/trace.ts';
 import type { Resource } from './answer-store.ts';
 import { SingleFlight } from './single-flight.ts';
 import type { Outcome } from './store-response.ts';

@@ -2,9 +2,9 @@
 
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
-import type { Answer } from '../exchange.ts';
-import { fieldValue } from '../header-fields.ts';
-import { bufferOf, ownBytes, type Payload } from '../payload.ts';
+import type { Answer } from '../exchange/exchange.ts';
+import { fieldValue } from '../http/fields.ts';
+import { bufferOf, ownBytes, type Payload } from '../http/payload.ts';
 import { hasDirective, parseCacheControl } from './cache-control.ts';
 
 const gzipBody = promisify(gzip);

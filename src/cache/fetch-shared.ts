@@ -2,10 +2,10 @@
  * One exchange on behalf of several gateways: an answer that another has stored, the outcome of the exchange that
  * another makes now, or an exchange of this gateway's own, whose outcome the others get.
  */
-import type { Answer, UpstreamRequest } from '../exchange.ts';
-import { andThen, type Eventually, type Layer } from '../layer.ts';
-import { PartContext } from '../request-context.ts';
-import type { Trace } from '../trace.ts';
+import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
+import { andThen, type Eventually, type Layer } from '../exchange/layer.ts';
+import { PartContext } from '../exchange/request-context.ts';
+import type { Trace } from '../exchange/trace.ts';
 import type { Variant } from './answer-store.ts';
 import { withoutCallerIds } from './cache-key.ts';
 import { policyOf, type RequestDirectives, useOf } from './cache-policy.ts';

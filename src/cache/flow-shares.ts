@@ -4,7 +4,7 @@
  * evicts what others need.
  */
 import { LRUCache } from 'lru-cache';
-import { type Evictable, FairBytes } from '../fair-share.ts';
+import { type Evictable, FairBytes } from '../exchange/fair-share.ts';
 
 /** A flow that has used nothing of what it brought in for this long has no share any more. */
 const idleMs = 5 * 60_000;

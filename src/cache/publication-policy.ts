@@ -1,6 +1,6 @@
 /** What the outcome of an exchange means for other gateways. Pure: no `this`, no I/O, no clock. */
 import { GatewayError, type ProblemCode } from '../errors.ts';
-import type { UpstreamRequest } from '../exchange.ts';
+import type { UpstreamRequest } from '../exchange/exchange.ts';
 import { isServerFailure } from './cache-policy.ts';
 import type { Publication } from './shared-reads.ts';
 import { hitForMissMs, type Outcome } from './store-response.ts';

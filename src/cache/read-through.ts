@@ -1,8 +1,8 @@
 /** Answers each request from the store, with the exchange of another request, or with one of its own. */
 import { GatewayError } from '../errors.ts';
-import type { Answer, UpstreamRequest } from '../exchange.ts';
-import type { Eventually } from '../layer.ts';
-import { Trace } from '../trace.ts';
+import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
+import type { Eventually } from '../exchange/layer.ts';
+import { Trace } from '../exchange/trace.ts';
 import { type AnswerStore, type Resource, selectVariant, type Variant } from './answer-store.ts';
 import type { BackgroundRefreshes } from './background-refresh.ts';
 import { cacheKey, withoutCallerIds } from './cache-key.ts';

@@ -6,9 +6,9 @@
  * compared only where the window is the beginning of a text. Neither letter case nor a backslash counts, as in the `\/`
  * of JSON. A text in any other code (HTML entities, base64) is not found. Pure: no `this`, no I/O, no clock.
  */
-import type { Answer, UpstreamRequest } from '../exchange.ts';
-import { fieldValue } from '../header-fields.ts';
-import { bufferOf } from '../payload.ts';
+import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
+import { fieldValue } from '../http/fields.ts';
+import { bufferOf } from '../http/payload.ts';
 
 /** A shorter text stands in many an answer by chance. */
 const windowBytes = 8;

@@ -1,7 +1,7 @@
 /** Makes the response to a request that was not served from the store, from the outcome of its exchange. */
 import { GatewayError } from '../errors.ts';
-import type { Answer, UpstreamRequest } from '../exchange.ts';
-import type { CacheOutcome, Trace } from '../trace.ts';
+import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
+import type { CacheOutcome, Trace } from '../exchange/trace.ts';
 import { isServerFailure, isServerFailureCode, type RequestDirectives } from './cache-policy.ts';
 import { type Forward, serveStored, wholeSeconds } from './serve-stored.ts';
 import type { Outcome, ResponseAdmission } from './store-response.ts';

@@ -3,9 +3,9 @@
  * response is admitted to the store before it is returned.
  */
 import { GatewayError } from '../errors.ts';
-import type { Answer, UpstreamRequest } from '../exchange.ts';
-import type { Handler } from '../layer.ts';
-import type { Trace } from '../trace.ts';
+import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
+import type { Handler } from '../exchange/layer.ts';
+import type { Trace } from '../exchange/trace.ts';
 import type { Variant } from './answer-store.ts';
 import { failedOutcome, type Outcome, type ResponseAdmission } from './store-response.ts';
 import { confirms, mayBeDueToValidators, renewed, validatorsOf } from './validation-policy.ts';

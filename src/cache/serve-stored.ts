@@ -1,7 +1,7 @@
 /** Serves a stored answer: a hit builds nothing but the facts for the trace. */
 
-import type { Answer } from '../exchange.ts';
-import type { CacheOutcome, Trace } from '../trace.ts';
+import type { Answer } from '../exchange/exchange.ts';
+import type { CacheOutcome, Trace } from '../exchange/trace.ts';
 import type { Variant } from './answer-store.ts';
 
 /** The facts of a request that was forwarded and is served a stored answer all the same. */

@@ -3,8 +3,8 @@
  * exchange at a time for each read. The cache knows no store; where there is none, or it is away, it goes on alone.
  */
 import type { GatewayError } from '../errors.ts';
-import type { Answer, UpstreamRequest } from '../exchange.ts';
-import type { RequestContext } from '../request-context.ts';
+import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
+import type { RequestContext } from '../exchange/request-context.ts';
 
 export interface SharedReads {
   /** False while the store is away: the cache then asks it for nothing. */

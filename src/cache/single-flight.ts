@@ -11,7 +11,7 @@ import {
   flowNameOf,
   type RequestContext,
   WatchedContext,
-} from '../request-context.ts';
+} from '../exchange/request-context.ts';
 
 const flowWithoutSubscribers: Flow = { name: '', weight: 1, background: true };
 

@@ -1,6 +1,6 @@
 /** Stores the response of an exchange where the policies allow it, and says which requests may share it. */
 import { GatewayError } from '../errors.ts';
-import type { Answer, UpstreamRequest } from '../exchange.ts';
+import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
 import { type AnswerStore, compact, selectVariant, type Variant } from './answer-store.ts';
 import { cacheKey } from './cache-key.ts';
 import {

@@ -7,8 +7,8 @@
  * key holds. So a name that is not among the other forwarded fields distinguishes no requests.
  */
 
-import type { UpstreamRequest } from '../exchange.ts';
-import { fieldValue, trimBlanks } from '../header-fields.ts';
+import type { UpstreamRequest } from '../exchange/exchange.ts';
+import { fieldValue, trimBlanks } from '../http/fields.ts';
 
 /** The ids that go up, whether or not a request has them. */
 const idNames = new Set(['x-request-id', 'traceparent', 'tracestate']);

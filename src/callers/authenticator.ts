@@ -5,7 +5,7 @@
  * A static token needs no promise: its digest is looked up in a map. Whatever is wrong with a credential, the work
  * and the answer are the same; the log alone knows more.
  */
-import type { Eventually } from '../layer.ts';
+import type { Eventually } from '../exchange/layer.ts';
 import type { Authenticated, Caller, Credentials } from './caller.ts';
 import { CallerStore, type CallerStoreOptions } from './caller-store.ts';
 import type { CallerToken } from './caller-table.ts';

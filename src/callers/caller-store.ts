@@ -3,7 +3,7 @@
  * taken as a whole, or refused as a whole, and the one before it stays.
  */
 import type { KeyObject } from 'node:crypto';
-import { readTextSync } from '../read-file.ts';
+import { readTextSync } from '../files/read.ts';
 import { anonymousTable, type CallerTable, makeCallerTable } from './caller-table.ts';
 import type { CallersEvent } from './callers-event.ts';
 import { CallersFileError, inFile } from './callers-file.ts';

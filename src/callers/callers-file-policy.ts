@@ -3,7 +3,7 @@
  * written twice or of another kind stops the version. Pure: no `this`, no I/O, no clock.
  */
 
-import { nearestOfAll } from '../spelling-policy.ts';
+import { nearestOfAll } from '../config/spelling.ts';
 import { type CallerLimit, unnamedWorkspace, usualWorkspaces } from './caller.ts';
 import type { CallerEntry, FlyRule, TokenEntry } from './callers-file.ts';
 import { defaultOperations } from './callers-file.ts';

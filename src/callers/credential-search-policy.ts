@@ -3,7 +3,7 @@
  * fields, on both sides of the gateway, so no credential may be in one, under whatever name.
  * Pure: no `this`, no I/O, no clock.
  */
-import { decodings } from '../percent-encoding.ts';
+import { decodings } from '../http/percent-encoding.ts';
 import { holdsToken } from './token.ts';
 
 /** The shortest upstream key. A shorter text that came as a credential could be any word of a query. */

@@ -4,7 +4,7 @@
  * signature is verified, which costs more than a refusal; what was counted for a good signature is given back.
  */
 import { LRUCache } from 'lru-cache';
-import { failureScope } from '../address-policy.ts';
+import { failureScope } from '../http/address.ts';
 import { type Bucket, fullBucket, putOne, takeOne, untilOneMoreMs } from './bucket-policy.ts';
 import type { CallerLimit } from './caller.ts';
 

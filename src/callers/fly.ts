@@ -1,7 +1,7 @@
 /** Authenticates Fly apps by the `Fly-Src` field that Fly's proxy signs. Answers without a promise. */
 import { createPublicKey, type KeyObject, verify } from 'node:crypto';
-import { isFlyProxy } from '../address-policy.ts';
-import { readTextSync } from '../read-file.ts';
+import { readTextSync } from '../files/read.ts';
+import { isFlyProxy } from '../http/address.ts';
 import type { Authenticated } from './caller.ts';
 import type { FlyRule } from './callers-file.ts';
 import { isFlySourceFresh, parseFlySource } from './fly-policy.ts';

@@ -1,6 +1,7 @@
 /** Hands over the text of a file whenever it changes, and says when the file can't be read. */
-import { type FileWatch, watchForChanges } from '../file-watch.ts';
-import { readText } from '../read-file.ts';
+
+import { readText } from '../files/read.ts';
+import { type FileWatch, watchForChanges } from '../files/watch.ts';
 import { digestOf } from './token.ts';
 
 export interface FollowedFileOptions {

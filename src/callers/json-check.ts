@@ -3,7 +3,7 @@
  * be corrected at once. Never repeats a value: it may be a token where a digest belongs.
  */
 
-import { didYouMean } from '../spelling-policy.ts';
+import { didYouMean } from '../config/spelling.ts';
 import { itemsOf, type JsonNode, membersOf, textOf } from './json-tree.ts';
 
 export type JsonMembers = ReadonlyMap<string, JsonNode>;

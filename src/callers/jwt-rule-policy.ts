@@ -1,6 +1,7 @@
 /** Reads the `jwt` member of a caller: whose logins are accepted, and which of them are this caller. Pure. */
-import { isLoopbackHost } from '../address-policy.ts';
-import { didYouMean } from '../spelling-policy.ts';
+
+import { didYouMean } from '../config/spelling.ts';
+import { isLoopbackHost } from '../http/address.ts';
 import { type ClaimPattern, type JwtRule, jwtAlgorithms } from './callers-file.ts';
 import type { JsonCheck } from './json-check.ts';
 import type { JsonNode } from './json-tree.ts';

@@ -1,6 +1,6 @@
 /** Says why a file that a setting names can't be read, with what its owner needs to know to change that. */
 import { errorCode } from '../errors.ts';
-import { describeOwner, NotAFileError } from '../read-file.ts';
+import { describeOwner, NotAFileError } from '../files/read.ts';
 
 /**
  * One line, without a full stop: the path, the error's code, and the owner and mode where they can be seen.

@@ -1,8 +1,8 @@
 /** What a gateway with the settings of this process's environment would check a callers file against. */
 import type { CallersFileRules } from '../callers/callers-file-policy.ts';
-import { isLocalHost, readSettings } from '../config.ts';
-import { workspaceNames } from '../config-workspaces.ts';
-import { operationsOf } from '../gateway-options.ts';
+import { isLocalHost, readSettings } from '../config/config.ts';
+import { workspaceNames } from '../config/workspaces.ts';
+import { operationsOf } from '../gateway/options.ts';
 import { loadWhatThereIs } from './environment.ts';
 
 /** The settings that the rules depend on. */

@@ -3,17 +3,17 @@
  * settings, the key's store, the two calls of the upstream's specification, and the reads that were added to them. It does
  * not listen.
  */
-import { waitAtMost } from '../deadline.ts';
-import type { Answer, UpstreamRequest } from '../exchange.ts';
+import { waitAtMost } from '../exchange/deadline.ts';
+import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
+import type { Handler } from '../exchange/layer.ts';
+import { timedContext } from '../exchange/request-context.ts';
+import { Trace } from '../exchange/trace.ts';
 import type { StoreTrial } from '../fleet/try-store.ts';
+import { statedWaitMs } from '../http/retry-after.ts';
 import type { Keyring } from '../key/keyring.ts';
 import { describeFailure, KeyStoreError } from '../key/store.ts';
-import type { Handler } from '../layer.ts';
 import { specifiedOperations } from '../operations.ts';
-import { timedContext } from '../request-context.ts';
-import { Trace } from '../trace.ts';
 import { plainRead } from '../upstream/own-reads.ts';
-import { statedWaitMs } from '../upstream/retry-after-policy.ts';
 import { type Meaning, meaningOfFailure, meaningOfStatus, operationRefused } from './check-meaning.ts';
 import {
   type AllReport,

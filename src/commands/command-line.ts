@@ -3,8 +3,8 @@
  * need is not loaded.
  */
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
-import { settingMeant } from '../config-names.ts';
-import { didYouMean } from '../spelling-policy.ts';
+import { settingMeant } from '../config/names.ts';
+import { didYouMean } from '../config/spelling.ts';
 import { version } from '../version.ts';
 import type { TokenExit, TokenIo } from './token-file.ts';
 

@@ -1,11 +1,11 @@
 /** `demo`: the gateway against the stand-in upstream, with a show of what it does in two minutes. */
 import { type IncomingHttpHeaders, request } from 'node:http';
-import { readConfig } from '../config.ts';
+import { readConfig } from '../config/config.ts';
+import { type StandIn, standInKey, startStandIn } from '../demo/stand-in.ts';
+import { startDemoStore } from '../demo/store.ts';
+import { prepareTraffic, type Traffic, trafficLimit } from '../demo/traffic.ts';
 import { ListenError } from '../edge/listen.ts';
-import { type Gateway, startGateway } from '../gateway.ts';
-import { type StandIn, standInKey, startStandIn } from '../stand-in/stand-in.ts';
-import { startDemoStore } from './demo-store.ts';
-import { prepareTraffic, type Traffic, trafficLimit } from './demo-traffic.ts';
+import { type Gateway, startGateway } from '../gateway/gateway.ts';
 
 interface Came {
   readonly status: number;

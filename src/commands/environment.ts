@@ -5,7 +5,7 @@ import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseEnv } from 'node:util';
 import { describeUnreadable } from '../callers/unreadable-file.ts';
-import { type Config, ConfigError, readConfig } from '../config.ts';
+import { type Config, ConfigError, readConfig } from '../config/config.ts';
 import { findRefusedVariable } from '../key/node-flags-policy.ts';
 import type { Environment } from '../key/store.ts';
 import { malformedLines } from './env-file-policy.ts';

@@ -1,7 +1,8 @@
 /** `healthcheck`: asks the gateway's own /readyz, for images without curl. Loads nothing it does not need, and needs no
  * setting but HOST, PORT and TLS_CERT_FILE. */
-import { hostInUrl, socketPath } from '../address-policy.ts';
-import { ConfigError, readSettings } from '../config.ts';
+
+import { ConfigError, readSettings } from '../config/config.ts';
+import { hostInUrl, socketPath } from '../http/address.ts';
 import type { Environment } from '../key/store.ts';
 import { loadWhatThereIs } from './environment.ts';
 

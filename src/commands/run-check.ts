@@ -4,14 +4,14 @@ import type { CallerTable } from '../callers/caller-table.ts';
 import { CallersFileError, inFile } from '../callers/callers-file.ts';
 import { unnamedWritten } from '../callers/callers-file-policy.ts';
 import { guessableTokenProblems } from '../callers/weak-digest.ts';
-import { type Config, ConfigError, readConfig } from '../config.ts';
-import { settingsWithoutEffect } from '../config-names.ts';
-import type { WorkspaceConfig } from '../config-workspaces.ts';
+import { type Config, ConfigError, readConfig } from '../config/config.ts';
+import { settingsWithoutEffect } from '../config/names.ts';
+import { nearestOfAll } from '../config/spelling.ts';
+import type { WorkspaceConfig } from '../config/workspaces.ts';
 import { readCertificate } from '../edge/certificate.ts';
-import { authenticatorOptions, certificateFiles } from '../gateway-options.ts';
+import { authenticatorOptions, certificateFiles } from '../gateway/options.ts';
 import { openAdminToken } from '../key/admin-token.ts';
 import type { Environment } from '../key/store.ts';
-import { nearestOfAll } from '../spelling-policy.ts';
 import { check, checkEach } from './check.ts';
 import { environmentAtHand, loadEnvironment } from './environment.ts';
 import { hardenProcess, UnsafeProcessError } from './process-hardening.ts';
@@ -84,7 +84,7 @@ async function refuseWhatServeRefuses(config: Config, environment: Environment):
   await openAdminToken(config, environment)?.();
   const sockets = socketProblems(config);
   if (sockets.length > 0) throw new ConfigError(sockets);
-  if (config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined) await (await import('../tracing.ts')).loadOtel();
+  if (config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined) await (await import('../log/tracing.ts')).loadOtel();
   const { digestPaths, table } = readCallersVersion(
     authenticatorOptions(
       config,

@@ -1,8 +1,8 @@
 /** `serve`: runs the gateway in the foreground until a signal ends it. */
 import { setFlagsFromString } from 'node:v8';
-import { settingsWithoutEffect } from '../config-names.ts';
-import { passwordInClear } from '../fleet/store-address.ts';
-import type { Gateway } from '../gateway.ts';
+import { settingsWithoutEffect } from '../config/names.ts';
+import { passwordInClear } from '../config/store-address.ts';
+import type { Gateway } from '../gateway/gateway.ts';
 import { loadConfig } from './environment.ts';
 import { hardenProcess } from './process-hardening.ts';
 import { reportStartFailure } from './start-failure.ts';
@@ -19,7 +19,7 @@ export async function serve(envFile?: string): Promise<number> {
     await hardenProcess();
     const loaded = await loadConfig(envFile);
     // Half of the work of a start, which wrong settings do not need.
-    const { startGateway } = await import('../gateway.ts');
+    const { startGateway } = await import('../gateway/gateway.ts');
     boundGarbage();
     gateway = await startGateway(loaded);
     for (const reason of settingsWithoutEffect(loaded.environment)) {

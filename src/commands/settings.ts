@@ -1,6 +1,6 @@
 /** `settings`: what can be set, from the one table. */
-import { settingMeant } from '../config-names.ts';
-import { describedSettings } from '../config-settings.ts';
+import { settingMeant } from '../config/names.ts';
+import { describedSettings } from '../config/settings.ts';
 
 /**
  * The settings of these names, or all of them where none is given, as lines.

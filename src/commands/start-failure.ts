@@ -1,11 +1,11 @@
 /** Says plainly, on standard error, why nothing was started: names, never values. */
 import { CallersFileError } from '../callers/callers-file.ts';
-import { ConfigError } from '../config.ts';
+import { ConfigError } from '../config/config.ts';
 import { CertificateError } from '../edge/certificate.ts';
 import { ListenError } from '../edge/listen.ts';
+import { PackageError } from '../files/optional-package.ts';
 import { type Environment, KeyStoreError } from '../key/store.ts';
 import { visible } from '../log/text-lines.ts';
-import { PackageError } from '../optional-package.ts';
 import { environmentAtHand } from './environment.ts';
 import { UnsafeProcessError } from './process-hardening.ts';
 

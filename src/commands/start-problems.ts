@@ -4,18 +4,18 @@
  */
 import { readCallersVersion } from '../callers/caller-store.ts';
 import { CallersFileError } from '../callers/callers-file.ts';
-import { type Config, ConfigError, readConfig } from '../config.ts';
-import { settingsWithoutEffect } from '../config-names.ts';
-import { variableOf, workspaceNames } from '../config-workspaces.ts';
+import { type Config, ConfigError, readConfig } from '../config/config.ts';
+import { settingsWithoutEffect } from '../config/names.ts';
+import { variableOf, workspaceNames } from '../config/workspaces.ts';
 import { CertificateError, readCertificate } from '../edge/certificate.ts';
 import { socketProblem } from '../edge/listen.ts';
-import { authenticatorOptions, certificateFiles } from '../gateway-options.ts';
+import { PackageError } from '../files/optional-package.ts';
+import { authenticatorOptions, certificateFiles } from '../gateway/options.ts';
 import { openAdminToken } from '../key/admin-token.ts';
 import { loadKeyValue } from '../key/key-source.ts';
 import { openStore } from '../key/open-store.ts';
 import { type Environment, KeyStoreError } from '../key/store.ts';
-import { PackageError } from '../optional-package.ts';
-import { loadOtel } from '../tracing.ts';
+import { loadOtel } from '../log/tracing.ts';
 
 /** Names of settings, and what is wrong with what they name; never a value. The first are those of the settings. */
 export async function findStartProblems(environment: Environment): Promise<readonly string[]> {

@@ -16,11 +16,11 @@ import { editFile, FileBusyError, readIfThere } from '../callers/file-edit.ts';
 import { JsonTextError } from '../callers/json-tree.ts';
 import { describeUnreadable } from '../callers/unreadable-file.ts';
 import { guessableTokenProblems } from '../callers/weak-digest.ts';
-import { ConfigError } from '../config.ts';
+import { ConfigError } from '../config/config.ts';
+import { nearestOfAll } from '../config/spelling.ts';
 import { errorCode } from '../errors.ts';
+import { NotAFileError } from '../files/read.ts';
 import { visible } from '../log/text-lines.ts';
-import { NotAFileError } from '../read-file.ts';
-import { nearestOfAll } from '../spelling-policy.ts';
 import { settingsOfRules } from './callers-rules.ts';
 
 export type TokenExit = 0 | 1 | 2;

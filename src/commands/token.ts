@@ -20,8 +20,8 @@ import {
 import { editFile } from '../callers/file-edit.ts';
 import { parseRfc3339 } from '../callers/rfc3339-policy.ts';
 import { digestOf, mintToken } from '../callers/token.ts';
+import { nearestOfAll } from '../config/spelling.ts';
 import { visible } from '../log/text-lines.ts';
-import { nearestOfAll } from '../spelling-policy.ts';
 import { callersFileRules } from './callers-rules.ts';
 import {
   editCallers,

@@ -9,7 +9,7 @@ import { problemPage } from '../edge/problems.ts';
 import { documentFields, listed } from '../edge/reply-fields.ts';
 import { basesOf, usualBase } from '../edge/workspace.ts';
 import { GatewayError } from '../errors.ts';
-import type { Eventually, Handler } from '../layer.ts';
+import type { Eventually, Handler } from '../exchange/layer.ts';
 import type { Operation } from '../operations.ts';
 import type { RenderedDocument } from './page.ts';
 

@@ -1,8 +1,9 @@
 /** One line per request, written when its reply is known: facts only, never a credential or a query's value. */
-import { toHundredths } from '../durations.ts';
+
 import { GatewayError } from '../errors.ts';
-import { andThen, type Layer } from '../layer.ts';
-import type { CacheOutcome, Trace } from '../trace.ts';
+import { toHundredths } from '../exchange/durations.ts';
+import { andThen, type Layer } from '../exchange/layer.ts';
+import type { CacheOutcome, Trace } from '../exchange/trace.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 import { logMembers, shownCause, shownLibraryText } from './log-members.ts';
 import { fieldsOfRefusedRequest, type RefusalFields } from './refusal-fields.ts';

@@ -2,8 +2,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { HttpBindings } from '@hono/node-server';
 import type { Context, MiddlewareHandler } from 'hono';
-import { compose, type Eventually, type Handler, type Layer } from '../layer.ts';
-import { Trace } from '../trace.ts';
+import { compose, type Eventually, type Handler, type Layer } from '../exchange/layer.ts';
+import { Trace } from '../exchange/trace.ts';
 import { awaitReply } from './half-close.ts';
 import { InboundRequest, type Reply } from './inbound.ts';
 import { type Bindings, writtenByHandler } from './node-listener.ts';

@@ -2,7 +2,7 @@
 
 import type { Authenticator } from '../callers/authenticator.ts';
 import type { Authenticated } from '../callers/caller.ts';
-import { andThen, type Layer } from '../layer.ts';
+import { andThen, type Layer } from '../exchange/layer.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 
 export function authenticate(

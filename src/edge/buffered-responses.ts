@@ -6,7 +6,7 @@
  * its address (`connections.ts`).
  */
 import { GatewayError } from '../errors.ts';
-import { andThen, type Layer } from '../layer.ts';
+import { andThen, type Layer } from '../exchange/layer.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 
 export interface BufferedResponsesOptions {

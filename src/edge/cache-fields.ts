@@ -1,5 +1,5 @@
 /** `Cache-Status` (RFC 9211) and `Age` of a reply, from what the cache wrote on the trace. */
-import type { CacheOutcome, Trace } from '../trace.ts';
+import type { CacheOutcome, Trace } from '../exchange/trace.ts';
 import type { Fields } from './inbound.ts';
 
 interface HitFields {

@@ -3,8 +3,8 @@
 import { createPrivateKey, hash, type KeyObject, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import { errorCode } from '../errors.ts';
-import { type FileWatch, watchForChanges } from '../file-watch.ts';
-import { explainDenied, NotAFileError, readText } from '../read-file.ts';
+import { explainDenied, NotAFileError, readText } from '../files/read.ts';
+import { type FileWatch, watchForChanges } from '../files/watch.ts';
 
 /** Two files in PEM: the certificate with its chain, and its private key. */
 export interface CertificateFiles {

@@ -2,8 +2,9 @@
  * A caller's own conditions, answered at the edge from the full answer (RFC 9110 section 13).
  * Pure: no `this`, no I/O, no clock.
  */
-import { isBlank, isEntityTag, opaqueTag } from '../header-fields.ts';
-import { parseHttpDate } from '../http-date.ts';
+
+import { parseHttpDate } from '../http/date.ts';
+import { isBlank, isEntityTag, opaqueTag } from '../http/fields.ts';
 
 /** The caller's conditional fields, as received; repeated lines joined by a comma. */
 export interface Conditions {

@@ -8,7 +8,7 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { Server as TlsServer } from 'node:https';
 import { Socket } from 'node:net';
-import { failureScope } from '../address-policy.ts';
+import { failureScope } from '../http/address.ts';
 import {
   type Bound,
   type BudgetedConnection,

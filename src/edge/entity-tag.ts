@@ -1,7 +1,7 @@
 /** The entity tag an answer leaves with (RFC 9110 section 8.8.3). Pure: no `this`, no I/O, no clock. */
 import { hash } from 'node:crypto';
-import { isEntityTag } from '../header-fields.ts';
-import { bufferOf, type Payload } from '../payload.ts';
+import { isEntityTag } from '../http/fields.ts';
+import { bufferOf, type Payload } from '../http/payload.ts';
 import type { ContentCoding } from './encoding-policy.ts';
 
 /**

@@ -1,10 +1,10 @@
 /** The last inbound layer: makes an upstream request of the caller's, and a reply of the answer. */
 import { GatewayError } from '../errors.ts';
-import { type Answer, hasNoContent, type UpstreamRequest } from '../exchange.ts';
-import { connectionOptions } from '../header-fields.ts';
-import { andThen, type Handler } from '../layer.ts';
-import type { Flow } from '../request-context.ts';
-import type { Trace } from '../trace.ts';
+import { type Answer, hasNoContent, type UpstreamRequest } from '../exchange/exchange.ts';
+import { andThen, type Handler } from '../exchange/layer.ts';
+import type { Flow } from '../exchange/request-context.ts';
+import type { Trace } from '../exchange/trace.ts';
+import { connectionOptions } from '../http/fields.ts';
 import { cacheFieldsOf } from './cache-fields.ts';
 import { isNotModified } from './conditional-policy.ts';
 import type { HoldsCredential } from './credential-search.ts';

@@ -1,7 +1,7 @@
 /** Refuses requests for names that are not ours (DNS rebinding ends here). */
 import { GatewayError } from '../errors.ts';
-import type { Layer } from '../layer.ts';
-import { isHostAllowed } from './host-policy.ts';
+import type { Layer } from '../exchange/layer.ts';
+import { isHostAllowed } from '../http/host.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 
 export interface HostOptions {

@@ -3,9 +3,9 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Caller } from '../callers/caller.ts';
-import { fieldValue, ownField } from '../header-fields.ts';
+import { fieldValue, ownField } from '../http/fields.ts';
+import type { Payload } from '../http/payload.ts';
 import type { OperationMatch } from '../operations.ts';
-import type { Payload } from '../payload.ts';
 import { countForCaller, countForConnection, resetConnection } from './connections.ts';
 import type { EdgeWorkspace } from './workspace.ts';
 

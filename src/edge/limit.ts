@@ -1,7 +1,7 @@
 /** Keeps each caller within its own limit, and says in `RateLimit` how much of it is left. */
 import { type CallerLimits, rateLimitFields } from '../callers/limit.ts';
 import { GatewayError } from '../errors.ts';
-import type { Layer } from '../layer.ts';
+import type { Layer } from '../exchange/layer.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 
 export function limitCaller(limits: CallerLimits): Layer<InboundRequest, Reply> {

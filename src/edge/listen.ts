@@ -4,7 +4,7 @@ import type { Server } from 'node:http';
 import { Server as TlsServer } from 'node:https';
 import { type AddressInfo, connect } from 'node:net';
 import { dirname } from 'node:path';
-import { hostInUrl, socketPath } from '../address-policy.ts';
+import { hostInUrl, socketPath } from '../http/address.ts';
 
 /** Why the gateway cannot listen, in plain words that name the setting and not its value. */
 export class ListenError extends Error {

@@ -5,7 +5,7 @@
  */
 import { METHODS } from 'node:http';
 import { isIP } from 'node:net';
-import { hostName } from './host-policy.ts';
+import { hostName } from '../http/host.ts';
 
 /**
  * Whose text a member is. `operator`: of settings and files of the gateway. `issuer`: of who signs company logins.

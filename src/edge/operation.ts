@@ -2,7 +2,7 @@
 
 import { type Caller, isGranted, unnamedWorkspace } from '../callers/caller.ts';
 import { GatewayError } from '../errors.ts';
-import type { Layer } from '../layer.ts';
+import type { Layer } from '../exchange/layer.ts';
 import { matchOperations, type Operation, problemOfQuery } from '../operations.ts';
 import type { HoldsCredential } from './credential-search.ts';
 import type { InboundRequest, Reply } from './inbound.ts';

@@ -1,7 +1,7 @@
 /** The one place where a failure becomes what a caller sees: problem details (RFC 9457). */
 import { GatewayError, isProblemCode, problems } from '../errors.ts';
-import { andThen, type Layer } from '../layer.ts';
-import type { Trace } from '../trace.ts';
+import { andThen, type Layer } from '../exchange/layer.ts';
+import type { Trace } from '../exchange/trace.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 import { listed, problemFields } from './reply-fields.ts';
 import { CallerLeft } from './request-context.ts';

@@ -3,10 +3,11 @@
  * origin where that was refused. They are a caller's text, so they are searched: a credential that was put in the wrong
  * place is not written down. How they are shown stands in `log-members.ts`.
  */
-import { canonicalAddress } from '../address-policy.ts';
+
 import { readingsOf } from '../callers/credential-search-policy.ts';
 import type { GatewayError } from '../errors.ts';
-import { trimBlanks } from '../header-fields.ts';
+import { canonicalAddress } from '../http/address.ts';
+import { trimBlanks } from '../http/fields.ts';
 import type { InboundRequest } from './inbound.ts';
 import { credentialInstead, logMembers } from './log-members.ts';
 

@@ -3,7 +3,12 @@
  * and listener are made only when a layer waits, so a cache hit costs neither.
  */
 import { GatewayError } from '../errors.ts';
-import { type ContextWatcher, type Flow, type RequestContext, WatchedContext } from '../request-context.ts';
+import {
+  type ContextWatcher,
+  type Flow,
+  type RequestContext,
+  WatchedContext,
+} from '../exchange/request-context.ts';
 import type { InboundRequest } from './inbound.ts';
 
 /** The caller closed its connection before it was answered. Nothing is sent; the log says 499. */

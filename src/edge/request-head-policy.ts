@@ -2,7 +2,7 @@
  * What makes a request's head invalid though Node's parser lets it pass, and which authority and path it means.
  * Pure: no `this`, no I/O, no clock.
  */
-import { hostName } from './host-policy.ts';
+import { hostName } from '../http/host.ts';
 
 /** What Node's parser has made of a request's head. */
 export interface ParsedHead {

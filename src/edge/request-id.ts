@@ -1,6 +1,6 @@
 /** Gives every request its ids: the caller's own where they fit into a log line. */
 import { randomBytes } from 'node:crypto';
-import type { Layer } from '../layer.ts';
+import type { Layer } from '../exchange/layer.ts';
 import type { HoldsCredential } from './credential-search.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 import { requestIdGrammar } from './log-members.ts';

@@ -3,7 +3,7 @@
  * form passes: an upstream that refuses an odd or overlong field would give its answer to all callers that share the read.
  * Pure: no `this`, no I/O, no clock.
  */
-import { trimBlanks } from '../header-fields.ts';
+import { trimBlanks } from '../http/fields.ts';
 
 const parent =
   /^(?!ff)([0-9a-f]{2})-((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16})-([0-9a-f]{2})(-[\x21-\x7e]*)?$/;

@@ -1,7 +1,7 @@
 /** Which workspace a request is for, by its path, and the base addresses that a caller has. */
 import { type Caller, unnamedWorkspace } from '../callers/caller.ts';
-import type { Answer, UpstreamRequest } from '../exchange.ts';
-import type { Handler } from '../layer.ts';
+import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
+import type { Handler } from '../exchange/layer.ts';
 
 /** A workspace as the edge sees it. */
 export interface EdgeWorkspace {

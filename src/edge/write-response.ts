@@ -8,7 +8,7 @@
  * follow HTTP/1.1's rules, a reply without a body.
  */
 import { type IncomingMessage, ServerResponse, STATUS_CODES } from 'node:http';
-import { httpDate } from '../http-date.ts';
+import { httpDate } from '../http/date.ts';
 import { bytesBegun } from './half-close.ts';
 import type { Fields, InboundRequest, Reply } from './inbound.ts';
 import { keepAliveMs } from './server.ts';

@@ -2,8 +2,8 @@
  * An upstream answer as bytes, and back. Times travel as the store's, so that the age of an answer is the same at each
  * gateway although their clocks differ.
  */
-import type { Answer, HeaderFields } from '../exchange.ts';
-import { payloadOf } from '../payload.ts';
+import type { Answer, HeaderFields } from '../exchange/exchange.ts';
+import { payloadOf } from '../http/payload.ts';
 
 /** The facts beside the body. */
 export interface AnswerHead {

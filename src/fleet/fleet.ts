@@ -4,6 +4,7 @@
  */
 import type { SharedReads } from '../cache/shared-reads.ts';
 import type { SharedBuckets } from '../callers/limit.ts';
+import type { StoreAddress } from '../config/store-address.ts';
 import type { MakeScheduler } from '../gate/scheduler.ts';
 import type { Key } from '../key/key.ts';
 import { openStore } from '../key/open-store.ts';
@@ -14,7 +15,6 @@ import { shareBuckets } from './shared-buckets.ts';
 import { SharedGate } from './shared-gate.ts';
 import type { SharedGateSnapshot } from './shared-scheduler.ts';
 import { SharedStore, type StoreChange, type StoreSnapshot } from './store.ts';
-import type { StoreAddress } from './store-address.ts';
 
 export interface FleetOptions {
   readonly address: StoreAddress;

@@ -1,7 +1,8 @@
 /** A follower's side of shared turns: what it has to report to the leader, and the turns that it got. */
+
+import type { Flow } from '../exchange/request-context.ts';
 import type { Outcome, Permit } from '../gate/scheduler.ts';
 import type { Queued } from '../gate/types.ts';
-import type { Flow } from '../request-context.ts';
 import { type Announcement, type FlowKey, flowOf, keyOf, type Report } from './gate-messages.ts';
 import type { OwnRequests } from './own-requests.ts';
 

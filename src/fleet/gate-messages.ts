@@ -2,8 +2,9 @@
  * What gateways tell each other of turns at the upstream. One of them leads: its scheduler queues the requests of all
  * and gives the turns. Messages are sealed, and checked on reading: another version may have written them.
  */
+
+import type { Flow } from '../exchange/request-context.ts';
 import type { Outcome } from '../gate/scheduler.ts';
-import type { Flow } from '../request-context.ts';
 import { isWithin, parseRecord, type SharedRecord } from './shared-record.ts';
 
 /** A flow as text: what a turn is given to. */

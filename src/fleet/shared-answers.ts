@@ -12,8 +12,8 @@ import type {
   SharedReads,
 } from '../cache/shared-reads.ts';
 import { exactRequestKey } from '../cache/vary-policy.ts';
-import type { UpstreamRequest } from '../exchange.ts';
-import type { RequestContext } from '../request-context.ts';
+import type { UpstreamRequest } from '../exchange/exchange.ts';
+import type { RequestContext } from '../exchange/request-context.ts';
 import type { KeySealing } from './key-sealing.ts';
 import { KnownPurges } from './known-purges.ts';
 import { lookScript, purgeScript, releaseScript, renewScript } from './scripts.ts';

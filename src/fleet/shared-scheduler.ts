@@ -6,6 +6,8 @@
  * lease in the store decides: the requests of all wait in its scheduler, so there is one pace, one cooldown and one order
  * of turns. A gateway that has no leader uses its share of the rate that was last known.
  */
+
+import type { Flow } from '../exchange/request-context.ts';
 import {
   type GateRecord,
   type Next,
@@ -17,7 +19,6 @@ import {
   type Scheduling,
 } from '../gate/scheduler.ts';
 import type { GateSnapshot, Queued, SchedulerOptions } from '../gate/types.ts';
-import type { Flow } from '../request-context.ts';
 import { Follower } from './follower.ts';
 import { type Announcement, keyOf, type Report } from './gate-messages.ts';
 import { isRemote, Leader, type RemoteRequest } from './leader.ts';

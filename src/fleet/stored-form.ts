@@ -1,8 +1,8 @@
 /** What lies in the shared store of one read, sealed: the answer, and the outcome for gateways that wait. */
 import type { Publication, SharedLook, SharedOutcome } from '../cache/shared-reads.ts';
 import { GatewayError, isProblemCode } from '../errors.ts';
-import type { Answer } from '../exchange.ts';
-import { bufferOf } from '../payload.ts';
+import type { Answer } from '../exchange/exchange.ts';
+import { bufferOf } from '../http/payload.ts';
 import { answerOf, clockErrorMs, headOf, pack, unpack } from './answer-codec.ts';
 import type { Sealing } from './sealing.ts';
 import type { StoreClock } from './store-clock.ts';

@@ -1,9 +1,9 @@
 /** One look at the shared store, for `check`: whether it can be reached and allows what gateways do with it. */
 import { randomUUID } from 'node:crypto';
+import { describeAddress, passwordInClear } from '../config/store-address.ts';
 import { type FleetOptions, passwordReader } from './fleet.ts';
 import { lookScript, releaseScript } from './scripts.ts';
 import { SharedStore } from './store.ts';
-import { describeAddress, passwordInClear } from './store-address.ts';
 
 export interface StoreTrial {
   readonly ok: boolean;

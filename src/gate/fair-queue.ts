@@ -5,7 +5,7 @@
  * last served. Background refreshes are flows whose tags come after all others. A request with several flows stands in
  * each of them, and goes with the first turn that comes: that flow alone is charged.
  */
-import { type Flow, flowNameOf } from '../request-context.ts';
+import { type Flow, flowNameOf } from '../exchange/request-context.ts';
 import type { Queued } from './types.ts';
 
 interface Backlog<T> {

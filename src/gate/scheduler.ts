@@ -5,7 +5,7 @@
  *   open ──429──▶ closed ──time──▶ half-open ──any answer but 429──▶ paced ──429──▶ closed
  *                    ▲─────────────429────────┘ └──────quiet for a minute───┴──────▶ open
  */
-import type { Flow } from '../request-context.ts';
+import type { Flow } from '../exchange/request-context.ts';
 import { FairQueue } from './fair-queue.ts';
 import { burstOf, firstGuess, type Mark, measured } from './limit-estimate.ts';
 import { cooledDown, dueMs, hasSpare, type Pace, risen, settledDown, taken, withNextProbe } from './pacer.ts';

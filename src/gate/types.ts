@@ -1,5 +1,5 @@
 /** What the gate's rules are given, and what it shows of itself: types only. */
-import type { RequestContext } from '../request-context.ts';
+import type { RequestContext } from '../exchange/request-context.ts';
 
 export type GateState = 'open' | 'closed' | 'half-open' | 'paced';
 

@@ -1,5 +1,5 @@
 /** `aws-sm:name#field`: AWS Secrets Manager, by Amazon's own library, with its ways to find credentials. */
-import type { LoadModule } from '../optional-package.ts';
+import type { LoadModule } from '../files/optional-package.ts';
 import { loadSdk } from './sdk.ts';
 import { memberOf } from './secret-field.ts';
 import { KeyStoreError } from './store.ts';

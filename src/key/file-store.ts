@@ -2,8 +2,9 @@
  * `file:/path`: the key in a file that something else writes: a Docker or Kubernetes secret, a systemd
  * credential, an agent's rendered template, an editor.
  */
-import { watchForChanges } from '../file-watch.ts';
-import { explainDenied, openFile } from '../read-file.ts';
+
+import { explainDenied, openFile } from '../files/read.ts';
+import { watchForChanges } from '../files/watch.ts';
 import { maxKeyBytes } from './parse-key.ts';
 import { describeFailure, type KeyStore, KeyStoreError } from './store.ts';
 

@@ -1,6 +1,6 @@
 /** `gcp-sm:projects/…`: Google Secret Manager, by Google's own library, with its ways to find credentials. */
 import { errorCode } from '../errors.ts';
-import type { LoadModule } from '../optional-package.ts';
+import type { LoadModule } from '../files/optional-package.ts';
 import { loadSdk } from './sdk.ts';
 import { memberOf } from './secret-field.ts';
 import { KeyStoreError } from './store.ts';

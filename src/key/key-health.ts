@@ -14,7 +14,7 @@
  *
  * Nothing waits for a store or a probe that hangs.
  */
-import { settledBy, type WaitOptions, waitAtMost } from '../deadline.ts';
+import { settledBy, type WaitOptions, waitAtMost } from '../exchange/deadline.ts';
 import { AcceptedReads, isSpecified, type KeyRead, specifiedReads } from './accepted-reads.ts';
 import type { Key } from './key.ts';
 import type { EmitKeyEvent } from './key-event.ts';

@@ -2,7 +2,7 @@
  * Polls a store for the key: at the start with backoff, then whenever it may have changed. Passes good
  * values on; a bad value never replaces anything, it is only reported.
  */
-import { waitAtMost } from '../deadline.ts';
+import { waitAtMost } from '../exchange/deadline.ts';
 import type { Key } from './key.ts';
 import { parseKey } from './parse-key.ts';
 import { describeFailure, type KeyStore, KeyStoreError } from './store.ts';

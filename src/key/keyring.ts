@@ -13,7 +13,7 @@
  * Every different value is a generation; one that comes back after another is a new one. A request keeps the key
  * it took. What the upstream thinks of the key is in `key-health.ts`; how the store is asked, in `key-source.ts`.
  */
-import type { WaitOptions } from '../deadline.ts';
+import type { WaitOptions } from '../exchange/deadline.ts';
 import type { KeyRead } from './accepted-reads.ts';
 import { Key } from './key.ts';
 import type { EmitKeyEvent, KeyEvent, KeyHealth } from './key-event.ts';

@@ -1,7 +1,7 @@
 /** From a setting as `file:/run/secrets/key` to the store it names. */
 import { existsSync } from 'node:fs';
 import { delimiter, isAbsolute, join } from 'node:path';
-import { importModule, type LoadModule } from '../optional-package.ts';
+import { importModule, type LoadModule } from '../files/optional-package.ts';
 import { splitWords } from './command-line.ts';
 import { readEnvironment } from './env-store.ts';
 import type { OnSaid } from './exec-store.ts';

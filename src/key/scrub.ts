@@ -6,8 +6,8 @@
  * text alone.
  */
 import { setImmediate } from 'node:timers/promises';
-import type { Eventually } from '../layer.ts';
-import type { Payload } from '../payload.ts';
+import type { Eventually } from '../exchange/layer.ts';
+import type { Payload } from '../http/payload.ts';
 import { exposeKey, type Key } from './key.ts';
 import { addFound, FormIndex, type Found, maxLevels, Unescaper, windowBytes } from './search.ts';
 

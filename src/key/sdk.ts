@@ -1,5 +1,5 @@
 /** Loads a cloud's own library when a store that needs it is named; none is among our dependencies. */
-import { importProblem, type LoadModule, type OptionalPackage } from '../optional-package.ts';
+import { importProblem, type LoadModule, type OptionalPackage } from '../files/optional-package.ts';
 import { KeyStoreError } from './store.ts';
 
 /** @throws KeyStoreError that says what to install */

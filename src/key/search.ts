@@ -10,7 +10,7 @@
  * Nothing is compiled of a key: V8 keeps, prints and profiles patterns and names.
  */
 import { randomFillSync, timingSafeEqual } from 'node:crypto';
-import { hexDigits } from '../percent-encoding.ts';
+import { hexDigits } from '../http/percent-encoding.ts';
 
 /** So many bytes are hashed, and no shorter text holds a key. */
 export const windowBytes = 16;

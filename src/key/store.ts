@@ -1,6 +1,6 @@
 /** What a place that keeps the key must be able to do, and how it says that it cannot. */
 import { errorCode } from '../errors.ts';
-import { NotAFileError } from '../read-file.ts';
+import { NotAFileError } from '../files/read.ts';
 
 /** The process's environment, as it was at the start. */
 export type Environment = Readonly<Record<string, string | undefined>>;

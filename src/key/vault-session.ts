@@ -3,7 +3,7 @@
  * logs in anew when the lease cannot be stretched any more. Never follows a redirect: the token would go along.
  */
 import { Agent, request } from 'undici';
-import { readText } from '../read-file.ts';
+import { readText } from '../files/read.ts';
 import { describeFailure, KeyStoreError } from './store.ts';
 import type { FileOrValue, VaultSettings } from './vault-settings.ts';
 

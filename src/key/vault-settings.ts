@@ -2,7 +2,7 @@
  * What `vault:mount/path#field` and the environment say about a HashiCorp Vault or OpenBao. Pure: no `this`, no
  * I/O, no clock. The names are Vault's own where it has one.
  */
-import { isLoopbackHost } from '../address-policy.ts';
+import { isLoopbackHost } from '../http/address.ts';
 import type { Environment } from './store.ts';
 
 export type VaultLogin =

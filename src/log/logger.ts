@@ -5,9 +5,9 @@
  */
 import { isatty } from 'node:tty';
 import pino, { type Logger } from 'pino';
-import { toHundredths } from '../durations.ts';
 import type { AccessLine } from '../edge/access-log.ts';
 import { shownFields } from '../edge/log-members.ts';
+import { toHundredths } from '../exchange/durations.ts';
 import { accessJson } from './access-json.ts';
 import { type LogDestination, type LogLosses, writeTo } from './destination.ts';
 import { collectLines } from './lines.ts';

@@ -2,8 +2,9 @@
  * Counts attempts where they are made, so that those of background refreshes, of probes and of exchanges that
  * no request waits for any more are counted too: no request's trace knows all of them.
  */
-import { Durations, type DurationsSnapshot } from '../durations.ts';
+
 import { GatewayError } from '../errors.ts';
+import { Durations, type DurationsSnapshot } from '../exchange/durations.ts';
 
 /** What became of attempts: a status, a problem's code, or `abandoned` where its request had gone. */
 export interface AttemptOutcome {

@@ -6,9 +6,9 @@
  * state a Retry-After.
  */
 import { GatewayError, type ProblemCode } from '../errors.ts';
-import type { Answer, UpstreamRequest } from '../exchange.ts';
-import type { Layer } from '../layer.ts';
-import type { Trace } from '../trace.ts';
+import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
+import type { Layer } from '../exchange/layer.ts';
+import type { Trace } from '../exchange/trace.ts';
 import * as policy from './circuit-policy.ts';
 
 export interface CircuitChange extends policy.Scope {

@@ -14,8 +14,8 @@ import {
   createInflate,
   createZstdDecompress,
 } from 'node:zlib';
-import type { HeaderFields } from '../exchange.ts';
-import { opaqueTag } from '../header-fields.ts';
+import type { HeaderFields } from '../exchange/exchange.ts';
+import { opaqueTag } from '../http/fields.ts';
 
 export type UpstreamCoding = 'gzip' | 'br' | 'deflate' | 'zstd';
 

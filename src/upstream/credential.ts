@@ -10,15 +10,15 @@
  * and sends it again. A 403 is about the role of the key's holder: it marks nothing and passes.
  */
 import { GatewayError, type GatewayErrorOptions } from '../errors.ts';
-import type { Answer, HeaderFields, SignedRequest, UpstreamRequest } from '../exchange.ts';
+import type { Answer, HeaderFields, SignedRequest, UpstreamRequest } from '../exchange/exchange.ts';
+import type { Handler, Layer } from '../exchange/layer.ts';
+import { type Flow, type RequestContext, timedContext } from '../exchange/request-context.ts';
+import { Trace } from '../exchange/trace.ts';
+import { statedWaitMs } from '../http/retry-after.ts';
 import { exposeKey, type Key } from '../key/key.ts';
 import type { KeyProbe } from '../key/key-health.ts';
 import type { Keyring } from '../key/keyring.ts';
-import type { Handler, Layer } from '../layer.ts';
-import { type Flow, type RequestContext, timedContext } from '../request-context.ts';
-import { Trace } from '../trace.ts';
 import { plainRead } from './own-reads.ts';
-import { statedWaitMs } from './retry-after-policy.ts';
 
 /** What this layer needs of the keyring. */
 export type CredentialKeys = Pick<

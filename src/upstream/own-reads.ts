@@ -1,9 +1,9 @@
 /** Reads of our own, on no caller's behalf: a probe of the key, a check of the settings, the first read after the start. */
 import { GatewayError } from '../errors.ts';
-import type { Answer, UpstreamRequest } from '../exchange.ts';
-import type { Handler } from '../layer.ts';
-import { type FixedContext, type RequestContext, timedContext } from '../request-context.ts';
-import { Trace } from '../trace.ts';
+import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
+import type { Handler } from '../exchange/layer.ts';
+import { type FixedContext, type RequestContext, timedContext } from '../exchange/request-context.ts';
+import { Trace } from '../exchange/trace.ts';
 
 /** A read without query and fields. */
 export function plainRead(operation: string, path: string, context: RequestContext): UpstreamRequest {

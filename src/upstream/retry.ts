@@ -6,12 +6,12 @@
  */
 import pRetry, { type RetryContext } from 'p-retry';
 import { GatewayError } from '../errors.ts';
-import type { Answer, UpstreamRequest } from '../exchange.ts';
-import { FairShare, type Holder } from '../fair-share.ts';
-import type { Layer } from '../layer.ts';
-import { pause } from '../request-context.ts';
-import type { Trace } from '../trace.ts';
-import { statedUntilMs } from './retry-after-policy.ts';
+import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
+import { FairShare, type Holder } from '../exchange/fair-share.ts';
+import type { Layer } from '../exchange/layer.ts';
+import { pause } from '../exchange/request-context.ts';
+import type { Trace } from '../exchange/trace.ts';
+import { statedUntilMs } from '../http/retry-after.ts';
 
 export interface RetryOptions {
   /** Retries after the first attempt, at most. */

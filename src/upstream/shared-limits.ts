@@ -2,7 +2,7 @@
  * What all workspaces share of the way to the upstream: attempts at once, bytes of answers in flight, connections. So one
  * that takes all it can leaves every other its part.
  */
-import type { ContextWatcher, RequestContext } from '../request-context.ts';
+import type { ContextWatcher, RequestContext } from '../exchange/request-context.ts';
 import type { Pools } from './pools.ts';
 
 /** An amount that several workspaces share: each has a part that is its own, and takes from the rest while that is free. */

@@ -8,9 +8,9 @@
  */
 
 import Pool from 'undici/lib/dispatcher/pool.js';
-import type { Answer, SignedRequest } from '../exchange.ts';
-import type { Handler } from '../layer.ts';
-import type { AttemptSpans, Trace } from '../trace.ts';
+import type { Answer, SignedRequest } from '../exchange/exchange.ts';
+import type { Handler } from '../exchange/layer.ts';
+import type { AttemptSpans, Trace } from '../exchange/trace.ts';
 import { viaName } from '../version.ts';
 import { Attempt, type AttemptTerms } from './attempt.ts';
 import type { AttemptTally } from './attempt-tally.ts';

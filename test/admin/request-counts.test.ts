@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { maxCallers, otherCallers, RequestCounts } from '../../src/admin/request-counts.ts';
-import { boundsSeconds, Durations } from '../../src/durations.ts';
 import type { AccessLine } from '../../src/edge/access-log.ts';
+import { boundsSeconds, Durations } from '../../src/exchange/durations.ts';
 import { line as usual } from '../support/snapshot.ts';
 
 function counted(...lines: Partial<AccessLine>[]) {

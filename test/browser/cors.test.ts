@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { standInKey } from '../../src/demo/stand-in.ts';
 import { startWith } from '../support/callers-files.ts';
 import { findChromium, howToInstall, launchChromium, launchFlags } from '../support/chromium.ts';
 import { accounts, startPair } from '../support/gateway.ts';

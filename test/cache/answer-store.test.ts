@@ -1,7 +1,7 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { AnswerStore } from '../../src/cache/answer-store.ts';
 import { policyOf } from '../../src/cache/cache-policy.ts';
-import { FairBytes } from '../../src/fair-share.ts';
+import { FairBytes } from '../../src/exchange/fair-share.ts';
 import { answerOf, contextFor, requestWith } from '../support/requests.ts';
 
 const defaults = { ttlMs: 15_000, staleWhileRevalidateMs: 0, staleIfErrorMs: 0 };

@@ -5,7 +5,7 @@ import { forward } from '../../src/edge/forward.ts';
 import type { InboundRequest } from '../../src/edge/inbound.ts';
 import { prepareReplies } from '../../src/edge/reply-fields.ts';
 import { createContexts } from '../../src/edge/request-context.ts';
-import type { UpstreamRequest } from '../../src/exchange.ts';
+import type { UpstreamRequest } from '../../src/exchange/exchange.ts';
 import { answerOf, newTrace } from '../support/requests.ts';
 
 const prepare = prepareReplies({ forward: [], cacheControl: 'private, no-cache', variesBy: [] });

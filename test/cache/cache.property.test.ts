@@ -4,9 +4,9 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { shareAnswers } from '../../src/cache/cache.ts';
 import { GatewayError } from '../../src/errors.ts';
-import type { Answer, UpstreamRequest } from '../../src/exchange.ts';
-import { timedContext } from '../../src/request-context.ts';
-import { Trace } from '../../src/trace.ts';
+import type { Answer, UpstreamRequest } from '../../src/exchange/exchange.ts';
+import { timedContext } from '../../src/exchange/request-context.ts';
+import { Trace } from '../../src/exchange/trace.ts';
 
 const left = new Error('left');
 

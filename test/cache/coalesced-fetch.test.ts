@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { Flights } from '../../src/cache/coalesced-fetch.ts';
-import { Trace } from '../../src/trace.ts';
+import { Trace } from '../../src/exchange/trace.ts';
 import { promotedBytesPer } from '../support/promoted-bytes.ts';
 
 it('a flight that has ended is kept by nothing, though others are always under way', () => {

@@ -5,7 +5,7 @@ import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { shareAnswers } from '../../src/cache/cache.ts';
 import { createCompressor, mayCompress } from '../../src/cache/compress.ts';
-import type { Answer, HeaderFields } from '../../src/exchange.ts';
+import type { Answer, HeaderFields } from '../../src/exchange/exchange.ts';
 import { newTrace, patientContext, requestWith } from '../support/requests.ts';
 
 const json = { 'content-type': 'application/json' };

@@ -3,8 +3,8 @@ import type { AnswerPolicy } from '../../src/cache/cache-policy.ts';
 import { publicationOf } from '../../src/cache/publication-policy.ts';
 import { failedOutcome, type Outcome } from '../../src/cache/store-response.ts';
 import { GatewayError } from '../../src/errors.ts';
-import type { Answer, UpstreamRequest } from '../../src/exchange.ts';
-import { FixedContext } from '../../src/request-context.ts';
+import type { Answer, UpstreamRequest } from '../../src/exchange/exchange.ts';
+import { FixedContext } from '../../src/exchange/request-context.ts';
 
 const context = new FixedContext(1_000, { name: 'a', weight: 1, background: false });
 const request: UpstreamRequest = {

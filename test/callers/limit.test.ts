@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { canonicalAddress, failureScope, isFlyProxy, isLoopbackAddress } from '../../src/address-policy.ts';
 import { type Bucket, fullBucket } from '../../src/callers/bucket-policy.ts';
 import { makeCaller } from '../../src/callers/caller.ts';
 import { limitFailures } from '../../src/callers/failures.ts';
 import { CallerLimits, rateLimitFields, type SharedBuckets } from '../../src/callers/limit.ts';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
+import { canonicalAddress, failureScope, isFlyProxy, isLoopbackAddress } from '../../src/http/address.ts';
 import { bearer, cleanUp, credentials, open, refusal, writeCallers } from '../support/callers-fixture.ts';
 
 beforeEach(() => vi.useFakeTimers());

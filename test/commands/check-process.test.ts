@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { digestOf } from '../../src/callers/token.ts';
 import { checkEnvironment } from '../../src/commands/run-check.ts';
-import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { standInKey } from '../../src/demo/stand-in.ts';
 import { writeCallersFile } from '../support/callers-files.ts';
 import { checkHere, failedStart } from '../support/command-line.ts';
 import { findOnPath } from '../support/find-on-path.ts';

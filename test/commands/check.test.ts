@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { check } from '../../src/commands/check.ts';
 import type { CheckReport } from '../../src/commands/check-report.ts';
 import { GatewayError, type GatewayErrorOptions, type ProblemCode } from '../../src/errors.ts';
-import type { Answer, SignedRequest } from '../../src/exchange.ts';
+import type { Answer, SignedRequest } from '../../src/exchange/exchange.ts';
 import { openKeyring } from '../../src/key/keyring.ts';
 import type { KeyStore } from '../../src/key/store.ts';
 import { attachKey, probeThrough, retryWithKey } from '../../src/upstream/credential.ts';

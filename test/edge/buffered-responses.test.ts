@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { limitBufferedResponses, type UnreadReply } from '../../src/edge/buffered-responses.ts';
 import type { InboundRequest } from '../../src/edge/inbound.ts';
-import { Trace } from '../../src/trace.ts';
+import { Trace } from '../../src/exchange/trace.ts';
 
 let unread: UnreadReply[] = [];
 beforeEach(() => {

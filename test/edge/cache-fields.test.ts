@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { cacheFieldsOf } from '../../src/edge/cache-fields.ts';
-import type { CacheOutcome } from '../../src/trace.ts';
+import type { CacheOutcome } from '../../src/exchange/trace.ts';
 import { newTrace } from '../support/requests.ts';
 
 function fieldsOf(cache: CacheOutcome, ageSeconds?: number) {

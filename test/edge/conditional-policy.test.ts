@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { isNotModified } from '../../src/edge/conditional-policy.ts';
 import { codedEntityTag, entityTagOf } from '../../src/edge/entity-tag.ts';
-import { isEntityTag } from '../../src/header-fields.ts';
+import { isEntityTag } from '../../src/http/fields.ts';
 
 const now = Date.UTC(2026, 10, 21);
 const earlier = 'Sun, 06 Nov 1994 08:49:36 GMT';

@@ -5,7 +5,7 @@ import { answerThrough } from '../../src/edge/adapter.ts';
 import type { Reply } from '../../src/edge/inbound.ts';
 import { createHttpServer } from '../../src/edge/server.ts';
 import { linesOf, takesText } from '../../src/edge/write-response.ts';
-import { bufferOf, latin1Of, payloadOf, smallBytes } from '../../src/payload.ts';
+import { bufferOf, latin1Of, payloadOf, smallBytes } from '../../src/http/payload.ts';
 
 const bodies = {
   empty: Buffer.alloc(0),

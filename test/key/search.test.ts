@@ -4,7 +4,7 @@
  */
 import type { randomFillSync } from 'node:crypto';
 import { afterAll, describe, expect, it, vi } from 'vitest';
-import type { Parts } from '../../src/gateway-parts.ts';
+import type { Parts } from '../../src/gateway/parts.ts';
 import { countSteps } from '../support/count-steps.ts';
 
 /** What is drawn instead of random numbers, where a test says so. Else they follow from a seed: no chance, the same steps. */
@@ -34,7 +34,7 @@ const counter = await countSteps(/\/src\/(?:key\/s|gateway-parts)/);
 afterAll(() => counter.close());
 const { Scrubber } = await import('../../src/key/scrub.ts');
 const { Key } = await import('../../src/key/key.ts');
-const { isSecret } = await import('../../src/gateway-parts.ts');
+const { isSecret } = await import('../../src/gateway/parts.ts');
 
 /** Random letters and digits, and none that occurs twice in the part that is compared: so no text has more in common by chance. */
 const key = 'wak_Qz7Xw2Lk9vRb3Tn5Hd8Jf4Gm6Pc1';

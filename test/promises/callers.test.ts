@@ -5,10 +5,10 @@ import { exportSPKI, SignJWT } from 'jose';
 import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { CallersFileError } from '../../src/callers/callers-file.ts';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
-import { ConfigError, readConfig } from '../../src/config.ts';
+import { ConfigError, readConfig } from '../../src/config/config.ts';
+import { standInKey } from '../../src/demo/stand-in.ts';
 import { problems } from '../../src/errors.ts';
-import { startGateway } from '../../src/gateway.ts';
-import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { startGateway } from '../../src/gateway/gateway.ts';
 import { bearer, enrol, startWith, textOf, writeCallersFile } from '../support/callers-files.ts';
 import { accounts, ask as askWhere, type Came, sharedPair, startPair } from '../support/gateway.ts';
 import {

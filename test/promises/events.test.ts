@@ -1,6 +1,6 @@
 import { type IncomingMessage, request } from 'node:http';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { standInKey } from '../../src/demo/stand-in.ts';
 import { bearer, enrol, startWith } from '../support/callers-files.ts';
 import { accounts, startPair, type TestGateway } from '../support/gateway.ts';
 import { formsIn } from '../support/secret-forms.ts';

@@ -1,6 +1,6 @@
 import { Agent } from 'node:http';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import type { StandIn } from '../../src/stand-in/stand-in.ts';
+import type { StandIn } from '../../src/demo/stand-in.ts';
 import { bearer, enrol, startWith, writeCallersFile } from '../support/callers-files.ts';
 import { type FleetMember, startFleet } from '../support/fleet.ts';
 import { type AskOptions, accounts, type Came } from '../support/gateway.ts';

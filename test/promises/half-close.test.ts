@@ -1,7 +1,7 @@
 import { connect } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import type { Behaviour } from '../../src/stand-in/behaviour.ts';
 import { accounts, startPair } from '../support/gateway.ts';
+import type { Behaviour } from '../support/stand-in/behaviour.ts';
 
 const request = (path: string) => `GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`;
 

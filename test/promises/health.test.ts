@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { standInKey } from '../../src/demo/stand-in.ts';
 import { bearer, enrol, startWith, textOf } from '../support/callers-files.ts';
 import { parseExposition } from '../support/exposition-parser.ts';
 import { accounts, startPair, type TestGateway } from '../support/gateway.ts';

@@ -4,7 +4,7 @@ import { readdirSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { standInKey } from '../../src/demo/stand-in.ts';
 import { enrol, startWith } from '../support/callers-files.ts';
 import { makeCertificate } from '../support/certificate.ts';
 import { findOnPath } from '../support/find-on-path.ts';

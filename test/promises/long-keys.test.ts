@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { variableOf } from '../../src/config-workspaces.ts';
-import type { StandIn } from '../../src/stand-in/stand-in.ts';
+import { variableOf } from '../../src/config/workspaces.ts';
+import type { StandIn } from '../../src/demo/stand-in.ts';
 import { imageFlags } from '../support/image-flags.ts';
 import { type Served, serve, settingsFor, standInFor } from '../support/process.ts';
 import { sharedOwner } from '../support/shared-owner.ts';

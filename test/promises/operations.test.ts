@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { standInKey } from '../../src/demo/stand-in.ts';
 import { accounts, sharedPair, startPair } from '../support/gateway.ts';
 
 describe('an operation becomes exactly the specified read', () => {

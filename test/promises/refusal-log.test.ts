@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { mintToken } from '../../src/callers/token.ts';
-import { standInKey } from '../../src/stand-in/stand-in.ts';
+import { standInKey } from '../../src/demo/stand-in.ts';
 import { bearer, enrol, startWith } from '../support/callers-files.ts';
 import { accounts, startPair } from '../support/gateway.ts';
 import { audience, issuerName, makeSigningKey, signJwt, startIssuer } from '../support/issuer.ts';

@@ -1,6 +1,6 @@
 import { describe, it } from 'vitest';
-import type { Behaviour } from '../../src/stand-in/behaviour.ts';
 import { accounts, startPair } from '../support/gateway.ts';
+import type { Behaviour } from '../support/stand-in/behaviour.ts';
 
 describe.concurrent('a 429 is waited out', () => {
   it('a 429 is waited out for as long as the upstream says, and the caller need not know', async ({

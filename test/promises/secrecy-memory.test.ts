@@ -3,7 +3,7 @@ import { globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { startStandIn } from '../../src/stand-in/stand-in.ts';
+import { startStandIn } from '../../src/demo/stand-in.ts';
 import { accounts, ask, startPair } from '../support/gateway.ts';
 import { mountSecret } from '../support/kubernetes-mount.ts';
 import { startProduct } from '../support/product.ts';

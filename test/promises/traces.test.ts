@@ -3,7 +3,7 @@ import { symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { type StandIn, standInKey } from '../../src/stand-in/stand-in.ts';
+import { type StandIn, standInKey } from '../../src/demo/stand-in.ts';
 import { hasLibraries } from '../libraries/import-library.ts';
 import { enrol, writeCallersFile } from '../support/callers-files.ts';
 import { type Collector, type ExportedSpan, startCollector } from '../support/collector-stand-in.ts';

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { startStandIn } from '../../src/stand-in/stand-in.ts';
+import { startStandIn } from '../../src/demo/stand-in.ts';
 import { bearer, enrol, textOf, writeCallersFile } from '../support/callers-files.ts';
 import { parseExposition } from '../support/exposition-parser.ts';
 import type { TestGateway } from '../support/gateway.ts';

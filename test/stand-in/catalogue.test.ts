@@ -1,7 +1,7 @@
 import { Agent, request } from 'undici';
 import { expect, it } from 'vitest';
-import { everyMisbehaviour } from '../../src/stand-in/catalogue.ts';
-import { standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
+import { standInKey, startStandIn } from '../../src/demo/stand-in.ts';
+import { everyMisbehaviour } from '../support/stand-in/catalogue.ts';
 
 /** Enough for what comes to an end; what stalls has this long. */
 const patienceMs = 150;

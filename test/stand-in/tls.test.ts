@@ -1,6 +1,6 @@
 import { Agent, request } from 'undici';
 import { expect, it } from 'vitest';
-import { standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
+import { standInKey, startStandIn } from '../../src/demo/stand-in.ts';
 import { makeCertificate } from '../support/certificate.ts';
 
 it('the stand-in behaves and misbehaves over TLS as well', async () => {

@@ -3,8 +3,8 @@ import type { CheckReport } from '../../src/commands/check-report.ts';
 import { runCommandLine } from '../../src/commands/command-line.ts';
 import { checkEnvironment } from '../../src/commands/run-check.ts';
 import { describeStartFailure } from '../../src/commands/start-failure.ts';
-import { readConfig } from '../../src/config.ts';
-import { startGateway } from '../../src/gateway.ts';
+import { readConfig } from '../../src/config/config.ts';
+import { startGateway } from '../../src/gateway/gateway.ts';
 import type { Finished } from './process.ts';
 
 /** Runs help, wrong usage, and the commands about settings and callers. The others write past what is collected here. */

@@ -2,10 +2,10 @@
 import { type Agent, type IncomingHttpHeaders, request } from 'node:http';
 import { connect } from 'node:net';
 import { beforeAll, expect, onTestFinished } from 'vitest';
-import { readConfig } from '../../src/config.ts';
-import { type Gateway, startGateway } from '../../src/gateway.ts';
+import { readConfig } from '../../src/config/config.ts';
+import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/demo/stand-in.ts';
+import { type Gateway, startGateway } from '../../src/gateway/gateway.ts';
 import type { LogDestination } from '../../src/log/destination.ts';
-import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/stand-in/stand-in.ts';
 import { sharedOwner } from './shared-owner.ts';
 
 export interface Came {

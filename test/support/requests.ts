@@ -1,13 +1,13 @@
 /** Requests, contexts and answers for the tests of the outbound layers. */
-import type { Answer, HeaderFields, SignedRequest, UpstreamRequest } from '../../src/exchange.ts';
+import type { Answer, HeaderFields, SignedRequest, UpstreamRequest } from '../../src/exchange/exchange.ts';
 import {
   type ContextWatcher,
   FixedContext,
   type Flow,
   type RequestContext,
   WatchedContext,
-} from '../../src/request-context.ts';
-import { Trace } from '../../src/trace.ts';
+} from '../../src/exchange/request-context.ts';
+import { Trace } from '../../src/exchange/trace.ts';
 import { plainRead } from '../../src/upstream/own-reads.ts';
 
 /** A context whose deadline and flow can be changed, as the cache does when someone joins a flight. */

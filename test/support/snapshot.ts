@@ -1,8 +1,8 @@
 /** The snapshot of a gateway in which every metric has a sample. */
 import { RequestCounts } from '../../src/admin/request-counts.ts';
 import type { AdminSnapshot, RuntimeSnapshot, WorkspaceSnapshot } from '../../src/admin/sources.ts';
-import { Durations } from '../../src/durations.ts';
 import type { AccessLine } from '../../src/edge/access-log.ts';
+import { Durations } from '../../src/exchange/durations.ts';
 
 const attemptDurations = new Durations();
 for (let attempt = 0; attempt < 33; attempt++) attemptDurations.observe(20);

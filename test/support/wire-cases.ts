@@ -2,7 +2,7 @@
  * What is tried on the wire, as data. `test/promises/wire.test.ts` runs every case on both listeners, or from the
  * upstream, of the gateway from its sources and of the built program with the image's flags: a new case is one row.
  */
-import type { Misbehaviour } from '../../src/stand-in/behaviour.ts';
+import type { Misbehaviour } from './stand-in/behaviour.ts';
 
 /** A name, and bytes as Latin-1. */
 export type WireCase = readonly [name: string, bytes: string];

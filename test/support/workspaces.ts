@@ -3,8 +3,8 @@ import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
-import { variableOf } from '../../src/config-workspaces.ts';
-import { type StandIn, type StandInOptions, startStandIn } from '../../src/stand-in/stand-in.ts';
+import { variableOf } from '../../src/config/workspaces.ts';
+import { type StandIn, type StandInOptions, startStandIn } from '../../src/demo/stand-in.ts';
 import { type AtEnd, startPair, type TestGateway } from './gateway.ts';
 
 export interface TestWorkspace {

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { GatewayError } from '../../src/errors.ts';
-import type { Answer } from '../../src/exchange.ts';
+import type { Answer } from '../../src/exchange/exchange.ts';
+import type { RequestContext } from '../../src/exchange/request-context.ts';
 import { paceAttempts } from '../../src/gate/gate.ts';
-import type { RequestContext } from '../../src/request-context.ts';
 import { Circuit, type CircuitChange } from '../../src/upstream/circuit.ts';
 import { answerOf, contextFor, newTrace, requestWith } from '../support/requests.ts';
 import { seeded } from '../support/virtual-clock.ts';

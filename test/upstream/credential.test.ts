@@ -1,11 +1,11 @@
 import { inspect } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { GatewayError } from '../../src/errors.ts';
-import type { Answer, SignedRequest, UpstreamRequest } from '../../src/exchange.ts';
+import type { Answer, SignedRequest, UpstreamRequest } from '../../src/exchange/exchange.ts';
+import type { Handler } from '../../src/exchange/layer.ts';
+import { Trace } from '../../src/exchange/trace.ts';
 import { paceAttempts } from '../../src/gate/gate.ts';
 import type { Keyring } from '../../src/key/keyring.ts';
-import type { Handler } from '../../src/layer.ts';
-import { Trace } from '../../src/trace.ts';
 import { attachKey, probeThrough, retryWithKey } from '../../src/upstream/credential.ts';
 import { retryFailures } from '../../src/upstream/retry.ts';
 import { down, FakeStore, key1, key2, key3, keyringOf } from '../support/fake-store.ts';

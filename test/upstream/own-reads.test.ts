@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Answer, UpstreamRequest } from '../../src/exchange.ts';
+import type { Answer, UpstreamRequest } from '../../src/exchange/exchange.ts';
 import { checkKey } from '../../src/upstream/own-reads.ts';
 
 beforeEach(() => {

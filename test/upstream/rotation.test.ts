@@ -3,9 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import type { Answer, SignedRequest } from '../../src/exchange.ts';
+import type { Answer, SignedRequest } from '../../src/exchange/exchange.ts';
+import { Trace } from '../../src/exchange/trace.ts';
 import { openKeyring } from '../../src/key/keyring.ts';
-import { Trace } from '../../src/trace.ts';
 import { attachKey, probeThrough, retryWithKey } from '../../src/upstream/credential.ts';
 import { patientContext, requestWith } from '../support/requests.ts';
 

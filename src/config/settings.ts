@@ -1,0 +1,264 @@
+/** The table of settings: of each its name, how it is read, its default and its meaning. */
+
+import { neverDown, neverUp } from '../http/passed-fields.ts';
+import {
+  baseUrl,
+  ConfigValueError,
+  duration,
+  flag,
+  headerName,
+  hostName,
+  integer,
+  list,
+  listenHost,
+  mediaRange,
+  namePrefix,
+  oneOf,
+  origin,
+  type Reader,
+  readPattern,
+  secretPlace,
+  size,
+  storeAddress,
+  text,
+} from './values.ts';
+import { workspaceName, workspaceSettings } from './workspaces.ts';
+
+/** A row of the table. */
+export interface Setting<T> {
+  readonly read: Reader<T>;
+  /** As it would be written; `undefined` where there is none. */
+  readonly default: string | undefined;
+  readonly required: boolean;
+  readonly meaning: string;
+}
+
+function required<T>(read: Reader<T>, meaning: string): Setting<T> {
+  return { read, default: undefined, required: true, meaning };
+}
+
+function optional<T>(read: Reader<T>, meaning: string): Setting<T | undefined> {
+  return { read, default: undefined, required: false, meaning };
+}
+
+function defaulted<T>(value: string, read: Reader<T>, meaning: string): Setting<T> {
+  return { read, default: value, required: false, meaning };
+}
+
+const port = integer(0, 65_535);
+
+const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
+
+export const settings = {
+  UPSTREAM_BASE_URL: required(
+    baseUrl,
+    'The upstream’s base address. https:, or http: on loopback; no credentials, query or fragment in it.',
+  ),
+  UPSTREAM_ALLOW_HTTP: defaulted(
+    'false',
+    flag,
+    'Allow an http: upstream that is not on loopback. The key then travels unencrypted.',
+  ),
+  UPSTREAM_API_KEY: optional(
+    text,
+    'The key itself, where the environment is the store. At least 16 visible ASCII characters.',
+  ),
+  UPSTREAM_API_KEY_FROM: defaulted(
+    'env:UPSTREAM_API_KEY',
+    text,
+    'Where the key comes from: env:NAME, file:/path, exec:command args, vault:mount/path#field, aws-sm:name#field or gcp-sm:projects/….',
+  ),
+  UPSTREAM_API_KEY_PREVIOUS_FROM: optional(
+    text,
+    'A second key to fall back to while a rotation is under way; written like UPSTREAM_API_KEY_FROM.',
+  ),
+  UPSTREAM_API_KEY_REFRESH: defaulted(
+    '60s',
+    duration(1_000),
+    'How often a store that cannot be watched is asked again.',
+  ),
+  UPSTREAM_API_KEY_CHECK: defaulted(
+    'on',
+    oneOf('on', 'off'),
+    'One read of /users/api-keys/ after the start, so that the log says at once whether the upstream accepts the key, and one before a new key replaces a key that works; off leaves both out.',
+  ),
+  WORKSPACES: defaulted(
+    '',
+    listOrNothing(workspaceName),
+    'Names of workspaces, comma-separated, each with a key of its own (UPSTREAM_API_KEY_FROM_<NAME>). The unnamed workspace then exists only if UPSTREAM_API_KEY_FROM or UPSTREAM_API_KEY is set.',
+  ),
+  UPSTREAM_READS: defaulted(
+    '',
+    listOrNothing(readPattern),
+    'Further reads to allow, comma-separated, as they stand behind the base address: /analytics/posts/,/analytics/reports/:id/.',
+  ),
+  UPSTREAM_MEDIA_TYPES: defaulted(
+    'application/json, application/*+json',
+    list(mediaRange),
+    'Media types of successes that pass; any other is an invalid response. */* lets all through.',
+  ),
+  UPSTREAM_TIMEOUT: defaulted(
+    '10s',
+    duration(10),
+    'One attempt, from its start to the last byte of the body.',
+  ),
+  UPSTREAM_MAX_BODY: defaulted(
+    '8MiB',
+    size(1_024, 2 ** 30),
+    'The largest answer accepted. Answers are read whole and checked before any of them is sent.',
+  ),
+  UPSTREAM_CONNECTIONS: defaulted(
+    '64',
+    integer(1, 10_000),
+    'Attempts at once. The bodies in flight together stay under 64 MiB.',
+  ),
+  REQUEST_TIMEOUT: defaulted('25s', duration(10), 'One caller’s request, retries and waiting included.'),
+  HEADERS_TIMEOUT: defaulted('10s', duration(100), 'How long a caller may take to send its request.'),
+  MAX_CONNECTIONS: defaulted(
+    '10000',
+    integer(1, 1_000_000),
+    'Callers’ connections at once. Where there would be more, the address with the most loses its eldest that asks for nothing.',
+  ),
+  HOST: defaulted('127.0.0.1', listenHost, 'Address of the public listener, or unix:/path.sock.'),
+  PORT: defaulted('8080', port, 'Port of the public listener; 0 takes a free one.'),
+  TLS_CERT_FILE: optional(
+    text,
+    'Certificate of the public listener with its chain, in PEM: with it and TLS_KEY_FILE the listener speaks TLS 1.2 and later, and nothing else. Both are read again when they change.',
+  ),
+  TLS_KEY_FILE: optional(
+    text,
+    'Private key of the certificate in TLS_CERT_FILE, in PEM, without a passphrase.',
+  ),
+  ADMIN_HOST: defaulted(
+    '127.0.0.1',
+    listenHost,
+    'Address of the admin listener (metrics, status, console, purge), or unix:/path.sock. Reading asks for no credential.',
+  ),
+  ADMIN_PORT: defaulted('9091', portOrOff, 'Port of the admin listener; 0 takes a free one, off for none.'),
+  ADMIN_TOKEN_FROM: optional(
+    secretPlace,
+    'Where the token of POST /cache/purge is kept, env:NAME or file:/path; at least 16 visible ASCII characters. It is asked for where the admin listener is not on loopback or a Unix socket; without it nothing can be purged there.',
+  ),
+  CALLERS_FILE: optional(
+    text,
+    'Callers, their token hashes and grants. Without it only an anonymous caller exists, and the gateway starts on loopback or a Unix socket only.',
+  ),
+  ALLOWED_HOSTS: optional(
+    list(hostName),
+    'Host names that are answered, compared without port and case. By default loopback names where an anonymous caller exists, else any.',
+  ),
+  CALLER_FAILURES_PER_MINUTE: defaulted(
+    '300',
+    integer(0, 1_000_000),
+    'Failed authentications from one address before it gets 429; no credential, bad tokens and signatures count each by itself, and 20 signatures a second are always verified; 0 for no limit.',
+  ),
+  CALLER_CACHE_CONTROL: defaulted(
+    'private, no-cache',
+    oneOf('private, no-cache', 'upstream'),
+    'What Cache-Control tells callers about keeping answers; upstream passes the upstream’s caching headers on as they came.',
+  ),
+  CORS_ORIGINS: defaulted(
+    '',
+    listOrNothing(origin),
+    'Browser origins that may read answers, comma-separated and exact.',
+  ),
+  CACHE_TTL: defaulted(
+    '15s',
+    duration(),
+    'Freshness of a 200 where the upstream states none; 0s: only what it states.',
+  ),
+  CACHE_STALE_WHILE_REVALIDATE: defaulted(
+    '15s',
+    duration(),
+    'How long a stale answer is given while a new one is fetched, where the upstream states nothing; 0s: only what it states.',
+  ),
+  CACHE_STALE_IF_ERROR: defaulted(
+    '5m',
+    duration(),
+    'How long a stale answer is given while the upstream fails, where it states nothing; 0s: only what it states.',
+  ),
+  CACHE_MAX_BYTES: defaulted('64MiB', size(0), 'All that the cache may hold.'),
+  CACHE_MAX_ENTRY_BYTES: defaulted('4MiB', size(0), 'The largest single answer it may hold.'),
+  RETRY_LIMIT: defaulted(
+    '4',
+    integer(0, 100),
+    'How often a request that was answered with 429 goes up again; after other transient failures it does once. 0: never.',
+  ),
+  RETRY_BASE: defaulted(
+    '500ms',
+    duration(1),
+    'First backoff; it doubles with each retry, and jitter only adds.',
+  ),
+  RETRY_CAP: defaulted('8s', duration(1), 'Longest backoff, before jitter.'),
+  GATE_MAX_CLOSED: defaulted(
+    '5m',
+    duration(),
+    'The longest time that one 429 may hold all requests; 0s switches the gate off and each request waits for itself.',
+  ),
+  FORWARD_REQUEST_HEADERS: defaulted(
+    '',
+    listOrNothing(headerName(neverUp)),
+    'Further request headers to pass up. Requests that differ in one share no answer.',
+  ),
+  FORWARD_REQUEST_HEADERS_UNKEYED: defaulted(
+    '',
+    listOrNothing(headerName(neverUp)),
+    'Of these, the ones that change no answer unless its Vary names them: requests that differ in them share answers.',
+  ),
+  FORWARD_RESPONSE_HEADERS: defaulted(
+    '',
+    listOrNothing(headerName(neverDown)),
+    'Further response headers to pass down.',
+  ),
+  SHARED_STORE: optional(
+    storeAddress,
+    'Valkey or Redis, 7 or later, that several gateways share: redis://[user@]host[:port][/database], rediss://… with TLS, or unix:/path.',
+  ),
+  SHARED_STORE_PASSWORD_FROM: optional(
+    secretPlace,
+    'Where the password of the shared store is: file:/path or env:NAME. Read again for each connection.',
+  ),
+  SHARED_STORE_PREFIX: defaulted(
+    'analytics-gateway',
+    namePrefix,
+    'Begins every name in the shared store. Gateways with the same prefix act as one.',
+  ),
+  SHUTDOWN_DELAY: defaulted('0s', duration(), 'How long to serve on after readiness fails.'),
+  SHUTDOWN_GRACE: defaulted('30s', duration(), 'How long a drain may take, the delay included.'),
+  OTEL_EXPORTER_OTLP_ENDPOINT: optional(
+    baseUrl,
+    'The collector that spans of requests and attempts are sent to, such as http://localhost:4318. OpenTelemetry’s SDK does it, which has to be installed beside the gateway and reads its other variables (OTEL_…) itself.',
+  ),
+  LOG_LEVEL: defaulted('info', oneOf(...logLevels), 'pino level; silent for none.'),
+  LOG_FORMAT: optional(
+    oneOf('json', 'text'),
+    'json, or text for people. Where it is not set, text on a terminal, json elsewhere.',
+  ),
+} as const;
+
+export type SettingName = keyof typeof settings;
+
+/** What people read of each setting, those of a workspace included. */
+export const describedSettings = {
+  ...settings,
+  ...Object.fromEntries(
+    Object.entries(workspaceSettings).map(([name, row]) => [
+      `${name}_<NAME>`,
+      { default: undefined, ...row },
+    ]),
+  ),
+};
+
+function listOrNothing<T>(member: Reader<T>): Reader<readonly T[]> {
+  const members = list(member);
+  return (value) => (value === '' ? [] : members(value));
+}
+
+function portOrOff(value: string): number | 'off' {
+  if (value === 'off') return 'off';
+  try {
+    return port(value);
+  } catch (error) {
+    throw new ConfigValueError(`${(error as Error).message}, or off`);
+  }
+}

@@ -1,0 +1,182 @@
+/**
+ * Readers of single settings: text in, value out. Pure. A reader that cannot make sense of the text throws a
+ * `ConfigValueError` that says what is expected and never repeats the text: it might be a secret in the wrong
+ * place.
+ */
+import { isIPv6 } from 'node:net';
+import { originProblem } from '../edge/cors-policy.ts';
+import { maxTimerMs } from '../exchange/deadline.ts';
+import { listedHostName } from '../http/host.ts';
+import { parseStoreAddress, type StoreAddress } from './store-address.ts';
+
+export class ConfigValueError extends Error {
+  override readonly name = 'ConfigValueError';
+}
+
+/** Turns the text of a setting into its value. */
+export type Reader<T> = (text: string) => T;
+
+const durationUnits: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
+
+/** `250ms`, `15s`, `5m`, `1h` to ms. Timers hold at most 2^31 − 1 ms, so nothing longer is accepted. */
+export function duration(minMs = 0, maxMs = maxTimerMs): Reader<number> {
+  return (text) => {
+    const [, digits, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text) ?? [];
+    const ms = Number(digits) * (durationUnits[unit ?? ''] ?? Number.NaN);
+    if (!(ms >= minMs && ms <= maxMs)) {
+      const least = minMs > 0 ? `, at least ${minMs}ms` : '';
+      throw new ConfigValueError(`expects a duration like 250ms, 15s or 5m${least}`);
+    }
+    return Math.round(ms);
+  };
+}
+
+const sizeUnits: Readonly<Record<string, number>> = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
+
+/** `512B`, `64KiB`, `4MiB`, `1GiB` to bytes. */
+export function size(minBytes = 0, maxBytes = 2 ** 40): Reader<number> {
+  return (text) => {
+    const [, digits, unit] = /^(\d+(?:\.\d+)?)(B|KiB|MiB|GiB)$/.exec(text) ?? [];
+    const bytes = Number(digits) * (sizeUnits[unit ?? ''] ?? Number.NaN);
+    if (!(bytes >= minBytes && bytes <= maxBytes)) {
+      const least = minBytes > 0 ? `, at least ${minBytes}B` : '';
+      throw new ConfigValueError(`expects a size like 64KiB or 4MiB${least}`);
+    }
+    return Math.round(bytes);
+  };
+}
+
+/** A whole number in decimal digits. */
+export function integer(min: number, max: number): Reader<number> {
+  return (text) => {
+    const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
+    if (!(value >= min && value <= max))
+      throw new ConfigValueError(`expects a whole number from ${min} to ${max}`);
+    return value;
+  };
+}
+
+export const flag: Reader<boolean> = (text) => {
+  if (text !== 'true' && text !== 'false') throw new ConfigValueError('expects true or false');
+  return text === 'true';
+};
+
+/** One of some words. */
+export function oneOf<const T extends string>(...words: readonly T[]): Reader<T> {
+  return (text) => {
+    const word = words.find((candidate) => candidate === text);
+    if (word === undefined) throw new ConfigValueError(`expects one of ${words.join(', ')}`);
+    return word;
+  };
+}
+
+/** Where a secret is kept that is read without a library: `env:NAME` or `file:/path`. */
+export const secretPlace: Reader<string> = (value) => {
+  if (!/^(?:env:[A-Za-z_][A-Za-z0-9_]*|file:\/[^\0]+)$/.test(value)) {
+    throw new ConfigValueError('expects env:NAME or file:/path');
+  }
+  return value;
+};
+
+export const text: Reader<string> = (value) => value;
+
+/** A comma-separated list; blanks around the members do not count, empty members are refused. */
+export function list<T>(member: Reader<T>): Reader<readonly T[]> {
+  return (value) =>
+    value.split(',').map((part) => {
+      const trimmed = part.trim();
+      if (trimmed === '') throw new ConfigValueError('has an empty member between its commas');
+      return member(trimmed);
+    });
+}
+
+/** A base address without credentials, query or fragment; the trailing slash does not count. */
+export const baseUrl: Reader<URL> = (value) => {
+  // Printable ASCII only: a NUL or a Unicode dot in a name must never reach the resolver (CVE-2026-48930,
+  // CVE-2026-48618).
+  const url = /^[\x21-\x7e]+$/.test(value) ? URL.parse(value) : null;
+  if (url === null || (url.protocol !== 'https:' && url.protocol !== 'http:')) {
+    throw new ConfigValueError('expects an address like https://analytics.example.com/api');
+  }
+  if (url.username !== '' || url.password !== '') throw new ConfigValueError('must not contain credentials');
+  if (value.includes('?') || value.includes('#')) {
+    throw new ConfigValueError('must have neither query nor fragment');
+  }
+  if (/%|\/\/|\\|;/.test(value.slice(url.protocol.length + 2)) || /\/\.{1,2}(?:\/|$)/.test(value)) {
+    throw new ConfigValueError('has a path that is not in its plain form');
+  }
+  url.pathname = url.pathname.replace(/\/$/, '');
+  return url;
+};
+
+/** A browser origin exactly as browsers send it: scheme, host, and port where it is not the default. */
+export const origin: Reader<string> = (value) => {
+  if (originProblem(value) !== undefined) {
+    throw new ConfigValueError('expects origins as browsers send them, like https://dashboard.example.com');
+  }
+  return value;
+};
+
+const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+
+/** A header name (RFC 9110 section 5.6.2), lower-cased, but for those that are not for passing on. */
+export function headerName(forbidden: ReadonlySet<string>): Reader<string> {
+  return (value) => {
+    const name = value.toLowerCase();
+    if (!token.test(name)) throw new ConfigValueError('expects header names');
+    const meant = name.replaceAll('_', '-');
+    if (forbidden.has(meant) || meant.startsWith('x-forwarded-'))
+      throw new ConfigValueError(`must not name ${name}, which the gateway sets or withholds itself`);
+    return name;
+  };
+}
+
+/** A media range (RFC 9110 section 12.5.1) or a suffix pattern, such as application/*+json. Lower-cased. */
+export const mediaRange: Reader<string> = (value) => {
+  const range = value.toLowerCase();
+  if (!/^(?:\*\/\*|[a-z0-9!#$&^_.+-]+\/(?:\*(?:\+[a-z0-9!#$&^_.-]+)?|[a-z0-9!#$&^_.+-]+))$/.test(range)) {
+    throw new ConfigValueError('expects media types like application/json, application/*+json or */*');
+  }
+  return range;
+};
+
+/** A read to allow: literal and whole `:name` segments, beginning with a slash. */
+export const readPattern: Reader<string> = (value) => {
+  if (
+    !/^(?:\/(?:[A-Za-z0-9._~-]+|:[A-Za-z][A-Za-z0-9_]*))+\/?$/.test(value) ||
+    /\/\.{1,2}(?:\/|$)/.test(value)
+  ) {
+    throw new ConfigValueError('expects paths like /analytics/posts/ or /analytics/reports/:id/');
+  }
+  return value;
+};
+
+/** An address to listen on, or `unix:/path`. */
+export const listenHost: Reader<string> = (value) => {
+  if (/^unix:\/./.test(value) || /^[A-Za-z0-9.%_-]+$/.test(value) || isIPv6(value)) return value;
+  throw new ConfigValueError('expects an address like 127.0.0.1, without a port, or unix:/path.sock');
+};
+
+/** A value of `Host` in the one spelling that requests are compared in; a port does not count. */
+export const hostName: Reader<string> = (value) => {
+  const name = listedHostName(value);
+  if (name === undefined) throw new ConfigValueError('expects host names, like gateway.internal');
+  return name;
+};
+
+/** Where the shared store listens. */
+export const storeAddress: Reader<StoreAddress> = (value) => {
+  try {
+    return parseStoreAddress(value);
+  } catch (error) {
+    throw new ConfigValueError(error instanceof TypeError ? error.message : 'cannot be read');
+  }
+};
+
+/** What begins names in a store that others may use as well. */
+export const namePrefix: Reader<string> = (value) => {
+  if (!/^[A-Za-z0-9._-]{1,64}$/.test(value)) {
+    throw new ConfigValueError('expects up to 64 letters, digits, dots, hyphens and underscores');
+  }
+  return value;
+};

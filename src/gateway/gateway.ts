@@ -1,0 +1,177 @@
+/** The life of a gateway: it opens its parts, listens, and ends without losing a request. */
+
+import type { Server } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Admin } from '../admin/listener.ts';
+import { changedSettings, isLocalHost } from '../config/config.ts';
+import type { CertificateSnapshot, FollowedCertificate } from '../edge/certificate.ts';
+import { ListenError, listen } from '../edge/listen.ts';
+import { closeServer } from '../edge/shutdown.ts';
+import { GatewayError } from '../errors.ts';
+import type { GatewayLogger } from '../log/logger.ts';
+import { version } from '../version.ts';
+import { adminOptions } from './admin-wiring.ts';
+import {
+  closeParts,
+  createCallersServer,
+  followCertificate,
+  type GatewayOptions,
+  type LifeState,
+  openParts,
+  type Parts,
+} from './parts.ts';
+import { missingKeys, startKeyCheck, type Workspace } from './workspace.ts';
+
+export interface Gateway {
+  /** Where the public listener can be reached. */
+  readonly url: string;
+  /** Where the admin listener can be reached; `undefined` for none. */
+  readonly adminUrl: string | undefined;
+  readonly log: GatewayLogger;
+  /** How many requests wait for the upstream at the moment. */
+  readonly waiting: number;
+  /** `false` when no key came in time; the process should end and be started again. */
+  readonly ready: Promise<boolean>;
+  /** Reads the keys' stores, the callers file and the certificate again at once. */
+  reload(): Promise<void>;
+  /** Stops: readiness fails first, running requests finish, then everything is closed. The same promise each time. */
+  drain(): Promise<void>;
+}
+
+/**
+ * Opens the stores, composes the layers and listens.
+ *
+ * @throws CertificateError, KeyStoreError, CallersFileError, PackageError, ListenError for what the settings name
+ */
+export async function startGateway(options: GatewayOptions): Promise<Gateway> {
+  const gateway = new RunningGateway(await openParts(options));
+  await gateway.listen();
+  return gateway;
+}
+
+class RunningGateway implements Gateway, LifeState {
+  readonly #parts: Parts;
+  readonly #server: Server;
+  #certificate: FollowedCertificate | undefined;
+  #admin: Admin | undefined;
+  #url = '';
+  #drained: Promise<void> | undefined;
+  #endKeyChecks: readonly (() => void)[] = [];
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+    this.#server = createCallersServer(parts, this);
+  }
+
+  get url(): string {
+    return this.#url;
+  }
+
+  get adminUrl(): string | undefined {
+    return this.#admin?.url;
+  }
+
+  get log(): GatewayLogger {
+    return this.#parts.log;
+  }
+
+  get waiting(): number {
+    return this.#parts.contexts.waiting;
+  }
+
+  get ready(): Promise<boolean> {
+    const all = Promise.all(this.#workspaces.map(({ keyring }) => keyring.ready));
+    return all.then((loaded) => loaded.includes(true));
+  }
+
+  get #workspaces(): readonly Workspace[] {
+    return [...this.#parts.workspaces.values()];
+  }
+
+  readonly isDraining = (): boolean => this.#drained !== undefined;
+
+  readonly notReady = (): string | undefined => {
+    if (this.isDraining()) return 'shutting down';
+    return missingKeys(this.#workspaces);
+  };
+
+  readonly certificate = (): CertificateSnapshot | undefined => this.#certificate?.snapshot();
+
+  async listen(): Promise<void> {
+    const { config, log } = this.#parts;
+    try {
+      // Before the callers' one: a gateway that callers reach does not end for want of an admin listener.
+      if (config.ADMIN_PORT !== 'off') this.#admin = await this.#openAdmin(config.ADMIN_PORT);
+      this.#url = await listen(this.#server, config.HOST, config.PORT);
+    } catch (error) {
+      await this.#admin?.close();
+      await closeParts(this.#parts);
+      await log.close();
+      throw error;
+    }
+    if (this.#admin !== undefined)
+      log.events.info({ adminUrl: this.#admin.url }, 'the admin listener is open');
+    this.#certificate = followCertificate(this.#parts, this.#server);
+    log.events.info({ url: this.#url, version, validTo: this.#certificate?.current.validTo }, 'listening');
+    if (!isLocalHost(config.HOST) && this.#certificate === undefined) {
+      // No warning: behind a proxy that ends TLS it is as it should be.
+      log.events.info(
+        { host: config.HOST },
+        'callers send their tokens in clear, for this listener has no TLS: keep it behind a proxy that ends TLS, or set TLS_CERT_FILE and TLS_KEY_FILE',
+      );
+    }
+    if (config.UPSTREAM_API_KEY_CHECK === 'on') {
+      this.#endKeyChecks = this.#workspaces.map((one) => startKeyCheck(one, config.REQUEST_TIMEOUT));
+    }
+  }
+
+  async reload(): Promise<void> {
+    this.#parts.authenticator.reload();
+    await Promise.all([
+      ...this.#workspaces.map(({ keyring }) => keyring.reload()),
+      this.#certificate?.reload(),
+    ]);
+  }
+
+  drain(): Promise<void> {
+    this.#drained ??= this.#stop();
+    return this.#drained;
+  }
+
+  /**
+   * Two gateways on one machine need no setting: the second goes without an admin listener where no setting asks
+   * for one.
+   */
+  async #openAdmin(port: number): Promise<Admin | undefined> {
+    const { config, log } = this.#parts;
+    // Loaded here, so that `ADMIN_PORT=off` does not pay for it.
+    const { openAdmin } = await import('../admin/listener.ts');
+    try {
+      return await openAdmin(adminOptions(this.#parts, this, this.#server, port));
+    } catch (error) {
+      const isAskedFor = changedSettings(config).some((name) => name.startsWith('ADMIN_'));
+      if (isAskedFor || !(error instanceof ListenError)) throw error;
+      log.events.warn({ reason: error.message }, 'there is no admin listener');
+      return undefined;
+    }
+  }
+
+  async #stop(): Promise<void> {
+    const { config, log, contexts, counts, tracing } = this.#parts;
+    log.events.info({ waiting: contexts.waiting }, 'stopping');
+    for (const end of this.#endKeyChecks) end();
+    await sleep(config.SHUTDOWN_DELAY);
+    const graceMs = config.SHUTDOWN_GRACE - config.SHUTDOWN_DELAY;
+    const endsMs = performance.now() + graceMs;
+    await closeServer(this.#server, graceMs, () => contexts.abandonAll(new GatewayError('shutting-down')));
+    this.#certificate?.close();
+    await closeParts(this.#parts);
+    if ((await tracing?.close(endsMs - performance.now())) === false)
+      log.events.warn('the last spans could not be exported before the end');
+    // Metrics can be read to the end.
+    await this.#admin?.close();
+    const { started, finished, aborted } = counts.snapshot();
+    log.events.info({ started, finished: finished - aborted, aborted }, 'stopped');
+    await log.close();
+  }
+}

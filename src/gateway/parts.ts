@@ -1,0 +1,323 @@
+/**
+ * The wiring: makes the parts of a gateway from its settings and gives each what it needs of the others. Nothing
+ * listens yet. What knows of everything else is here, in `gateway/admin-wiring.ts` and in `gateway/gateway.ts`, and nothing else is.
+ */
+import type { RequestListener, Server } from 'node:http';
+import { hostname } from 'node:os';
+import { RequestCounts } from '../admin/request-counts.ts';
+import { createApp } from '../app.ts';
+import { Authenticator } from '../callers/authenticator.ts';
+import { CallerLimits, firstInUse } from '../callers/limit.ts';
+import type { Config } from '../config/config.ts';
+import type { AccessLine, AccessLogOptions } from '../edge/access-log.ts';
+import {
+  type CertificatePair,
+  type CertificateSnapshot,
+  FollowedCertificate,
+  readCertificate,
+} from '../edge/certificate.ts';
+import { idleConnectionBytes } from '../edge/connections.ts';
+import { corsPolicy } from '../edge/cors-policy.ts';
+import {
+  connectionBytesWithin,
+  connectionsWithin,
+  readLimits,
+  readMemory,
+} from '../edge/descriptor-limit.ts';
+import { shownLibraryText } from '../edge/log-members.ts';
+import { prepareReplies } from '../edge/reply-fields.ts';
+import { type CallerContexts, createContexts } from '../edge/request-context.ts';
+import { createHttpServer, replaceCertificate } from '../edge/server.ts';
+import { baseOf } from '../edge/workspace.ts';
+import type { Fleet } from '../fleet/fleet.ts';
+import { openAdminToken } from '../key/admin-token.ts';
+import { Scrubber } from '../key/scrub.ts';
+import type { LogDestination } from '../log/destination.ts';
+import { logCallers, logFleet } from '../log/event-lines.ts';
+import { createLogger, type GatewayLogger } from '../log/logger.ts';
+import type { Tracing } from '../log/tracing.ts';
+import { addRoutes } from '../routes.ts';
+import {
+  authenticatorOptions,
+  bufferOptions,
+  certificateFiles,
+  connectionBudget,
+  corsOptions,
+  fleetOptions,
+  operationsOf,
+  replyOptions,
+} from './options.ts';
+import { createBounds, createWorkspace, type KeyedWorkspace, openKeys, type Workspace } from './workspace.ts';
+
+export interface GatewayOptions {
+  readonly config: Config;
+  /** For the key's stores alone. */
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Where the log goes; standard output where left out. */
+  readonly logTo?: LogDestination;
+  /** The longest that anything waits for the shared store, in ms; for tests on a slow machine. */
+  readonly storeLimitMs?: number;
+}
+
+export interface Parts {
+  readonly config: Config;
+  /** When the gateway was started: wall clock, ms. */
+  readonly startedAt: number;
+  readonly log: GatewayLogger;
+  /** Finds the key by its value, in the log and in answers. */
+  readonly scrub: Scrubber;
+  /** By name; the unnamed one has the empty name and is the first. At least one. */
+  readonly workspaces: ReadonlyMap<string, Workspace>;
+  readonly authenticator: Authenticator;
+  /** What the callers' listener shows; `undefined` where it speaks plain HTTP. */
+  readonly certificate: CertificatePair | undefined;
+  /** The requests that wait for the upstream. */
+  readonly contexts: CallerContexts;
+  readonly counts: RequestCounts;
+  /** Exports spans; `undefined` where no collector is set. */
+  readonly tracing: Tracing | undefined;
+  /** Reads the token of ADMIN_TOKEN_FROM; `undefined` where that is not set. */
+  readonly readAdminToken: (() => Promise<string>) | undefined;
+}
+
+/** What the parts ask of the gateway's life. */
+export interface LifeState {
+  isDraining(): boolean;
+  /** Why the gateway is not ready; `undefined` when it is. */
+  notReady(): string | undefined;
+  /** The certificate in force; `undefined` where callers are answered by plain HTTP, and until the gateway listens. */
+  certificate(): CertificateSnapshot | undefined;
+}
+
+/**
+ * Opens the stores and composes the layers.
+ *
+ * @throws CertificateError, KeyStoreError, CallersFileError, PackageError for what the settings name
+ */
+export async function openParts(options: GatewayOptions): Promise<Parts> {
+  const { config, environment, logTo } = options;
+  const startedAt = Date.now();
+  // First, because it leaves nothing to close where it fails.
+  const files = certificateFiles(config);
+  const certificate = files && (await readCertificate(files));
+  const scrub = new Scrubber();
+  const redact = (text: string): string => scrub.redact(text);
+  const { LOG_LEVEL: level, LOG_FORMAT: format } = config;
+  const log = createLogger({ level, format, redact, destination: logTo });
+  const tracing = await openTracing(options, log);
+  const keyed = await openKeys({ config, environment, log, scrub });
+  const authenticator = new Authenticator({
+    ...authenticatorOptions(config, namesOf(config)),
+    onEvent: (event) => logCallers(log.events, event),
+  });
+  const readAdminToken = openAdminToken(config, environment);
+  // Once, so that a wrong setting is told of at the start.
+  await readAdminToken?.();
+  const bounds = createBounds(config);
+  const workspaces = new Map<string, Workspace>();
+  for (const one of keyed) {
+    const fleet = await openFleet(options, startedAt, one);
+    const spans = tracing?.spansOf(one.own.name, one.own.baseUrl);
+    workspaces.set(one.own.name, createWorkspace(one, config, bounds, { fleet, spans }));
+  }
+  return {
+    config,
+    startedAt,
+    log,
+    scrub,
+    workspaces,
+    authenticator,
+    certificate,
+    contexts: createContexts(),
+    counts: new RequestCounts(),
+    tracing,
+    readAdminToken,
+  };
+}
+
+/** OpenTelemetry is loaded only where spans are exported. */
+async function openTracing(
+  { config, environment }: GatewayOptions,
+  log: GatewayLogger,
+): Promise<Tracing | undefined> {
+  if (config.OTEL_EXPORTER_OTLP_ENDPOINT === undefined) return undefined;
+  const { startTracing } = await import('../log/tracing.ts');
+  return startTracing({
+    environment,
+    onProblem: (reason) =>
+      log.events.warn({ reason: shownLibraryText(reason) }, 'spans could not be exported'),
+  });
+}
+
+/** The store's client is loaded only where it is used. Each workspace has a connection and records of its own. */
+async function openFleet(
+  { config, environment, storeLimitMs: limitMs }: GatewayOptions,
+  startedAt: number,
+  { own, keyring, events }: KeyedWorkspace,
+): Promise<Fleet | undefined> {
+  const options = fleetOptions(config, own, environment);
+  if (options === undefined) return undefined;
+  const { joinFleet } = await import('../fleet/fleet.ts');
+  return joinFleet({
+    ...options,
+    ...{ host: hostname(), startedAt, limitMs },
+    key: () => keyring.current,
+    onChange: (change) => logFleet(events, change),
+  });
+}
+
+/** Ends what `openParts` opened, but for the log. */
+export async function closeParts({ workspaces, authenticator }: Parts): Promise<void> {
+  await Promise.all([...workspaces.values()].map(({ pipeline }) => pipeline.close()));
+  await Promise.all([...workspaces.values()].map(({ fleet }) => fleet?.close()));
+  authenticator.close();
+  for (const { keyring } of workspaces.values()) keyring.close();
+}
+
+/** How many connections there may be, and what they may hold, with warnings where that is less than was asked for. */
+function connectionLimits({ config, certificate, log }: Parts) {
+  const { MAX_CONNECTIONS: wanted } = config;
+  const maxConnections = connectionsWithin(readLimits(), wanted, connectionBudget(config).all);
+  if (maxConnections < wanted) {
+    log.events.warn(
+      { maxConnections },
+      'the limit of open files allows fewer connections than MAX_CONNECTIONS',
+    );
+  }
+  const maxConnectionBytes = connectionBytesWithin(readMemory());
+  const idleConnections = Math.floor(maxConnectionBytes / idleConnectionBytes(certificate !== undefined));
+  if (idleConnections < maxConnections) {
+    log.events.warn(
+      { idleConnections, maxConnectionBytes },
+      'the memory of the process holds fewer idle connections than MAX_CONNECTIONS',
+    );
+  }
+  return { maxConnections, maxConnectionBytes };
+}
+
+/** The callers' listener: the app with its layers, behind a server with its limits. */
+export function createCallersServer(parts: Parts, life: LifeState): Server {
+  const { config, counts, log } = parts;
+  return createHttpServer(
+    appOf(parts, life),
+    {
+      headersTimeoutMs: config.HEADERS_TIMEOUT,
+      ...connectionLimits(parts),
+      stillMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
+      isSecret: (text) => isSecret(parts, text),
+      isEnding: life.isDraining,
+      certificate: parts.certificate,
+    },
+    {
+      onRefused(refusal) {
+        counts.refuse(refusal.code);
+        log.events.info(refusal, 'refused before there was a request');
+      },
+      onListenerError: (error) => log.events.error({ err: error }, 'the listener failed'),
+    },
+  );
+}
+
+/** Keeps the callers' server on the pair that its files hold. @returns `undefined` where it speaks plain HTTP */
+export function followCertificate(
+  { config, certificate, log }: Parts,
+  server: Server,
+): FollowedCertificate | undefined {
+  const files = certificateFiles(config);
+  if (files === undefined || certificate === undefined) return undefined;
+  return new FollowedCertificate(files, certificate, {
+    onReplaced(pair) {
+      replaceCertificate(server, pair);
+      log.events.info({ validTo: pair.validTo }, 'the certificate for callers was replaced');
+    },
+    onProblem: (reason) =>
+      log.events.warn({ reason }, 'the new certificate for callers cannot be used: the one before is kept'),
+  });
+}
+
+function appOf(parts: Parts, life: LifeState): RequestListener {
+  const { config, log, authenticator } = parts;
+  const admitsAnonymous = (): boolean => authenticator.admitsAnonymous;
+  const cors = corsPolicy({
+    ...corsOptions(config),
+    credentialHeaders: () => authenticator.credentialHeaders,
+  });
+  return createApp({
+    operations: operationsOf(config),
+    workspaces: new Map(
+      [...parts.workspaces].map(([name, { pipeline }]) => [name, { name, send: pipeline.send }]),
+    ),
+    authenticator,
+    limits: new CallerLimits(
+      firstInUse([...parts.workspaces.values()].flatMap(({ fleet }) => fleet?.buckets ?? [])),
+    ),
+    host: {
+      allowed: config.ALLOWED_HOSTS === undefined ? undefined : new Set(config.ALLOWED_HOSTS),
+      admitsAnonymous,
+    },
+    bufferedResponses: {
+      ...bufferOptions(config),
+      onUnread: (unread) => log.events.warn(unread, 'a reply was not read; its connection was ended'),
+    },
+    origin: { cors, admitsAnonymous },
+    forward: {
+      contexts: parts.contexts,
+      prepare: prepareReplies(replyOptions(config)),
+      timeoutMs: config.REQUEST_TIMEOUT,
+      forwardHeaders: config.FORWARD_REQUEST_HEADERS,
+      unkeyedHeaders: config.FORWARD_REQUEST_HEADERS_UNKEYED,
+    },
+    scheme: parts.certificate === undefined ? 'http' : 'https',
+    addRoutes,
+    holdsKey: (text) => parts.scrub.holdsKey(text),
+    accessLog: accessLogOptions(parts),
+    onFault: (error) => log.events.error({ err: error }, 'a request could not be answered'),
+    notReady: life.notReady,
+    isDraining: life.isDraining,
+  });
+}
+
+function accessLogOptions(parts: Parts): AccessLogOptions {
+  const { counts, log, tracing } = parts;
+  // One line, one increment: what is counted is the line.
+  const write = (line: AccessLine): void => {
+    counts.count(line);
+    log.access(line);
+  };
+  const untraced = {
+    write,
+    begin: counts.begin,
+    isSecret: (text: string, path: string) => isSecret(parts, text, path),
+  };
+  if (tracing === undefined) return untraced;
+  return {
+    ...untraced,
+    begin(trace) {
+      counts.begin();
+      tracing.beginRequest(trace);
+    },
+    write(line, trace) {
+      write(line);
+      tracing.endRequest(trace, line);
+    },
+  };
+}
+
+function namesOf({ workspaces }: Config): readonly string[] {
+  return workspaces.map(({ name }) => name);
+}
+
+/**
+ * While a key is not known, any text could hold it. But a request that names a workspace whose key is known has no reason
+ * to hold another's.
+ */
+export function isSecret(parts: Parts, text: string, path?: string): boolean {
+  const { scrub, workspaces } = parts;
+  if (scrub.holdsKey(text)) return true;
+  const named = (path === undefined ? undefined : baseOf(path)?.name) || undefined;
+  const isNamedKnown = named !== undefined && workspaces.get(named)?.keyring.current !== undefined;
+  let areAllKnown = true;
+  // All of them, also where the answer is known: the time would tell whether there is such a workspace.
+  for (const { keyring } of workspaces.values()) if (keyring.current === undefined) areAllKnown = false;
+  return !areAllKnown && !isNamedKnown;
+}

@@ -1,0 +1,58 @@
+/** One exchange that does not go as specified, from the decision to the last byte. */
+import type { Socket } from 'node:net';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { ReceivedRequest } from '../../../src/demo/received.ts';
+import type { PreparedAnswer } from '../../../src/demo/specification.ts';
+import { type Behaviour, decide } from './behaviour.ts';
+import { deliver } from './delivery.ts';
+import { composeMessage } from './message.ts';
+
+export interface Exchange {
+  readonly socket: Socket;
+  readonly request: ReceivedRequest;
+  /** What a well-behaved upstream would answer. */
+  readonly specified: PreparedAnswer;
+  /** How long it waits where the behaviour says nothing of it. */
+  readonly latencyMs: number;
+  /** Ends the connection with RST. */
+  reset(): void;
+  /** Lets the connection take its next request. */
+  release(): void;
+  /** The status line and all fields are on their way. */
+  onStatus(status: number): void;
+  /** The other side left before the answer was out. */
+  onGone(): void;
+}
+
+/** Rejects only where the behaviour itself fails or asks for the impossible. */
+export async function misbehave(exchange: Exchange, behaviour: Behaviour): Promise<void> {
+  const { socket, request } = exchange;
+  const misbehaviour = decide(behaviour, request) ?? {};
+  if (misbehaviour.raw !== undefined) {
+    misbehaviour.raw(socket, request);
+    exchange.release();
+    return;
+  }
+  const waitMs = misbehaviour.latencyMs ?? exchange.latencyMs;
+  if (waitMs > 0) await pause(waitMs, undefined, { ref: false });
+  await misbehaviour.until;
+  const message = await composeMessage(exchange.specified, misbehaviour, request);
+  const outcome = await deliver(
+    socket,
+    message,
+    misbehaviour,
+    () => exchange.reset(),
+    () => exchange.onStatus(message.status),
+  );
+  if (outcome === 'gone') exchange.onGone();
+  if (outcome === 'stalled') socket.once('close', () => exchange.onGone());
+  if (outcome !== 'whole') return;
+  exchange.release();
+  if (misbehaviour.unsolicited === undefined) return;
+  await pause(misbehaviour.unsolicited.afterMs, undefined, { ref: false });
+  if (socket.writable) socket.write(misbehaviour.unsolicited.bytes ?? unsolicitedAnswer);
+}
+
+/** A whole answer with another caller's data. */
+export const unsolicitedAnswer =
+  'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 30\r\n\r\n{"meant-for":"no caller here"}';
