@@ -6,9 +6,9 @@
  * monotonic clock, so that a jump of the wall clock neither freezes nor prolongs anything.
  */
 import type { ProblemCode } from '../errors.ts';
-import type { Answer, HeaderFields } from '../exchange/exchange.ts';
+import type { Answer } from '../exchange/exchange.ts';
 import { dateOfAnswer, parseDateField } from '../http/date.ts';
-import { fieldValue } from '../http/fields.ts';
+import { fieldValue, type HeaderFields } from '../http/fields.ts';
 import {
   type Directives,
   directiveFields,

@@ -3,8 +3,8 @@
  * Pure: no `this`, no I/O, no clock.
  */
 
-import type { Answer, HeaderFields } from '../exchange/exchange.ts';
-import { connectionOptions, isEntityTag, opaqueTag } from '../http/fields.ts';
+import type { Answer } from '../exchange/exchange.ts';
+import { connectionOptions, type HeaderFields, isEntityTag, opaqueTag } from '../http/fields.ts';
 
 /** The fields to send: both where both are known (RFC 9111 section 4.3.1); `undefined` where there are none. */
 export function validatorsOf(headers: HeaderFields): Readonly<Record<string, string>> | undefined {

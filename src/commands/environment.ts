@@ -1,4 +1,5 @@
 /** The one place that reads the process's environment, `.env` included, and turns it into settings. */
+
 import { statSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
@@ -6,8 +7,10 @@ import { fileURLToPath } from 'node:url';
 import { parseEnv } from 'node:util';
 import { describeUnreadable } from '../callers/unreadable-file.ts';
 import { type Config, ConfigError, readConfig } from '../config/config.ts';
+import { unknownSettings } from '../config/names.ts';
 import { findRefusedVariable } from '../key/node-flags-policy.ts';
 import type { Environment } from '../key/store.ts';
+import { specifiedOperations } from '../operations.ts';
 import { malformedLines } from './env-file-policy.ts';
 import { UnsafeProcessError } from './process-hardening.ts';
 
@@ -147,4 +150,34 @@ export function loadWhatThereIs(envFile?: string): Promise<Environment> {
 export async function loadConfig(envFile?: string): Promise<{ config: Config; environment: Environment }> {
   const environment = await loadEnvironment(envFile);
   return { config: readConfig(environment), environment };
+}
+
+/** Names that have no effect beside what else is set: unknown ones, and settings that others put out of use. */
+export function settingsWithoutEffect(environment: Environment): string[] {
+  const isSet = (name: string): boolean => (environment[name]?.trim() ?? '') !== '';
+  const ignored: string[] = [];
+  const isNamed = Object.entries(environment).some(
+    ([name, value]) => name.includes('_FROM') && value?.trim() === 'env:UPSTREAM_API_KEY',
+  );
+  if (isSet('UPSTREAM_API_KEY') && isSet('UPSTREAM_API_KEY_FROM') && !isNamed) {
+    ignored.push(
+      'UPSTREAM_API_KEY is ignored, because UPSTREAM_API_KEY_FROM names another place: leave one of them out',
+    );
+  }
+  for (const name of ['SHARED_STORE_PASSWORD_FROM', 'SHARED_STORE_PREFIX']) {
+    if (isSet(name) && !isSet('SHARED_STORE'))
+      ignored.push(`${name} is ignored, because SHARED_STORE is not set`);
+  }
+  return [...unknownSettings(environment), ...ignored, ...readsWithoutEffect(environment)];
+}
+
+/** A read that is there already: the first of two wins, so a caller that is granted the second alone is refused. */
+function readsWithoutEffect(environment: Environment): string[] {
+  const bare = (path: string): string => path.trim().replace(/\/$/, '');
+  const added = (environment['UPSTREAM_READS'] ?? '').split(',').map(bare).filter(Boolean);
+  const twice = specifiedOperations
+    .filter(({ path }) => added.includes(bare(path)))
+    .map(({ name }) => `UPSTREAM_READS lists what is allowed as ${name} already; that is its only name`);
+  if (new Set(added).size < added.length) twice.push('UPSTREAM_READS lists a read twice');
+  return twice;
 }

@@ -1,9 +1,9 @@
 /** `serve`: runs the gateway in the foreground until a signal ends it. */
+
 import { setFlagsFromString } from 'node:v8';
-import { settingsWithoutEffect } from '../config/names.ts';
 import { passwordInClear } from '../config/store-address.ts';
 import type { Gateway } from '../gateway/gateway.ts';
-import { loadConfig } from './environment.ts';
+import { loadConfig, settingsWithoutEffect } from './environment.ts';
 import { hardenProcess } from './process-hardening.ts';
 import { reportStartFailure } from './start-failure.ts';
 

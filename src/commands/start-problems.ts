@@ -2,10 +2,10 @@
  * Everything that keeps the gateway from starting: settings, keys, token, sockets, callers file, certificate and OpenTelemetry, so that it takes one round
  * to put them right. Looked for only when a start has failed.
  */
+
 import { readCallersVersion } from '../callers/caller-store.ts';
 import { CallersFileError } from '../callers/callers-file.ts';
 import { type Config, ConfigError, readConfig } from '../config/config.ts';
-import { settingsWithoutEffect } from '../config/names.ts';
 import { variableOf, workspaceNames } from '../config/workspaces.ts';
 import { CertificateError, readCertificate } from '../edge/certificate.ts';
 import { socketProblem } from '../edge/listen.ts';
@@ -16,6 +16,7 @@ import { loadKeyValue } from '../key/key-source.ts';
 import { openStore } from '../key/open-store.ts';
 import { type Environment, KeyStoreError } from '../key/store.ts';
 import { loadOtel } from '../log/tracing.ts';
+import { settingsWithoutEffect } from './environment.ts';
 
 /** Names of settings, and what is wrong with what they name; never a value. The first are those of the settings. */
 export async function findStartProblems(environment: Environment): Promise<readonly string[]> {

@@ -1,6 +1,5 @@
 /** Variables of the environment that look like settings and are none: each is named, never with its value. Pure. */
 
-import { specifiedOperations } from '../operations.ts';
 import { describedSettings, settings } from './settings.ts';
 import { nearestWord } from './spelling.ts';
 import {
@@ -57,36 +56,6 @@ export function unknownSettings(environment: Environment): string[] {
       const meant = known.find((one) => words.every((word) => one.split('_').includes(word)));
       return `${name} is not a setting${meant === undefined ? '' : `; did you mean ${meant}?`}`;
     });
-}
-
-/** Names that have no effect beside what else is set: unknown ones, and settings that others put out of use. */
-export function settingsWithoutEffect(environment: Environment): string[] {
-  const isSet = (name: string): boolean => (environment[name]?.trim() ?? '') !== '';
-  const ignored: string[] = [];
-  const isNamed = Object.entries(environment).some(
-    ([name, value]) => name.includes('_FROM') && value?.trim() === 'env:UPSTREAM_API_KEY',
-  );
-  if (isSet('UPSTREAM_API_KEY') && isSet('UPSTREAM_API_KEY_FROM') && !isNamed) {
-    ignored.push(
-      'UPSTREAM_API_KEY is ignored, because UPSTREAM_API_KEY_FROM names another place: leave one of them out',
-    );
-  }
-  for (const name of ['SHARED_STORE_PASSWORD_FROM', 'SHARED_STORE_PREFIX']) {
-    if (isSet(name) && !isSet('SHARED_STORE'))
-      ignored.push(`${name} is ignored, because SHARED_STORE is not set`);
-  }
-  return [...unknownSettings(environment), ...ignored, ...readsWithoutEffect(environment)];
-}
-
-/** A read that is there already: the first of two wins, so a caller that is granted the second alone is refused. */
-function readsWithoutEffect(environment: Environment): string[] {
-  const bare = (path: string): string => path.trim().replace(/\/$/, '');
-  const added = (environment['UPSTREAM_READS'] ?? '').split(',').map(bare).filter(Boolean);
-  const twice = specifiedOperations
-    .filter(({ path }) => added.includes(bare(path)))
-    .map(({ name }) => `UPSTREAM_READS lists what is allowed as ${name} already; that is its only name`);
-  if (new Set(added).size < added.length) twice.push('UPSTREAM_READS lists a read twice');
-  return twice;
 }
 
 /** Ours by prefix, and neither a setting nor named by one. An empty setting of a workspace counts as not set. */

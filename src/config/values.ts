@@ -3,10 +3,10 @@
  * `ConfigValueError` that says what is expected and never repeats the text: it might be a secret in the wrong
  * place.
  */
+
 import { isIPv6 } from 'node:net';
-import { originProblem } from '../edge/cors-policy.ts';
-import { maxTimerMs } from '../exchange/deadline.ts';
-import { listedHostName } from '../http/host.ts';
+import { maxTimerMs } from '../http/date.ts';
+import { listedHostName, originProblem } from '../http/host.ts';
 import { parseStoreAddress, type StoreAddress } from './store-address.ts';
 
 export class ConfigValueError extends Error {

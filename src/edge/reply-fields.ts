@@ -6,9 +6,9 @@
  * The fields that are the same for every reply with an answer are prepared once and kept with the answer.
  */
 
-import type { Answer, HeaderFields } from '../exchange/exchange.ts';
+import type { Answer } from '../exchange/exchange.ts';
 import { dateOfAnswer, httpDate } from '../http/date.ts';
-import { connectionOptions, fieldValue, ownField, singleField } from '../http/fields.ts';
+import { connectionOptions, fieldValue, type HeaderFields, ownField, singleField } from '../http/fields.ts';
 import { viaName } from '../version.ts';
 import type { ContentCoding as Coding } from './encoding-policy.ts';
 import { codedEntityTag, entityTagOf } from './entity-tag.ts';

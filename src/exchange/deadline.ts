@@ -1,7 +1,6 @@
 /** Waiting with an end: a time, a deadline that may move, an abort. */
 
-/** Node's timers hold no longer delay; a greater one would fire at once. */
-export const maxTimerMs = 2 ** 31 - 1;
+import { maxTimerMs } from '../http/date.ts';
 
 /** How long a request may wait; read live, for it may be extended. A context of the outbound layers is one. */
 export interface WaitOptions {

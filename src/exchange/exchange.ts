@@ -1,11 +1,9 @@
 /** What travels along the outbound layers: the request, the context that waits for it, and the upstream's answer. */
 
+import type { HeaderFields } from '../http/fields.ts';
 import type { Payload } from '../http/payload.ts';
 import type { Eventually } from './layer.ts';
 import type { RequestContext } from './request-context.ts';
-
-/** Lower-case names. A field that came more than once is a list, in order of arrival. */
-export type HeaderFields = Readonly<Record<string, string | readonly string[]>>;
 
 /** One read, as it is to be sent upstream. Always a GET. */
 export interface UpstreamRequest {

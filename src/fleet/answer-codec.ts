@@ -2,7 +2,9 @@
  * An upstream answer as bytes, and back. Times travel as the store's, so that the age of an answer is the same at each
  * gateway although their clocks differ.
  */
-import type { Answer, HeaderFields } from '../exchange/exchange.ts';
+
+import type { Answer } from '../exchange/exchange.ts';
+import type { HeaderFields } from '../http/fields.ts';
 import { payloadOf } from '../http/payload.ts';
 
 /** The facts beside the body. */

@@ -1,5 +1,8 @@
 /** HTTP dates: pure rules. No `this`, no I/O, no clock. */
 
+/** Node's timers hold no longer delay; a greater one would fire at once. */
+export const maxTimerMs = 2 ** 31 - 1;
+
 const months = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'];
 
 // Case does not matter to a cache; any zone but GMT makes a date invalid (RFC 9111 section 4.2).

@@ -1,5 +1,7 @@
 /** How header fields are read that may have come more than once. Pure: no `this`, no I/O, no clock. */
-import type { HeaderFields } from '../exchange/exchange.ts';
+
+/** Lower-case names. A field that came more than once is a list, in order of arrival. */
+export type HeaderFields = Readonly<Record<string, string | readonly string[]>>;
 
 /** A field's value; the lines of a repeated field are joined, as RFC 9110 section 5.3 says. */
 export function fieldValue(value: string | readonly string[] | undefined): string | undefined {

@@ -48,3 +48,15 @@ export function isHostAllowed(
   if (allowed !== undefined) return allowed.has(name);
   return !admitsAnonymous || isLoopbackHost(name);
 }
+
+/** What is wrong with an entry of CORS_ORIGINS; `undefined` for one that is exactly as a browser sends it. */
+export function originProblem(entry: string): string | undefined {
+  if (entry === '*') return 'every origin may not read answers: list the origins';
+  if (entry === 'null') return 'null is the origin of every sandboxed page and file';
+  const url = URL.parse(entry);
+  // The URL parser takes a star as a character of a host, but its author meant a pattern.
+  if (url === null || entry.includes('*') || (url.protocol !== 'https:' && url.protocol !== 'http:')) {
+    return 'must be scheme and host (and port), as https://app.example.com';
+  }
+  return url.origin === entry ? undefined : `must be written as the browser sends it: ${url.origin}`;
+}

@@ -3,10 +3,17 @@
  * Malformed fields are as good as absent; nothing here throws.
  */
 
-import { maxTimerMs } from '../exchange/deadline.ts';
-import type { Answer, HeaderFields } from '../exchange/exchange.ts';
-import { dateOfAnswer, parseHttpDate } from './date.ts';
-import { firstField } from './fields.ts';
+import { dateOfAnswer, maxTimerMs, parseHttpDate } from './date.ts';
+import { firstField, type HeaderFields } from './fields.ts';
+
+/** What is read of an answer. */
+interface Received {
+  readonly status: number;
+  readonly headers: HeaderFields;
+  /** Its arrival by the wall clock, and by the monotonic one. */
+  readonly receivedAt: number;
+  readonly receivedMs: number;
+}
 
 /** From here on a reset is a time (seconds since 1970), below it is a number of seconds from now. */
 const firstEpochSeconds = 1e9;
@@ -30,7 +37,7 @@ export function statedWaitMs(headers: HeaderFields, receivedAt: number): number 
 }
 
 /** The time before which the upstream asks not to be asked again, on the clock of `receivedMs`; 0 where it does not say. */
-export function statedUntilMs({ headers, receivedAt, receivedMs }: Answer): number {
+export function statedUntilMs({ headers, receivedAt, receivedMs }: Omit<Received, 'status'>): number {
   const statedMs = statedWaitMs(headers, receivedAt);
   return statedMs === undefined ? 0 : receivedMs + statedMs;
 }
@@ -78,10 +85,7 @@ export function limitOutcome({
   status,
   headers,
   receivedAt,
-}: Pick<Answer, 'status' | 'headers' | 'receivedAt'>):
-  | { readonly waitMs: number | undefined }
-  | 'answered'
-  | 'broken' {
+}: Omit<Received, 'receivedMs'>): { readonly waitMs: number | undefined } | 'answered' | 'broken' {
   if (status === 429) return { waitMs: statedWaitMs(headers, receivedAt) };
   return status < 500 ? 'answered' : 'broken';
 }

@@ -5,10 +5,10 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
 import { GatewayError, type ProxyErrorType } from '../errors.ts';
-import { type Answer, type HeaderFields, hasNoContent, type SignedRequest } from '../exchange/exchange.ts';
+import { type Answer, hasNoContent, type SignedRequest } from '../exchange/exchange.ts';
 import type { ContextWatcher } from '../exchange/request-context.ts';
 import type { AttemptSpan, AttemptSpans, Trace } from '../exchange/trace.ts';
-import { singleField, trimFields } from '../http/fields.ts';
+import { type HeaderFields, singleField, trimFields } from '../http/fields.ts';
 import { payloadOf, smallBytes } from '../http/payload.ts';
 import { type AttemptTally, outcomeOf } from './attempt-tally.ts';
 import type { BodyBudget, BodyShare } from './body-budget.ts';

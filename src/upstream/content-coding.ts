@@ -14,8 +14,7 @@ import {
   createInflate,
   createZstdDecompress,
 } from 'node:zlib';
-import type { HeaderFields } from '../exchange/exchange.ts';
-import { opaqueTag } from '../http/fields.ts';
+import { type HeaderFields, opaqueTag } from '../http/fields.ts';
 
 export type UpstreamCoding = 'gzip' | 'br' | 'deflate' | 'zstd';
 

@@ -9,11 +9,13 @@
  * `KeySuspected`, so that it holds no place at the gate while the key is looked into; `retryWithKey`, above the gate, waits
  * and sends it again. A 403 is about the role of the key's holder: it marks nothing and passes.
  */
+
 import { GatewayError, type GatewayErrorOptions } from '../errors.ts';
-import type { Answer, HeaderFields, SignedRequest, UpstreamRequest } from '../exchange/exchange.ts';
+import type { Answer, SignedRequest, UpstreamRequest } from '../exchange/exchange.ts';
 import type { Handler, Layer } from '../exchange/layer.ts';
 import { type Flow, type RequestContext, timedContext } from '../exchange/request-context.ts';
 import { Trace } from '../exchange/trace.ts';
+import type { HeaderFields } from '../http/fields.ts';
 import { statedWaitMs } from '../http/retry-after.ts';
 import { exposeKey, type Key } from '../key/key.ts';
 import type { KeyProbe } from '../key/key-health.ts';

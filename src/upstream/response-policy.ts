@@ -4,8 +4,8 @@
  * A caller believes a 200, so all that could be wrong with one is found before a byte of it is sent.
  */
 
-import { type HeaderFields, hasNoContent } from '../exchange/exchange.ts';
-import { singleField } from '../http/fields.ts';
+import { hasNoContent } from '../exchange/exchange.ts';
+import { type HeaderFields, singleField } from '../http/fields.ts';
 import { codingOf } from './content-coding.ts';
 
 /** Prepares the check of media types against `UPSTREAM_MEDIA_TYPES`; ranges are lower-cased. */

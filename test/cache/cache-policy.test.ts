@@ -7,7 +7,7 @@ import {
   useOf,
 } from '../../src/cache/cache-policy.ts';
 import { confirms, renewed, validatorsOf } from '../../src/cache/validation-policy.ts';
-import type { HeaderFields } from '../../src/exchange/exchange.ts';
+import type { HeaderFields } from '../../src/http/fields.ts';
 
 const receivedAt = Date.UTC(2026, 10, 21, 12, 0, 0);
 const receivedMs = 1_000_000;

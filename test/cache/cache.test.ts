@@ -3,9 +3,10 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { BackgroundRefresh } from '../../src/cache/background-refresh.ts';
 import { type CacheOptions, shareAnswers } from '../../src/cache/cache.ts';
 import { GatewayError } from '../../src/errors.ts';
-import type { Answer, HeaderFields, UpstreamRequest } from '../../src/exchange/exchange.ts';
+import type { Answer, UpstreamRequest } from '../../src/exchange/exchange.ts';
 import type { Eventually } from '../../src/exchange/layer.ts';
 import { Trace } from '../../src/exchange/trace.ts';
+import type { HeaderFields } from '../../src/http/fields.ts';
 import { LiveContext } from '../support/requests.ts';
 
 beforeEach(() => {

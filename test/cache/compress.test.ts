@@ -5,7 +5,8 @@ import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { shareAnswers } from '../../src/cache/cache.ts';
 import { createCompressor, mayCompress } from '../../src/cache/compress.ts';
-import type { Answer, HeaderFields } from '../../src/exchange/exchange.ts';
+import type { Answer } from '../../src/exchange/exchange.ts';
+import type { HeaderFields } from '../../src/http/fields.ts';
 import { newTrace, patientContext, requestWith } from '../support/requests.ts';
 
 const json = { 'content-type': 'application/json' };

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import { settingsWithoutEffect } from '../../src/commands/environment.ts';
 import { ConfigError, changedSettings, readConfig } from '../../src/config/config.ts';
-import { settingsWithoutEffect, unknownSettings } from '../../src/config/names.ts';
+import { unknownSettings } from '../../src/config/names.ts';
 import { settings } from '../../src/config/settings.ts';
 
 const enough = { UPSTREAM_BASE_URL: 'https://analytics.example.com/api' };

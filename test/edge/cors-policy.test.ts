@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { responseFields } from '../../src/documents/message-fields.ts';
-import { corsPolicy, isPreflight, originProblem } from '../../src/edge/cors-policy.ts';
+import { corsPolicy, isPreflight } from '../../src/edge/cors-policy.ts';
 import { passedFields } from '../../src/edge/reply-fields.ts';
+import { originProblem } from '../../src/http/host.ts';
 
 const nothingElse = { requestHeaders: [], responseHeaders: [], credentialHeaders: () => [] };
 const policy = corsPolicy({

@@ -1,8 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { GatewayError, problems } from '../../src/errors.ts';
-import type { Answer, HeaderFields } from '../../src/exchange/exchange.ts';
+import type { Answer } from '../../src/exchange/exchange.ts';
 import type { Flow } from '../../src/exchange/request-context.ts';
 import { type Gate, type GateChange, type GateOptions, paceAttempts } from '../../src/gate/gate.ts';
+import type { HeaderFields } from '../../src/http/fields.ts';
 import { retryFailures } from '../../src/upstream/retry.ts';
 import { answerOf, contextFor, type LiveContext, newTrace, requestWith } from '../support/requests.ts';
 

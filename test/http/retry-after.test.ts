@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { maxTimerMs } from '../../src/exchange/deadline.ts';
-import type { HeaderFields } from '../../src/exchange/exchange.ts';
+import { maxTimerMs } from '../../src/http/date.ts';
+import type { HeaderFields } from '../../src/http/fields.ts';
 import { statedUntilMs, statedWaitMs } from '../../src/http/retry-after.ts';
 import { answerOf } from '../support/requests.ts';
 

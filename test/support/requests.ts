@@ -1,5 +1,6 @@
 /** Requests, contexts and answers for the tests of the outbound layers. */
-import type { Answer, HeaderFields, SignedRequest, UpstreamRequest } from '../../src/exchange/exchange.ts';
+
+import type { Answer, SignedRequest, UpstreamRequest } from '../../src/exchange/exchange.ts';
 import {
   type ContextWatcher,
   FixedContext,
@@ -8,6 +9,7 @@ import {
   WatchedContext,
 } from '../../src/exchange/request-context.ts';
 import { Trace } from '../../src/exchange/trace.ts';
+import type { HeaderFields } from '../../src/http/fields.ts';
 import { plainRead } from '../../src/upstream/own-reads.ts';
 
 /** A context whose deadline and flow can be changed, as the cache does when someone joins a flight. */

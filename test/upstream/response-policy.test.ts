@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { HeaderFields } from '../../src/exchange/exchange.ts';
+import type { HeaderFields } from '../../src/http/fields.ts';
 import {
   acceptMediaTypes,
   endsWithConnection,

@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { GatewayError } from '../../src/errors.ts';
-import type { Answer, HeaderFields, UpstreamRequest } from '../../src/exchange/exchange.ts';
+import type { Answer, UpstreamRequest } from '../../src/exchange/exchange.ts';
 import type { Handler } from '../../src/exchange/layer.ts';
+import type { HeaderFields } from '../../src/http/fields.ts';
 import { retryFailures } from '../../src/upstream/retry.ts';
 import { answerOf, contextFor, newTrace, requestWith } from '../support/requests.ts';
 
