@@ -12,7 +12,7 @@ import { cpus } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { standInKey } from '../src/demo/stand-in.ts';
+import { standInKey } from '../test/support/stand-in/stand-in.ts';
 import { runCallers, type Side, type StartSide } from './storm/callers.ts';
 import { startDirectSide } from './storm/direct-side.ts';
 import { documentOf } from './storm/document.ts';

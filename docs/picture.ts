@@ -11,8 +11,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { digestOf, mintToken } from '../src/callers/token.ts';
-import { standInKey, startStandIn } from '../src/demo/stand-in.ts';
 import { findChromium, howToInstall, launchChromium } from '../test/support/chromium.ts';
+import { standInKey, startStandIn } from '../test/support/stand-in/stand-in.ts';
 
 /** A caller's loops: how many, how long each thinks between its requests, and how many different reads it makes. */
 interface Load {

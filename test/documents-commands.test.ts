@@ -11,12 +11,12 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type StandIn, standInKey, startStandIn } from '../src/demo/stand-in.ts';
 import { linkCheckout } from './support/checkout.ts';
 import { blocksOf, documents, readDocument } from './support/documents.ts';
 import { findOnPath } from './support/find-on-path.ts';
 import { findOldNode } from './support/old-node.ts';
 import { builtMain, compileCache } from './support/program.ts';
+import { type StandIn, standInKey, startStandIn } from './support/stand-in/stand-in.ts';
 
 const oldNode = findOldNode();
 const hasCurl = findOnPath('curl') !== undefined;

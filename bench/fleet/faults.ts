@@ -4,9 +4,9 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Pool } from 'undici';
-import { standInKey } from '../../src/demo/stand-in.ts';
 import { randomFrom } from '../../test/support/random.ts';
 import { startRedis } from '../../test/support/redis.ts';
+import { standInKey } from '../../test/support/stand-in/stand-in.ts';
 import type { CallerPlan } from '../storm/callers.ts';
 import { type GatewayProcess, mintTokens, startGatewayProcess } from '../storm/gateway-process.ts';
 import { startUpstream } from '../storm/upstream.ts';

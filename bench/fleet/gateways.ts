@@ -1,6 +1,6 @@
 /** Gateways behind a balancer: each in a process of its own, asked in turn. */
 import { Pool } from 'undici';
-import { standInKey } from '../../src/demo/stand-in.ts';
+import { standInKey } from '../../test/support/stand-in/stand-in.ts';
 import type { CallerPlan, Ending, Side } from '../storm/callers.ts';
 import { type GatewayProcess, mintTokens, startGatewayProcess } from '../storm/gateway-process.ts';
 

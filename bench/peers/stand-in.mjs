@@ -1,5 +1,5 @@
 /** The upstream of every contender, in a process of its own. */
-import { standInKey, startStandIn } from '../../src/demo/stand-in.ts';
+import { standInKey, startStandIn } from '../../test/support/stand-in/stand-in.ts';
 
 const standIn = await startStandIn({
   accounts: Number(process.env['BENCH_ACCOUNTS'] ?? 15),

@@ -4,11 +4,11 @@
  */
 
 import type { ReceivedRequest } from '../../src/demo/received.ts';
-import { standInKey, startStandIn } from '../../src/demo/stand-in.ts';
 import { below, pick, type Random, randomFrom } from '../../test/support/random.ts';
 import type { Behaviour, Misbehaviour } from '../../test/support/stand-in/behaviour.ts';
 import { decide } from '../../test/support/stand-in/behaviour.ts';
 import { everyMisbehaviour } from '../../test/support/stand-in/catalogue.ts';
+import { standInKey, startStandIn } from '../../test/support/stand-in/stand-in.ts';
 import { furtherReads, slowMark } from './reads.ts';
 
 export interface UpstreamOrder {

@@ -1,6 +1,6 @@
 /** What one exchange takes on a side when no limit is in its way: what "demand" is reckoned with. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { standInKey } from '../../src/demo/stand-in.ts';
+import { standInKey } from '../../test/support/stand-in/stand-in.ts';
 import type { StartSide } from './callers.ts';
 import { quantile } from './figures.ts';
 import { startUpstream } from './upstream.ts';

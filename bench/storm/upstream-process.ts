@@ -1,5 +1,5 @@
 /** The rate-limited stand-in in a process of its own: told what to do and asked for its counts by messages. */
-import { type StandIn, startStandIn } from '../../src/demo/stand-in.ts';
+import { type StandIn, startStandIn } from '../../test/support/stand-in/stand-in.ts';
 
 export interface Limit {
   readonly perSecond: number;

@@ -173,8 +173,10 @@ async function show(url: string, standIn: StandIn): Promise<void> {
     'The upstream says 429, wait a second: the gateway waits, the caller need not know',
     `GET ${accounts}?busy`,
     async () => {
-      standIn.behave({ status: 429, headers: { 'retry-after': '1' }, body: '{}' }, 1);
-      return describe(await ask(`${accounts}?busy`));
+      standIn.setLimit({ perSecond: 1, burst: 1, startsEmpty: true });
+      const came = await ask(`${accounts}?busy`);
+      standIn.setLimit(undefined);
+      return describe(came);
     },
   );
   await scene(

@@ -1,12 +1,10 @@
 /**
- * An upstream that behaves as workspace-analytics-api.md says, and misbehaves when asked to. The demo, the tests
- * and the benchmarks talk to it; nothing of the gateway does.
+ * An upstream that behaves as workspace-analytics-api.md says. The demo talks to it; the tests' stand-in makes it
+ * misbehave. Nothing of the gateway knows it.
  */
 import { createServer, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
-import type { Behaviour } from '../../test/support/stand-in/behaviour.ts';
-import { type Exchange, misbehave } from '../../test/support/stand-in/misbehave.ts';
 import { defaultAccounts } from './data.ts';
 import { type Counts, Received, type ReceivedRequest, remember } from './received.ts';
 import { followSpecification, type PreparedAnswer } from './specification.ts';
@@ -41,6 +39,34 @@ export interface StandInOptions {
   readonly keepAliveMs?: number;
   /** False: `requests` stays empty, `received` counts nothing. For benchmarks. */
   readonly recordRequests?: boolean;
+  /** Asked before each connection and answer; what it takes over is not answered as specified. */
+  readonly intercept?: Interceptor;
+}
+
+/** Takes over exchanges, for an upstream that misbehaves. */
+export interface Interceptor {
+  /** Returns true to reset the new connection. */
+  connect(): boolean;
+  /** Returns what answers the next request in place of the specification; `undefined` where nothing does. */
+  next(): ((exchange: Exchange) => void) | undefined;
+}
+
+/** One exchange that does not go as specified. */
+export interface Exchange {
+  readonly socket: Socket;
+  readonly request: ReceivedRequest;
+  /** What a well-behaved upstream would answer. */
+  readonly specified: PreparedAnswer;
+  /** How long an answer waits as specified, in ms. */
+  readonly latencyMs: number;
+  /** Ends the connection with RST. */
+  reset(): void;
+  /** Lets the connection take its next request. */
+  release(): void;
+  /** The status line and all fields are on their way. */
+  onStatus(status: number): void;
+  /** The other side left before the answer was out. */
+  onGone(): void;
 }
 
 export interface StandIn {
@@ -52,8 +78,6 @@ export interface StandIn {
   readonly counts: Readonly<Counts>;
   /** The keys it accepts now. Adding and deleting is creating and revoking. */
   readonly keys: Set<string>;
-  /** Misbehaves from the next request on, for so many requests (default: until the next call); undefined: well again. */
-  behave(next: Behaviour | undefined, times?: number): void;
   /** A full bucket of another size, or none. */
   setLimit(limit: RateLimit | undefined): void;
   /** Resolves when so many requests have arrived since the start or the last reset. */
@@ -88,7 +112,6 @@ export async function startStandIn(options: StandInOptions = {}): Promise<StandI
     requests: state.requests,
     counts: state.counts,
     keys: state.keys,
-    behave: (next, times) => state.behave(next, times),
     setLimit: (limit) => state.setLimit(limit),
     received: (wanted) => state.received(wanted),
     async refuseConnections(refuse) {
@@ -100,19 +123,19 @@ export async function startStandIn(options: StandInOptions = {}): Promise<StandI
   };
 }
 
-/** What a running stand-in knows: its keys and limit, how it is to misbehave, what has come. */
+/** What a running stand-in knows: its keys and limit, what has come. */
 class StandInState {
   readonly keys: Set<string>;
   readonly requests: ReceivedRequest[] = [];
   readonly counts: Counts = { total: 0, byStatus: {}, connections: 0, aborted: 0 };
   readonly #sockets = new Set<Socket>();
   #waiting: { count: number; resolve: () => void }[] = [];
-  #behaviour: Behaviour | undefined;
-  #timesLeft = 0;
+  readonly #intercept: Interceptor | undefined;
   #limit: RateLimit | undefined;
   #takeToken: TakeToken | undefined;
 
-  constructor({ key = standInKey, limit }: StandInOptions) {
+  constructor({ key = standInKey, limit, intercept }: StandInOptions) {
+    this.#intercept = intercept;
     this.keys = new Set([key]);
     this.setLimit(limit);
   }
@@ -129,18 +152,6 @@ class StandInState {
     return waitMs === 0 ? undefined : (retryAfterValue(this.#limit, waitMs, Date.now()) ?? null);
   }
 
-  behave(next: Behaviour | undefined, times = Number.POSITIVE_INFINITY): void {
-    this.#behaviour = times > 0 ? next : undefined;
-    this.#timesLeft = times;
-  }
-
-  /** The behaviour for one more request or connection; it wears off here. */
-  takeBehaviour(): Behaviour | undefined {
-    const taken = this.#behaviour;
-    if (taken !== undefined && --this.#timesLeft <= 0) this.#behaviour = undefined;
-    return taken;
-  }
-
   /** Counts an answer, when its status line is on its way. */
   count(status: number, received: Received | undefined): void {
     this.counts.byStatus[status] = (this.counts.byStatus[status] ?? 0) + 1;
@@ -151,10 +162,7 @@ class StandInState {
     this.counts.connections++;
     this.#sockets.add(socket);
     socket.once('close', () => this.#sockets.delete(socket));
-    if (typeof this.#behaviour === 'object' && this.#behaviour.resetAt === 'connection') {
-      this.takeBehaviour();
-      socket.resetAndDestroy();
-    }
+    if (this.#intercept?.connect()) socket.resetAndDestroy();
   }
 
   resetConnection(socket: Socket): void {
@@ -189,9 +197,9 @@ class StandInState {
   }
 }
 
-/** Answers each request as specified, or as the behaviour of the moment says. */
+/** Answers each request as specified, or lets the interceptor do it. */
 function answerRequests(state: StandInState, options: StandInOptions): RequestListener {
-  const { latencyMs = 0, recordRequests = true } = options;
+  const { latencyMs = 0, recordRequests = true, intercept } = options;
   const { counts } = state;
   const answerTo = followSpecification({
     keys: state.keys,
@@ -220,21 +228,16 @@ function answerRequests(state: StandInState, options: StandInOptions): RequestLi
     const { method = 'GET', url = '', socket } = request;
     const header = request.headers['x-api-key'];
     const key = typeof header === 'string' ? header : undefined;
-    const behaviour = state.takeBehaviour();
+    const takeOver = intercept?.next();
     const specified = answerTo(method, url, key, request.headers['if-none-match']);
 
     let received: Received | undefined;
-    if (recordRequests || behaviour !== undefined) {
+    if (recordRequests || takeOver !== undefined) {
       received = new Received(method, url, request.rawHeaders, key, performance.now());
       if (recordRequests) remember(state.requests, received);
     }
-    if (received !== undefined && behaviour !== undefined) {
-      const exchange = exchangeOf(state, socket, response, { request: received, specified, latencyMs });
-      misbehave(exchange, behaviour).catch((error: unknown) => {
-        // A test's own function failed, or asks for something impossible: say so, and let the test fail soon.
-        process.emitWarning(error instanceof Error ? error : new Error(String(error)));
-        socket.destroy();
-      });
+    if (received !== undefined && takeOver !== undefined) {
+      takeOver(exchangeOf(state, socket, response, { request: received, specified, latencyMs }));
     } else if (latencyMs > 0) {
       setTimeout(answer, latencyMs, response, specified, received);
     } else {

@@ -4,6 +4,8 @@ export interface RateLimit {
   readonly perSecond: number;
   /** How many requests may come at once after a rest. */
   readonly burst: number;
+  /** The first request is refused already. Default false. */
+  readonly startsEmpty?: boolean;
   /** How a refusal says when to come back; `none` leaves the field out. Default `seconds`. */
   readonly retryAfter?: 'seconds' | 'date' | 'none';
   /** What refusals claim, instead of the true time until the next token. */
@@ -13,9 +15,9 @@ export interface RateLimit {
 /** Takes a token and returns 0, or takes nothing and returns the ms until there will be one. */
 export type TakeToken = (nowMs: number) => number;
 
-/** A full bucket. A refusal takes nothing, so a storm of refused requests does not hold the limit down. */
+/** A full bucket, unless it starts empty. A refusal takes nothing, so a storm of refused requests does not hold the limit down. */
 export function fillBucket(limit: RateLimit, nowMs: number): TakeToken {
-  let tokens = limit.burst;
+  let tokens = limit.startsEmpty === true ? 0 : limit.burst;
   let filledMs = nowMs;
   return (now) => {
     tokens = Math.min(limit.burst, tokens + ((now - filledMs) / 1000) * limit.perSecond);

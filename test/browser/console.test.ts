@@ -3,13 +3,13 @@ import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { HistoryPoint } from '../../src/admin/history-policy.ts';
-import { standInKey } from '../../src/demo/stand-in.ts';
 import { bearer, enrol, startWith } from '../support/callers-files.ts';
 import { findChromium, launchChromium } from '../support/chromium.ts';
 import { accounts, type TestGateway } from '../support/gateway.ts';
 import { complaintsOf, desktop, phone, viewAs, views, violations } from '../support/own-pages.ts';
 import { randomFrom } from '../support/random.ts';
 import { formsIn } from '../support/secret-forms.ts';
+import { standInKey } from '../support/stand-in/stand-in.ts';
 import { accountsOf, startWorkspaces } from '../support/workspaces.ts';
 
 // Where a browser is required, cors.test.ts says that there is none.

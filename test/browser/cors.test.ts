@@ -3,7 +3,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { standInKey } from '../../src/demo/stand-in.ts';
 import { startWith } from '../support/callers-files.ts';
 import { findChromium, howToInstall, launchChromium, launchFlags } from '../support/chromium.ts';
 import { accounts, startPair } from '../support/gateway.ts';
@@ -17,6 +16,7 @@ import {
 } from '../support/issuer.ts';
 import { callFrontend, servePage } from '../support/page.ts';
 import { formsOf } from '../support/secret-forms.ts';
+import { standInKey } from '../support/stand-in/stand-in.ts';
 import { bytesBelow, storageOf, watchTraffic } from '../support/watch.ts';
 
 const chromium = findChromium(process.env);

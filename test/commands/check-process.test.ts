@@ -7,13 +7,13 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { digestOf } from '../../src/callers/token.ts';
 import { checkEnvironment } from '../../src/commands/run-check.ts';
-import { standInKey } from '../../src/demo/stand-in.ts';
 import { writeCallersFile } from '../support/callers-files.ts';
 import { checkHere, failedStart } from '../support/command-line.ts';
 import { findOnPath } from '../support/find-on-path.ts';
 import { run, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
 import { builtMain, compileCache } from '../support/program.ts';
 import { redisProgram, startRedis } from '../support/redis.ts';
+import { standInKey } from '../support/stand-in/stand-in.ts';
 
 const closedPort = 'http://127.0.0.1:9';
 

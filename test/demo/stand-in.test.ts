@@ -1,7 +1,7 @@
 import { connect } from 'node:net';
 import { Agent, request } from 'undici';
 import { afterEach, describe, expect, it } from 'vitest';
-import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/demo/stand-in.ts';
+import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../support/stand-in/stand-in.ts';
 
 let standIn: StandIn;
 let agent: Agent;

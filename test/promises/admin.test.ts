@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { readConfig } from '../../src/config/config.ts';
-import { standInKey, startStandIn } from '../../src/demo/stand-in.ts';
 import { ListenError } from '../../src/edge/listen.ts';
 import { startGateway } from '../../src/gateway/gateway.ts';
 import { adminOutput } from '../support/admin-output.ts';
@@ -14,6 +13,7 @@ import { accounts, ask, type Came, startPair, type TestGateway } from '../suppor
 import { run, settingsFor } from '../support/process.ts';
 import { startProduct } from '../support/product.ts';
 import { formsIn } from '../support/secret-forms.ts';
+import { standInKey, startStandIn } from '../support/stand-in/stand-in.ts';
 
 const withAdmin = { ADMIN_PORT: '0' };
 const adminToken = { ADMIN_TOKEN_FROM: 'env:TEST_TOKEN', TEST_TOKEN: 'a-token-for-changes-0123' };

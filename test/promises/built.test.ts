@@ -5,7 +5,6 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { variableOf } from '../../src/config/workspaces.ts';
-import { standInKey } from '../../src/demo/stand-in.ts';
 import { version } from '../../src/version.ts';
 import { accounts, ask } from '../support/gateway.ts';
 import { copyOfProgram } from '../support/image.ts';
@@ -13,6 +12,7 @@ import { imageFlags } from '../support/image-flags.ts';
 import { run, type Served, serve, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
 import { redisProgram, startRedis } from '../support/redis.ts';
 import { sharedOwner } from '../support/shared-owner.ts';
+import { standInKey } from '../support/stand-in/stand-in.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const { folder, main } = copyOfProgram();

@@ -6,7 +6,6 @@ import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vite
 import { CallersFileError } from '../../src/callers/callers-file.ts';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
 import { ConfigError, readConfig } from '../../src/config/config.ts';
-import { standInKey } from '../../src/demo/stand-in.ts';
 import { problems } from '../../src/errors.ts';
 import { startGateway } from '../../src/gateway/gateway.ts';
 import { bearer, enrol, startWith, textOf, writeCallersFile } from '../support/callers-files.ts';
@@ -20,6 +19,7 @@ import {
   startIssuer,
 } from '../support/issuer.ts';
 import { sendRaw } from '../support/raw-request.ts';
+import { standInKey } from '../support/stand-in/stand-in.ts';
 
 const apiKeys = '/api/users/api-keys/';
 

@@ -4,7 +4,6 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { describedSettings as table } from '../../src/config/settings.ts';
-import { standInKey } from '../../src/demo/stand-in.ts';
 import { version } from '../../src/version.ts';
 import { checkHere, commandLine } from '../support/command-line.ts';
 import { startPair } from '../support/gateway.ts';
@@ -21,6 +20,7 @@ import {
 import { redisProgram } from '../support/redis.ts';
 import { formsOf } from '../support/secret-forms.ts';
 import { sharedOwner } from '../support/shared-owner.ts';
+import { standInKey } from '../support/stand-in/stand-in.ts';
 
 const unreachable = 'http://127.0.0.1:9/api';
 

@@ -11,13 +11,13 @@ import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
 import { readConfig } from '../../src/config/config.ts';
-import { standInKey } from '../../src/demo/stand-in.ts';
 import { hasLibraries, importLibrary } from '../libraries/import-library.ts';
 import { findOnPath } from '../support/find-on-path.ts';
 import { accounts, ask } from '../support/gateway.ts';
 import { type Owner, type Running, standInFor, start, temporaryFolder, until } from '../support/process.ts';
 import { redisProgram } from '../support/redis.ts';
 import { sharedOwner } from '../support/shared-owner.ts';
+import { standInKey } from '../support/stand-in/stand-in.ts';
 
 interface Service {
   readonly environment?: Readonly<Record<string, string>>;

@@ -1,9 +1,9 @@
 import { type IncomingMessage, request } from 'node:http';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { standInKey } from '../../src/demo/stand-in.ts';
 import { bearer, enrol, startWith } from '../support/callers-files.ts';
 import { accounts, startPair, type TestGateway } from '../support/gateway.ts';
 import { formsIn } from '../support/secret-forms.ts';
+import { standInKey } from '../support/stand-in/stand-in.ts';
 
 interface Listening {
   readonly response: IncomingMessage;

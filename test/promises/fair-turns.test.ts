@@ -1,10 +1,10 @@
 import { Agent } from 'node:http';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import type { StandIn } from '../../src/demo/stand-in.ts';
 import { bearer, enrol, startWith, writeCallersFile } from '../support/callers-files.ts';
 import { type FleetMember, startFleet } from '../support/fleet.ts';
 import { type AskOptions, accounts, type Came } from '../support/gateway.ts';
 import { redisProgram } from '../support/redis.ts';
+import type { StandIn } from '../support/stand-in/stand-in.ts';
 
 const patiently = { timeout: 30_000 };
 const settings = { CACHE_TTL: '60s', REQUEST_TIMEOUT: '60s' };

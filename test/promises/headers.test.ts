@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { standInKey } from '../../src/demo/stand-in.ts';
 import { accounts, startPair } from '../support/gateway.ts';
+import { standInKey } from '../support/stand-in/stand-in.ts';
 
 const traceParent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
 

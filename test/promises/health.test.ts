@@ -2,11 +2,11 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { standInKey } from '../../src/demo/stand-in.ts';
 import { bearer, enrol, startWith, textOf } from '../support/callers-files.ts';
 import { parseExposition } from '../support/exposition-parser.ts';
 import { accounts, startPair, type TestGateway } from '../support/gateway.ts';
 import { audience, issuerName, makeSigningKey, signJwt, startIssuer } from '../support/issuer.ts';
+import { standInKey } from '../support/stand-in/stand-in.ts';
 
 const wrongKey = 'another-key-0123456789';
 

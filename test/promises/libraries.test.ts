@@ -10,13 +10,13 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type StandIn, standInKey, startStandIn } from '../../src/demo/stand-in.ts';
 import { optionalPackages } from '../../src/files/optional-package.ts';
 import { copyCheckout } from '../support/checkout.ts';
 import { readDocument } from '../support/documents.ts';
 import { run, settingsFor } from '../support/process.ts';
 import { copyProgram } from '../support/program.ts';
 import { sharedOwner } from '../support/shared-owner.ts';
+import { type StandIn, standInKey, startStandIn } from '../support/stand-in/stand-in.ts';
 
 /** As little of each library as gives the stand-in's key, or can be loaded. */
 const sources: Readonly<Record<keyof typeof optionalPackages, string>> = {

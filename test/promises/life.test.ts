@@ -13,7 +13,6 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { standInKey } from '../../src/demo/stand-in.ts';
 import { failedStart } from '../support/command-line.ts';
 import { accounts, ask, startPair } from '../support/gateway.ts';
 import {
@@ -26,6 +25,7 @@ import {
   until,
 } from '../support/process.ts';
 import { sharedOwner } from '../support/shared-owner.ts';
+import { standInKey } from '../support/stand-in/stand-in.ts';
 
 /** Something that is decided by the test. */
 function gateFor(): { opened: Promise<void>; open: () => void } {

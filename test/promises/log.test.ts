@@ -4,7 +4,6 @@ import { readdirSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { standInKey } from '../../src/demo/stand-in.ts';
 import { enrol, startWith } from '../support/callers-files.ts';
 import { makeCertificate } from '../support/certificate.ts';
 import { findOnPath } from '../support/find-on-path.ts';
@@ -24,6 +23,7 @@ import {
 import { builtMain, compileCache } from '../support/program.ts';
 import { formsIn } from '../support/secret-forms.ts';
 import { sharedOwner } from '../support/shared-owner.ts';
+import { standInKey } from '../support/stand-in/stand-in.ts';
 
 /** Code that runs in the gateway's process before it does, as a module to import. */
 function planted(code: string): string[] {

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { variableOf } from '../../src/config/workspaces.ts';
-import type { StandIn } from '../../src/demo/stand-in.ts';
 import { imageFlags } from '../support/image-flags.ts';
 import { type Served, serve, settingsFor, standInFor } from '../support/process.ts';
 import { sharedOwner } from '../support/shared-owner.ts';
+import type { StandIn } from '../support/stand-in/stand-in.ts';
 import { accountsOf, baseOf } from '../support/workspaces.ts';
 
 const lengths = [64, 512, 2_100, 4_096];

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { standInKey } from '../../src/demo/stand-in.ts';
 import { accounts, sharedPair, startPair } from '../support/gateway.ts';
+import { standInKey } from '../support/stand-in/stand-in.ts';
 
 describe('an operation becomes exactly the specified read', () => {
   it.each([

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { mintToken } from '../../src/callers/token.ts';
-import { standInKey } from '../../src/demo/stand-in.ts';
 import { bearer, enrol, startWith } from '../support/callers-files.ts';
 import { accounts, startPair } from '../support/gateway.ts';
 import { audience, issuerName, makeSigningKey, signJwt, startIssuer } from '../support/issuer.ts';
 import { sendRaw } from '../support/raw-request.ts';
+import { standInKey } from '../support/stand-in/stand-in.ts';
 
 const peer = '127.0.0.1';
 const long = `/api/${'x'.repeat(1_000)}`;

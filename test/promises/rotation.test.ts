@@ -5,12 +5,12 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { ReceivedRequest } from '../../src/demo/received.ts';
-import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/demo/stand-in.ts';
 import { failedStart } from '../support/command-line.ts';
 import { type AtEnd, accounts, ask, type Came, startPair, type TestGateway } from '../support/gateway.ts';
 import { type KubernetesMount, mountSecret } from '../support/kubernetes-mount.ts';
 import { startProduct } from '../support/product.ts';
 import type { Behaviour } from '../support/stand-in/behaviour.ts';
+import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../support/stand-in/stand-in.ts';
 
 const keyOf = (version: number): string => `key-of-version-${version}-0123456789`;
 /** So that no store without a watch is asked again by itself. */

@@ -2,11 +2,11 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/demo/stand-in.ts';
 import { accounts, ask } from '../support/gateway.ts';
 import { imageFlags } from '../support/image-flags.ts';
 import { type Product, startProduct } from '../support/product.ts';
 import { formsIn } from '../support/secret-forms.ts';
+import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../support/stand-in/stand-in.ts';
 
 let good: StandIn;
 let refusing: StandIn;

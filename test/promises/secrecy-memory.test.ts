@@ -3,11 +3,11 @@ import { globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { startStandIn } from '../../src/demo/stand-in.ts';
 import { accounts, ask, startPair } from '../support/gateway.ts';
 import { mountSecret } from '../support/kubernetes-mount.ts';
 import { startProduct } from '../support/product.ts';
 import { formsIn } from '../support/secret-forms.ts';
+import { startStandIn } from '../support/stand-in/stand-in.ts';
 
 const oldKey = 'old-key.Zq7+/xW2-0123456789';
 const newKey = 'new-key.Yr8+/vV3-9876543210';

@@ -2,13 +2,13 @@ import { connect } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { LRUCache } from 'lru-cache';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { type StandIn, standInKey, startStandIn } from '../../src/demo/stand-in.ts';
 import { type ProblemCode, problems } from '../../src/errors.ts';
 import { adminOutput } from '../support/admin-output.ts';
 import { writeCallers } from '../support/callers-fixture.ts';
 import { accounts, startPair, type TestGateway } from '../support/gateway.ts';
 import { formsIn, formsOf, withDecodedBody } from '../support/secret-forms.ts';
 import { everyMisbehaviour } from '../support/stand-in/catalogue.ts';
+import { type StandIn, standInKey, startStandIn } from '../support/stand-in/stand-in.ts';
 
 const found = (text: string): string[] => formsIn(text, standInKey);
 

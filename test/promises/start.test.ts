@@ -9,7 +9,6 @@ import { readSettingsText } from '../../src/commands/environment.ts';
 import { describeStartFailure } from '../../src/commands/start-failure.ts';
 import { readConfig } from '../../src/config/config.ts';
 import { settings as table } from '../../src/config/settings.ts';
-import { standInKey } from '../../src/demo/stand-in.ts';
 import { startGateway } from '../../src/gateway/gateway.ts';
 import { KeyStoreError } from '../../src/key/store.ts';
 import { commandLine, failedStart } from '../support/command-line.ts';
@@ -28,6 +27,7 @@ import {
 } from '../support/process.ts';
 import { builtMain } from '../support/program.ts';
 import { formsIn } from '../support/secret-forms.ts';
+import { standInKey } from '../support/stand-in/stand-in.ts';
 
 const executable = fileURLToPath(new URL('../../bin/analytics-gateway.js', import.meta.url));
 const secret = 'hunter2-hunter2-hunter2';

@@ -3,10 +3,10 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { variableOf } from '../../src/config/workspaces.ts';
-import { standInKey } from '../../src/demo/stand-in.ts';
 import { makeCertificate } from '../support/certificate.ts';
 import { type Served, serve, settingsFor, standInFor, temporaryFolder } from '../support/process.ts';
 import { sharedOwner } from '../support/shared-owner.ts';
+import { standInKey } from '../support/stand-in/stand-in.ts';
 import { accountsOf } from '../support/workspaces.ts';
 
 const day = 86_400_000;

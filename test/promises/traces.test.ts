@@ -3,7 +3,6 @@ import { symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { type StandIn, standInKey } from '../../src/demo/stand-in.ts';
 import { hasLibraries } from '../libraries/import-library.ts';
 import { enrol, writeCallersFile } from '../support/callers-files.ts';
 import { type Collector, type ExportedSpan, startCollector } from '../support/collector-stand-in.ts';
@@ -12,6 +11,7 @@ import { accounts, ask } from '../support/gateway.ts';
 import { copyOfProgram } from '../support/image.ts';
 import { type Owner, run, type Served, serve, settingsFor, standInFor, until } from '../support/process.ts';
 import { sharedOwner } from '../support/shared-owner.ts';
+import { type StandIn, standInKey } from '../support/stand-in/stand-in.ts';
 
 const traceId = '4bf92f3577b34da6a3ce929d0e0e4736';
 const otherTraceId = '0af7651916cd43dd8448eb211c80319c';

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { mintToken } from '../../src/callers/token.ts';
-import { standInKey } from '../../src/demo/stand-in.ts';
 import { bearer, enrol, startWith } from '../support/callers-files.ts';
 import { accounts, startPair, type TestGateway } from '../support/gateway.ts';
 import { sendRaw } from '../support/raw-request.ts';
+import { standInKey } from '../support/stand-in/stand-in.ts';
 
 const reads = { UPSTREAM_READS: '/analytics/reports/:id/' };
 

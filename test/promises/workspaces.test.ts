@@ -3,12 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { startStandIn } from '../../src/demo/stand-in.ts';
 import { bearer, enrol, textOf, writeCallersFile } from '../support/callers-files.ts';
 import { parseExposition } from '../support/exposition-parser.ts';
 import type { TestGateway } from '../support/gateway.ts';
 import { until } from '../support/process.ts';
 import { redisProgram, startRedis } from '../support/redis.ts';
+import { startStandIn } from '../support/stand-in/stand-in.ts';
 import { accountsOf, baseOf, keyOf, startWorkspaces } from '../support/workspaces.ts';
 
 /** Commands that give a key once so many of them run at the same time. */

@@ -1,7 +1,7 @@
 import { Agent, request } from 'undici';
 import { expect, it } from 'vitest';
-import { standInKey, startStandIn } from '../../src/demo/stand-in.ts';
 import { everyMisbehaviour } from '../support/stand-in/catalogue.ts';
+import { standInKey, startStandIn } from '../support/stand-in/stand-in.ts';
 
 /** Enough for what comes to an end; what stalls has this long. */
 const patienceMs = 150;

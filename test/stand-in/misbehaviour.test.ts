@@ -2,9 +2,9 @@ import { connect } from 'node:net';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { Agent, request } from 'undici';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { type StandIn, standInKey, startStandIn } from '../../src/demo/stand-in.ts';
 import type { Misbehaviour } from '../support/stand-in/behaviour.ts';
 import { type EchoEncoding, echoEncodings } from '../support/stand-in/echo.ts';
+import { type StandIn, standInKey, startStandIn } from '../support/stand-in/stand-in.ts';
 
 let standIn: StandIn;
 let agent: Agent;

@@ -1,7 +1,7 @@
 import { Agent, request } from 'undici';
 import { expect, it } from 'vitest';
-import { standInKey, startStandIn } from '../../src/demo/stand-in.ts';
 import { makeCertificate } from '../support/certificate.ts';
+import { standInKey, startStandIn } from '../support/stand-in/stand-in.ts';
 
 it('the stand-in behaves and misbehaves over TLS as well', async () => {
   const { key, cert } = makeCertificate();

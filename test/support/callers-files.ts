@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
-import type { StandInOptions } from '../../src/demo/stand-in.ts';
 import { type AtEnd, startPair, type TestGateway } from './gateway.ts';
+import type { StandInOptions } from './stand-in/stand-in.ts';
 
 /** A token and the entry of a caller that has it. */
 export function enrol(name: string, more: object = {}): { token: string; entry: object } {

@@ -1,11 +1,11 @@
 /** Several whole gateways before one stand-in, with a store of their own. */
 import { onTestFinished } from 'vitest';
 import { readConfig } from '../../src/config/config.ts';
-import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/demo/stand-in.ts';
 import { type Gateway, startGateway } from '../../src/gateway/gateway.ts';
 import { type AskOptions, ask, type Came } from './gateway.ts';
 import { until } from './process.ts';
 import { type RedisServer, startRedis } from './redis.ts';
+import { type StandIn, type StandInOptions, standInKey, startStandIn } from './stand-in/stand-in.ts';
 
 export interface FleetMember {
   readonly gateway: Gateway;

@@ -3,10 +3,10 @@ import { type Agent, type IncomingHttpHeaders, request } from 'node:http';
 import { connect } from 'node:net';
 import { beforeAll, expect, onTestFinished } from 'vitest';
 import { readConfig } from '../../src/config/config.ts';
-import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/demo/stand-in.ts';
 import { type Gateway, startGateway } from '../../src/gateway/gateway.ts';
 import type { LogDestination } from '../../src/log/destination.ts';
 import { sharedOwner } from './shared-owner.ts';
+import { type StandIn, type StandInOptions, standInKey, startStandIn } from './stand-in/stand-in.ts';
 
 export interface Came {
   readonly status: number;

@@ -4,9 +4,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type StandIn, type StandInOptions, standInKey, startStandIn } from '../../src/demo/stand-in.ts';
 import { type AskOptions, ask, type Came } from './gateway.ts';
 import { builtMain, compileCache } from './program.ts';
+import { type StandIn, type StandInOptions, standInKey, startStandIn } from './stand-in/stand-in.ts';
 
 /** The test that something ends with: its context. Tests that run at once have no other way to say which they are. */
 export interface Owner {

@@ -1,9 +1,9 @@
 /** A running gateway as the wire sees it, whatever it was started from: what the cases of `wire-cases.ts` run on. */
 import { expect } from 'vitest';
-import { type StandIn, standInKey } from '../../src/demo/stand-in.ts';
 import { exchange, startPair } from './gateway.ts';
 import { imageFlags } from './image-flags.ts';
 import { type Owner, serve, settingsFor, standInFor } from './process.ts';
+import { type StandIn, standInKey } from './stand-in/stand-in.ts';
 
 export interface WireBase {
   readonly standIn: StandIn;

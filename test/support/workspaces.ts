@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import { variableOf } from '../../src/config/workspaces.ts';
-import { type StandIn, type StandInOptions, startStandIn } from '../../src/demo/stand-in.ts';
 import { type AtEnd, startPair, type TestGateway } from './gateway.ts';
+import { type StandIn, type StandInOptions, startStandIn } from './stand-in/stand-in.ts';
 
 export interface TestWorkspace {
   readonly name: string;

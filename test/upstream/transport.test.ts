@@ -2,7 +2,6 @@ import { createServer, type Server } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
-import { type StandIn, standInKey, startStandIn } from '../../src/demo/stand-in.ts';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer, SignedRequest } from '../../src/exchange/exchange.ts';
 import { FixedContext } from '../../src/exchange/request-context.ts';
@@ -11,6 +10,7 @@ import { SharedBudget } from '../../src/upstream/shared-limits.ts';
 import { sendUpstream, type Transport, type TransportOptions } from '../../src/upstream/transport.ts';
 import { patientContext, signedRequest } from '../support/requests.ts';
 import type { Behaviour } from '../support/stand-in/behaviour.ts';
+import { type StandIn, standInKey, startStandIn } from '../support/stand-in/stand-in.ts';
 
 let standIn: StandIn;
 let transport: Transport;

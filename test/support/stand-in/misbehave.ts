@@ -1,28 +1,9 @@
 /** One exchange that does not go as specified, from the decision to the last byte. */
-import type { Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { ReceivedRequest } from '../../../src/demo/received.ts';
-import type { PreparedAnswer } from '../../../src/demo/specification.ts';
+import type { Exchange } from '../../../src/demo/stand-in.ts';
 import { type Behaviour, decide } from './behaviour.ts';
 import { deliver } from './delivery.ts';
 import { composeMessage } from './message.ts';
-
-export interface Exchange {
-  readonly socket: Socket;
-  readonly request: ReceivedRequest;
-  /** What a well-behaved upstream would answer. */
-  readonly specified: PreparedAnswer;
-  /** How long it waits where the behaviour says nothing of it. */
-  readonly latencyMs: number;
-  /** Ends the connection with RST. */
-  reset(): void;
-  /** Lets the connection take its next request. */
-  release(): void;
-  /** The status line and all fields are on their way. */
-  onStatus(status: number): void;
-  /** The other side left before the answer was out. */
-  onGone(): void;
-}
 
 /** Rejects only where the behaviour itself fails or asks for the impossible. */
 export async function misbehave(exchange: Exchange, behaviour: Behaviour): Promise<void> {
