@@ -29,7 +29,7 @@ const isBuilt = !import.meta.url.endsWith('.ts');
 /** @returns the exit status */
 export async function demo({ once, traffic: hasTraffic, gateways }: DemoOptions): Promise<number> {
   const isFleet = gateways > 1;
-  const store = isFleet ? await startDemoStore() : undefined;
+  const store = isFleet ? await startDemoStore(process.env['PATH'] ?? '') : undefined;
   if (isFleet && store === undefined) {
     process.stderr.write(
       'Several gateways share a store, and neither valkey-server nor redis-server is installed here.\n',

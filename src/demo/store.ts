@@ -7,7 +7,7 @@ import { delimiter, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const names = ['valkey-server', 'redis-server'];
-const folders = [...(process.env['PATH'] ?? '').split(delimiter), '/usr/bin', '/usr/local/bin'];
+const usualFolders = ['/usr/bin', '/usr/local/bin'];
 const startLimitMs = 5_000;
 
 export interface DemoStore {
@@ -16,13 +16,18 @@ export interface DemoStore {
   end(): Promise<void>;
 }
 
-/** `undefined` where no server is installed, or it does not start. It keeps nothing on the disk. */
-export async function startDemoStore(): Promise<DemoStore | undefined> {
+/**
+ * `undefined` where no server is installed, or it does not start. It keeps nothing on the disk.
+ *
+ * @param path the folders of programs, as in PATH
+ */
+export async function startDemoStore(path: string): Promise<DemoStore | undefined> {
+  const folders = [...path.split(delimiter), ...usualFolders];
   const program = names.flatMap((name) => folders.map((folder) => join(folder, name))).find(existsSync);
   if (program === undefined) return undefined;
   const folder = mkdtempSync(join(tmpdir(), 'analytics-gateway-store-'));
-  const path = join(folder, 'store.sock');
-  const options = ['--port', '0', '--unixsocket', path, '--save', '', '--dir', folder];
+  const socket = join(folder, 'store.sock');
+  const options = ['--port', '0', '--unixsocket', socket, '--save', '', '--dir', folder];
   const child = spawn(program, options, { stdio: 'ignore' });
   const ended = once(child, 'exit').catch(() => undefined);
   const end = async (): Promise<void> => {
@@ -31,8 +36,8 @@ export async function startDemoStore(): Promise<DemoStore | undefined> {
     rmSync(folder, { recursive: true, force: true });
   };
   const untilMs = performance.now() + startLimitMs;
-  while (!existsSync(path) && child.exitCode === null && performance.now() < untilMs) await sleep(20);
-  if (existsSync(path)) return { address: `unix:${path}`, end };
+  while (!existsSync(socket) && child.exitCode === null && performance.now() < untilMs) await sleep(20);
+  if (existsSync(socket)) return { address: `unix:${socket}`, end };
   await end();
   return undefined;
 }
