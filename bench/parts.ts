@@ -66,6 +66,7 @@ export function measurePassThrough(around: Surroundings, effort: Effort): Promis
     [
       startGateway(pinned, { settings: { CACHE_TTL: '0s' } }),
       startGateway(pinned, { name: 'the gateway, storing' }),
+      startPeer('dispatch', pinned),
       startPeer('fastify', pinned),
       startPeer('http-proxy-3', pinned),
       startPeer('hono-proxy', pinned),

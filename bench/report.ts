@@ -27,6 +27,7 @@ export const names: Readonly<Record<string, string>> = {
   nginx: 'nginx',
   'node-http': 'bare node:http',
   'hono-constant': 'Hono, a constant',
+  dispatch: 'bare node:http with undici’s dispatch',
   fastify: 'fastify, @fastify/http-proxy',
   'http-proxy-3': 'http-proxy-3',
   'hono-proxy': "Hono's proxy helper",
@@ -50,6 +51,12 @@ export function targetsOf(results: Results): Target[] {
       what: 'passing through, to fastify-reply-from',
       value: cost(passThrough, 'fastify'),
       limit: 0.75,
+      unit: '×',
+    },
+    {
+      what: 'passing through, to bare node:http with undici’s dispatch',
+      value: cost(passThrough, 'dispatch'),
+      limit: 1.6,
       unit: '×',
     },
     { what: 'p99 of hits at saturation, to nginx', value: latency(at32), limit: 2, unit: '×' },
@@ -120,7 +127,7 @@ ${tableOf(results)}
 
 ## How it is measured
 
-\`npm run bench\` measures the gateway as it is deployed: built, with the image's flags and compile cache, a callers file, the access log, the cache and the admin listener. Beside it run nginx, fastify with \`@fastify/http-proxy\`, http-proxy-3, Hono's \`proxy\` helper and a bare \`node:http\` handler. The peers do the same work: token check, one JSON log line per request, key injection, the same ${figure(results.bodyBytes / 1_024)} KiB of JSON; nginx also sends the same response fields. They are dependencies of \`bench/\` alone.
+\`npm run bench\` measures the gateway as it is deployed: built, with the image's flags and compile cache, a callers file, the access log, the cache and the admin listener. Beside it run nginx, fastify with \`@fastify/http-proxy\`, http-proxy-3, Hono's \`proxy\` helper and bare \`node:http\`: a handler that answers from memory, and one that passes through with undici's \`dispatch\`, whole bodies, nothing checked, which is the floor. The other peers do the same work: token check, one JSON log line per request, key injection, the same ${figure(results.bodyBytes / 1_024)} KiB of JSON; nginx also sends the same response fields. They are dependencies of \`bench/\` alone.
 
 - The figure is CPU time of the process. Contenders take turns in rounds, and a ratio is the median of the ratios within each round.
 - For these figures contender and load generator share one processor: on two, waking an idle generator costs more than an answer, and is charged to the slower contender. Throughput and latency are measured on all processors.
