@@ -1,5 +1,5 @@
 /** Remembers since when the verdict on the gateway, and on each workspace, is what it is. */
-import { type Health, judgeHealth, type Verdict } from './health-policy.ts';
+import { type Health, judgeHealth, type Verdict } from './health.ts';
 import { type AdminSnapshot, snapshotOfOne } from './sources.ts';
 
 export interface DatedVerdict extends Verdict {

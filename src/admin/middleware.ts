@@ -8,7 +8,7 @@ import type { MiddlewareHandler } from 'hono';
 import { announcesBody } from '../edge/message-body.ts';
 import { newRequestId } from '../edge/request-id.ts';
 import { GatewayError } from '../errors.ts';
-import { type AdminHosts, isAdminHost, isOthersPage } from './access-policy.ts';
+import { type AdminHosts, isAdminHost, isOthersPage } from './access.ts';
 
 export type AdminEnv = { Bindings: HttpBindings; Variables: { requestId: string } };
 

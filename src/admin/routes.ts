@@ -25,7 +25,7 @@ import {
 import { maxCallers } from './request-counts.ts';
 import { takeSnapshot } from './snapshot.ts';
 import { type AdminSources, snapshotOfOne } from './sources.ts';
-import type { PurgeNeeds } from './status-policy.ts';
+import type { PurgeNeeds } from './status.ts';
 
 export interface AdminAppOptions extends MiddlewareOptions {
   readonly sources: AdminSources;
@@ -175,7 +175,7 @@ async function readStatus(
   workspace?: string,
 ): Promise<Record<string, unknown>> {
   const { sources } = options;
-  const { statusOf } = await import('./status-policy.ts');
+  const { statusOf } = await import('./status.ts');
   workspacesOf(sources, workspace);
   const snapshot = await takeSnapshot(sources, maxCallers);
   const shown = { ...sources, purgeNeeds: purgeNeeds(options) };
@@ -195,8 +195,8 @@ async function showMetrics(
   health: HealthWatch,
 ): Promise<Response> {
   const [{ metricsOf }, { exposition, expositionType }, { readRuntime }] = await Promise.all([
-    import('./metrics-policy.ts'),
-    import('./exposition-policy.ts'),
+    import('./metrics.ts'),
+    import('./exposition.ts'),
     import('./runtime-watch.ts'),
   ]);
   const snapshot = await takeSnapshot(sources, 0);

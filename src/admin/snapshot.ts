@@ -1,6 +1,6 @@
 /** Reads everything that is shown at one moment: for each request, and every five seconds for the history. */
 import { performance } from 'node:perf_hooks';
-import { showGate } from './gate-queue-policy.ts';
+import { showGate } from './gate-queue.ts';
 import type { AdminSnapshot, AdminSources, WorkspaceSnapshot, WorkspaceSources } from './sources.ts';
 
 /** @param describedCallers how many callers to describe; they are counted in any case */

@@ -8,7 +8,7 @@ import type { GateSnapshot } from '../gate/types.ts';
 import type { KeyHealth } from '../key/key-event.ts';
 import type { AttemptSnapshot } from '../upstream/attempt-tally.ts';
 import type { CircuitSnapshot } from '../upstream/circuit.ts';
-import type { ShownGate } from './gate-queue-policy.ts';
+import type { ShownGate } from './gate-queue.ts';
 import type { RequestSnapshot } from './request-counts.ts';
 
 export interface AdminSources {

@@ -4,7 +4,7 @@ import type { Trace } from '../exchange/trace.ts';
 import type { Resource } from './answer-store.ts';
 import { SingleFlight } from './single-flight.ts';
 import type { Outcome } from './store-response.ts';
-import { exactRequestKey, selection } from './vary-policy.ts';
+import { exactRequestKey, selection } from './vary.ts';
 
 /** An exchange under way that other requests may join. */
 export class CoalescedFetch extends SingleFlight<Outcome> {

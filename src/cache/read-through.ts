@@ -6,14 +6,14 @@ import { Trace } from '../exchange/trace.ts';
 import { type AnswerStore, type Resource, selectVariant, type Variant } from './answer-store.ts';
 import type { BackgroundRefreshes } from './background-refresh.ts';
 import { cacheKey, withoutCallerIds } from './cache-key.ts';
-import { type RequestDirectives, requestDirectivesOf, useOf } from './cache-policy.ts';
+import { type RequestDirectives, requestDirectivesOf, useOf } from './cache-rules.ts';
 import { type CoalescedFetch, exactFlightKeyOf, type Flights, flightKeyOf } from './coalesced-fetch.ts';
 import type { FetchFlight } from './fetch-shared.ts';
 import type { Forwarded, Miss, Respond } from './respond.ts';
 import type { FetchAnswer } from './revalidate.ts';
 import { serveStored } from './serve-stored.ts';
 import { failedOutcome, type Outcome } from './store-response.ts';
-import { exactRequestKey } from './vary-policy.ts';
+import { exactRequestKey } from './vary.ts';
 
 export interface ReadThroughParts {
   readonly store: AnswerStore;

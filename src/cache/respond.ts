@@ -2,7 +2,7 @@
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
 import type { CacheOutcome, Trace } from '../exchange/trace.ts';
-import { isServerFailure, isServerFailureCode, type RequestDirectives } from './cache-policy.ts';
+import { isServerFailure, isServerFailureCode, type RequestDirectives } from './cache-rules.ts';
 import { type Forward, serveStored, wholeSeconds } from './serve-stored.ts';
 import type { Outcome, ResponseAdmission } from './store-response.ts';
 

@@ -8,7 +8,7 @@ import type { Handler } from '../exchange/layer.ts';
 import type { Trace } from '../exchange/trace.ts';
 import type { Variant } from './answer-store.ts';
 import { failedOutcome, type Outcome, type ResponseAdmission } from './store-response.ts';
-import { confirms, mayBeDueToValidators, renewed, validatorsOf } from './validation-policy.ts';
+import { confirms, mayBeDueToValidators, renewed, validatorsOf } from './validation.ts';
 
 /** Whether the answer may be stored. Read when the answer has come: requests that joined meanwhile may have changed it. */
 export interface Storing {

@@ -9,10 +9,10 @@ import {
   isCommonCode,
   isServerFailure,
   policyOf,
-} from './cache-policy.ts';
+} from './cache-rules.ts';
 import { createCompressor, mayCompress } from './compress.ts';
 import { repeatsIds } from './repeated-ids.ts';
-import { exactRequestKey, selection, type VaryNames, varyNames } from './vary-policy.ts';
+import { exactRequestKey, selection, type VaryNames, varyNames } from './vary.ts';
 
 /** How long requests are not coalesced after an answer for one request alone. An answer that may be shared ends it. */
 export const hitForMissMs = 10_000;

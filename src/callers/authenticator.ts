@@ -10,7 +10,7 @@ import type { Authenticated, Caller, Credentials } from './caller.ts';
 import { CallerStore, type CallerStoreOptions } from './caller-store.ts';
 import type { CallerToken } from './caller-table.ts';
 import { type CallersSnapshot, snapshotCallers } from './callers-snapshot.ts';
-import { presentedCredential, presentedValues } from './credential-policy.ts';
+import { presentedCredential, presentedValues } from './credential.ts';
 import { type Failures, limitFailures } from './failures.ts';
 import { authenticateFly } from './fly.ts';
 import { JwtLogins } from './jwt-logins.ts';

@@ -1,7 +1,7 @@
 /** One version of the callers file, prepared for authentication: everything a request needs is made here, once. */
 import { type Authenticated, type Caller, makeCaller } from './caller.ts';
 import type { CallerEntry, FlyRule, JwtRule } from './callers-file.ts';
-import type { CredentialFields } from './credential-policy.ts';
+import type { CredentialFields } from './credential.ts';
 import type { FlyRules } from './fly.ts';
 import type { JwtRules } from './jwt.ts';
 

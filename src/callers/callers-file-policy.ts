@@ -17,8 +17,8 @@ import {
   parseJsonTree,
   textOf,
 } from './json-tree.ts';
-import { readJwtRule } from './jwt-rule-policy.ts';
-import { parseRfc3339 } from './rfc3339-policy.ts';
+import { readJwtRule } from './jwt-rule.ts';
+import { parseRfc3339 } from './rfc3339.ts';
 
 export interface CallersFileRules {
   /** The operations that may be granted. */

@@ -5,7 +5,7 @@
  */
 import { LRUCache } from 'lru-cache';
 import { failureScope } from '../http/address.ts';
-import { type Bucket, fullBucket, putOne, takeOne, untilOneMoreMs } from './bucket-policy.ts';
+import { type Bucket, fullBucket, putOne, takeOne, untilOneMoreMs } from './bucket.ts';
 import type { CallerLimit } from './caller.ts';
 
 /** What failed: nothing was sent, what was sent is known at a look to be no good, or a signature has to be verified. */

@@ -2,7 +2,7 @@
  * Each caller's own limit: a token bucket that answers without a promise, so that a cache hit stays one turn of
  * the event loop. Several gateways tell each other afterwards what they have let through.
  */
-import { type Bucket, fullBucket, remainingIn, takeOne, untilOneMoreMs } from './bucket-policy.ts';
+import { type Bucket, fullBucket, remainingIn, takeOne, untilOneMoreMs } from './bucket.ts';
 import type { Caller, CallerLimit } from './caller.ts';
 
 export interface Spent {

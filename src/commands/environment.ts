@@ -8,10 +8,10 @@ import { parseEnv } from 'node:util';
 import { describeUnreadable } from '../callers/unreadable-file.ts';
 import { type Config, ConfigError, readConfig } from '../config/config.ts';
 import { unknownSettings } from '../config/names.ts';
-import { findRefusedVariable } from '../key/node-flags-policy.ts';
+import { findRefusedVariable } from '../key/node-flags.ts';
 import type { Environment } from '../key/store.ts';
 import { specifiedOperations } from '../operations.ts';
-import { malformedLines } from './env-file-policy.ts';
+import { malformedLines } from './env-file.ts';
 import { UnsafeProcessError } from './process-hardening.ts';
 
 /**

@@ -1,5 +1,5 @@
 /** Keeps the process from being opened while it holds a secret. `main.ts` ignores SIGUSR1 before it imports anything. */
-import { findRefusedVariable, storeCommandMark } from '../key/node-flags-policy.ts';
+import { findRefusedVariable, storeCommandMark } from '../key/node-flags.ts';
 
 /** Node runs with something that could show a secret, so none may be opened, not even to look for further problems. */
 export class UnsafeProcessError extends Error {

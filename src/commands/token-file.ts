@@ -11,7 +11,7 @@ import {
   findCaller,
   type ListedCaller,
   listCallers,
-} from '../callers/callers-text-policy.ts';
+} from '../callers/callers-text.ts';
 import { editFile, FileBusyError, readIfThere } from '../callers/file-edit.ts';
 import { JsonTextError } from '../callers/json-tree.ts';
 import { describeUnreadable } from '../callers/unreadable-file.ts';

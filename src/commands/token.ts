@@ -16,9 +16,9 @@ import {
   removeCaller,
   removeTokens,
   setOperations,
-} from '../callers/callers-text-policy.ts';
+} from '../callers/callers-text.ts';
 import { editFile } from '../callers/file-edit.ts';
-import { parseRfc3339 } from '../callers/rfc3339-policy.ts';
+import { parseRfc3339 } from '../callers/rfc3339.ts';
 import { digestOf, mintToken } from '../callers/token.ts';
 import { nearestOfAll } from '../config/spelling.ts';
 import { visible } from '../log/text-lines.ts';

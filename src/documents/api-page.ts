@@ -6,7 +6,7 @@ import { apiPageScript } from './api-page-script.ts';
 import { type CacheRequest, cacheDirectives, validators } from './cache-requests.ts';
 import { examplesOf, segmentInExamples, tokenVariable } from './examples.ts';
 import { type Field, requestFields, responseFields } from './message-fields.ts';
-import { type ApiFacts, describeApi, noWorkspace } from './openapi-policy.ts';
+import { type ApiFacts, describeApi, noWorkspace } from './openapi.ts';
 import type { OpenApiDocument } from './openapi-types.ts';
 import { type Html, prose, type RenderedDocument, renderPage } from './page.ts';
 import { problemTable } from './problem-list.ts';

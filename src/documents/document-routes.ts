@@ -50,7 +50,7 @@ export function documentRoutes(options: DocumentOptions): DocumentRoutes {
     },
     ofCaller: {
       '/openapi.json': handle('api-document', async (request) => {
-        const { describeApi } = await import('./openapi-policy.ts');
+        const { describeApi } = await import('./openapi.ts');
         const facts = factsFor(request, options);
         const key = JSON.stringify(facts);
         if (described?.key !== key) described = { key, document: sent(json(describeApi(facts))) };
@@ -106,7 +106,7 @@ function refuseChanges({ method }: InboundRequest): void {
 }
 
 async function prefersPage(request: InboundRequest): Promise<boolean> {
-  return (await import('./negotiation-policy.ts')).prefersPage(request.field('accept'));
+  return (await import('./negotiation.ts')).prefersPage(request.field('accept'));
 }
 
 /** For people a text, and for programs that ask for JSON the same facts as `/problems` has. */
@@ -118,7 +118,7 @@ async function explainProblem(request: InboundRequest): Promise<RenderedDocument
       detail: 'There is no such problem. /problems lists them all.',
     });
   }
-  const { namesJson } = await import('./negotiation-policy.ts');
+  const { namesJson } = await import('./negotiation.ts');
   if (!namesJson(request.field('accept'))) return { text };
   const { problemList } = await import('./problem-list.ts');
   return json(problemList.find((problem) => problem.code === code));

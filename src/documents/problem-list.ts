@@ -2,7 +2,7 @@
 import { html } from 'hono/html';
 import { problems } from '../errors.ts';
 import { type Html, type RenderedDocument, renderPage } from './page.ts';
-import { problemCodes } from './problem-schemas-policy.ts';
+import { problemCodes } from './problem-schemas.ts';
 
 export const problemList = problemCodes.map((code) => ({
   type: `/problems/${code}`,

@@ -2,7 +2,7 @@
 import { hash } from 'node:crypto';
 import { isEntityTag } from '../http/fields.ts';
 import { bufferOf, type Payload } from '../http/payload.ts';
-import type { ContentCoding } from './encoding-policy.ts';
+import type { ContentCoding } from './encoding.ts';
 
 /**
  * The upstream's own tag where it gives one; else a strong one made from the body, so that browsers can

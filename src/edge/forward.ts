@@ -6,13 +6,13 @@ import type { Flow } from '../exchange/request-context.ts';
 import type { Trace } from '../exchange/trace.ts';
 import { connectionOptions } from '../http/fields.ts';
 import { cacheFieldsOf } from './cache-fields.ts';
-import { isNotModified } from './conditional-policy.ts';
+import { isNotModified } from './conditional.ts';
 import type { HoldsCredential } from './credential-search.ts';
-import { type ContentCoding as Coding, chooseCoding } from './encoding-policy.ts';
+import { type ContentCoding as Coding, chooseCoding } from './encoding.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 import type { PreparedReply } from './reply-fields.ts';
 import type { CallerContexts } from './request-context.ts';
-import { traceStateOf } from './trace-context-policy.ts';
+import { traceStateOf } from './trace-context.ts';
 
 export interface ForwardOptions {
   readonly contexts: CallerContexts;

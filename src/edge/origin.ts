@@ -1,8 +1,8 @@
 /** For browsers: sets CORS fields, answers preflights, and refuses pages of other sites where an anonymous caller exists. */
 import { GatewayError } from '../errors.ts';
 import type { Layer } from '../exchange/layer.ts';
-import { type CorsPolicy, isPreflight } from './cors-policy.ts';
-import { isForeignPage } from './fetch-metadata-policy.ts';
+import { type CorsPolicy, isPreflight } from './cors.ts';
+import { isForeignPage } from './fetch-metadata.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 import { listed, securityFields, viaField } from './reply-fields.ts';
 

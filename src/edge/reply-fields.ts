@@ -10,7 +10,7 @@ import type { Answer } from '../exchange/exchange.ts';
 import { dateOfAnswer, httpDate } from '../http/date.ts';
 import { connectionOptions, fieldValue, type HeaderFields, ownField, singleField } from '../http/fields.ts';
 import { viaName } from '../version.ts';
-import type { ContentCoding as Coding } from './encoding-policy.ts';
+import type { ContentCoding as Coding } from './encoding.ts';
 import { codedEntityTag, entityTagOf } from './entity-tag.ts';
 import type { Fields } from './inbound.ts';
 

@@ -4,7 +4,7 @@ import type { Layer } from '../exchange/layer.ts';
 import type { HoldsCredential } from './credential-search.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 import { requestIdGrammar } from './log-members.ts';
-import { traceParentOf } from './trace-context-policy.ts';
+import { traceParentOf } from './trace-context.ts';
 
 /** Of this process; a counter follows it. Random ids one by one would cost as much as looking up the answer. */
 const prefix = `${randomBytes(12).toString('base64url')}-`;

@@ -18,7 +18,7 @@ import { probeCaller } from './half-close.ts';
 import { announcesBody } from './message-body.ts';
 import { countBegun, holdPaused, losesRest, type ParserError } from './pipelining.ts';
 import { type RefusalFields, readRefusedHead, refusalFields } from './refusal-fields.ts';
-import { type HeadRefusal, headRefusal, maxHeaderFields, requestTarget } from './request-head-policy.ts';
+import { type HeadRefusal, headRefusal, maxHeaderFields, requestTarget } from './request-head.ts';
 import { endAndLinger, followConnections } from './shutdown.ts';
 
 export interface ServerLimits {

@@ -11,7 +11,7 @@ import type {
   SharedLook,
   SharedReads,
 } from '../cache/shared-reads.ts';
-import { exactRequestKey } from '../cache/vary-policy.ts';
+import { exactRequestKey } from '../cache/vary.ts';
 import type { UpstreamRequest } from '../exchange/exchange.ts';
 import type { RequestContext } from '../exchange/request-context.ts';
 import type { KeySealing } from './key-sealing.ts';

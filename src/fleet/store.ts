@@ -4,7 +4,7 @@
  */
 import { createClient, ErrorReply, RESP_TYPES } from '@redis/client';
 import { describeAddress, type StoreAddress } from '../config/store-address.ts';
-import { type Availability, available, begun, failed, isAway, mayCall } from './availability-policy.ts';
+import { type Availability, available, begun, failed, isAway, mayCall } from './availability.ts';
 import type { Script } from './scripts.ts';
 import { StoreClock } from './store-clock.ts';
 

@@ -3,7 +3,7 @@ import type { AuthenticatorOptions } from '../callers/authenticator.ts';
 import { type Config, isLocalHost } from '../config/config.ts';
 import type { WorkspaceConfig } from '../config/workspaces.ts';
 import type { CertificateFiles } from '../edge/certificate.ts';
-import type { CorsOptions } from '../edge/cors-policy.ts';
+import type { CorsOptions } from '../edge/cors.ts';
 import { fieldsDown, type ReplyFieldOptions } from '../edge/reply-fields.ts';
 import type { FleetOptions } from '../fleet/fleet.ts';
 import { configuredOperations, type Operation, specifiedOperations } from '../operations.ts';

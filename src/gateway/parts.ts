@@ -17,7 +17,7 @@ import {
   readCertificate,
 } from '../edge/certificate.ts';
 import { idleConnectionBytes } from '../edge/connections.ts';
-import { corsPolicy } from '../edge/cors-policy.ts';
+import { corsPolicy } from '../edge/cors.ts';
 import {
   connectionBytesWithin,
   connectionsWithin,

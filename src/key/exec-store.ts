@@ -6,7 +6,7 @@
 import { spawn } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import { Key } from './key.ts';
-import { storeCommandMark } from './node-flags-policy.ts';
+import { storeCommandMark } from './node-flags.ts';
 import { minKeyCharacters } from './parse-key.ts';
 import { Scrubber } from './scrub.ts';
 import { describeFailure, type Environment, KeyStoreError } from './store.ts';

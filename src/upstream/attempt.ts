@@ -20,7 +20,7 @@ import {
   isJsonType,
   isWholeJson,
   type ResponseLimits,
-} from './response-policy.ts';
+} from './response.ts';
 import { transportFailure } from './transport-errors.ts';
 
 /** What attempts have in common. */

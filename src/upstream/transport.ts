@@ -16,7 +16,7 @@ import { Attempt, type AttemptTerms } from './attempt.ts';
 import type { AttemptTally } from './attempt-tally.ts';
 import { BodyBudget } from './body-budget.ts';
 import { type Pools, renewPools } from './pools.ts';
-import { acceptMediaTypes } from './response-policy.ts';
+import { acceptMediaTypes } from './response.ts';
 import type { AttemptSlots, BudgetShare, ConnectionCap } from './shared-limits.ts';
 
 export interface TransportOptions {

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { healthCodes, judgeHealth } from '../../src/admin/health-policy.ts';
-import { metricsOf } from '../../src/admin/metrics-policy.ts';
+import { healthCodes, judgeHealth } from '../../src/admin/health.ts';
+import { metricsOf } from '../../src/admin/metrics.ts';
 import { problems } from '../../src/errors.ts';
 import { fullRuntime, fullSnapshot } from '../support/snapshot.ts';
 

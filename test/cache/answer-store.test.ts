@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { AnswerStore } from '../../src/cache/answer-store.ts';
-import { policyOf } from '../../src/cache/cache-policy.ts';
+import { policyOf } from '../../src/cache/cache-rules.ts';
 import { FairBytes } from '../../src/exchange/fair-share.ts';
 import { answerOf, contextFor, requestWith } from '../support/requests.ts';
 

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { type Bucket, fullBucket } from '../../src/callers/bucket-policy.ts';
+import { type Bucket, fullBucket } from '../../src/callers/bucket.ts';
 import { makeCaller } from '../../src/callers/caller.ts';
 import { limitFailures } from '../../src/callers/failures.ts';
 import { CallerLimits, rateLimitFields, type SharedBuckets } from '../../src/callers/limit.ts';

@@ -1,0 +1,161 @@
+/**
+ * The description of the gateway for programs (OpenAPI 3.1), made from the table of operations that routes requests and
+ * from the table of problems. What the upstream's specification leaves open stays open: no field, parameter or limit of
+ * the upstream is described that is not specified. Pure: no clock, no I/O.
+ */
+import { usualBase } from '../edge/workspace.ts';
+import { type Operation, segmentPattern, specifiedOperations } from '../operations.ts';
+import { version } from '../version.ts';
+import { type Field, requestFields, responseFields } from './message-fields.ts';
+import type {
+  OpenApiDocument,
+  OpenApiHeader,
+  OpenApiOperation,
+  OpenApiParameter,
+  OpenApiResponse,
+  Reference,
+  SecurityScheme,
+} from './openapi-types.ts';
+import { problemSchemas } from './problem-schemas.ts';
+import { answerResponses, problemResponses } from './responses.ts';
+
+export interface ApiFacts {
+  /** The operations to describe: all, or those granted to one caller. */
+  readonly operations: readonly Operation[];
+  /** Whether a request without a credential is one of a caller. */
+  readonly admitsAnonymous: boolean;
+  /** The paths of the base addresses that the caller may use: one for each workspace. `/api` alone where left out. */
+  readonly bases?: readonly string[];
+}
+
+export const noWorkspace = 'No workspace is granted to you. Ask the operator of the gateway for one.';
+
+/** Makes the whole document, anew for each call. Nothing in it depends on a request but these facts. */
+export function describeApi({ operations, admitsAnonymous, bases = [usualBase] }: ApiFacts): OpenApiDocument {
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Workspace Analytics Gateway',
+      version,
+      summary: 'Reads the Workspace Analytics API with a key that only the gateway has.',
+      description: introduction,
+      license: { name: 'MIT', identifier: 'MIT' },
+    },
+    servers:
+      bases.length === 0
+        ? [{ url: usualBase, description: noWorkspace }]
+        : bases.map((url) => ({
+            url,
+            description: `${workspaceOf(url)} The address is relative to that of this document.`,
+          })),
+    security: [...ways, ...(admitsAnonymous ? [{}] : [])],
+    paths: Object.fromEntries(
+      operations.map((operation) => [templateOf(operation.path), { get: describe(operation) }]),
+    ),
+    components: {
+      securitySchemes,
+      parameters,
+      headers: mapped(responseFields, headerOf),
+      responses: problemResponses,
+      schemas: problemSchemas,
+    },
+  };
+}
+
+function workspaceOf(base: string): string {
+  const [, workspace] = /^\/w\/([^/]+)\//.exec(base) ?? [];
+  return workspace === undefined ? 'This gateway.' : `The workspace ${workspace} of this gateway.`;
+}
+
+const introduction = [
+  'Every operation is a read of the Workspace Analytics API, at the same path below `/api`. The gateway adds the key of the upstream, answers repeated reads from memory, and keeps within the limit of the upstream for all callers together.',
+  'HEAD is answered like GET, without a body. A path may be sent with or without its trailing slash, and without any encoding. A request has no body.',
+  "What a reply's body holds is the upstream's to say. Its specification does not show fields, parameters or limits, and so this document has none.",
+  'What fails in the gateway is a problem (`application/problem+json`, RFC 9457) with a stable `code`. An answer of the upstream with a status of 400 or above passes as it came, except 401 and 429.',
+].join('\n\n');
+
+const securitySchemes: Readonly<Record<'token' | 'apiKey', SecurityScheme>> = {
+  token: {
+    type: 'http',
+    scheme: 'bearer',
+    description: 'Your gateway token, or a JWT of your company login where the gateway accepts one.',
+  },
+  apiKey: {
+    type: 'apiKey',
+    in: 'header',
+    name: 'X-API-Key',
+    description:
+      'The same gateway token, for a program that was written for the upstream: it changes its base address and the value of its key. Never the key of the upstream, and never in the URL.',
+  },
+};
+
+/** Either of them: a caller sends one. */
+const ways = [{ token: [] }, { apiKey: [] }] as const;
+
+const parameters: Readonly<Record<string, OpenApiParameter>> = {
+  Query: {
+    name: 'query',
+    in: 'query',
+    description:
+      'The parameters of the upstream. Its specification does not show them, so any may be sent: the query goes up in exactly the bytes that came. A credential in it is refused.',
+    style: 'form',
+    explode: true,
+    schema: { type: 'object', additionalProperties: true },
+  },
+  ...mapped(requestFields, ({ name, meaning, example }) => ({
+    name,
+    in: 'header' as const,
+    description: meaning,
+    schema: { type: 'string' },
+    example,
+  })),
+};
+
+function headerOf({ meaning, example }: Field): OpenApiHeader {
+  return { description: meaning, schema: { type: 'string' }, example };
+}
+
+function describe(operation: Operation): OpenApiOperation {
+  const isSpecified = specifiedOperations.some(({ name }) => name === operation.name);
+  const names = [...operation.path.matchAll(/\/:(\w+)/g)].map(([, name = '']) => name);
+  const shared = Object.keys(parameters).map(
+    (name): Reference => ({ $ref: `#/components/parameters/${name}` }),
+  );
+  return {
+    operationId: operation.name,
+    summary: operation.purpose.split('. ', 1)[0] ?? '',
+    description: operation.purpose,
+    parameters: [...names.map(pathParameter), ...shared],
+    responses: responsesOf(isSpecified),
+  };
+}
+
+function pathParameter(name: string): OpenApiParameter {
+  return {
+    name,
+    in: 'path',
+    required: true,
+    description: 'One segment of the path, sent to the upstream as it is.',
+    schema: { type: 'string', pattern: `^${segmentPattern}$` },
+  };
+}
+
+function responsesOf(isSpecified: boolean): Record<string, OpenApiResponse | Reference> {
+  const references = Object.keys(problemResponses).map((name): [string, Reference] => [
+    name === 'Other' ? 'default' : name.replace(/\D/g, ''),
+    { $ref: `#/components/responses/${name}` },
+  ]);
+  return { ...answerResponses(isSpecified), ...Object.fromEntries(references) };
+}
+
+/** The path as OpenAPI writes it: `{id}` for `:id`. */
+function templateOf(path: string): string {
+  return path.replace(/\/:(\w+)/g, '/{$1}');
+}
+
+function mapped<From, To>(
+  record: Readonly<Record<string, From>>,
+  map: (from: From) => To,
+): Record<string, To> {
+  return Object.fromEntries(Object.entries(record).map(([name, value]) => [name, map(value)]));
+}

@@ -1,0 +1,93 @@
+/** The replies of an operation by status: the upstream's answer, and the gateway's problems. Pure. */
+import { type ProblemCode, problems } from '../errors.ts';
+import { responseFields } from './message-fields.ts';
+import type { OpenApiResponse, Reference, Schema } from './openapi-types.ts';
+import { problemCodes, schemaReference } from './problem-schemas.ts';
+
+type FieldName = keyof typeof responseFields;
+
+const everyReply: readonly FieldName[] = ['RequestId', 'Via', 'RateLimit', 'RateLimitPolicy'];
+const everyAnswer: readonly FieldName[] = [
+  ...everyReply,
+  'CacheStatus',
+  'Age',
+  'ETag',
+  'LastModified',
+  'CacheControl',
+];
+const everyProblem: readonly FieldName[] = [...everyReply, 'CacheStatus', 'ProxyStatus'];
+
+/** The upstream's statuses that the gateway deals with itself, so that no caller sees them. */
+const neverPassed: ReadonlySet<number> = new Set([401, 429]);
+
+/** With these waiting may help. */
+const waitStatuses: ReadonlySet<number> = new Set([429, 502, 503, 504]);
+
+/** The replies that are not problems, for an operation of the upstream's specification or another one. */
+export function answerResponses(isSpecified: boolean): Record<string, OpenApiResponse> {
+  return {
+    200: {
+      description: "The upstream's answer, as it came or from memory.",
+      headers: headersOf(everyAnswer),
+      content: isSpecified
+        ? { 'application/json': { schema: answer('JSON. ') } }
+        : { '*/*': { schema: answer('') } },
+    },
+    304: {
+      description: 'Your copy still holds: you sent its validator in If-None-Match or If-Modified-Since.',
+      headers: headersOf(everyAnswer),
+    },
+  };
+}
+
+/** `Problem<status>` for each status of a problem that a GET may get, and `Other`. */
+export const problemResponses: Readonly<Record<string, OpenApiResponse>> = {
+  ...Object.fromEntries(statuses().map((status) => [`Problem${status}`, problemResponse(status)])),
+  Other: {
+    description: "The upstream's answer with another status, as it came.",
+    headers: headersOf([...everyAnswer, 'ProxyStatus', 'RetryAfter']),
+    content: {
+      '*/*': { schema: answer('') },
+      'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } },
+    },
+  },
+};
+
+function statuses(): readonly number[] {
+  const gettable = problemCodes.filter((code) => code !== 'method-not-allowed');
+  return [...new Set(gettable.map((code) => problems[code].status))].sort();
+}
+
+function problemResponse(status: number): OpenApiResponse {
+  const codes = problemCodes.filter((code) => problems[code].status === status);
+  const isPassed = !neverPassed.has(status);
+  const fields: FieldName[] = [...everyProblem];
+  if (waitStatuses.has(status)) fields.push('RetryAfter');
+  if (status === 401) fields.push('Authenticate');
+  const meaning = codes.map((code) => `\`${code}\`: ${problems[code].title}.`).join(' ');
+  return {
+    description: isPassed ? `${meaning} Or the upstream's own ${status}, as it came.` : meaning,
+    headers: headersOf(fields),
+    content: {
+      'application/problem+json': { schema: schemaOf(codes) },
+      ...(isPassed && { '*/*': { schema: answer('') } }),
+    },
+  };
+}
+
+function schemaOf(codes: readonly ProblemCode[]): Schema {
+  const references = codes.map(schemaReference);
+  const [only, ...more] = references;
+  return only !== undefined && more.length === 0 ? only : { oneOf: references };
+}
+
+/** A schema that any value fits. */
+function answer(kind: string): Schema {
+  return { description: `${kind}The upstream's specification does not show what is in it.` };
+}
+
+function headersOf(names: readonly FieldName[]): Record<string, Reference> {
+  return Object.fromEntries(
+    names.map((name) => [responseFields[name].name, { $ref: `#/components/headers/${name}` }]),
+  );
+}

@@ -1,0 +1,303 @@
+import { describe, expect, it } from 'vitest';
+import { type HealthCode, healthCodes, judgeHealth } from '../../src/admin/health.ts';
+import { HealthWatch } from '../../src/admin/health-watch.ts';
+import type { LoginKeys } from '../../src/callers/callers-snapshot.ts';
+import { calmSnapshot, type SnapshotOfOne } from '../support/snapshot.ts';
+
+const calm = calmSnapshot();
+const dayMs = 86_400_000;
+const openCircuit = { state: 'open' as const, failuresInARow: 7, probeInMs: 4_000 };
+const endOf = (ms: number, isLast = true) => ({ caller: 'script', expiresAt: calm.at + ms, isLast });
+const endsIn = (ms: number, isLast = true): Partial<SnapshotOfOne> => ({
+  callers: { ...calm.callers, expiries: [endOf(ms, isLast)] },
+});
+const waitsFor = (...waitsMs: readonly number[]): Partial<SnapshotOfOne> => ({
+  gate: {
+    ...calm.gate,
+    callers: waitsMs.map((oldestWaitMs, index) => ({
+      name: index === 0 ? 'page' : `page-${index}`,
+      ...{ length: 3, oldestWaitMs, refreshes: 1 },
+    })),
+  },
+});
+
+const newKeyIs = (standing: 'untried' | 'refused', forMs: number): Partial<SnapshotOfOne> => ({
+  key: {
+    ...calm.key,
+    newKey: { fingerprint: '4567ef01', generation: 3, standing, since: calm.at - forMs },
+  },
+});
+
+const loginsAre = (...logins: readonly Partial<LoginKeys>[]): Partial<SnapshotOfOne> => ({
+  callers: {
+    ...calm.callers,
+    logins: logins.map((login) => ({
+      ...{ address: 'https://login.example.com/keys', callers: ['staff'], keys: 2 },
+      ...{ failure: undefined, failingSince: undefined, servesUntil: calm.at + dayMs },
+      ...login,
+    })),
+  },
+});
+const failed = { failure: 'the connection was refused', failingSince: calm.at - 1_000 };
+
+const storeIs = (inUse: boolean): Partial<SnapshotOfOne> => ({
+  fleet: calm.fleet && {
+    ...calm.fleet,
+    store: { ...calm.fleet.store, inUse, reason: inUse ? undefined : 'connection refused' },
+  },
+});
+
+const certificateEnds = (ms: number, lifetimeMs = 90 * dayMs): Partial<SnapshotOfOne> => ({
+  certificate: { validFrom: calm.at + ms - lifetimeMs, validTo: calm.at + ms, problem: undefined },
+});
+
+const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[], says?: RegExp][] = [
+  ['nothing is wrong', {}, []],
+  [
+    'no key is loaded',
+    {
+      notReady: 'no key is loaded yet',
+      key: { ...calm.key, fingerprint: undefined, reloadFailure: 'exec:x: failed' },
+    },
+    ['key-missing'],
+    /exec:x: failed/,
+  ],
+  [
+    'no key is loaded and none was refused',
+    { key: { ...calm.key, fingerprint: undefined } },
+    ['key-missing'],
+    /^No key is loaded yet\.$/,
+  ],
+  ['the upstream refuses the key', { key: { ...calm.key, rejected: true } }, ['key-refused'], /0123abcd/],
+  [
+    'another key than the newest is in use',
+    { key: { ...calm.key, fallenBack: true } },
+    ['key-fallen-back'],
+    /accepts the previous one/,
+  ],
+  [
+    'the upstream refuses the new key',
+    newKeyIs('refused', 0),
+    ['new-key-refused'],
+    /new key 4567ef01 .*0123abcd\) stays/,
+  ],
+  ['a new key is on trial', newKeyIs('untried', 9_999), []],
+  ['a new key could not be tried for 10 s', newKeyIs('untried', 10_000), ['new-key-untried'], /not said yet/],
+  [
+    'the store fails while a key is loaded',
+    { key: { ...calm.key, reloadFailure: 'file:/run/secrets/key: does not exist' } },
+    ['key-store-failing'],
+    /does not exist/,
+  ],
+  [
+    'the circuit to the whole upstream is open',
+    { circuit: { ...openCircuit, operations: [{ operation: 'list-accounts', ...openCircuit }] } },
+    ['circuit-open'],
+    /it failed 7 times in a row\. The next request in 4 s or later tries it again\.$/,
+  ],
+  [
+    'the circuit to the whole upstream is open and a request may try it',
+    { circuit: { ...openCircuit, probeInMs: 0, operations: [] } },
+    ['circuit-open'],
+    /in a row\. The next request tries it again\.$/,
+  ],
+  [
+    'the upstream refused a read with the key a moment ago',
+    { key: { ...calm.key, suspect: true } },
+    ['key-suspect'],
+    /0123abcd/,
+  ],
+  [
+    'the circuit of one operation is open',
+    {
+      circuit: {
+        ...calm.circuit,
+        operations: [
+          { operation: 'list-accounts', ...openCircuit },
+          { operation: 'list-api-keys', ...openCircuit, state: 'closed' },
+        ],
+      },
+    },
+    ['operation-circuit-open'],
+    /fails for list-accounts, and/,
+  ],
+  [
+    'the gate is closed',
+    { gate: { ...calm.gate, state: 'closed', closedForMs: 90_000 } },
+    ['gate-closed'],
+    /closed for another 90 s/,
+  ],
+  [
+    'the gate is closed for minutes',
+    { gate: { ...calm.gate, state: 'closed', closedForMs: 130_000 } },
+    ['gate-closed'],
+    /closed for another 2 min/,
+  ],
+  [
+    'the gate is closed for hours',
+    { gate: { ...calm.gate, state: 'closed', closedForMs: 10_800_000 } },
+    ['gate-closed'],
+    /closed for another 3 h/,
+  ],
+  [
+    'the gate is closed for less than 2 s',
+    { gate: { ...calm.gate, state: 'closed', closedForMs: 1_999 } },
+    [],
+  ],
+  ['a request has waited for 5 s', waitsFor(5_000), ['callers-waiting'], /page wait long.*for 5 s/],
+  ['requests wait for less', waitsFor(4_999), []],
+  [
+    'requests of many callers wait long',
+    waitsFor(5_000, 6_000, 7_000, 8_000, 9_000, 10_000),
+    ['callers-waiting'],
+    /of page-5, page-4, page-3, page-2, page-1 and 1 more wait long.*for 10 s/,
+  ],
+  ['the keys of a company login are there', loginsAre({}), []],
+  [
+    'the keys of a company login were never fetched',
+    loginsAre({}, { ...failed, keys: undefined, servesUntil: undefined }),
+    ['logins-failing'],
+    /^Company logins of staff: all get 401, because the keys at https:\S+ cannot be fetched \(the connection was refused\)\. Static tokens/,
+  ],
+  [
+    'the keys of a company login are on their way',
+    loginsAre({ keys: undefined, servesUntil: undefined }),
+    [],
+  ],
+  ['the keys of a company login could not be fetched again a moment ago', loginsAre(failed), []],
+  [
+    'the keys of a company login could not be fetched for an hour',
+    loginsAre({ ...failed, failingSince: calm.at - 3_600_000, servesUntil: calm.at + dayMs - 3_600_000 }),
+    ['logins-failing'],
+    /of staff: all get 401 from 2026-\S+Z on, because the keys/,
+  ],
+  [
+    'the keys of a company login could not be fetched for a day',
+    loginsAre({ ...failed, servesUntil: calm.at }),
+    ['logins-failing'],
+    /of staff: all get 401, because .* \(the connection was refused\)\./,
+  ],
+  [
+    'the key set of a company login is empty',
+    loginsAre({ keys: 0, callers: ['staff', 'admins'] }),
+    ['logins-failing'],
+    /of staff, admins: all get 401, because the key set at \S+ has no key for signatures\./,
+  ],
+  [
+    'the newest callers file is refused',
+    { callers: { ...calm.callers, problems: ['callers[0]: has no name', 'another'] } },
+    ['callers-file-refused'],
+    /callers\[0\]: has no name \(and 1 more\)/,
+  ],
+  [
+    'the newest callers file has one fault',
+    { callers: { ...calm.callers, problems: ['callers[0]: has no name'] } },
+    ['callers-file-refused'],
+    /callers\[0\]: has no name\.$/,
+  ],
+  [
+    'a token ends within 7 days that has a successor',
+    endsIn(7 * dayMs, false),
+    ['token-ending'],
+    /A token of script ends at 2026-11-08T12\S+\.$/,
+  ],
+  [
+    'two tokens end within 7 days',
+    { callers: { ...calm.callers, expiries: [1, 2].map((n) => endOf(n * dayMs)) } },
+    ['token-ending'],
+    /, and 1 more within 7 days\.$/,
+  ],
+  [
+    'a token ends within 7 days',
+    endsIn(7 * dayMs),
+    ['token-ending'],
+    /A token of script ends at 2026-11-08T12/,
+  ],
+  ['a token ends later', endsIn(7 * dayMs + 1), []],
+  ['the last token of a caller has ended', endsIn(-dayMs), ['token-ending'], /has ended at/],
+  ['the last token of a caller ended long ago', endsIn(-8 * dayMs), []],
+  ['a token has ended that has a successor', endsIn(-dayMs, false), []],
+  [
+    'the certificate ends within 7 days',
+    certificateEnds(7 * dayMs),
+    ['certificate-ending'],
+    / ends at 2026-11-08T12/,
+  ],
+  ['the certificate ends later', certificateEnds(7 * dayMs + 1), []],
+  ['the certificate has ended', certificateEnds(-dayMs), ['certificate-ending'], /has ended at/],
+  ['a certificate of a day ends in more than a quarter of it', certificateEnds(dayMs / 4 + 1, dayMs), []],
+  [
+    'a certificate of a day ends in a quarter of it',
+    certificateEnds(dayMs / 4, dayMs),
+    ['certificate-ending'],
+  ],
+  ['the gateway speaks plain HTTP', { certificate: undefined }, []],
+  [
+    'the newest certificate is refused',
+    { certificate: calm.certificate && { ...calm.certificate, problem: 'TLS_KEY_FILE is not the key' } },
+    ['certificate-refused'],
+    /TLS_KEY_FILE is not the key\.$/,
+  ],
+  [
+    'log lines were lost',
+    { log: { lostLines: 12, lastLostAt: calm.at - 60_000 } },
+    ['log-lines-lost'],
+    /12 since the start/,
+  ],
+  ['log lines were lost an hour ago', { log: { lostLines: 12, lastLostAt: calm.at - 3_600_000 } }, []],
+  [
+    'the shared store cannot be reached',
+    storeIs(false),
+    ['shared-store-away'],
+    /redis:\/\/store:6379 cannot be used \(connection refused\)/,
+  ],
+  ['the shared store is there', storeIs(true), []],
+  ['the key of another workspace is not loaded yet', { notReady: 'a key is not loaded yet' }, []],
+  ['the gateway stops', { notReady: 'shutting down' }, ['stopping']],
+];
+
+describe('the verdict on the gateway', () => {
+  it.each(cases)(
+    'the verdict on the gateway, where %s, has the reasons that this gives',
+    (_what, changes, codes, says = /(?:)/) => {
+      const { health, reasons } = judgeHealth(calmSnapshot(changes));
+      expect(reasons.map(({ code }) => code)).toEqual(codes);
+      const [first] = codes;
+      expect(health).toBe(first === undefined ? 'ok' : healthCodes[first]);
+      for (const { detail, todo } of reasons) {
+        expect(detail).toMatch(says);
+        expect(detail).toMatch(/^[A-Z].*\.$/);
+        expect(todo).toMatch(/^[A-Z].*\.$/);
+      }
+    },
+  );
+
+  it('the verdict on the gateway has a case here for each code', () => {
+    expect(new Set(cases.flatMap(([, , codes]) => codes))).toEqual(new Set(Object.keys(healthCodes)));
+  });
+
+  it('the verdict on the gateway is as bad as the worst of several reasons, and lists the worst first', () => {
+    const { health, reasons } = judgeHealth(
+      calmSnapshot({
+        ...endsIn(dayMs),
+        gate: { ...calm.gate, state: 'closed', closedForMs: 2_000 },
+        key: { ...calm.key, rejected: true },
+      }),
+    );
+    expect(health).toBe('failing');
+    expect(reasons.map(({ code }) => code)).toEqual(['key-refused', 'gate-closed', 'token-ending']);
+  });
+});
+
+describe('the time since which the verdict is the same', () => {
+  it('the time since which the verdict is the same begins with the start, and anew with each other verdict', () => {
+    const { judge } = new HealthWatch();
+    const at = (ms: number, changes: Partial<SnapshotOfOne> = {}) =>
+      judge(calmSnapshot({ at: calm.at + ms, ...changes })).since - calm.at;
+    const closed = { gate: { ...calm.gate, state: 'closed' as const, closedForMs: 2_000 } };
+    expect(at(0)).toBe(-60_000);
+    expect(at(1_000, closed)).toBe(1_000);
+    expect(at(2_000, { ...closed, ...endsIn(dayMs) })).toBe(1_000);
+    expect(at(3_000)).toBe(3_000);
+  });
+});

@@ -1,0 +1,125 @@
+import { createConfig, lintFromString, type RuleConfig } from '@redocly/openapi-core';
+import { describe, expect, it } from 'vitest';
+import { describeApi } from '../../src/documents/openapi.ts';
+import type { OpenApiDocument } from '../../src/documents/openapi-types.ts';
+import { problems } from '../../src/errors.ts';
+import { configuredOperations, type Operation, specifiedOperations } from '../../src/operations.ts';
+
+const further = configuredOperations(['/analytics/posts/', '/analytics/reports/:id/pages/:page_number']);
+const document = describeApi({ operations: [...specifiedOperations, ...further], admitsAnonymous: false });
+
+/** What Redocly's linter says of a document, with its recommended rules, warnings as errors. */
+async function lint(of: OpenApiDocument, rules: Record<string, RuleConfig> = {}): Promise<string[]> {
+  const config = await createConfig({
+    extends: ['recommended-strict'],
+    // The upstream's specification ends every path with a slash.
+    rules: { 'no-path-trailing-slash': 'off', ...rules },
+  });
+  const found = await lintFromString({ source: JSON.stringify(of), config });
+  return found.map(({ ruleId, message, location }) => `${ruleId}: ${message} ${location[0]?.pointer}`);
+}
+
+/** Every value of a member with this name, however deep. */
+function valuesOf(value: unknown, name: string): unknown[] {
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.entries(value).flatMap(([key, member]) => [
+    ...(key === name ? [member] : []),
+    ...valuesOf(member, name),
+  ]);
+}
+
+function describeOne(operation: Operation) {
+  const { paths } = describeApi({ operations: [operation], admitsAnonymous: false });
+  const [[path, { get }] = ['', { get: undefined }], ...more] = Object.entries(paths);
+  expect(more).toEqual([]);
+  return { path, get };
+}
+
+describe('the API document', () => {
+  it('the API document passes the linter of Redocly with its recommended rules', async () => {
+    expect(await lint(document)).toEqual([]);
+    expect(await lint(describeApi({ operations: specifiedOperations, admitsAnonymous: true }))).toEqual([]);
+  });
+
+  it('the API document of a caller that may do nothing passes the linter as well', async () => {
+    const empty = describeApi({ operations: [], admitsAnonymous: false });
+    expect(empty.paths).toEqual({});
+    expect(await lint(empty, { 'no-unused-components': 'off' })).toEqual([]);
+  });
+
+  it('the linter finds what is wrong with a document', async () => {
+    const [path = ''] = Object.keys(document.paths);
+    const paths = { [`${path}{missing}/`]: document.paths[path] } as OpenApiDocument['paths'];
+    expect((await lint({ ...document, paths })).join()).toContain('path-parameters-defined');
+  });
+
+  it('the API document has the operations of the table by their names, and no others', () => {
+    const operations = Object.entries(document.paths).map(([path, { get }]) => [path, get.operationId]);
+    expect(operations).toEqual([
+      ['/analytics/accounts/', 'list-accounts'],
+      ['/users/api-keys/', 'list-api-keys'],
+      ['/analytics/posts/', '/analytics/posts/'],
+      ['/analytics/reports/{id}/pages/{page_number}', '/analytics/reports/:id/pages/:page_number'],
+    ]);
+  });
+
+  it("the API document describes no parameter, member or type of the upstream's answers", () => {
+    const { get } = describeOne(specifiedOperations[0]);
+    const content = get?.responses['200'] as { content: Record<string, { schema: object }> };
+    expect(Object.keys(content.content)).toEqual(['application/json']);
+    expect(Object.keys(content.content['application/json']?.schema ?? {})).toEqual(['description']);
+    const query = Object.values(document.components.parameters).filter((one) => one.in === 'query');
+    expect(query.map(({ schema }) => schema)).toEqual([{ type: 'object', additionalProperties: true }]);
+    // Nothing of an upstream answer is a schema of its own.
+    expect(Object.keys(document.components.schemas)).toEqual(['Problem', ...Object.keys(problems)]);
+  });
+
+  it('the API document says nothing of the media type of a read that is not specified', () => {
+    for (const operation of further) {
+      const content = describeOne(operation).get?.responses['200'] as { content: object };
+      expect(Object.keys(content.content)).toEqual(['*/*']);
+    }
+  });
+
+  it('the API document has each segment of a path that callers fill in, with what it may hold', () => {
+    const { get } = describeOne(configuredOperations(['/reports/:id/:page_number'])[0] as Operation);
+    const own = get?.parameters.filter((one) => 'in' in one) ?? [];
+    expect(own.map(({ name }) => name)).toEqual(['id', 'page_number']);
+    for (const { schema, required } of own) {
+      const pattern = new RegExp(schema['pattern'] as string);
+      expect([required, 'a.1', '..', '', 'a/b', 'a%20b'].map((text) => pattern.test(String(text)))).toEqual([
+        ...[true, true, false, false, false, false],
+      ]);
+    }
+  });
+
+  it('the API document has every problem at its status, with its code and title', () => {
+    for (const [code, { status, title }] of Object.entries(problems)) {
+      expect(document.components.schemas[code], code).toMatchObject({
+        title,
+        properties: { code: { const: code }, status: { const: status } },
+      });
+      const response = document.components.responses[`Problem${status}`];
+      // A GET is never refused for its method.
+      if (code === 'method-not-allowed') expect(response).toBeUndefined();
+      else expect(JSON.stringify(response), code).toContain(`#/components/schemas/${code}"`);
+    }
+  });
+
+  it('the API document says that a 401 and a 429 are never the upstream’s own', () => {
+    for (const [name, { content = {} }] of Object.entries(document.components.responses)) {
+      expect('*/*' in content, name).toBe(name !== 'Problem401' && name !== 'Problem429');
+    }
+  });
+
+  it('the API document has both ways to authenticate, and says where a caller needs neither', () => {
+    expect(document.security).toEqual([{ token: [] }, { apiKey: [] }]);
+    const open = describeApi({ operations: specifiedOperations, admitsAnonymous: true });
+    expect(open.security).toEqual([{ token: [] }, { apiKey: [] }, {}]);
+  });
+
+  it('the API document refers to nothing outside itself', () => {
+    for (const reference of valuesOf(document, '$ref')) expect(reference).toMatch(/^#\/components\//);
+    expect(JSON.stringify(document)).not.toMatch(/https?:\/\//);
+  });
+});

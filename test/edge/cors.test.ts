@@ -1,0 +1,174 @@
+import { describe, expect, it } from 'vitest';
+import { responseFields } from '../../src/documents/message-fields.ts';
+import { corsPolicy, isPreflight } from '../../src/edge/cors.ts';
+import { passedFields } from '../../src/edge/reply-fields.ts';
+import { originProblem } from '../../src/http/host.ts';
+
+const nothingElse = { requestHeaders: [], responseHeaders: [], credentialHeaders: () => [] };
+const policy = corsPolicy({
+  ...nothingElse,
+  origins: ['https://good.example', 'http://localhost:5173'],
+  requestHeaders: ['X-Assertion'],
+  responseHeaders: ['X-Total'],
+});
+
+describe('an origin', () => {
+  it.each(['https://good.example', 'http://localhost:5173'])('a listed origin may read: %s', (origin) => {
+    expect(policy.isAllowed(origin)).toBe(true);
+    expect(policy.fieldsFor(origin)).toMatchObject({ 'access-control-allow-origin': origin, vary: 'Origin' });
+  });
+
+  it.each([
+    'https://good.example.evil',
+    'https://evil.good.example',
+    'https://evilgood.example',
+    'https://good.example:443',
+    'https://good.example:8443',
+    'https://good.example/',
+    'https://good.example.',
+    'https://GOOD.example',
+    'http://good.example',
+    'https://good.example@evil.example',
+    'https://good.example https://evil.example',
+    'https://good.example, https://evil.example',
+    'https://good_example',
+    'https://goodxexample',
+    'http://localhost',
+    'http://localhost:51730',
+    'file://',
+    'null',
+    'NULL',
+    '*',
+    '',
+    '__proto__',
+    'constructor',
+  ])('an origin that resembles a listed one may not read: %s', (origin) => {
+    expect(policy.isAllowed(origin)).toBe(false);
+    expect(policy.fieldsFor(origin)).toEqual({ vary: 'Origin' });
+    expect(policy.preflightFields({ origin, privateNetwork: 'true' })).toBeUndefined();
+  });
+
+  it('an origin is never allowed cookies, nor a star', () => {
+    const all = [
+      policy.fieldsFor('https://good.example'),
+      policy.preflightFields({ origin: 'https://good.example', privateNetwork: undefined }) ?? {},
+    ];
+    for (const fields of all) {
+      expect(Object.keys(fields)).not.toContain('access-control-allow-credentials');
+      expect(Object.values(fields).join()).not.toContain('*');
+    }
+  });
+});
+
+describe('every answer', () => {
+  it('every answer varies by Origin, also where none was sent', () => {
+    expect(policy.fieldsFor(undefined)).toEqual({ vary: 'Origin' });
+  });
+
+  it('every answer exposes the fields that say how it came about', () => {
+    const exposed = policy.fieldsFor('https://good.example')['access-control-expose-headers']?.split(', ');
+    for (const name of [
+      'Age',
+      'Cache-Status',
+      'ETag',
+      'X-Request-ID',
+      'Retry-After',
+      'RateLimit',
+      'RateLimit-Policy',
+      'Proxy-Status',
+      'Via',
+      'X-Total',
+    ]) {
+      expect(exposed).toContain(name);
+    }
+  });
+
+  it('an answer has no CORS fields and no Vary where no origins are listed', () => {
+    const none = corsPolicy({ ...nothingElse, origins: [] });
+    expect(none.fieldsFor('https://good.example')).toEqual({});
+    expect(
+      none.preflightFields({ origin: 'https://good.example', privateNetwork: undefined }),
+    ).toBeUndefined();
+  });
+});
+
+describe('a preflight', () => {
+  it('a preflight is OPTIONS with Origin and the method asked for', () => {
+    expect(isPreflight('OPTIONS', 'https://good.example', 'GET')).toBe(true);
+    expect(isPreflight('OPTIONS', 'https://good.example', undefined)).toBe(false);
+    expect(isPreflight('OPTIONS', undefined, 'GET')).toBe(false);
+    expect(isPreflight('GET', 'https://good.example', 'GET')).toBe(false);
+  });
+
+  it('each field of the upstream that passes down is one that a page may read and that the API document describes', () => {
+    // Fetch standard section 2.2.2, CORS-safelisted response-header names. Those of the body are described with the body.
+    const ofBody = ['content-type', 'content-language'];
+    const safe = [...ofBody, 'cache-control', 'content-length', 'expires', 'last-modified', 'pragma'];
+    const readable = policy.fieldsFor('https://good.example')['access-control-expose-headers']?.toLowerCase();
+    const described = Object.values(responseFields).map(({ name }) => name.toLowerCase());
+    for (const name of passedFields) {
+      expect([...safe, ...(readable?.split(', ') ?? [])]).toContain(name);
+      expect([...ofBody, ...described]).toContain(name);
+    }
+  });
+
+  it('the reply to a preflight lists the reads and fields a page may send, and mirrors nothing', () => {
+    const fields = policy.preflightFields({
+      origin: 'https://good.example',
+
+      privateNetwork: undefined,
+    });
+    expect(fields).toEqual({
+      'access-control-allow-origin': 'https://good.example',
+      'access-control-allow-methods': 'GET, HEAD',
+      'access-control-allow-headers':
+        'Authorization, X-API-Key, Content-Type, X-Request-ID, If-None-Match, If-Modified-Since, Cache-Control, Pragma, traceparent, tracestate, X-Assertion',
+      'access-control-max-age': '7200',
+      vary: 'Origin',
+    });
+  });
+
+  it('the reply to a preflight lists the fields that carry credentials at the moment', () => {
+    let fields = ['x-one'];
+    const { preflightFields } = corsPolicy({
+      ...nothingElse,
+      origins: ['https://good.example'],
+      credentialHeaders: () => fields,
+    });
+    const told = () =>
+      preflightFields({ origin: 'https://good.example', privateNetwork: undefined })?.[
+        'access-control-allow-headers'
+      ];
+    expect(told()).toMatch(/tracestate, x-one$/);
+    fields = ['x-two'];
+    expect(told()).toMatch(/tracestate, x-two$/);
+  });
+
+  it('the reply to a preflight allows a private network where it asks for one', () => {
+    const fields = policy.preflightFields({
+      origin: 'https://good.example',
+
+      privateNetwork: 'true',
+    });
+    expect(fields).toMatchObject({ 'access-control-allow-private-network': 'true' });
+  });
+});
+
+describe('an entry of CORS_ORIGINS', () => {
+  it.each([
+    ['https://good.example', undefined],
+    ['http://localhost:5173', undefined],
+    ['https://[::1]:8443', undefined],
+    ['*', 'every origin'],
+    ['null', 'sandboxed'],
+    ['good.example', 'scheme and host'],
+    ['https://*.example', 'scheme and host'],
+    ['https://good.example/', 'must be written as the browser sends it: https://good.example'],
+    ['https://Good.example', 'must be written as the browser sends it: https://good.example'],
+    ['https://good.example:443', 'must be written as the browser sends it: https://good.example'],
+    ['chrome-extension://abc', 'scheme and host'],
+  ])('the entry %s of CORS_ORIGINS is judged before the start', (entry, problem) => {
+    if (problem === undefined) expect(originProblem(entry)).toBeUndefined();
+    else expect(originProblem(entry)).toContain(problem);
+  });
+});
