@@ -50,7 +50,7 @@ const everyAnswers = listed({ ...viaField, ...securityFields });
 
 /**
  * Passed down unchanged, as are those that `FORWARD_RESPONSE_HEADERS` names. A further field needs an entry in
- * `documents/message-fields.ts`, and in `cors-policy.ts` one that a page may read it; a test holds both.
+ * `documents/message-fields.ts`, and in `cors.ts` one that a page may read it; a test holds both.
  */
 export const passedFields = ['content-type', 'content-language', 'last-modified', 'retry-after'] as const;
 
