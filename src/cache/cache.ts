@@ -1,6 +1,6 @@
 /**
  * The first layer of the way out: answers reads from memory, lets identical reads share one exchange, and stores
- * what may be stored. it acts; `cache-rules`, `vary` and `validation` decide.
+ * what may be stored. It acts; `cache-rules`, `vary` and `validation` decide.
  *
  * A request goes through `read-through`: served from the store (`answer-store`, `serve-stored`), joined to a flight
  * (`coalesced-fetch`, `single-flight`) or fetched (`revalidate`, `store-response`); `respond` makes its answer.
