@@ -7,6 +7,7 @@ import { readdirSync, readFileSync, realpathSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { build, type Plugin } from 'rolldown';
 import { transformSync } from 'rolldown/utils';
+import { bundlePage } from './src/browser/bundle.ts';
 import { optionalPackages } from './src/files/optional-package.ts';
 
 const ownPackage = JSON.parse(readFileSync('package.json', 'utf8')) as {
@@ -32,6 +33,7 @@ const compiled = [
   },
 ];
 
+/** In the program as a text: no bundler sees it there. */
 const uplotFolder = 'node_modules/uplot';
 // Rolldown names a file by its real path.
 const modules = realpathSync('node_modules');
@@ -45,7 +47,7 @@ await build({
   external: Object.keys(optionalPackages),
   // Its CommonJS build asks for its parts in a way that no bundler follows.
   resolve: { alias: { 'jsonc-parser': 'jsonc-parser/lib/esm/main.js' } },
-  plugins: [embeddedUplot(), libraries(), oneByteSources()],
+  plugins: [pageTexts(), libraries(), oneByteSources()],
   logLevel: 'warn',
   output: {
     dir: folder,
@@ -82,14 +84,19 @@ function declarations(): Plugin {
   };
 }
 
-/** The charts' library is a text that the console sends to browsers: it goes into the program as that. */
-function embeddedUplot(): Plugin {
+/** What pages carry goes into the program as texts. */
+function pageTexts(): Plugin {
   return {
-    name: 'embedded-uplot',
-    transform(_code, id) {
-      if (!id.endsWith('src/admin/uplot-script.ts')) return null;
-      const text = readFileSync(join(uplotFolder, 'dist/uPlot.iife.min.js'), 'utf8');
-      return { code: `export const uplotScript = ${JSON.stringify(text)};`, moduleType: 'js' };
+    name: 'page-texts',
+    async transform(_code, id) {
+      const folder = /src\/browser\/(console|api-page)\.ts$/.exec(id)?.[1] as
+        | 'console'
+        | 'api-page'
+        | undefined;
+      if (folder === undefined) return null;
+      const { script, style } = await bundlePage(folder);
+      const code = `export const script = ${JSON.stringify(script)};\nexport const style = ${JSON.stringify(style)};`;
+      return { code, moduleType: 'js' };
     },
   };
 }

@@ -242,11 +242,7 @@ describe('the rules that keep the key in are kept', () => {
     sources.filter(({ path, code }) => !allowed(path) && pattern.test(code)).map(({ path }) => path);
 
   /** Programs as texts, for browsers and for people to copy: the gateway does not run them. */
-  const textsForReaders = [
-    'admin/console-script.ts',
-    'documents/api-page-script.ts',
-    'documents/examples.ts',
-  ];
+  const textsForReaders = ['browser/console/main.ts', 'browser/api-page/main.ts', 'documents/examples.ts'];
 
   it('only credential.ts and the key’s own room take its value out', () => {
     expect(

@@ -1,12 +1,10 @@
 /**
  * The console: one page that shows what `/events` tells. It has no framework and loads nothing from elsewhere; the
- * browser runs only its two scripts and applies only this style, by their digests.
+ * browser runs only its script and applies only its style, by their digests.
  */
+import { script, style } from '../browser/console.ts';
 import { pageFields } from '../edge/page-fields.ts';
 import { documentFields } from '../edge/reply-fields.ts';
-import { consoleScript } from './console-script.ts';
-import { consoleStyle } from './console-style.ts';
-import { uplotScript } from './uplot-script.ts';
 
 const charts = [
   ['traffic', 'Requests', 'a second'],
@@ -32,7 +30,7 @@ export const consolePage = `<!doctype html>
 <meta name="viewport" content="width=device-width">
 <title>Analytics gateway</title>
 <link rel="icon" id="icon" href="data:,">
-<style>${consoleStyle}</style>
+<style>${style}</style>
 <header>
 <h1>Workspace Analytics Gateway</h1>
 <p id="about" class="soft"></p>
@@ -59,12 +57,11 @@ ${table('problems', 'h-prob', ['Time', 'Problem', 'Caller', 'Operation', 'Reques
 ${table('requests', 'h-req', ['Operation', 'Status', 'Total#'])}</section>
 </main>
 <footer><p class="soft">For programs: <a href="status">status</a>, <a href="metrics">metrics</a>.</p></footer>
-<script>${uplotScript}</script>
-<script>${consoleScript}</script>
+<script>${script}</script>
 </html>
 `;
 
 export const consoleFields = {
   ...documentFields,
-  ...pageFields(consoleStyle, [consoleScript, uplotScript]),
+  ...pageFields(style, [script]),
 } as const;

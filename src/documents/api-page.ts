@@ -1,8 +1,8 @@
 /** The API document for people, at `/docs`: made from the same document that programs get. */
 import { html } from 'hono/html';
+import { script } from '../browser/api-page.ts';
 import { usualBase } from '../edge/workspace.ts';
 import type { Operation } from '../operations.ts';
-import { apiPageScript } from './api-page-script.ts';
 import { type CacheRequest, cacheDirectives, validators } from './cache-requests.ts';
 import { examplesOf, segmentInExamples, tokenVariable } from './examples.ts';
 import { type Field, requestFields, responseFields } from './message-fields.ts';
@@ -23,7 +23,7 @@ export function apiPage(facts: ApiPageFacts): Promise<RenderedDocument> {
   const { info } = document;
   return renderPage({
     title: `${info.title}: API`,
-    script: apiPageScript,
+    script,
     body: html`<div class="frame wide"><header><h1>${info.title}</h1>
 <p class="soft">Version ${info.version}. For programs: <a href="openapi.json">openapi.json</a></p></header>
 ${contents(facts.operations)}

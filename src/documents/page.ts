@@ -3,8 +3,8 @@
  * loads nothing from elsewhere, and where no script runs it can be read all the same.
  */
 import { html, raw } from 'hono/html';
+import { style } from '../browser/api-page.ts';
 import { pageFields } from '../edge/page-fields.ts';
-import { pageStyle } from './page-style.ts';
 
 /** A document with its own fields; where it has no `content-type`, it is plain text. */
 export interface RenderedDocument {
@@ -28,11 +28,11 @@ export async function renderPage({ title, body, script }: PageParts): Promise<Re
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${title}</title>
 <link rel="icon" href="data:,">
-<style>${raw(pageStyle)}</style>
+<style>${raw(style)}</style>
 <body>${body}${script === undefined ? '' : html`<script>${raw(script)}</script>`}</body>
 </html>
 `;
-  return { text: String(text), fields: pageFields(pageStyle, script === undefined ? [] : [script]) };
+  return { text: String(text), fields: pageFields(style, script === undefined ? [] : [script]) };
 }
 
 /** A text of this program, in which backticks mark code. */

@@ -27,7 +27,7 @@ async function openConsole(url: string, viewport = phone): Promise<readonly stri
   const complaints = complaintsOf(page, url);
   await page.goto(url);
   // The next test would hear that a page cannot reach a gateway of this one.
-  onTestFinished(() => page.evaluate('events.close()'));
+  onTestFinished(() => page.evaluate('gatewayConsole.close()'));
   return complaints;
 }
 
@@ -190,7 +190,7 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
       const complaints = await openConsole(`${pair.gateway.adminUrl}/`, desktop);
       await expect.poll(() => says('state')).toBe(state);
       // A past of 15 minutes takes 15 minutes: this one is made up, and everything else is the gateway's own.
-      await page.evaluate(`drawAll(${past})`);
+      await page.evaluate(`gatewayConsole.drawAll(${past})`);
       for (const { device, viewport, colorScheme } of views) {
         await viewAs(page, viewport, colorScheme);
         const view = `${device}-${colorScheme}`;
@@ -205,7 +205,7 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
         expect(await page.locator('.chart canvas').count()).toBe(4);
         // Times by powers of ten: beside a wait of seconds, answers of milliseconds are still told apart.
         const [atMs, at100Ms, at10S] = (await page.evaluate(
-          `[0.001, 0.1, 10].map((seconds) => charts.get('times').valToPos(seconds, 'y'))`,
+          `[0.001, 0.1, 10].map((seconds) => gatewayConsole.charts.get('times').valToPos(seconds, 'y'))`,
         )) as [number, number, number];
         expect(atMs - at100Ms).toBeCloseTo(at100Ms - at10S);
         expect(atMs - at100Ms).toBeGreaterThan(20);
@@ -226,9 +226,9 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
     await openConsole(`${gateway.adminUrl}/`, desktop);
     const drawn = await page.evaluate(`(async () => {
       const at = Date.parse('2026-11-22T15:00:02Z');
-      drawAll(Array.from({ length: 9 }, (_one, index) => ({ at: at + 5000 * index, callerP50: index === 4 ? 0.03 : null })));
+      gatewayConsole.drawAll(Array.from({ length: 9 }, (_one, index) => ({ at: at + 5000 * index, callerP50: index === 4 ? 0.03 : null })));
       await new Promise(requestAnimationFrame);
-      const chart = charts.get('times');
+      const chart = gatewayConsole.charts.get('times');
       const place = [chart.valToPos(at / 1000 + 20, 'x', true), chart.valToPos(0.03, 'y', true)].map(Math.round);
       return chart.ctx.getImageData(...place, 1, 1).data[3];
     })()`);

@@ -1,0 +1,131 @@
+/** What the console reads of `/status` and of the points of `/events`; `docs/metrics.md` lists all members. */
+
+export interface Key {
+  readonly loaded: boolean;
+  readonly source: string;
+  readonly fingerprint: string | null;
+  readonly generation: number | null;
+  readonly ageSeconds: number | null;
+  readonly lastAcceptedAt: string | null;
+  readonly lastRejectedAt: string | null;
+  readonly rejected: boolean;
+  readonly fallenBack: boolean;
+  /** A new value of the store that is not used yet. */
+  readonly newKey: { readonly standing: string } | null;
+  readonly reloadFailures: number;
+  readonly reloadFailure: string | null;
+}
+
+export interface Gate {
+  readonly state: string;
+  readonly closedForSeconds: number | null;
+  readonly attemptsPerSecond: number | null;
+  readonly waiting: number;
+  readonly refusals: number;
+  readonly callers: readonly {
+    readonly name: string;
+    readonly waiting: number;
+    readonly oldestWaitSeconds: number | null;
+    readonly refreshes: number;
+  }[];
+}
+
+export interface Circuit {
+  readonly state: string;
+  readonly probeInSeconds: number | null;
+  readonly failuresInARow: number;
+  readonly operations: readonly { readonly operation: string; readonly state: string }[];
+}
+
+export interface Upstream {
+  readonly attempts: number;
+  readonly retries: number;
+  readonly inFlight: number;
+}
+
+export interface Cache {
+  readonly entries: number;
+  readonly bytes: number;
+  readonly maxBytes: number;
+  readonly evictions: number;
+}
+
+export interface Workspace {
+  readonly workspace: string | null;
+  readonly key: Key;
+  readonly gate: Gate;
+  readonly circuit: Circuit;
+  readonly upstream: Upstream;
+  readonly cache: Cache;
+}
+
+/** Of several workspaces each has its own parts, in `workspaces`; of one they stand beside the rest. */
+type Parts = Omit<Workspace, 'workspace'> | Record<Exclude<keyof Workspace, 'workspace'>, null>;
+
+export interface Reason {
+  readonly detail: string;
+  readonly todo: string;
+}
+
+export interface Counted {
+  readonly workspace: string | null;
+  readonly operation: string | null;
+  readonly status: number | null;
+  readonly cache: string | null;
+  readonly count: number;
+}
+
+export interface Store {
+  readonly inUse: boolean;
+  readonly reason: string | null;
+  readonly latencySeconds: number | null;
+  readonly calls: number;
+  readonly failures: number;
+  readonly reads: { readonly found: number; readonly joined: number };
+  readonly gate: { readonly role: string; readonly leader: string | null };
+  readonly gateways: readonly {
+    readonly id: string;
+    readonly isThis: boolean;
+    readonly host: string;
+    readonly version: string;
+  }[];
+}
+
+export type Status = Parts & {
+  readonly version: string;
+  readonly at: string;
+  readonly uptimeSeconds: number;
+  readonly health: 'ok' | 'degraded' | 'failing';
+  readonly since: string;
+  readonly reasons: readonly Reason[];
+  readonly requests: {
+    readonly inFlight: number;
+    readonly counts: readonly Counted[];
+    readonly recentProblems: readonly {
+      readonly at: string;
+      readonly code: string;
+      readonly caller: string | null;
+      readonly workspace: string | null;
+      readonly operation: string | null;
+      readonly requestId: string | null;
+    }[];
+  };
+  readonly workspaces: readonly Workspace[];
+  readonly callers: {
+    readonly count: number;
+    readonly problems: readonly string[];
+    readonly list: readonly {
+      readonly name: string;
+      readonly operations: 'every' | readonly string[];
+      readonly by: readonly string[];
+      readonly requests: number | null;
+    }[];
+  };
+  readonly sharedStore: Store | null;
+  readonly process: { readonly residentBytes: number };
+  readonly operations: readonly string[];
+  readonly purgeNeeds: 'nothing' | 'token' | 'setting';
+};
+
+/** One look of the history, by the names of what is drawn; `at` in ms. */
+export type Point = Readonly<Record<string, number | null>> & { readonly at: number };
