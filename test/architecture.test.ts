@@ -287,6 +287,10 @@ describe('the rules that keep the key in are kept', () => {
 
   /** They decide, and nothing else: whatever they need to know comes in as an argument, times too. */
   const pureFiles = [
+    'edge/log-members.ts',
+    'key/suspicion.ts',
+    'edge/connection-budget.ts',
+    'config/names.ts',
     'admin/access.ts',
     'admin/exposition.ts',
     'admin/fleet-metrics.ts',
@@ -326,7 +330,6 @@ describe('the rules that keep the key in are kept', () => {
     'edge/request-head.ts',
     'edge/trace-context.ts',
     'fleet/availability.ts',
-    'gate/cooldown.ts',
     'gate/limit-estimate.ts',
     'gate/pacer.ts',
     'http/address.ts',
