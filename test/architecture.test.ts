@@ -287,9 +287,7 @@ describe('the rules that keep the key in are kept', () => {
 
   /** They decide, and nothing else: whatever they need to know comes in as an argument, times too. */
   const pureFiles = [
-    'edge/log-members.ts',
     'key/suspicion.ts',
-    'edge/connection-budget.ts',
     'config/names.ts',
     'admin/access.ts',
     'admin/exposition.ts',
