@@ -4,6 +4,9 @@
  */
 
 import { nearestOfAll } from '../config/spelling.ts';
+
+import { parseRfc3339 } from '../http/date.ts';
+
 import { type CallerLimit, unnamedWorkspace, usualWorkspaces } from './caller.ts';
 import type { CallerEntry, FlyRule, TokenEntry } from './callers-file.ts';
 import { defaultOperations } from './callers-file.ts';
@@ -18,7 +21,6 @@ import {
   textOf,
 } from './json-tree.ts';
 import { readJwtRule } from './jwt-rule.ts';
-import { parseRfc3339 } from './rfc3339.ts';
 
 export interface CallersFileRules {
   /** The operations that may be granted. */

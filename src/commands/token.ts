@@ -18,10 +18,12 @@ import {
   setOperations,
 } from '../callers/callers-text.ts';
 import { editFile } from '../callers/file-edit.ts';
-import { parseRfc3339 } from '../callers/rfc3339.ts';
 import { digestOf, mintToken } from '../callers/token.ts';
+
 import { nearestOfAll } from '../config/spelling.ts';
+import { parseRfc3339 } from '../http/date.ts';
 import { visible } from '../log/text-lines.ts';
+
 import { callersFileRules } from './callers-rules.ts';
 import {
   editCallers,

@@ -1,4 +1,4 @@
-/** HTTP dates: pure rules. No `this`, no I/O, no clock. */
+/** Dates in texts: HTTP's own and ISO 8601. Pure: no `this`, no I/O, no clock. */
 
 /** Node's timers hold no longer delay; a greater one would fire at once. */
 export const maxTimerMs = 2 ** 31 - 1;
@@ -10,6 +10,11 @@ const imfFixdate = /^(?:mon|tue|wed|thu|fri|sat|sun), (\d\d) ([a-z]{3}) (\d{4}) 
 const rfc850Date =
   /^(?:mon|tues|wednes|thurs|fri|satur|sun)day, (\d\d)-([a-z]{3})-(\d\d) (\d\d):(\d\d):(\d\d) gmt$/i;
 const asctimeDate = /^(?:mon|tue|wed|thu|fri|sat|sun) ([a-z]{3}) (\d\d| \d) (\d\d):(\d\d):(\d\d) (\d{4})$/i;
+
+const isoDate =
+  /^(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d)(?::(\d\d)(\.\d+)?)?(?:[Zz]|([+-])(\d\d)(?::?(\d\d))?)?$/;
+/** What the strict form has at its end: the seconds, and a zone with its colon. */
+const rfc3339End = /:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)$/;
 
 /** Answers of the same second have the same `Date`: the last one read is remembered. */
 let lastFixdate: { readonly text: string; readonly ms: number | undefined } = { text: '', ms: undefined };
@@ -39,7 +44,7 @@ export function parseHttpDate(text: string, nowMs: number): number | undefined {
   const fixdate = imfFixdate.exec(text);
   if (fixdate !== null) {
     const [, day, month, year, hour, minute, second] = fixdate;
-    lastFixdate = { text, ms: epochMs(Number(year), month, day, hour, minute, second) };
+    lastFixdate = { text, ms: httpMs(Number(year), month, day, hour, minute, second) };
     return lastFixdate.ms;
   }
   const old = rfc850Date.exec(text);
@@ -47,12 +52,12 @@ export function parseHttpDate(text: string, nowMs: number): number | undefined {
     const [, day, month, shortYear, hour, minute, second] = old;
     const thisYear = new Date(nowMs).getUTCFullYear();
     const year = thisYear - (thisYear % 100) + Number(shortYear);
-    return epochMs(year > thisYear + 50 ? year - 100 : year, month, day, hour, minute, second);
+    return httpMs(year > thisYear + 50 ? year - 100 : year, month, day, hour, minute, second);
   }
   const asctime = asctimeDate.exec(text);
   if (asctime !== null) {
     const [, month, day, hour, minute, second, year] = asctime;
-    return epochMs(Number(year), month, day, hour, minute, second);
+    return httpMs(Number(year), month, day, hour, minute, second);
   }
   return undefined;
 }
@@ -85,23 +90,49 @@ export function dateOfAnswer(field: string | readonly string[] | undefined, rece
   return typeof date === 'number' ? date : receivedAt;
 }
 
-function epochMs(
-  year: number,
-  monthName = '',
-  dayText = '',
-  hourText = '',
-  minuteText = '',
-  secondText = '',
-): number | undefined {
-  const month = months.indexOf(monthName.toLowerCase());
-  const [day, hour, minute, second] = [dayText, hourText, minuteText, secondText].map(Number) as [
-    number,
-    number,
+/**
+ * Reads a date and time of ISO 8601. Without seconds they are 0; without a zone it is UTC.
+ *
+ * @returns ms since the epoch; `undefined` for anything else, also for a day that the month does not have: `Date.parse`
+ * would move it to the next month
+ */
+export function parseIsoDate(text: string): number | undefined {
+  const found = isoDate.exec(text);
+  if (found === null) return undefined;
+  const [year, month, day, hour, minute, second, fraction] = found
+    .slice(1, 8)
+    .map((part) => Number(part ?? 0));
+  const ms = utcMs(year, Number(month) - 1, day, hour, minute, second);
+  const [offsetHour, offsetMinute] = [found[9], found[10]].map((part) => Number(part ?? 0)) as [
     number,
     number,
   ];
-  // A second of 60 is a leap second (RFC 9110 section 5.6.7); Date.UTC carries it over.
-  if (month < 0 || hour > 23 || minute > 59 || second > 60) return undefined;
+  if (ms === undefined || offsetHour > 23 || offsetMinute > 59) return undefined;
+  const offsetMs = (offsetHour * 60 + offsetMinute) * 60_000;
+  return ms + Math.floor(Number(fraction) * 1_000) - (found[8] === '-' ? -offsetMs : offsetMs);
+}
+
+/** Reads a date of RFC 3339 (section 5.6): the ISO 8601 that people write into files, with seconds and zone. */
+export function parseRfc3339(text: string): number | undefined {
+  return rfc3339End.test(text) ? parseIsoDate(text) : undefined;
+}
+
+function httpMs(
+  year: number,
+  monthName = '',
+  day?: string,
+  hour?: string,
+  minute?: string,
+  second?: string,
+): number | undefined {
+  const month = months.indexOf(monthName.toLowerCase());
+  return utcMs(year, month, Number(day), Number(hour), Number(minute), Number(second));
+}
+
+/** @param month from 0 */
+function utcMs(year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0): number | undefined {
+  // A second of 60 is a leap second (RFC 9110 section 5.6.7, RFC 3339 section 5.7); Date carries it over.
+  if (month < 0 || month > 11 || hour > 23 || minute > 59 || second > 60) return undefined;
   const date = new Date(0);
   date.setUTCFullYear(year, month, day);
   // The 31st of February is no date: JavaScript would carry it over to March.

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseHttpDate } from '../../src/http/date.ts';
+import { parseHttpDate, parseIsoDate, parseRfc3339 } from '../../src/http/date.ts';
 
 const now = Date.UTC(2026, 10, 21);
 
@@ -54,5 +54,51 @@ describe('an HTTP-date (RFC 9110 section 5.6.7)', () => {
     ' Sun, 06 Nov 1994 08:49:37 GMT',
   ])('a text that is no HTTP-date is not read: %j', (text) => {
     expect(parseHttpDate(text, now)).toBeUndefined();
+  });
+});
+
+describe('a date (RFC 3339 section 5.6)', () => {
+  it.each([
+    ['2027-01-01T00:00:00Z', Date.UTC(2027, 0, 1)],
+    ['2027-01-01T00:00:00.5z', Date.UTC(2027, 0, 1, 0, 0, 0, 500)],
+    ['2016-12-31T23:59:60Z', Date.UTC(2017, 0, 1)],
+    ['2027-01-01 02:30:00+02:30', Date.UTC(2027, 0, 1)],
+    ['2026-12-31T19:00:00-05:00', Date.UTC(2027, 0, 1)],
+    ['2028-02-29T00:00:00Z', Date.UTC(2028, 1, 29)],
+    ['2027-02-29T00:00:00Z', undefined],
+    ['2027-13-01T00:00:00Z', undefined],
+    ['2027-01-01T24:00:00Z', undefined],
+    ['2027-01-01T00:00:00', undefined],
+    ['2027-01-01T00:00Z', undefined],
+    ['2027-01-01T00:00:00+0000', undefined],
+    ['2027-01-01', undefined],
+    ['x2027-01-01T00:00:00Z', undefined],
+    ['2027-01-01T00:00:00Zx', undefined],
+    ['Fri, 01 Jan 2027 00:00:00 GMT', undefined],
+    ['1798761600', undefined],
+  ])('the text %s is read as the date that it says, or as none', (text, expected) => {
+    expect(parseRfc3339(text)).toBe(expected);
+  });
+});
+
+describe('a date of ISO 8601', () => {
+  it.each([
+    ['2027-01-01T02:30:00Z', Date.UTC(2027, 0, 1, 2, 30)],
+    ['2027-01-01T02:30Z', Date.UTC(2027, 0, 1, 2, 30)],
+    ['2027-01-01T02:30', Date.UTC(2027, 0, 1, 2, 30)],
+    ['2027-01-01 02:30:15', Date.UTC(2027, 0, 1, 2, 30, 15)],
+    ['2027-01-01T02:30:15.123456', Date.UTC(2027, 0, 1, 2, 30, 15, 123)],
+    ['2027-01-01T02:30+02', Date.UTC(2027, 0, 1, 0, 30)],
+    ['2027-01-01T02:30:00-0530', Date.UTC(2027, 0, 1, 8)],
+    ['2027-01-01T02:30:00+24:00', undefined],
+    ['2027-00-01T00:00', undefined],
+    ['2027-01-00T00:00', undefined],
+    ['2027-02-30T00:00', undefined],
+    ['2027-01-01', undefined],
+    ['2027-01-01T02', undefined],
+    ['2027-01-01T02:30 UTC', undefined],
+    ['+2027-01-01T02:30Z', undefined],
+  ])('the text %s is read with and without seconds and zone, which then is UTC', (text, expected) => {
+    expect(parseIsoDate(text)).toBe(expected);
   });
 });
