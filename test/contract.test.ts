@@ -41,7 +41,7 @@ async function usedGateway(): Promise<TestGateway> {
   await gateway.ask(accounts, { headers });
   await gateway.ask('/api/nothing/', { headers });
   await gateway.ask(accounts);
-  gateway.standIn.behave({ status: 500 });
+  gateway.standIn.behave({ status: 500, headers: { 'retry-after': 'soon' } });
   await gateway.ask(`${accounts}?fails`, { headers });
   return gateway;
 }

@@ -20,10 +20,10 @@ import { shownLibraryText } from '../src/edge/log-members.ts';
 import { readRefusedHead, refusalFields } from '../src/edge/refusal-fields.ts';
 import { headRefusal, requestTarget } from '../src/edge/request-head.ts';
 import { traceParentOf, traceStateOf } from '../src/edge/trace-context.ts';
-import { parseHttpDate } from '../src/http/date.ts';
-import { connectionOptions } from '../src/http/fields.ts';
+import { parseHttpDate, parseRfc3339 } from '../src/http/date.ts';
+import { connectionOptions, type HeaderFields } from '../src/http/fields.ts';
 import { hostName } from '../src/http/host.ts';
-import { statedWaitMs } from '../src/http/retry-after.ts';
+import { statedWait } from '../src/http/stated-wait.ts';
 import { Key } from '../src/key/key.ts';
 import { Scrubber } from '../src/key/scrub.ts';
 import { matchOperations, problemOfQuery } from '../src/operations.ts';
@@ -54,6 +54,10 @@ const runs = [
   ',',
   ';',
   ';t=',
+  'reset=1,',
+  ':00',
+  '1m',
+  '\\"',
   '=',
   '.',
   '/',
@@ -78,6 +82,7 @@ const match = matchOperations([{ name: 'one', path: '/analytics/posts/:id/metric
 const accepts = acceptMediaTypes(['application/json', 'application/*+json', '*/*']);
 const json = { 'content-type': 'application/json' };
 const fields = (name: string, value: string) => ({ [name]: value });
+const waitOf = (headers: HeaderFields) => statedWait({ status: 429, headers, receivedAt: 0 });
 const noSearch = { isSecret: noKey, rawHeaders: [] };
 
 /** Each reads the text that is put together of what begins it, a run, and what ends it. */
@@ -145,10 +150,15 @@ const readers: Readonly<Record<string, (run: string) => unknown>> = {
   'a Cache-Control of what may be compressed': (run) =>
     mayCompress({ status: 200, headers: { ...json, 'cache-control': `a${run}x` }, body: 'a'.repeat(2_000) }),
   'an ETag': (run) => validatorsOf(fields('etag', `"${run}`)),
-  'a Retry-After': (run) => statedWaitMs(fields('retry-after', `${run}x`), 0),
-  'a RateLimit': (run) => statedWaitMs(fields('ratelimit', `"a";r=0;${run}x`), 0),
+  'a Retry-After': (run) => waitOf(fields('retry-after', `${run}x`)),
+  'a Retry-After that begins as a number, a duration or a date': (run) =>
+    waitOf({ 'retry-after': [`1${run}x`, `1m${run}x`, `2026-11-21T12:00${run}x`] }),
+  'a RateLimit': (run) => waitOf(fields('ratelimit', `"a";r=0;${run}x`)),
+  'a RateLimit whose strings never close': (run) => waitOf(fields('ratelimit', `"\\"${run}\\`)),
+  'a RateLimit with many limits': (run) => waitOf(fields('ratelimit', `limit=1, ${run}, reset=1`)),
   'an X-RateLimit-Reset': (run) =>
-    statedWaitMs({ 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': `1${run}x` }, 0),
+    waitOf({ 'x-ratelimit-remaining': `0${run}x`, 'x-ratelimit-reset': `1${run}x` }),
+  'a date of the callers file': (run) => parseRfc3339(`2027-01-01T00:00:00${run}Z`),
   'a body that may hold the key': (run) => noKey(run),
   'a text that may hold the key, as a line of the log': (run) => scrubber.redact(run),
 };

@@ -126,6 +126,7 @@ function upstreamStatus({ attempts }: WorkspaceSnapshot): Members {
       count,
       seconds: seconds(ms),
     })),
+    unreadableWaits: attempts.unreadableWaits,
   };
 }
 

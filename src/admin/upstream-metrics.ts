@@ -43,6 +43,11 @@ export function attemptMetrics({ attempts }: WorkspaceSnapshot): Metric[] {
     ),
     counter('upstream_retries_total', 'Attempts after the first of the same exchange.', attempts.further),
     gauge('upstream_in_flight', 'Attempts in progress.', attempts.inFlight),
+    counter(
+      'upstream_unreadable_waits_total',
+      'Fields of a 429 or 5xx that should have said how long to wait, and were malformed or more than 31 days away.',
+      attempts.unreadableWaits.map(({ field, count }) => sample(count, { field })),
+    ),
   ];
 }
 

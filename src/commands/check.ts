@@ -9,7 +9,6 @@ import type { Handler } from '../exchange/layer.ts';
 import { timedContext } from '../exchange/request-context.ts';
 import { Trace } from '../exchange/trace.ts';
 import type { StoreTrial } from '../fleet/try-store.ts';
-import { statedWaitMs } from '../http/retry-after.ts';
 import type { Keyring } from '../key/keyring.ts';
 import { describeFailure, KeyStoreError } from '../key/store.ts';
 import { specifiedOperations } from '../operations.ts';
@@ -336,9 +335,7 @@ async function makeCall(
   const { context, release } = timedContext(timeoutMs, { name: 'check', weight: 1, background: false });
   const request = plainRead(call.operation, call.path, context);
   try {
-    const { status, headers, receivedAt } = await ask(request, new Trace(performance.now()));
-    // A wait says something with a refusal only: successes may state when a limit that is not used up begins anew.
-    const waitMs = status === 429 || status >= 500 ? statedWaitMs(headers, receivedAt) : undefined;
+    const { status, statedWaitMs: waitMs } = await ask(request, new Trace(performance.now()));
     return { status, waitMs, meaning: meaningOfStatus(status, waitMs, call.isAdded) };
   } catch (error) {
     if (context.ended !== undefined) {

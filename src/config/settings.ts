@@ -97,6 +97,11 @@ export const settings = {
     list(mediaRange),
     'Media types of successes that pass; any other is an invalid response. */* lets all through.',
   ),
+  UPSTREAM_LIMIT_HEADERS: defaulted(
+    '',
+    listOrNothing(headerName(new Set())),
+    'Further response headers in which the upstream says how long to wait, comma-separated, such as X-RateLimit-Reset-Requests. One with reset in its name counts where its -remaining- says that nothing is left.',
+  ),
   UPSTREAM_TIMEOUT: defaulted(
     '10s',
     duration(10),

@@ -69,6 +69,8 @@ export interface Answer {
   readonly receivedAt: number;
   /** The generation of the key that fetched it. */
   readonly generation: number;
+  /** How long a 429 or 5xx asks to wait, in ms from its receipt; absent where it asks for nothing, and in what was stored. */
+  readonly statedWaitMs?: number | undefined;
   /** Where the answer may be given compressed. */
   readonly encoded?: Encodings | undefined;
   /** A place for what the edge derives from it, so that it lives and dies with the answer. */
@@ -78,4 +80,13 @@ export interface Answer {
 /** Whether a status means that no content follows, whatever was sent with it (RFC 9110 section 15.3). */
 export function hasNoContent(status: number): boolean {
   return status === 204 || status === 205;
+}
+
+/** What an answer says of the upstream's limit: a 429 that there is one, with the wait that it states; a 5xx nothing. */
+export function limitOutcome({
+  status,
+  statedWaitMs,
+}: Pick<Answer, 'status' | 'statedWaitMs'>): { readonly waitMs: number | undefined } | 'answered' | 'broken' {
+  if (status === 429) return { waitMs: statedWaitMs };
+  return status < 500 ? 'answered' : 'broken';
 }

@@ -5,7 +5,7 @@
 
 import type { Flow } from '../exchange/request-context.ts';
 import type { Outcome } from '../gate/scheduler.ts';
-import { isWithin, parseRecord, type SharedRecord } from './shared-record.ts';
+import { isWithin, longestMs, parseRecord, type SharedRecord } from './shared-record.ts';
 
 /** A flow as text: what a turn is given to. */
 export type FlowKey = string;
@@ -147,5 +147,5 @@ function isCount(value: unknown): value is number {
 }
 
 function isMs(value: unknown): boolean {
-  return isWithin(value, 0, 2 ** 31);
+  return isWithin(value, 0, longestMs);
 }

@@ -77,8 +77,9 @@ export function isStale({ closedForMs, statedForMs }: SharedRecord, ageMs: numbe
   return !(ageMs <= Math.max(closedForMs, statedForMs) + tuning.quietMs);
 }
 
-/** Longer than any gate is closed, and faster than any upstream; no sum of them is lost to rounding. */
-const longestMs = 2 ** 31;
+/** Longer than any gate is closed and any wait is stated; no sum of such times is lost to rounding. */
+export const longestMs = 2 ** 32;
+/** Faster than any upstream. */
 const mostPerMs = 1e6;
 
 /** Nothing that was read from the store is trusted. */

@@ -3,11 +3,10 @@
  * the next attempt goes and whose it is; here are the clock, one timer, and the promises of requests that wait.
  */
 import { GatewayError } from '../errors.ts';
-import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
+import { type Answer, limitOutcome, type UpstreamRequest } from '../exchange/exchange.ts';
 import { andThen, type Eventually, type Layer } from '../exchange/layer.ts';
 import type { ContextWatcher, RequestContext } from '../exchange/request-context.ts';
 import type { Trace } from '../exchange/trace.ts';
-import { limitOutcome } from '../http/retry-after.ts';
 import type { MakeScheduler, Outcome, Permit, Rejected, Scheduling } from './scheduler.ts';
 import { Scheduler } from './scheduler.ts';
 import { tuning } from './tuning.ts';

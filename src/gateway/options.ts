@@ -107,6 +107,7 @@ export function transportOptions(
     connections,
     mediaTypes: config.UPSTREAM_MEDIA_TYPES,
     userAgent: `workspace-analytics-gateway/${version}`,
+    limitFields: config.UPSTREAM_LIMIT_HEADERS,
   };
 }
 

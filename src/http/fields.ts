@@ -24,11 +24,6 @@ export function singleField(value: string | readonly string[] | undefined): stri
   return typeof value === 'string' ? value : undefined;
 }
 
-/** The first value of a field that came more than once: an intermediary that appended one later knew less. */
-export function firstField(value: string | readonly string[] | undefined): string | undefined {
-  return (typeof value === 'string' ? value : value?.[0])?.trim();
-}
-
 /**
  * A text without the spaces and tabs around it (RFC 9110 section 5.6.3). By index: `/[\t ]+$/` begins again at each
  * blank of a long run, and its time grows with the square of the length.

@@ -23,6 +23,8 @@ export interface AttemptSnapshot {
   readonly background: number;
   readonly ended: readonly AttemptOutcome[];
   readonly durations: readonly (DurationsSnapshot & { readonly operation: string })[];
+  /** How often a field of a 429 or 5xx should have said how long to wait, and said nothing that can be read. */
+  readonly unreadableWaits: readonly { readonly field: string; readonly count: number }[];
 }
 
 export interface AttemptTally {
@@ -30,6 +32,8 @@ export interface AttemptTally {
   begun(attemptsBefore: number, isBackground: boolean): void;
   /** @param outcome the status of an answer that was handed up, or what was thrown instead */
   ended(operation: string, outcome: unknown, ms: number): void;
+  /** @param fields the names of those that are known to state waits: few, whatever the upstream sends */
+  unreadable(fields: readonly string[]): void;
   snapshot(): AttemptSnapshot;
 }
 
@@ -45,6 +49,7 @@ const others = 'other';
 
 export function tallyAttempts(): AttemptTally {
   const operations = new Map<string, { readonly cells: Cell[]; readonly durations: Durations }>();
+  const unreadableWaits = new Map<string, number>();
   let inFlight = 0;
   let further = 0;
   let background = 0;
@@ -82,6 +87,9 @@ export function tallyAttempts(): AttemptTally {
       cell.count += 1;
       cell.ms += ms;
     },
+    unreadable(fields) {
+      for (const field of fields) unreadableWaits.set(field, (unreadableWaits.get(field) ?? 0) + 1);
+    },
     snapshot: () => ({
       inFlight,
       further,
@@ -93,6 +101,7 @@ export function tallyAttempts(): AttemptTally {
         operation,
         ...durations.snapshot(),
       })),
+      unreadableWaits: [...unreadableWaits].map(([field, count]) => ({ field, count })),
     }),
   };
 }

@@ -10,6 +10,7 @@ import type { ContextWatcher } from '../exchange/request-context.ts';
 import type { AttemptSpan, AttemptSpans, Trace } from '../exchange/trace.ts';
 import { type HeaderFields, singleField, trimFields } from '../http/fields.ts';
 import { payloadOf, smallBytes } from '../http/payload.ts';
+import { statedWait } from '../http/stated-wait.ts';
 import { type AttemptTally, outcomeOf } from './attempt-tally.ts';
 import type { BodyBudget, BodyShare } from './body-budget.ts';
 import { asAskedAbout, asIdentity, codingOf, decode, type UpstreamCoding } from './content-coding.ts';
@@ -29,6 +30,8 @@ export interface AttemptTerms {
   readonly budget: BodyBudget;
   readonly tally: AttemptTally | undefined;
   readonly spans: AttemptSpans | undefined;
+  /** Further fields that say how long to wait. Lower-case names. */
+  readonly limitFields: readonly string[];
   /** When a request was last written to a connection. */
   readonly connections: { lastUsedMs: number };
 }
@@ -185,6 +188,13 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
       return;
     }
     const askedAbout = this.#status === 304 ? this.#request.validators?.['if-none-match'] : undefined;
+    const receivedAt = Date.now();
+    // Of the fields as received: the wait is read here once, for all who wait.
+    const stated = statedWait(
+      { status: this.#status, headers: this.#headers, receivedAt },
+      this.#terms.limitFields,
+    );
+    this.#terms.tally?.unreadable(stated.unreadable);
     this.#settle(this.#status);
     this.#result.resolve({
       status: this.#status,
@@ -192,8 +202,9 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
       body: payloadOf(bytes),
       sentMs: this.#sentMs,
       receivedMs: performance.now(),
-      receivedAt: Date.now(),
+      receivedAt,
       generation: this.#request.generation,
+      statedWaitMs: stated.waitMs,
       encoded: undefined,
       derived: undefined,
     });

@@ -15,8 +15,6 @@ import type { Answer, SignedRequest, UpstreamRequest } from '../exchange/exchang
 import type { Handler, Layer } from '../exchange/layer.ts';
 import { type Flow, type RequestContext, timedContext } from '../exchange/request-context.ts';
 import { Trace } from '../exchange/trace.ts';
-import type { HeaderFields } from '../http/fields.ts';
-import { statedWaitMs } from '../http/retry-after.ts';
 import { exposeKey, type Key } from '../key/key.ts';
 import type { KeyProbe } from '../key/key-health.ts';
 import type { Keyring } from '../key/keyring.ts';
@@ -103,7 +101,7 @@ function signedWith(key: Key, request: UpstreamRequest): SignedRequest {
 function afterLeak(keyring: CredentialKeys, leaked: Key, answer: Answer, operation: string): Answer {
   keyring.leaked(leaked, operation);
   // It must close the gate as any other, or callers would go on asking an upstream that wants rest.
-  if (answer.status === 429) return withoutKey(answer);
+  if (answer.status === 429) return { ...answer, headers: {}, body: '' };
   throw new GatewayError('upstream-invalid-response', {
     reason: 'the answer contains the key',
     receivedStatus: answer.status,
@@ -157,13 +155,6 @@ export const retryWithKey: Layer<UpstreamRequest, Answer> = (next) => async (fir
 
 function withoutValidators({ validators: _, ...request }: UpstreamRequest): UpstreamRequest {
   return request;
-}
-
-/** A 429 of which only the wait is left, in our own words. */
-function withoutKey(answer: Answer): Answer {
-  const waitMs = statedWaitMs(answer.headers, answer.receivedAt);
-  const headers: HeaderFields = waitMs === undefined ? {} : { 'retry-after': `${Math.ceil(waitMs / 1000)}` };
-  return { ...answer, headers, body: '' };
 }
 
 function rejection(finding: string): GatewayErrorOptions {

@@ -11,7 +11,6 @@ import { FairShare, type Holder } from '../exchange/fair-share.ts';
 import type { Layer } from '../exchange/layer.ts';
 import { pause } from '../exchange/request-context.ts';
 import type { Trace } from '../exchange/trace.ts';
-import { statedUntilMs } from '../http/retry-after.ts';
 
 export interface RetryOptions {
   /** Retries after the first attempt, at most. */
@@ -185,4 +184,9 @@ function lastWord(error: unknown, backoffMs: number): Answer {
     receivedStatus: 429,
     reason: 'no further attempt fits before the deadline or within the limit of retries',
   });
+}
+
+/** The time before which the upstream asks not to be asked again, monotonic ms; 0 where it does not say. */
+function statedUntilMs({ receivedMs, statedWaitMs }: Answer): number {
+  return statedWaitMs === undefined ? 0 : receivedMs + statedWaitMs;
 }

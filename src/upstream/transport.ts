@@ -29,6 +29,8 @@ export interface TransportOptions {
   /** Media ranges of successes that pass. */
   readonly mediaTypes: readonly string[];
   readonly userAgent: string;
+  /** Further fields of answers that say how long to wait. Lower-case names. */
+  readonly limitFields: readonly string[];
   /** Bytes of answers in flight. */
   readonly bodies: BudgetShare;
   /** Attempts that may go at the same time, where other workspaces have attempts too. */
@@ -74,6 +76,7 @@ export function sendUpstream(options: TransportOptions): Transport {
     budget,
     tally: options.tally,
     spans: options.spans,
+    limitFields: options.limitFields,
     connections,
   });
   const forRead = terms(false);

@@ -61,6 +61,8 @@ describe('settings that are fine', () => {
     ],
     ['UPSTREAM_MEDIA_TYPES', 'Application/JSON', ['application/json']],
     ['FORWARD_REQUEST_HEADERS', 'Accept-Language', ['accept-language']],
+    ['UPSTREAM_LIMIT_HEADERS', 'X-Wait, acme-reset', ['x-wait', 'acme-reset']],
+    ['UPSTREAM_LIMIT_HEADERS', '', []],
     ['SHARED_STORE', 'unix:/run/store.sock', { kind: 'unix', path: '/run/store.sock' }],
     ['SHARED_STORE_PASSWORD_FROM', 'env:STORE_PASSWORD', 'env:STORE_PASSWORD'],
   ])('the setting %s=%s is read', (name, value, expected) => {
@@ -129,6 +131,8 @@ describe('settings that are wrong', () => {
     ['FORWARD_REQUEST_HEADERS_UNKEYED', 'Cookie'],
     ['FORWARD_REQUEST_HEADERS_UNKEYED', 'X-Hunter2'],
     ['FORWARD_REQUEST_HEADERS', 'hunter2:'],
+    ['UPSTREAM_LIMIT_HEADERS', 'x-hunter2: 7'],
+    ['UPSTREAM_LIMIT_HEADERS', 'x-wait,,hunter2'],
     ['FORWARD_REQUEST_HEADERS', 'X_Forwarded_Team'],
     ['UPSTREAM_MEDIA_TYPES', 'hunter2'],
     ['UPSTREAM_MEDIA_TYPES', '(hunter2/json'],

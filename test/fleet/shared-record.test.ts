@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { parseMessage } from '../../src/fleet/gate-messages.ts';
 import {
   isStale,
   parseRecord,
@@ -77,6 +78,17 @@ describe('the record of the gate', () => {
 
   it.each(['open', 'closed', 'half-open', 'paced'])('a record of a gate that is %s is read', (state) => {
     expect(parseRecord({ ...plain, state })).toEqual({ ...plain, state });
+  });
+
+  it('the longest wait that an upstream may state, 31 days, is heard of by the other gateways', () => {
+    const statedForMs = 31 * 86_400_000;
+    expect(parseRecord({ ...plain, statedForMs })).toMatchObject({ statedForMs });
+    const report = {
+      ...{ kind: 'report', term: 1, from: 'a', to: 'b', number: 1, seen: 0, isFull: false, sentBefore: 0 },
+      ...{ waiting: [], inFlight: [], ended: [[1, { waitMs: statedForMs }]] },
+      throttled: [['["c",1,false]', 5, statedForMs]],
+    };
+    expect(parseMessage(JSON.stringify(report))).toMatchObject(report);
   });
 
   it('the record of the gate leaves out what it does not know', () => {

@@ -129,6 +129,23 @@ describe('the metrics count', () => {
     expect(value(metric('gate_refusals_total'))).toBe(1);
   });
 
+  it('the metrics count the fields that should have said how long to wait, and an operator’s own fields are heard', async () => {
+    const settings = { ...withAdmin, RETRY_LIMIT: '0', UPSTREAM_LIMIT_HEADERS: 'X-RateLimit-Reset-Reads' };
+    const pair = await startPair(settings);
+    const inReads = { 'x-ratelimit-remaining-reads': '0', 'x-ratelimit-reset-reads': '25m' };
+    pair.standIn.behave({ status: 429, headers: { ...inReads, 'retry-after': 'soon' }, body: '{}' });
+    const told = await pair.ask(accounts);
+    expect(told.status).toBe(429);
+    // Less the time that the request itself would wait.
+    expect(Number(told.headers['retry-after'])).toBeGreaterThan(1_200);
+    const { value } = await scrape(pair);
+    expect(value(metric('gate_stated_wait_seconds'))).toBeGreaterThan(1_200);
+    expect(value(metric('upstream_unreadable_waits_total'), { field: 'retry-after' })).toBe(1);
+    const { upstream, gate } = await statusOf(pair);
+    expect(upstream?.['unreadableWaits']).toEqual([{ field: 'retry-after', count: 1 }]);
+    expect(gate?.['statedWaitSeconds']).toBeGreaterThan(1_200);
+  });
+
   it('the metrics count runs of the garbage collector, and have the event loop’s delays, from the second scrape on', async () => {
     const pair = await startPair(withAdmin);
     const { value } = await scrape(pair);

@@ -10,6 +10,7 @@ import {
 } from '../../src/exchange/request-context.ts';
 import { Trace } from '../../src/exchange/trace.ts';
 import type { HeaderFields } from '../../src/http/fields.ts';
+import { statedWait } from '../../src/http/stated-wait.ts';
 import { plainRead } from '../../src/upstream/own-reads.ts';
 
 /** A context whose deadline and flow can be changed, as the cache does when someone joins a flight. */
@@ -86,13 +87,15 @@ export function newTrace(): Trace {
 
 export function answerOf(status: number, headers: HeaderFields = {}): Answer {
   const nowMs = performance.now();
+  const receivedAt = Date.now();
   return {
     status,
     headers,
     body: Buffer.alloc(0),
     sentMs: nowMs,
     receivedMs: nowMs,
-    receivedAt: Date.now(),
+    receivedAt,
     generation: 1,
+    statedWaitMs: statedWait({ status, headers, receivedAt }).waitMs,
   };
 }

@@ -124,6 +124,7 @@ export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
         { operation: 'list-accounts', outcome: '429', count: 3, ms: 60 },
       ],
       durations: [{ operation: 'list-accounts', ...attemptDurations.snapshot() }],
+      unreadableWaits: [{ field: 'retry-after', count: 2 }],
     },
     callers: {
       count: 1,

@@ -11,6 +11,9 @@ describe('the tally of attempts', () => {
       tally.ended('a', outcome, 10);
     }
     tally.begun(2, true);
+    tally.unreadable(['retry-after']);
+    tally.unreadable(['retry-after', 'ratelimit']);
+    tally.unreadable([]);
     const { durations, ...counts } = tally.snapshot();
     expect(durations).toMatchObject([{ operation: 'a', count: 6, sumSeconds: 0.06 }]);
     expect(counts).toEqual({
@@ -22,6 +25,10 @@ describe('the tally of attempts', () => {
         { operation: 'a', outcome: '429', count: 1, ms: 10 },
         { operation: 'a', outcome: 'upstream-timeout', count: 1, ms: 10 },
         { operation: 'a', outcome: 'abandoned', count: 2, ms: 20 },
+      ],
+      unreadableWaits: [
+        { field: 'retry-after', count: 2 },
+        { field: 'ratelimit', count: 1 },
       ],
     });
   });

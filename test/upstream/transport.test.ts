@@ -6,6 +6,7 @@ import { GatewayError } from '../../src/errors.ts';
 import type { Answer, SignedRequest } from '../../src/exchange/exchange.ts';
 import { FixedContext } from '../../src/exchange/request-context.ts';
 import { Trace } from '../../src/exchange/trace.ts';
+import { tallyAttempts } from '../../src/upstream/attempt-tally.ts';
 import { SharedBudget } from '../../src/upstream/shared-limits.ts';
 import { sendUpstream, type Transport, type TransportOptions } from '../../src/upstream/transport.ts';
 import { patientContext, signedRequest } from '../support/requests.ts';
@@ -22,6 +23,7 @@ const optionsFor = (url: string, overrides: Partial<TransportOptions> = {}): Tra
   connections: 8,
   mediaTypes: ['application/json', 'application/*+json'],
   userAgent: 'test',
+  limitFields: [],
   bodies: new SharedBudget(64 * 2 ** 20, 0).join(),
   ...overrides,
 });
@@ -231,6 +233,33 @@ describe.each(Object.entries(codings))('an answer in the coding %s', (coding, en
     await standIn.received(1);
     controller.abort(new Error('left'));
     await expect(answered).rejects.toThrow('left');
+  });
+});
+
+describe('an answer that asks to wait', () => {
+  it('an answer that asks to wait is read once, also by the fields that an operator names', async () => {
+    const tally = tallyAttempts();
+    const limitFields = ['x-ratelimit-reset-requests'];
+    const own = sendUpstream(optionsFor(standIn.url, { limitFields, tally }));
+    const waitOf = async (status: number, headers: Record<string, string>, via = own) => {
+      standIn.behave({ status, headers, body: '{}' });
+      return (await send({}, via)).statedWaitMs;
+    };
+    const inRequests = { 'x-ratelimit-remaining-requests': '0', 'x-ratelimit-reset-requests': '1m30s' };
+    expect(await waitOf(429, { 'retry-after': '1.5' })).toBe(1_500);
+    expect(await waitOf(503, { 'retry-after': '2' })).toBe(2_000);
+    expect(await waitOf(429, inRequests)).toBe(90_000);
+    expect(await waitOf(429, inRequests, transport)).toBeUndefined();
+    expect(await waitOf(200, { ...inRequests, 'retry-after': '7' })).toBeUndefined();
+    expect(await waitOf(429, {})).toBeUndefined();
+    expect(tally.snapshot().unreadableWaits).toEqual([]);
+    expect(await waitOf(429, { ...inRequests, 'retry-after': 'soon', ratelimit: 'x' })).toBe(90_000);
+    expect(await waitOf(500, { 'retry-after': 'soon' })).toBeUndefined();
+    expect(tally.snapshot().unreadableWaits).toEqual([
+      { field: 'retry-after', count: 2 },
+      { field: 'ratelimit', count: 1 },
+    ]);
+    await own.close();
   });
 });
 
