@@ -22,7 +22,7 @@ export interface StatedWait {
 
 const none: StatedWait = { waitMs: undefined, unreadable: [] };
 
-/** The fields that state a wait, beside `RateLimit`. Plain numbers are ms where the name ends in `-ms`, else seconds. */
+/** The fields that state a wait. Plain numbers are ms where the name ends in `-ms`, else seconds. */
 const waitFields = [
   'retry-after',
   'retry-after-ms',
@@ -31,12 +31,11 @@ const waitFields = [
   'x-ratelimit-reset',
   'x-ratelimit-reset-after',
   'x-rate-limit-reset',
+  'ratelimit',
 ] as const;
 
 /** More is nonsense: a limit that is counted by the month is the longest that there is. */
 const maxWaitMs = 31 * 86_400_000;
-/** No spelling is longer. */
-const maxCharacters = 64;
 /** From here on a number is a time since 1970 in seconds, and from there on in ms. */
 const [firstEpochSeconds, firstEpochMs] = [1e9, 1e11];
 
@@ -63,10 +62,10 @@ const spellings: readonly ((text: string, answeredAt: number, isMs: boolean) => 
  * The wait that a 429 or a 5xx asks for: the longest, where its fields differ.
  *
  * `Retry-After` (RFC 9110 section 10.2.3) and its kin count always. A reset counts where nothing is left of its own limit:
- * "A client SHOULD NOT exceed the quota units conveyed by the remaining parameter before the time window expressed in the
- * reset parameter" (draft-ietf-httpapi-ratelimit-headers-10, "Client Behavior"). Where the upstream keeps to itself what is left, as
- * it may (same draft, "Missing Remaining information"), a 429 says that it is nothing. By that draft `Retry-After` goes
- * before a reset and is not earlier: an upstream that breaks the second rule is given the longer wait, which keeps the first.
+ * "A client SHOULD NOT exceed the quota units conveyed by the remaining parameter before the time window expressed in
+ * the reset parameter" (draft-ietf-httpapi-ratelimit-headers-10, "Client Behavior"). Where the upstream does not say
+ * what is left, as it may (same draft, "Missing Remaining information"), a 429 says that it is nothing. By that draft
+ * `Retry-After` has precedence, and is not earlier than the reset. Where it is, the longer of the two obeys both.
  *
  * Dates and times are measured against the answer's own `Date`, so that clocks need not agree. What lies in the past is no
  * wait, and what is more than 31 days away is not believed.
@@ -96,23 +95,27 @@ interface Statement {
 
 /** The texts that say how long to wait. @param isRefusal a limit that does not say what is left is used up */
 function statementsIn(headers: HeaderFields, isRefusal: boolean, added: readonly string[]): Statement[] {
-  const statements: Statement[] = [];
-  const isUsedUp = (left: number | undefined): boolean => (left === undefined ? isRefusal : left < 1);
-  for (const name of new Set([...waitFields, ...added])) {
+  const isUsedUp = (remaining: readonly string[]): boolean => {
+    const left = leastOf(remaining);
+    return left === undefined ? isRefusal : left < 1;
+  };
+  return [...new Set([...waitFields, ...added])].flatMap((name) => {
+    const lines = linesOf(headers, name);
     const remaining = remainingField(name);
-    if (remaining !== name && !isUsedUp(leastOf(linesOf(headers, remaining)))) continue;
-    for (const text of linesOf(headers, name)) statements.push({ name, text });
-  }
-  for (const line of linesOf(headers, 'ratelimit')) {
-    const limits = limitsIn(line);
-    // A text of no spelling: a field with neither form says nothing that can be read.
-    if (limits.length === 0) statements.push({ name: 'ratelimit', text: '' });
-    for (const { remaining, reset } of limits) {
-      if (reset !== undefined && isUsedUp(leastOf(remaining === undefined ? [] : [remaining])))
-        statements.push({ name: 'ratelimit', text: reset });
-    }
-  }
-  return statements;
+    const isReset = remaining !== name;
+    if (isReset && !isUsedUp(linesOf(headers, remaining))) return [];
+    const texts = name === 'ratelimit' ? lines.flatMap((line) => resetsIn(line, isUsedUp)) : lines;
+    return texts.map((text) => ({ name, text }));
+  });
+}
+
+/** The resets of a `RateLimit` field that count. A field that names no limit gives a text of no spelling. */
+function resetsIn(line: string, isUsedUp: (remaining: readonly string[]) => boolean): readonly string[] {
+  const limits = limitsIn(line);
+  if (limits.length === 0) return [''];
+  return limits.flatMap(({ remaining, reset }) =>
+    reset !== undefined && isUsedUp(remaining === undefined ? [] : [remaining]) ? [reset] : [],
+  );
 }
 
 /** The field that says what is left where this one says until when: `x-ratelimit-remaining` beside `x-ratelimit-reset`. */
@@ -128,15 +131,12 @@ function linesOf(headers: HeaderFields, name: string): readonly string[] {
 
 /** What is left: the least where that is said more than once. Some add what they count (`76;w=21600`), some have decimals. */
 function leastOf(texts: readonly string[]): number | undefined {
-  const amounts = texts.map(
-    (text) => /^\s*(\d+(?:\.\d+)?)\s*(?:[;,]|$)/.exec(text.slice(0, maxCharacters))?.[1],
-  );
+  const amounts = texts.map((text) => /^\s*(\d+(?:\.\d+)?)\s*(?:[;,]|$)/.exec(text)?.[1]);
   const known = amounts.filter((amount) => amount !== undefined);
   return known.length === 0 ? undefined : Math.min(...known.map(Number));
 }
 
 function readWait(line: string, answeredAt: number, isMs: boolean): number | undefined {
-  if (line.length > maxCharacters) return undefined;
   const text = line.trim();
   for (const spelling of spellings) {
     const ms = spelling(text, answeredAt, isMs);

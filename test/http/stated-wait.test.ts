@@ -101,7 +101,7 @@ describe('the wait that the upstream states', () => {
     ['draft 7: something is left', 'limit=100, remaining=1, reset=30', undefined, undefined],
     [
       'draft 7: two limits in one field',
-      'remaining=3, reset=90, limit=5, remaining=0, reset=7',
+      'remaining=0, reset=7, limit=5, remaining=3, reset=90',
       7_000,
       7_000,
     ],
@@ -160,6 +160,8 @@ describe('the wait that the upstream states', () => {
     expect(stated(headers)).toEqual({ waitMs: undefined, unreadable: [] });
     expect(stated(headers, 429, ['x-wait'])).toEqual({ waitMs: 9_000, unreadable: [] });
     expect(stated(headers, 503, ['x-wait'])).toEqual({ waitMs: 9_000, unreadable: [] });
+    const known = { ratelimit: '"p";r=0;t=30', 'retry-after': '7' };
+    expect(stated(known, 429, ['ratelimit', 'retry-after'])).toEqual({ waitMs: 30_000, unreadable: [] });
     expect(stated({}, 429, ['constructor', '__proto__'])).toEqual({ waitMs: undefined, unreadable: [] });
   });
 
