@@ -1,6 +1,5 @@
 import { existsSync, globSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseAst } from 'rolldown/parseAst';
 import { describe, expect, it } from 'vitest';
 import { type AppOptions, inboundLayers } from '../src/app.ts';
 import { outboundLayers } from '../src/pipeline.ts';
@@ -197,44 +196,6 @@ describe('what a file of src/ exports', () => {
     );
     expect(unused).toEqual([]);
   });
-});
-
-describe('the size of functions', () => {
-  // Their length is a rule of Biome.
-  it('no function of src/ has more than five variables that change', () => {
-    const large = sources.flatMap(({ path, text }) =>
-      variablesOf(parseAst(text, { lang: 'ts' })).map(({ at, count }) => ({ at: `${path}:${at}`, count })),
-    );
-    expect(large.filter(({ count }) => count > 5)).toEqual([]);
-  });
-
-  it('variables that change are counted for the function that declares them', () => {
-    const text = 'function outer() { let a, b; const inner = () => { let c; }; for (let d of []) {} }';
-    expect(variablesOf(parseAst(text, { lang: 'ts' }))).toEqual([
-      { at: 0, count: 3 },
-      { at: 43, count: 1 },
-    ]);
-  });
-
-  /** How many variables each function declares with `let`, by the position of the function. */
-  function variablesOf(program: unknown): { at: number; count: number }[] {
-    const functions: { at: number; count: number }[] = [];
-    const visit = (value: unknown, owner: { count: number }): void => {
-      if (Array.isArray(value)) for (const member of value) visit(member, owner);
-      if (typeof value !== 'object' || value === null || !('type' in value)) return;
-      const node = value as { type: string; start: number; kind?: string; declarations?: unknown[] };
-      let inside = owner;
-      if (/Function/.test(node.type)) {
-        const found = { at: node.start, count: 0 };
-        functions.push(found);
-        inside = found;
-      }
-      if (node.kind === 'let') inside.count += node.declarations?.length ?? 0;
-      for (const member of Object.values(node)) visit(member, inside);
-    };
-    visit(program, { count: 0 });
-    return functions;
-  }
 });
 
 describe('the rules that keep the key in are kept', () => {
