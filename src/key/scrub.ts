@@ -62,7 +62,8 @@ export class Scrubber {
     const leaked = this.#firstIn(text) ?? (body.length > sliceBytes ? undefined : this.#firstIn(body));
     if (leaked !== undefined || body.length <= sliceBytes) return leaked;
     const search = this.#largeSearch.then(() => this.#firstInLarge(body));
-    this.#largeSearch = search;
+    // One that fails, as for want of memory, fails its own answer and none of those that wait.
+    this.#largeSearch = search.catch(() => undefined);
     return search;
   }
 
