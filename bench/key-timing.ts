@@ -4,10 +4,9 @@
  *
  * It starts the built program with the image's flags twice, with keys that differ in the character behind a beginning that is
  * taken for known, and in the one before a known end. Both are sent texts that go on, or begin, with the one character and
- * with the other. What the texts themselves
- * cost is the same for both gateways, and a stranger can measure it on a copy of the program; so it is subtracted: what is
- * left of a difference tells which key a gateway has. A finding counts where three pairs of processes, one after the other,
- * show it in the same direction.
+ * with the other. What the texts themselves cost is the same for both gateways, and a stranger can measure it on a copy of
+ * the program; so it is subtracted: what is left of a difference tells which key a gateway has. A finding counts where three
+ * pairs of processes, one after the other, show it in the same direction.
  *
  *   npm run build && npm run bench:key-timing [-- ROUNDS] [--main dist/main.js] [--only EXIT]
  *
@@ -47,10 +46,10 @@ const letters = 'pqrstuvxy';
 const word = (length: number): string =>
   Array.from({ length }, () => letters[below(random, letters.length)]).join('');
 /**
- * Of the key, what the stranger has found so far: with the next one, whole groups of three for base64. An end of 16 characters
- * is compared: fewer say nothing.
+ * Of the key, what the stranger has found so far: with the next one, whole groups of three for base64. An end of 16 characters,
+ * in base64 of 12, is compared: fewer say nothing.
  */
-const known = { beginning: `wak_${word(7)}`, end: word(11) };
+const known = { beginning: `wak_${word(7)}`, end: word(8) };
 const [one = '', other = ''] = [...letters].sort(() => random() - 0.5);
 const rest = word(22);
 /** In standard deviations: what chance does once in some 15,000 tries, and three times in a row never. */
