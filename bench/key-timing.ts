@@ -2,11 +2,11 @@
  * Tries to read the upstream key from the times of replies, as a stranger who can connect would: at every exit where a text
  * is searched for the key, in every form, with the log on and silent.
  *
- * It starts the built program with the image's flags twice, with keys that differ in one character behind a beginning that
- * is taken for known. Both are sent texts that go on with the one character and with the other. What the texts themselves
- * cost is the same for both gateways, and a stranger can measure it on a copy of the program; so it is subtracted: what is
- * left of a difference tells which key a gateway has. A finding counts where three pairs of processes, one after the other,
- * show it in the same direction.
+ * It starts the built program with the image's flags twice, with keys that differ in the character behind a beginning that is
+ * taken for known, and in the one before a known end. Both are sent texts that go on, or begin, with the one character and
+ * with the other. What the texts themselves cost is the same for both gateways, and a stranger can measure it on a copy of
+ * the program; so it is subtracted: what is left of a difference tells which key a gateway has. A finding counts where three
+ * pairs of processes, one after the other, show it in the same direction.
  *
  *   npm run build && npm run bench:key-timing [-- ROUNDS] [--main dist/main.js] [--only EXIT]
  *
@@ -45,13 +45,22 @@ const random = randomFrom(seed);
 const letters = 'pqrstuvxy';
 const word = (length: number): string =>
   Array.from({ length }, () => letters[below(random, letters.length)]).join('');
-/** Of the key, what the stranger has found so far: with the next one, whole groups of three for base64. */
-const known = `wak_${word(7)}`;
+/**
+ * Of the key, what the stranger has found so far: with the next one, whole groups of three for base64. An end of 16 characters,
+ * in base64 of 12, is compared: fewer say nothing.
+ */
+const known = { beginning: `wak_${word(7)}`, end: word(8) };
 const [one = '', other = ''] = [...letters].sort(() => random() - 0.5);
-const rest = word(28);
+const rest = word(22);
 /** In standard deviations: what chance does once in some 15,000 tries, and three times in a row never. */
 const tellingZ = 4;
 const pairCount = 3;
+
+/** The known part with one more character, on the side where the key goes on. */
+const sides: Readonly<Record<string, (candidate: string) => string>> = {
+  'from its beginning': (candidate) => known.beginning + candidate,
+  'from its end': (candidate) => candidate + known.end,
+};
 
 const forms: Readonly<Record<string, (text: string) => string>> = {
   'as it is': (text) => text,
@@ -258,10 +267,10 @@ interface Finding {
 async function compare(
   gateways: readonly Gateway[],
   exit: Exit,
-  form: (text: string) => string,
+  form: (candidate: string) => string,
 ): Promise<Finding> {
   const requests = [one, other].map((candidate) => {
-    const piece = form(known + candidate);
+    const piece = form(candidate);
     return exit.request(piece.repeat(Math.floor(exit.characters / piece.length)));
   });
   const all = gateways.flatMap(({ stopwatch }) =>
@@ -285,7 +294,7 @@ async function compare(
 async function tryExit(
   pairs: readonly (readonly Gateway[])[],
   exit: Exit,
-  form: (text: string) => string,
+  form: (candidate: string) => string,
 ): Promise<{ readonly isFound: boolean; readonly findings: readonly Finding[] }> {
   const findings: Finding[] = [];
   for (const pair of pairs) {
@@ -308,19 +317,21 @@ try {
   for (const logLevel of ['info', 'silent']) {
     const pairs: Gateway[][] = [];
     for (let pair = 0; pair < pairCount; pair++) {
-      const keys = [one, other].map((next) => known + next + rest);
+      const keys = [one, other].map((next) => known.beginning + next + rest + next + known.end);
       pairs.push(await Promise.all(keys.map((key) => startGateway(folder, upstream, logLevel, key))));
     }
     for (const [name, exit] of Object.entries(exits)) {
       if (values.only !== undefined && name !== values.only) continue;
       for (const [formName, form] of Object.entries(forms)) {
-        const { isFound, findings } = await tryExit(pairs, exit, form);
-        cells++;
-        if (isFound) found++;
-        const figures = findings.map(({ z, slower }) => `${z.toFixed(1)} (${(100 * slower).toFixed(1)} %)`);
-        process.stdout.write(
-          `log ${logLevel.padEnd(6)}  ${name.padEnd(28)} ${formName.padEnd(16)} ${(isFound ? 'FOUND' : 'nothing').padEnd(8)} ${figures.join(', ')}\n`,
-        );
+        for (const [sideName, side] of Object.entries(sides)) {
+          const { isFound, findings } = await tryExit(pairs, exit, (candidate) => form(side(candidate)));
+          cells++;
+          if (isFound) found++;
+          const figures = findings.map(({ z, slower }) => `${z.toFixed(1)} (${(100 * slower).toFixed(1)} %)`);
+          process.stdout.write(
+            `log ${logLevel.padEnd(6)}  ${name.padEnd(28)} ${formName.padEnd(16)} ${sideName.padEnd(18)} ${(isFound ? 'FOUND' : 'nothing').padEnd(8)} ${figures.join(', ')}\n`,
+          );
+        }
       }
     }
     for (const { program, stopwatch } of pairs.flat()) {

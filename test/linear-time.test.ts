@@ -114,6 +114,8 @@ const readers: Readonly<Record<string, (run: string) => unknown>> = {
   'a query': (run) => problemOfQuery(`${run}%0Ax`),
   'a URL and the credentials of its request': (run) =>
     holdsCredential(run, presentedValues(['Authorization', `Bearer ${run}x`], []), noKey),
+  'a URL that is much like the credential of its request': (run) =>
+    holdsCredential(run, [`${run.slice(0, 30)}!${run.slice(run.length / 2)}`], noKey),
   'a URL that may hold a credential': (run) => holdsCredential(run, ['c0ffee0123456789abcdef'], noKey),
   'an Authorization field': (run) =>
     presentedCredential(['Authorization', `Bearer ${run}"`], { assertions: [], fly: true }),

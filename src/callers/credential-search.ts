@@ -22,12 +22,25 @@ export function holdsCredential(
   holdsKey: (text: string) => boolean,
 ): boolean {
   // The padding of base64 is often left out in a URL.
-  const sought = presented
-    .map((credential) => (credential.endsWith('=') ? credential.replace(/={1,2}$/, '') : credential))
-    .filter((credential) => credential.length >= leastCharacters);
+  const sought = beginningsOf(
+    presented
+      .map((credential) => (credential.endsWith('=') ? credential.replace(/={1,2}$/, '') : credential))
+      .filter((credential) => credential.length >= leastCharacters),
+  );
   const isFound = (reading: string): boolean =>
     holdsToken(reading) || sought.some((credential) => reading.includes(credential));
   return readingsOf(text).some(isFound) || holdsKey(text);
+}
+
+/**
+ * V8 finds a text of no more than 250 characters in linear time. For a longer one it may begin again at each place, and who
+ * chooses both texts chooses that.
+ */
+const soughtCharacters = 128;
+
+/** What is sought of credentials: of a long one the beginning, which has its random part or says what it is. */
+export function beginningsOf(credentials: readonly string[]): readonly string[] {
+  return [...new Set(credentials.map((credential) => credential.slice(0, soughtCharacters)))];
 }
 
 /** The text as it came and percent-decoded. A form writes a blank as `+`: no credential has a blank, so one here was a `+`. */

@@ -4,7 +4,7 @@
  * place is not written down. How they are shown stands in `log-members.ts`.
  */
 
-import { readingsOf } from '../callers/credential-search.ts';
+import { beginningsOf, readingsOf } from '../callers/credential-search.ts';
 import type { GatewayError } from '../errors.ts';
 import { canonicalAddress } from '../http/address.ts';
 import { trimBlanks } from '../http/fields.ts';
@@ -92,14 +92,14 @@ export function fieldsOfRefusedRequest(
 }
 
 /** Values of fields that carry credentials, without their scheme. */
-function presentedCredentials(rawHeaders: readonly string[]): string[] {
+function presentedCredentials(rawHeaders: readonly string[]): readonly string[] {
   const values: string[] = [];
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
     const name = rawHeaders[index] ?? '';
     if (!/authorization$|key$|token$|assertion$|^cookie$/i.test(name)) continue;
     values.push(...(rawHeaders[index + 1] ?? '').split(/[\s;,]+/));
   }
-  return [...new Set(values)].filter((value) => value.length >= leastCharacters);
+  return beginningsOf(values.filter((value) => value.length >= leastCharacters));
 }
 
 /**

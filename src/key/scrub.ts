@@ -9,7 +9,16 @@ import { setImmediate } from 'node:timers/promises';
 import type { Eventually } from '../exchange/layer.ts';
 import type { Payload } from '../http/payload.ts';
 import { exposeKey, type Key } from './key.ts';
-import { addFound, FormIndex, type Found, maxLevels, Unescaper, windowBytes } from './search.ts';
+import {
+  addFound,
+  FormIndex,
+  type Found,
+  hexForms,
+  maxLevels,
+  plainForms,
+  Unescaper,
+  windowBytes,
+} from './search.ts';
 
 /** What is searched of an answer. */
 export interface Searchable {
@@ -28,14 +37,14 @@ export class Scrubber {
   readonly #keys = new Map<string, Set<Key>>();
   readonly #reused = Buffer.alloc(reusedBytes);
   readonly #reusedPlaces = new Uint32Array(reusedBytes);
-  readonly #index = new FormIndex<Key>();
+  readonly #indexes = [new FormIndex<Key>(plainForms), new FormIndex<Key>(hexForms)] as const;
   /** Large answers are searched one after the other: each takes a copy of its body. */
   #largeSearch: Promise<unknown> = Promise.resolve();
 
   know(key: Key): void {
     const value = exposeKey(key);
     const alike = this.#keys.get(value);
-    if (alike === undefined) this.#index.add(key, value);
+    if (alike === undefined) for (const index of this.#indexes) index.add(key, value);
     this.#keys.set(value, (alike ?? new Set()).add(key));
   }
 
@@ -43,10 +52,12 @@ export class Scrubber {
     const value = exposeKey(key);
     const alike = this.#keys.get(value);
     if (alike?.delete(key) !== true) return;
-    this.#index.remove(key);
     const [another] = alike;
+    for (const index of this.#indexes) {
+      index.remove(key);
+      if (another !== undefined) index.add(another, value);
+    }
     if (another === undefined) this.#keys.delete(value);
-    else this.#index.add(another, value);
     this.#reused.fill(0);
   }
 
@@ -55,14 +66,15 @@ export class Scrubber {
    * during whose search other requests go on.
    */
   leakIn({ headers, body }: Searchable): Eventually<Key | undefined> {
-    if (this.#index.isEmpty) return undefined;
+    if (this.#keys.size === 0) return undefined;
     let text = '';
     // Names too: an upstream that echoes may well make a field name of what it was sent.
     for (const name in headers) text += `${name}: ${headers[name]}\n`;
     const leaked = this.#firstIn(text) ?? (body.length > sliceBytes ? undefined : this.#firstIn(body));
     if (leaked !== undefined || body.length <= sliceBytes) return leaked;
     const search = this.#largeSearch.then(() => this.#firstInLarge(body));
-    this.#largeSearch = search;
+    // One that fails, as for want of memory, fails its own answer and none of those that wait.
+    this.#largeSearch = search.catch(() => undefined);
     return search;
   }
 
@@ -121,7 +133,7 @@ export class Scrubber {
       for (let to = 0; to < left; ) {
         const from = to;
         to = Math.min(from + sliceBytes, left);
-        const found = this.#index.find(bytes, from, to);
+        const found = this.#indexes.flatMap((index) => index.find(bytes, from, to));
         yield found.map((one) => placed(one, left));
       }
       if (level === maxLevels) return;

@@ -4,6 +4,8 @@
  *
  * Each 16 bytes in a row are hashed (a rolling hash, as in Rabin and Karp's search), and the hash is looked up among
  * those of the last 16 bytes of every form of every key. Only where it is equal, bytes are compared, in constant time.
+ * That an end is equal can be seen in the time: so hexadecimal is searched by itself, each 32 bytes of it, or half of the
+ * characters would do, which can be guessed where a key ends in digits.
  * The hash is random for each process, and drawn anew after 16 other bytes had an equal one: chance has it once in some
  * hundreds of megabytes.
  *
@@ -12,7 +14,7 @@
 import { randomFillSync, timingSafeEqual } from 'node:crypto';
 import { hexDigits } from '../http/percent-encoding.ts';
 
-/** So many bytes are hashed, and no shorter text holds a key. */
+/** So many bytes are hashed, but of hexadecimal, and no shorter text holds a key. */
 export const windowBytes = 16;
 /** As many times as a text that was escaped may have been escaped again. Each level costs time, and texts are strangers'. */
 export const maxLevels = 5;
@@ -24,6 +26,15 @@ export interface Found<Owner> {
   readonly owner: Owner;
   readonly start: number;
   readonly end: number;
+}
+
+/** Forms of a key that are searched for together. */
+interface Forms {
+  /** So many bytes are hashed. What is shorter is not searched for. */
+  readonly window: number;
+  of(value: string): readonly Uint8Array[];
+  /** Whether such a form may end after `from` and no later than `to`: by what the text is made of, never by the key. */
+  mayEndIn(bytes: Uint8Array, from: number, to: number): boolean;
 }
 
 interface Form<Owner> {
@@ -44,31 +55,41 @@ class RollingHash {
   /** 5 modulo 8: its powers repeat as late as they can. */
   readonly base = ((random(1)[0] as number) & ~7) | 5;
   readonly entering = random(256).map((_, byte, all) => all[folded(byte)] as number);
-  readonly leaving = this.entering.map((value) => {
-    let power = value;
-    for (let at = 0; at < windowBytes; at++) power = Math.imul(power, this.base);
-    return power;
-  });
+  readonly leaving: Int32Array;
 
-  /** Of the last window of a text. */
-  ofLast(bytes: Uint8Array): number {
+  constructor(window: number) {
+    this.leaving = this.entering.map((value) => {
+      let power = value;
+      for (let at = 0; at < window; at++) power = Math.imul(power, this.base);
+      return power;
+    });
+  }
+
+  /** Of a whole window. */
+  of(bytes: Uint8Array): number {
     const add = (hash: number, byte: number): number =>
       (Math.imul(hash, this.base) + (this.entering[byte] as number)) | 0;
-    return bytes.subarray(bytes.length - windowBytes).reduce(add, 0);
+    return bytes.reduce(add, 0);
   }
 }
 
 const random = (length: number): Int32Array => randomFillSync(new Int32Array(length));
 
 export class FormIndex<Owner> {
+  readonly #kind: Forms;
   #forms: Form<Owner>[] = [];
   /** By the hash of their last bytes. */
   #byHash = new Map<number, Form<Owner>[]>();
-  #hash = new RollingHash();
+  #hash: RollingHash;
   /** The hash of each form's last bytes, at the place that its top bits say or, where that is taken, its last bits; else 0. */
   #hashes = new Int32Array(1);
   /** Leaves the top bits of a hash. */
   #shift = 0;
+
+  constructor(kind: Forms) {
+    this.#kind = kind;
+    this.#hash = new RollingHash(kind.window);
+  }
 
   get isEmpty(): boolean {
     return this.#forms.length === 0;
@@ -76,7 +97,8 @@ export class FormIndex<Owner> {
 
   /** Searches for one more value. The work is that of this value alone: a gateway may have hundreds. */
   add(owner: Owner, value: string): void {
-    const added = formsOf(value).map((bytes) => ({ owner, bytes }));
+    const forms = this.#kind.of(value).filter(({ length }) => length >= this.#kind.window);
+    const added = forms.map((form) => ({ owner, bytes: Uint8Array.from(form, folded) }));
     this.#forms.push(...added);
     const isRoomy = 32 * this.#forms.length <= this.#hashes.length;
     if (!isRoomy || !added.every((form) => this.#place(form))) this.#draw();
@@ -92,7 +114,7 @@ export class FormIndex<Owner> {
     let bits = Math.ceil(Math.log2(32 * this.#forms.length + 1));
     do {
       bits++;
-      this.#hash = new RollingHash();
+      this.#hash = new RollingHash(this.#kind.window);
       this.#hashes = new Int32Array(2 ** bits);
       this.#shift = 32 - bits;
       this.#byHash = new Map();
@@ -100,7 +122,7 @@ export class FormIndex<Owner> {
   }
 
   #place(form: Form<Owner>): boolean {
-    const hash = this.#hash.ofLast(form.bytes);
+    const hash = this.#hash.of(form.bytes.subarray(-this.#kind.window));
     const alike = this.#byHash.get(hash);
     if (alike !== undefined) return alike.push(form) > 0;
     this.#byHash.set(hash, [form]);
@@ -113,7 +135,7 @@ export class FormIndex<Owner> {
   /** The places of forms that end after `from` and no later than `to`; those that overlap as one, with the longest's owner. */
   find(bytes: Uint8Array, from: number, to: number): Found<Owner>[] {
     const found: Found<Owner>[] = [];
-    if (this.isEmpty) return found;
+    if (this.isEmpty || !this.#kind.mayEndIn(bytes, from, to)) return found;
     let comparisons = 0;
     for (let end = this.#nextEqual(bytes, from, to); end > 0; end = this.#nextEqual(bytes, end, to)) {
       const match = this.#matchAt(bytes, end, ++comparisons > maxComparisons);
@@ -125,9 +147,10 @@ export class FormIndex<Owner> {
   /** Where the first window ends, after `from`, that is hashed as a form's last; 0 where there is none. */
   #nextEqual(bytes: Uint8Array, from: number, to: number): number {
     const { base, entering, leaving } = this.#hash;
+    const { window } = this.#kind;
     const [hashes, shift, mask] = [this.#hashes, this.#shift, this.#hashes.length - 1];
-    let [hash, end] = [0, Math.max(0, from - windowBytes + 1)];
-    for (const full = end + windowBytes; end < full; end++) {
+    let [hash, end] = [0, Math.max(0, from - window + 1)];
+    for (const full = end + window; end < full; end++) {
       if (end >= to) return 0;
       hash = (Math.imul(hash, base) + (entering[bytes[end] as number] as number)) | 0;
     }
@@ -136,7 +159,7 @@ export class FormIndex<Owner> {
       if (hashes[hash >>> shift] === hash || hashes[hash & mask] === hash) return end;
       if (end >= to) return 0;
       const entered = entering[bytes[end] as number] as number;
-      const left = leaving[bytes[end - windowBytes] as number] as number;
+      const left = leaving[bytes[end - window] as number] as number;
       hash = (Math.imul(hash, base) + ((entered - left) | 0)) | 0;
       end++;
     }
@@ -144,15 +167,16 @@ export class FormIndex<Owner> {
 
   /** The longest form that ends here; where it is `isEnough`, its last bytes suffice. */
   #matchAt(bytes: Uint8Array, end: number, isEnough: boolean): Found<Owner> | undefined {
-    const last = bytes.subarray(end - windowBytes, end).map(folded);
-    const alike = (this.#byHash.get(this.#hash.ofLast(last)) ?? []).filter((form) =>
-      timingSafeEqual(form.bytes.subarray(-windowBytes), last),
+    const { window } = this.#kind;
+    const last = bytes.subarray(end - window, end).map(folded);
+    const alike = (this.#byHash.get(this.#hash.of(last)) ?? []).filter((form) =>
+      timingSafeEqual(form.bytes.subarray(-window), last),
     );
     // Other bytes with an equal hash. The time of this can be seen: it would tell something of the key while the hash is used.
     if (alike.length === 0) this.#draw();
     let longest: Found<Owner> | undefined;
     for (const { owner, bytes: form } of alike) {
-      const start = end - (isEnough ? windowBytes : form.length);
+      const start = end - (isEnough ? window : form.length);
       if (start < 0 || start >= (longest?.start ?? end)) continue;
       const isWhole = isEnough || timingSafeEqual(form, bytes.subarray(start, end).map(folded));
       if (isWhole) longest = { owner, start, end };
@@ -174,22 +198,39 @@ export function addFound<Owner>(found: Found<Owner>[], next: Found<Owner>): void
   found.push(merged);
 }
 
-/**
- * The forms of a key, folded: as it is, and as it is read where escapes in it are resolved as well; base64 at each of three
- * places in a group of three bytes; hexadecimal. What is too short to be hashed is not searched for.
- */
-function formsOf(value: string): Uint8Array[] {
-  const bytes = Buffer.from(value, 'latin1');
-  const texts: Uint8Array[] = [bytes, ...[0, 1, 2].map((before) => base64Core(bytes, before))];
-  texts.push(Buffer.from(bytes.toString('hex')));
-  const reading = Uint8Array.from(bytes);
-  for (let [level, before, left] = [0, 0, value.length]; level < maxLevels && left !== before; level++) {
-    before = left;
-    left = new Unescaper(reading, before).run(before);
-    if (left !== before) texts.push(reading.slice(0, left));
-  }
-  return texts.filter(({ length }) => length >= windowBytes).map((text) => Uint8Array.from(text, folded));
-}
+/** A key as it is, and as it is read where escapes in it are resolved as well; in base64 at each of three places in a group. */
+export const plainForms: Forms = {
+  window: windowBytes,
+  of(value) {
+    const bytes = Buffer.from(value, 'latin1');
+    const texts: Uint8Array[] = [bytes, ...[0, 1, 2].map((before) => base64Core(bytes, before))];
+    const reading = Uint8Array.from(bytes);
+    for (let [level, before, left] = [0, 0, value.length]; level < maxLevels && left !== before; level++) {
+      before = left;
+      left = new Unescaper(reading, before).run(before);
+      if (left !== before) texts.push(reading.slice(0, left));
+    }
+    return texts;
+  },
+  mayEndIn: () => true,
+};
+
+/** A key in hexadecimal, where two bytes write one. */
+export const hexForms: Forms = {
+  window: 2 * windowBytes,
+  of: (value) => [Buffer.from(Buffer.from(value, 'latin1').toString('hex'))],
+  // Most texts have no row of so many digits, and are not read once more. Of a row nine bytes are looked at, by turns the
+  // third and the fourth after the last: base64 and escapes have equal characters at equal distances.
+  mayEndIn(bytes, from, to) {
+    let [row, isFound, step] = [-1, 0, 3];
+    for (let at = Math.max(0, from - 2 * windowBytes + 1); at < to; at += step) {
+      row = (row << 1) | ((hexDigits[bytes[at] as number] as number) >>> 31);
+      isFound |= Number((row & 0x1ff) === 0);
+      step = 7 - step;
+    }
+    return isFound === 1;
+  },
+};
 
 /** The part of the base64 text that is the same whatever stands around the key. */
 function base64Core(bytes: Buffer, before: number): Buffer {

@@ -50,6 +50,13 @@ describe('the search of a URL for credentials', () => {
     expect(holdsCredential(urlPart, [], holdsKey)).toBe(false);
   });
 
+  it('the search finds a long credential by its beginning, so that its time is in proportion to the text', () => {
+    const long = `eyJ${'0123456789abcdef'.repeat(40)}`;
+    expect(holdsCredential(`q=${long.slice(0, 128)}`, [long], holdsKey)).toBe(true);
+    expect(holdsCredential(`q=${long.slice(0, 127)}`, [long], holdsKey)).toBe(false);
+    expect(holdsCredential(`q=${long.slice(1)}`, [long], holdsKey)).toBe(false);
+  });
+
   it('the search does not look for a credential so short that it could be any word', () => {
     expect(holdsCredential('page=test', ['test'], holdsKey)).toBe(false);
   });

@@ -1,6 +1,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { logMembers, shownFields } from '../../src/edge/log-members.ts';
+import { refusalFields } from '../../src/edge/refusal-fields.ts';
 import { line } from '../support/snapshot.ts';
 
 const root = new URL('../../', import.meta.url);
@@ -183,5 +184,17 @@ describe('the members of log lines', () => {
     expect(inCode.length).toBeGreaterThan(20);
     const known = Object.keys(logMembers);
     expect([...Object.keys(own), ...inCode].filter((name) => !known.includes(name))).toEqual([]);
+  });
+});
+
+describe('the path of a refused request', () => {
+  const long = `session=${'0123456789abcdef'.repeat(20)}`;
+  const pathOf = (target: string) =>
+    refusalFields({ peer: undefined, target }, { isSecret: () => false, rawHeaders: ['Cookie', long] }).path;
+
+  it('the beginning of a long credential in a path is one, so that the search takes time in proportion to the path', () => {
+    expect(pathOf(`/${long.slice(0, 128)}`)).toBe('[a credential]');
+    expect(pathOf(`/x/${long}`)).toBe('[a credential]');
+    expect(pathOf(`/${long.slice(9, 120)}`)).toBe(`/${long.slice(9, 120)}`);
   });
 });

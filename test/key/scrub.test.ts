@@ -153,6 +153,20 @@ describe('what is not the key', () => {
   });
 });
 
+describe('a large answer whose search fails', () => {
+  it('a large answer whose search fails, as for want of memory, is the last that fails', async () => {
+    const scrubber = scrubberOf(value);
+    const body = Buffer.alloc(300 * 1_024, 'a');
+    const noMemory = Object.assign(Buffer.from(body), {
+      copy() {
+        throw new RangeError('Array buffer allocation failed');
+      },
+    });
+    await expect(scrubber.leakIn({ headers: {}, body: noMemory })).rejects.toThrow(RangeError);
+    await expect(scrubber.leakIn({ headers: {}, body })).resolves.toBeUndefined();
+  });
+});
+
 describe('whatever is logged', () => {
   const scrubber = scrubberOf('old-key-0123456789abcdef', value);
   const planted = fc.constantFrom<(key: string) => unknown>(

@@ -135,6 +135,20 @@ it('a text with the end of a key is compared with all of it in constant time, so
   expect([...seen]).toEqual([expect.stringMatching(/ 2 comparisons$/)]);
 });
 
+it('in hexadecimal, too, sixteen characters of the end of a key are needed for a comparison: half as many could be guessed', async () => {
+  const scrubber = scrubberOf(key);
+  const [form, other] = [key, stranger].map((text) => Buffer.from(text).toString('hex')) as [string, string];
+  const seen = new Set<string>();
+  for (const shared of [0, 16, 24, 30, 31]) {
+    const text = (other.slice(shared) + form.slice(form.length - shared)).repeat(8);
+    compared.times = 0;
+    const steps = await counter.stepsOf(() => scrubber.holdsKey(text));
+    seen.add(`${steps} steps, ${compared.times} comparisons`);
+  }
+  expect([...seen]).toEqual([expect.stringMatching(/ 0 comparisons$/)]);
+  expect(scrubber.holdsKey(form)).toBe(true);
+});
+
 /** Repeated so often, each makes some search begin again and again. */
 const pieces = [
   '{"name":"an ordinary one","number":12},',
