@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
@@ -200,6 +201,10 @@ async function serveStore(answer: (command: string, write: (reply: string) => vo
 /** A gateway's side of such a store. */
 async function joinServer(answer: (command: string) => string) {
   const { address } = await serveStore((command, write) => write(answer(command)));
+  return joinAt(address);
+}
+
+function joinAt(address: string) {
   const key = new Key('a-key-of-this-team', 1);
   const fleet = joinFleet({
     ...{ address: parseStoreAddress(address), passwordFrom: undefined, prefix: 'test' },
@@ -318,6 +323,37 @@ describe.skipIf(redisProgram === undefined)("a caller's bucket in the shared sto
       expect(level).toBeGreaterThan(18);
       await server.command(...words(name));
       expect(await one.take('a', limit, 1)).toBeCloseTo(19, 0);
+    },
+  );
+});
+
+describe.skipIf(redisProgram === undefined)('a read in the shared store', () => {
+  const read = requestWith(contextFor());
+  const find = { mayFind: false, awaited: undefined, mayTake: true } as const;
+
+  it.each<[string, (id: string) => string, endsFirst: boolean]>([
+    ['an exchange that there never was', () => randomUUID(), false],
+    ['what looks like a turn of ours', (id) => `${id} ${Date.now()} ${'A'.repeat(43)}`, false],
+    ['a turn of an exchange that has ended', () => '', true],
+    ['a turn of a gateway that has renewed none for a second', () => '', false],
+  ])(
+    'a read in the shared store whose turn another program gives to %s is held up by nothing',
+    async (_, forged, endsFirst) => {
+      await using server = await startRedis();
+      const [one, late] = [joinAt(server.address), joinAt(server.address)];
+      await vi.waitFor(() => expect(one.reads.inUse && late.reads.inUse).toBe(true), { timeout: 20_000 });
+      const taken = (await one.reads.look(read, find))?.exchange;
+      const { other = 'none' } = (await late.reads.look(read, find)) ?? {};
+      expect(other).toMatch(/^[0-9a-f-]{36}$/);
+      const turn = (await server.command('KEYS', '*:turn:*')).trim();
+      const before = await server.command('GET', turn);
+      await server.command('DEL', turn);
+      if (endsFirst) {
+        taken?.release();
+        await late.reads.wait(other, contextFor());
+      } else await new Promise((resolve) => setTimeout(resolve, 1_100));
+      await server.command('SET', turn, forged(other) || before, 'PX', '799');
+      expect(await late.reads.look(read, find)).toMatchObject({ stored: undefined, other: undefined });
     },
   );
 });
