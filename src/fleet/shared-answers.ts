@@ -2,7 +2,7 @@
  * The second level of the cache, and one exchange at a time for each read, in the shared store. What lies there is sealed,
  * so that nothing in it is trusted; a turn to ask the upstream ends by itself when its gateway dies.
  */
-import { randomUUID, timingSafeEqual } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import { cacheKey } from '../cache/cache-key.ts';
 import type {
   LookOptions,
@@ -139,9 +139,7 @@ export class SharedAnswers implements SharedReads {
     const ageMs = (this.#storeMs() ?? Number.NaN) - Number(signedMs);
     const isYoung = ageMs >= -clockErrorMs && ageMs <= turnMs + clockErrorMs;
     if (!isYoung || !idShape.test(id) || this.#ended.has(id)) return undefined;
-    const expected = Buffer.from(turnText(form, id, Number(signedMs)));
-    const given = Buffer.from(text);
-    return given.length === expected.length && timingSafeEqual(given, expected) ? id : undefined;
+    return form.sealing.isSigned(`turn ${form.name}`, text) ? id : undefined;
   }
 
   wait(exchangeId: string, context: RequestContext): Promise<void> {
@@ -317,8 +315,7 @@ export class SharedAnswers implements SharedReads {
  * the read.
  */
 function turnText({ sealing, name }: StoredForm, id: string, storeMs: number | undefined): string {
-  const state = `${id} ${storeMs}`;
-  return `${state} ${sealing.nameOf(`turn ${name} ${state}`)}`;
+  return sealing.sign(`turn ${name}`, `${id} ${storeMs}`);
 }
 
 function bytesOf(publication: Publication): number {

@@ -358,6 +358,40 @@ describe.skipIf(redisProgram === undefined)('a read in the shared store', () => 
   );
 });
 
+describe.skipIf(redisProgram === undefined)('gateways in the shared store', () => {
+  it('gateways in the shared store share a limit with those alone that have the same key and said so lately, whatever another program adds', async () => {
+    await using server = await startRedis();
+    const store = open(server, undefined, 10_000).store;
+    await inUse(store);
+    const join = (purpose: string): Membership => {
+      const keys = { sealing: createSealing(() => Buffer.alloc(32, purpose)), generation: 1 };
+      const facts = { host: 'here', version: '0', startedAt: 0, purgeable: ['*'], onPurges() {} };
+      return new Membership({ ...facts, store, sealing: () => keys });
+    };
+    const [one, two, other] = [join('a'), join('a'), join('b')];
+    for (const member of [one, two, other, one]) await member.beat();
+    expect([one.members.length, one.sharing]).toEqual([3, 2]);
+    const said = await server.command('GET', `test:gateway:${two.id}`);
+    const future = String(Number.MAX_SAFE_INTEGER);
+    const add = async (id: string, facts: string) => {
+      await server.command('ZADD', 'test:gateways', future, id);
+      await server.command('SET', `test:gateway:${id}`, facts);
+    };
+    for (let made = 10; made < 60; made += 1) await add(`000000${made}`, said);
+    await add(
+      '00000060',
+      JSON.stringify({ host: 'x', version: '0', startedAt: 0, proof: `${Date.now()} x` }),
+    );
+    await one.beat();
+    expect([one.members.length, one.sharing]).toEqual([54, 2]);
+    // It has gone, and what it last said is kept alive.
+    await new Promise((resolve) => setTimeout(resolve, 3_300));
+    await add(two.id, said);
+    await one.beat();
+    expect(one.sharing).toBe(1);
+  });
+});
+
 describe('a store that greets and hangs up', () => {
   it('a store that greets and hangs up is connected to less and less often', async () => {
     let connections = 0;
@@ -396,7 +430,14 @@ describe('a reply that comes too late', () => {
       else write(command.includes('PING') ? '+PONG\r\n' : '-ERR nothing else\r\n');
     });
     const { store } = open(server, undefined, 500);
-    const facts = { host: 'here', version: '0', startedAt: 0, purgeable: ['*'], onPurges() {} };
+    const facts = {
+      host: 'here',
+      version: '0',
+      startedAt: 0,
+      purgeable: ['*'],
+      onPurges() {},
+      sealing: () => undefined,
+    };
     await vi.waitFor(() => expect(store.inUse).toBe(true), { timeout: 20_000 });
     await (name === 'TIME' ? store.readClock() : new Membership({ store, ...facts }).beat());
     for (const send of held) send();
