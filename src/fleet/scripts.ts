@@ -102,7 +102,8 @@ return ARGV[2]`);
 
 /**
  * The lease of the gateway that leads at the gate, and what is known there. A lease without an end, or with a later one
- * than ours have, was not taken by a gateway.
+ * than ours have, was not taken by a gateway. Terms are never read from a lease that is taken: another program could set
+ * them back.
  *
  * Keys: the lease, the record. Values: the id of the gateway, how long a lease lasts in ms, what it wants (`take`,
  * `seize` although another has it, `release`, `look`), the sealed record or nothing, how long the record is kept in ms, the term
@@ -123,7 +124,7 @@ if ARGV[3] ~= 'look' and (not lease or string.sub(lease, 1, string.len(ARGV[1]))
     local time = redis.call('TIME')
     local term = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
     if ARGV[6] ~= '' then term = ARGV[6] end
-    lease = lease or ARGV[1] .. ' ' .. term
+    lease = ARGV[1] .. ' ' .. term
     redis.call('SET', KEYS[1], lease, 'PX', ARGV[2])
   end
   if ARGV[4] ~= '' then redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[5])

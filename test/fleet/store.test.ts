@@ -7,6 +7,7 @@ import { parseStoreAddress, passwordInClear } from '../../src/config/store-addre
 import { joinFleet } from '../../src/fleet/fleet.ts';
 import type { KeySealing } from '../../src/fleet/key-sealing.ts';
 import { Membership } from '../../src/fleet/membership.ts';
+import { leaseScript } from '../../src/fleet/scripts.ts';
 import { createSealing } from '../../src/fleet/sealing.ts';
 import { shareBuckets } from '../../src/fleet/shared-buckets.ts';
 import { SharedStore, type StoreChange } from '../../src/fleet/store.ts';
@@ -341,7 +342,8 @@ describe.skipIf(redisProgram === undefined)('a read in the shared store', () => 
     async (_, forged, endsFirst) => {
       await using server = await startRedis();
       const [one, late] = [joinAt(server.address), joinAt(server.address)];
-      await vi.waitFor(() => expect(one.reads.inUse && late.reads.inUse).toBe(true), { timeout: 20_000 });
+      for (const fleet of [one, late])
+        await vi.waitFor(() => expect(fleet.snapshot().store.inUse).toBe(true), { timeout: 20_000 });
       const taken = (await one.reads.look(read, find))?.exchange;
       const { other = 'none' } = (await late.reads.look(read, find)) ?? {};
       expect(other).toMatch(/^[0-9a-f-]{36}$/);
@@ -389,6 +391,57 @@ describe.skipIf(redisProgram === undefined)('gateways in the shared store', () =
     await add(two.id, said);
     await one.beat();
     expect(one.sharing).toBe(1);
+  });
+});
+
+describe.skipIf(redisProgram === undefined)('the lease in the shared store', () => {
+  it.each(['5', '9e15', 'nonsense'])(
+    'the lease in the shared store keeps its term where another program writes the term %s into it',
+    async (forged) => {
+      await using server = await startRedis();
+      const { store } = open(server, undefined, 10_000);
+      await inUse(store);
+      const take = async (term = ''): Promise<number> => {
+        const values = ['one', '990', 'take', '', '1000', term];
+        const reply = (held: (Buffer | null)[]) => Number(held[0]?.toString().split(' ')[1]);
+        return (await store.run(leaseScript, ['lease', 'known'], values, reply)) ?? Number.NaN;
+      };
+      const first = await take();
+      await server.command('SET', 'lease', `one ${forged}`, 'PX', '990');
+      expect(await take(String(first))).toBe(first);
+      // One that does not lead yet believes none either.
+      await server.command('SET', 'lease', `one ${forged}`, 'PX', '990');
+      const term = await take();
+      expect(term).toBeGreaterThanOrEqual(first);
+      expect(term).toBeLessThan(first + 3_600_000);
+    },
+  );
+});
+
+describe('a store that is of no use at first', () => {
+  it.each<[string, string, string | undefined]>([
+    ['does not greet', 'HELLO', undefined],
+    ['does not say which version it is', 'INFO', undefined],
+    ['is loading', 'INFO', '-LOADING the data\r\n'],
+  ])('a store that %s at first is greeted anew, and used then', async (_, name, first) => {
+    let connections = 0;
+    const server = createServer((socket) => {
+      connections += 1;
+      const isFirst = connections === 1;
+      socket.on('error', () => {});
+      socket.on('data', (bytes) => {
+        for (const command of bytes.toString('latin1').split(/(?=\*\d+\r\n\$)/)) {
+          if (isFirst && command.includes(name)) socket.write(first ?? '');
+          else socket.write(greeting(command) ?? '*2\r\n$1\r\n5\r\n$1\r\n0\r\n');
+        }
+      });
+    });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    onTestFinished(() => void server.close());
+    const address = `redis://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const { store } = open({ address }, undefined, 20);
+    await inUse(store);
+    expect(connections).toBeGreaterThan(1);
   });
 });
 
