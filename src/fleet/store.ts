@@ -70,6 +70,7 @@ export class SharedStore {
   #calls = 0;
   #failures = 0;
   #isUsable = false;
+  #isClosed = false;
   readonly #channels: (readonly [channel: string, onMessage: (message: unknown) => void])[] = [];
   /** When the connection that stands now was found usable. */
   #usableSinceMs: number | undefined;
@@ -82,6 +83,10 @@ export class SharedStore {
     this.#options = options;
     this.#client = connectTo(options);
     this.#client.on('error', (error: unknown) => this.#lost(reasonOf(error)));
+    this.#client.on('connect', () => {
+      // The client goes on to connect although it was ended, and the connection would keep the process alive.
+      if (this.#isClosed) this.#client.destroy();
+    });
     this.#client.on('ready', () => void this.#greet());
     // The client itself would connect again at once after each connection that stood, however short.
     this.#client.on('terminated', () => this.#connectLater());
@@ -183,6 +188,7 @@ export class SharedStore {
   }
 
   close(): void {
+    this.#isClosed = true;
     this.#isUsable = false;
     clearTimeout(this.#reconnect);
     this.#client.destroy();
@@ -194,6 +200,7 @@ export class SharedStore {
   }
 
   #connectLater(): void {
+    if (this.#isClosed) return;
     const sinceMs = this.#usableSinceMs;
     this.#usableSinceMs = undefined;
     if (sinceMs !== undefined && performance.now() - sinceMs >= ofUseMs) this.#tries = 0;
@@ -241,6 +248,7 @@ export class SharedStore {
   }
 
   #lost(reason: string): void {
+    if (this.#isClosed) return;
     this.#isUsable = false;
     this.#change({ state: 'away', reason });
   }

@@ -472,6 +472,21 @@ describe('a store that greets and hangs up', () => {
   });
 });
 
+it('a store that is closed while it connects leaves no connection, which would keep the process alive', async () => {
+  const ended: boolean[] = [];
+  const server = createServer((socket) => {
+    socket.on('error', () => {}).resume();
+    socket.on('close', () => ended.push(true));
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  onTestFinished(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  const { store, changes } = open({ address: `redis://127.0.0.1:${port}` }, undefined, 10_000);
+  store.close();
+  await vi.waitFor(() => expect(ended).toHaveLength(1), { timeout: 20_000 });
+  expect(changes).toEqual([]);
+});
+
 describe('a reply that comes too late', () => {
   it.each([
     ['TIME', '*2\r\n$1\r\n5\r\n$1\r\n0\r\n'],
