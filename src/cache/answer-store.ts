@@ -136,7 +136,7 @@ export class AnswerStore implements Evictable {
     const exactRequest = exactRequestKey(headers);
     const selected = policy.exactRequestOnly ? exactRequest : selection(names, headers);
     const bytes = variantBytes(answer, selected, exactRequest);
-    const share = this.#resources.shareFor(key, request.context.flow.name);
+    const share = this.#resources.shareFor(key, flowNamesOf(request));
     const { variants: held = [], hitForMiss = noMarks } = this.#resources.peek(key) ?? {};
     // An error takes the place of that request's former errors alone: other requests keep what fits them.
     const others = policy.exactRequestOnly
@@ -170,14 +170,15 @@ export class AnswerStore implements Evictable {
   }
 
   /** Remembers that answers to such requests fit one request each (hit-for-miss, as Varnish calls it). */
-  markHitForMiss(key: string, { operation, headers, context }: StoredRequest, untilMs: number): void {
+  markHitForMiss(key: string, request: StoredRequest, untilMs: number): void {
+    const { operation, headers } = request;
     const { variants = [], hitForMiss = noMarks } = this.#resources.peek(key) ?? {};
     const marks = new Map(hitForMiss);
     const exactRequest = exactRequestKey(headers);
     marks.delete(exactRequest);
     for (const eldest of marks.keys()) if (marks.size >= maxVariants) marks.delete(eldest);
     marks.set(exactRequest, untilMs);
-    const share = this.#resources.shareFor(key, context.flow.name);
+    const share = this.#resources.shareFor(key, flowNamesOf(request));
     this.#write(key, { operation, variants, hitForMiss: marks }, share);
   }
 
@@ -248,6 +249,11 @@ export class AnswerStore implements Evictable {
       this.#sharedBytes?.fit();
     }
   }
+}
+
+/** Of all that wait for the answer. */
+function flowNamesOf({ context }: StoredRequest): string[] {
+  return context.flows.map(({ name }) => name);
 }
 
 /** Of those used at the same moment the oldest goes: the latest stored stands first. */

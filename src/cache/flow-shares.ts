@@ -106,8 +106,9 @@ export class FlowShares<Value extends object> {
     return this.#places.get(key)?.entries.peek(key);
   }
 
-  /** Where what a flow brings is stored: with what it has brought before, or with what several flows use. */
-  shareFor(key: string, flow: string): FlowShare {
+  /** Where what flows bring is stored: with what the only one has brought before, or with what several flows use. */
+  shareFor(key: string, [flow = '', ...others]: readonly string[]): FlowShare {
+    if (others.some((other) => other !== flow)) return this.#common;
     const place = this.#places.get(key);
     if (place !== undefined) return place.flow === flow ? place : this.#common;
     return this.#flows.get(flow) ?? this.#newShare(flow, 0);

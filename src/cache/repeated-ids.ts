@@ -29,7 +29,7 @@ interface SoughtTexts {
 
 /**
  * Whether the body or a field repeats one of the ids: the whole of a request id, the trace or parent id of a
- * `traceparent`, a `tracestate` or a value in it.
+ * `traceparent`, a `tracestate`, a member of it, or the name or value of one.
  *
  * @param ids those that the caller chose
  * @param passesDown whether a field reaches callers; others may repeat what they like
@@ -49,8 +49,10 @@ export function repeatsIds(
 /** What an upstream might repeat of the ids. */
 function textsOf(ids: Readonly<Record<string, string>>): string[] {
   const { 'x-request-id': requestId = '', traceparent = '', tracestate = '' } = ids;
-  const values = tracestate.split(',').map((member) => member.slice(member.indexOf('=') + 1).trim());
-  return [requestId, ...traceparent.split('-'), tracestate, ...values];
+  // A name, too, is up to 256 bytes of the caller's choice.
+  const members = tracestate.split(',').map((member) => member.trim());
+  const parts = members.flatMap((member) => member.split('='));
+  return [requestId, ...traceparent.split('-'), tracestate, ...members, ...parts];
 }
 
 /** As it came, percent-encoded, and as JSON is written by those that escape what HTML gives a meaning. */

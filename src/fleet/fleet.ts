@@ -75,8 +75,8 @@ export function joinFleet(options: FleetOptions): Fleet {
   const answers = new SharedAnswers({ store, scope, sealing, purgeable });
   const { host, version, startedAt } = options;
   const onPurges = (purges: readonly (readonly [string, string])[]): void => answers.comparePurges(purges);
-  const membership = new Membership({ store, host, version, startedAt, purgeable, onPurges });
-  const gateways = (): number => membership.members.length;
+  const membership = new Membership({ store, sealing, host, version, startedAt, purgeable, onPurges });
+  const gateways = (): number => membership.sharing;
   const gate = new SharedGate({ store, scope, sealing, gateways, id: membership.id });
 
   async function beat(): Promise<void> {

@@ -1,5 +1,7 @@
 /** Which gateways there are: each says so once a second, and counts for three. None of them leads. */
 import { randomUUID } from 'node:crypto';
+import { clockErrorMs } from './answer-codec.ts';
+import type { KeySealing } from './key-sealing.ts';
 import { heartbeatScript } from './scripts.ts';
 import type { SharedStore } from './store.ts';
 
@@ -18,6 +20,8 @@ export interface MembershipOptions {
   readonly startedAt: number;
   /** What may be purged: nothing else is read of the purges in the store, whatever others write there. */
   readonly purgeable: readonly string[];
+  /** Of the key in use now; `undefined` while there is none. */
+  sealing(): KeySealing | undefined;
   /** The last purge of each name as the store has it, or nothing. */
   onPurges(purges: readonly (readonly [what: string, id: string])[]): void;
 }
@@ -25,12 +29,19 @@ export interface MembershipOptions {
 export const heartbeatMs = 1_000;
 const heartbeatKeptMs = 3_000;
 
+interface Heard {
+  readonly member: Member;
+  /** When it said so, signed. */
+  readonly proof: string;
+}
+
 type Reply = [time: Buffer[], ids: Buffer[], facts: (Buffer | null)[], purges: (Buffer | null)[]];
 
 export class Membership {
   readonly id = randomUUID().slice(0, 8);
   readonly #options: MembershipOptions;
   #members: readonly Member[] = [];
+  #sharing = 0;
 
   constructor(options: MembershipOptions) {
     this.#options = options;
@@ -41,10 +52,20 @@ export class Membership {
     return this.#members;
   }
 
+  /**
+   * How many of them have the same key, and so share its limit, this one included. Each signs what it says with its time:
+   * another program cannot make up gateways, of which each would leave less of the limit to the others.
+   */
+  get sharing(): number {
+    return this.#sharing;
+  }
+
   /** Says that this gateway is there, and reads which others are. One round trip. */
   async beat(): Promise<void> {
     const { store, host, version, startedAt, purgeable, onPurges } = this.#options;
-    const facts = JSON.stringify({ host, version, startedAt });
+    const sealing = this.#options.sealing()?.sealing;
+    const proof = sealing?.sign(`gateway ${this.id}`, String(store.clock.at(performance.now())));
+    const facts = JSON.stringify({ host, version, startedAt, proof });
     const keys = [store.name('gateways'), store.name('purges')];
     const values = [this.id, facts, String(heartbeatKeptMs), store.name('gateway', ''), ...purgeable];
     const sentMs = performance.now();
@@ -55,7 +76,12 @@ export class Membership {
     }));
     if (heard === undefined) return;
     store.clock.sample(sentMs, performance.now(), heard.time);
-    this.#members = heard.members;
+    this.#members = heard.members.map(({ member }) => member);
+    const nowMs = store.clock.at(performance.now()) ?? Number.NaN;
+    const shares = ({ member, proof }: Heard): boolean =>
+      Math.abs(nowMs - Number.parseFloat(proof)) <= heartbeatKeptMs + clockErrorMs &&
+      sealing?.isSigned(`gateway ${member.id}`, proof) === true;
+    this.#sharing = heard.members.filter(shares).length;
     onPurges(heard.purges);
   }
 
@@ -70,14 +96,15 @@ export class Membership {
 }
 
 /** Nothing in the store is trusted: what does not look like a gateway's facts is ignored. */
-function memberOf(id: string, facts: Buffer | null | undefined): Member | undefined {
+function memberOf(id: string, facts: Buffer | null | undefined): Heard | undefined {
   if (!facts || !/^[0-9a-f]{8}$/.test(id)) return undefined;
   try {
-    const { host, version, startedAt } = JSON.parse(facts.toString()) as Record<string, unknown>;
+    const { host, version, startedAt, proof } = JSON.parse(facts.toString()) as Record<string, unknown>;
     if (typeof host !== 'string' || typeof version !== 'string' || !Number.isFinite(startedAt)) {
       return undefined;
     }
-    return { id, host: host.slice(0, 64), version: version.slice(0, 32), startedAt: Number(startedAt) };
+    const shown = { host: host.slice(0, 64), version: version.slice(0, 32), startedAt: Number(startedAt) };
+    return { member: { id, ...shown }, proof: String(proof) };
   } catch {
     return undefined;
   }

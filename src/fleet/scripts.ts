@@ -16,9 +16,9 @@ function defineScript(text: string): Script {
  * taken by a gateway.
  *
  * Keys: the answer, the turn, the outcome that is awaited, the purges.
- * Values: the id of the exchange, how long a turn lasts in ms, the operation, 1 where a stored answer will do, 1 where a
- * free turn is taken.
- * Reply: the answer, the ids of the last purge of all and of the operation, the outcome, whose turn it is.
+ * Values: the turn, which begins with the id of the exchange, how long it lasts in ms, the operation, 1 where a stored
+ * answer will do, 1 where a free turn is taken.
+ * Reply: the answer, the ids of the last purge of all and of the operation, the outcome, the turn.
  */
 export const lookScript = defineScript(`
 local answer = redis.call('GET', KEYS[1])
@@ -34,14 +34,17 @@ if ARGV[5] == '0' then return {answer, purges[1], purges[2], false, false} end
 redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
 return {answer, purges[1], purges[2], false, ARGV[1]}`);
 
-/** Keys: the turn. Values: the id of the exchange, how long the turn lasts from now, in ms. */
+/** Keys: the turn. Values: the id of the exchange, how long the turn lasts from now in ms, the turn with its new time. */
 export const renewScript = defineScript(`
-if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
-return 0`);
+local holder = redis.call('GET', KEYS[1])
+if not holder or string.sub(holder, 1, string.len(ARGV[1])) ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[2])
+return 1`);
 
 /** Gives a turn back and tells all gateways. Keys: the turn. Values: the id of the exchange, the channel, the read. */
 export const releaseScript = defineScript(`
-if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
+local holder = redis.call('GET', KEYS[1])
+if holder and string.sub(holder, 1, string.len(ARGV[1])) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 return redis.call('PUBLISH', ARGV[2], ARGV[1] .. ' ' .. ARGV[3])`);
 
 /**
@@ -99,7 +102,8 @@ return ARGV[2]`);
 
 /**
  * The lease of the gateway that leads at the gate, and what is known there. A lease without an end, or with a later one
- * than ours have, was not taken by a gateway.
+ * than ours have, was not taken by a gateway. Terms are never read from a lease that is taken: another program could set
+ * them back.
  *
  * Keys: the lease, the record. Values: the id of the gateway, how long a lease lasts in ms, what it wants (`take`,
  * `seize` although another has it, `release`, `look`), the sealed record or nothing, how long the record is kept in ms, the term
@@ -120,7 +124,7 @@ if ARGV[3] ~= 'look' and (not lease or string.sub(lease, 1, string.len(ARGV[1]))
     local time = redis.call('TIME')
     local term = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
     if ARGV[6] ~= '' then term = ARGV[6] end
-    lease = lease or ARGV[1] .. ' ' .. term
+    lease = ARGV[1] .. ' ' .. term
     redis.call('SET', KEYS[1], lease, 'PX', ARGV[2])
   end
   if ARGV[4] ~= '' then redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[5])

@@ -14,6 +14,7 @@ import type {
 import { exactRequestKey } from '../cache/vary.ts';
 import type { UpstreamRequest } from '../exchange/exchange.ts';
 import type { RequestContext } from '../exchange/request-context.ts';
+import { clockErrorMs } from './answer-codec.ts';
 import type { KeySealing } from './key-sealing.ts';
 import { KnownPurges } from './known-purges.ts';
 import { lookScript, purgeScript, releaseScript, renewScript } from './scripts.ts';
@@ -61,8 +62,8 @@ const idShape = /^[0-9a-f-]{36}$/;
 export class SharedAnswers implements SharedReads {
   readonly #store: SharedStore;
   readonly #options: SharedAnswersOptions;
-  /** The names of the reads whose turns this gateway has, by the ids of its exchanges. */
-  readonly #turns = new Map<string, string>();
+  /** The reads whose turns this gateway has, by the ids of its exchanges. */
+  readonly #turns = new Map<string, StoredForm>();
   readonly #waiting = new Map<string, Set<() => void>>();
   /** By the name of the read. */
   readonly #watchers = new Map<string, Set<(exchangeId: string) => void>>();
@@ -95,13 +96,14 @@ export class SharedAnswers implements SharedReads {
     const form = this.#formOf(request);
     if (form === undefined || this.#unpublished.size > 0) return undefined;
     const id = randomUUID();
+    const turn = turnText(form, id, this.#storeMs());
     const keys = [
       this.#store.name('answer', form.name),
       this.#store.name('turn', form.name),
       this.#store.name('outcome', awaited ?? id),
       this.#store.name('purges'),
     ];
-    const values = [id, String(turnMs), request.operation, mayFind ? '1' : '0', mayTake ? '1' : '0'];
+    const values = [turn, String(turnMs), request.operation, mayFind ? '1' : '0', mayTake ? '1' : '0'];
     const found = await this.#store.run(lookScript, keys, values, (reply: (Buffer | null)[]) => {
       const [sealed, purgedAll, purged, sealedOutcome, holder] = reply;
       this.applyPurges([
@@ -120,15 +122,24 @@ export class SharedAnswers implements SharedReads {
     });
     if (found === undefined) return undefined;
     const { epoch, stored, outcome, holder } = found;
-    const isMine = holder === id;
+    const isMine = holder === turn;
     if (outcome !== undefined) this.#counts.joined += 1;
     else if (stored !== undefined && stored !== 'not shareable') this.#counts.found += 1;
     return {
       stored,
       outcome,
       exchange: isMine ? this.#begin(form, id, epoch) : undefined,
-      other: isMine || holder === undefined || !idShape.test(holder) ? undefined : holder,
+      other: isMine ? undefined : this.#holderIn(form, holder),
     };
+  }
+
+  /** The exchange that has the turn; `undefined` for what no gateway has signed a moment ago, and one that has ended. */
+  #holderIn(form: StoredForm, text = ''): string | undefined {
+    const [id = '', signedMs] = text.split(' ');
+    const ageMs = (this.#storeMs() ?? Number.NaN) - Number(signedMs);
+    const isYoung = ageMs >= -clockErrorMs && ageMs <= turnMs + clockErrorMs;
+    if (!isYoung || !idShape.test(id) || this.#ended.has(id)) return undefined;
+    return form.sealing.isSigned(`turn ${form.name}`, text) ? id : undefined;
   }
 
   wait(exchangeId: string, context: RequestContext): Promise<void> {
@@ -231,7 +242,7 @@ export class SharedAnswers implements SharedReads {
   }
 
   #begin(form: StoredForm, id: string, epoch: string): SharedExchange {
-    this.#turns.set(id, form.name);
+    this.#turns.set(id, form);
     this.#renewal ??= setInterval(() => this.#renewTurns(), renewEveryMs).unref();
     return {
       publish: (publication) => {
@@ -266,7 +277,7 @@ export class SharedAnswers implements SharedReads {
   }
 
   #release(id: string): void {
-    const name = this.#turns.get(id);
+    const name = this.#turns.get(id)?.name;
     if (name === undefined) return;
     this.#turns.delete(id);
     if (this.#turns.size === 0) {
@@ -283,8 +294,10 @@ export class SharedAnswers implements SharedReads {
   }
 
   #renewTurns(): void {
-    for (const [id, name] of this.#turns)
-      void this.#store.run(renewScript, [this.#store.name('turn', name)], [id, String(turnMs)]);
+    for (const [id, form] of this.#turns) {
+      const values = [id, String(turnMs), turnText(form, id, this.#storeMs())];
+      void this.#store.run(renewScript, [this.#store.name('turn', form.name)], values);
+    }
   }
 
   #exchangeEnded(message: string): void {
@@ -295,6 +308,14 @@ export class SharedAnswers implements SharedReads {
     for (const done of [...(this.#waiting.get(id) ?? [])]) done();
     for (const onEnded of [...(this.#watchers.get(name) ?? [])]) onEnded(id);
   }
+}
+
+/**
+ * A turn as it lies in the store, signed with its time: another program cannot keep one, nor put one back, and so hold up
+ * the read.
+ */
+function turnText({ sealing, name }: StoredForm, id: string, storeMs: number | undefined): string {
+  return sealing.sign(`turn ${name}`, `${id} ${storeMs}`);
 }
 
 function bytesOf(publication: Publication): number {

@@ -2,7 +2,7 @@
  * The shared store: a Valkey or Redis server that several gateways use. Nothing needs it: each call has a time limit
  * and gives `undefined` where the store is away, and its user then does what a gateway alone would do.
  */
-import { createClient, ErrorReply, RESP_TYPES } from '@redis/client';
+import { createClient, ErrorReply, RESP_TYPES, SocketTimeoutError } from '@redis/client';
 import { describeAddress, type StoreAddress } from '../config/store-address.ts';
 import { type Availability, available, begun, failed, isAway, mayCall } from './availability.ts';
 import type { Script } from './scripts.ts';
@@ -52,6 +52,11 @@ const longestReconnectMs = 500;
 const longestHungUpMs = 10_000;
 /** A connection that was of use for so long begins the waits anew. */
 const ofUseMs = 5_000;
+/**
+ * A connection on which nothing is said for so many times the limit is given up: a store that did not greet, or was of no
+ * use then, is greeted anew. On one that is of use there are heartbeats.
+ */
+const silentLimits = 100;
 const refusalShownMs = 10_000;
 const asBuffers = { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } };
 
@@ -65,6 +70,7 @@ export class SharedStore {
   #calls = 0;
   #failures = 0;
   #isUsable = false;
+  #isClosed = false;
   readonly #channels: (readonly [channel: string, onMessage: (message: unknown) => void])[] = [];
   /** When the connection that stands now was found usable. */
   #usableSinceMs: number | undefined;
@@ -77,6 +83,10 @@ export class SharedStore {
     this.#options = options;
     this.#client = connectTo(options);
     this.#client.on('error', (error: unknown) => this.#lost(reasonOf(error)));
+    this.#client.on('connect', () => {
+      // The client goes on to connect although it was ended, and the connection would keep the process alive.
+      if (this.#isClosed) this.#client.destroy();
+    });
     this.#client.on('ready', () => void this.#greet());
     // The client itself would connect again at once after each connection that stood, however short.
     this.#client.on('terminated', () => this.#connectLater());
@@ -178,6 +188,7 @@ export class SharedStore {
   }
 
   close(): void {
+    this.#isClosed = true;
     this.#isUsable = false;
     clearTimeout(this.#reconnect);
     this.#client.destroy();
@@ -189,6 +200,7 @@ export class SharedStore {
   }
 
   #connectLater(): void {
+    if (this.#isClosed) return;
     const sinceMs = this.#usableSinceMs;
     this.#usableSinceMs = undefined;
     if (sinceMs !== undefined && performance.now() - sinceMs >= ofUseMs) this.#tries = 0;
@@ -236,6 +248,7 @@ export class SharedStore {
   }
 
   #lost(reason: string): void {
+    if (this.#isClosed) return;
     this.#isUsable = false;
     this.#change({ state: 'away', reason });
   }
@@ -257,7 +270,7 @@ function readWith<Reply, T>(read: (reply: Reply) => T, reply: Reply): T {
   }
 }
 
-function connectTo({ address, readPassword }: SharedStoreOptions) {
+function connectTo({ address, readPassword, limitMs = usualLimitMs }: SharedStoreOptions) {
   const username = address.kind === 'tcp' ? address.username : undefined;
   const named = username === undefined ? {} : { username };
   return createClient({
@@ -275,6 +288,7 @@ function connectTo({ address, readPassword }: SharedStoreOptions) {
         ? { path: address.path, tls: false as const }
         : { host: address.host, port: address.port, ...(address.tls ? { tls: true as const } : {}) }),
       connectTimeout: 2_000,
+      socketTimeout: silentLimits * limitMs,
       reconnectStrategy: false as const,
     },
     // A command never waits for a connection: its user goes on without the store.
@@ -307,6 +321,7 @@ async function within<T>(limitMs: number, promise: Promise<T>): Promise<T> {
 /** What went wrong, in a few words: a server's error has its code first and no value of ours in it. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'it failed';
+  if (error instanceof SocketTimeoutError) return 'it was silent';
   const code = 'code' in error ? String(error.code) : /^[A-Z]{3,}(?= )/.exec(error.message)?.[0];
   return code ?? error.message.slice(0, 120);
 }

@@ -9,7 +9,7 @@ import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
 import { FairShare, type Holder } from '../exchange/fair-share.ts';
 import type { Layer } from '../exchange/layer.ts';
-import { pause } from '../exchange/request-context.ts';
+import { type Flow, pause } from '../exchange/request-context.ts';
 import type { Trace } from '../exchange/trace.ts';
 
 export interface RetryOptions {
@@ -34,8 +34,13 @@ const retriedStatuses: readonly number[] = [429, 502, 503, 504];
 
 /** The retries of one flow. */
 class FlowRetries implements Holder {
+  readonly name: string;
   held = 0;
   readonly own = 0;
+
+  constructor(name: string) {
+    this.name = name;
+  }
 }
 
 /** Requests under way, and those of them that are tried again after a failure that was no 429. */
@@ -44,17 +49,18 @@ class RetryBudget {
   readonly #flows = new Map<string, FlowRetries>();
   readonly #shares = new FairShare<FlowRetries>();
 
-  /** Takes a retry for a flow; `undefined` where there is none. @returns how to give it back */
-  take(flow: string): (() => void) | undefined {
-    const own = this.#flows.get(flow) ?? new FlowRetries();
+  /** Takes a retry of one of the flows that wait; `undefined` where none has any. @returns how to give it back */
+  take(flows: readonly Flow[]): (() => void) | undefined {
     const most = Math.max(leastBudget, Math.floor(this.live * budgetShare));
-    if (!this.#shares.mayHold(own, own.held + 1, most)) return undefined;
+    const all = flows.map(({ name }) => this.#flows.get(name) ?? new FlowRetries(name));
+    const own = all.find((one) => this.#shares.mayHold(one, one.held + 1, most));
+    if (own === undefined) return undefined;
     own.held++;
-    this.#flows.set(flow, own);
+    this.#flows.set(own.name, own);
     this.#shares.join(own);
     return () => {
       if (--own.held > 0) return;
-      this.#flows.delete(flow);
+      this.#flows.delete(own.name);
       this.#shares.leave(own);
     };
   }
@@ -137,7 +143,7 @@ async function retryAfter(first: unknown, { request, trace, budget, ...of }: Ret
     if (attempts > limit || nextMs >= context.deadlineMs) return false;
     if (!is429(error)) {
       if (!isTransient(error) || giveBack !== undefined) return false;
-      giveBack = budget.take(context.flow.name);
+      giveBack = budget.take(context.flows);
       if (giveBack === undefined) return false;
     } else if (isGated) return true;
     // p-retry waits its own delay after this.

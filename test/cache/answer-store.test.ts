@@ -52,6 +52,18 @@ describe('the bytes of several flows', () => {
     expect([heldOf(store, 'greedy', 100, 'greedy'), heldOf(store, 'other', 100, 'other')]).toEqual([5, 5]);
   });
 
+  it('a read that several flows waited for together belongs to them all, whichever of them asked first', () => {
+    const store = storeOf(1_000_000);
+    for (let at = 0; at < 30; at++) {
+      const context = contextFor({ name: 'greedy' });
+      context.join({ name: 'modest' });
+      const answer = { ...answerOf(200), body: 'x'.repeat(10_000) };
+      store.put(`common${at}`, requestWith(context), answer, policyOf(answer, defaults), []);
+    }
+    for (let at = 0; at < 100; at++) put(store, `greedy${at}`, 90_000, 'greedy');
+    expect(heldOf(store, 'common', 30, 'modest')).toBe(30);
+  });
+
   it('a read that another flow has used belongs to both: half of all bytes is for what several use', () => {
     const store = storeOf(1_000_000);
     for (let at = 0; at < 30; at++) put(store, `common${at}`, 10_000, 'greedy');

@@ -46,6 +46,8 @@ describe('an answer repeats an id of its caller', () => {
     ['the parent id', { traceparent }, '{"span":"00f067aa0ba902b7"}'],
     ['a tracestate', { traceparent, tracestate: 'a=1,b=2,c=3' }, '{"state":"a=1,b=2,c=3"}'],
     ['one value of a tracestate', { traceparent, tracestate: 'a=1, b=<script>' }, '{"b":"<script>"}'],
+    ['one member of a tracestate', { traceparent, tracestate: 'a=1, evil-text=2' }, '"evil-text=2"'],
+    ['one name in a tracestate', { traceparent, tracestate: 'evil-text=2,b=3' }, '{"evil-text":"2"}'],
     [
       'a quoted value of a tracestate',
       { traceparent, tracestate: 'a="evil text"' },

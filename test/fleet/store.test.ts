@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
@@ -6,6 +7,7 @@ import { parseStoreAddress, passwordInClear } from '../../src/config/store-addre
 import { joinFleet } from '../../src/fleet/fleet.ts';
 import type { KeySealing } from '../../src/fleet/key-sealing.ts';
 import { Membership } from '../../src/fleet/membership.ts';
+import { leaseScript } from '../../src/fleet/scripts.ts';
 import { createSealing } from '../../src/fleet/sealing.ts';
 import { shareBuckets } from '../../src/fleet/shared-buckets.ts';
 import { SharedStore, type StoreChange } from '../../src/fleet/store.ts';
@@ -200,6 +202,10 @@ async function serveStore(answer: (command: string, write: (reply: string) => vo
 /** A gateway's side of such a store. */
 async function joinServer(answer: (command: string) => string) {
   const { address } = await serveStore((command, write) => write(answer(command)));
+  return joinAt(address);
+}
+
+function joinAt(address: string) {
   const key = new Key('a-key-of-this-team', 1);
   const fleet = joinFleet({
     ...{ address: parseStoreAddress(address), passwordFrom: undefined, prefix: 'test' },
@@ -322,6 +328,123 @@ describe.skipIf(redisProgram === undefined)("a caller's bucket in the shared sto
   );
 });
 
+describe.skipIf(redisProgram === undefined)('a read in the shared store', () => {
+  const read = requestWith(contextFor());
+  const find = { mayFind: false, awaited: undefined, mayTake: true } as const;
+
+  it.each<[string, (id: string) => string, endsFirst: boolean]>([
+    ['an exchange that there never was', () => randomUUID(), false],
+    ['what looks like a turn of ours', (id) => `${id} ${Date.now()} ${'A'.repeat(43)}`, false],
+    ['a turn of an exchange that has ended', () => '', true],
+    ['a turn of a gateway that has renewed none for a second', () => '', false],
+  ])(
+    'a read in the shared store whose turn another program gives to %s is held up by nothing',
+    async (_, forged, endsFirst) => {
+      await using server = await startRedis();
+      const [one, late] = [joinAt(server.address), joinAt(server.address)];
+      for (const fleet of [one, late])
+        await vi.waitFor(() => expect(fleet.snapshot().store.inUse).toBe(true), { timeout: 20_000 });
+      const taken = (await one.reads.look(read, find))?.exchange;
+      const { other = 'none' } = (await late.reads.look(read, find)) ?? {};
+      expect(other).toMatch(/^[0-9a-f-]{36}$/);
+      const turn = (await server.command('KEYS', '*:turn:*')).trim();
+      const before = await server.command('GET', turn);
+      await server.command('DEL', turn);
+      if (endsFirst) {
+        taken?.release();
+        await late.reads.wait(other, contextFor());
+      } else await new Promise((resolve) => setTimeout(resolve, 1_100));
+      await server.command('SET', turn, forged(other) || before, 'PX', '799');
+      expect(await late.reads.look(read, find)).toMatchObject({ stored: undefined, other: undefined });
+    },
+  );
+});
+
+describe.skipIf(redisProgram === undefined)('gateways in the shared store', () => {
+  it('gateways in the shared store share a limit with those alone that have the same key and said so lately, whatever another program adds', async () => {
+    await using server = await startRedis();
+    const store = open(server, undefined, 10_000).store;
+    await inUse(store);
+    const join = (purpose: string): Membership => {
+      const keys = { sealing: createSealing(() => Buffer.alloc(32, purpose)), generation: 1 };
+      const facts = { host: 'here', version: '0', startedAt: 0, purgeable: ['*'], onPurges() {} };
+      return new Membership({ ...facts, store, sealing: () => keys });
+    };
+    const [one, two, other] = [join('a'), join('a'), join('b')];
+    for (const member of [one, two, other, one]) await member.beat();
+    expect([one.members.length, one.sharing]).toEqual([3, 2]);
+    const said = await server.command('GET', `test:gateway:${two.id}`);
+    const future = String(Number.MAX_SAFE_INTEGER);
+    const add = async (id: string, facts: string) => {
+      await server.command('ZADD', 'test:gateways', future, id);
+      await server.command('SET', `test:gateway:${id}`, facts);
+    };
+    for (let made = 10; made < 60; made += 1) await add(`000000${made}`, said);
+    await add(
+      '00000060',
+      JSON.stringify({ host: 'x', version: '0', startedAt: 0, proof: `${Date.now()} x` }),
+    );
+    await one.beat();
+    expect([one.members.length, one.sharing]).toEqual([54, 2]);
+    // It has gone, and what it last said is kept alive.
+    await new Promise((resolve) => setTimeout(resolve, 3_300));
+    await add(two.id, said);
+    await one.beat();
+    expect(one.sharing).toBe(1);
+  });
+});
+
+describe.skipIf(redisProgram === undefined)('the lease in the shared store', () => {
+  it.each(['5', '9e15', 'nonsense'])(
+    'the lease in the shared store keeps its term where another program writes the term %s into it',
+    async (forged) => {
+      await using server = await startRedis();
+      const { store } = open(server, undefined, 10_000);
+      await inUse(store);
+      const take = async (term = ''): Promise<number> => {
+        const values = ['one', '990', 'take', '', '1000', term];
+        const reply = (held: (Buffer | null)[]) => Number(held[0]?.toString().split(' ')[1]);
+        return (await store.run(leaseScript, ['lease', 'known'], values, reply)) ?? Number.NaN;
+      };
+      const first = await take();
+      await server.command('SET', 'lease', `one ${forged}`, 'PX', '990');
+      expect(await take(String(first))).toBe(first);
+      // One that does not lead yet believes none either.
+      await server.command('SET', 'lease', `one ${forged}`, 'PX', '990');
+      const term = await take();
+      expect(term).toBeGreaterThanOrEqual(first);
+      expect(term).toBeLessThan(first + 3_600_000);
+    },
+  );
+});
+
+describe('a store that is of no use at first', () => {
+  it.each<[string, string, string | undefined]>([
+    ['does not greet', 'HELLO', undefined],
+    ['does not say which version it is', 'INFO', undefined],
+    ['is loading', 'INFO', '-LOADING the data\r\n'],
+  ])('a store that %s at first is greeted anew, and used then', async (_, name, first) => {
+    let connections = 0;
+    const server = createServer((socket) => {
+      connections += 1;
+      const isFirst = connections === 1;
+      socket.on('error', () => {});
+      socket.on('data', (bytes) => {
+        for (const command of bytes.toString('latin1').split(/(?=\*\d+\r\n\$)/)) {
+          if (isFirst && command.includes(name)) socket.write(first ?? '');
+          else socket.write(greeting(command) ?? '*2\r\n$1\r\n5\r\n$1\r\n0\r\n');
+        }
+      });
+    });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    onTestFinished(() => void server.close());
+    const address = `redis://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const { store } = open({ address }, undefined, 20);
+    await inUse(store);
+    expect(connections).toBeGreaterThan(1);
+  });
+});
+
 describe('a store that greets and hangs up', () => {
   it('a store that greets and hangs up is connected to less and less often', async () => {
     let connections = 0;
@@ -349,6 +472,21 @@ describe('a store that greets and hangs up', () => {
   });
 });
 
+it('a store that is closed while it connects leaves no connection, which would keep the process alive', async () => {
+  const ended: boolean[] = [];
+  const server = createServer((socket) => {
+    socket.on('error', () => {}).resume();
+    socket.on('close', () => ended.push(true));
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  onTestFinished(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  const { store, changes } = open({ address: `redis://127.0.0.1:${port}` }, undefined, 10_000);
+  store.close();
+  await vi.waitFor(() => expect(ended).toHaveLength(1), { timeout: 20_000 });
+  expect(changes).toEqual([]);
+});
+
 describe('a reply that comes too late', () => {
   it.each([
     ['TIME', '*2\r\n$1\r\n5\r\n$1\r\n0\r\n'],
@@ -360,7 +498,14 @@ describe('a reply that comes too late', () => {
       else write(command.includes('PING') ? '+PONG\r\n' : '-ERR nothing else\r\n');
     });
     const { store } = open(server, undefined, 500);
-    const facts = { host: 'here', version: '0', startedAt: 0, purgeable: ['*'], onPurges() {} };
+    const facts = {
+      host: 'here',
+      version: '0',
+      startedAt: 0,
+      purgeable: ['*'],
+      onPurges() {},
+      sealing: () => undefined,
+    };
     await vi.waitFor(() => expect(store.inUse).toBe(true), { timeout: 20_000 });
     await (name === 'TIME' ? store.readClock() : new Membership({ store, ...facts }).beat());
     for (const send of held) send();

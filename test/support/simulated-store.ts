@@ -180,7 +180,7 @@ export class SimulatedStore {
       if (wants === 'seize') this.#lease = undefined;
       const isMine = this.#lease === undefined || this.#lease.holder === id;
       if (isMine && (wants === 'take' || wants === 'seize')) {
-        this.#lease = { holder: id, term: this.#lease?.term ?? term ?? nowMs + 1, untilMs: nowMs + leaseMs };
+        this.#lease = { holder: id, term: term ?? nowMs + 1, untilMs: nowMs + leaseMs };
       }
       if (isMine && wants === 'release') this.#lease = undefined;
       if (isMine && record !== undefined) {

@@ -285,6 +285,24 @@ describe('an upstream that fails', () => {
     expect(sentBy('greedy')).toBe(128);
   });
 
+  it('a read that several callers wait for is tried again where one of them has retries left', async () => {
+    let attempts = 0;
+    const handler = retryFailures(options)(async ({ query }) => {
+      if (query === '?common') attempts++;
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      throw unreachable();
+    });
+    const greedy = () => contextFor({ name: 'greedy', weight: 10 });
+    for (let asked = 0; asked < 100; asked++) void outcome(handler(requestWith(greedy()), newTrace()));
+    await vi.advanceTimersByTimeAsync(11);
+    // The one that has used up its own has asked first.
+    const context = greedy();
+    context.join({ name: 'modest' });
+    void outcome(handler({ ...requestWith(context), query: '?common' }, newTrace()));
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(attempts).toBe(2);
+  });
+
   it('many callers together get no more retries than one would', async () => {
     let attempts = 0;
     const handler = retryFailures(options)(async () => {
