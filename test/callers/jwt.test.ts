@@ -526,6 +526,33 @@ describe('a forged or foreign JWT', () => {
     for (const authenticated of await Promise.all(all)) expect(authenticated).toMatchObject({ by: 'jwt' });
   }, 30_000);
 
+  it('JWTs that wait for the keys of a slow issuer are bounded in bytes, with a share for each address', async () => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    idp.until = promise;
+    const { authenticator } = staff();
+    const encode = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url');
+    const forge = (jti: number): string => {
+      const claims = { iss: issuer, exp: Date.now() / 1000 + 300, jti: String(jti).padEnd(11_000, 'x') };
+      return `${encode({ alg: 'RS256', kid: 'one' })}.${encode(claims)}.AAAA`;
+    };
+    let settled = 0;
+    const ask = (jti: number, address: string) =>
+      refusal(() => authenticator.authenticate(bearer(forge(jti), address))).finally(() => settled++);
+    const many = Array.from({ length: 700 }, (_, at) => ask(at, '10.0.0.1'));
+    // 15.4 KB each: 544 of them take 8 MiB.
+    await expect.poll(() => settled).toBeGreaterThan(100);
+    const other = ask(1_000, '10.0.0.2');
+    const good = authenticator.authenticate(bearer(await sign(one), '10.0.0.3'));
+    expect(settled).toBeLessThan(200);
+    resolve();
+    const statuses = (await Promise.all(many)).map(({ status }) => status);
+    expect(statuses.filter((status) => status === 503)).toHaveLength(700 - statuses.indexOf(503));
+    expect((await other).status).toBe(401);
+    expect(await good).toMatchObject({ by: 'jwt' });
+    // What has waited counts no more.
+    expect((await ask(1_001, '10.0.0.1')).status).toBe(401);
+  });
+
   it('a good JWT is accepted from an address within its limit while another address over its limit sends it', async () => {
     vi.useFakeTimers({ toFake: ['performance'] });
     const { authenticator } = staff({}, [], { failuresPerMinute: 1 });
