@@ -3,7 +3,7 @@
  * 10,000 connections of each kind from one address, one kind after the other, plain and by TLS. Meanwhile a caller from
  * another address has to be answered, and so has `/livez`.
  *
- *   npm run hazards [-- KIND…] [--connections N] [--memory MIB] [--scheme plain|tls]   (all: six minutes on two cores)
+ *   npm run hazards [-- KIND…] [--connections N] [--memory MIB] [--scheme plain|tls]   (all: eight minutes on two cores)
  *
  * `--memory 0` sets no limit: what a connection of each kind costs. Exit status 1 where a check is broken.
  */
