@@ -5,9 +5,15 @@ export const strangerKinds = [
   'later-head',
   'unread',
   'unread-pipelined',
+  'unread-heads',
+  'waiting-login',
+  'long-hello',
   'idle',
   'idle-after-request',
 ] as const;
+
+/** The issuer of the logins that wait: its keys never come. */
+export const slowIssuer = 'https://login.example.com';
 
 export type StrangerKind = (typeof strangerKinds)[number];
 

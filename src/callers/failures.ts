@@ -21,10 +21,11 @@ export interface Failures {
 /** Addresses remembered. An attacker with more of them than this could not be counted by address anyway. */
 const maxAddresses = 10_000;
 /**
- * Signatures that are verified for an address over its limit: a stranger who sends forged ones leaves the logins behind the
- * same address as many. They cost a few milliseconds of each second.
+ * Signatures that are verified each second for an address over its limit, the forged ones of a stranger and the logins
+ * behind the same address in the order in which they come. With few of them a stranger who sends some hundred a second
+ * would take nearly all; so many cost some ten milliseconds.
  */
-const spareSignatures: CallerLimit = { perSecond: 20, burst: 20 };
+const spareSignatures: CallerLimit = { perSecond: 200, burst: 200 };
 
 /** The buckets of one address, made when they are first needed. */
 type Counted = Partial<Record<FailureKind | 'spare', Bucket>>;

@@ -8,7 +8,7 @@ import type { Failures } from './failures.ts';
 import type { JwtRefusal, JwtRules, JwtVerifier } from './jwt.ts';
 import type { KeySetSnapshot } from './key-set.ts';
 import { countFailure, unauthenticated } from './refusal.ts';
-import { SignatureCheck, SignatureTurns } from './signature-check.ts';
+import { KeyWaits, type SharedChecks, SignatureCheck, SignatureTurns } from './signature-check.ts';
 
 export interface JwtLoginsOptions {
   readonly failures: Failures;
@@ -20,13 +20,14 @@ export interface JwtLoginsOptions {
 export class JwtLogins {
   readonly #options: JwtLoginsOptions;
   readonly #running = new Map<string, Promise<Authenticated | JwtRefusal>>();
-  readonly #turns = new SignatureTurns();
+  readonly #checks: SharedChecks;
   #verifier: JwtVerifier | undefined;
   #loading: Promise<JwtVerifier> | undefined;
   #isClosed = false;
 
   constructor(options: JwtLoginsOptions) {
     this.#options = options;
+    this.#checks = { turns: new SignatureTurns(), waits: new KeyWaits(), failures: options.failures };
     this.onVersion();
   }
 
@@ -59,7 +60,7 @@ export class JwtLogins {
    * @throws GatewayError `caller-unauthenticated`; `caller-rate-limited`, before a signature is verified, where the
    * address is over its limit
    */
-  async authenticate(
+  authenticate(
     header: string,
     digest: string,
     value: string,
@@ -74,10 +75,19 @@ export class JwtLogins {
       );
       this.#running.set(name, running);
     }
+    return this.#resultOf(running, shared !== undefined, remoteAddress);
+  }
+
+  /** Without the JWT: a thousand requests that wait with one large JWT keep it once. */
+  async #resultOf(
+    running: Promise<Authenticated | JwtRefusal>,
+    isShared: boolean,
+    remoteAddress: string | undefined,
+  ): Promise<Authenticated> {
     const result = await running;
     if (!('reason' in result)) return result;
     // The verification was counted for the request that began it.
-    if (shared !== undefined && !result.isOurs)
+    if (isShared && !result.isOurs)
       countFailure(this.#options.failures, remoteAddress, 'token', result.reason);
     throw unauthenticated(result.reason, true);
   }
@@ -89,7 +99,7 @@ export class JwtLogins {
     value: string,
     remoteAddress: string | undefined,
   ): Promise<Authenticated | JwtRefusal> {
-    const check = new SignatureCheck(this.#turns, this.#options.failures, remoteAddress);
+    const check = new SignatureCheck(this.#checks, remoteAddress);
     let failure: string | undefined;
     try {
       const verifier = this.#verifier ?? (await this.#load());

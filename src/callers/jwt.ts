@@ -175,7 +175,8 @@ export class JwtVerifier {
 
   async #claimsOf(token: string, rule: JwtRule, check: SignatureCheck): Promise<Verified> {
     const keys = this.#keysAt(rule.jwks);
-    const keyFor: JWTVerifyGetKey = (header, input) => check.begin(() => keys.keyFor(header, input));
+    const waits = (refreshed: Promise<void>): Promise<void> => check.waitForKeys(token, refreshed);
+    const keyFor: JWTVerifyGetKey = (header, input) => check.begin(() => keys.keyFor(header, input, waits));
     try {
       const { payload, protectedHeader } = await jwtVerify(token, keyFor, {
         issuer: rule.issuer,

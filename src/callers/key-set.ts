@@ -71,9 +71,18 @@ export class KeySet {
     this.#options = options;
   }
 
-  /** Finds the key of a signature, as jose asks for it. @throws KeySetUnavailableError */
-  async keyFor(header: JWSHeaderParameters, token: FlattenedJWSInput): Promise<CryptoKey> {
-    if (this.#ageMs() > staleAfterMs) await this.#refresh();
+  /**
+   * Finds the key of a signature, as jose asks for it.
+   *
+   * @param waits waits for keys that are fetched
+   * @throws KeySetUnavailableError; what `waits` throws
+   */
+  async keyFor(
+    header: JWSHeaderParameters,
+    token: FlattenedJWSInput,
+    waits: (refreshed: Promise<void>) => Promise<void>,
+  ): Promise<CryptoKey> {
+    if (this.#ageMs() > staleAfterMs) await waits(this.#refresh());
     const before = this.#keys;
     if (before === undefined || this.#ageMs() > maxOutageMs) {
       throw new KeySetUnavailableError(`the keys at ${this.#options.address} can't be had`);
@@ -82,7 +91,7 @@ export class KeySet {
       return await before.find(header, token);
     } catch (error) {
       if (!(error instanceof errors.JWKSNoMatchingKey)) throw error;
-      await this.#refresh();
+      await waits(this.#refresh());
       const after = this.#keys;
       if (after === undefined || after === before) throw error;
       return await after.find(header, token);

@@ -4,13 +4,51 @@ import type { Authenticator } from '../callers/authenticator.ts';
 import type { Authenticated } from '../callers/caller.ts';
 import { andThen, type Layer } from '../exchange/layer.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
+import { CallerLeft } from './request-context.ts';
+
+/**
+ * A request whose login is being verified. Many requests may wait for one verification, which lasts as long as the issuer
+ * takes: a request that has ended must not be kept by it.
+ */
+class Login {
+  #request: InboundRequest | undefined;
+  readonly #known = Promise.withResolvers<Authenticated>();
+
+  static verified(request: InboundRequest, verifying: Promise<Authenticated>): Promise<Authenticated> {
+    const login = new Login(request);
+    verifying.then(
+      (authenticated) => login.#settle(() => login.#known.resolve(authenticated)),
+      (error: unknown) => login.#settle(() => login.#known.reject(error)),
+    );
+    return login.#known.promise;
+  }
+
+  private constructor(request: InboundRequest) {
+    this.#request = request;
+    request.noteCallerKnown(false);
+    request.onAbort(this.#leave);
+  }
+
+  readonly #leave = (): void => {
+    this.#request = undefined;
+    this.#known.reject(new CallerLeft());
+  };
+
+  #settle(settle: () => void): void {
+    this.#request?.offAbort(this.#leave);
+    this.#request?.noteCallerKnown(true);
+    settle();
+  }
+}
 
 export function authenticate(
   authenticator: Pick<Authenticator, 'authenticate'>,
 ): Layer<InboundRequest, Reply> {
   return (next) =>
     function authenticate(request, trace) {
-      return andThen(authenticator.authenticate(request), ({ caller, by, subject, note }: Authenticated) => {
+      const found = authenticator.authenticate(request);
+      const known = found instanceof Promise ? Login.verified(request, found) : found;
+      return andThen(known, ({ caller, by, subject, note }: Authenticated) => {
         request.caller = caller;
         trace.caller = caller.name;
         trace.authenticatedBy = by;

@@ -15,13 +15,17 @@ import {
   ConnectionBudget,
   type ConnectionBudgetLimits,
 } from './connection-budget.ts';
-import { queuedReplies } from './pipelining.ts';
+import { maxBegun, queuedReplies } from './pipelining.ts';
 
 /** What an idle connection holds: objects of Node and V8, buffers of libuv and, with TLS, of OpenSSL. */
 const idleBytes = 12 * 1_024;
 const idleTlsBytes = 64 * 1_024;
 /** The texts that Node's parser makes of a head that has not ended, for each byte that was read of it. */
 const bytesPerHeadByte = 2;
+/** The same of whole ones, which are kept until their replies have left: V8 lets their texts go later than others. */
+const bytesPerAskedByte = 4;
+/** A greeting by TLS that has not ended: OpenSSL keeps up to 128 KiB of it, and takes new room as it grows. */
+const bytesPerGreetingByte = 2;
 /** What waits to be sent by TLS is there twice, encrypted as well. */
 const bytesPerUnsentByte = 1;
 const bytesPerUnsentTlsByte = 2;
@@ -34,13 +38,15 @@ export const maxHeaderBytes = 16 * 1_024;
 const mostUnmeasured = 64;
 const mostUnmeasuredBytes = 4 * 2 ** 20;
 const measureMs = 100;
+/** Of a handshake nothing is seen but how much has come: a thousand greetings of 128 KiB come in this many ms or more. */
+const measureTlsMs = 20;
 
 /** What one idle connection is priced at. */
 export function idleConnectionBytes(isTls: boolean): number {
   return isTls ? idleTlsBytes : idleBytes;
 }
 
-type ServedResponse = ServerResponse & { [countedForCaller]?: boolean };
+type ServedResponse = ServerResponse & { [countedForCaller]?: boolean; [callerUnknown]?: boolean };
 
 /** What Node's server keeps on a connection, as far as it is used here. */
 type ServedSocket = Socket & {
@@ -52,6 +58,8 @@ type ServedSocket = Socket & {
 
 /** Its bytes are counted for its caller (`limitBufferedResponses`), and not for its connection besides. */
 const countedForCaller: unique symbol = Symbol('counted for its caller');
+/** Who asks is being found out, which takes as long as the issuer of a login likes. */
+const callerUnknown: unique symbol = Symbol('its caller is not known yet');
 const watched: unique symbol = Symbol('watched');
 const { _unrefTimer: restartTimeout } = Socket.prototype as ServedSocket;
 
@@ -66,14 +74,20 @@ export function countForCaller(outgoing: ServedResponse): void {
   outgoing[countedForCaller] = true;
 }
 
+/** Says whether it is still being found out who asks: until then the request does not keep its connection. */
+export function noteCallerKnown(outgoing: ServedResponse, isKnown: boolean): void {
+  outgoing[callerUnknown] = !isKnown;
+  (outgoing.req.socket as ServedSocket)[watched]?.measureLater();
+}
+
 /** Says that a reply of so many bytes follows, which is counted for no caller. */
 export function countForConnection(socket: Socket, bytes: number): void {
   (socket as ServedSocket)[watched]?.reply(bytes);
 }
 
 /** Call when a whole head has come, in the same turn. */
-export function noteRequest({ socket }: IncomingMessage): void {
-  (socket as ServedSocket)[watched]?.beginRequest();
+export function noteRequest({ socket }: IncomingMessage, outgoing: ServerResponse): void {
+  (socket as ServedSocket)[watched]?.beginRequest(outgoing.socket === null);
 }
 
 /**
@@ -104,6 +118,8 @@ class WatchedConnection implements BudgetedConnection {
   #readFrom = 0;
   /** Where the read began that had the end of the last whole head: at most so much is a head that has not ended. */
   #headFrom = 0;
+  /** The same of the first request whose reply is awaited. */
+  #askedFrom = 0;
   isUnmeasured = false;
 
   constructor(connections: Connections, accepted: Socket, isTls: boolean) {
@@ -122,16 +138,22 @@ class WatchedConnection implements BudgetedConnection {
 
   move(): void {
     this.#noteRead();
+    this.measureLater();
+  }
+
+  measureLater(): void {
     if (!this.isUnmeasured) this.#connections.measureLater(this);
   }
 
-  beginRequest(): void {
+  /** @param isQueued its reply waits behind others */
+  beginRequest(isQueued: boolean): void {
     this.#noteRead();
+    if (!isQueued) this.#askedFrom = this.#headFrom;
     this.#headFrom = this.#readFrom;
   }
 
   reply(bytes: number): void {
-    if (!this.isUnmeasured) this.#connections.measureLater(this);
+    this.measureLater();
     this.#connections.noteUnmeasured(bytes);
   }
 
@@ -144,13 +166,10 @@ class WatchedConnection implements BudgetedConnection {
 
   heldBytes(): number {
     const served = this.#served;
-    if (served === undefined) return this.#idleBytes;
+    if (served === undefined) return this.#idleBytes + bytesPerGreetingByte * this.#accepted.bytesRead;
     const { writableLength, readableLength, _httpMessage: reply } = served;
     const queued = queuedReplies(served);
-    // Of pipelined bytes it is not known when each was read.
-    const head =
-      queued === undefined ? Math.min(this.#readBytes - this.#headFrom, maxHeaderBytes) : maxHeaderBytes;
-    let bytes = this.#idleBytes + bytesPerHeadByte * head + readableLength;
+    let bytes = this.#idleBytes + this.#headsBytes(queued !== undefined) + readableLength;
     if (reply?.[countedForCaller] !== true) bytes += this.#bytesPerUnsentByte * writableLength;
     for (const one of (queued ?? []) as Iterable<ServedResponse>) {
       bytes += queuedBytes;
@@ -159,9 +178,26 @@ class WatchedConnection implements BudgetedConnection {
     return bytes;
   }
 
+  /** What is held of heads that have not ended, and of those that are kept because their replies have not left. */
+  #headsBytes(hasPipelined: boolean): number {
+    if ((this.#served?._httpMessage ?? null) === null) {
+      // Of pipelined bytes it is not known when each was read.
+      const begun = hasPipelined
+        ? maxHeaderBytes
+        : Math.min(this.#readBytes - this.#headFrom, maxHeaderBytes);
+      return bytesPerHeadByte * begun;
+    }
+    const read = this.#readBytes - this.#askedFrom;
+    const asked = hasPipelined ? Math.max(read, maxHeaderBytes) : read;
+    return bytesPerAskedByte * Math.min(asked, (hasPipelined ? maxBegun : 2) * maxHeaderBytes);
+  }
+
   isBusy(): boolean {
-    const reply = this.#served?._httpMessage;
-    return reply !== undefined && reply !== null && !reply.writableEnded;
+    const served = this.#served;
+    const reply = served?._httpMessage;
+    if (served === undefined || reply === undefined || reply === null || reply.writableEnded) return false;
+    // A reply that is awaited keeps one request, and not fifteen more of 16 KiB each behind it.
+    return reply[callerUnknown] !== true && (queuedReplies(served)?.size ?? 0) === 0;
   }
 
   end(bound: Bound): void {
@@ -178,20 +214,36 @@ class Connections {
   #unmeasured: WatchedConnection[] = [];
   /** Of replies that were given to them. */
   #unmeasuredBytes = 0;
+  /** TLS connections that are not known to speak HTTP yet. Nothing tells when something moves on them. */
+  readonly #shaking = new Map<Socket, WatchedConnection>();
 
   constructor(limits: ConnectionBudgetLimits, onEnded: (peer: string | undefined, bound: Bound) => void) {
     this.#budget = new ConnectionBudget(limits);
     this.onEnded = onEnded;
   }
 
-  add(accepted: Socket, isTls: boolean): WatchedConnection {
+  add(accepted: Socket, isTls: boolean): void {
     const connection = new WatchedConnection(this, accepted, isTls);
-    accepted.once('close', () => this.#budget.remove(connection));
-    if (!isTls) connection.serve(accepted as ServedSocket);
+    accepted.once('close', () => {
+      this.#shaking.delete(accepted);
+      this.#budget.remove(connection);
+    });
+    if (isTls) this.#shaking.set(accepted, connection);
+    else connection.serve(accepted as ServedSocket);
     // None is ended for what another held a moment ago.
     this.measure();
     this.#budget.add(connection);
-    return connection;
+  }
+
+  /** A handshake has ended: from now on the connection is seen through the socket that speaks HTTP. */
+  serve(accepted: Socket, served: ServedSocket): void {
+    this.#shaking.get(accepted)?.serve(served);
+    this.#shaking.delete(accepted);
+  }
+
+  /** What no movement tells of. */
+  measureShaking(): void {
+    for (const connection of this.#shaking.values()) connection.measureLater();
   }
 
   measureLater(connection: WatchedConnection): void {
@@ -230,19 +282,18 @@ export function limitConnections(
 ): void {
   const isTls = server instanceof TlsServer;
   const connections = new Connections(limits, onEnded);
-  /** TLS connections that are not known to speak HTTP yet. */
-  const shaking = new WeakMap<Socket, WatchedConnection>();
-  server.on('connection', (accepted: Socket) => {
-    const connection = connections.add(accepted, isTls);
-    if (isTls) shaking.set(accepted, connection);
-  });
+  server.on('connection', (accepted: Socket) => connections.add(accepted, isTls));
   if (isTls) {
     server.on('secureConnection', (socket: ServedSocket & { _parent?: Socket }) => {
       const { _parent: accepted } = socket;
-      if (accepted !== undefined) shaking.get(accepted)?.serve(socket);
+      if (accepted !== undefined) connections.serve(accepted, socket);
     });
   }
-  const timer = setInterval(() => connections.measure(), measureMs);
+  const look = (): void => {
+    connections.measureShaking();
+    connections.measure();
+  };
+  const timer = setInterval(look, isTls ? measureTlsMs : measureMs);
   timer.unref();
   server.once('close', () => clearInterval(timer));
   // Node would end it in good order, with what its caller did not read.

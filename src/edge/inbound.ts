@@ -6,7 +6,7 @@ import type { Caller } from '../callers/caller.ts';
 import { fieldValue, ownField } from '../http/fields.ts';
 import type { Payload } from '../http/payload.ts';
 import type { OperationMatch } from '../operations.ts';
-import { countForCaller, countForConnection, resetConnection } from './connections.ts';
+import { countForCaller, countForConnection, noteCallerKnown, resetConnection } from './connections.ts';
 import type { EdgeWorkspace } from './workspace.ts';
 
 /** Header fields as a list, lower-case names and values in turn: Node writes a list for half the price of a record. */
@@ -85,6 +85,11 @@ export class InboundRequest {
   destroy(): void {
     // Not the response: one that is queued has no connection yet, and would end alone.
     resetConnection(this.#socket);
+  }
+
+  /** Whether it is still being found out who asks. */
+  noteCallerKnown(isKnown: boolean): void {
+    noteCallerKnown(this.#outgoing, isKnown);
   }
 
   /** So many bytes of a reply follow that are counted for its connection, for it has no caller. */

@@ -1,4 +1,5 @@
 /** The HTTP server, with the limits that Node leaves open by default. */
+import { constants } from 'node:crypto';
 import {
   createServer,
   type IncomingMessage,
@@ -122,7 +123,8 @@ export function replaceCertificate(server: Server, certificate: CertificatePair)
 }
 
 function secureOptions({ cert, key }: CertificatePair): SecureContextOptions {
-  return { cert, key, minVersion: minTlsVersion };
+  // Who could ask for another handshake (TLS 1.2) could make OpenSSL keep another 128 KiB, which no count of bytes shows.
+  return { cert, key, minVersion: minTlsVersion, secureOptions: constants.SSL_OP_NO_RENEGOTIATION };
 }
 
 /** Takes what Node's parser makes of connections: hands requests on, and refuses everything else. */
@@ -150,7 +152,7 @@ class Intake {
   take(incoming: IncomingMessage, outgoing: ServerResponse): void {
     const { socket } = incoming;
     countBegun(incoming, outgoing);
-    noteRequest(incoming);
+    noteRequest(incoming, outgoing);
     // What follows an announced body may be part of it for a proxy in between (RFC 9112 section 9.6), and what follows
     // lost bytes may be the rest of them: not ours. Nor can what follows our end of the connection be answered.
     if (this.#ending.has(socket) || !socket.writable) return;
@@ -173,9 +175,7 @@ class Intake {
 
   refuseUnparsed(error: ParserError, socket: Socket): void {
     if (holdPaused(error, socket)) return;
-    // A connection that broke off asked for nothing: load balancers and browsers do it all day. Of one that was ended here
-    // by a reset, TLS tells that its writes were given up.
-    if (error.code === 'ECONNRESET' || error.code === 'EPIPE' || error.code === 'ECANCELED') {
+    if (brokenOff.has(error.code)) {
       socket.destroy();
       return;
     }
@@ -233,6 +233,12 @@ function settleTarget(incoming: IncomingMessage): HeadRefusal | undefined {
   if (settled.authority !== undefined) incoming.headers.host = settled.authority;
   return undefined;
 }
+
+/**
+ * A connection that broke off asked for nothing: load balancers and browsers do it all day. Of one that was ended here by
+ * a reset, TLS tells that its writes were given up, or that it can read no more.
+ */
+const brokenOff: ReadonlySet<string | undefined> = new Set(['ECONNRESET', 'EPIPE', 'ECANCELED', 'EBADF']);
 
 /** How every TLS connection begins: a record of a handshake (RFC 8446 section 5.1). */
 function isTlsHandshake(packet: Buffer | undefined): boolean {

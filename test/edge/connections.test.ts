@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { noteCallerKnown } from '../../src/edge/connections.ts';
 import { createHttpServer, type ServerLimits } from '../../src/edge/server.ts';
 import { makeCertificate } from '../support/certificate.ts';
 
@@ -203,6 +204,35 @@ describe('a request under way', () => {
   });
 });
 
+describe('a request whose caller is not known yet', () => {
+  it('a request whose caller is not known yet keeps no connection, and one whose caller is known again does', async () => {
+    const begun: ServerResponse[] = [];
+    // Two connections with heads of 15 KB fit.
+    const { port, codes } = await serve({ maxConnectionBytes: 200 * kib }, (_incoming, outgoing) => {
+      noteCallerKnown(outgoing, false);
+      begun.push(outgoing);
+    });
+    const known = await open(port, `${endlessHead}\r\n\r\n`);
+    await expect.poll(() => begun.length).toBe(1);
+    noteCallerKnown(begun[0] as ServerResponse, true);
+    const unknown = await openAll(6, port, `${endlessHead}\r\n\r\n`);
+    await expect.poll(() => codes).toEqual(Array(4).fill('CONNECTION_MEMORY'));
+    await expect.poll(() => standing(unknown)).toBe(2);
+    expect(known.ending()).toBeUndefined();
+    begun[0]?.end('x');
+    await expect.poll(() => known.came()).toMatch(/200 OK/);
+  });
+
+  it('what is pipelined behind a request under way counts, and has no right to stay', async () => {
+    const { port, codes } = await serve({ maxConnectionBytes: 2 * 2 ** 20 }, () => {});
+    const large = `${endlessHead}\r\n\r\n`.repeat(16);
+    // Each 960 KiB.
+    const strangers = await openAll(5, port, large);
+    await expect.poll(() => codes).toEqual(Array(3).fill('CONNECTION_MEMORY'));
+    await expect.poll(() => standing(strangers)).toBe(2);
+  });
+});
+
 describe('the number of connections', () => {
   it('one address cannot keep another out', async () => {
     const { port, codes } = await serve({ maxConnections: 10 });
@@ -263,6 +293,33 @@ describe('TLS connections', () => {
     const { port } = await serve({ certificate, maxConnectionBytes: 260 * kib });
     const peers = await openAll(7, port);
     await expect.poll(() => standing(peers)).toBe(4);
+  });
+
+  it('the greeting of a handshake counts with what has come of it', async () => {
+    const { port, codes } = await serve({ certificate, maxConnectionBytes: 800 * kib });
+    // A message of 131,000 bytes, of which seven records of 16 KiB come: 64 KiB and 224 KiB each.
+    const records = Array.from({ length: 7 }, (_, at) => {
+      const message = Buffer.alloc(16 * kib, 1);
+      if (at === 0) message.writeUInt32BE(0x01_00_00_00 + 131_000);
+      return Buffer.concat([Buffer.from([0x16, 3, 1, 0x40, 0]), message]);
+    });
+    const peers = await openAll(6, port);
+    for (const { socket } of peers) socket.write(Buffer.concat(records));
+    await expect.poll(() => standing(peers)).toBe(2);
+    expect(codes).toEqual(Array(4).fill('CONNECTION_MEMORY'));
+  });
+
+  it('no second handshake begins on a connection', async () => {
+    const { port } = await serve({ certificate });
+    const options = { host: '127.0.0.1', port, rejectUnauthorized: false, maxVersion: 'TLSv1.2' } as const;
+    const socket = connectTls(options);
+    onTestFinished(() => void socket.destroy());
+    await new Promise((resolve) => socket.once('secureConnect', resolve));
+    const outcome = await new Promise((resolve) => {
+      socket.once('error', ({ code }: NodeJS.ErrnoException) => resolve(code));
+      socket.renegotiate({ rejectUnauthorized: false }, () => resolve('another handshake'));
+    });
+    expect(outcome).toBe('ERR_SSL_NO_RENEGOTIATION');
   });
 
   it('a reply by TLS that is not read has one line when its connection is ended', async () => {
