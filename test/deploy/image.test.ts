@@ -3,6 +3,7 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { findRefusedVariable } from '../../src/key/node-flags.ts';
 import { root } from '../support/documents.ts';
 
 const read = (path: string): string => readFileSync(join(root, path), 'utf8');
@@ -44,6 +45,17 @@ describe('the Dockerfile', () => {
     const { status, stderr } = spawnSync(process.execPath, ['build.ts'], { cwd: folder, encoding: 'utf8' });
     expect(stderr).toBe('');
     expect(status).toBe(0);
+  });
+
+  it('the Dockerfile gives the gateway that it starts no argument of the build that a gateway refuses as a variable', () => {
+    const stage =
+      read('Dockerfile')
+        .split(/^FROM /m)
+        .at(-1) ?? '';
+    const [before = '', start] = stage.split(/^RUN UPSTREAM_BASE_URL=/m);
+    expect(start).toMatch(/main\.js serve/);
+    const args = [...before.matchAll(/^ARG (\w+)/gm)].map(([, name = '']) => [name, 'a value']);
+    expect(findRefusedVariable(Object.fromEntries(args), [])).toBeUndefined();
   });
 
   it('the Dockerfile bounds its Node in one place', () => {
