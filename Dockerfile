@@ -26,17 +26,6 @@ COPY src ./src
 RUN node build.ts
 
 FROM base
-ARG NODE_IMAGE
-ARG VERSION=development
-ARG REVISION=unknown
-ARG SOURCE=unknown
-LABEL org.opencontainers.image.title="workspace-analytics-gateway" \
-      org.opencontainers.image.description="Holds the Workspace Analytics API key, so that no caller has to" \
-      org.opencontainers.image.licenses="MIT" \
-      org.opencontainers.image.version="${VERSION}" \
-      org.opencontainers.image.revision="${REVISION}" \
-      org.opencontainers.image.source="${SOURCE}" \
-      org.opencontainers.image.base.name="${NODE_IMAGE}"
 ENV NODE_ENV=production \
     NODE_COMPILE_CACHE=/app/.compile-cache \
     HOST=0.0.0.0 \
@@ -54,6 +43,18 @@ USER node
 RUN UPSTREAM_BASE_URL=http://127.0.0.1:9/api UPSTREAM_API_KEY=only-to-warm-the-cache HOST=unix:/tmp/warm.sock LOG_LEVEL=silent \
     sh -c 'node --disable-sigusr1 --report-exclude-env --disable-proto=delete --max-semi-space-size=8 -- \
       /app/dist/main.js serve & sleep 3; analytics-gateway healthcheck; kill -TERM $! && wait $!'
+# Behind the last RUN: an argument is a variable there, and beside a key the gateway refuses one of this name.
+ARG NODE_IMAGE
+ARG VERSION=development
+ARG REVISION=unknown
+ARG SOURCE=unknown
+LABEL org.opencontainers.image.title="workspace-analytics-gateway" \
+      org.opencontainers.image.description="Holds the Workspace Analytics API key, so that no caller has to" \
+      org.opencontainers.image.licenses="MIT" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.source="${SOURCE}" \
+      org.opencontainers.image.base.name="${NODE_IMAGE}"
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=4s --start-period=5s CMD ["analytics-gateway", "healthcheck"]
 # Node is process 1 and gets the signals. No inspector on SIGUSR1, no environment in reports. No way to an object's

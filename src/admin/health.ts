@@ -154,6 +154,12 @@ function keySuspect({ key }: WorkspaceSnapshot): Says | undefined {
 function newKeyRefused({ key }: WorkspaceSnapshot): Says | undefined {
   const { newKey } = key;
   if (newKey?.standing !== 'refused') return undefined;
+  if (key.rejected) {
+    return {
+      detail: `The upstream refuses the new key ${newKey.fingerprint} of the secret store as well.`,
+      todo: 'Put a key into the secret store that the upstream accepts; it is used at once.',
+    };
+  }
   return {
     detail: `The upstream refuses the new key ${newKey.fingerprint} of the secret store; the key before (${key.fingerprint}) stays in use.`,
     todo: 'Put the right key into the secret store, or activate the new one at the upstream; do not revoke the key before until the log says "accepted".',

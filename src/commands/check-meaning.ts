@@ -49,7 +49,7 @@ export function meaningOfStatus(status: number, waitMs?: number, isAdded = false
         outcome: 'unexpected-status',
         text: isAdded
           ? 'The upstream has nothing at this address: correct it in UPSTREAM_READS, as it stands behind the /api of UPSTREAM_BASE_URL, or leave it out.'
-          : 'The upstream has nothing at this address. Is UPSTREAM_BASE_URL right? It ends with the path segment /api.',
+          : 'The upstream has nothing at this address. Is UPSTREAM_BASE_URL right? It ends with /api, and has that once.',
       };
     case 429:
       return {

@@ -1,4 +1,5 @@
 /** `aws-sm:name#field`: AWS Secrets Manager, by Amazon's own library, with its ways to find credentials. */
+import { errorCode } from '../errors.ts';
 import type { LoadModule } from '../files/optional-package.ts';
 import { loadSdk } from './sdk.ts';
 import { memberOf } from './secret-field.ts';
@@ -79,7 +80,11 @@ function explain(error: unknown, describe: string): KeyStoreError {
   if (name === 'Error' && String(error).includes('Region is missing')) {
     return new KeyStoreError(`${describe}: no region: set AWS_REGION`);
   }
-  return new KeyStoreError(`${describe}: ${meanings[name] ?? (/^\w{1,60}$/.test(name) ? name : 'failed')}`);
+  // Of the system, as ENOTFOUND: the library's own errors have names alone.
+  const code = /^E[A-Z_]{1,40}$/.exec(errorCode(error) ?? '')?.[0];
+  const unknown =
+    code === undefined ? (/^\w{1,60}$/.test(name) ? name : 'failed') : `cannot be reached (${code})`;
+  return new KeyStoreError(`${describe}: ${meanings[name] ?? unknown}`);
 }
 
 function nameOf(error: unknown): string {

@@ -9,6 +9,8 @@ import type { OpenedStore } from './when-used.ts';
 /** What we use of `@google-cloud/secret-manager` 7. */
 export interface GcpSdk {
   SecretManagerServiceClient: new () => {
+    /** Finds credentials. */
+    initialize(): Promise<unknown>;
     accessSecretVersion(
       request: { name: string },
       options: { timeout: number },
@@ -35,10 +37,21 @@ export async function readGcp(
   load: LoadModule,
 ): Promise<OpenedStore> {
   const sdk = await loadSdk<GcpSdk>(load, '@google-cloud/secret-manager', describe);
-  const client = new sdk.SecretManagerServiceClient();
+  let ready: InstanceType<GcpSdk['SecretManagerServiceClient']> | undefined;
   let found: number | undefined;
 
+  // A read by a client without credentials leaves a rejection that nothing handles, which would end the process; and
+  // such a client never looks for them again. So one is used only once it has found them.
+  const readyClient = async () => {
+    if (ready !== undefined) return ready;
+    const client = new sdk.SecretManagerServiceClient();
+    await client.initialize();
+    ready = client;
+    return client;
+  };
+
   const access = async (which: string): Promise<{ name: string; value: string }> => {
+    const client = await readyClient();
     const [answer] = await client.accessSecretVersion(
       { name: `${secret}/versions/${which}` },
       { timeout: timeoutMs },

@@ -65,17 +65,19 @@ export async function logKeyCheck(
   logOutcome(log, await outcome);
 }
 
+const unconfirmed = 'the key could not be confirmed after the start; "analytics-gateway check" says why';
+
 /** @param outcome a status of the upstream, or the problem instead; `undefined` where the check was ended */
 function logOutcome(log: Pick<Logger, 'info' | 'warn'>, outcome: number | GatewayError | undefined): void {
   if (outcome === undefined) return;
   if (outcome instanceof GatewayError) {
     const { code, message } = outcome;
-    log.warn({ problem: code, reason: message }, 'the key could not be confirmed after the start');
+    log.warn({ problem: code, reason: message }, unconfirmed);
   } else if (outcome >= 200 && outcome < 300) {
     log.info({ status: outcome }, 'the upstream accepts the key');
   } else if (outcome === 403) {
     log.info({ status: outcome }, 'the upstream knows the key; its holder may not list API keys');
   } else {
-    log.warn({ status: outcome }, 'the key could not be confirmed after the start');
+    log.warn({ status: outcome }, unconfirmed);
   }
 }

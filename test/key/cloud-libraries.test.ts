@@ -62,7 +62,12 @@ describe.skipIf(!hasLibraries)('AWS Secrets Manager, by Amazon’s library', () 
 // At once: the library waits for seconds before it asks again, and nothing else meanwhile.
 describe.skipIf(!hasLibraries).concurrent('Google Secret Manager, by Google’s library', () => {
   // The library would ask the network for a machine of Google's.
-  beforeAll(() => void vi.stubEnv('METADATA_SERVER_DETECTION', 'none'));
+  beforeAll(() => {
+    vi.stubEnv('METADATA_SERVER_DETECTION', 'none');
+    vi.stubEnv('GOOGLE_APPLICATION_CREDENTIALS', undefined);
+    // Where a developer's own credentials are.
+    vi.stubEnv('HOME', '/nowhere');
+  });
   afterAll(() => void vi.unstubAllEnvs());
   const start = async ({ onTestFinished }: Owner): Promise<GcpStandIn> => {
     const gcp = await startGcp();
@@ -108,6 +113,14 @@ describe.skipIf(!hasLibraries).concurrent('Google Secret Manager, by Google’s 
     expect(gcp.count).toBe(2);
     gcp.fail(8);
     await expect(open(gcp).load(never)).rejects.toThrow('too many requests');
+  });
+
+  it('Google Secret Manager without credentials says so each time it is asked, and leaves no rejection unhandled', async () => {
+    // Vitest fails where one is, as the gateway would end.
+    const store = openStore('gcp-sm:projects/p/secrets/wak', {}, 'UPSTREAM_API_KEY_FROM', importLibrary);
+    for (const _time of [1, 2]) {
+      await expect(store.load(never)).rejects.toThrow('no Google credentials were found');
+    }
   });
 
   it('Google Secret Manager is given up when it does not answer in time', {

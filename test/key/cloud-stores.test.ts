@@ -4,7 +4,7 @@ import { openStore } from '../../src/key/open-store.ts';
 const never = new AbortController().signal;
 const named = (name: string, message = 'secret-0123456789 in a message') =>
   Object.assign(new Error(message), { name });
-const coded = (code: number, message = 'secret-0123456789 in a message') =>
+const coded = (code: number | string, message = 'secret-0123456789 in a message') =>
   Object.assign(new Error(message), { code });
 
 /** Amazon's library as far as we use it: commands are objects with their input, answers are by stage. */
@@ -30,6 +30,7 @@ function awsWith(values: Record<string, { SecretString?: string; SecretBinary?: 
 /** Google's library as far as we use it: answers come in an array, by the full name of a version. */
 function gcpWith(values: Record<string, { name?: string; payload?: { data?: Uint8Array } } | Error>) {
   class SecretManagerServiceClient {
+    async initialize() {}
     async accessSecretVersion({ name }: { name: string }) {
       const value = values[name] ?? coded(5);
       if (value instanceof Error) throw value;
@@ -66,6 +67,8 @@ describe('a secret in AWS Secrets Manager', () => {
     [named('Error', 'Region is missing'), /AWS_REGION/],
     [named('ThrottlingException'), /too many requests/],
     [named('InternalServiceError'), /InternalServiceError$/],
+    [coded('ENOTFOUND'), /cannot be reached \(ENOTFOUND\)$/],
+    [Object.assign(new AggregateError([]), { code: 'ECONNREFUSED' }), /cannot be reached \(ECONNREFUSED\)$/],
     [{ SecretString: 'not json secret-0123456789' }, /not JSON/],
     [{ SecretString: '{"other":"secret-0123456789"}' }, /no such field/],
     [{}, /empty/],
@@ -105,6 +108,27 @@ describe('a secret in Google Secret Manager', () => {
     expect(await store.loadPrevious?.(never)).toBe('sixth-key');
     values[`${secret}/versions/6`] = coded(9);
     expect(await store.loadPrevious?.(never)).toBeUndefined();
+  });
+
+  it('a secret in Google Secret Manager is read once there are credentials: a client that found none never looks again', async () => {
+    const load = gcpWith({ [`${secret}/versions/latest`]: version(7, 'latest-key') });
+    const { SecretManagerServiceClient: Working } = await load();
+    let made = 0;
+    class SecretManagerServiceClient extends Working {
+      readonly #isFirst = ++made === 1;
+      override async initialize() {
+        if (this.#isFirst) throw new Error('Could not load the default credentials.');
+      }
+      override async accessSecretVersion(request: { name: string }) {
+        await this.initialize();
+        return super.accessSecretVersion(request);
+      }
+    }
+    const store = open(`gcp-sm:${secret}`, async () => ({ SecretManagerServiceClient }));
+    await expect(store.load(never)).rejects.toThrow('no Google credentials');
+    expect(await store.load(never)).toBe('latest-key');
+    expect(await store.load(never)).toBe('latest-key');
+    expect(made).toBe(2);
   });
 
   it.each([

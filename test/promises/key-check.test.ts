@@ -30,11 +30,14 @@ describe('the check of the key after the start', () => {
     await expect.poll(pair.logLines).toContainEqual(expect.objectContaining({ level: 'info', status: 403 }));
   });
 
-  it('the check of the key after the start says why the key could not be confirmed where the upstream cannot be reached', async () => {
+  it('the check of the key after the start says why the key could not be confirmed where the upstream cannot be reached, and what to run', async () => {
     const pair = await startPair({ ...on, UPSTREAM_BASE_URL: 'http://127.0.0.1:9/api', RETRY_LIMIT: '0' });
-    await expect
-      .poll(pair.logLines)
-      .toContainEqual(expect.objectContaining({ level: 'warn', problem: 'upstream-unreachable' }));
+    await expect.poll(pair.logLines).toContainEqual(
+      expect.objectContaining({
+        ...{ level: 'warn', problem: 'upstream-unreachable' },
+        msg: expect.stringContaining('"analytics-gateway check"'),
+      }),
+    );
   });
 
   it('the check of the key after the start is left out with UPSTREAM_API_KEY_CHECK=off', async () => {

@@ -25,6 +25,7 @@ const sources: Readonly<Record<keyof typeof optionalPackages, string>> = {
     exports.SecretsManagerClient = class { async send() { return { SecretString: '${standInKey}' }; } };`,
   '@google-cloud/secret-manager': `
     exports.SecretManagerServiceClient = class {
+      async initialize() {}
       async accessSecretVersion() { return [{ payload: { data: '${standInKey}' } }]; }
     };`,
   '@opentelemetry/api': '',

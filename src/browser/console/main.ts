@@ -284,7 +284,7 @@ function show(status: Status): void {
     `${title}${status.version}`,
     `up for ${span(status.uptimeSeconds)}`,
     `${bytes(status.process.residentBytes)} resident`,
-    `${number(status.requests.inFlight)} requests in flight`,
+    `requests in flight: ${number(status.requests.inFlight)}`,
   ];
   set($('about'), facts.join(', '));
   if (status.key === null) showWorkspaces(status);
