@@ -1,5 +1,7 @@
 /** Which gateways there are: each says so once a second, and counts for three. None of them leads. */
+
 import { randomUUID } from 'node:crypto';
+import { toTime } from '../exchange/durations.ts';
 import { heartbeatScript } from './scripts.ts';
 import type { SharedStore } from './store.ts';
 
@@ -7,8 +9,8 @@ export interface Member {
   readonly id: string;
   readonly host: string;
   readonly version: string;
-  /** Wall clock of that gateway, ms. */
-  readonly startedAt: number;
+  /** By that gateway's clock (ISO 8601). */
+  readonly startedAt: string;
 }
 
 export interface MembershipOptions {
@@ -74,10 +76,11 @@ function memberOf(id: string, facts: Buffer | null | undefined): Member | undefi
   if (!facts || !/^[0-9a-f]{8}$/.test(id)) return undefined;
   try {
     const { host, version, startedAt } = JSON.parse(facts.toString()) as Record<string, unknown>;
-    if (typeof host !== 'string' || typeof version !== 'string' || !Number.isFinite(startedAt)) {
+    if (typeof host !== 'string' || typeof version !== 'string' || typeof startedAt !== 'number') {
       return undefined;
     }
-    return { id, host: host.slice(0, 64), version: version.slice(0, 32), startedAt: Number(startedAt) };
+    // Throws for a number that is no moment.
+    return { id, host: host.slice(0, 64), version: version.slice(0, 32), startedAt: toTime(startedAt) };
   } catch {
     return undefined;
   }

@@ -84,7 +84,7 @@ export function createLogger({ level, redact, destination: given, format }: Logg
       else if (isInfo)
         lines.write(`{"level":"info","time":${Date.now()},${members(line)},"msg":"request"}\n`);
     },
-    losses: () => destination.losses?.() ?? { lostLines: 0, lastLostAt: undefined },
+    losses: () => destination.losses?.() ?? { lostLines: 0, lastLostAt: null },
     flush() {
       lines.flush();
       destination.flush();

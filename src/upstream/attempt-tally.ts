@@ -4,7 +4,7 @@
  */
 
 import { GatewayError } from '../errors.ts';
-import { Durations, type DurationsSnapshot } from '../exchange/durations.ts';
+import { Durations, type DurationsSnapshot, toSeconds } from '../exchange/durations.ts';
 
 /** What became of attempts: a status, a problem's code, or `abandoned` where its request had gone. */
 export interface AttemptOutcome {
@@ -12,17 +12,22 @@ export interface AttemptOutcome {
   readonly outcome: string;
   readonly count: number;
   /** Time spent in them together. */
-  readonly ms: number;
+  readonly seconds: number;
 }
 
+/** The upstream's part of `/status`; `beside` is for metrics and charts alone. */
 export interface AttemptSnapshot {
-  readonly inFlight: number;
+  /** All since the start, those in flight too. */
+  readonly attempts: number;
   /** Attempts that an exchange needed after its first, for whatever reason. */
-  readonly further: number;
-  /** Attempts that no request waited for when they began: background refreshes. */
-  readonly background: number;
-  readonly ended: readonly AttemptOutcome[];
-  readonly durations: readonly (DurationsSnapshot & { readonly operation: string })[];
+  readonly retries: number;
+  readonly inFlight: number;
+  readonly outcomes: readonly AttemptOutcome[];
+  readonly beside: {
+    /** Attempts that no request waited for when they began: background refreshes. */
+    readonly background: number;
+    readonly durations: readonly (DurationsSnapshot & { readonly operation: string })[];
+  };
 }
 
 export interface AttemptTally {
@@ -46,7 +51,8 @@ const others = 'other';
 export function tallyAttempts(): AttemptTally {
   const operations = new Map<string, { readonly cells: Cell[]; readonly durations: Durations }>();
   let inFlight = 0;
-  let further = 0;
+  let ended = 0;
+  let retries = 0;
   let background = 0;
 
   function tallyOf(operation: string): { cells: Cell[]; durations: Durations } {
@@ -72,10 +78,11 @@ export function tallyAttempts(): AttemptTally {
     begun(attemptsBefore, isBackground) {
       inFlight += 1;
       if (isBackground) background += 1;
-      if (attemptsBefore > 0) further += 1;
+      if (attemptsBefore > 0) retries += 1;
     },
     ended(operation, outcome, ms) {
       inFlight -= 1;
+      ended += 1;
       const { cells, durations } = tallyOf(operation);
       durations.observe(ms);
       const cell = cellOf(cells, outcomeOf(outcome));
@@ -83,16 +90,24 @@ export function tallyAttempts(): AttemptTally {
       cell.ms += ms;
     },
     snapshot: () => ({
+      attempts: ended + inFlight,
+      retries,
       inFlight,
-      further,
-      background,
-      ended: [...operations].flatMap(([operation, { cells }]) =>
-        cells.map(({ outcome, count, ms }) => ({ operation, outcome: String(outcome), count, ms })),
+      outcomes: [...operations].flatMap(([operation, { cells }]) =>
+        cells.map(({ outcome, count, ms }) => ({
+          operation,
+          outcome: String(outcome),
+          count,
+          seconds: toSeconds(ms),
+        })),
       ),
-      durations: [...operations].map(([operation, { durations }]) => ({
-        operation,
-        ...durations.snapshot(),
-      })),
+      beside: {
+        background,
+        durations: [...operations].map(([operation, { durations }]) => ({
+          operation,
+          ...durations.snapshot(),
+        })),
+      },
     }),
   };
 }

@@ -222,7 +222,7 @@ describe('a store that answers in another form', () => {
     // Heartbeats alone tell so, and no fault of them ends the process.
     await vi.waitFor(
       () =>
-        expect(fleet.snapshot().store).toMatchObject({
+        expect(fleet.snapshot()).toMatchObject({
           inUse: false,
           reason: 'it answers in another form than Valkey and Redis do',
         }),
@@ -370,6 +370,30 @@ describe('a reply that comes too late', () => {
     });
     expect(store.clock.at(0)).toBeUndefined();
   });
+});
+
+describe('the gateways that the store names', () => {
+  it.each([
+    [0, ['1970-01-01T00:00:00.000Z']],
+    [1e300, []],
+    ['0', []],
+  ])(
+    'a gateway that says it started at %j is shown only where that is a moment',
+    async (startedAt, shown) => {
+      const said = JSON.stringify({ host: 'other', version: '0', startedAt });
+      const heard = `*4\r\n*2\r\n$1\r\n5\r\n$1\r\n0\r\n*1\r\n$8\r\n0011aabb\r\n*1\r\n$${said.length}\r\n${said}\r\n*1\r\n_\r\n`;
+      const server = await serveStore((command, write) => {
+        if (command.includes('EVALSHA')) write(heard);
+        else write(command.includes('PING') ? '+PONG\r\n' : '-ERR nothing else\r\n');
+      });
+      const { store } = open(server, undefined, 10_000);
+      await vi.waitFor(() => expect(store.inUse).toBe(true), { timeout: 20_000 });
+      const facts = { host: 'here', version: '0', startedAt: 0, purgeable: ['*'], onPurges() {} };
+      const membership = new Membership({ store, ...facts });
+      await membership.beat();
+      expect(membership.members.map((member) => member.startedAt)).toEqual(shown);
+    },
+  );
 });
 
 describe.skipIf(redisProgram === undefined)('a look at the shared store', () => {
