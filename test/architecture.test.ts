@@ -289,7 +289,6 @@ describe('the rules that keep the key in are kept', () => {
   const pureFiles = [
     'key/suspicion.ts',
     'config/names.ts',
-    'admin/access.ts',
     'admin/exposition.ts',
     'admin/health.ts',
     'admin/metrics.ts',
@@ -310,9 +309,7 @@ describe('the rules that keep the key in are kept', () => {
     'commands/env-file.ts',
     'config/spelling.ts',
     'config/values.ts',
-    'documents/negotiation.ts',
     'documents/openapi.ts',
-    'documents/problem-schemas.ts',
     'documents/responses.ts',
     'edge/conditional.ts',
     'edge/cors.ts',
