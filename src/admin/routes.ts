@@ -248,7 +248,8 @@ function purge(context: Context<AdminEnv>, { sources, onPurge }: AdminAppOptions
   const purged = {
     ...(workspace ? { workspace } : {}),
     ...(operation === undefined ? {} : { operation }),
-    ...{ entries, bytes },
+    entries,
+    bytes,
   };
   onPurge(purged);
   return json(context, JSON.stringify(purged));

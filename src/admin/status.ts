@@ -1,4 +1,5 @@
 /** `/status`: the snapshot with the verdict on it, for people and scripts. */
+import type { Status } from '../browser/console/status.ts';
 import { type Health, judgeHealth, type Verdict } from './health.ts';
 import { maxCallers } from './request-counts.ts';
 import { type AdminSnapshot, snapshotOfOne } from './snapshot.ts';
@@ -69,5 +70,6 @@ export function statusText(snapshot: AdminSnapshot, verdict: DatedVerdict, purge
     workspaces: only === none ? workspaces : [],
     purgeNeeds,
   };
-  return JSON.stringify(document, (name, value) => (name === 'beside' ? undefined : value));
+  // The console's own view of the document is checked here.
+  return JSON.stringify(document satisfies Status, (name, value) => (name === 'beside' ? undefined : value));
 }

@@ -51,8 +51,14 @@ const description =
 /** The same for programs: addresses are relative to that of the gateway. */
 export function startDocument(base: string) {
   return {
-    ...{ name: gateway, version, description, base },
-    ...{ docs: '/docs', openapi: '/openapi.json', problems: '/problems', ready: '/readyz' },
+    name: gateway,
+    version,
+    description,
+    base,
+    docs: '/docs',
+    openapi: '/openapi.json',
+    problems: '/problems',
+    ready: '/readyz',
   };
 }
 

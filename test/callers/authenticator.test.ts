@@ -355,6 +355,9 @@ describe('the start', () => {
         nextExpiry: '2099-01-01T00:00:00.000Z',
       },
     ]);
+    expect(shown.beside.expiries).toEqual([
+      { caller: 'reports-script', expiresAt: Date.parse('2099-01-01T00:00:00Z'), isLast: true },
+    ]);
     expect(JSON.stringify(shown)).not.toContain(digestOf(token).slice(0, 8));
   });
 });
