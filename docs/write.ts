@@ -9,8 +9,9 @@ import { fileURLToPath } from 'node:url';
 import { nginxLine, performancePage, type Results } from '../bench/report.ts';
 import { judgeHealth } from '../src/admin/health.ts';
 import { metricsOf } from '../src/admin/metrics.ts';
+import { processMetrics } from '../src/admin/runtime.ts';
 import { describedSettings } from '../src/config/settings.ts';
-import { cacheDirectives, validators } from '../src/documents/cache-requests.ts';
+import { cacheDirectives, validators } from '../src/documents/message-fields.ts';
 import { describeApi } from '../src/documents/openapi.ts';
 import { problems } from '../src/errors.ts';
 import { specifiedOperations } from '../src/operations.ts';
@@ -90,7 +91,7 @@ function cacheRequestsTable(): string {
 
 function metricsTable(): string {
   const snapshot = fullSnapshot();
-  const metrics = metricsOf(snapshot, judgeHealth(snapshot), fullRuntime);
+  const metrics = [...metricsOf(snapshot, judgeHealth(snapshot)), ...processMetrics(snapshot, fullRuntime)];
   const rows = metrics.map(({ name, type, help, samples }) => {
     const labels = new Set(samples.flatMap(({ labels = {} }) => Object.keys(labels)));
     // A histogram's own: every reader of the format knows it.

@@ -3,7 +3,7 @@
  * to do. Status, metrics and console all show this and judge nothing themselves. Pure: no `this`, no I/O, no clock.
  */
 import type { LoginKeys } from '../callers/callers-snapshot.ts';
-import type { AdminSnapshot, WorkspaceSnapshot } from './sources.ts';
+import type { AdminSnapshot, WorkspaceSnapshot } from './snapshot.ts';
 
 /** `degraded`: callers are answered, and something needs attention. `failing`: new reads of the upstream fail. */
 export type Health = 'ok' | 'degraded' | 'failing';
@@ -36,9 +36,9 @@ export const healthCodes = {
 export type HealthCode = keyof typeof healthCodes;
 
 export interface HealthReason {
+  /** The workspace that it is about; null for the unnamed one, and for the gateway as a whole. */
+  readonly workspace: string | null;
   readonly code: HealthCode;
-  /** The workspace that it is about; left out for the unnamed one, and for the gateway as a whole. */
-  readonly workspace?: string;
   /** What is wrong, in one sentence. */
   readonly detail: string;
   /** What to do about it, in one sentence. */
@@ -55,9 +55,9 @@ export interface Verdict {
 type Says = Pick<HealthReason, 'detail' | 'todo'>;
 
 /** A request that has waited this long at the gate is about to fail, or its caller to give up. */
-const longWaitMs = 5_000;
+const longWaitSeconds = 5;
 /** A shorter closing is how the gate finds the upstream's pace: a second here and there, which no caller notices. */
-const longClosingMs = 2_000;
+const longClosingSeconds = 2;
 /** A token is told of this long before it ends, and this long after it has ended. */
 const tokenNoticeMs = 7 * 86_400_000;
 /** A certificate, too; one that holds for a few days in all only in the last quarter of them. */
@@ -76,7 +76,7 @@ const mostNamed = 5;
 
 /** What may be wrong with one workspace. */
 const workspaceJudges: Readonly<
-  Partial<Record<HealthCode, (workspace: WorkspaceSnapshot, at: number) => Says | undefined>>
+  Partial<Record<HealthCode, (workspace: WorkspaceSnapshot, atMs: number) => Says | undefined>>
 > = {
   'key-missing': keyMissing,
   'key-refused': keyRefused,
@@ -92,7 +92,9 @@ const workspaceJudges: Readonly<
 };
 
 /** What may be wrong with the gateway as a whole. */
-const judges: Readonly<Partial<Record<HealthCode, (snapshot: AdminSnapshot) => Says | undefined>>> = {
+const judges: Readonly<
+  Partial<Record<HealthCode, (snapshot: AdminSnapshot, atMs: number) => Says | undefined>>
+> = {
   stopping,
   'shared-store-away': sharedStoreAway,
   'callers-file-refused': callersFileRefused,
@@ -105,11 +107,12 @@ const judges: Readonly<Partial<Record<HealthCode, (snapshot: AdminSnapshot) => S
 
 /** What one snapshot says of the gateway. */
 export function judgeHealth(snapshot: AdminSnapshot): Verdict {
+  const atMs = Date.parse(snapshot.at);
   const reasons = (Object.keys(healthCodes) as HealthCode[]).flatMap((code): HealthReason[] => {
-    const says = judges[code]?.(snapshot);
+    const says = judges[code]?.(snapshot, atMs);
     return [
-      ...(says === undefined ? [] : [{ code, ...says }]),
-      ...snapshot.workspaces.flatMap((workspace) => reasonOf(code, workspace, snapshot.at) ?? []),
+      ...(says === undefined ? [] : [{ workspace: null, code, ...says }]),
+      ...snapshot.workspaces.flatMap((one) => reasonOf(code, one, atMs) ?? []),
     ];
   });
   if (reasons.length === 0) return { health: 'ok', reasons };
@@ -119,16 +122,16 @@ export function judgeHealth(snapshot: AdminSnapshot): Verdict {
   return { health: failing.size === snapshot.workspaces.length ? 'failing' : 'degraded', reasons };
 }
 
-function reasonOf(code: HealthCode, workspace: WorkspaceSnapshot, at: number): HealthReason | undefined {
-  const says = workspaceJudges[code]?.(workspace, at);
-  const { name } = workspace;
-  if (says === undefined || name === '') return says && { code, ...says };
-  return { code, workspace: name, detail: `${name}: ${says.detail}`, todo: says.todo };
+function reasonOf(code: HealthCode, one: WorkspaceSnapshot, atMs: number): HealthReason | undefined {
+  const says = workspaceJudges[code]?.(one, atMs);
+  const { workspace } = one;
+  if (says === undefined || workspace === null) return says && { workspace, code, ...says };
+  return { workspace, code, detail: `${workspace}: ${says.detail}`, todo: says.todo };
 }
 
 function keyMissing({ key }: WorkspaceSnapshot): Says | undefined {
-  if (key.fingerprint !== undefined) return undefined;
-  const why = key.reloadFailure === undefined ? '' : `: ${key.reloadFailure}`;
+  if (key.loaded) return undefined;
+  const why = key.reloadFailure === null ? '' : `: ${key.reloadFailure}`;
   return {
     detail: `No key is loaded yet${why}.`,
     todo: `Make ${key.source} give the key; the gateway asks it again by itself.`,
@@ -144,7 +147,7 @@ function keyRefused({ key }: WorkspaceSnapshot): Says | undefined {
 }
 
 function keySuspect({ key }: WorkspaceSnapshot): Says | undefined {
-  if (!key.suspect) return undefined;
+  if (!key.beside.suspect) return undefined;
   return {
     detail: `The upstream refused a read with the key ${key.fingerprint} of ${key.source}; the gateway finds out whether it refuses the key.`,
     todo: 'Nothing for two seconds; a key that is refused has the reason key-refused then.',
@@ -166,9 +169,9 @@ function newKeyRefused({ key }: WorkspaceSnapshot): Says | undefined {
   };
 }
 
-function newKeyUntried({ key }: WorkspaceSnapshot, at: number): Says | undefined {
+function newKeyUntried({ key }: WorkspaceSnapshot, atMs: number): Says | undefined {
   const { newKey } = key;
-  if (newKey?.standing !== 'untried' || at - newKey.since < newKeyPatienceMs) return undefined;
+  if (newKey?.standing !== 'untried' || atMs - Date.parse(newKey.since) < newKeyPatienceMs) return undefined;
   return {
     detail: `The upstream has not said yet whether it accepts the new key ${newKey.fingerprint} of the secret store; the key before (${key.fingerprint}) stays in use.`,
     todo: 'Look into the log for the upstream’s answer ("new-key-untried"); the new key is tried again by itself, at least every minute.',
@@ -178,7 +181,7 @@ function newKeyUntried({ key }: WorkspaceSnapshot, at: number): Says | undefined
 function circuitOpen({ circuit }: WorkspaceSnapshot): Says | undefined {
   if (circuit.state !== 'open') return undefined;
   return {
-    detail: `The upstream is down: it failed ${times(circuit.failuresInARow)} in a row. The next request${circuit.probeInMs > 0 ? ` in ${span(circuit.probeInMs)} or later` : ''} tries it again.`,
+    detail: `The upstream is down: it failed ${times(circuit.failuresInARow)} in a row. The next request${circuit.probeInSeconds > 0 ? ` in ${span(circuit.probeInSeconds)} or later` : ''} tries it again.`,
     todo: 'Run "analytics-gateway check" to see how it fails, and tell those who run the upstream.',
   };
 }
@@ -209,7 +212,7 @@ function keyFallenBack({ key }: WorkspaceSnapshot): Says | undefined {
 }
 
 function keyStoreFailing({ key }: WorkspaceSnapshot): Says | undefined {
-  if (key.reloadFailure === undefined || key.fingerprint === undefined) return undefined;
+  if (key.reloadFailure === null || !key.loaded) return undefined;
   return {
     detail: `The secret store gives no valid key, so a rotation would not be seen; the last key stays. ${key.reloadFailure}.`,
     todo: 'Repair the secret store or its value; the gateway asks it again by itself.',
@@ -217,30 +220,30 @@ function keyStoreFailing({ key }: WorkspaceSnapshot): Says | undefined {
 }
 
 function gateClosed({ gate }: WorkspaceSnapshot): Says | undefined {
-  if (gate.state !== 'closed' || gate.closedForMs < longClosingMs) return undefined;
+  if (gate.state !== 'closed' || gate.closedForSeconds < longClosingSeconds) return undefined;
   return {
-    detail: `The upstream limits requests (429); the gate is closed for another ${span(gate.closedForMs)}.`,
+    detail: `The upstream limits requests (429); the gate is closed for another ${span(gate.closedForSeconds)}.`,
     todo: 'Wait; where it happens often, see which caller asks most, give it a limit, or raise CACHE_TTL.',
   };
 }
 
 function callersWaiting({ gate }: WorkspaceSnapshot): Says | undefined {
   const long = gate.callers
-    .filter(({ oldestWaitMs }) => oldestWaitMs >= longWaitMs)
-    .toSorted((one, other) => other.oldestWaitMs - one.oldestWaitMs);
+    .filter(({ oldestWaitSeconds }) => oldestWaitSeconds >= longWaitSeconds)
+    .toSorted((one, other) => other.oldestWaitSeconds - one.oldestWaitSeconds);
   const [longest] = long;
   if (longest === undefined) return undefined;
   return {
-    detail: `Requests of ${names(long.map(({ name }) => name))} wait long for the upstream’s limit, the longest for ${span(longest.oldestWaitMs)}.`,
+    detail: `Requests of ${names(long.map(({ name }) => name))} wait long for the upstream’s limit, the longest for ${span(longest.oldestWaitSeconds)}.`,
     todo: 'See which caller asks most and give it a limit or a smaller weight, or raise CACHE_TTL.',
   };
 }
 
-function sharedStoreAway({ fleet }: AdminSnapshot): Says | undefined {
-  if (fleet === undefined || fleet.store.inUse) return undefined;
-  const { address, reason = 'no connection yet' } = fleet.store;
+function sharedStoreAway({ sharedStore }: AdminSnapshot): Says | undefined {
+  if (sharedStore === null || sharedStore.inUse) return undefined;
+  const { address, reason } = sharedStore;
   return {
-    detail: `The shared store ${address} cannot be used (${reason}); this gateway works by itself meanwhile.`,
+    detail: `The shared store ${address} cannot be used (${reason ?? 'no connection yet'}); this gateway works by itself meanwhile.`,
     todo: 'Look after the server that SHARED_STORE names; the gateway connects again by itself.',
   };
 }
@@ -255,9 +258,9 @@ function callersFileRefused({ callers }: AdminSnapshot): Says | undefined {
   };
 }
 
-function loginsFailing({ callers, at }: AdminSnapshot): Says | undefined {
-  const dead = callers.logins.flatMap((login) => {
-    const why = whyLoginsFail(login, at);
+function loginsFailing({ callers }: AdminSnapshot, atMs: number): Says | undefined {
+  const dead = callers.beside.logins.flatMap((login) => {
+    const why = whyLoginsFail(login, atMs);
     return why === undefined ? [] : [`of ${names(login.callers)}: ${why}`];
   });
   if (dead.length === 0) return undefined;
@@ -268,17 +271,17 @@ function loginsFailing({ callers, at }: AdminSnapshot): Says | undefined {
 }
 
 /** `undefined` where nothing keeps the logins of this key set from working. */
-function whyLoginsFail({ address, keys, failure, failingSince, servesUntil }: LoginKeys, at: number) {
-  if (failure !== undefined && (servesUntil === undefined || servesUntil <= at)) {
+function whyLoginsFail({ address, keys, failure, failingSince, servesUntil }: LoginKeys, atMs: number) {
+  if (failure !== undefined && (servesUntil === undefined || servesUntil <= atMs)) {
     return `all get 401, because the keys at ${address} cannot be fetched (${failure})`;
   }
-  if (failure !== undefined && servesUntil !== undefined && at - (failingSince ?? at) >= longOutageMs) {
+  if (failure !== undefined && servesUntil !== undefined && atMs - (failingSince ?? atMs) >= longOutageMs) {
     return `all get 401 from ${new Date(servesUntil).toISOString()} on, because the keys at ${address} cannot be fetched (${failure})`;
   }
   return keys === 0 ? `all get 401, because the key set at ${address} has no key for signatures` : undefined;
 }
 
-function certificateRefused({ certificate }: AdminSnapshot): Says | undefined {
+function certificateRefused({ beside: { certificate } }: AdminSnapshot): Says | undefined {
   if (certificate?.problem === undefined) return undefined;
   return {
     detail: `The newest certificate for callers cannot be used, so the one before is in force: ${certificate.problem}.`,
@@ -286,33 +289,33 @@ function certificateRefused({ certificate }: AdminSnapshot): Says | undefined {
   };
 }
 
-function certificateEnding({ certificate, at }: AdminSnapshot): Says | undefined {
+function certificateEnding({ beside: { certificate } }: AdminSnapshot, atMs: number): Says | undefined {
   if (certificate === undefined) return undefined;
   const { validFrom, validTo } = certificate;
-  if (validTo - at > Math.min(certificateNoticeMs, (validTo - validFrom) / 4)) return undefined;
+  if (validTo - atMs > Math.min(certificateNoticeMs, (validTo - validFrom) / 4)) return undefined;
   return {
-    detail: `The certificate for callers ${validTo <= at ? 'has ended' : 'ends'} at ${new Date(validTo).toISOString()}.`,
+    detail: `The certificate for callers ${validTo <= atMs ? 'has ended' : 'ends'} at ${new Date(validTo).toISOString()}.`,
     todo: 'Put a new pair into the files of TLS_CERT_FILE and TLS_KEY_FILE; it is in force without a restart.',
   };
 }
 
-function logLinesLost({ log, at }: AdminSnapshot): Says | undefined {
-  if (log.lastLostAt === undefined || at - log.lastLostAt > lostLinesNoticeMs) return undefined;
+function logLinesLost({ log }: AdminSnapshot, atMs: number): Says | undefined {
+  if (log.lastLostAt === null || atMs - Date.parse(log.lastLostAt) > lostLinesNoticeMs) return undefined;
   return {
     detail: `Log lines were lost (${log.lostLines} since the start), because standard output is not read or its disk is full.`,
     todo: 'Look after the program or disk that takes the log.',
   };
 }
 
-function tokenEnding({ callers, at }: AdminSnapshot): Says | undefined {
-  const due = callers.expiries.filter(({ expiresAt, isLast }) => {
-    const leftMs = expiresAt - at;
+function tokenEnding({ callers }: AdminSnapshot, atMs: number): Says | undefined {
+  const due = callers.beside.expiries.filter(({ expiresAt, isLast }) => {
+    const leftMs = expiresAt - atMs;
     // An ended token that has a successor is done with. The last one of a caller that is gone is told of for a while.
     return leftMs <= tokenNoticeMs && (leftMs > 0 || (isLast && leftMs > -tokenNoticeMs));
   });
   const [first] = due;
   if (first === undefined) return undefined;
-  const when = `${first.expiresAt <= at ? 'has ended' : 'ends'} at ${new Date(first.expiresAt).toISOString()}`;
+  const when = `${first.expiresAt <= atMs ? 'has ended' : 'ends'} at ${new Date(first.expiresAt).toISOString()}`;
   const others = due.length === 1 ? '' : `, and ${due.length - 1} more within 7 days`;
   return {
     detail: `A token of ${first.caller} ${when}${others}.`,
@@ -324,9 +327,9 @@ function times(count: number): string {
   return count === 1 ? 'once' : `${count} times`;
 }
 
-function span(ms: number): string {
-  if (ms < 120_000) return `${Math.ceil(ms / 1_000)} s`;
-  return ms < 7_200_000 ? `${Math.round(ms / 60_000)} min` : `${Math.round(ms / 3_600_000)} h`;
+function span(seconds: number): string {
+  if (seconds < 120) return `${Math.ceil(seconds)} s`;
+  return seconds < 7_200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3_600)} h`;
 }
 
 function names(all: readonly string[]): string {

@@ -4,25 +4,24 @@
  */
 
 import type { AccessLine } from '../edge/access-log.ts';
-import { Durations, type DurationsSnapshot } from '../exchange/durations.ts';
-
-import { type RecentProblem, RecentProblems } from './recent-problems.ts';
+import { isOwnRequestId } from '../edge/request-id.ts';
+import { Durations, type DurationsSnapshot, toTime } from '../exchange/durations.ts';
 
 export interface RequestCount {
-  /** `undefined` for the unnamed workspace, and where the request was refused before its workspace was known. */
-  readonly workspace: string | undefined;
-  /** `undefined` for a request that was refused before its operation was known. */
-  readonly operation: string | undefined;
-  /** `undefined` for the combinations beyond the bound, which are counted as one. */
-  readonly status: number | undefined;
-  /** `undefined` where the cache took no part. */
-  readonly cache: string | undefined;
+  /** Null for the unnamed workspace, and where the request was refused before its workspace was known. */
+  readonly workspace: string | null;
+  /** Null for a request that was refused before its operation was known. */
+  readonly operation: string | null;
+  /** Null for the combinations beyond the bound, which are counted as one. */
+  readonly status: number | null;
+  /** Null where the cache took no part. */
+  readonly cache: string | null;
   readonly count: number;
 }
 
 export interface DurationCount extends DurationsSnapshot {
-  readonly workspace: string | undefined;
-  readonly operation: string | undefined;
+  readonly workspace: string | null;
+  readonly operation: string | null;
   /** Whether the answer came from memory, without waiting for the upstream. */
   readonly hit: boolean;
 }
@@ -32,11 +31,12 @@ export interface CallerCount {
   /** By the first digit of the status: index 2 holds the 2xx. */
   readonly classes: readonly number[];
   /** Requests that were refused because of this caller, by problem. */
-  readonly refused: ReadonlyMap<string, number>;
+  readonly refused: Readonly<Record<string, number>>;
   /** Time that its requests waited at the gate and between attempts, in ms. */
   readonly waitedMs: number;
 }
 
+/** The requests' part of `/status`; `beside` is for metrics and charts alone. */
 export interface RequestSnapshot {
   /** Requests received. */
   readonly started: number;
@@ -44,15 +44,30 @@ export interface RequestSnapshot {
   readonly finished: number;
   /** Of these, requests whose caller left before the reply. */
   readonly aborted: number;
-  readonly requests: readonly RequestCount[];
-  readonly durations: readonly DurationCount[];
+  readonly inFlight: number;
+  readonly counts: readonly RequestCount[];
   /** By problem code. */
-  readonly problems: ReadonlyMap<string, number>;
+  readonly problems: Readonly<Record<string, number>>;
   /** The last requests that got one, newest first. */
   readonly recentProblems: readonly RecentProblem[];
-  readonly callers: readonly CallerCount[];
-  /** Refused before a request was complete, by the code of the HTTP parser. */
-  readonly unparsed: ReadonlyMap<string, number>;
+  readonly beside: {
+    readonly durations: readonly DurationCount[];
+    readonly callers: readonly CallerCount[];
+    /** Refused before a request was complete, by the code of the HTTP parser. */
+    readonly unparsed: Readonly<Record<string, number>>;
+  };
+}
+
+/** A request that got a problem, for people: who, what, when, and where to look in the log. */
+export interface RecentProblem {
+  readonly at: string;
+  readonly caller: string | null;
+  /** Null for the unnamed workspace, and where none was known. */
+  readonly workspace: string | null;
+  readonly operation: string | null;
+  readonly code: string;
+  /** Null where the caller chose it: nothing that callers send is shown. */
+  readonly requestId: string | null;
 }
 
 interface Cell {
@@ -82,10 +97,11 @@ export const otherCallers = '(other)';
 /** An upstream may send any status: combinations of one operation beyond this many are counted as one. */
 const maxCells = 100;
 const maxCodes = 50;
+const maxRecent = 20;
 
 const callerLeft = 499;
 /** The cache's part, as the access line names it, in answers that came from memory. */
-export const fromMemory: ReadonlySet<string | undefined> = new Set([
+export const fromMemory: ReadonlySet<string | null | undefined> = new Set([
   'hit',
   'negative',
   'max-stale',
@@ -102,7 +118,7 @@ export class RequestCounts {
   readonly #callers = new Map<string, CallerCell>();
   readonly #problems = new Map<string, number>();
   readonly #unparsed = new Map<string, number>();
-  readonly #recent = new RecentProblems();
+  #recent: readonly RecentProblem[] = [];
   // Most lines are like the one before.
   #lastWorkspace: string | undefined = undefined;
   #lastOperation: string | undefined = undefined;
@@ -133,7 +149,7 @@ export class RequestCounts {
     const problem = line.reason === undefined ? undefined : problemOf(line);
     if (problem !== undefined) {
       increment(this.#problems, problem);
-      this.#recent.add(problem, line);
+      this.#recent = withRecent(this.#recent, problem, line);
     }
     if (line.caller === undefined) return;
     const caller = this.#callerOf(line.caller);
@@ -152,22 +168,25 @@ export class RequestCounts {
     started: this.#started,
     finished: this.#finished,
     aborted: this.#aborted,
-    requests: this.#all().flatMap(({ workspace, operation, cells }) =>
-      cells.map(({ status, cache, count }) => ({ workspace, operation, status, cache, count })),
+    inFlight: this.#started - this.#finished,
+    counts: this.#all().flatMap(({ workspace = null, operation = null, cells }) =>
+      cells.map(({ status = null, cache = null, count }) => ({ workspace, operation, status, cache, count })),
     ),
-    durations: this.#all().flatMap(({ workspace, operation, hits, others }) => [
-      { workspace, operation, hit: true, ...hits.snapshot() },
-      { workspace, operation, hit: false, ...others.snapshot() },
-    ]),
-    problems: new Map(this.#problems),
-    recentProblems: this.#recent.list(),
-    callers: [...this.#callers].map(([caller, { classes, refused, waitedMs }]) => ({
-      caller,
-      classes: [...classes],
-      refused: new Map(refused),
-      waitedMs: waitedMs[0] as number,
-    })),
-    unparsed: new Map(this.#unparsed),
+    problems: Object.fromEntries(this.#problems),
+    recentProblems: this.#recent,
+    beside: {
+      durations: this.#all().flatMap(({ workspace = null, operation = null, hits, others }) => [
+        { workspace, operation, hit: true, ...hits.snapshot() },
+        { workspace, operation, hit: false, ...others.snapshot() },
+      ]),
+      callers: [...this.#callers].map(([caller, { classes, refused, waitedMs }]) => ({
+        caller,
+        classes: [...classes],
+        refused: Object.fromEntries(refused),
+        waitedMs: waitedMs[0] as number,
+      })),
+      unparsed: Object.fromEntries(this.#unparsed),
+    },
   });
 
   #all(): readonly OperationCells[] {
@@ -216,6 +235,22 @@ export class RequestCounts {
 /** The line of an unexpected fault has no code. Its caller got this one. */
 function problemOf({ problem, status, reason }: AccessLine): string | undefined {
   return problem ?? (reason !== undefined && status === 500 ? 'internal-error' : undefined);
+}
+
+/** The caller with most of them makes room for the next, so that its problems do not hide those of all others. */
+function withRecent(
+  recent: readonly RecentProblem[],
+  code: string,
+  line: AccessLine,
+): readonly RecentProblem[] {
+  const { caller = null, workspace = null, operation = null, requestId } = line;
+  const own = isOwnRequestId(requestId) ? requestId : null;
+  const all = [{ at: toTime(Date.now()), caller, workspace, operation, code, requestId: own }, ...recent];
+  if (all.length <= maxRecent) return all;
+  // Those that are not known to be a caller's are counted as one caller's.
+  const groups = [...Map.groupBy(all, (one) => one.caller).values()];
+  const eldest = groups.toSorted((one, other) => other.length - one.length)[0]?.at(-1);
+  return all.filter((one) => one !== eldest);
 }
 
 function increment(counts: Map<string, number>, name: string): void {

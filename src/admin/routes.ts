@@ -9,7 +9,6 @@ import { problemPage, problemText } from '../edge/problems.ts';
 import { fieldsOfRefusedRequest, type RefusalFields } from '../edge/refusal-fields.ts';
 import { documentFields, problemFields } from '../edge/reply-fields.ts';
 import { GatewayError, problems } from '../errors.ts';
-import { HealthWatch } from './health-watch.ts';
 import { History } from './history.ts';
 import { LiveEvents } from './live-events.ts';
 import {
@@ -23,9 +22,8 @@ import {
   refuseBody,
 } from './middleware.ts';
 import { maxCallers } from './request-counts.ts';
-import { takeSnapshot } from './snapshot.ts';
-import { type AdminSources, snapshotOfOne } from './sources.ts';
-import type { PurgeNeeds } from './status.ts';
+import { type AdminSources, snapshotOfOne, takeSnapshot } from './snapshot.ts';
+import { HealthWatch, type PurgeNeeds, statusText } from './status.ts';
 
 export interface AdminAppOptions extends MiddlewareOptions {
   readonly sources: AdminSources;
@@ -69,7 +67,7 @@ export function createAdminApp(options: AdminAppOptions): AdminPart {
   const health = new HealthWatch();
   const live: LiveEvents = new LiveEvents({
     ...options,
-    status: async (workspace) => JSON.stringify(await readStatus(options, health, workspace)),
+    status: (workspace) => readStatus(options, health, workspace),
     history: () => JSON.stringify(history.points),
   });
   const history: History = new History({
@@ -173,14 +171,13 @@ async function readStatus(
   options: AdminAppOptions,
   health: HealthWatch,
   workspace?: string,
-): Promise<Record<string, unknown>> {
+): Promise<string> {
   const { sources } = options;
-  const { statusOf } = await import('./status.ts');
   workspacesOf(sources, workspace);
   const snapshot = await takeSnapshot(sources, maxCallers);
-  const shown = { ...sources, purgeNeeds: purgeNeeds(options) };
-  if (workspace === undefined) return statusOf(snapshot, health.judge(snapshot), shown);
-  return statusOf(snapshotOfOne(snapshot, workspace), health.judgeOne(snapshot, workspace), shown);
+  const needs = purgeNeeds(options);
+  if (workspace === undefined) return statusText(snapshot, health.judge(snapshot), needs);
+  return statusText(snapshotOfOne(snapshot, workspace), health.judgeOne(snapshot, workspace), needs);
 }
 
 /** What a purge asks for, where the listener stands as it does. */
@@ -194,13 +191,16 @@ async function showMetrics(
   sources: AdminSources,
   health: HealthWatch,
 ): Promise<Response> {
-  const [{ metricsOf }, { exposition, expositionType }, { readRuntime }] = await Promise.all([
+  const [{ metricsOf }, { exposition, expositionType }, { processMetrics, readRuntime }] = await Promise.all([
     import('./metrics.ts'),
     import('./exposition.ts'),
-    import('./runtime-watch.ts'),
+    import('./runtime.ts'),
   ]);
   const snapshot = await takeSnapshot(sources, 0);
-  const text = exposition(metricsOf(snapshot, health.judge(snapshot), await readRuntime()));
+  const text = exposition([
+    ...metricsOf(snapshot, health.judge(snapshot)),
+    ...processMetrics(snapshot, await readRuntime()),
+  ]);
   return context.body(text, 200, { ...documentFields, 'content-type': expositionType });
 }
 
@@ -248,10 +248,11 @@ function purge(context: Context<AdminEnv>, { sources, onPurge }: AdminAppOptions
   const purged = {
     ...(workspace ? { workspace } : {}),
     ...(operation === undefined ? {} : { operation }),
-    ...{ entries, bytes },
+    entries,
+    bytes,
   };
   onPurge(purged);
-  return json(context, purged);
+  return json(context, JSON.stringify(purged));
 }
 
 function probe(context: Context<AdminEnv>, problem: string | undefined): Response {
@@ -264,8 +265,8 @@ const showProblem: Handler = (context) => {
   return context.body(text, 200, documentFields);
 };
 
-function json(context: Context<AdminEnv>, value: unknown): Response {
-  return context.body(`${JSON.stringify(value)}\n`, 200, {
+function json(context: Context<AdminEnv>, text: string): Response {
+  return context.body(`${text}\n`, 200, {
     ...problemFields,
     'content-type': 'application/json',
   });

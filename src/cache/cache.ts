@@ -23,6 +23,7 @@ export interface CacheOptions extends AdmissionOptions, AnswerStoreOptions, Back
   readonly shared?: SharedReads | undefined;
 }
 
+/** The cache's part of `/status`. */
 export interface CacheSnapshot {
   /** Reads stored, each with all its variants. */
   readonly entries: number;
@@ -32,8 +33,6 @@ export interface CacheSnapshot {
   readonly evictions: number;
   /** Exchanges that may be joined now. */
   readonly flights: number;
-  /** Bodies waiting to be compressed. */
-  readonly compressing: number;
 }
 
 export interface Cache {
@@ -41,6 +40,8 @@ export interface Cache {
   /** Forgets all answers, or one operation's; what is under way is not stored either. Returns the reads dropped. */
   purge(operation?: string): number;
   snapshot(): CacheSnapshot;
+  /** Bodies waiting to be compressed. */
+  readonly compressing: number;
   /** Ends background work. Requests go on being answered. */
   close(): void;
 }
@@ -82,7 +83,10 @@ export function shareAnswers(options: CacheOptions): Cache {
       return purge(operation);
     },
     snapshot() {
-      return { ...store.snapshot(), flights: flights.size, compressing: admission.compressing };
+      return { ...store.snapshot(), flights: flights.size };
+    },
+    get compressing() {
+      return admission.compressing;
     },
     close() {
       admission.close();

@@ -1,21 +1,25 @@
-/** The callers as the admin listener shows them: names, grants and the first characters of digests. */
+/** The callers as the admin listener shows them: names, grants, and when tokens end; nothing of a token. */
+import { toTime } from '../exchange/durations.ts';
 import type { CallerStore } from './caller-store.ts';
 import type { CallerTable } from './caller-table.ts';
 import type { JwtRules } from './jwt.ts';
 import type { KeySetSnapshot } from './key-set.ts';
 
+/** The callers' part of `/status`, but for their requests; `beside` is for verdict and metrics alone. */
 export interface CallersSnapshot {
   /** How many callers there are; as many of them as were asked for are in the list. */
   readonly count: number;
-  readonly callers: readonly CallerSnapshot[];
-  /** Wall clock, ms: when the version in force was read. */
-  readonly loadedAt: number;
+  /** When the version in force was read. */
+  readonly loadedAt: string;
   /** What is wrong with the newest version of the file, where that was refused. */
   readonly problems: readonly string[];
-  /** The tokens that end, the first to end first. */
-  readonly expiries: readonly TokenExpiry[];
-  /** The keys of company logins. */
-  readonly logins: readonly LoginKeys[];
+  readonly list: readonly CallerSnapshot[];
+  readonly beside: {
+    /** The tokens that end, the first to end first. */
+    readonly expiries: readonly TokenExpiry[];
+    /** The keys of company logins. */
+    readonly logins: readonly LoginKeys[];
+  };
 }
 
 /** The key set of a company login, and the callers that it makes. */
@@ -34,12 +38,15 @@ export interface TokenExpiry {
 export interface CallerSnapshot {
   readonly name: string;
   readonly operations: readonly string[] | 'every';
-  /** Empty for the unnamed one. */
-  readonly workspaces: readonly string[];
+  /** Null for the unnamed one. */
+  readonly workspaces: readonly (string | null)[];
   readonly weight: number;
   /** The ways to be this caller, as `token`, `jwt`. */
   readonly by: readonly string[];
-  readonly tokens: readonly { readonly token: string; readonly expires: string | undefined }[];
+  /** How many it has. */
+  readonly tokens: number;
+  /** When the first of them ends. */
+  readonly nextExpiry: string | null;
 }
 
 /** @param most how many callers to describe: thousands take a while, and cache hits wait meanwhile */
@@ -51,8 +58,11 @@ export function snapshotCallers(
   const { callers, entries, anonymous } = version.table;
   return {
     count: callers.length,
-    callers: callers.slice(0, most).map((caller, index) => {
+    loadedAt: toTime(loadedAt),
+    problems,
+    list: callers.slice(0, most).map((caller, index) => {
       const { tokens = [], jwt, fly } = entries[index] ?? {};
+      const first = Math.min(...tokens.map(({ expiresAt }) => expiresAt));
       const by = [
         ...(tokens.length > 0 ? ['token'] : []),
         ...(jwt === undefined ? [] : ['jwt']),
@@ -62,19 +72,17 @@ export function snapshotCallers(
       return {
         name: caller.name,
         operations: caller.operations === 'every' ? 'every' : [...caller.operations],
-        workspaces: [...caller.workspaces],
+        workspaces: [...caller.workspaces].map((name) => name || null),
         weight: caller.weight,
         by,
-        tokens: tokens.map(({ digest, expiresAt }) => ({
-          token: digest.slice(0, 8),
-          expires: Number.isFinite(expiresAt) ? new Date(expiresAt).toISOString() : undefined,
-        })),
+        tokens: tokens.length,
+        nextExpiry: Number.isFinite(first) ? toTime(first) : null,
       };
     }),
-    loadedAt,
-    problems,
-    expiries: expiriesOf(version.table),
-    logins: keySets.map((keys) => ({ ...keys, callers: callersOf(version.table.jwt, keys.address) })),
+    beside: {
+      expiries: expiriesOf(version.table),
+      logins: keySets.map((keys) => ({ ...keys, callers: callersOf(version.table.jwt, keys.address) })),
+    },
   };
 }
 

@@ -172,13 +172,14 @@ async function examineKey(
   settings: CheckReport['settings'],
 ): Promise<CheckReport> {
   if (!(await within(options.timeoutMs, () => keyring.ready))) {
-    const { source, reloadFailure = tooLate(source, options.timeoutMs) } = keyring.health();
+    const { source, reloadFailure } = keyring.health();
+    const problem = reloadFailure ?? tooLate(source, options.timeoutMs);
     return {
       ok: false,
       exitStatus: 1,
       summary: 'The secret store gave no key; nothing was asked of the upstream.',
       settings,
-      key: { ok: false, source, problem: reloadFailure, ...wordsOf(said, options) },
+      key: { ok: false, source, problem, ...wordsOf(said, options) },
       calls: [],
     };
   }
@@ -199,8 +200,8 @@ async function examineKey(
     key: {
       ok: true,
       source,
-      ...(fingerprint === undefined ? {} : { fingerprint }),
-      ...(generation === undefined ? {} : { generation }),
+      ...(fingerprint === null ? {} : { fingerprint }),
+      ...(generation === null ? {} : { generation }),
     },
     ...(previousKey === undefined ? {} : { previousKey }),
     ...(sharedStore === undefined ? {} : { sharedStore }),

@@ -3,13 +3,18 @@ import { html } from 'hono/html';
 import { script } from '../browser/api-page.ts';
 import { usualBase } from '../edge/workspace.ts';
 import type { Operation } from '../operations.ts';
-import { type CacheRequest, cacheDirectives, validators } from './cache-requests.ts';
 import { examplesOf, segmentInExamples, tokenVariable } from './examples.ts';
-import { type Field, requestFields, responseFields } from './message-fields.ts';
+import {
+  type CacheRequest,
+  cacheDirectives,
+  type Field,
+  requestFields,
+  responseFields,
+  validators,
+} from './message-fields.ts';
 import { type ApiFacts, describeApi, noWorkspace } from './openapi.ts';
 import type { OpenApiDocument } from './openapi-types.ts';
-import { type Html, prose, type RenderedDocument, renderPage } from './page.ts';
-import { problemTable } from './problem-list.ts';
+import { type Html, problemTable, prose, type RenderedDocument, renderPage } from './pages.ts';
 
 export interface ApiPageFacts extends ApiFacts {
   /** Scheme and authority, as the request names them. The page's script puts its own in their place. */

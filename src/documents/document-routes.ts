@@ -11,7 +11,7 @@ import { basesOf, usualBase } from '../edge/workspace.ts';
 import { GatewayError } from '../errors.ts';
 import type { Eventually, Handler } from '../exchange/layer.ts';
 import type { Operation } from '../operations.ts';
-import type { RenderedDocument } from './page.ts';
+import type { RenderedDocument } from './pages.ts';
 
 export interface DocumentOptions {
   readonly operations: readonly Operation[];
@@ -36,13 +36,13 @@ export function documentRoutes(options: DocumentOptions): DocumentRoutes {
   return {
     open: {
       '/': handle('start-page', async (request) => {
-        const { startDocument, startPage } = await import('./start-page.ts');
+        const { startDocument, startPage } = await import('./pages.ts');
         const anonymous = options.anonymous();
         const [base = usualBase] = anonymous === undefined ? [] : basesOf(anonymous);
         return (await prefersPage(request)) ? startPage(base) : json(startDocument(base));
       }),
       '/problems': handle('problem-list', async (request) => {
-        const { problemList, problemListPage } = await import('./problem-list.ts');
+        const { problemList, problemListPage } = await import('./pages.ts');
         return (await prefersPage(request)) ? problemListPage() : json(problemList);
       }),
       '/problems/': moveTo('problem-list', '../problems'),
@@ -106,7 +106,7 @@ function refuseChanges({ method }: InboundRequest): void {
 }
 
 async function prefersPage(request: InboundRequest): Promise<boolean> {
-  return (await import('./negotiation.ts')).prefersPage(request.field('accept'));
+  return (await import('./pages.ts')).prefersPage(request.field('accept'));
 }
 
 /** For people a text, and for programs that ask for JSON the same facts as `/problems` has. */
@@ -118,9 +118,9 @@ async function explainProblem(request: InboundRequest): Promise<RenderedDocument
       detail: 'There is no such problem. /problems lists them all.',
     });
   }
-  const { namesJson } = await import('./negotiation.ts');
+  const { namesJson } = await import('./pages.ts');
   if (!namesJson(request.field('accept'))) return { text };
-  const { problemList } = await import('./problem-list.ts');
+  const { problemList } = await import('./pages.ts');
   return json(problemList.find((problem) => problem.code === code));
 }
 

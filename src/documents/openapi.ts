@@ -16,8 +16,7 @@ import type {
   Reference,
   SecurityScheme,
 } from './openapi-types.ts';
-import { problemSchemas } from './problem-schemas.ts';
-import { answerResponses, problemResponses } from './responses.ts';
+import { answerResponses, problemResponses, problemSchemas } from './responses.ts';
 
 export interface ApiFacts {
   /** The operations to describe: all, or those granted to one caller. */

@@ -37,6 +37,20 @@ export class Durations {
   }
 }
 
+/** A duration as `/status` shows it: in seconds, null where it does not apply. @param parts of a millisecond that are kept */
+export function toSeconds(ms: number, parts?: number): number;
+export function toSeconds(ms: number | undefined, parts?: number): number | null;
+export function toSeconds(ms: number | undefined, parts = 1): number | null {
+  return ms === undefined ? null : Math.round(ms * parts) / (1_000 * parts);
+}
+
+/** A moment as `/status` shows it (ISO 8601), null where there is none. @param ms wall clock */
+export function toTime(ms: number): string;
+export function toTime(ms: number | undefined): string | null;
+export function toTime(ms: number | undefined): string | null {
+  return ms === undefined ? null : new Date(ms).toISOString();
+}
+
 /** A figure as it is shown: to a hundredth. */
 export function toHundredths(value: number): number {
   return Math.round(value * 100) / 100;

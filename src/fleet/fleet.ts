@@ -5,6 +5,7 @@
 import type { SharedReads } from '../cache/shared-reads.ts';
 import type { SharedBuckets } from '../callers/limit.ts';
 import type { StoreAddress } from '../config/store-address.ts';
+import { toSeconds } from '../exchange/durations.ts';
 import type { MakeScheduler } from '../gate/scheduler.ts';
 import type { Key } from '../key/key.ts';
 import { openStore } from '../key/open-store.ts';
@@ -14,7 +15,7 @@ import { SharedAnswers, type SharedAnswersSnapshot } from './shared-answers.ts';
 import { shareBuckets } from './shared-buckets.ts';
 import { SharedGate } from './shared-gate.ts';
 import type { SharedGateSnapshot } from './shared-scheduler.ts';
-import { SharedStore, type StoreChange, type StoreSnapshot } from './store.ts';
+import { SharedStore, type StoreChange } from './store.ts';
 
 export interface FleetOptions {
   readonly address: StoreAddress;
@@ -38,13 +39,18 @@ export interface FleetOptions {
   onChange(change: StoreChange): void;
 }
 
+/** The shared store's part of `/status`. */
 export interface FleetSnapshot {
-  readonly store: StoreSnapshot;
-  /** This gateway's id. */
-  readonly id: string;
-  readonly members: readonly Member[];
-  readonly answers: SharedAnswersSnapshot;
+  readonly address: string;
+  readonly inUse: boolean;
+  /** Why it is away, or what it refuses; null where all is well. */
+  readonly reason: string | null;
+  readonly latencySeconds: number | null;
+  readonly calls: number;
+  readonly failures: number;
+  readonly reads: SharedAnswersSnapshot;
   readonly gate: SharedGateSnapshot;
+  readonly gateways: readonly (Member & { readonly isThis: boolean })[];
 }
 
 export interface Fleet {
@@ -89,13 +95,24 @@ export function joinFleet(options: FleetOptions): Fleet {
     reads: answers,
     buckets: shareBuckets(store, sealing),
     makeScheduler: gate.makeScheduler,
-    snapshot: () => ({
-      store: store.snapshot(),
-      id: membership.id,
-      members: membership.members,
-      answers: answers.snapshot(),
-      gate: gate.snapshot(),
-    }),
+    snapshot() {
+      const { address, inUse, reason, refusal, latencyMs, calls, failures } = store.snapshot();
+      return {
+        address,
+        inUse,
+        reason: reason ?? refusal ?? null,
+        latencySeconds: toSeconds(latencyMs, 1_000),
+        calls,
+        failures,
+        reads: answers.snapshot(),
+        gate: gate.snapshot(),
+        gateways: membership.members.map(({ id, ...member }) => ({
+          id,
+          isThis: id === membership.id,
+          ...member,
+        })),
+      };
+    },
     async close() {
       clearInterval(heartbeat);
       answers.close();

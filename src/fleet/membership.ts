@@ -1,5 +1,7 @@
 /** Which gateways there are: each says so once a second, and counts for three. None of them leads. */
+
 import { randomUUID } from 'node:crypto';
+import { toTime } from '../exchange/durations.ts';
 import { clockErrorMs } from './answer-codec.ts';
 import type { KeySealing } from './key-sealing.ts';
 import { heartbeatScript } from './scripts.ts';
@@ -9,8 +11,8 @@ export interface Member {
   readonly id: string;
   readonly host: string;
   readonly version: string;
-  /** Wall clock of that gateway, ms. */
-  readonly startedAt: number;
+  /** By that gateway's clock (ISO 8601). */
+  readonly startedAt: string;
 }
 
 export interface MembershipOptions {
@@ -100,10 +102,11 @@ function memberOf(id: string, facts: Buffer | null | undefined): Heard | undefin
   if (!facts || !/^[0-9a-f]{8}$/.test(id)) return undefined;
   try {
     const { host, version, startedAt, proof } = JSON.parse(facts.toString()) as Record<string, unknown>;
-    if (typeof host !== 'string' || typeof version !== 'string' || !Number.isFinite(startedAt)) {
+    if (typeof host !== 'string' || typeof version !== 'string' || typeof startedAt !== 'number') {
       return undefined;
     }
-    const shown = { host: host.slice(0, 64), version: version.slice(0, 32), startedAt: Number(startedAt) };
+    // Throws for a number that is no moment.
+    const shown = { host: host.slice(0, 64), version: version.slice(0, 32), startedAt: toTime(startedAt) };
     return { member: { id, ...shown }, proof: String(proof) };
   } catch {
     return undefined;

@@ -48,7 +48,7 @@ type Shared = Pick<
   wake(): void;
 };
 
-const alone: SharedGateSnapshot = { role: 'alone', leader: undefined, turnsGiven: 0, turnsTaken: 0 };
+const alone: SharedGateSnapshot = { role: 'alone', leader: null, turnsGiven: 0, turnsTaken: 0 };
 
 export class SharedGate {
   readonly #options: SharedGateOptions;

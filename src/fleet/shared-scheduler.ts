@@ -18,7 +18,7 @@ import {
   Scheduler,
   type Scheduling,
 } from '../gate/scheduler.ts';
-import type { GateSnapshot, Queued, SchedulerOptions } from '../gate/types.ts';
+import type { Queued, Schedule, SchedulerOptions } from '../gate/types.ts';
 import { Follower } from './follower.ts';
 import { type Announcement, keyOf, type Report } from './gate-messages.ts';
 import { isRemote, Leader, type RemoteRequest } from './leader.ts';
@@ -46,8 +46,8 @@ export type GateRole = 'alone' | 'leads' | 'follows';
 
 export interface SharedGateSnapshot {
   readonly role: GateRole;
-  /** The id of the gateway that leads; `undefined` while none does, as where nothing is limited. */
-  readonly leader: string | undefined;
+  /** The id of the gateway that leads; null while none does, as where nothing is limited. */
+  readonly leader: string | null;
   /** Turns that this gateway gave to others, and got from others, since the start. */
   readonly turnsGiven: number;
   readonly turnsTaken: number;
@@ -195,7 +195,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     return rejected;
   }
 
-  snapshot(nowMs: number): GateSnapshot {
+  snapshot(nowMs: number): Schedule {
     const snapshot = this.#inner.snapshot(nowMs);
     const known = this.#role === 'follows' ? this.#known?.record.perMs : undefined;
     const given = this.#leader?.turnsOut ?? 0;
@@ -214,7 +214,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     const leader = this.#role === 'leads' ? this.#options.id : this.#follower?.leader;
     return {
       role: this.#role,
-      leader: this.#role === 'alone' ? undefined : leader,
+      leader: this.#role === 'alone' ? null : (leader ?? null),
       turnsGiven: this.#turns.given,
       turnsTaken: this.#turns.taken,
     };

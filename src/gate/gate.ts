@@ -3,6 +3,7 @@
  * the next attempt goes and whose it is; here are the clock, one timer, and the promises of requests that wait.
  */
 import { GatewayError } from '../errors.ts';
+import { toSeconds } from '../exchange/durations.ts';
 import { type Answer, limitOutcome, type UpstreamRequest } from '../exchange/exchange.ts';
 import { andThen, type Eventually, type Layer } from '../exchange/layer.ts';
 import type { ContextWatcher, RequestContext } from '../exchange/request-context.ts';
@@ -10,10 +11,10 @@ import type { Trace } from '../exchange/trace.ts';
 import type { MakeScheduler, Outcome, Permit, Rejected, Scheduling } from './scheduler.ts';
 import { Scheduler } from './scheduler.ts';
 import { tuning } from './tuning.ts';
-import type { GateSnapshot, GateState, Queued, SchedulerOptions } from './types.ts';
+import type { CallerQueue, GateSnapshot, GateState, Queued, Schedule, SchedulerOptions } from './types.ts';
 
 /** A change of the gate's state: one line in the log. */
-export type GateChange = GateSnapshot & { readonly from: GateState; readonly to: GateState };
+export type GateChange = Schedule & { readonly from: GateState; readonly to: GateState };
 
 const defaults = {
   initialWindow: 10,
@@ -36,8 +37,16 @@ export type GateOptions = Omit<SchedulerOptions, keyof typeof defaults> &
 export type Gate = Pick<PacingGate, 'layer' | 'snapshot' | 'close'>;
 
 const off: GateSnapshot = {
-  ...{ state: 'off', perSecond: undefined, window: 0, inFlight: 0, waiting: 0, queued: [] },
-  ...{ closedForMs: 0, statedWaitMs: 0, attempts: 0, refusals: 0 },
+  state: 'off',
+  closedForSeconds: 0,
+  statedWaitSeconds: 0,
+  attemptsPerSecond: null,
+  window: 0,
+  inFlight: 0,
+  waiting: 0,
+  attempts: 0,
+  refusals: 0,
+  callers: [],
 };
 
 export function paceAttempts(options: GateOptions): Gate {
@@ -48,6 +57,23 @@ export function paceAttempts(options: GateOptions): Gate {
 interface QueuedRequest extends Queued {
   go(permit: Permit): void;
   fail(failure: Error): void;
+}
+
+/** What waits, by caller. */
+function queuesByCaller(all: readonly Queued[], nowMs: number): CallerQueue[] {
+  const places = all.flatMap(({ arrivedMs, context }) =>
+    context.flows.map((flow) => ({ arrivedMs, ...flow })),
+  );
+  return [...Map.groupBy(places, ({ name }) => name)].map(([name, queued]) => {
+    const requests = queued.filter(({ background }) => !background);
+    const oldestWaitMs = Math.max(0, ...requests.map(({ arrivedMs }) => nowMs - arrivedMs));
+    return {
+      name,
+      waiting: requests.length,
+      oldestWaitSeconds: toSeconds(oldestWaitMs),
+      refreshes: queued.length - requests.length,
+    };
+  });
 }
 
 class PacingGate {
@@ -80,9 +106,16 @@ class PacingGate {
 
   /** Time may have changed the state since the last call; then `onChange` is called here. */
   readonly snapshot = (): GateSnapshot => {
-    const snapshot = this.#scheduler.snapshot(performance.now());
+    const nowMs = performance.now();
+    const { queued, perSecond, closedForMs, statedWaitMs, ...rest } = this.#scheduler.snapshot(nowMs);
     this.#showChange();
-    return snapshot;
+    return {
+      ...rest,
+      closedForSeconds: toSeconds(closedForMs),
+      statedWaitSeconds: toSeconds(statedWaitMs),
+      attemptsPerSecond: perSecond ?? null,
+      callers: queuesByCaller(queued, nowMs),
+    };
   };
 
   /** Rejects all requests that wait with `shutting-down`; attempts in flight go on. The layer refuses from then on. */

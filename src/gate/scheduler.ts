@@ -10,7 +10,7 @@ import { FairQueue } from './fair-queue.ts';
 import { burstOf, firstGuess, type Mark, measured } from './limit-estimate.ts';
 import { cooledDown, dueMs, hasSpare, type Pace, risen, settledDown, taken, withNextProbe } from './pacer.ts';
 import { tuning } from './tuning.ts';
-import type { GateSnapshot, GateState, Queued, SchedulerOptions } from './types.ts';
+import type { GateState, Queued, Schedule, SchedulerOptions } from './types.ts';
 
 /** An attempt under way; `sent`: when, and how many before it. */
 export interface Permit {
@@ -189,7 +189,7 @@ export class Scheduler<T extends Queued> {
     return rejected;
   }
 
-  snapshot(nowMs: number): GateSnapshot {
+  snapshot(nowMs: number): Schedule {
     this.advance(nowMs);
     const { state, perMs, closedUntilMs, statedUntilMs } = this.record;
     return {

@@ -25,8 +25,9 @@ export interface SchedulerOptions {
   readonly random: () => number;
 }
 
-export interface GateSnapshot {
-  readonly state: GateState | 'off';
+/** What the scheduler knows of itself. */
+export interface Schedule {
+  readonly state: GateState;
   /** Learned rate in attempts per second; undefined while none is known. */
   readonly perSecond: number | undefined;
   readonly window: number;
@@ -41,4 +42,29 @@ export interface GateSnapshot {
   /** Attempts let go and 429s received since the start. */
   readonly attempts: number;
   readonly refusals: number;
+}
+
+/** What waits of one caller: requests, and background refreshes, which delay no answer. */
+export interface CallerQueue {
+  readonly name: string;
+  readonly waiting: number;
+  /** Of the requests. */
+  readonly oldestWaitSeconds: number;
+  readonly refreshes: number;
+}
+
+/** The gate's part of `/status`. */
+export interface GateSnapshot {
+  readonly state: GateState | 'off';
+  readonly closedForSeconds: number;
+  readonly statedWaitSeconds: number;
+  /** Null while no rate is known. */
+  readonly attemptsPerSecond: number | null;
+  readonly window: number;
+  readonly inFlight: number;
+  readonly waiting: number;
+  readonly attempts: number;
+  readonly refusals: number;
+  /** All that wait, in the order of their first turns. */
+  readonly callers: readonly CallerQueue[];
 }

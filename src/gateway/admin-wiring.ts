@@ -1,7 +1,7 @@
 /** What the admin listener is handed of a gateway: functions that read its parts, and what it is told of them. */
 import type { Server } from 'node:http';
 import type { AdminOptions } from '../admin/listener.ts';
-import type { WorkspaceSources } from '../admin/sources.ts';
+import type { WorkspaceSources } from '../admin/snapshot.ts';
 import { changedSettings, isLocalHost } from '../config/config.ts';
 import type { FleetSnapshot } from '../fleet/fleet.ts';
 import { version } from '../version.ts';
@@ -17,7 +17,7 @@ export function adminOptions(parts: Parts, life: LifeState, server: Server, port
       version,
       startedAt: parts.startedAt,
       operations: operationsOf(config).map(({ name }) => name),
-      changedSettings: changedSettings(config),
+      settings: changedSettings(config),
       notReady: life.notReady,
       requests: parts.counts.snapshot,
       workspaces: [...parts.workspaces.values()].map(sourcesOf),
@@ -53,10 +53,10 @@ function sourcesOf({ own, keyring, pipeline }: Workspace): WorkspaceSources {
   return {
     name: own.name,
     key: keyring.health,
+    upstream: pipeline.attempts.snapshot,
     gate: pipeline.gate.snapshot,
     circuit: pipeline.circuit.snapshot,
     cache: pipeline.cache.snapshot,
-    attempts: pipeline.attempts.snapshot,
     purge: pipeline.cache.purge,
   };
 }
@@ -70,10 +70,10 @@ function fleetSnapshot(parts: Parts): FleetSnapshot | undefined {
     all.reduce((total, one) => total + count(one), 0);
   return {
     ...first,
-    answers: {
-      found: sum(({ answers }) => answers.found),
-      joined: sum(({ answers }) => answers.joined),
-      exchanges: sum(({ answers }) => answers.exchanges),
+    reads: {
+      found: sum(({ reads }) => reads.found),
+      joined: sum(({ reads }) => reads.joined),
+      exchanges: sum(({ reads }) => reads.exchanges),
     },
     gate: {
       ...first.gate,

@@ -46,31 +46,34 @@ export interface NewKeyHealth {
   readonly generation: number;
   /** `untried`: the upstream has said nothing about it yet. */
   readonly standing: 'untried' | 'refused';
-  /** When the store gave it: wall clock, in ms since 1970. */
-  readonly since: number;
+  /** When the store gave it. */
+  readonly since: string;
 }
 
-/** The key's state as shown in `/status` and metrics. Times are wall clock, in ms since 1970. */
+/** The key's part of `/status`; `beside` is for verdict and metrics alone. */
 export interface KeyHealth {
+  readonly loaded: boolean;
   readonly source: string;
-  readonly fingerprint: string | undefined;
-  readonly generation: number | undefined;
-  readonly loadedAt: number | undefined;
-  readonly ageMs: number | undefined;
-  readonly lastAcceptedAt: number | undefined;
-  readonly lastRejectedAt: number | undefined;
-  /** The upstream refused a read, and it is not known yet whether it refuses the key. */
-  readonly suspect: boolean;
+  readonly fingerprint: string | null;
+  readonly generation: number | null;
+  readonly loadedAt: string | null;
+  readonly ageSeconds: number | null;
+  readonly lastAcceptedAt: string | null;
+  readonly lastRejectedAt: string | null;
   /** The upstream refuses the key and nothing but probes is sent with it. */
   readonly rejected: boolean;
   /** The upstream refuses the newest key of the store, and another one is in use. */
   readonly fallenBack: boolean;
-  /** The store's newest key, while it is on trial; `undefined` where it is in use. */
-  readonly newKey: NewKeyHealth | undefined;
-  /** Until the last replaced value is searched for no more, in ms; `undefined` where there is none. */
-  readonly previousForgottenInMs: number | undefined;
+  /** The store's newest key, while it is on trial; null where it is in use. */
+  readonly newKey: NewKeyHealth | null;
   /** Reads of the store that failed, since the start. */
   readonly reloadFailures: number;
   /** Why the last read failed, while it fails. */
-  readonly reloadFailure: string | undefined;
+  readonly reloadFailure: string | null;
+  readonly beside: {
+    /** The upstream refused a read, and it is not known yet whether it refuses the key. */
+    readonly suspect: boolean;
+    /** Until the last replaced value is searched for no more; null where there is none. */
+    readonly previousForgottenInSeconds: number | null;
+  };
 }

@@ -13,6 +13,7 @@
  * ends a trial: the key in use works, and an untried key replaces it at once where it is refused (`keyring.ts`).
  */
 import { waitAtMost } from '../exchange/deadline.ts';
+import { toTime } from '../exchange/durations.ts';
 import { specifiedReads } from './accepted-reads.ts';
 import type { Key } from './key.ts';
 import type { EmitKeyEvent, NewKeyHealth } from './key-event.ts';
@@ -97,10 +98,10 @@ export class KeyTrial {
     this.#trial = undefined;
   }
 
-  health(): NewKeyHealth | undefined {
-    if (this.#trial === undefined) return undefined;
+  health(): NewKeyHealth | null {
+    if (this.#trial === undefined) return null;
     const { key, standing, since } = this.#trial;
-    return { fingerprint: key.fingerprint, generation: key.generation, standing, since };
+    return { fingerprint: key.fingerprint, generation: key.generation, standing, since: toTime(since) };
   }
 
   async #ask(trial: Trial): Promise<void> {

@@ -14,6 +14,7 @@
  * it took. What the upstream thinks of the key is in `key-health.ts`; how the store is asked, in `key-source.ts`.
  */
 import type { WaitOptions } from '../exchange/deadline.ts';
+import { toSeconds, toTime } from '../exchange/durations.ts';
 import type { KeyRead } from './accepted-reads.ts';
 import { Key } from './key.ts';
 import type { EmitKeyEvent, KeyEvent, KeyHealth } from './key-event.ts';
@@ -213,20 +214,23 @@ export class Keyring {
   }
 
   readonly health = (): KeyHealth => ({
+    loaded: this.#current !== undefined,
     source: (this.#current && this.#sources.get(this.#current)) ?? this.#store.describe,
-    fingerprint: this.#current?.fingerprint,
-    generation: this.#current?.generation,
-    loadedAt: this.#loadedAt,
-    ageMs: this.#loadedAt === undefined ? undefined : Date.now() - this.#loadedAt,
-    lastAcceptedAt: this.#monitor.lastAcceptedAt,
-    lastRejectedAt: this.#monitor.lastRejectedAt,
-    suspect: this.#monitor.isSuspect,
+    fingerprint: this.#current?.fingerprint ?? null,
+    generation: this.#current?.generation ?? null,
+    loadedAt: toTime(this.#loadedAt),
+    ageSeconds: toSeconds(this.#loadedAt && Date.now() - this.#loadedAt),
+    lastAcceptedAt: toTime(this.#monitor.lastAcceptedAt),
+    lastRejectedAt: toTime(this.#monitor.lastRejectedAt),
     rejected: this.#monitor.isRejected,
     fallenBack: this.#current !== undefined && this.#current === this.#fallback,
     newKey: this.#trial.health(),
-    previousForgottenInMs: this.#retired.forgottenInMs,
     reloadFailures: this.#reloadFailures,
-    reloadFailure: this.#reloadFailure,
+    reloadFailure: this.#reloadFailure ?? null,
+    beside: {
+      suspect: this.#monitor.isSuspect,
+      previousForgottenInSeconds: toSeconds(this.#retired.forgottenInMs),
+    },
   });
 
   /** Loads the first key, and begins to follow the store. For `openKeyring`. @throws KeyStoreError of a local store */

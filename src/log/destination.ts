@@ -3,6 +3,7 @@
  * reader (EPIPE) or a full disk (ENOSPC) costs lines; their number is logged once it works again.
  */
 import pino from 'pino';
+import { toTime } from '../exchange/durations.ts';
 
 export interface LogDestination {
   /** Takes whole lines. */
@@ -15,11 +16,11 @@ export interface LogDestination {
   close(): Promise<void>;
 }
 
-/** Lines that could not be written, since the start. */
+/** The log's part of `/status`: lines that could not be written, since the start. */
 export interface LogLosses {
   readonly lostLines: number;
-  /** Wall clock, ms; `undefined` where no line was lost. */
-  readonly lastLostAt: number | undefined;
+  /** Null where no line was lost. */
+  readonly lastLostAt: string | null;
 }
 
 /** At the end a reader that is behind gets this long to take what is buffered; one that has stopped reading, no more. */
@@ -38,7 +39,7 @@ class DescriptorLog implements LogDestination {
   #giveUpMs = Number.POSITIVE_INFINITY;
   /** Lost and not reported yet. */
   #lost = 0;
-  #losses: LogLosses = { lostLines: 0, lastLostAt: undefined };
+  #losses: LogLosses = { lostLines: 0, lastLostAt: null };
   #isFailing = false;
 
   constructor(fd: number, onLost: (lines: number) => void) {
@@ -111,6 +112,6 @@ class DescriptorLog implements LogDestination {
   #lose(lines: string): void {
     const count = lines.split('\n').length - 1;
     this.#lost += count;
-    this.#losses = { lostLines: this.#losses.lostLines + count, lastLostAt: Date.now() };
+    this.#losses = { lostLines: this.#losses.lostLines + count, lastLostAt: toTime(Date.now()) };
   }
 }

@@ -8,9 +8,7 @@ import pino, { type Logger } from 'pino';
 import type { AccessLine } from '../edge/access-log.ts';
 import { shownFields } from '../edge/log-members.ts';
 import { toHundredths } from '../exchange/durations.ts';
-import { accessJson } from './access-json.ts';
 import { type LogDestination, type LogLosses, writeTo } from './destination.ts';
-import { collectLines } from './lines.ts';
 import { asText } from './text-lines.ts';
 
 export interface LoggerOptions {
@@ -84,7 +82,7 @@ export function createLogger({ level, redact, destination: given, format }: Logg
       else if (isInfo)
         lines.write(`{"level":"info","time":${Date.now()},${members(line)},"msg":"request"}\n`);
     },
-    losses: () => destination.losses?.() ?? { lostLines: 0, lastLostAt: undefined },
+    losses: () => destination.losses?.() ?? { lostLines: 0, lastLostAt: null },
     flush() {
       lines.flush();
       destination.flush();
@@ -108,4 +106,104 @@ function rounded(fields: unknown): unknown {
   if (typeof fields !== 'object' || fields === null || Object.getPrototypeOf(fields) !== Object.prototype)
     return fields;
   return Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, rounded(value)]));
+}
+
+interface Remembered {
+  readonly line: AccessLine;
+  /** Its members that come back, between two commas. */
+  readonly text: string;
+}
+
+/** Few kinds of line come often: an operation or two, found in memory or not. */
+const maxRemembered = 16;
+
+/**
+ * Returns what writes a line's members, without braces. Most lines differ from one written lately in caller, subject, ids,
+ * time and duration alone, so the text of the rest is remembered: to write every member of every line anew would cost more
+ * than all layers together. Remembered for all callers together, or ten thousand of them would each need their own. Each
+ * piece that is joined costs, so commas stand in the others.
+ */
+export function accessJson(): (line: AccessLine) => string {
+  const remembered: Remembered[] = [];
+  let eldest = 0;
+
+  function recurring(line: AccessLine): string {
+    for (const one of remembered) if (isAlike(one.line, line)) return one.text;
+    const { requestId, traceId, caller, subject, waitedMs, upstreamMs, totalMs, ...rest } = line;
+    const text = `,${JSON.stringify(rest).slice(1, -1)},`;
+    remembered[eldest] = { line, text };
+    eldest = (eldest + 1) % maxRemembered;
+    return text;
+  }
+
+  return (line) => {
+    const { requestId, traceId, caller, subject, waitedMs, upstreamMs, totalMs } = line;
+    let own = `"requestId":${JSON.stringify(requestId)}`;
+    if (traceId !== undefined) own += `,"traceId":"${traceId}"`;
+    if (caller !== undefined) own += `,"caller":${JSON.stringify(caller)}`;
+    if (subject !== undefined) own += `,"subject":${JSON.stringify(subject)}`;
+    const times = `"waitedMs":${waitedMs},"upstreamMs":${upstreamMs},"totalMs":${totalMs}`;
+    return own + recurring(line) + times;
+  };
+}
+
+/** Whether all members but caller, subject, ids, times and durations are the same. */
+function isAlike(one: AccessLine, other: AccessLine): boolean {
+  return (
+    one.status === other.status &&
+    one.cache === other.cache &&
+    one.workspace === other.workspace &&
+    one.operation === other.operation &&
+    one.by === other.by &&
+    one.note === other.note &&
+    one.method === other.method &&
+    one.attempts === other.attempts &&
+    one.upstreamStatus === other.upstreamStatus &&
+    one.generation === other.generation &&
+    one.gate === other.gate &&
+    one.problem === other.problem &&
+    one.reason === other.reason &&
+    one.cause === other.cause &&
+    one.refusal === other.refusal
+  );
+}
+
+interface LogLines {
+  write(line: string): void;
+  /** Hands on what is held. */
+  flush(): void;
+}
+
+/** A line is written this long after it was made, at the latest. */
+const holdMs = 100;
+const pieceCharacters = 32 * 1_024;
+
+/**
+ * Collects lines and hands them on in pieces: a file stream that keeps account of every line costs more than making the
+ * line does.
+ *
+ * @param writePiece takes whole lines
+ */
+function collectLines(writePiece: (piece: string) => void): LogLines {
+  let held = '';
+  // Not `unref`ed: a process whose work is done ends once its last lines are written.
+  let timer: NodeJS.Timeout | undefined;
+
+  function flush(): void {
+    clearTimeout(timer);
+    timer = undefined;
+    if (held === '') return;
+    const piece = held;
+    held = '';
+    writePiece(piece);
+  }
+
+  return {
+    write(line) {
+      held += line;
+      if (held.length >= pieceCharacters) flush();
+      else timer ??= setTimeout(flush, holdMs);
+    },
+    flush,
+  };
 }

@@ -102,7 +102,10 @@ export async function startTracing(options: TracingOptions): Promise<Tracing | u
   api.diag.setLogger(problemLogger(options.onProblem), { logLevel: api.DiagLogLevel.ERROR });
   const node = new sdk.NodeSDK({
     // Metrics have an endpoint of their own, and the log is standard output.
-    ...{ metricReaders: [], logRecordProcessors: [], instrumentations: [], textMapPropagator: null },
+    metricReaders: [],
+    logRecordProcessors: [],
+    instrumentations: [],
+    textMapPropagator: null,
     ...(isNamed ? {} : { serviceName }),
   });
   node.start();
@@ -118,7 +121,10 @@ function problemLogger(onProblem: (reason: string) => void): object {
   let quietUntilMs = 0;
   const ignore = (): void => {};
   return {
-    ...{ warn: ignore, info: ignore, debug: ignore, verbose: ignore },
+    warn: ignore,
+    info: ignore,
+    debug: ignore,
+    verbose: ignore,
     error(text: unknown) {
       if (performance.now() < quietUntilMs) return;
       quietUntilMs = performance.now() + quietMs;

@@ -4,7 +4,7 @@
  */
 
 import { GatewayError } from '../errors.ts';
-import { Durations, type DurationsSnapshot } from '../exchange/durations.ts';
+import { Durations, type DurationsSnapshot, toSeconds } from '../exchange/durations.ts';
 
 /** What became of attempts: a status, a problem's code, or `abandoned` where its request had gone. */
 export interface AttemptOutcome {
@@ -12,19 +12,24 @@ export interface AttemptOutcome {
   readonly outcome: string;
   readonly count: number;
   /** Time spent in them together. */
-  readonly ms: number;
+  readonly seconds: number;
 }
 
+/** The upstream's part of `/status`; `beside` is for metrics and charts alone. */
 export interface AttemptSnapshot {
-  readonly inFlight: number;
+  /** All since the start, those in flight too. */
+  readonly attempts: number;
   /** Attempts that an exchange needed after its first, for whatever reason. */
-  readonly further: number;
-  /** Attempts that no request waited for when they began: background refreshes. */
-  readonly background: number;
-  readonly ended: readonly AttemptOutcome[];
-  readonly durations: readonly (DurationsSnapshot & { readonly operation: string })[];
+  readonly retries: number;
+  readonly inFlight: number;
+  readonly outcomes: readonly AttemptOutcome[];
   /** How often a field of a 429 or 5xx should have said how long to wait, and said nothing that can be read. */
   readonly unreadableWaits: readonly { readonly field: string; readonly count: number }[];
+  readonly beside: {
+    /** Attempts that no request waited for when they began: background refreshes. */
+    readonly background: number;
+    readonly durations: readonly (DurationsSnapshot & { readonly operation: string })[];
+  };
 }
 
 export interface AttemptTally {
@@ -51,7 +56,8 @@ export function tallyAttempts(): AttemptTally {
   const operations = new Map<string, { readonly cells: Cell[]; readonly durations: Durations }>();
   const unreadableWaits = new Map<string, number>();
   let inFlight = 0;
-  let further = 0;
+  let ended = 0;
+  let retries = 0;
   let background = 0;
 
   function tallyOf(operation: string): { cells: Cell[]; durations: Durations } {
@@ -77,10 +83,11 @@ export function tallyAttempts(): AttemptTally {
     begun(attemptsBefore, isBackground) {
       inFlight += 1;
       if (isBackground) background += 1;
-      if (attemptsBefore > 0) further += 1;
+      if (attemptsBefore > 0) retries += 1;
     },
     ended(operation, outcome, ms) {
       inFlight -= 1;
+      ended += 1;
       const { cells, durations } = tallyOf(operation);
       durations.observe(ms);
       const cell = cellOf(cells, outcomeOf(outcome));
@@ -91,17 +98,25 @@ export function tallyAttempts(): AttemptTally {
       for (const field of fields) unreadableWaits.set(field, (unreadableWaits.get(field) ?? 0) + 1);
     },
     snapshot: () => ({
+      attempts: ended + inFlight,
+      retries,
       inFlight,
-      further,
-      background,
-      ended: [...operations].flatMap(([operation, { cells }]) =>
-        cells.map(({ outcome, count, ms }) => ({ operation, outcome: String(outcome), count, ms })),
+      outcomes: [...operations].flatMap(([operation, { cells }]) =>
+        cells.map(({ outcome, count, ms }) => ({
+          operation,
+          outcome: String(outcome),
+          count,
+          seconds: toSeconds(ms),
+        })),
       ),
-      durations: [...operations].map(([operation, { durations }]) => ({
-        operation,
-        ...durations.snapshot(),
-      })),
       unreadableWaits: [...unreadableWaits].map(([field, count]) => ({ field, count })),
+      beside: {
+        background,
+        durations: [...operations].map(([operation, { durations }]) => ({
+          operation,
+          ...durations.snapshot(),
+        })),
+      },
     }),
   };
 }

@@ -5,7 +5,9 @@
  * Not a library's (read: cockatiel, opossum): none can count a failure for a caller, an operation or the whole, or
  * state a Retry-After.
  */
+
 import { GatewayError, type ProblemCode } from '../errors.ts';
+import { toSeconds } from '../exchange/durations.ts';
 import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
 import type { Layer } from '../exchange/layer.ts';
 import type { Trace } from '../exchange/trace.ts';
@@ -22,15 +24,15 @@ export interface CircuitOptions {
   readonly onChange?: (change: CircuitChange) => void;
 }
 
-/** One circuit as it is now. */
+/** One circuit as `/status` shows it. */
 export interface BreakerSnapshot {
   readonly state: 'closed' | 'open';
   readonly failuresInARow: number;
-  /** When the upstream is asked again, in ms from now; 0 when closed or due. */
-  readonly probeInMs: number;
+  /** When the upstream is asked again; 0 when closed or due. */
+  readonly probeInSeconds: number;
 }
 
-/** Of the upstream as a whole; it is open as well where each operation that was asked is. */
+/** The circuit's part of `/status`: of the upstream as a whole; it is open as well where each operation that was asked is. */
 export interface CircuitSnapshot extends BreakerSnapshot {
   /** Of all operations that were asked: open where an operation has only failed lately, for one caller or more. */
   readonly operations: readonly (BreakerSnapshot & { readonly operation: string })[];
@@ -178,8 +180,9 @@ function refusal(read: Read): GatewayError {
 }
 
 function shown(isOpen: boolean, failuresInARow: number, reads: readonly Read[]): BreakerSnapshot {
-  if (!isOpen) return { state: 'closed', failuresInARow, probeInMs: 0 };
+  if (!isOpen) return { state: 'closed', failuresInARow, probeInSeconds: 0 };
   // A read that has not failed is tried at once, whenever it comes.
   const due = reads.map(({ dueMs }) => dueMs).filter((dueMs) => dueMs > 0);
-  return { state: 'open', failuresInARow, probeInMs: Math.max(Math.min(...due) - performance.now(), 0) };
+  const probeInMs = Math.max(Math.min(...due) - performance.now(), 0);
+  return { state: 'open', failuresInARow, probeInSeconds: toSeconds(probeInMs) };
 }

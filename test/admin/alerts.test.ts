@@ -2,12 +2,13 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { healthCodes, judgeHealth } from '../../src/admin/health.ts';
 import { metricsOf } from '../../src/admin/metrics.ts';
+import { processMetrics } from '../../src/admin/runtime.ts';
 import { problems } from '../../src/errors.ts';
 import { fullRuntime, fullSnapshot } from '../support/snapshot.ts';
 
 const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
 const snapshot = fullSnapshot();
-const metrics = metricsOf(snapshot, judgeHealth(snapshot), fullRuntime);
+const metrics = [...metricsOf(snapshot, judgeHealth(snapshot)), ...processMetrics(snapshot, fullRuntime)];
 
 /** Every series that a scrape has, by its name, with its labels. */
 const series = new Map<string, Set<string>>();

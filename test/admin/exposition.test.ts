@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { exposition } from '../../src/admin/exposition.ts';
-import type { Metric } from '../../src/admin/metric.ts';
+import { exposition, type Metric } from '../../src/admin/exposition.ts';
 import { parseExposition } from '../support/exposition-parser.ts';
 
 const gauge = (samples: Metric['samples'], help = 'What it is.'): Metric => ({

@@ -1,22 +1,23 @@
 import { describe, expect, it } from 'vitest';
 import { type HealthCode, healthCodes, judgeHealth } from '../../src/admin/health.ts';
-import { HealthWatch } from '../../src/admin/health-watch.ts';
+import { HealthWatch } from '../../src/admin/status.ts';
 import type { LoginKeys } from '../../src/callers/callers-snapshot.ts';
-import { calmSnapshot, type SnapshotOfOne } from '../support/snapshot.ts';
+import { calmSnapshot, type SnapshotOfOne, timeAt } from '../support/snapshot.ts';
 
 const calm = calmSnapshot();
+const atMs = Date.parse(calm.at);
 const dayMs = 86_400_000;
-const openCircuit = { state: 'open' as const, failuresInARow: 7, probeInMs: 4_000 };
-const endOf = (ms: number, isLast = true) => ({ caller: 'script', expiresAt: calm.at + ms, isLast });
+const openCircuit = { state: 'open' as const, failuresInARow: 7, probeInSeconds: 4 };
+const endOf = (ms: number, isLast = true) => ({ caller: 'script', expiresAt: atMs + ms, isLast });
 const endsIn = (ms: number, isLast = true): Partial<SnapshotOfOne> => ({
-  callers: { ...calm.callers, expiries: [endOf(ms, isLast)] },
+  callers: { ...calm.callers, beside: { ...calm.callers.beside, expiries: [endOf(ms, isLast)] } },
 });
-const waitsFor = (...waitsMs: readonly number[]): Partial<SnapshotOfOne> => ({
+const waitsFor = (...waitsSeconds: readonly number[]): Partial<SnapshotOfOne> => ({
   gate: {
     ...calm.gate,
-    callers: waitsMs.map((oldestWaitMs, index) => ({
+    callers: waitsSeconds.map((oldestWaitSeconds, index) => ({
       name: index === 0 ? 'page' : `page-${index}`,
-      ...{ length: 3, oldestWaitMs, refreshes: 1 },
+      ...{ waiting: 3, oldestWaitSeconds, refreshes: 1 },
     })),
   },
 });
@@ -24,31 +25,35 @@ const waitsFor = (...waitsMs: readonly number[]): Partial<SnapshotOfOne> => ({
 const newKeyIs = (standing: 'untried' | 'refused', forMs: number): Partial<SnapshotOfOne> => ({
   key: {
     ...calm.key,
-    newKey: { fingerprint: '4567ef01', generation: 3, standing, since: calm.at - forMs },
+    newKey: { fingerprint: '4567ef01', generation: 3, standing, since: timeAt(-forMs) },
   },
 });
 
 const loginsAre = (...logins: readonly Partial<LoginKeys>[]): Partial<SnapshotOfOne> => ({
   callers: {
     ...calm.callers,
-    logins: logins.map((login) => ({
-      ...{ address: 'https://login.example.com/keys', callers: ['staff'], keys: 2 },
-      ...{ failure: undefined, failingSince: undefined, servesUntil: calm.at + dayMs },
-      ...login,
-    })),
+    beside: {
+      ...calm.callers.beside,
+      logins: logins.map((login) => ({
+        ...{ address: 'https://login.example.com/keys', callers: ['staff'], keys: 2 },
+        ...{ failure: undefined, failingSince: undefined, servesUntil: atMs + dayMs },
+        ...login,
+      })),
+    },
   },
 });
-const failed = { failure: 'the connection was refused', failingSince: calm.at - 1_000 };
+const failed = { failure: 'the connection was refused', failingSince: atMs - 1_000 };
 
 const storeIs = (inUse: boolean): Partial<SnapshotOfOne> => ({
-  fleet: calm.fleet && {
-    ...calm.fleet,
-    store: { ...calm.fleet.store, inUse, reason: inUse ? undefined : 'connection refused' },
+  sharedStore: calm.sharedStore && {
+    ...calm.sharedStore,
+    inUse,
+    reason: inUse ? null : 'connection refused',
   },
 });
 
 const certificateEnds = (ms: number, lifetimeMs = 90 * dayMs): Partial<SnapshotOfOne> => ({
-  certificate: { validFrom: calm.at + ms - lifetimeMs, validTo: calm.at + ms, problem: undefined },
+  beside: { certificate: { validFrom: atMs + ms - lifetimeMs, validTo: atMs + ms, problem: undefined } },
 });
 
 const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[], says?: RegExp][] = [
@@ -57,14 +62,14 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
     'no key is loaded',
     {
       notReady: 'no key is loaded yet',
-      key: { ...calm.key, fingerprint: undefined, reloadFailure: 'exec:x: failed' },
+      key: { ...calm.key, loaded: false, reloadFailure: 'exec:x: failed' },
     },
     ['key-missing'],
     /exec:x: failed/,
   ],
   [
     'no key is loaded and none was refused',
-    { key: { ...calm.key, fingerprint: undefined } },
+    { key: { ...calm.key, loaded: false } },
     ['key-missing'],
     /^No key is loaded yet\.$/,
   ],
@@ -103,13 +108,13 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
   ],
   [
     'the circuit to the whole upstream is open and a request may try it',
-    { circuit: { ...openCircuit, probeInMs: 0, operations: [] } },
+    { circuit: { ...openCircuit, probeInSeconds: 0, operations: [] } },
     ['circuit-open'],
     /in a row\. The next request tries it again\.$/,
   ],
   [
     'the upstream refused a read with the key a moment ago',
-    { key: { ...calm.key, suspect: true } },
+    { key: { ...calm.key, beside: { ...calm.key.beside, suspect: true } } },
     ['key-suspect'],
     /0123abcd/,
   ],
@@ -129,32 +134,32 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
   ],
   [
     'the gate is closed',
-    { gate: { ...calm.gate, state: 'closed', closedForMs: 90_000 } },
+    { gate: { ...calm.gate, state: 'closed', closedForSeconds: 90 } },
     ['gate-closed'],
     /closed for another 90 s/,
   ],
   [
     'the gate is closed for minutes',
-    { gate: { ...calm.gate, state: 'closed', closedForMs: 130_000 } },
+    { gate: { ...calm.gate, state: 'closed', closedForSeconds: 130 } },
     ['gate-closed'],
     /closed for another 2 min/,
   ],
   [
     'the gate is closed for hours',
-    { gate: { ...calm.gate, state: 'closed', closedForMs: 10_800_000 } },
+    { gate: { ...calm.gate, state: 'closed', closedForSeconds: 10_800 } },
     ['gate-closed'],
     /closed for another 3 h/,
   ],
   [
     'the gate is closed for less than 2 s',
-    { gate: { ...calm.gate, state: 'closed', closedForMs: 1_999 } },
+    { gate: { ...calm.gate, state: 'closed', closedForSeconds: 1.999 } },
     [],
   ],
-  ['a request has waited for 5 s', waitsFor(5_000), ['callers-waiting'], /page wait long.*for 5 s/],
-  ['requests wait for less', waitsFor(4_999), []],
+  ['a request has waited for 5 s', waitsFor(5), ['callers-waiting'], /page wait long.*for 5 s/],
+  ['requests wait for less', waitsFor(4.999), []],
   [
     'requests of many callers wait long',
-    waitsFor(5_000, 6_000, 7_000, 8_000, 9_000, 10_000),
+    waitsFor(5, 6, 7, 8, 9, 10),
     ['callers-waiting'],
     /of page-5, page-4, page-3, page-2, page-1 and 1 more wait long.*for 10 s/,
   ],
@@ -173,13 +178,13 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
   ['the keys of a company login could not be fetched again a moment ago', loginsAre(failed), []],
   [
     'the keys of a company login could not be fetched for an hour',
-    loginsAre({ ...failed, failingSince: calm.at - 3_600_000, servesUntil: calm.at + dayMs - 3_600_000 }),
+    loginsAre({ ...failed, failingSince: atMs - 3_600_000, servesUntil: atMs + dayMs - 3_600_000 }),
     ['logins-failing'],
     /of staff: all get 401 from 2026-\S+Z on, because the keys/,
   ],
   [
     'the keys of a company login could not be fetched for a day',
-    loginsAre({ ...failed, servesUntil: calm.at }),
+    loginsAre({ ...failed, servesUntil: atMs }),
     ['logins-failing'],
     /of staff: all get 401, because .* \(the connection was refused\)\./,
   ],
@@ -209,7 +214,12 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
   ],
   [
     'two tokens end within 7 days',
-    { callers: { ...calm.callers, expiries: [1, 2].map((n) => endOf(n * dayMs)) } },
+    {
+      callers: {
+        ...calm.callers,
+        beside: { ...calm.callers.beside, expiries: [1, 2].map((n) => endOf(n * dayMs)) },
+      },
+    },
     ['token-ending'],
     /, and 1 more within 7 days\.$/,
   ],
@@ -237,20 +247,24 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
     certificateEnds(dayMs / 4, dayMs),
     ['certificate-ending'],
   ],
-  ['the gateway speaks plain HTTP', { certificate: undefined }, []],
+  ['the gateway speaks plain HTTP', { beside: { certificate: undefined } }, []],
   [
     'the newest certificate is refused',
-    { certificate: calm.certificate && { ...calm.certificate, problem: 'TLS_KEY_FILE is not the key' } },
+    {
+      beside: {
+        certificate: { validFrom: atMs, validTo: atMs + 90 * dayMs, problem: 'TLS_KEY_FILE is not the key' },
+      },
+    },
     ['certificate-refused'],
     /TLS_KEY_FILE is not the key\.$/,
   ],
   [
     'log lines were lost',
-    { log: { lostLines: 12, lastLostAt: calm.at - 60_000 } },
+    { log: { lostLines: 12, lastLostAt: timeAt(-60_000) } },
     ['log-lines-lost'],
     /12 since the start/,
   ],
-  ['log lines were lost an hour ago', { log: { lostLines: 12, lastLostAt: calm.at - 3_600_000 } }, []],
+  ['log lines were lost an hour ago', { log: { lostLines: 12, lastLostAt: timeAt(-3_600_000) } }, []],
   [
     'the shared store cannot be reached',
     storeIs(false),
@@ -286,7 +300,7 @@ describe('the verdict on the gateway', () => {
     const { health, reasons } = judgeHealth(
       calmSnapshot({
         ...endsIn(dayMs),
-        gate: { ...calm.gate, state: 'closed', closedForMs: 2_000 },
+        gate: { ...calm.gate, state: 'closed', closedForSeconds: 2 },
         key: { ...calm.key, rejected: true },
       }),
     );
@@ -299,8 +313,8 @@ describe('the time since which the verdict is the same', () => {
   it('the time since which the verdict is the same begins with the start, and anew with each other verdict', () => {
     const { judge } = new HealthWatch();
     const at = (ms: number, changes: Partial<SnapshotOfOne> = {}) =>
-      judge(calmSnapshot({ at: calm.at + ms, ...changes })).since - calm.at;
-    const closed = { gate: { ...calm.gate, state: 'closed' as const, closedForMs: 2_000 } };
+      Date.parse(judge(calmSnapshot({ at: timeAt(ms), ...changes })).since) - atMs;
+    const closed = { gate: { ...calm.gate, state: 'closed' as const, closedForSeconds: 2 } };
     expect(at(0)).toBe(-60_000);
     expect(at(1_000, closed)).toBe(1_000);
     expect(at(2_000, { ...closed, ...endsIn(dayMs) })).toBe(1_000);

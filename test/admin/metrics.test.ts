@@ -3,10 +3,14 @@ import { exposition } from '../../src/admin/exposition.ts';
 import { judgeHealth } from '../../src/admin/health.ts';
 import { metricsOf } from '../../src/admin/metrics.ts';
 import { maxCallers, otherCallers } from '../../src/admin/request-counts.ts';
+import { processMetrics } from '../../src/admin/runtime.ts';
 import { parseExposition } from '../support/exposition-parser.ts';
 import { fullRuntime, fullSnapshot, type SnapshotOfOne } from '../support/snapshot.ts';
 
-const allMetrics = (snapshot: SnapshotOfOne) => metricsOf(snapshot, judgeHealth(snapshot), fullRuntime);
+const allMetrics = (snapshot: SnapshotOfOne) => [
+  ...metricsOf(snapshot, judgeHealth(snapshot)),
+  ...processMetrics(snapshot, fullRuntime),
+];
 const scrape = (changes: Partial<SnapshotOfOne> = {}) =>
   parseExposition(exposition(allMetrics(fullSnapshot(changes))));
 const own = (name: string): string => `analytics_gateway_${name}`;
@@ -70,7 +74,7 @@ describe('the metrics', () => {
     expect(value(own('circuit_operation_open'), { operation: 'account' })).toBe(1);
     expect(value(own('circuit_operation_open'), { operation: 'list-accounts' })).toBe(0);
     expect(value(own('upstream_attempts_total'), { operation: 'list-accounts', outcome: '429' })).toBe(3);
-    expect(value(own('upstream_attempt_seconds_total'), { operation: 'list-accounts' })).toBe(0.96);
+    expect(value(own('upstream_attempt_seconds_total'), { operation: 'list-accounts' })).toBe(0.66);
     expect(value(own('unparsed_requests_total'), { code: 'HPE_INVALID_METHOD' })).toBe(1);
     expect(value('process_resident_memory_bytes')).toBe(90_000_000);
     expect(value('process_cpu_user_seconds_total')).toBe(1.25);
@@ -89,16 +93,17 @@ describe('the metrics', () => {
   it('the metrics leave out a value that is not known', () => {
     const { gate, key } = fullSnapshot();
     const { types, value } = scrape({
-      notReady: 'no key is loaded yet',
-      gate: { ...gate, perSecond: undefined },
+      ready: false,
+      gate: { ...gate, attemptsPerSecond: null },
       key: {
         ...key,
-        fingerprint: undefined,
-        generation: undefined,
-        ageMs: undefined,
-        lastAcceptedAt: undefined,
-        lastRejectedAt: undefined,
-        reloadFailure: undefined,
+        loaded: false,
+        fingerprint: null,
+        generation: null,
+        ageSeconds: null,
+        lastAcceptedAt: null,
+        lastRejectedAt: null,
+        reloadFailure: null,
       },
     });
     for (const name of [
@@ -117,8 +122,8 @@ describe('the metrics', () => {
   it('the metrics name a bounded number of waiting callers and add up the rest', () => {
     const callers = Array.from({ length: maxCallers + 50 }, (_, number) => ({
       name: `c${number}`,
-      length: number < 50 ? 1 : 2,
-      oldestWaitMs: number,
+      waiting: number < 50 ? 1 : 2,
+      oldestWaitSeconds: number / 1_000,
       refreshes: number < 50 ? 3 : 0,
     }));
     const { series, value } = scrape({ gate: { ...fullSnapshot().gate, callers } });

@@ -18,30 +18,25 @@ const sum = (list: readonly { readonly count: number }[]): number =>
 
 describe('an access line', () => {
   it('an access line adds one to the requests of its operation, status and cache outcome', () => {
-    const { requests } = counted(
-      {},
-      {},
-      { cache: 'miss' },
-      {},
-      { status: 304 },
-      { operation: 'b' },
-    ).snapshot();
-    expect(requests).toEqual([
-      { operation: 'list-accounts', status: 200, cache: 'hit', count: 3 },
-      { operation: 'list-accounts', status: 200, cache: 'miss', count: 1 },
-      { operation: 'list-accounts', status: 304, cache: 'hit', count: 1 },
-      { operation: 'b', status: 200, cache: 'hit', count: 1 },
-    ]);
+    const { counts } = counted({}, {}, { cache: 'miss' }, {}, { status: 304 }, { operation: 'b' }).snapshot();
+    expect(counts).toEqual(
+      [
+        { operation: 'list-accounts', status: 200, cache: 'hit', count: 3 },
+        { operation: 'list-accounts', status: 200, cache: 'miss', count: 1 },
+        { operation: 'list-accounts', status: 304, cache: 'hit', count: 1 },
+        { operation: 'b', status: 200, cache: 'hit', count: 1 },
+      ].map((one) => ({ workspace: null, ...one })),
+    );
   });
 
   it('an access line adds one to the durations of hits or of the others', () => {
-    const { durations } = counted(
+    const { beside } = counted(
       { totalMs: 0.2 },
       { totalMs: 0.25, cache: 'stale-while-revalidate' },
       { totalMs: 30, cache: 'miss' },
       { totalMs: 60_000, cache: 'stale-if-error' },
     ).snapshot();
-    const [hits, others] = durations;
+    const [hits, others] = beside.durations;
     expect(hits).toMatchObject({ hit: true, count: 2, sumSeconds: expect.closeTo(0.00045) });
     expect(hits?.cumulative[0]).toBe(2);
     expect(others).toMatchObject({ hit: false, count: 2 });
@@ -65,10 +60,7 @@ describe('problems', () => {
       // The upstream's own.
       { status: 500 },
     ).snapshot();
-    expect([...problems]).toEqual([
-      ['unknown-operation', 2],
-      ['internal-error', 1],
-    ]);
+    expect(problems).toEqual({ 'unknown-operation': 2, 'internal-error': 1 });
   });
 
   it('one caller’s problems do not take the places of other callers’ among the recent ones', () => {
@@ -85,22 +77,22 @@ describe('problems', () => {
     failed(undefined);
     for (let time = 0; time < 100; time++) failed('greedy');
     const callers = snapshot().recentProblems.map(({ caller }) => caller);
-    expect([callers.length, ...callers.slice(-2)]).toEqual([20, undefined, 'modest']);
+    expect([callers.length, ...callers.slice(-2)]).toEqual([20, null, 'modest']);
   });
 
   it('problems that concern one caller are counted by caller where the caller is known', () => {
     const limited = { status: 429, problem: 'caller-rate-limited', reason: 'x' };
-    const { callers } = counted(limited, limited, {
+    const { beside } = counted(limited, limited, {
       caller: undefined,
       status: 401,
       problem: 'caller-unauthenticated',
       reason: 'x',
     }).snapshot();
-    expect(callers).toEqual([
+    expect(beside.callers).toEqual([
       {
         caller: 'script',
         classes: [0, 0, 0, 0, 2, 0],
-        refused: new Map([['caller-rate-limited', 2]]),
+        refused: { 'caller-rate-limited': 2 },
         waitedMs: 0,
       },
     ]);
@@ -110,17 +102,16 @@ describe('problems', () => {
     const counts = new RequestCounts();
     for (let code = 0; code < 1_000; code++) counts.refuse(`code-${code}`);
     counts.refuse('code-0');
-    const { unparsed } = counts.snapshot();
-    expect(unparsed.size).toBe(51);
-    expect(unparsed.get('code-0')).toBe(2);
-    expect(unparsed.get('other')).toBe(950);
+    const { unparsed } = counts.snapshot().beside;
+    expect(Object.keys(unparsed)).toHaveLength(51);
+    expect(unparsed).toMatchObject({ 'code-0': 2, other: 950 });
   });
 });
 
 describe('the number of series is bounded', () => {
   it('callers beyond the bound are counted together', () => {
     const lines = Array.from({ length: 3 * maxCallers }, (_, number) => ({ caller: `c${number}` }));
-    const { callers } = counted(...lines, ...lines).snapshot();
+    const { callers } = counted(...lines, ...lines).snapshot().beside;
     expect(callers).toHaveLength(maxCallers + 1);
     expect(callers[0]).toMatchObject({ caller: 'c0', classes: [0, 0, 2, 0, 0, 0] });
     expect(callers.at(-1)).toMatchObject({ caller: otherCallers, classes: [0, 0, 4 * maxCallers, 0, 0, 0] });
@@ -128,12 +119,12 @@ describe('the number of series is bounded', () => {
 
   it('statuses beyond the bound are counted together', () => {
     const lines = Array.from({ length: 800 }, (_, number) => ({ status: 200 + number, cache: 'miss' }));
-    const { requests } = counted(...lines, ...lines).snapshot();
-    expect(requests).toHaveLength(101);
-    expect(requests.filter(({ status }) => status === undefined)).toEqual([
-      { operation: 'list-accounts', status: undefined, cache: undefined, count: 1_400 },
+    const { counts } = counted(...lines, ...lines).snapshot();
+    expect(counts).toHaveLength(101);
+    expect(counts.filter(({ status }) => status === null)).toEqual([
+      { workspace: null, operation: 'list-accounts', status: null, cache: null, count: 1_400 },
     ]);
-    expect(sum(requests)).toBe(1_600);
+    expect(sum(counts)).toBe(1_600);
   });
 });
 

@@ -1,18 +1,16 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { judgeHealth } from '../../src/admin/health.ts';
-import { statusOf } from '../../src/admin/status.ts';
+import { maxCallers } from '../../src/admin/request-counts.ts';
+import { statusText } from '../../src/admin/status.ts';
 import { fullSnapshot } from '../support/snapshot.ts';
 
-const about = {
-  operations: ['list-accounts', 'list-api-keys'],
-  changedSettings: ['PORT', 'CACHE_TTL'],
-  purgeNeeds: 'token' as const,
-};
-const status = (snapshot = fullSnapshot()) =>
-  JSON.parse(
-    JSON.stringify(statusOf(snapshot, { ...judgeHealth(snapshot), since: snapshot.startedAt }, about)),
-  );
+/** The parts of the one workspace stand in `workspaces` alone, as in the snapshot of a gateway. */
+function status(snapshot = fullSnapshot(), workspaces = snapshot.workspaces) {
+  const { workspace, key, upstream, gate, circuit, cache, ...rest } = snapshot;
+  const verdict = { ...judgeHealth(snapshot), since: snapshot.startedAt };
+  return JSON.parse(statusText({ ...rest, workspaces }, verdict, 'token'));
+}
 
 /** Every member by its path; those of lists once. */
 function membersOf(value: unknown, path = ''): string[] {
@@ -24,7 +22,9 @@ function membersOf(value: unknown, path = ''): string[] {
 }
 
 describe('the status', () => {
-  it('the status has the values of the snapshot', () => {
+  it('the status has the verdict, the parts of the one workspace beside the rest, and what a purge needs', () => {
+    const { fingerprint, ageSeconds, lastAcceptedAt } = fullSnapshot().key;
+    const { attempts, outcomes } = fullSnapshot().upstream;
     expect(status()).toMatchObject({
       health: 'failing',
       since: '2026-11-01T11:59:00.000Z',
@@ -33,70 +33,51 @@ describe('the status', () => {
         { code: 'key-store-failing' },
         { code: 'gate-closed' },
       ],
-      ready: true,
-      notReady: null,
-      uptimeSeconds: 60,
-      key: {
-        loaded: true,
-        fingerprint: '0123abcd',
-        generation: 3,
-        ageSeconds: 30,
-        lastAcceptedAt: '2026-11-01T11:59:59.000Z',
-        reloadFailures: 2,
-        reloadFailure: 'file:/run/secrets/key: does not exist',
-      },
-      requests: { started: 4, finished: 3, aborted: 0, inFlight: 1, problems: { 'caller-rate-limited': 1 } },
-      upstream: { attempts: 34, retries: 4, inFlight: 1 },
-      gate: {
-        state: 'closed',
-        closedForSeconds: 2,
-        callers: [
-          { name: 'script', oldestWaitSeconds: 1.5, refreshes: 0 },
-          { waiting: 2, refreshes: 3 },
-        ],
-      },
-      circuit: {
-        state: 'open',
-        probeInSeconds: 4,
-        operations: [
-          { operation: 'list-accounts', state: 'closed' },
-          { operation: 'account', state: 'open', failuresInARow: 11, probeInSeconds: 2 },
-        ],
-      },
-      callers: {
-        count: 1,
-        list: [{ name: 'script', tokens: 2, nextExpiry: '2027-01-01T00:00:00.000Z', requests: 3 }],
-      },
-      settings: ['PORT', 'CACHE_TTL'],
+      workspace: null,
+      key: { fingerprint, ageSeconds, lastAcceptedAt },
+      upstream: { attempts, outcomes },
+      workspaces: [],
+      callers: { list: [{ name: 'script', nextExpiry: '2027-01-01T00:00:00.000Z', requests: 3 }] },
+      purgeNeeds: 'token',
     });
   });
 
-  it('the status holds no digest of a token, not even its first characters', () => {
-    expect(JSON.stringify(status())).not.toMatch(/deadbeef|cafecafe/);
+  it('the status lists several workspaces, and has their parts nowhere else', () => {
+    const full = fullSnapshot();
+    const [one = expect.unreachable()] = full.workspaces;
+    expect(status(full, [one, { ...one, workspace: 'east' }])).toMatchObject({
+      ...{ workspace: null, key: null, upstream: null, gate: null, circuit: null, cache: null },
+      workspaces: [
+        { workspace: null, gate: { state: 'closed' } },
+        { workspace: 'east', key: { generation: 3 } },
+      ],
+    });
+  });
+
+  it('the status names a bounded number of waiting callers', () => {
+    const { gate } = fullSnapshot();
+    const [caller] = gate.callers;
+    const callers = Array.from({ length: maxCallers + 1 }, () => caller ?? expect.unreachable());
+    expect(status(fullSnapshot({ gate: { ...gate, callers } })).gate.callers).toHaveLength(maxCallers);
+  });
+
+  it('the status shows nothing of what stands beside it for metrics and charts', () => {
+    expect(JSON.stringify(status())).not.toContain('beside');
+    expect(JSON.stringify(fullSnapshot())).toContain('beside');
   });
 
   it('the status always has every member: one that does not apply is null', () => {
     const { key, gate } = fullSnapshot();
+    const unknown = {
+      ...{ fingerprint: null, generation: null, loadedAt: null, ageSeconds: null },
+      ...{ lastAcceptedAt: null, lastRejectedAt: null, reloadFailure: null },
+    };
     const bare = status(
       fullSnapshot({
+        ready: false,
         notReady: 'no key is loaded yet',
-        gate: { ...gate, perSecond: undefined },
-        key: {
-          source: key.source,
-          fingerprint: undefined,
-          generation: undefined,
-          loadedAt: undefined,
-          ageMs: undefined,
-          lastAcceptedAt: undefined,
-          lastRejectedAt: undefined,
-          suspect: false,
-          rejected: false,
-          fallenBack: false,
-          newKey: undefined,
-          previousForgottenInMs: undefined,
-          reloadFailures: 0,
-          reloadFailure: undefined,
-        },
+        gate: { ...gate, attemptsPerSecond: null },
+        key: { ...key, loaded: false, ...unknown },
       }),
     );
     expect(membersOf(bare)).toEqual(membersOf(status()));

@@ -2,7 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { HistoryPoint } from '../../src/admin/history-policy.ts';
+import type { HistoryPoint } from '../../src/admin/history.ts';
 import { bearer, enrol, startWith } from '../support/callers-files.ts';
 import { findChromium, launchChromium } from '../support/chromium.ts';
 import { accounts, type TestGateway } from '../support/gateway.ts';

@@ -340,20 +340,24 @@ describe('the start', () => {
     expect(() => open(writeCallers([{ name: 'x', tokens: [{ sha256: 'x' }] }]))).toThrow(CallersFileError);
   });
 
-  it('the snapshot shows names, grants and first characters, never a digest', () => {
+  it('the snapshot shows names, grants and ends of tokens, nothing of a digest', () => {
     const tokens = [{ sha256: digestOf(token), expires: '2099-01-01T00:00:00Z' }];
     const { authenticator } = open(writeCallers([{ ...script, tokens }]));
     const shown = authenticator.snapshot();
-    expect(shown.callers).toEqual([
+    expect(shown.list).toEqual([
       {
         name: 'reports-script',
         operations: ['list-accounts'],
-        workspaces: [''],
+        workspaces: [null],
         weight: 1,
         by: ['token'],
-        tokens: [{ token: digestOf(token).slice(0, 8), expires: '2099-01-01T00:00:00.000Z' }],
+        tokens: 1,
+        nextExpiry: '2099-01-01T00:00:00.000Z',
       },
     ]);
-    expect(JSON.stringify(shown)).not.toContain(digestOf(token));
+    expect(shown.beside.expiries).toEqual([
+      { caller: 'reports-script', expiresAt: Date.parse('2099-01-01T00:00:00Z'), isLast: true },
+    ]);
+    expect(JSON.stringify(shown)).not.toContain(digestOf(token).slice(0, 8));
   });
 });

@@ -684,7 +684,7 @@ describe('the keys of an issuer', () => {
 
   it('the keys of an issuer that is away are asked for every 30 s though no login asks, and shown with what is wrong', async () => {
     vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout', 'Date'] });
-    const shown = () => authenticator.snapshot().logins;
+    const shown = () => authenticator.snapshot().beside.logins;
     idp.status = 404;
     const since = Date.now();
     const { authenticator, events } = staff();
@@ -719,7 +719,7 @@ describe('the keys of an issuer', () => {
     await vi.waitFor(() => expect(events).toHaveLength(1));
     writeCallers([{ name: 'sidecar', anonymous: true }], file);
     authenticator.reload();
-    await vi.waitFor(() => expect(authenticator.snapshot().logins).toEqual([]));
+    await vi.waitFor(() => expect(authenticator.snapshot().beside.logins).toEqual([]));
     vi.advanceTimersByTime(31_000);
     // Two reads of our own, one after the other: whatever else was asked for has arrived by then.
     await fetch(jwks);

@@ -8,6 +8,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { exposition } from '../../src/admin/exposition.ts';
 import { judgeHealth } from '../../src/admin/health.ts';
 import { metricsOf } from '../../src/admin/metrics.ts';
+import { processMetrics } from '../../src/admin/runtime.ts';
 import { blocksOf, readDocument } from '../support/documents.ts';
 import { findOnPath } from '../support/find-on-path.ts';
 import { accounts, startPair } from '../support/gateway.ts';
@@ -31,7 +32,10 @@ function complaintsOf(words: readonly string[], input = ''): string {
 describe.skipIf(isMissing)('promtool', () => {
   it('promtool finds nothing wrong with metrics that have every sample, nor with those of a gateway that runs', async () => {
     const snapshot = fullSnapshot();
-    const full = exposition(metricsOf(snapshot, judgeHealth(snapshot), fullRuntime));
+    const full = exposition([
+      ...metricsOf(snapshot, judgeHealth(snapshot)),
+      ...processMetrics(snapshot, fullRuntime),
+    ]);
     expect(complaintsOf(['check', 'metrics'], full)).toBe('');
     const { ask, askAdmin } = await startPair({ ADMIN_PORT: '0' });
     await ask(accounts);

@@ -228,7 +228,7 @@ describe('a store that answers in another form', () => {
     // Heartbeats alone tell so, and no fault of them ends the process.
     await vi.waitFor(
       () =>
-        expect(fleet.snapshot().store).toMatchObject({
+        expect(fleet.snapshot()).toMatchObject({
           inUse: false,
           reason: 'it answers in another form than Valkey and Redis do',
         }),
@@ -343,7 +343,7 @@ describe.skipIf(redisProgram === undefined)('a read in the shared store', () => 
       await using server = await startRedis();
       const [one, late] = [joinAt(server.address), joinAt(server.address)];
       for (const fleet of [one, late])
-        await vi.waitFor(() => expect(fleet.snapshot().store.inUse).toBe(true), { timeout: 20_000 });
+        await vi.waitFor(() => expect(fleet.snapshot().inUse).toBe(true), { timeout: 20_000 });
       const taken = (await one.reads.look(read, find))?.exchange;
       const { other = 'none' } = (await late.reads.look(read, find)) ?? {};
       expect(other).toMatch(/^[0-9a-f-]{36}$/);
@@ -367,7 +367,14 @@ describe.skipIf(redisProgram === undefined)('gateways in the shared store', () =
     await inUse(store);
     const join = (purpose: string): Membership => {
       const keys = { sealing: createSealing(() => Buffer.alloc(32, purpose)), generation: 1 };
-      const facts = { host: 'here', version: '0', startedAt: 0, purgeable: ['*'], onPurges() {} };
+      const facts = {
+        host: 'here',
+        version: '0',
+        startedAt: 0,
+        purgeable: ['*'],
+        sealing: () => undefined,
+        onPurges() {},
+      };
       return new Membership({ ...facts, store, sealing: () => keys });
     };
     const [one, two, other] = [join('a'), join('a'), join('b')];
@@ -515,6 +522,37 @@ describe('a reply that comes too late', () => {
     });
     expect(store.clock.at(0)).toBeUndefined();
   });
+});
+
+describe('the gateways that the store names', () => {
+  it.each([
+    [0, ['1970-01-01T00:00:00.000Z']],
+    [1e300, []],
+    ['0', []],
+  ])(
+    'a gateway that says it started at %j is shown only where that is a moment',
+    async (startedAt, shown) => {
+      const said = JSON.stringify({ host: 'other', version: '0', startedAt });
+      const heard = `*4\r\n*2\r\n$1\r\n5\r\n$1\r\n0\r\n*1\r\n$8\r\n0011aabb\r\n*1\r\n$${said.length}\r\n${said}\r\n*1\r\n_\r\n`;
+      const server = await serveStore((command, write) => {
+        if (command.includes('EVALSHA')) write(heard);
+        else write(command.includes('PING') ? '+PONG\r\n' : '-ERR nothing else\r\n');
+      });
+      const { store } = open(server, undefined, 10_000);
+      await vi.waitFor(() => expect(store.inUse).toBe(true), { timeout: 20_000 });
+      const facts = {
+        host: 'here',
+        version: '0',
+        startedAt: 0,
+        purgeable: ['*'],
+        sealing: () => undefined,
+        onPurges() {},
+      };
+      const membership = new Membership({ store, ...facts });
+      await membership.beat();
+      expect(membership.members.map((member) => member.startedAt)).toEqual(shown);
+    },
+  );
 });
 
 describe.skipIf(redisProgram === undefined)('a look at the shared store', () => {

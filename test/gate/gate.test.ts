@@ -134,7 +134,7 @@ describe('a 429 to any caller', () => {
     ask();
     sent[1]?.answer(200);
     await flush();
-    expect(gate.snapshot()).toMatchObject({ state: 'paced', statedWaitMs: 0 });
+    expect(gate.snapshot()).toMatchObject({ state: 'paced', statedWaitSeconds: 0 });
     await vi.advanceTimersByTimeAsync(5000);
     ask();
     sent[2]?.answer(429);
@@ -174,13 +174,13 @@ describe('a closed gate without requests', () => {
 
   it('a closed gate without requests shows by the clock that it is about to probe, and later that it is open', async () => {
     const { gate, changes } = await closedFor('60');
-    expect(gate.snapshot()).toMatchObject({ state: 'closed', closedForMs: 60_000 });
+    expect(gate.snapshot()).toMatchObject({ state: 'closed', closedForSeconds: 60 });
     await vi.advanceTimersByTimeAsync(60_000);
-    expect(gate.snapshot()).toMatchObject({ state: 'half-open', closedForMs: 0, statedWaitMs: 0 });
+    expect(gate.snapshot()).toMatchObject({ state: 'half-open', closedForSeconds: 0, statedWaitSeconds: 0 });
     await vi.advanceTimersByTimeAsync(60_000);
     expect(gate.snapshot().state).toBe('half-open');
     await vi.advanceTimersByTimeAsync(1);
-    expect(gate.snapshot()).toMatchObject({ state: 'open', perSecond: undefined, window: 10 });
+    expect(gate.snapshot()).toMatchObject({ state: 'open', attemptsPerSecond: null, window: 10 });
     expect(changes.map(({ to }) => to)).toEqual(['closed', 'half-open', 'open']);
   });
 
@@ -209,7 +209,7 @@ describe('a closed gate without requests', () => {
     await flush();
     expect(gate.snapshot()).toMatchObject({ state: 'closed', refusals: 2 });
     await vi.advanceTimersByTimeAsync(1000);
-    expect(gate.snapshot()).toMatchObject({ state: 'half-open', perSecond: 30 });
+    expect(gate.snapshot()).toMatchObject({ state: 'half-open', attemptsPerSecond: 30 });
   });
 
   it('a limit is not forgotten while the stated time lasts, even after the gate has reopened', async () => {
@@ -279,7 +279,7 @@ describe('a gate that opens again', () => {
     await vi.advanceTimersByTimeAsync(59_000);
     expect(gate.snapshot().state).toBe('paced');
     await vi.advanceTimersByTimeAsync(1500);
-    expect(gate.snapshot()).toMatchObject({ state: 'open', window: 10, perSecond: undefined });
+    expect(gate.snapshot()).toMatchObject({ state: 'open', window: 10, attemptsPerSecond: null });
   });
 });
 
@@ -414,6 +414,20 @@ describe('the queue', () => {
     expect(await ask().result).toMatchObject({ code: 'overloaded', status: 503 });
   });
 
+  it('what waits is shown for each caller: its requests, the longest wait among them, and its refreshes', async () => {
+    const { ask, gate } = gated({ initialWindow: 1 });
+    ask();
+    ask({ name: 'a' });
+    await vi.advanceTimersByTimeAsync(10);
+    ask({ name: 'b', background: true });
+    ask({ name: 'a' });
+    await vi.advanceTimersByTimeAsync(5);
+    expect(gate.snapshot().callers.toSorted((one, other) => (one.name < other.name ? -1 : 1))).toEqual([
+      { name: 'a', waiting: 2, oldestWaitSeconds: 0.015, refreshes: 0 },
+      { name: 'b', waiting: 0, oldestWaitSeconds: 0, refreshes: 1 },
+    ]);
+  });
+
   it('the queue is bounded in total: a caller with many requests makes room for one with few', async () => {
     const { ask, gate } = gated({ initialWindow: 1, maxWaiting: 3 });
     ask();
@@ -421,8 +435,10 @@ describe('the queue', () => {
     const polite = ask({ name: 'polite' });
     expect(await greedy[2]?.result).toMatchObject({ code: 'overloaded' });
     expect(await ask({ name: 'greedy' }).result).toMatchObject({ code: 'overloaded' });
-    const names = gate.snapshot().queued.map(({ context }) => context.flows[0]?.name);
-    expect(names.toSorted()).toEqual(['greedy', 'greedy', 'polite']);
+    expect(gate.snapshot().callers).toMatchObject([
+      { name: 'greedy', waiting: 2 },
+      { name: 'polite', waiting: 1 },
+    ]);
     expect(polite.trace.gate).toBeUndefined();
   });
 

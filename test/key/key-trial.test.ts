@@ -59,7 +59,7 @@ describe('a new key, while the one in use is accepted', () => {
         { kind: 'rotated', level: 'info', generation: 2 },
         { kind: 'accepted', level: 'info', generation: 2 },
       ]);
-      expect(keyring.health()).toMatchObject({ generation: 2, newKey: undefined, fallenBack: false });
+      expect(keyring.health()).toMatchObject({ generation: 2, newKey: null, fallenBack: false });
       // What was in use before is searched for a while, and then forgotten.
       await vi.advanceTimersByTimeAsync(11 * 60_000);
       expect(keyring.scrub.redact(key1)).toBe(key1);
@@ -76,7 +76,8 @@ describe('a new key, while the one in use is accepted', () => {
     expect(keyring.generation()).toBe(1);
     expect(keyring.health()).toMatchObject({
       generation: 1,
-      ...{ suspect: false, rejected: false, fallenBack: false },
+      beside: { suspect: false },
+      ...{ rejected: false, fallenBack: false },
       newKey: { generation: 2, standing: 'refused' },
     });
     expect(events.slice(1)).toMatchObject([
@@ -176,7 +177,7 @@ describe('a new key, while the one in use is accepted', () => {
     await swap(key2);
     await swap(key1);
     expect(keyring.generation()).toBe(1);
-    expect(keyring.health()).toMatchObject({ newKey: undefined, fallenBack: false });
+    expect(keyring.health()).toMatchObject({ newKey: null, fallenBack: false });
     expect(events.at(-1)).toMatchObject({ kind: 'went-back', generation: 1 });
     await vi.advanceTimersByTimeAsync(600_000);
     expect(asked).toHaveLength(1);
@@ -219,7 +220,7 @@ describe('a new key, once the one in use is refused', () => {
     const next = await keyring.replace(old, within(25_000));
     expect(next?.hasValue(key2)).toBe(true);
     expect(keyring.usable).toBe(next);
-    expect(keyring.health()).toMatchObject({ suspect: false, newKey: undefined });
+    expect(keyring.health()).toMatchObject({ beside: { suspect: false }, newKey: null });
     keyring.accepted(inUse(keyring), 200, performance.now(), readOf('list-accounts'));
     expect(kinds()).toEqual(['loaded', 'rotated', 'new-key-untried', 'accepted']);
     await vi.advanceTimersByTimeAsync(120_000);
@@ -279,7 +280,7 @@ describe('a new key, once the one in use is refused', () => {
     says[key2] = 200;
     await vi.advanceTimersByTimeAsync(8_000);
     expect(inUse(keyring).hasValue(key2)).toBe(true);
-    expect(keyring.health()).toMatchObject({ rejected: false, newKey: undefined });
+    expect(keyring.health()).toMatchObject({ rejected: false, newKey: null });
     expect(kinds()).toEqual(['loaded', 'rotated', 'new-key-refused', 'rejected', 'accepted']);
     keyring.close();
   });
@@ -299,7 +300,7 @@ describe('a new key, once the one in use is refused', () => {
     says[key2] = 200;
     await vi.advanceTimersByTimeAsync(1_000);
     expect(inUse(keyring).hasValue(key2)).toBe(true);
-    expect(keyring.health()).toMatchObject({ fallenBack: false, newKey: undefined });
+    expect(keyring.health()).toMatchObject({ fallenBack: false, newKey: null });
     expect(kinds().slice(1)).toEqual(['fell-back', 'rotated', 'new-key-refused', 'accepted']);
     keyring.close();
   });

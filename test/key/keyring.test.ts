@@ -221,12 +221,12 @@ describe('a refused key', () => {
     const replaced = keyring.replace(old, within(25_000));
     await vi.advanceTimersByTimeAsync(1_900);
     expect(keyring.standingOf(old)).toBe('suspect');
-    expect(keyring.health()).toMatchObject({ suspect: true, rejected: false });
+    expect(keyring.health()).toMatchObject({ beside: { suspect: true }, rejected: false });
     const rejectedMs = performance.now() + 100;
     await vi.advanceTimersByTimeAsync(100);
     await expect(replaced).resolves.toBeUndefined();
     expect(keyring.standingOf(old)).toBe('rejected');
-    expect(keyring.health()).toMatchObject({ suspect: false, rejected: true });
+    expect(keyring.health()).toMatchObject({ beside: { suspect: false }, rejected: true });
     await vi.advanceTimersByTimeAsync(200_000);
     // The first tells whether the 401 was about the key at all.
     expect(probes.map((atMs) => Math.round((atMs - rejectedMs) / 100) * 100)).toEqual([
@@ -377,7 +377,7 @@ describe('a refused key', () => {
       await vi.advanceTimersByTimeAsync(10);
       keyring.accepted(key, status, performance.now(), readOf('list-accounts'));
       expect(keyring.standingOf(key)).toBe(standing);
-      expect(keyring.health().lastAcceptedAt === undefined).toBe(standing === 'suspect');
+      expect(keyring.health().lastAcceptedAt === null).toBe(standing === 'suspect');
       keyring.close();
     },
   );
@@ -766,7 +766,7 @@ describe('a refused key', () => {
     newest.swap(key3);
     await vi.advanceTimersByTimeAsync(0);
     expect(events.at(-1)).toMatchObject({ kind: 'rotated', source: 'fake:store' });
-    expect(keyring.health()).toMatchObject({ source: 'fake:store', reloadFailure: undefined });
+    expect(keyring.health()).toMatchObject({ source: 'fake:store', reloadFailure: null });
     keyring.close();
   });
 
@@ -863,7 +863,7 @@ describe('a replaced key', () => {
     store.swap(key2);
     await vi.advanceTimersByTimeAsync(29 * 60_000);
     expect(keyring.scrub.redact(key1)).not.toBe(key1);
-    expect(Math.round(keyring.health().previousForgottenInMs ?? 0)).toBe(60_000);
+    expect(keyring.health().beside.previousForgottenInSeconds).toBe(60);
     await vi.advanceTimersByTimeAsync(60_000);
     expect(keyring.scrub.redact(key1)).toBe(key1);
     keyring.close();
@@ -875,12 +875,11 @@ describe('a replaced key', () => {
     store.swap(key2);
     await vi.advanceTimersByTimeAsync(9 * 60_000);
     expect(keyring.scrub.redact(`${key1} ${key2}`)).not.toMatch(/-key-/);
-    const { ageMs, previousForgottenInMs } = keyring.health();
-    expect([ageMs, Math.round(previousForgottenInMs ?? 0)]).toEqual([9 * 60_000, 60_000]);
+    expect(keyring.health()).toMatchObject({ ageSeconds: 540, beside: { previousForgottenInSeconds: 60 } });
     await vi.advanceTimersByTimeAsync(60_000);
     expect(keyring.scrub.redact(key1)).toBe(key1);
     expect(keyring.scrub.redact(key2)).not.toBe(key2);
-    expect(keyring.health().previousForgottenInMs).toBeUndefined();
+    expect(keyring.health().beside.previousForgottenInSeconds).toBeNull();
     keyring.close();
   });
 });

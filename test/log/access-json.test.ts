@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { AccessLine } from '../../src/edge/access-log.ts';
-import { accessJson } from '../../src/log/access-json.ts';
+import { accessJson } from '../../src/log/logger.ts';
 
 const hit: AccessLine = {
   requestId: 'r-1',

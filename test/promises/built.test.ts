@@ -46,7 +46,7 @@ describe('a built gateway', () => {
     }
     // Each is in a part of its own, which the start does not load.
     const parts = readdirSync(join(folder, 'dist/parts'));
-    expect(parts).toEqual(expect.arrayContaining(['api-page.js', 'openapi.js', 'start-page.js']));
+    expect(parts).toEqual(expect.arrayContaining(['api-page.js', 'openapi.js', 'pages.js']));
   });
 
   // The last one: it ends.

@@ -1,13 +1,16 @@
 /** The snapshot of a gateway in which every metric has a sample. */
 import { RequestCounts } from '../../src/admin/request-counts.ts';
-import type { AdminSnapshot, RuntimeSnapshot, WorkspaceSnapshot } from '../../src/admin/sources.ts';
+import type { Runtime } from '../../src/admin/runtime.ts';
+import type { AdminSnapshot, WorkspaceSnapshot } from '../../src/admin/snapshot.ts';
 import type { AccessLine } from '../../src/edge/access-log.ts';
 import { Durations } from '../../src/exchange/durations.ts';
 
 const attemptDurations = new Durations();
 for (let attempt = 0; attempt < 33; attempt++) attemptDurations.observe(20);
 
-const at = Date.parse('2026-11-01T12:00:00Z');
+const atMs = Date.parse('2026-11-01T12:00:00Z');
+/** The moment that is this long after the snapshot's. */
+export const timeAt = (ms: number): string => new Date(atMs + ms).toISOString();
 
 export const line: AccessLine = {
   requestId: 'id',
@@ -40,17 +43,17 @@ export type SnapshotOfOne = AdminSnapshot & WorkspaceSnapshot;
 /** With members that differ; those of the workspace are put where they belong. */
 export function changed(snapshot: SnapshotOfOne, more: Partial<SnapshotOfOne>): SnapshotOfOne {
   const all = { ...snapshot, ...more };
-  const { name, key, gate, circuit, cache, attempts } = all;
-  return { ...all, workspaces: [{ name, key, gate, circuit, cache, attempts }] };
+  const { workspace, key, upstream, gate, circuit, cache } = all;
+  return { ...all, workspaces: [{ workspace, key, upstream, gate, circuit, cache }] };
 }
 
 /** The snapshot of a gateway that has nothing to complain of. @param more members that differ */
 export function calmSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
   const full = fullSnapshot();
   return changed(full, {
-    key: { ...full.key, reloadFailure: undefined },
-    gate: { ...full.gate, state: 'open', callers: [], waiting: 0, closedForMs: 0, statedWaitMs: 0 },
-    circuit: { state: 'closed', failuresInARow: 0, probeInMs: 0, operations: [] },
+    key: { ...full.key, reloadFailure: null },
+    gate: { ...full.gate, state: 'open', callers: [], waiting: 0, closedForSeconds: 0, statedWaitSeconds: 0 },
+    circuit: { state: 'closed', failuresInARow: 0, probeInSeconds: 0, operations: [] },
     ...more,
   });
 }
@@ -66,136 +69,142 @@ export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
   counts.begin();
   counts.refuse('HPE_INVALID_METHOD');
   const snapshot: SnapshotOfOne = {
-    name: '',
+    workspace: null,
     workspaces: [],
     version: '0.1.0',
-    nodeVersion: 'v26.0.0',
-    at,
-    startedAt: at - 60_000,
-    notReady: undefined,
-    requests: counts.snapshot(),
+    node: 'v26.0.0',
+    at: timeAt(0),
+    startedAt: timeAt(-60_000),
+    uptimeSeconds: 60,
+    ready: true,
+    notReady: null,
+    requests: { ...counts.snapshot(), waiting: 7, connections: 2 },
     key: {
+      loaded: true,
       source: 'file:/run/secrets/a"b\\c',
       fingerprint: '0123abcd',
       generation: 3,
-      loadedAt: at - 30_000,
-      ageMs: 30_000,
-      lastAcceptedAt: at - 1_000,
-      lastRejectedAt: at - 40_000,
-      suspect: false,
+      loadedAt: timeAt(-30_000),
+      ageSeconds: 30,
+      lastAcceptedAt: timeAt(-1_000),
+      lastRejectedAt: timeAt(-40_000),
       rejected: false,
       fallenBack: false,
-      newKey: undefined,
-      previousForgottenInMs: 540_000,
+      newKey: null,
       reloadFailures: 2,
       reloadFailure: 'file:/run/secrets/key: does not exist',
+      beside: { suspect: false, previousForgottenInSeconds: 540 },
+    },
+    upstream: {
+      attempts: 34,
+      retries: 4,
+      inFlight: 1,
+      outcomes: [
+        { operation: 'list-accounts', outcome: '200', count: 30, seconds: 0.9 },
+        { operation: 'list-accounts', outcome: '429', count: 3, seconds: 0.06 },
+      ],
+      unreadableWaits: [{ field: 'retry-after', count: 2 }],
+      beside: {
+        background: 2,
+        durations: [{ operation: 'list-accounts', ...attemptDurations.snapshot() }],
+      },
     },
     gate: {
       state: 'closed',
-      perSecond: 12.5,
+      closedForSeconds: 2,
+      statedWaitSeconds: 1.5,
+      attemptsPerSecond: 12.5,
       window: 10,
       inFlight: 1,
       waiting: 7,
-      callers: [
-        { name: 'script', length: 5, oldestWaitMs: 1_500, refreshes: 0 },
-        { name: 'page', length: 2, oldestWaitMs: 100, refreshes: 3 },
-      ],
-      closedForMs: 2_000,
-      statedWaitMs: 1_500,
       attempts: 40,
       refusals: 3,
+      callers: [
+        { name: 'script', waiting: 5, oldestWaitSeconds: 1.5, refreshes: 0 },
+        { name: 'page', waiting: 2, oldestWaitSeconds: 0.1, refreshes: 3 },
+      ],
     },
     circuit: {
       state: 'open',
       failuresInARow: 12,
-      probeInMs: 4_000,
+      probeInSeconds: 4,
       operations: [
-        { operation: 'list-accounts', state: 'closed', failuresInARow: 0, probeInMs: 0 },
-        { operation: 'account', state: 'open', failuresInARow: 11, probeInMs: 2_000 },
+        { operation: 'list-accounts', state: 'closed', failuresInARow: 0, probeInSeconds: 0 },
+        { operation: 'account', state: 'open', failuresInARow: 11, probeInSeconds: 2 },
       ],
     },
-    cache: { entries: 3, bytes: 9_000, maxBytes: 64_000, evictions: 1, flights: 1, compressing: 0 },
-    attempts: {
-      inFlight: 1,
-      further: 4,
-      background: 2,
-      ended: [
-        { operation: 'list-accounts', outcome: '200', count: 30, ms: 900 },
-        { operation: 'list-accounts', outcome: '429', count: 3, ms: 60 },
-      ],
-      durations: [{ operation: 'list-accounts', ...attemptDurations.snapshot() }],
-      unreadableWaits: [{ field: 'retry-after', count: 2 }],
-    },
+    cache: { entries: 3, bytes: 9_000, maxBytes: 64_000, evictions: 1, flights: 1 },
     callers: {
       count: 1,
-      loadedAt: at - 60_000,
+      loadedAt: timeAt(-60_000),
       problems: [],
-      logins: [],
-      expiries: [
-        { caller: 'script', expiresAt: Date.parse('2027-01-01T00:00:00Z'), isLast: false },
-        { caller: 'script', expiresAt: Date.parse('2027-02-01T00:00:00Z'), isLast: true },
-      ],
-      callers: [
+      list: [
         {
           name: 'script',
           operations: ['list-accounts'],
-          workspaces: [''],
+          workspaces: [null],
           weight: 1,
           by: ['token'],
-          tokens: [
-            { token: 'deadbeef', expires: '2027-02-01T00:00:00.000Z' },
-            { token: 'cafecafe', expires: '2027-01-01T00:00:00.000Z' },
-          ],
+          tokens: 2,
+          nextExpiry: '2027-01-01T00:00:00.000Z',
+          requests: 3,
         },
       ],
-    },
-    log: { lostLines: 0, lastLostAt: undefined },
-    certificate: { validFrom: at - 60 * 86_400_000, validTo: at + 30 * 86_400_000, problem: undefined },
-    fleet: {
-      store: {
-        address: 'redis://store:6379',
-        inUse: true,
-        reason: undefined,
-        refusal: undefined,
-        calls: 120,
-        failures: 2,
-        latencyMs: 0.21,
+      beside: {
+        logins: [],
+        expiries: [
+          { caller: 'script', expiresAt: Date.parse('2027-01-01T00:00:00Z'), isLast: false },
+          { caller: 'script', expiresAt: Date.parse('2027-02-01T00:00:00Z'), isLast: true },
+        ],
       },
-      id: '0011aabb',
-      members: [{ id: '0011aabb', host: 'gateway-1', version: '0.1.0', startedAt: at - 60_000 }],
-      answers: { found: 5, joined: 3, exchanges: 7 },
-      gate: { role: 'leads', leader: '0011aabb', turnsGiven: 9, turnsTaken: 4 },
     },
-    waiting: 7,
-    connections: 2,
-    cpuSeconds: 1.5,
-    residentBytes: 90_000_000,
-    loopBusySeconds: 1,
-    loopIdleSeconds: 59,
-    loopLagSeconds: 0.000_05,
+    sharedStore: {
+      address: 'redis://store:6379',
+      inUse: true,
+      reason: null,
+      latencySeconds: 0.000_21,
+      calls: 120,
+      failures: 2,
+      reads: { found: 5, joined: 3, exchanges: 7 },
+      gate: { role: 'leads', leader: '0011aabb', turnsGiven: 9, turnsTaken: 4 },
+      gateways: [
+        { id: '0011aabb', isThis: true, host: 'gateway-1', version: '0.1.0', startedAt: timeAt(-60_000) },
+      ],
+    },
+    log: { lostLines: 0, lastLostAt: null },
+    process: {
+      cpuSeconds: 1.5,
+      residentBytes: 90_000_000,
+      eventLoopBusySeconds: 1,
+      eventLoopLagSeconds: 0.000_05,
+      beside: { eventLoopIdleSeconds: 59 },
+    },
+    operations: ['list-accounts', 'list-api-keys'],
+    settings: ['PORT', 'CACHE_TTL'],
+    beside: {
+      certificate: {
+        validFrom: atMs - 60 * 86_400_000,
+        validTo: atMs + 30 * 86_400_000,
+        problem: undefined,
+      },
+    },
   };
   return changed(snapshot, more);
 }
 
-/** What a watched runtime shows. */
-export const fullRuntime: RuntimeSnapshot = {
-  process: {
-    cpuUserSeconds: 1.25,
-    cpuSystemSeconds: 0.25,
-    virtualBytes: 900_000_000,
-    dataBytes: 200_000_000,
-    openDescriptors: 25,
-    maxDescriptors: 1_024,
-    heapTotalBytes: 20_000_000,
-    heapUsedBytes: 15_000_000,
-    externalBytes: 3_000_000,
-    heapSpaces: [{ space: 'new', totalBytes: 1_000_000, usedBytes: 400_000, availableBytes: 600_000 }],
-    activeResources: new Map([
-      ['TCPServerWrap', 2],
-      ['FSReqCallback', 1],
-      ['Timeout', 4],
-    ]),
-  },
+/** What a watched process shows. */
+export const fullRuntime: Runtime = {
+  cpuUserSeconds: 1.25,
+  cpuSystemSeconds: 0.25,
+  virtualBytes: 900_000_000,
+  dataBytes: 200_000_000,
+  openDescriptors: 25,
+  maxDescriptors: 1_024,
+  heapTotalBytes: 20_000_000,
+  heapUsedBytes: 15_000_000,
+  externalBytes: 3_000_000,
+  heapSpaces: [{ space: 'new', totalBytes: 1_000_000, usedBytes: 400_000, availableBytes: 600_000 }],
+  activeResources: { TCPServerWrap: 2, FSReqCallback: 1, Timeout: 4 },
   collections: ['major', 'minor', 'incremental', 'weakcb'].map((kind) => ({
     kind,
     durations: new Durations().snapshot(),

@@ -14,17 +14,18 @@ describe('the tally of attempts', () => {
     tally.unreadable(['retry-after']);
     tally.unreadable(['retry-after', 'ratelimit']);
     tally.unreadable([]);
-    const { durations, ...counts } = tally.snapshot();
-    expect(durations).toMatchObject([{ operation: 'a', count: 6, sumSeconds: 0.06 }]);
+    const { beside, ...counts } = tally.snapshot();
+    expect(beside.background).toBe(1);
+    expect(beside.durations).toMatchObject([{ operation: 'a', count: 6, sumSeconds: 0.06 }]);
     expect(counts).toEqual({
+      attempts: 7,
+      retries: 1,
       inFlight: 1,
-      further: 1,
-      background: 1,
-      ended: [
-        { operation: 'a', outcome: '200', count: 2, ms: 20 },
-        { operation: 'a', outcome: '429', count: 1, ms: 10 },
-        { operation: 'a', outcome: 'upstream-timeout', count: 1, ms: 10 },
-        { operation: 'a', outcome: 'abandoned', count: 2, ms: 20 },
+      outcomes: [
+        { operation: 'a', outcome: '200', count: 2, seconds: 0.02 },
+        { operation: 'a', outcome: '429', count: 1, seconds: 0.01 },
+        { operation: 'a', outcome: 'upstream-timeout', count: 1, seconds: 0.01 },
+        { operation: 'a', outcome: 'abandoned', count: 2, seconds: 0.02 },
       ],
       unreadableWaits: [
         { field: 'retry-after', count: 2 },
@@ -37,9 +38,9 @@ describe('the tally of attempts', () => {
     const tally = tallyAttempts();
     for (let status = 200; status < 1_000; status++) tally.ended('a', status, 1);
     tally.ended('a', 200, 1);
-    const { ended } = tally.snapshot();
-    expect(ended).toHaveLength(33);
-    expect(ended[0]?.count).toBe(2);
-    expect(ended.at(-1)).toEqual({ operation: 'a', outcome: 'other', count: 768, ms: 768 });
+    const { outcomes } = tally.snapshot();
+    expect(outcomes).toHaveLength(33);
+    expect(outcomes[0]?.count).toBe(2);
+    expect(outcomes.at(-1)).toEqual({ operation: 'a', outcome: 'other', count: 768, seconds: 0.768 });
   });
 });

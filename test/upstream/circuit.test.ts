@@ -109,7 +109,7 @@ describe('an upstream that is down', () => {
     await subject.askFor(300);
     expect(subject.attempts - before).toBeGreaterThanOrEqual(9);
     expect(subject.attempts - before).toBeLessThanOrEqual(10);
-    expect(subject.snapshot().probeInMs).toBeLessThanOrEqual(30_000);
+    expect(subject.snapshot().probeInSeconds).toBeLessThanOrEqual(30);
   });
 
   it('an upstream that was down is asked for all requests again once a trial is answered', async () => {
@@ -117,7 +117,7 @@ describe('an upstream that is down', () => {
     await subject.askFor(3);
     subject.upstreamDoes(200);
     await subject.askFor(5);
-    expect(subject.snapshot()).toMatchObject({ state: 'closed', failuresInARow: 0, probeInMs: 0 });
+    expect(subject.snapshot()).toMatchObject({ state: 'closed', failuresInARow: 0, probeInSeconds: 0 });
     expect(subject.changes).toEqual(
       ['open', 'closed'].map((to) => ({ to, lastFailure: 'upstream-unreachable' })),
     );
@@ -144,14 +144,14 @@ describe('an upstream that is down', () => {
       }
       const before = snapshot();
       expect(before.state).toBe('open');
-      await vi.advanceTimersByTimeAsync(before.probeInMs);
+      await vi.advanceTimersByTimeAsync(1_000 * before.probeInSeconds + 1);
       const trial = Promise.withResolvers<Answer>();
       onAttempt = () => trial.promise;
       const tried = ask();
       if (typeof end === 'number') early.resolve(answerOf(end));
       else early.reject(end);
       await late;
-      expect(snapshot()).toEqual({ ...before, probeInMs: 0, operations: expect.anything() });
+      expect(snapshot()).toEqual({ ...before, probeInSeconds: 0, operations: expect.anything() });
       // The trial goes on, and no other begins.
       expect(await ask()).toMatchObject({ code: 'upstream-unreachable', retryAfterMs: 1_000 });
       trial.resolve(answerOf(200));
@@ -220,9 +220,9 @@ describe('one operation that fails', () => {
         operation: 'broken',
         state: 'open',
         failuresInARow: subject.asked.filter((name) => name === 'broken').length,
-        probeInMs: expect.any(Number),
+        probeInSeconds: expect.any(Number),
       },
-      { operation: 'healthy', state: 'closed', failuresInARow: 0, probeInMs: 0 },
+      { operation: 'healthy', state: 'closed', failuresInARow: 0, probeInSeconds: 0 },
     ]);
     expect(subject.changes).toEqual([
       { to: 'open', operation: 'broken', caller: 'someone', lastFailure: 500 },
@@ -245,7 +245,7 @@ describe('an upstream that answers 500 to all that is asked', () => {
     }
     expect(subject.snapshot().state).toBe('open');
     expect(subject.snapshot().failuresInARow).toBeGreaterThanOrEqual(10);
-    expect(subject.snapshot().probeInMs).toBeGreaterThan(0);
+    expect(subject.snapshot().probeInSeconds).toBeGreaterThan(0);
     subject.operationDoes('other', 200);
     await vi.advanceTimersByTimeAsync(8000);
     expect(await subject.ask('other')).toBe(200);
@@ -303,7 +303,7 @@ describe('one caller whose reads get no answer', () => {
     expect(subject.changes).toEqual(
       ['one', 'other'].map((operation) => ({ to: 'open', operation, caller: 'slow', lastFailure: 504 })),
     );
-    const closed = { state: 'closed', failuresInARow: 0, probeInMs: 0 };
+    const closed = { state: 'closed', failuresInARow: 0, probeInSeconds: 0 };
     expect(subject.snapshot()).toEqual({
       ...closed,
       operations: ['one', 'other'].map((operation) => ({ operation, ...closed })),
@@ -409,7 +409,7 @@ describe('an operation that has not failed', () => {
     await subject.askFor(2.2);
     expect(subject.snapshot().state).toBe('open');
     // Of those that have failed.
-    expect(subject.snapshot().probeInMs).toBeGreaterThan(0);
+    expect(subject.snapshot().probeInSeconds).toBeGreaterThan(0);
     subject.asked.length = 0;
     const both = await Promise.all([subject.ask('other'), subject.ask('other')]);
     expect(both).toEqual([unreachable(), expect.objectContaining({ code: 'upstream-unreachable' })]);

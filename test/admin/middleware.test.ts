@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { type Asked, isAdminHost, isOthersPage } from '../../src/admin/access.ts';
+import { type Asked, isAdminHost, isOthersPage } from '../../src/admin/middleware.ts';
 
 describe('the admin listener, against DNS rebinding,', () => {
   const local = { listensOn: '127.0.0.1', isLocal: true, allowed: ['gateway.example.com'] };

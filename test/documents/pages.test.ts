@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { namesJson, prefersPage } from '../../src/documents/negotiation.ts';
+import { namesJson, prefersPage } from '../../src/documents/pages.ts';
 
 describe('a document as a page or for programs', () => {
   it.each<[accept: string | undefined, page: boolean]>([

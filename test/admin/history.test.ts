@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { pointBetween } from '../../src/admin/history-policy.ts';
+import { pointBetween } from '../../src/admin/history.ts';
 import { RequestCounts } from '../../src/admin/request-counts.ts';
 import { tallyAttempts } from '../../src/upstream/attempt-tally.ts';
-import { calmSnapshot, line, type SnapshotOfOne } from '../support/snapshot.ts';
+import { calmSnapshot, line, type SnapshotOfOne, timeAt } from '../support/snapshot.ts';
 
 const calm = calmSnapshot();
 
@@ -12,9 +12,9 @@ describe('a point of the history', () => {
     const attempts = tallyAttempts();
     const look = (atMs: number): SnapshotOfOne =>
       calmSnapshot({
-        at: calm.at + atMs,
-        requests: counts.snapshot(),
-        attempts: attempts.snapshot(),
+        at: timeAt(atMs),
+        requests: { ...calm.requests, ...counts.snapshot() },
+        upstream: attempts.snapshot(),
       });
     const ask = (count: number, changes: object): void => {
       for (let more = 0; more < count; more++) counts.count({ ...line, ...changes });
@@ -29,7 +29,7 @@ describe('a point of the history', () => {
     attempts.ended('list-accounts', 200, 300);
     const point = pointBetween(before, look(5_000));
     expect(point).toMatchObject({
-      at: calm.at + 5_000,
+      at: Date.parse(calm.at) + 5_000,
       requests: 20,
       fromMemory: 19.6,
       problems: 0.2,
@@ -45,7 +45,7 @@ describe('a point of the history', () => {
   });
 
   it('a point of the history has no quantile of nothing, and no rate below zero', () => {
-    const point = pointBetween(calm, calmSnapshot({ gate: { ...calm.gate, perSecond: undefined } }));
+    const point = pointBetween(calm, calmSnapshot({ gate: { ...calm.gate, attemptsPerSecond: null } }));
     expect(point).toMatchObject({ requests: 0, saved: 0, pace: null, callerP99: null, upstreamP50: null });
   });
 });
