@@ -14,7 +14,7 @@ import type { Duplex } from 'node:stream';
 import type { SecureContextOptions, TLSSocket } from 'node:tls';
 import { type CertificatePair, minTlsVersion } from './certificate.ts';
 import type { Bound } from './connection-budget.ts';
-import { limitConnections, maxHeaderBytes, noteRequest } from './connections.ts';
+import { limitConnections, maxHeaderBytes, noteRequest, resetConnection } from './connections.ts';
 import { probeCaller } from './half-close.ts';
 import { announcesBody } from './message-body.ts';
 import { countBegun, holdPaused, losesRest, type ParserError } from './pipelining.ts';
@@ -202,8 +202,10 @@ class Intake {
   }
 
   refuseTunnel(incoming: IncomingMessage, socket: Duplex): void {
-    // Node has handed the connection over, its listener for errors included: without one, a reset ends the process.
+    // Node has handed the connection over, its listeners included: without the one for errors, a reset ends the process;
+    // without the other, replies before this request that are not read stay for ever.
     socket.on('error', () => socket.destroy());
+    socket.once('timeout', () => resetConnection(socket as Socket));
     this.#events.onRefused({ status: 400, code: 'CONNECT', ...this.#refusalFieldsOf(incoming) });
     refuseBarely(socket, 400);
   }

@@ -175,6 +175,17 @@ describe('replies that are not read', () => {
     expect(codes).toEqual([]);
   });
 
+  it('a reply that is not read ends its connection in time, also where a tunnel was asked for behind it', async () => {
+    const { port, server } = await serve({ stillMs: 300 }, (_incoming, outgoing) => outgoing.end(large));
+    const peer = await open(port);
+    peer.socket.pause();
+    peer.socket.write(`${request}CONNECT localhost:1 HTTP/1.1\r\nHost: localhost:1\r\n\r\n`);
+    const connections = () =>
+      new Promise((resolve) => server.getConnections((_error, count) => resolve(count)));
+    await expect.poll(connections).toBe(1);
+    await expect.poll(connections).toBe(0);
+  });
+
   it('replies that wait behind one that is not read count as well', async () => {
     const { port, codes } = await serve({ maxConnectionBytes: 60 * 2 ** 20 }, (_incoming, outgoing) =>
       outgoing.end(large),
