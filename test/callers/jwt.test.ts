@@ -473,9 +473,10 @@ describe('a forged or foreign JWT', () => {
   it('a valid JWT of no caller is looked at again where the keys of another rule for its issuer could not be had', async () => {
     const elsewhere = `${jwks}/elsewhere`;
     const other = { issuer, audience: 'gateway', jwks: elsewhere, match: { email: '*@other.example' } };
+    // Before there is an authenticator: it fetches each key set at once.
+    idp.awayFor = elsewhere;
     const { authenticator } = staff({}, [{ name: 'others', jwt: other }]);
     const foreign = await sign(one, { email: 'ann@other.example' });
-    idp.awayFor = elsewhere;
     await refusal(() => authenticator.authenticate(bearer(foreign)));
     idp.awayFor = undefined;
     await vi.waitFor(
