@@ -123,7 +123,11 @@ export class Authenticator {
     const digest = digestOf(value);
     const isStatic = header === undefined || header === 'authorization';
     const found = isStatic ? tokens.get(digest) : undefined;
-    if (found !== undefined && isProven(found, value)) return this.#byStaticToken(credentials, found);
+    if (found !== undefined) {
+      if (isProven(found, value)) return this.#byStaticToken(credentials, found);
+      const { name } = found.authenticated.caller;
+      return this.#refuse(credentials, `a weak or damaged token of ${name}: make one with "token create"`);
+    }
     if (header === undefined || !value.includes('.') || !jwt.some(({ rule }) => rule.header === header)) {
       return this.#refuse(credentials, describeUnknownToken(value));
     }

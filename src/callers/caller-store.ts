@@ -25,11 +25,9 @@ export interface CallersVersion {
   readonly table: CallerTable;
   /** The key of Fly's proxy, where a caller is a Fly app. */
   readonly flyKey: KeyObject | undefined;
-  /** The digests of all tokens, each with its path in the file. */
-  readonly digestPaths: ReadonlyMap<string, string>;
 }
 
-/** Reads the file once. @throws CallersFileError with every problem of it, but for tokens that can be guessed */
+/** Reads the file once. @throws CallersFileError with every problem of it */
 export function readCallersVersion(options: Omit<CallerStoreOptions, 'onEvent'>): CallersVersion {
   return readAtStart(options).version;
 }
@@ -94,11 +92,9 @@ export class CallerStore {
     this.#followed?.close();
   }
 
-  async #take(text: string, isSecondLook: boolean): Promise<boolean> {
+  #take(text: string, isSecondLook: boolean): boolean {
     const reading = prepareVersion(text, this.#options);
-    const problems =
-      'problems' in reading ? reading.problems : await guessableAmongNew(reading.version, this.#version);
-    if ('version' in reading && problems.length === 0) {
+    if ('version' in reading) {
       this.#version = reading.version;
       this.#problems = [];
       this.#loadedAt = Date.now();
@@ -107,7 +103,7 @@ export class CallerStore {
       return true;
     }
     if (isSecondLook) {
-      this.#problems = inFile(this.#options.file ?? '', problems);
+      this.#problems = inFile(this.#options.file ?? '', reading.problems);
       this.#options.onEvent({ kind: 'version-refused', problems: this.#problems });
     }
     return false;
@@ -124,7 +120,7 @@ function readAtStart(options: Omit<CallerStoreOptions, 'onEvent'>): {
   if (file === undefined) {
     if (loopbackOnly) {
       return {
-        version: { table: anonymousTable(workspaces), flyKey: undefined, digestPaths: new Map() },
+        version: { table: anonymousTable(workspaces), flyKey: undefined },
         text: '',
       };
     }
@@ -147,25 +143,17 @@ function prepareVersion(
   text: string,
   options: CallersFileRules & { readonly flyKeyFile?: string },
 ): Prepared {
-  const { entries, problems, digestPaths } = readCallersFile(text, options);
+  const { entries, problems } = readCallersFile(text, options);
   if (problems.length > 0) return { problems };
   const table = makeCallerTable(entries);
-  if (table.fly.length === 0) return { version: { table, flyKey: undefined, digestPaths } };
+  if (table.fly.length === 0) return { version: { table, flyKey: undefined } };
   const keyFile = options.flyKeyFile ?? flyKeyFile;
   try {
-    return { version: { table, flyKey: readFlyKey(keyFile), digestPaths } };
+    return { version: { table, flyKey: readFlyKey(keyFile) } };
   } catch {
     const index = entries.findIndex(({ fly }) => fly !== undefined);
     return {
       problems: [`callers[${index}].fly: ${keyFile} can't be read as a key: this is not a Fly machine`],
     };
   }
-}
-
-/** The list of guessable tokens takes 30 ms and 3 MiB, so it is imported for a token that is new, and not at the start. */
-async function guessableAmongNew(next: CallersVersion, before: CallersVersion): Promise<readonly string[]> {
-  const added = [...next.digestPaths].filter(([digest]) => !before.digestPaths.has(digest));
-  if (added.length === 0) return [];
-  const { guessableTokenProblems } = await import('./weak-digest.ts');
-  return guessableTokenProblems(new Map(added));
 }

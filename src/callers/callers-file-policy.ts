@@ -35,11 +35,7 @@ export interface CallersFileReading {
   readonly entries: readonly CallerEntry[];
   /** Empty where the file is fine. Only then may the entries be used. */
   readonly problems: readonly string[];
-  /** The digests of all tokens, lower case, each with its path in the file. */
-  readonly digestPaths: ReadonlyMap<string, string>;
 }
-
-const nothing = { entries: [], digestPaths: new Map<string, string>() };
 
 /** A caller's name: it stands in log lines, metrics and command lines. */
 export const callerName = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
@@ -181,12 +177,8 @@ function readCaller(
   };
 }
 
-/**
- * What no entry shows alone: names and tokens that stand twice, a second anonymous caller.
- *
- * @returns the digests of all tokens, each with its path in the file
- */
-function checkTogether(check: JsonCheck, root: JsonNode | undefined): ReadonlyMap<string, string> {
+/** What no entry shows alone: names and tokens that stand twice, a second anonymous caller. */
+function checkTogether(check: JsonCheck, root: JsonNode | undefined): void {
   const paths = new Map<string, string>();
   const digests = new Map<string, string>();
   let anonymous: string | undefined;
@@ -223,18 +215,17 @@ function checkTogether(check: JsonCheck, root: JsonNode | undefined): ReadonlyMa
       }
     }
   }
-  return digests;
 }
 
 /** Reads a callers file. Every problem is listed with its path in the file, as `callers[2].tokens[0].sha256`. */
 export function readCallersFile(text: string, rules: CallersFileRules): CallersFileReading {
-  if (text.length > maxCharacters) return { ...nothing, problems: ['the file is larger than 4 MiB'] };
+  if (text.length > maxCharacters) return { entries: [], problems: ['the file is larger than 4 MiB'] };
   let root: JsonNode;
   try {
     root = parseJsonTree(text);
   } catch (error) {
     if (!(error instanceof JsonTextError)) throw error;
-    return { ...nothing, problems: [`not valid JSON: ${error.message}`] };
+    return { entries: [], problems: [`not valid JSON: ${error.message}`] };
   }
   const check = new JsonCheck();
   const callers = check.members(root, '', ['callers'])?.get('callers');
@@ -242,6 +233,6 @@ export function readCallersFile(text: string, rules: CallersFileRules): CallersF
   const entries = check
     .items(callers, 'callers')
     .flatMap((node, index) => readCaller(check, node, `callers[${index}]`, rules) ?? []);
-  const digestPaths = checkTogether(check, callers);
-  return { entries, problems: check.problems, digestPaths };
+  checkTogether(check, callers);
+  return { entries, problems: check.problems };
 }

@@ -12,7 +12,7 @@ export interface FollowedFileOptions {
    * Takes a new text. `false`: it can't be used. It may be half written, so it is handed over once more, as its
    * second look, when it has stood for a while.
    */
-  onText(text: string, isSecondLook: boolean): Promise<boolean>;
+  onText(text: string, isSecondLook: boolean): boolean;
   /** The file can't be read; `undefined` when it can be again. */
   onFailureChange(error: unknown): void;
 }
@@ -62,7 +62,7 @@ export class FollowedFile {
     do {
       this.#readAgain = false;
       try {
-        await this.#handOver(await readText(this.#options.file));
+        this.#handOver(await readText(this.#options.file));
       } catch (error) {
         this.#onFailure(error);
       }
@@ -70,7 +70,7 @@ export class FollowedFile {
     this.#isReading = false;
   }
 
-  async #handOver(text: string): Promise<void> {
+  #handOver(text: string): void {
     if (this.#isClosed) return;
     if (this.#isFailing) {
       this.#isFailing = false;
@@ -82,8 +82,11 @@ export class FollowedFile {
       return;
     }
     const isSecondLook = this.#suspect === digest;
-    if (isSecondLook && performance.now() - this.#suspectSinceMs < suspectMs) return this.#readIn(suspectMs);
-    if ((await this.#options.onText(text, isSecondLook)) || isSecondLook) {
+    if (isSecondLook && performance.now() - this.#suspectSinceMs < suspectMs) {
+      this.#readIn(suspectMs);
+      return;
+    }
+    if (this.#options.onText(text, isSecondLook) || isSecondLook) {
       this.#known = digest;
       this.#suspect = undefined;
       return;

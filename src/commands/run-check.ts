@@ -1,9 +1,7 @@
 /** `check` as a command: finds out whether the settings are right, before anything is opened with them. */
 import { readCallersVersion } from '../callers/caller-store.ts';
 import type { CallerTable } from '../callers/caller-table.ts';
-import { CallersFileError, inFile } from '../callers/callers-file.ts';
 import { unnamedWritten } from '../callers/callers-file-policy.ts';
-import { guessableTokenProblems } from '../callers/weak-digest.ts';
 import { type Config, ConfigError, readConfig } from '../config/config.ts';
 import { nearestOfAll } from '../config/spelling.ts';
 import type { WorkspaceConfig } from '../config/workspaces.ts';
@@ -84,14 +82,12 @@ async function refuseWhatServeRefuses(config: Config, environment: Environment):
   const sockets = socketProblems(config);
   if (sockets.length > 0) throw new ConfigError(sockets);
   if (config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined) await (await import('../log/tracing.ts')).loadOtel();
-  const { digestPaths, table } = readCallersVersion(
+  const { table } = readCallersVersion(
     authenticatorOptions(
       config,
       config.workspaces.map(({ name }) => name),
     ),
   );
-  const guessable = guessableTokenProblems(digestPaths);
-  if (guessable.length > 0) throw new CallersFileError(inFile(config.CALLERS_FILE ?? '', guessable));
   return table;
 }
 

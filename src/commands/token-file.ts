@@ -15,7 +15,6 @@ import {
 import { editFile, FileBusyError, readIfThere } from '../callers/file-edit.ts';
 import { JsonTextError } from '../callers/json-tree.ts';
 import { describeUnreadable } from '../callers/unreadable-file.ts';
-import { guessableTokenProblems } from '../callers/weak-digest.ts';
 import { ConfigError } from '../config/config.ts';
 import { nearestOfAll } from '../config/spelling.ts';
 import { errorCode } from '../errors.ts';
@@ -72,8 +71,7 @@ export async function editCallers(file: string, edit: (text: string) => string):
 
 /** What keeps a gateway from taking this text. */
 export function problemsOf(file: string, text: string, rules: CallersFileRules): readonly string[] {
-  const reading = readCallersFile(text, rules);
-  return inFile(file, [...reading.problems, ...guessableTokenProblems(reading.digestPaths)]);
+  return inFile(file, readCallersFile(text, rules).problems);
 }
 
 /** Lists what keeps a gateway from taking this text; whether there is anything. */

@@ -16,7 +16,7 @@ describe('a text that cannot be used', () => {
     const followed = new FollowedFile({
       file,
       text: 'whole',
-      onText: async (text, isSecondLook) => {
+      onText: (text, isSecondLook) => {
         looks.push(`${text} ${isSecondLook ? 'second' : 'first'}`);
         return false;
       },

@@ -384,14 +384,6 @@ describe('token list', () => {
     expect(io.err).toContain('callers[0].tokns: is not known here (did you mean "tokens"?)');
   });
 
-  it('token list says which token can be guessed', async () => {
-    const file = newFile();
-    writeFileSync(file, `{"callers":[{"name":"a","tokens":[{"sha256":"${digestOf('secret')}"}]}]}`);
-    const io = collect();
-    expect(await listTokens({ file }, io)).toBe(0);
-    expect(io.err).toContain('callers[0].tokens[0].sha256: belongs to a token that can be guessed');
-  });
-
   it('token list shows what a terminal would act on as numbers', async () => {
     const file = newFile();
     const name = 'a\u001b[2J\n\u009b1A\u202eb\u2028';
