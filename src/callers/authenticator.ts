@@ -7,8 +7,7 @@
  */
 import type { Eventually } from '../exchange/layer.ts';
 import type { Authenticated, Caller, Credentials } from './caller.ts';
-import { CallerStore, type CallerStoreOptions } from './caller-store.ts';
-import type { CallerToken } from './caller-table.ts';
+import { CallerStore, type CallerStoreOptions, type CallerToken } from './caller-store.ts';
 import { type CallersSnapshot, snapshotCallers } from './callers-snapshot.ts';
 import { presentedCredential, presentedValues } from './credential.ts';
 import { type Failures, limitFailures } from './failures.ts';

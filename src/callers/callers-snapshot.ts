@@ -1,6 +1,5 @@
 /** The callers as the admin listener shows them: names, grants and the first characters of digests. */
-import type { CallerStore } from './caller-store.ts';
-import type { CallerTable } from './caller-table.ts';
+import type { CallerStore, CallerTable } from './caller-store.ts';
 import type { JwtRules } from './jwt.ts';
 import type { KeySetSnapshot } from './key-set.ts';
 

@@ -4,7 +4,7 @@
  */
 import { applyEdits, type JSONPath, modify } from 'jsonc-parser';
 import { defaultOperations } from './callers-file.ts';
-import { itemsOf, type JsonNode, memberOf, parseJsonTree, textOf } from './json-tree.ts';
+import { itemsOf, type JsonNode, memberOf, parseJsonTree, textOf } from './json.ts';
 
 /** The file's text can't be changed safely; the message says why. */
 export class CallersTextError extends Error {

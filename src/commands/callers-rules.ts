@@ -1,5 +1,5 @@
 /** What a gateway with the settings of this process's environment would check a callers file against. */
-import type { CallersFileRules } from '../callers/callers-file-policy.ts';
+import type { CallersFileRules } from '../callers/callers-file.ts';
 import { isLocalHost, readSettings } from '../config/config.ts';
 import { workspaceNames } from '../config/workspaces.ts';
 import { operationsOf } from '../gateway/options.ts';

@@ -1,7 +1,6 @@
 /** Composes what `check` needs of the gateway: the key's store, and the way to the upstream without the cache. */
 import { callersOf } from '../callers/callers-snapshot.ts';
 import type { JwtRules } from '../callers/jwt.ts';
-import { describeKeySetFailure } from '../callers/key-set-fetch.ts';
 import type { Config } from '../config/config.ts';
 import { variableOf, type WorkspaceConfig } from '../config/workspaces.ts';
 import { importModule } from '../files/optional-package.ts';
@@ -76,7 +75,7 @@ export async function openParts(
 async function tryLogins(rules: JwtRules): Promise<readonly LoginTrial[]> {
   if (rules.length === 0) return [];
   // It brings the library for JWTs.
-  const { countKeysAt } = await import('../callers/key-set.ts');
+  const { countKeysAt, describeKeySetFailure } = await import('../callers/key-set.ts');
   return Promise.all(
     [...new Set(rules.map(({ rule }) => rule.jwks))].map(async (address): Promise<LoginTrial> => {
       const login = { address, callers: callersOf(rules, address) };

@@ -1,8 +1,9 @@
 /** Keeps the process from being opened while it holds a secret. `main.ts` ignores SIGUSR1 before it imports anything. */
+import { SettingError } from '../errors.ts';
 import { findRefusedVariable, storeCommandMark } from '../key/node-flags.ts';
 
 /** Node runs with something that could show a secret, so none may be opened, not even to look for further problems. */
-export class UnsafeProcessError extends Error {
+export class UnsafeProcessError extends SettingError {
   override readonly name = 'UnsafeProcessError';
 }
 

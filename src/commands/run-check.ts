@@ -1,7 +1,6 @@
 /** `check` as a command: finds out whether the settings are right, before anything is opened with them. */
-import { readCallersVersion } from '../callers/caller-store.ts';
-import type { CallerTable } from '../callers/caller-table.ts';
-import { unnamedWritten } from '../callers/callers-file-policy.ts';
+import { type CallerTable, readCallersVersion } from '../callers/caller-store.ts';
+import { unnamedWritten } from '../callers/callers-file.ts';
 import { type Config, ConfigError, readConfig } from '../config/config.ts';
 import { nearestOfAll } from '../config/spelling.ts';
 import type { WorkspaceConfig } from '../config/workspaces.ts';

@@ -3,8 +3,7 @@
  * failure is called. Exit status: 0 done, 1 failed or written but not in force, 2 wrong usage.
  */
 
-import { inFile } from '../callers/callers-file.ts';
-import { type CallersFileRules, readCallersFile } from '../callers/callers-file-policy.ts';
+import { type CallersFileRules, inFile, readCallersFile } from '../callers/callers-file.ts';
 import {
   CallersTextError,
   emptyCallersText,
@@ -13,12 +12,11 @@ import {
   listCallers,
 } from '../callers/callers-text.ts';
 import { editFile, FileBusyError, readIfThere } from '../callers/file-edit.ts';
-import { JsonTextError } from '../callers/json-tree.ts';
-import { describeUnreadable } from '../callers/unreadable-file.ts';
+import { JsonTextError } from '../callers/json.ts';
 import { ConfigError } from '../config/config.ts';
 import { nearestOfAll } from '../config/spelling.ts';
 import { errorCode } from '../errors.ts';
-import { NotAFileError } from '../files/read.ts';
+import { describeUnreadable, NotAFileError } from '../files/read.ts';
 import { visible } from '../log/text-lines.ts';
 import { settingsOfRules } from './callers-rules.ts';
 

@@ -3,8 +3,13 @@
  * alone, so that a script can catch it; everything for people goes to standard error.
  */
 import { usualWorkspaces } from '../callers/caller.ts';
-import { defaultOperations } from '../callers/callers-file.ts';
-import { type CallersFileRules, callerName, unnamedWritten } from '../callers/callers-file-policy.ts';
+import {
+  type CallersFileRules,
+  callerName,
+  defaultOperations,
+  parseRfc3339,
+  unnamedWritten,
+} from '../callers/callers-file.ts';
 import {
   addCaller,
   addToken,
@@ -18,7 +23,6 @@ import {
   setOperations,
 } from '../callers/callers-text.ts';
 import { editFile } from '../callers/file-edit.ts';
-import { parseRfc3339 } from '../callers/rfc3339.ts';
 import { digestOf, mintToken } from '../callers/token.ts';
 import { nearestOfAll } from '../config/spelling.ts';
 import { visible } from '../log/text-lines.ts';

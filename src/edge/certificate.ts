@@ -2,7 +2,7 @@
 
 import { createPrivateKey, hash, type KeyObject, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
-import { errorCode } from '../errors.ts';
+import { errorCode, SettingError } from '../errors.ts';
 import { explainDenied, NotAFileError, readText } from '../files/read.ts';
 import { type FileWatch, watchForChanges } from '../files/watch.ts';
 
@@ -25,14 +25,8 @@ export interface CertificatePair {
 export const minTlsVersion = 'TLSv1.2';
 
 /** Why a pair cannot be used, in plain words that name the settings and no value. */
-export class CertificateError extends Error {
+export class CertificateError extends SettingError {
   override readonly name = 'CertificateError';
-  readonly problems: readonly string[];
-
-  constructor(...problems: readonly string[]) {
-    super(problems.join('; '));
-    this.problems = problems;
-  }
 }
 
 /** @throws CertificateError for files that cannot be read, or are no pair */

@@ -1,5 +1,5 @@
 /** What a place that keeps the key must be able to do, and how it says that it cannot. */
-import { errorCode } from '../errors.ts';
+import { errorCode, SettingError } from '../errors.ts';
 import { NotAFileError } from '../files/read.ts';
 
 /** The process's environment, as it was at the start. */
@@ -21,7 +21,7 @@ export interface KeyStore {
 }
 
 /** A store that cannot give the key. The message is ours, plain, and holds no value. */
-export class KeyStoreError extends Error {
+export class KeyStoreError extends SettingError {
   override readonly name = 'KeyStoreError';
 }
 

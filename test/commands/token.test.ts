@@ -10,7 +10,7 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { readCallersFile } from '../../src/callers/callers-file-policy.ts';
+import { readCallersFile } from '../../src/callers/callers-file.ts';
 import { digestOf } from '../../src/callers/token.ts';
 import {
   createToken,

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { readCallersFile } from '../../src/callers/callers-file-policy.ts';
-import { parseRfc3339 } from '../../src/callers/rfc3339.ts';
+import { parseRfc3339, readCallersFile } from '../../src/callers/callers-file.ts';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
 
 const rules = {
