@@ -311,8 +311,6 @@ describe('the rules that keep the key in are kept', () => {
     'callers/credential.ts',
     'callers/jwt-policy.ts',
     'callers/jwt-rule.ts',
-    'commands/env-file.ts',
-    'config/spelling.ts',
     'config/values.ts',
     'documents/negotiation.ts',
     'documents/openapi.ts',

@@ -3,7 +3,8 @@
  * twice or of another kind stops the version. Pure: no I/O, no clock.
  */
 
-import { nearestOfAll } from '../config/spelling.ts';
+import { type Config, isLocalHost } from '../config/config.ts';
+import { nearestOfAll } from '../config/names.ts';
 import { SettingError } from '../errors.ts';
 import { type CallerLimit, unnamedWorkspace, usualWorkspaces } from './caller.ts';
 import type { FlyRule } from './fly.ts';
@@ -85,6 +86,25 @@ export interface CallersFileRules {
   readonly loopbackOnly: boolean;
   /** Lower-case names of the fields that go up (FORWARD_REQUEST_HEADERS): none of them may carry a credential. */
   readonly forwardedHeaders: ReadonlySet<string>;
+}
+
+/**
+ * What a gateway with these settings checks a callers file against.
+ *
+ * @param operations all that it has
+ * @param workspaces all that it has, empty for the unnamed one
+ */
+export function callersFileRules(
+  config: Pick<Config, 'HOST' | 'FORWARD_REQUEST_HEADERS'>,
+  operations: readonly { readonly name: string }[],
+  workspaces: readonly string[],
+): CallersFileRules {
+  return {
+    operations: new Set(operations.map(({ name }) => name)),
+    workspaces,
+    loopbackOnly: isLocalHost(config.HOST),
+    forwardedHeaders: new Set(config.FORWARD_REQUEST_HEADERS),
+  };
 }
 
 export interface CallersFileReading {

@@ -1,6 +1,6 @@
 /** Reads the `jwt` member of a caller: whose logins are accepted, and which of them are this caller. Pure. */
 
-import { didYouMean } from '../config/spelling.ts';
+import { didYouMean } from '../config/names.ts';
 import { isLoopbackHost } from '../http/address.ts';
 import type { JsonCheck, JsonNode } from './json.ts';
 

@@ -3,8 +3,7 @@
  * need is not loaded.
  */
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
-import { settingMeant } from '../config/names.ts';
-import { didYouMean } from '../config/spelling.ts';
+import { didYouMean, settingMeant } from '../config/names.ts';
 import { version } from '../version.ts';
 import type { TokenExit, TokenIo } from './token-file.ts';
 
@@ -232,7 +231,7 @@ async function onCallersFile(
   run: (commands: typeof import('./token.ts'), file: string | undefined) => Promise<TokenExit>,
 ): Promise<void> {
   const { runTokenCommand } = await import('./token-file.ts');
-  const { callersFileOf } = await import('./callers-rules.ts');
+  const { callersFileOf } = await import('./token-file.ts');
   const commands = await import('./token.ts');
   ended(await runTokenCommand({ file }, io, async () => run(commands, await callersFileOf(file, envFile))));
 }

@@ -1,18 +1,34 @@
-/** `check` as a command: finds out whether the settings are right, before anything is opened with them. */
-import { type CallerTable, readCallersVersion } from '../callers/caller-store.ts';
-import { unnamedWritten } from '../callers/callers-file.ts';
-import { type Config, ConfigError, readConfig } from '../config/config.ts';
-import { nearestOfAll } from '../config/spelling.ts';
-import type { WorkspaceConfig } from '../config/workspaces.ts';
-import { readCertificate } from '../edge/certificate.ts';
-import { authenticatorOptions, certificateFiles } from '../gateway/options.ts';
-import { openAdminToken } from '../key/admin-token.ts';
-import type { Environment } from '../key/store.ts';
-import { check, checkEach } from './check.ts';
-import { environmentAtHand, loadEnvironment, settingsWithoutEffect } from './environment.ts';
-import { hardenProcess, UnsafeProcessError } from './process-hardening.ts';
-import { allProblems, isCorrectable, reportStartFailure } from './start-failure.ts';
-import { socketProblems } from './start-problems.ts';
+/** `check` as a command: finds out whether the settings are right, and then opens what the check asks. */
+import { readCallersVersion } from '../callers/caller-store.ts';
+import { callersFileRules, unnamedWritten } from '../callers/callers-file.ts';
+import { callersOf } from '../callers/callers-snapshot.ts';
+import { type Config, readConfig } from '../config/config.ts';
+import { nearestOfAll } from '../config/names.ts';
+import type { Environment } from '../config/values.ts';
+import { keyPlaces, type WorkspaceConfig } from '../config/workspaces.ts';
+import { SettingError } from '../errors.ts';
+import { importModule } from '../files/optional-package.ts';
+import { fleetOptions, transportOptions } from '../gateway/workspace.ts';
+import { Key } from '../key/key.ts';
+import { loadKeyValue } from '../key/key-source.ts';
+import { openKeyring } from '../key/keyring.ts';
+import { openStore } from '../key/open-store.ts';
+import type { KeyStore } from '../key/store.ts';
+import { operationsOf } from '../operations.ts';
+import { attachKey, probeThrough, retryWithKey } from '../upstream/credential.ts';
+import { SharedBudget } from '../upstream/shared-limits.ts';
+import { sendUpstream } from '../upstream/transport.ts';
+import { type CheckParts, check, checkEach } from './check.ts';
+import type { LoginTrial } from './check-report.ts';
+import {
+  environmentAtHand,
+  hardenProcess,
+  loadEnvironment,
+  settingsWithoutEffect,
+  UnsafeProcessError,
+} from './environment.ts';
+import { allProblems, reportStartFailure } from './start-failure.ts';
+import { findStartProblems } from './start-problems.ts';
 
 export interface CheckEnvironmentOptions {
   readonly json: boolean;
@@ -37,8 +53,10 @@ export async function runCheck({ envFile, ...asked }: RunCheckOptions): Promise<
     await hardenProcess();
     return await checkEnvironment(await loadEnvironment(envFile), options);
   } catch (error) {
+    if (!(error instanceof SettingError)) throw error;
     if (error instanceof UnsafeProcessError && !options.json) return reportStartFailure(error);
-    return sayWhatIsWrong(error, environmentAtHand(), options);
+    const environment = environmentAtHand();
+    return sayWhatIsWrong(await allProblems(error, environment), environment, options);
   }
 }
 
@@ -47,74 +65,138 @@ export async function checkEnvironment(
   environment: Environment,
   options: CheckEnvironmentOptions,
 ): Promise<number> {
-  const { json, workspaces, isTerminal = false, write } = options;
-  try {
-    const config = readConfig(environment);
-    const { jwt } = await refuseWhatServeRefuses(config, environment);
-    const checked = meant(config, workspaces).map((own, index) => ({
-      name: own.name,
-      settingsProblems: [],
-      // Once for all of them, as the shared store and the company logins.
-      warnings: index === 0 ? settingsWithoutEffect(environment) : [],
-      baseUrl: own.baseUrl.href,
-      addedReads: config.UPSTREAM_READS,
-      open: async () => {
-        const { openParts } = await import('./check-parts.ts');
-        return openParts(config, own, environment, jwt, index === 0);
-      },
-      timeoutMs: config.REQUEST_TIMEOUT,
-      isTerminal,
-    }));
-    const [only, ...others] = checked;
-    if (only !== undefined && others.length === 0) return await check({ ...only, json, write });
-    return await checkEach(checked, { json, write });
-  } catch (error) {
-    return sayWhatIsWrong(error, environment, options);
-  }
+  const { json, isTerminal = false, write } = options;
+  const found = await findStartProblems(environment);
+  // A workspace without a key is told of beside those that have one.
+  if (found.all.length > 0 && !found.areOfKeysAlone) return sayWhatIsWrong(found.all, environment, options);
+  const config = readConfig(environment);
+  const unknown = unknownWorkspace(config, options.workspaces);
+  if (unknown !== undefined) return sayWhatIsWrong([unknown], environment, options);
+  const checked = askedFor(config, options.workspaces).map((own, index) => ({
+    name: own.name,
+    settingsProblems: [],
+    // Once for all of them, as the shared store and the company logins.
+    warnings: index === 0 ? settingsWithoutEffect(environment) : [],
+    baseUrl: own.baseUrl.href,
+    addedReads: config.UPSTREAM_READS,
+    open: () => openChecked(config, own, environment, index === 0),
+    timeoutMs: config.REQUEST_TIMEOUT,
+    isTerminal,
+  }));
+  const [only, ...others] = checked;
+  if (only !== undefined && others.length === 0) return await check({ ...only, json, write });
+  return await checkEach(checked, { json, write });
 }
 
-/** @returns the callers of the file */
-async function refuseWhatServeRefuses(config: Config, environment: Environment): Promise<CallerTable> {
-  const certificate = certificateFiles(config);
-  if (certificate !== undefined) await readCertificate(certificate);
-  await openAdminToken(config, environment)?.();
-  const sockets = socketProblems(config);
-  if (sockets.length > 0) throw new ConfigError(sockets);
-  if (config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined) await (await import('../log/tracing.ts')).loadOtel();
-  const { table } = readCallersVersion(
-    authenticatorOptions(
-      config,
-      config.workspaces.map(({ name }) => name),
-    ),
-  );
-  return table;
-}
-
-/** @throws what is no fault of the settings */
-async function sayWhatIsWrong(
-  error: unknown,
+function sayWhatIsWrong(
+  settingsProblems: readonly string[],
   environment: Environment,
   { json, write }: CheckEnvironmentOptions,
 ): Promise<number> {
-  if (!isCorrectable(error)) throw error;
-  const settingsProblems = await allProblems(error, environment);
   // Beside a wrong setting they stand among the problems.
   const warnings = settingsWithoutEffect(environment).filter((name) => !settingsProblems.includes(name));
-  return check({
-    ...{ settingsProblems, warnings },
-    baseUrl: '',
-    open: () => Promise.reject(error),
-    timeoutMs: 0,
-    json,
-    write,
-  });
+  const open = (): never => {
+    throw new Error('wrong settings open nothing');
+  };
+  return check({ settingsProblems, warnings, baseUrl: '', open, timeoutMs: 0, json, write });
 }
 
-/** The workspaces to try. @throws ConfigError where there is no such workspace */
-function meant({ workspaces }: Config, written: readonly string[] | undefined): readonly WorkspaceConfig[] {
-  if (written === undefined) return workspaces;
+/** What is wrong with `--workspace`; `undefined` where each of them exists. */
+function unknownWorkspace({ workspaces }: Config, written: readonly string[] = []): string | undefined {
   const known = workspaces.map(({ name }) => name || unnamedWritten);
   const unknown = written.find((name) => !known.includes(name));
-  if (unknown === undefined) return workspaces.filter((_one, at) => written.includes(known[at] ?? ''));
-  throw new ConfigError([`--workspace names no workspace${nearestOfAll(unknown ?? '', known)}`]);
+  return unknown === undefined ? undefined : `--workspace names no workspace${nearestOfAll(unknown, known)}`;
+}
+
+/** The workspaces to try: those of `--workspace`, else all. */
+function askedFor(
+  { workspaces }: Config,
+  written: readonly string[] | undefined,
+): readonly WorkspaceConfig[] {
+  return workspaces.filter(({ name }) => written?.includes(name || unnamedWritten) ?? true);
+}
+/** A store that is reached later than this is away for a gateway that starts. */
+const storeTimeoutMs = 3_000;
+
+/**
+ * Opens what the check of one workspace needs of a gateway: the key's store, and the way to the upstream below the cache,
+ * the gate and the retries, which would wait where the check has to say what the upstream said. It joins no other
+ * gateways: to look at the shared store is enough.
+ *
+ * @param isFirst this one tries what all workspaces have together: the shared store, the company logins
+ * @throws KeyStoreError where the key's setting is wrong
+ */
+async function openChecked(
+  config: Config,
+  own: WorkspaceConfig,
+  environment: Environment,
+  isFirst: boolean,
+): Promise<CheckParts> {
+  const said: string[] = [];
+  const open: typeof openStore = (place, all, setting) =>
+    openStore(place, all, setting, importModule, (text) => void said.push(text));
+  const places = keyPlaces(own);
+  const { previousFrom, settings } = places;
+  const keyring = await openKeyring({
+    ...places,
+    environment,
+    once: true,
+    open,
+    refreshMs: config.UPSTREAM_API_KEY_REFRESH,
+    onEvent: () => {},
+  });
+  const transport = sendUpstream({
+    ...transportOptions(config, own, config.UPSTREAM_CONNECTIONS),
+    bodies: new SharedBudget(Number.POSITIVE_INFINITY, 0).join(),
+  });
+  const fleet = isFirst ? fleetOptions(config, own, environment) : undefined;
+  keyring.probeWith(probeThrough((next) => next, transport.handler));
+  return {
+    keyring,
+    ask: retryWithKey(attachKey(keyring)(transport.handler)),
+    close: () => transport.close(),
+    said: () => said.map((text) => keyring.scrub.redact(text)),
+    ...(fleet === undefined
+      ? {}
+      : { tryStore: async () => (await import('../fleet/try-store.ts')).tryStore(fleet, storeTimeoutMs) }),
+    ...(isFirst ? { tryLogins: () => tryLogins(config) } : {}),
+    ...(previousFrom === undefined
+      ? {}
+      : {
+          readPrevious: (signal) =>
+            readPrevious(() => open(previousFrom, environment, settings.previousFrom), signal),
+        }),
+  };
+}
+
+/** The key sets of all company logins, at once: what one of them does holds up no other. */
+async function tryLogins(config: Config): Promise<readonly LoginTrial[]> {
+  const names = config.workspaces.map(({ name }) => name);
+  const rules = callersFileRules(config, operationsOf(config), names);
+  const { jwt } = readCallersVersion({ ...rules, file: config.CALLERS_FILE }).table;
+  if (jwt.length === 0) return [];
+  // It brings the library for JWTs.
+  const { countKeysAt, describeKeySetFailure } = await import('../callers/key-set.ts');
+  return Promise.all(
+    [...new Set(jwt.map(({ rule }) => rule.jwks))].map(async (address): Promise<LoginTrial> => {
+      const login = { address, callers: callersOf(jwt, address) };
+      try {
+        const keys = await countKeysAt(address);
+        if (keys > 0) return { ...login, ok: true, keys };
+        return { ...login, ok: false, keys, problem: 'the key set has no key for signatures' };
+      } catch (error) {
+        return {
+          ...login,
+          ok: false,
+          problem: `the keys cannot be fetched: ${describeKeySetFailure(error)}`,
+        };
+      }
+    }),
+  );
+}
+
+async function readPrevious(open: () => KeyStore, signal: AbortSignal) {
+  const store = open();
+  const { fingerprint } = new Key(await loadKeyValue(store, signal), 0);
+  return { source: store.describe, fingerprint };
 }

@@ -1,10 +1,9 @@
 /** `serve`: runs the gateway in the foreground until a signal ends it. */
 
 import { setFlagsFromString } from 'node:v8';
-import { passwordInClear } from '../config/store-address.ts';
+import { passwordInClear } from '../config/values.ts';
 import type { Gateway } from '../gateway/gateway.ts';
-import { loadConfig, settingsWithoutEffect } from './environment.ts';
-import { hardenProcess } from './process-hardening.ts';
+import { hardenProcess, loadConfig, settingsWithoutEffect } from './environment.ts';
 import { reportStartFailure } from './start-failure.ts';
 
 /** How long what is still open after a drain may keep the process from ending. */

@@ -7,8 +7,8 @@ import { SettingError } from '../errors.ts';
 import { isLoopbackHost, socketPath } from '../http/address.ts';
 import { misspelledSettings, unlistedSettings } from './names.ts';
 import { type Setting, type SettingName, settings } from './settings.ts';
-import { ConfigValueError } from './values.ts';
-import { type Environment, readWorkspaces, variableOf, type WorkspaceConfig } from './workspaces.ts';
+import { ConfigValueError, type Environment } from './values.ts';
+import { readWorkspaces, variableOf, type WorkspaceConfig } from './workspaces.ts';
 
 /** The settings as values, under their own names. */
 export type Config = {

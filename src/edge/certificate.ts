@@ -2,6 +2,7 @@
 
 import { createPrivateKey, hash, type KeyObject, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
+import type { Config } from '../config/config.ts';
 import { errorCode, SettingError } from '../errors.ts';
 import { explainDenied, NotAFileError, readText } from '../files/read.ts';
 import { type FileWatch, watchForChanges } from '../files/watch.ts';
@@ -10,6 +11,14 @@ import { type FileWatch, watchForChanges } from '../files/watch.ts';
 export interface CertificateFiles {
   readonly certFile: string;
   readonly keyFile: string;
+}
+
+/** What the callers' listener shows with these settings; `undefined` where it speaks plain HTTP. */
+export function certificateFiles({
+  TLS_CERT_FILE: certFile,
+  TLS_KEY_FILE: keyFile,
+}: Partial<Pick<Config, 'TLS_CERT_FILE' | 'TLS_KEY_FILE'>>): CertificateFiles | undefined {
+  return certFile === undefined || keyFile === undefined ? undefined : { certFile, keyFile };
 }
 
 export interface CertificatePair {
@@ -25,7 +34,7 @@ export interface CertificatePair {
 export const minTlsVersion = 'TLSv1.2';
 
 /** Why a pair cannot be used, in plain words that name the settings and no value. */
-export class CertificateError extends SettingError {
+class CertificateError extends SettingError {
   override readonly name = 'CertificateError';
 }
 

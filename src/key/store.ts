@@ -2,9 +2,6 @@
 import { errorCode, SettingError } from '../errors.ts';
 import { NotAFileError } from '../files/read.ts';
 
-/** The process's environment, as it was at the start. */
-export type Environment = Readonly<Record<string, string | undefined>>;
-
 export interface KeyStore {
   /** Names the place, as `file:/run/secrets/key`; never a value, of `exec:` only the program's name. */
   readonly describe: string;
