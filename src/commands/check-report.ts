@@ -1,4 +1,7 @@
-/** What `check` reports: the members of its JSON, and the same as lines for people. Pure: no `this`, no I/O, no clock. */
+/**
+ * What `check` reports: what an outcome means, the members of its JSON, and the same as lines for people. Pure: no I/O, no
+ * clock.
+ */
 
 import { GatewayError, type ProxyErrorType } from '../errors.ts';
 import type { StoreTrial } from '../fleet/try-store.ts';

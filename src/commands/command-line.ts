@@ -47,7 +47,7 @@ export async function runCommandLine(words: readonly string[], io: TokenIo): Pro
   } catch (error) {
     // Help and version are thrown as well, with status 0; anything else the command line got wrong is usage.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
-    const { reportStartFailure } = await import('./start-failure.ts');
+    const { reportStartFailure } = await import('./start-problems.ts');
     return await reportStartFailure(error);
   }
 }

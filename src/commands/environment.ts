@@ -1,4 +1,7 @@
-/** The one place that reads the process's environment, `.env` included, and turns it into settings. */
+/**
+ * The one place that reads the process's environment, `.env` included, and turns it into settings; and that keeps the
+ * process from being opened while it holds a secret (`main.ts` ignores SIGUSR1 before it imports anything).
+ */
 
 import { statSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
@@ -204,7 +207,10 @@ export async function hardenProcess(): Promise<void> {
   if (refused !== undefined) throw new UnsafeProcessError(refused.why);
 }
 
-/** The numbers of such lines, from 1. A quoted value may span lines; a quote that nothing closes is one of them. */
+/**
+ * The lines of a file of settings that are no assignment, by their numbers from 1: dotenv passes over them in silence. A
+ * quoted value may span lines; a quote that nothing closes is one of them.
+ */
 export function malformedLines(text: string): readonly number[] {
   const malformed: number[] = [];
   let open: { readonly quote: string; readonly line: number } | undefined;

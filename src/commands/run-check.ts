@@ -27,8 +27,7 @@ import {
   settingsWithoutEffect,
   UnsafeProcessError,
 } from './environment.ts';
-import { allProblems, reportStartFailure } from './start-failure.ts';
-import { findStartProblems } from './start-problems.ts';
+import { allProblems, findStartProblems, reportStartFailure } from './start-problems.ts';
 
 export interface CheckEnvironmentOptions {
   readonly json: boolean;

@@ -9,14 +9,14 @@ import { type Config, ConfigError, readConfig } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
 import { keyPlaces, workspaceNames } from '../config/workspaces.ts';
 import { certificateFiles, readCertificate } from '../edge/certificate.ts';
-import { socketProblem } from '../edge/listen.ts';
+import { ListenError, socketProblem } from '../edge/listen.ts';
 import { SettingError } from '../errors.ts';
 import { openAdminToken } from '../key/admin-token.ts';
 import { loadKeyValue } from '../key/key-source.ts';
 import { openStore } from '../key/open-store.ts';
-import { loadOtel } from '../log/tracing.ts';
+import { visible } from '../log/text-lines.ts';
 import { operationsOf } from '../operations.ts';
-import { settingsWithoutEffect } from './environment.ts';
+import { environmentAtHand, settingsWithoutEffect, UnsafeProcessError } from './environment.ts';
 
 /** Names of settings, and what is wrong with what they name; never a value. */
 export interface StartProblems {
@@ -38,12 +38,19 @@ export async function findStartProblems(environment: Environment): Promise<Start
       const files = certificateFiles(config);
       return files && readCertificate(files);
     })),
-    ...(await problemsOf(() => config.OTEL_EXPORTER_OTLP_ENDPOINT && loadOtel())),
+    ...(await problemsOf(() => loadTracing(config))),
   ];
   return {
     all: [...ofSettings, ...ofKeys, ...ofOthers],
     areOfKeysAlone: ofSettings.length + ofOthers.length === 0,
   };
+}
+
+/** Only where spans are exported. */
+async function loadTracing(config: Partial<Config>): Promise<void> {
+  if (config.OTEL_EXPORTER_OTLP_ENDPOINT === undefined) return;
+  const { loadOtel } = await import('../log/tracing.ts');
+  await loadOtel();
 }
 
 function tryConfig(environment: Environment): { config: Partial<Config>; problems: readonly string[] } {
@@ -99,4 +106,40 @@ function readCallers(config: Partial<Config>, environment: Environment): void {
   const workspaces = workspaceNames(environment, WORKSPACES);
   const rules = { HOST, FORWARD_REQUEST_HEADERS };
   readCallersVersion({ ...callersFileRules(rules, operationsOf({ UPSTREAM_READS }), workspaces), file });
+}
+
+/**
+ * Says plainly, on standard error, why nothing was started.
+ *
+ * @returns the exit status: 2 where settings or what they name are wrong, 1 for anything else
+ */
+export async function reportStartFailure(error: unknown): Promise<number> {
+  const { status, text } = await describeStartFailure(error, environmentAtHand());
+  process.stderr.write(text);
+  return status;
+}
+
+/** What `reportStartFailure` writes and returns, for a gateway with these settings. */
+export async function describeStartFailure(
+  error: unknown,
+  environment: Environment,
+): Promise<{ readonly status: 1 | 2; readonly text: string }> {
+  const isTheirs = isCorrectable(error);
+  const lines = isTheirs
+    ? await allProblems(error, environment)
+    : [error instanceof Error ? error.message : 'an unknown failure'];
+  const text = `analytics-gateway cannot start:\n${lines.map((line) => `  ${visible(line)}\n`).join('')}`;
+  return { status: isTheirs ? 2 : 1, text };
+}
+
+/** What one failure says, with everything else that would end the next start. */
+export async function allProblems(error: SettingError, environment: Environment): Promise<readonly string[]> {
+  // To look for others would open the key.
+  if (error instanceof UnsafeProcessError) return error.problems;
+  return [...new Set([...error.problems, ...(await findStartProblems(environment)).all])];
+}
+
+/** Whether settings, or what they name, are wrong, rather than the machine busy. */
+function isCorrectable(error: unknown): error is SettingError {
+  return error instanceof SettingError && !(error instanceof ListenError && !error.isSetting);
 }

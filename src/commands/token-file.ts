@@ -135,7 +135,7 @@ function describeFailure(file: string, error: unknown): string {
   return `the callers file ${file} can't be read or written (${code})${why}`;
 }
 
-/** The settings that the rules depend on. */
+/** The settings that a gateway judges a callers file by. */
 const settingsOfRules = ['HOST', 'UPSTREAM_READS', 'FORWARD_REQUEST_HEADERS', 'WORKSPACES'] as const;
 
 /**
@@ -149,7 +149,7 @@ export async function callersFileOf(given?: string, envFile?: string): Promise<s
   return given ?? environment['CALLERS_FILE'];
 }
 
-/** @throws ConfigError where one of those settings is wrong; what else a gateway needs may be missing */
+/** What a gateway with the settings of this process judges it by. @throws ConfigError where one of those settings is wrong; what else a gateway needs may be missing */
 export async function rulesHere(): Promise<CallersFileRules> {
   const environment = await loadWhatThereIs();
   const config = readSettings(environment, settingsOfRules);
