@@ -3,6 +3,7 @@
  * taken as a whole, or refused as a whole, and the one before it stays.
  */
 import type { KeyObject } from 'node:crypto';
+import { FollowedFiles, type ReadFile } from '../files/follow.ts';
 import { describeUnreadable, readTextSync } from '../files/read.ts';
 import { type Authenticated, type Caller, type CallersEvent, makeCaller } from './caller.ts';
 import {
@@ -14,7 +15,6 @@ import {
 } from './callers-file.ts';
 import type { CredentialFields } from './credential.ts';
 import { type FlyRule, type FlyRules, flyKeyFile, readFlyKey } from './fly.ts';
-import { FollowedFile } from './followed-file.ts';
 import type { JwtRules } from './jwt.ts';
 import type { JwtRule } from './jwt-rule.ts';
 
@@ -41,7 +41,7 @@ export function readCallersVersion(options: Omit<CallerStoreOptions, 'onEvent'>)
 export class CallerStore {
   readonly #options: CallerStoreOptions;
   readonly #onVersion: () => void;
-  readonly #followed: FollowedFile | undefined;
+  readonly #followed: FollowedFiles | undefined;
   #version: CallersVersion;
   #loadedAt = Date.now();
   #problems: readonly string[] = [];
@@ -58,20 +58,11 @@ export class CallerStore {
     const { version, text } = readAtStart(options);
     this.#version = version;
     if (options.file === undefined) return;
-    this.#followed = new FollowedFile({
-      file: options.file,
-      text,
-      onText: (next, isSecondLook) => this.#take(next, isSecondLook),
-      onFailureChange: (cause) => {
-        if (cause === undefined) {
-          this.#unreadable = undefined;
-          options.onEvent({ kind: 'file-readable-again' });
-          return;
-        }
-        const reason = describeUnreadable('the callers file', options.file ?? '', cause);
-        this.#unreadable = reason;
-        options.onEvent({ kind: 'file-unreadable', reason, cause });
-      },
+    const { file } = options;
+    this.#followed = new FollowedFiles({
+      files: [file],
+      texts: [text],
+      onChange: ([found]) => found && this.#onChange(file, found),
     });
   }
 
@@ -91,28 +82,33 @@ export class CallerStore {
 
   /** Reads the file again at once, changed or not: what is beside it, as Fly's key, may have changed. */
   reload(): void {
-    this.#followed?.readNow();
+    void this.#followed?.readNow();
   }
 
   close(): void {
     this.#followed?.close();
   }
 
-  #take(text: string, isSecondLook: boolean): boolean {
-    const reading = prepareVersion(text, this.#options);
-    if ('version' in reading) {
-      this.#version = reading.version;
-      this.#problems = [];
-      this.#loadedAt = Date.now();
-      this.#onVersion();
-      this.#options.onEvent({ kind: 'reloaded', callers: reading.version.table.callers.length });
-      return true;
+  #onChange(file: string, found: ReadFile): void {
+    const { onEvent } = this.#options;
+    if (found.status === 'rejected') {
+      this.#unreadable = describeUnreadable('the callers file', file, found.reason);
+      onEvent({ kind: 'file-unreadable', reason: this.#unreadable, cause: found.reason });
+      return;
     }
-    if (isSecondLook) {
-      this.#problems = inFile(this.#options.file ?? '', reading.problems);
-      this.#options.onEvent({ kind: 'version-refused', problems: this.#problems });
+    if (this.#unreadable !== undefined) onEvent({ kind: 'file-readable-again' });
+    this.#unreadable = undefined;
+    const reading = prepareVersion(found.value, this.#options);
+    if ('problems' in reading) {
+      this.#problems = inFile(file, reading.problems);
+      onEvent({ kind: 'version-refused', problems: this.#problems });
+      return;
     }
-    return false;
+    this.#version = reading.version;
+    this.#problems = [];
+    this.#loadedAt = Date.now();
+    this.#onVersion();
+    onEvent({ kind: 'reloaded', callers: reading.version.table.callers.length });
   }
 }
 

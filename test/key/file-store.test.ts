@@ -81,7 +81,7 @@ describe('a file that is written in place, slowly', () => {
       return later(run, 0);
     }) as typeof setTimeout);
     expect(await readKeyFile(path).load(never)).toBe('first-half-0123456789-and-the-rest');
-    expect(waits[0]).toBe(50);
+    expect(waits[0]).toBe(100);
     vi.useRealTimers();
   });
 

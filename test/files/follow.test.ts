@@ -1,10 +1,10 @@
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, renameSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { appendFileSync, mkdtempSync, renameSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { watchForChanges } from '../../src/files/watch.ts';
+import { FollowedFiles, type ReadFile, watchForChanges } from '../../src/files/follow.ts';
 
 afterEach(() => vi.useRealTimers());
 
@@ -80,10 +80,67 @@ describe('a watched file', () => {
   });
 
   it('a watched file does not keep the process alive', () => {
-    const module = fileURLToPath(new URL('../../src/files/watch.ts', import.meta.url));
+    const module = fileURLToPath(new URL('../../src/files/follow.ts', import.meta.url));
     const script = `
       const { watchForChanges } = await import(${JSON.stringify(`file://${module}`)});
       watchForChanges(${JSON.stringify(makeFile())}, () => {});`;
     execFileSync(process.execPath, ['--input-type=module', '-e', script], { timeout: 30_000 });
+  });
+});
+
+describe('followed files', () => {
+  /** Follows two files, and calls `meanwhile` in place of the first wait for a file to stand. */
+  function follow(meanwhile: () => void = () => {}) {
+    const files = [makeFile(), makeFile()];
+    for (const file of files) utimesSync(file, 1, 1);
+    const changes: string[] = [];
+    const said = (one: ReadFile): string => (one.status === 'fulfilled' ? one.value : one.reason.code);
+    const followed = new FollowedFiles({
+      files,
+      texts: ['one', 'one'],
+      onChange: (found) => void changes.push(found.map(said).join(' ')),
+    });
+    onTestFinished(() => followed.close());
+    const later = globalThis.setTimeout;
+    let waits = 0;
+    vi.spyOn(globalThis, 'setTimeout').mockImplementation(((run: () => void, ms: number) => {
+      if (ms !== 100) return later(run, 1e9);
+      if (++waits === 1) meanwhile();
+      return later(run, 0);
+    }) as typeof setTimeout);
+    onTestFinished(() => void vi.restoreAllMocks());
+    const [first = '', second = ''] = files;
+    return { first, second, changes, readNow: () => followed.readNow() };
+  }
+
+  it('are handed over together, when asked for also unchanged', async () => {
+    const { second, changes, readNow } = follow();
+    await readNow();
+    writeFileSync(second, 'two');
+    await readNow();
+    expect(changes).toEqual(['one one', 'one two']);
+  });
+
+  it('are never handed over by half', async () => {
+    const { first, changes, readNow } = follow(() => appendFileSync(first, '-and-the-rest'));
+    writeFileSync(first, 'half');
+    await readNow();
+    expect(changes).toEqual(['half-and-the-rest one']);
+  });
+
+  it('are whole although one is away for the moment in which it is replaced', async () => {
+    const { first, changes, readNow } = follow(() => writeFileSync(first, 'two'));
+    rmSync(first);
+    await readNow();
+    expect(changes).toEqual(['two one']);
+  });
+
+  it('are handed over with what keeps one from being read, and again when it can be', async () => {
+    const { second, changes, readNow } = follow();
+    rmSync(second);
+    await readNow();
+    writeFileSync(second, 'one');
+    await readNow();
+    expect(changes).toEqual(['one ENOENT', 'one one']);
   });
 });
