@@ -1,6 +1,6 @@
 /**
  * Follows files while the gateway runs: when they may have changed, and when what they hold is whole. One rule for the
- * key, the callers and the certificate: what is read is believed once the file has stood for 100 ms.
+ * key, the callers and the certificate: what is read is believed once the file has stood for 50 ms.
  */
 import { hash } from 'node:crypto';
 import { unwatchFile, watchFile } from 'node:fs';
@@ -17,7 +17,7 @@ const stampTrustedMs = 2_000;
  * whole at once; they pay the short wait too. Longer: fewer versions are refused that were about to be whole, and each new
  * one is in force later.
  */
-const settledMs = 100;
+const settledMs = 50;
 /** A file that is written without end is read all the same. */
 const mostSettlings = 20;
 /** A failure may have another cause than the file (no file descriptor is free), which no change of it ends. */

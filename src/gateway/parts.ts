@@ -1,6 +1,6 @@
 /**
- * The wiring: makes the parts of a gateway from its settings and gives each what it needs of the others. Nothing
- * listens yet. What knows of everything else is here, in `gateway/admin-wiring.ts` and in `gateway/gateway.ts`, and nothing else is.
+ * The composition root: makes the parts of a gateway from its settings and gives each what it needs of the others. Only
+ * this room imports every other. Nothing listens yet.
  */
 import type { RequestListener, Server } from 'node:http';
 import { hostname } from 'node:os';
@@ -168,7 +168,9 @@ async function openFleet(
   const { joinFleet } = await import('../fleet/fleet.ts');
   return joinFleet({
     ...options,
-    ...{ host: hostname(), startedAt, limitMs },
+    host: hostname(),
+    startedAt,
+    limitMs,
     key: () => keyring.current,
     onChange: (change) => logFleet(events, change),
   });

@@ -1,7 +1,16 @@
 import { execFileSync } from 'node:child_process';
-import { appendFileSync, mkdtempSync, renameSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  mkdirSync,
+  mkdtempSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { FollowedFiles, type ReadFile, watchForChanges } from '../../src/files/follow.ts';
@@ -46,6 +55,41 @@ describe('a watched file', () => {
       change();
       await expect.poll(() => seen.calls, { timeout: 5_000 }).toBeGreaterThan(before);
     }
+  });
+
+  it('a watched file is reported at every swap of the links of a Kubernetes volume', async () => {
+    const folder = dirname(makeFile());
+    const point = (version: number): void => {
+      mkdirSync(join(folder, `..${version}`));
+      writeFileSync(join(folder, `..${version}`, 'mounted'), `${version}`);
+      symlinkSync(`..${version}`, join(folder, '..data_tmp'));
+      renameSync(join(folder, '..data_tmp'), join(folder, '..data'));
+      rmSync(join(folder, `..${version - 1}`), { recursive: true, force: true });
+    };
+    point(1);
+    symlinkSync('..data/mounted', join(folder, 'mounted'));
+    const { seen } = watch(join(folder, 'mounted'));
+    await expect.poll(() => seen.calls, { timeout: 5_000 }).toBe(1);
+    for (const version of [2, 3, 4]) {
+      const before = seen.calls;
+      point(version);
+      await expect.poll(() => seen.calls, { timeout: 5_000 }).toBeGreaterThan(before);
+    }
+  });
+
+  it('a watched file is reported when its folder is renamed away and made anew', async () => {
+    const folder = dirname(makeFile());
+    const file = join(folder, 'sub', 'watched');
+    mkdirSync(join(folder, 'sub'));
+    writeFileSync(file, 'one');
+    const { seen } = watch(file);
+    await expect.poll(() => seen.calls, { timeout: 5_000 }).toBe(1);
+    renameSync(join(folder, 'sub'), join(folder, 'away'));
+    await expect.poll(() => seen.calls, { timeout: 5_000 }).toBeGreaterThan(1);
+    const before = seen.calls;
+    mkdirSync(join(folder, 'sub'));
+    writeFileSync(file, 'two');
+    await expect.poll(() => seen.calls, { timeout: 5_000 }).toBeGreaterThan(before);
   });
 
   it('a watched file is reported once more when its time stamp can be trusted', async () => {
@@ -104,7 +148,7 @@ describe('followed files', () => {
     const later = globalThis.setTimeout;
     let waits = 0;
     vi.spyOn(globalThis, 'setTimeout').mockImplementation(((run: () => void, ms: number) => {
-      if (ms !== 100) return later(run, 1e9);
+      if (ms !== 50) return later(run, 1e9);
       if (++waits === 1) meanwhile();
       return later(run, 0);
     }) as typeof setTimeout);
