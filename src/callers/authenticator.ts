@@ -10,10 +10,9 @@ import type { Authenticated, Caller, Credentials } from './caller.ts';
 import { CallerStore, type CallerStoreOptions, type CallerToken } from './caller-store.ts';
 import { type CallersSnapshot, snapshotCallers } from './callers-snapshot.ts';
 import { presentedCredential, presentedValues } from './credential.ts';
-import { type Failures, limitFailures } from './failures.ts';
+import { countFailure, type Failures, limitFailures, unauthenticated } from './failures.ts';
 import { authenticateFly } from './fly.ts';
 import { JwtLogins } from './jwt-logins.ts';
-import { countFailure, unauthenticated } from './refusal.ts';
 import { describeUnknownToken, digestOf, mayBeToken, tokenPrefix } from './token.ts';
 
 export interface AuthenticatorOptions extends CallerStoreOptions {

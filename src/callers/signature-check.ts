@@ -3,8 +3,7 @@
  * its first signature until it is found good. One that waits for keys or for its turn is not counted: a thousand good
  * logins in one second are no failures.
  */
-import type { FailureKind, Failures } from './failures.ts';
-import { countFailure } from './refusal.ts';
+import { countFailure, type FailureKind, type Failures } from './failures.ts';
 
 /** A mutex: lets one verification in after the other. */
 export class SignatureTurns {
