@@ -179,6 +179,19 @@ export class GatewayError extends Error {
   }
 }
 
+/**
+ * A setting, or what it names, cannot be used: a gateway does not start with it. Each problem names the setting and never
+ * a value.
+ */
+export class SettingError extends Error {
+  readonly problems: readonly string[];
+
+  constructor(...problems: readonly string[]) {
+    super(problems.join('; '));
+    this.problems = problems;
+  }
+}
+
 /** The code that Node, a library or the system gave an error, as `ENOENT`; `undefined` where it has none. */
 export function errorCode(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error ? String(error.code) : undefined;

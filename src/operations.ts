@@ -37,6 +37,11 @@ export function configuredOperations(patterns: readonly string[]): Operation[] {
   }));
 }
 
+/** The reads that callers may make: those of the upstream's specification, and those of `UPSTREAM_READS`. */
+export function operationsOf(config: { readonly UPSTREAM_READS: readonly string[] }): readonly Operation[] {
+  return [...specifiedOperations, ...configuredOperations(config.UPSTREAM_READS)];
+}
+
 export interface OperationMatch {
   readonly operation: Operation;
   /** The path to ask the upstream for, below the base address. */

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { writtenDocuments } from '../docs/write.ts';
-import { readCallersFile } from '../src/callers/callers-file-policy.ts';
+import { readCallersFile } from '../src/callers/callers-file.ts';
 import { readConfig } from '../src/config/config.ts';
 import { settings } from '../src/config/settings.ts';
 import { problems } from '../src/errors.ts';

@@ -7,14 +7,12 @@
  */
 import type { Eventually } from '../exchange/layer.ts';
 import type { Authenticated, Caller, Credentials } from './caller.ts';
-import { CallerStore, type CallerStoreOptions } from './caller-store.ts';
-import type { CallerToken } from './caller-table.ts';
+import { CallerStore, type CallerStoreOptions, type CallerToken } from './caller-store.ts';
 import { type CallersSnapshot, snapshotCallers } from './callers-snapshot.ts';
 import { presentedCredential, presentedValues } from './credential.ts';
-import { type Failures, limitFailures } from './failures.ts';
+import { countFailure, type Failures, limitFailures, unauthenticated } from './failures.ts';
 import { authenticateFly } from './fly.ts';
 import { JwtLogins } from './jwt-logins.ts';
-import { countFailure, unauthenticated } from './refusal.ts';
 import { describeUnknownToken, digestOf, mayBeToken, tokenPrefix } from './token.ts';
 
 export interface AuthenticatorOptions extends CallerStoreOptions {
@@ -123,7 +121,11 @@ export class Authenticator {
     const digest = digestOf(value);
     const isStatic = header === undefined || header === 'authorization';
     const found = isStatic ? tokens.get(digest) : undefined;
-    if (found !== undefined && isProven(found, value)) return this.#byStaticToken(credentials, found);
+    if (found !== undefined) {
+      if (isProven(found, value)) return this.#byStaticToken(credentials, found);
+      const { name } = found.authenticated.caller;
+      return this.#refuse(credentials, `a weak or damaged token of ${name}: make one with "token create"`);
+    }
     if (header === undefined || !value.includes('.') || !jwt.some(({ rule }) => rule.header === header)) {
       return this.#refuse(credentials, describeUnknownToken(value));
     }

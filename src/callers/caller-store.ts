@@ -3,14 +3,20 @@
  * taken as a whole, or refused as a whole, and the one before it stays.
  */
 import type { KeyObject } from 'node:crypto';
-import { readTextSync } from '../files/read.ts';
-import { anonymousTable, type CallerTable, makeCallerTable } from './caller-table.ts';
-import type { CallersEvent } from './callers-event.ts';
-import { CallersFileError, inFile } from './callers-file.ts';
-import { type CallersFileRules, readCallersFile } from './callers-file-policy.ts';
-import { flyKeyFile, readFlyKey } from './fly.ts';
-import { FollowedFile } from './followed-file.ts';
-import { describeUnreadable } from './unreadable-file.ts';
+import { FollowedFiles, type ReadFile } from '../files/follow.ts';
+import { describeUnreadable, readTextSync } from '../files/read.ts';
+import { type Authenticated, type Caller, type CallersEvent, makeCaller } from './caller.ts';
+import {
+  type CallerEntry,
+  CallersFileError,
+  type CallersFileRules,
+  inFile,
+  readCallersFile,
+} from './callers-file.ts';
+import type { CredentialFields } from './credential.ts';
+import { type FlyRule, type FlyRules, flyKeyFile, readFlyKey } from './fly.ts';
+import type { JwtRules } from './jwt.ts';
+import type { JwtRule } from './jwt-rule.ts';
 
 export interface CallerStoreOptions extends CallersFileRules {
   /** CALLERS_FILE; left out, only an anonymous caller exists. */
@@ -25,11 +31,9 @@ export interface CallersVersion {
   readonly table: CallerTable;
   /** The key of Fly's proxy, where a caller is a Fly app. */
   readonly flyKey: KeyObject | undefined;
-  /** The digests of all tokens, each with its path in the file. */
-  readonly digestPaths: ReadonlyMap<string, string>;
 }
 
-/** Reads the file once. @throws CallersFileError with every problem of it, but for tokens that can be guessed */
+/** Reads the file once. @throws CallersFileError with every problem of it */
 export function readCallersVersion(options: Omit<CallerStoreOptions, 'onEvent'>): CallersVersion {
   return readAtStart(options).version;
 }
@@ -37,7 +41,7 @@ export function readCallersVersion(options: Omit<CallerStoreOptions, 'onEvent'>)
 export class CallerStore {
   readonly #options: CallerStoreOptions;
   readonly #onVersion: () => void;
-  readonly #followed: FollowedFile | undefined;
+  readonly #followed: FollowedFiles | undefined;
   #version: CallersVersion;
   #loadedAt = Date.now();
   #problems: readonly string[] = [];
@@ -54,20 +58,11 @@ export class CallerStore {
     const { version, text } = readAtStart(options);
     this.#version = version;
     if (options.file === undefined) return;
-    this.#followed = new FollowedFile({
-      file: options.file,
-      text,
-      onText: (next, isSecondLook) => this.#take(next, isSecondLook),
-      onFailureChange: (cause) => {
-        if (cause === undefined) {
-          this.#unreadable = undefined;
-          options.onEvent({ kind: 'file-readable-again' });
-          return;
-        }
-        const reason = describeUnreadable('the callers file', options.file ?? '', cause);
-        this.#unreadable = reason;
-        options.onEvent({ kind: 'file-unreadable', reason, cause });
-      },
+    const { file } = options;
+    this.#followed = new FollowedFiles({
+      files: [file],
+      texts: [text],
+      onChange: ([found]) => found && this.#onChange(file, found),
     });
   }
 
@@ -87,30 +82,33 @@ export class CallerStore {
 
   /** Reads the file again at once, changed or not: what is beside it, as Fly's key, may have changed. */
   reload(): void {
-    this.#followed?.readNow();
+    void this.#followed?.readNow();
   }
 
   close(): void {
     this.#followed?.close();
   }
 
-  async #take(text: string, isSecondLook: boolean): Promise<boolean> {
-    const reading = prepareVersion(text, this.#options);
-    const problems =
-      'problems' in reading ? reading.problems : await guessableAmongNew(reading.version, this.#version);
-    if ('version' in reading && problems.length === 0) {
-      this.#version = reading.version;
-      this.#problems = [];
-      this.#loadedAt = Date.now();
-      this.#onVersion();
-      this.#options.onEvent({ kind: 'reloaded', callers: reading.version.table.callers.length });
-      return true;
+  #onChange(file: string, found: ReadFile): void {
+    const { onEvent } = this.#options;
+    if (found.status === 'rejected') {
+      this.#unreadable = describeUnreadable('the callers file', file, found.reason);
+      onEvent({ kind: 'file-unreadable', reason: this.#unreadable, cause: found.reason });
+      return;
     }
-    if (isSecondLook) {
-      this.#problems = inFile(this.#options.file ?? '', problems);
-      this.#options.onEvent({ kind: 'version-refused', problems: this.#problems });
+    if (this.#unreadable !== undefined) onEvent({ kind: 'file-readable-again' });
+    this.#unreadable = undefined;
+    const reading = prepareVersion(found.value, this.#options);
+    if ('problems' in reading) {
+      this.#problems = inFile(file, reading.problems);
+      onEvent({ kind: 'version-refused', problems: this.#problems });
+      return;
     }
-    return false;
+    this.#version = reading.version;
+    this.#problems = [];
+    this.#loadedAt = Date.now();
+    this.#onVersion();
+    onEvent({ kind: 'reloaded', callers: reading.version.table.callers.length });
   }
 }
 
@@ -124,22 +122,22 @@ function readAtStart(options: Omit<CallerStoreOptions, 'onEvent'>): {
   if (file === undefined) {
     if (loopbackOnly) {
       return {
-        version: { table: anonymousTable(workspaces), flyKey: undefined, digestPaths: new Map() },
+        version: { table: anonymousTable(workspaces), flyKey: undefined },
         text: '',
       };
     }
-    throw new CallersFileError([
+    throw new CallersFileError(
       'without a callers file, the gateway may listen only on loopback or a Unix socket',
-    ]);
+    );
   }
   let text: string;
   try {
     text = readTextSync(file);
   } catch (cause) {
-    throw new CallersFileError([describeUnreadable('the callers file', file, cause)]);
+    throw new CallersFileError(describeUnreadable('the callers file', file, cause));
   }
   const prepared = prepareVersion(text, options);
-  if ('problems' in prepared) throw new CallersFileError(inFile(file, prepared.problems));
+  if ('problems' in prepared) throw new CallersFileError(...inFile(file, prepared.problems));
   return { version: prepared.version, text };
 }
 
@@ -147,13 +145,13 @@ function prepareVersion(
   text: string,
   options: CallersFileRules & { readonly flyKeyFile?: string },
 ): Prepared {
-  const { entries, problems, digestPaths } = readCallersFile(text, options);
+  const { entries, problems } = readCallersFile(text, options);
   if (problems.length > 0) return { problems };
   const table = makeCallerTable(entries);
-  if (table.fly.length === 0) return { version: { table, flyKey: undefined, digestPaths } };
+  if (table.fly.length === 0) return { version: { table, flyKey: undefined } };
   const keyFile = options.flyKeyFile ?? flyKeyFile;
   try {
-    return { version: { table, flyKey: readFlyKey(keyFile), digestPaths } };
+    return { version: { table, flyKey: readFlyKey(keyFile) } };
   } catch {
     const index = entries.findIndex(({ fly }) => fly !== undefined);
     return {
@@ -162,10 +160,77 @@ function prepareVersion(
   }
 }
 
-/** The list of guessable tokens takes 30 ms and 3 MiB, so it is imported for a token that is new, and not at the start. */
-async function guessableAmongNew(next: CallersVersion, before: CallersVersion): Promise<readonly string[]> {
-  const added = [...next.digestPaths].filter(([digest]) => !before.digestPaths.has(digest));
-  if (added.length === 0) return [];
-  const { guessableTokenProblems } = await import('./weak-digest.ts');
-  return guessableTokenProblems(new Map(added));
+export interface CallerToken {
+  readonly digest: string;
+  /** Wall clock, ms; `Infinity` where it does not expire. */
+  readonly expiresAt: number;
+  readonly authenticated: Authenticated;
+  /** The caller has a newer token. */
+  readonly isOlder: boolean;
+}
+
+/** One version of the callers file, prepared for authentication: everything a request needs is made here, once. */
+export interface CallerTable {
+  readonly callers: readonly Caller[];
+  readonly entries: readonly CallerEntry[];
+  /** By digest. */
+  readonly tokens: ReadonlyMap<string, CallerToken>;
+  /** In file order: the first that matches is the caller. */
+  readonly jwt: JwtRules;
+  readonly fly: FlyRules;
+  readonly anonymous: Authenticated | undefined;
+  readonly fields: CredentialFields;
+}
+
+/**
+ * The table of a gateway without callers file: one anonymous caller, who may do every operation.
+ *
+ * @param workspaces all that the gateway has
+ */
+function anonymousTable(workspaces: readonly string[]): CallerTable {
+  const caller = makeCaller({ name: 'anonymous', operations: 'every', workspaces });
+  return {
+    callers: [caller],
+    entries: [],
+    tokens: new Map(),
+    jwt: [],
+    fly: [],
+    anonymous: { caller, by: 'anonymous' },
+    fields: { assertions: [], fly: false },
+  };
+}
+
+function makeCallerTable(entries: readonly CallerEntry[]): CallerTable {
+  const callers: Caller[] = [];
+  const tokens = new Map<string, CallerToken>();
+  const jwt: { rule: JwtRule; authenticated: Authenticated }[] = [];
+  const fly: { rule: FlyRule; authenticated: Authenticated }[] = [];
+  let anonymous: Authenticated | undefined;
+  for (const entry of entries) {
+    const caller = makeCaller({ ...entry, operations: new Set(entry.operations) });
+    callers.push(caller);
+    for (const token of tokensOf(entry, caller)) tokens.set(token.digest, token);
+    if (entry.jwt !== undefined) jwt.push({ rule: entry.jwt, authenticated: { caller, by: 'jwt' } });
+    if (entry.fly !== undefined) fly.push({ rule: entry.fly, authenticated: { caller, by: 'fly' } });
+    if (entry.anonymous) anonymous = { caller, by: 'anonymous' };
+  }
+  const headers = new Set(jwt.map(({ rule }) => rule.header));
+  headers.delete('authorization');
+  return {
+    callers,
+    entries,
+    tokens,
+    jwt,
+    fly,
+    anonymous,
+    fields: { assertions: [...headers], fly: fly.length > 0 },
+  };
+}
+
+function tokensOf(entry: CallerEntry, caller: Caller): CallerToken[] {
+  return entry.tokens.map(({ digest, expiresAt }, index) => {
+    const isOlder = index < entry.tokens.length - 1;
+    const note = isOlder ? { note: `an older token (${digest.slice(0, 8)}) is still used` } : {};
+    return { digest, expiresAt, isOlder, authenticated: { caller, by: 'token', ...note } };
+  });
 }

@@ -1,7 +1,6 @@
 /** The callers as the admin listener shows them: names, grants, and when tokens end; nothing of a token. */
 import { toTime } from '../exchange/durations.ts';
-import type { CallerStore } from './caller-store.ts';
-import type { CallerTable } from './caller-table.ts';
+import type { CallerStore, CallerTable } from './caller-store.ts';
 import type { JwtRules } from './jwt.ts';
 import type { KeySetSnapshot } from './key-set.ts';
 

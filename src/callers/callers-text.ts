@@ -4,7 +4,7 @@
  */
 import { applyEdits, type JSONPath, modify } from 'jsonc-parser';
 import { defaultOperations } from './callers-file.ts';
-import { itemsOf, type JsonNode, memberOf, parseJsonTree, textOf } from './json-tree.ts';
+import { itemsOf, type JsonNode, memberOf, parseJsonTree, textOf } from './json.ts';
 
 /** The file's text can't be changed safely; the message says why. */
 export class CallersTextError extends Error {
@@ -160,7 +160,7 @@ function append(text: string, path: JSONPath, items: readonly JsonNode[], added:
  * @param value JSON, laid out as at the beginning of a line
  */
 function change(text: string, path: JSONPath, value: string): string {
-  // The library says where. What it would put there ends with this stand-in of one character.
+  // The library says where. What it would put there ends with this placeholder of one character.
   const edits = modify(text, path, 0, {});
   return applyEdits(
     text,

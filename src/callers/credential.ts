@@ -1,12 +1,16 @@
 /**
- * Finds the one credential of a request, in the raw header lines. Node hides a second `Authorization` line and
- * joins repeated `X-API-Key` lines, so its merged headers can't distinguish an attack from a caller.
+ * Finds credentials: the one of a request, and those that stand in a text where none may be (a URL, an id).
  * Pure: no `this`, no I/O, no clock.
+ *
+ * The one of a request is found in the raw header lines. Node hides a second `Authorization` line and
+ * joins repeated `X-API-Key` lines, so its merged headers can't distinguish an attack from a caller.
  *
  * A request has one credential. The same token in `Authorization` and in `X-API-Key` is one; two different ones,
  * or one field sent twice (even with the same value), are refused, or two readers could believe two things.
  * The exception is `Fly-Src`: Fly's proxy puts it on every request, so it counts only where nothing else is sent.
  */
+import { decodings } from '../http/percent-encoding.ts';
+import { holdsToken } from './token.ts';
 
 export type Presented =
   | { readonly kind: 'none' }
@@ -157,4 +161,47 @@ function mayCarryCredential(written: string, assertions: readonly string[]): boo
 function passwordOf(basic: string): string {
   const text = Buffer.from(basic, 'base64').toString('latin1');
   return text.slice(text.indexOf(':') + 1);
+}
+
+/** The shortest upstream key. A shorter text that came as a credential could be any word of a query. */
+export const leastCharacters = 16;
+
+/**
+ * Whether a caller's text holds a credential, under whatever name: URLs and ids stand in access logs, histories and
+ * `Referer` fields, on both sides of the gateway. A credential is a token of our making, one that came with the request,
+ * or the upstream key. The text is searched as it came, and percent-decoded until nothing changes, five times at most.
+ *
+ * @param presented the credentials that came with the request, whatever they are worth
+ * @param holdsKey whether a text holds the upstream key, encoded or not
+ */
+export function holdsCredential(
+  text: string,
+  presented: readonly string[],
+  holdsKey: (text: string) => boolean,
+): boolean {
+  // The padding of base64 is often left out in a URL.
+  const sought = beginningsOf(
+    presented
+      .map((credential) => (credential.endsWith('=') ? credential.replace(/={1,2}$/, '') : credential))
+      .filter((credential) => credential.length >= leastCharacters),
+  );
+  const isFound = (reading: string): boolean =>
+    holdsToken(reading) || sought.some((credential) => reading.includes(credential));
+  return readingsOf(text).some(isFound) || holdsKey(text);
+}
+
+/**
+ * V8 finds a text of no more than 250 characters in linear time. For a longer one it may begin again at each place, and who
+ * chooses both texts chooses that.
+ */
+const soughtCharacters = 128;
+
+/** What is sought of credentials: of a long one the beginning, which has its random part or says what it is. */
+export function beginningsOf(credentials: readonly string[]): readonly string[] {
+  return [...new Set(credentials.map((credential) => credential.slice(0, soughtCharacters)))];
+}
+
+/** The text as it came and percent-decoded. A form writes a blank as `+`: no credential has a blank, so one here was a `+`. */
+export function readingsOf(text: string): readonly string[] {
+  return decodings(text).map((decoded) => decoded.replaceAll(' ', '+'));
 }

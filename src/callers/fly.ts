@@ -3,8 +3,11 @@ import { createPublicKey, type KeyObject, verify } from 'node:crypto';
 import { readTextSync } from '../files/read.ts';
 import { isFlyProxy } from '../http/address.ts';
 import type { Authenticated } from './caller.ts';
-import type { FlyRule } from './callers-file.ts';
-import { isFlySourceFresh, parseFlySource } from './fly-policy.ts';
+
+export interface FlyRule {
+  readonly org: string;
+  readonly app: string;
+}
 
 export type FlyRules = readonly { readonly rule: FlyRule; readonly authenticated: Authenticated }[];
 
@@ -39,4 +42,41 @@ export function authenticateFly(
   if (!isFlySourceFresh(source, Date.now())) return { reason: 'Fly-Src that is too old, or from the future' };
   const found = rules.find(({ rule }) => rule.org === source.org && rule.app === source.app);
   return found?.authenticated ?? { reason: 'a Fly app that is no caller' };
+}
+
+/** Which machine sends a request, as Fly's proxy has signed it. */
+interface FlySource {
+  readonly instance: string;
+  readonly app: string;
+  readonly org: string;
+  /** Unix time, seconds. */
+  readonly ts: number;
+}
+
+const known = ['instance', 'app', 'org', 'ts'];
+/** A statement does not say for which receiver it was made, so a receiver could send it on: only for this long. */
+const maxAgeSeconds = 30;
+
+/**
+ * Reads Fly's statement of which machine sends a request: `instance=…;app=…;org=…;ts=…`.
+ *
+ * @returns `undefined` for anything but exactly these four fields, each once and none empty
+ */
+export function parseFlySource(text: string): FlySource | undefined {
+  const fields = new Map<string, string>();
+  for (const part of text.split(';')) {
+    const at = part.indexOf('=');
+    const name = part.slice(0, Math.max(at, 0));
+    const value = part.slice(at + 1);
+    if (!known.includes(name) || fields.has(name) || value === '') return undefined;
+    fields.set(name, value);
+  }
+  const [instance, app, org, ts] = known.map((name) => fields.get(name));
+  if (instance === undefined || app === undefined || org === undefined || ts === undefined) return undefined;
+  return /^\d{1,12}$/.test(ts) ? { instance, app, org, ts: Number(ts) } : undefined;
+}
+
+/** Not older than 30 s, and not from further in the future than that either. */
+export function isFlySourceFresh({ ts }: FlySource, nowMs: number): boolean {
+  return Math.abs(nowMs / 1000 - ts) <= maxAgeSeconds;
 }

@@ -3,7 +3,7 @@
  * here trusts a signature; `jwt.ts` verifies between the two. Pure: no `this`, no I/O, no clock.
  */
 import { errors } from 'jose';
-import type { ClaimPattern, JwtRule } from './callers-file.ts';
+import type { ClaimPattern, JwtRule } from './jwt-rule.ts';
 
 export type Claims = Readonly<Record<string, unknown>>;
 

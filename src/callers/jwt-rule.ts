@@ -1,10 +1,41 @@
 /** Reads the `jwt` member of a caller: whose logins are accepted, and which of them are this caller. Pure. */
 
-import { didYouMean } from '../config/spelling.ts';
+import { didYouMean } from '../config/names.ts';
 import { isLoopbackHost } from '../http/address.ts';
-import { type ClaimPattern, type JwtRule, jwtAlgorithms } from './callers-file.ts';
-import type { JsonCheck } from './json-check.ts';
-import type { JsonNode } from './json-tree.ts';
+import type { JsonCheck, JsonNode } from './json.ts';
+
+/** Matches a claim: `*` stands for any run of characters; `true` and `false` for themselves. */
+export type ClaimPattern = string | boolean;
+
+export interface JwtRule {
+  readonly issuer: string;
+  readonly audiences: readonly string[];
+  /** Address of the key set. */
+  readonly jwks: string;
+  readonly algorithms: readonly string[];
+  /** Lower-case name of the field that carries the JWT; `authorization` means a bearer token. */
+  readonly header: string;
+  /** Every claim must match one of its patterns. */
+  readonly match: readonly { readonly claim: string; readonly patterns: readonly ClaimPattern[] }[];
+}
+
+/**
+ * Signatures that a JWT may have: asymmetric ones only. With HMAC in the list, the public key, which anyone can
+ * read, would be the secret (the confusion of CVE-2026-22817), and `none` is no signature.
+ */
+const jwtAlgorithms: readonly string[] = [
+  'RS256',
+  'RS384',
+  'RS512',
+  'PS256',
+  'PS384',
+  'PS512',
+  'ES256',
+  'ES384',
+  'ES512',
+  'EdDSA',
+  'Ed25519',
+];
 
 const jwtMembers = ['issuer', 'audience', 'jwks', 'algorithms', 'header', 'match'];
 const fieldName = /^[A-Za-z0-9-]{1,64}$/;

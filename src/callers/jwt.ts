@@ -6,7 +6,6 @@ import { type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
 import { GatewayError } from '../errors.ts';
 import type { Authenticated } from './caller.ts';
-import type { JwtRule } from './callers-file.ts';
 import {
   claimedOrigin,
   clockToleranceSeconds,
@@ -15,6 +14,7 @@ import {
   whyNoLogin,
   whyRefused,
 } from './jwt-policy.ts';
+import type { JwtRule } from './jwt-rule.ts';
 import { KeySet, type KeySetSnapshot, KeySetUnavailableError } from './key-set.ts';
 import type { SignatureCheck } from './signature-check.ts';
 

@@ -6,8 +6,7 @@
 import { GatewayError } from '../errors.ts';
 import { FairShare } from '../exchange/fair-share.ts';
 import { failureScope } from '../http/address.ts';
-import type { FailureKind, Failures } from './failures.ts';
-import { countFailure } from './refusal.ts';
+import { countFailure, type FailureKind, type Failures } from './failures.ts';
 
 /** What JWTs that wait for keys take together. An ordinary one has a thousand bytes, the largest sixteen thousand. */
 const maxWaitingBytes = 8 * 2 ** 20;

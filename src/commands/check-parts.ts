@@ -1,16 +1,18 @@
-/** Composes what `check` needs of the gateway: the key's store, and the way to the upstream without the cache. */
+/** Opens what `check` needs of a gateway. It is loaded once the settings are found right. */
+import { readCallersVersion } from '../callers/caller-store.ts';
+import { callersFileRules } from '../callers/callers-file.ts';
 import { callersOf } from '../callers/callers-snapshot.ts';
-import type { JwtRules } from '../callers/jwt.ts';
-import { describeKeySetFailure } from '../callers/key-set-fetch.ts';
 import type { Config } from '../config/config.ts';
-import { variableOf, type WorkspaceConfig } from '../config/workspaces.ts';
+import type { Environment } from '../config/values.ts';
+import { keyPlaces, type WorkspaceConfig } from '../config/workspaces.ts';
 import { importModule } from '../files/optional-package.ts';
-import { fleetOptions, transportOptions } from '../gateway/options.ts';
+import { fleetOptions, transportOptions } from '../gateway/workspace.ts';
 import { Key } from '../key/key.ts';
 import { loadKeyValue } from '../key/key-source.ts';
 import { openKeyring } from '../key/keyring.ts';
 import { openStore } from '../key/open-store.ts';
-import type { Environment, KeyStore } from '../key/store.ts';
+import type { KeyStore } from '../key/store.ts';
+import { operationsOf } from '../operations.ts';
 import { attachKey, probeThrough, retryWithKey } from '../upstream/credential.ts';
 import { SharedBudget } from '../upstream/shared-limits.ts';
 import { sendUpstream } from '../upstream/transport.ts';
@@ -21,30 +23,29 @@ import type { LoginTrial } from './check-report.ts';
 const storeTimeoutMs = 3_000;
 
 /**
- * Opens them for one workspace. The check loads this file once the settings are found right.
+ * Opens what the check of one workspace needs of a gateway: the key's store, and the way to the upstream below the cache,
+ * the gate and the retries, which would wait where the check has to say what the upstream said. It joins no other
+ * gateways: to look at the shared store is enough.
  *
- * @param rules the company logins of the callers file
  * @param isFirst this one tries what all workspaces have together: the shared store, the company logins
  * @throws KeyStoreError where the key's setting is wrong
  */
-export async function openParts(
+export async function openChecked(
   config: Config,
   own: WorkspaceConfig,
   environment: Environment,
-  rules: JwtRules,
   isFirst: boolean,
 ): Promise<CheckParts> {
   const said: string[] = [];
   const open: typeof openStore = (place, all, setting) =>
     openStore(place, all, setting, importModule, (text) => void said.push(text));
-  const { name, keyFrom: from, previousKeyFrom: previousFrom } = own;
-  const settings = {
-    from: variableOf('UPSTREAM_API_KEY_FROM', name),
-    previousFrom: variableOf('UPSTREAM_API_KEY_PREVIOUS_FROM', name),
-  };
+  const places = keyPlaces(own);
+  const { previousFrom, settings } = places;
   const keyring = await openKeyring({
-    ...{ from, previousFrom, settings, environment },
-    ...{ once: true, open },
+    ...places,
+    environment,
+    once: true,
+    open,
     refreshMs: config.UPSTREAM_API_KEY_REFRESH,
     onEvent: () => {},
   });
@@ -62,7 +63,7 @@ export async function openParts(
     ...(fleet === undefined
       ? {}
       : { tryStore: async () => (await import('../fleet/try-store.ts')).tryStore(fleet, storeTimeoutMs) }),
-    ...(isFirst ? { tryLogins: () => tryLogins(rules) } : {}),
+    ...(isFirst ? { tryLogins: () => tryLogins(config) } : {}),
     ...(previousFrom === undefined
       ? {}
       : {
@@ -73,13 +74,16 @@ export async function openParts(
 }
 
 /** The key sets of all company logins, at once: what one of them does holds up no other. */
-async function tryLogins(rules: JwtRules): Promise<readonly LoginTrial[]> {
-  if (rules.length === 0) return [];
+async function tryLogins(config: Config): Promise<readonly LoginTrial[]> {
+  const names = config.workspaces.map(({ name }) => name);
+  const rules = callersFileRules(config, operationsOf(config), names);
+  const { jwt } = readCallersVersion({ ...rules, file: config.CALLERS_FILE }).table;
+  if (jwt.length === 0) return [];
   // It brings the library for JWTs.
-  const { countKeysAt } = await import('../callers/key-set.ts');
+  const { countKeysAt, describeKeySetFailure } = await import('../callers/key-set.ts');
   return Promise.all(
-    [...new Set(rules.map(({ rule }) => rule.jwks))].map(async (address): Promise<LoginTrial> => {
-      const login = { address, callers: callersOf(rules, address) };
+    [...new Set(jwt.map(({ rule }) => rule.jwks))].map(async (address): Promise<LoginTrial> => {
+      const login = { address, callers: callersOf(jwt, address) };
       try {
         const keys = await countKeysAt(address);
         if (keys > 0) return { ...login, ok: true, keys };

@@ -13,7 +13,6 @@ import type { Keyring } from '../key/keyring.ts';
 import { describeFailure, KeyStoreError } from '../key/store.ts';
 import { specifiedOperations } from '../operations.ts';
 import { plainRead } from '../upstream/own-reads.ts';
-import { type Meaning, meaningOfFailure, meaningOfStatus, operationRefused } from './check-meaning.ts';
 import {
   type AllReport,
   allInWords,
@@ -21,6 +20,10 @@ import {
   type CheckReport,
   inWords,
   type LoginTrial,
+  type Meaning,
+  meaningOfFailure,
+  meaningOfStatus,
+  operationRefused,
   titleOf,
   type WorkspaceReport,
 } from './check-report.ts';

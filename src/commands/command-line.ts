@@ -3,8 +3,7 @@
  * need is not loaded.
  */
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
-import { settingMeant } from '../config/names.ts';
-import { didYouMean } from '../config/spelling.ts';
+import { didYouMean, settingMeant } from '../config/names.ts';
 import { version } from '../version.ts';
 import type { TokenExit, TokenIo } from './token-file.ts';
 
@@ -48,7 +47,7 @@ export async function runCommandLine(words: readonly string[], io: TokenIo): Pro
   } catch (error) {
     // Help and version are thrown as well, with status 0; anything else the command line got wrong is usage.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
-    const { reportStartFailure } = await import('./start-failure.ts');
+    const { reportStartFailure } = await import('./start-problems.ts');
     return await reportStartFailure(error);
   }
 }
@@ -232,7 +231,7 @@ async function onCallersFile(
   run: (commands: typeof import('./token.ts'), file: string | undefined) => Promise<TokenExit>,
 ): Promise<void> {
   const { runTokenCommand } = await import('./token-file.ts');
-  const { callersFileOf } = await import('./callers-rules.ts');
+  const { callersFileOf } = await import('./token-file.ts');
   const commands = await import('./token.ts');
   ended(await runTokenCommand({ file }, io, async () => run(commands, await callersFileOf(file, envFile))));
 }

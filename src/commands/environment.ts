@@ -1,18 +1,20 @@
-/** The one place that reads the process's environment, `.env` included, and turns it into settings. */
+/**
+ * The one place that reads the process's environment, `.env` included, and turns it into settings; and that keeps the
+ * process from being opened while it holds a secret (`main.ts` ignores SIGUSR1 before it imports anything).
+ */
 
 import { statSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseEnv } from 'node:util';
-import { describeUnreadable } from '../callers/unreadable-file.ts';
 import { type Config, ConfigError, readConfig } from '../config/config.ts';
 import { unknownSettings } from '../config/names.ts';
-import { findRefusedVariable } from '../key/node-flags.ts';
-import type { Environment } from '../key/store.ts';
+import type { Environment } from '../config/values.ts';
+import { SettingError } from '../errors.ts';
+import { describeUnreadable } from '../files/read.ts';
+import { findRefusedVariable, storeCommandMark } from '../key/node-flags.ts';
 import { specifiedOperations } from '../operations.ts';
-import { malformedLines } from './env-file.ts';
-import { UnsafeProcessError } from './process-hardening.ts';
 
 /**
  * The environment, with what a file adds: the one given, or `.env` in the working directory, where there is one. What
@@ -180,4 +182,48 @@ function readsWithoutEffect(environment: Environment): string[] {
     .map(({ name }) => `UPSTREAM_READS lists what is allowed as ${name} already; that is its only name`);
   if (new Set(added).size < added.length) twice.push('UPSTREAM_READS lists a read twice');
   return twice;
+}
+
+/** Node runs with something that could show a secret, so none may be opened, not even to look for further problems. */
+export class UnsafeProcessError extends SettingError {
+  override readonly name = 'UnsafeProcessError';
+}
+
+/**
+ * Run first by each command that holds the key. Closes an inspector that a signal opened before we could look.
+ *
+ * @throws UnsafeProcessError saying in one line why nothing may start
+ */
+export async function hardenProcess(): Promise<void> {
+  // With a .env it would find the same command there, and start itself for ever, each in a group of its own.
+  if (process.env[storeCommandMark] !== undefined) {
+    throw new UnsafeProcessError(
+      'started by a gateway as the command of its own exec: store. Name a command that prints the key',
+    );
+  }
+  const { default: inspector } = await import('node:inspector');
+  if (inspector.url() !== undefined) inspector.close();
+  const refused = findRefusedVariable(process.env, process.execArgv);
+  if (refused !== undefined) throw new UnsafeProcessError(refused.why);
+}
+
+/**
+ * The lines of a file of settings that are no assignment, by their numbers from 1: dotenv passes over them in silence. A
+ * quoted value may span lines; a quote that nothing closes is one of them.
+ */
+export function malformedLines(text: string): readonly number[] {
+  const malformed: number[] = [];
+  let open: { readonly quote: string; readonly line: number } | undefined;
+  for (const [index, line] of text.split(/\r\n?|\n/).entries()) {
+    if (open !== undefined) {
+      if (line.includes(open.quote)) open = undefined;
+      continue;
+    }
+    if (/^\s*(?:#|$)/.test(line)) continue;
+    const value = /^\s*(?:export\s+)?[\w.-]+(?:\s*=|:\s)(.*)$/.exec(line)?.[1]?.trim();
+    const quote = /^['"`]/.exec(value ?? '')?.[0];
+    if (value === undefined) malformed.push(index + 1);
+    else if (quote !== undefined && !value.includes(quote, 1)) open = { quote, line: index + 1 };
+  }
+  return open === undefined ? malformed : [...malformed, open.line];
 }

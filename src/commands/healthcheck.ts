@@ -2,8 +2,8 @@
  * setting but HOST, PORT and TLS_CERT_FILE. */
 
 import { ConfigError, readSettings } from '../config/config.ts';
+import type { Environment } from '../config/values.ts';
 import { hostInUrl, socketPath } from '../http/address.ts';
-import type { Environment } from '../key/store.ts';
 import { loadWhatThereIs } from './environment.ts';
 
 const timeoutMs = 3_000;

@@ -1,21 +1,19 @@
-/** `check` as a command: finds out whether the settings are right, before anything is opened with them. */
-import { readCallersVersion } from '../callers/caller-store.ts';
-import type { CallerTable } from '../callers/caller-table.ts';
-import { CallersFileError, inFile } from '../callers/callers-file.ts';
-import { unnamedWritten } from '../callers/callers-file-policy.ts';
-import { guessableTokenProblems } from '../callers/weak-digest.ts';
-import { type Config, ConfigError, readConfig } from '../config/config.ts';
-import { nearestOfAll } from '../config/spelling.ts';
+/** `check` as a command: finds out whether the settings are right, and then opens what the check asks. */
+import { unnamedWritten } from '../callers/callers-file.ts';
+import { type Config, readConfig } from '../config/config.ts';
+import { nearestOfAll } from '../config/names.ts';
+import type { Environment } from '../config/values.ts';
 import type { WorkspaceConfig } from '../config/workspaces.ts';
-import { readCertificate } from '../edge/certificate.ts';
-import { authenticatorOptions, certificateFiles } from '../gateway/options.ts';
-import { openAdminToken } from '../key/admin-token.ts';
-import type { Environment } from '../key/store.ts';
+import { SettingError } from '../errors.ts';
 import { check, checkEach } from './check.ts';
-import { environmentAtHand, loadEnvironment, settingsWithoutEffect } from './environment.ts';
-import { hardenProcess, UnsafeProcessError } from './process-hardening.ts';
-import { allProblems, isCorrectable, reportStartFailure } from './start-failure.ts';
-import { socketProblems } from './start-problems.ts';
+import {
+  environmentAtHand,
+  hardenProcess,
+  loadEnvironment,
+  settingsWithoutEffect,
+  UnsafeProcessError,
+} from './environment.ts';
+import { allProblems, findStartProblems, reportStartFailure } from './start-problems.ts';
 
 export interface CheckEnvironmentOptions {
   readonly json: boolean;
@@ -40,8 +38,10 @@ export async function runCheck({ envFile, ...asked }: RunCheckOptions): Promise<
     await hardenProcess();
     return await checkEnvironment(await loadEnvironment(envFile), options);
   } catch (error) {
+    if (!(error instanceof SettingError)) throw error;
     if (error instanceof UnsafeProcessError && !options.json) return reportStartFailure(error);
-    return sayWhatIsWrong(error, environmentAtHand(), options);
+    const environment = environmentAtHand();
+    return sayWhatIsWrong(await allProblems(error, environment), environment, options);
   }
 }
 
@@ -50,76 +50,57 @@ export async function checkEnvironment(
   environment: Environment,
   options: CheckEnvironmentOptions,
 ): Promise<number> {
-  const { json, workspaces, isTerminal = false, write } = options;
-  try {
-    const config = readConfig(environment);
-    const { jwt } = await refuseWhatServeRefuses(config, environment);
-    const checked = meant(config, workspaces).map((own, index) => ({
-      name: own.name,
-      settingsProblems: [],
-      // Once for all of them, as the shared store and the company logins.
-      warnings: index === 0 ? settingsWithoutEffect(environment) : [],
-      baseUrl: own.baseUrl.href,
-      addedReads: config.UPSTREAM_READS,
-      open: async () => {
-        const { openParts } = await import('./check-parts.ts');
-        return openParts(config, own, environment, jwt, index === 0);
-      },
-      timeoutMs: config.REQUEST_TIMEOUT,
-      isTerminal,
-    }));
-    const [only, ...others] = checked;
-    if (only !== undefined && others.length === 0) return await check({ ...only, json, write });
-    return await checkEach(checked, { json, write });
-  } catch (error) {
-    return sayWhatIsWrong(error, environment, options);
-  }
+  const { json, isTerminal = false, write } = options;
+  const found = await findStartProblems(environment);
+  // A workspace without a key is told of beside those that have one.
+  if (found.all.length > 0 && !found.areOfKeysAlone) return sayWhatIsWrong(found.all, environment, options);
+  const config = readConfig(environment);
+  const unknown = unknownWorkspace(config, options.workspaces);
+  if (unknown !== undefined) return sayWhatIsWrong([unknown], environment, options);
+  const checked = askedFor(config, options.workspaces).map((own, index) => ({
+    name: own.name,
+    settingsProblems: [],
+    // Once for all of them, as the shared store and the company logins.
+    warnings: index === 0 ? settingsWithoutEffect(environment) : [],
+    baseUrl: own.baseUrl.href,
+    addedReads: config.UPSTREAM_READS,
+    open: async () => {
+      // It brings what asks the upstream.
+      const { openChecked } = await import('./check-parts.ts');
+      return openChecked(config, own, environment, index === 0);
+    },
+    timeoutMs: config.REQUEST_TIMEOUT,
+    isTerminal,
+  }));
+  const [only, ...others] = checked;
+  if (only !== undefined && others.length === 0) return await check({ ...only, json, write });
+  return await checkEach(checked, { json, write });
 }
 
-/** @returns the callers of the file */
-async function refuseWhatServeRefuses(config: Config, environment: Environment): Promise<CallerTable> {
-  const certificate = certificateFiles(config);
-  if (certificate !== undefined) await readCertificate(certificate);
-  await openAdminToken(config, environment)?.();
-  const sockets = socketProblems(config);
-  if (sockets.length > 0) throw new ConfigError(sockets);
-  if (config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined) await (await import('../log/tracing.ts')).loadOtel();
-  const { digestPaths, table } = readCallersVersion(
-    authenticatorOptions(
-      config,
-      config.workspaces.map(({ name }) => name),
-    ),
-  );
-  const guessable = guessableTokenProblems(digestPaths);
-  if (guessable.length > 0) throw new CallersFileError(inFile(config.CALLERS_FILE ?? '', guessable));
-  return table;
-}
-
-/** @throws what is no fault of the settings */
-async function sayWhatIsWrong(
-  error: unknown,
+function sayWhatIsWrong(
+  settingsProblems: readonly string[],
   environment: Environment,
   { json, write }: CheckEnvironmentOptions,
 ): Promise<number> {
-  if (!isCorrectable(error)) throw error;
-  const settingsProblems = await allProblems(error, environment);
   // Beside a wrong setting they stand among the problems.
   const warnings = settingsWithoutEffect(environment).filter((name) => !settingsProblems.includes(name));
-  return check({
-    ...{ settingsProblems, warnings },
-    baseUrl: '',
-    open: () => Promise.reject(error),
-    timeoutMs: 0,
-    json,
-    write,
-  });
+  const open = (): never => {
+    throw new Error('wrong settings open nothing');
+  };
+  return check({ settingsProblems, warnings, baseUrl: '', open, timeoutMs: 0, json, write });
 }
 
-/** The workspaces to try. @throws ConfigError where there is no such workspace */
-function meant({ workspaces }: Config, written: readonly string[] | undefined): readonly WorkspaceConfig[] {
-  if (written === undefined) return workspaces;
+/** What is wrong with `--workspace`; `undefined` where each of them exists. */
+function unknownWorkspace({ workspaces }: Config, written: readonly string[] = []): string | undefined {
   const known = workspaces.map(({ name }) => name || unnamedWritten);
   const unknown = written.find((name) => !known.includes(name));
-  if (unknown === undefined) return workspaces.filter((_one, at) => written.includes(known[at] ?? ''));
-  throw new ConfigError([`--workspace names no workspace${nearestOfAll(unknown ?? '', known)}`]);
+  return unknown === undefined ? undefined : `--workspace names no workspace${nearestOfAll(unknown, known)}`;
+}
+
+/** The workspaces to try: those of `--workspace`, else all. */
+function askedFor(
+  { workspaces }: Config,
+  written: readonly string[] | undefined,
+): readonly WorkspaceConfig[] {
+  return workspaces.filter(({ name }) => written?.includes(name || unnamedWritten) ?? true);
 }

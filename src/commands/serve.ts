@@ -1,11 +1,9 @@
 /** `serve`: runs the gateway in the foreground until a signal ends it. */
 
 import { setFlagsFromString } from 'node:v8';
-import { passwordInClear } from '../config/store-address.ts';
+import { passwordInClear } from '../config/values.ts';
 import type { Gateway } from '../gateway/gateway.ts';
-import { loadConfig, settingsWithoutEffect } from './environment.ts';
-import { hardenProcess } from './process-hardening.ts';
-import { reportStartFailure } from './start-failure.ts';
+import { hardenProcess, loadConfig, settingsWithoutEffect } from './environment.ts';
 
 /** How long what is still open after a drain may keep the process from ending. */
 const lingerMs = 500;
@@ -29,6 +27,7 @@ export async function serve(envFile?: string): Promise<number> {
     const inClear = store && passwordInClear(store, passwordFrom);
     if (inClear) gateway.log.events.warn({ reason: inClear }, 'the password of the shared store is not safe');
   } catch (error) {
+    const { reportStartFailure } = await import('./start-problems.ts');
     return await reportStartFailure(error);
   }
   return live(gateway);

@@ -1,36 +1,56 @@
 /**
- * Everything that keeps the gateway from starting: settings, keys, token, sockets, callers file, certificate and OpenTelemetry, so that it takes one round
- * to put them right. Looked for only when a start has failed.
+ * Finds everything that keeps a gateway from starting, so that it takes one round to put right: settings, keys, token,
+ * sockets, callers file, certificate and OpenTelemetry. `check` looks before it asks the upstream, `serve` once a start
+ * has failed.
  */
-
 import { readCallersVersion } from '../callers/caller-store.ts';
-import { CallersFileError } from '../callers/callers-file.ts';
+import { callersFileRules } from '../callers/callers-file.ts';
 import { type Config, ConfigError, readConfig } from '../config/config.ts';
-import { variableOf, workspaceNames } from '../config/workspaces.ts';
-import { CertificateError, readCertificate } from '../edge/certificate.ts';
-import { socketProblem } from '../edge/listen.ts';
-import { PackageError } from '../files/optional-package.ts';
-import { authenticatorOptions, certificateFiles } from '../gateway/options.ts';
+import type { Environment } from '../config/values.ts';
+import { keyPlaces, workspaceNames } from '../config/workspaces.ts';
+import { certificateFiles, readCertificate } from '../edge/certificate.ts';
+import { ListenError, socketProblem } from '../edge/listen.ts';
+import { SettingError } from '../errors.ts';
 import { openAdminToken } from '../key/admin-token.ts';
 import { loadKeyValue } from '../key/key-source.ts';
 import { openStore } from '../key/open-store.ts';
-import { type Environment, KeyStoreError } from '../key/store.ts';
-import { loadOtel } from '../log/tracing.ts';
-import { settingsWithoutEffect } from './environment.ts';
+import { visible } from '../log/text-lines.ts';
+import { operationsOf } from '../operations.ts';
+import { environmentAtHand, settingsWithoutEffect, UnsafeProcessError } from './environment.ts';
 
-/** Names of settings, and what is wrong with what they name; never a value. The first are those of the settings. */
-export async function findStartProblems(environment: Environment): Promise<readonly string[]> {
+/** Names of settings, and what is wrong with what they name; never a value. */
+export interface StartProblems {
+  /** Those of the settings come first. */
+  readonly all: readonly string[];
+  /** Only keys are missing: each workspace can be told of its own. */
+  readonly areOfKeysAlone: boolean;
+}
+
+export async function findStartProblems(environment: Environment): Promise<StartProblems> {
   const { config, problems } = tryConfig(environment);
-  return [
-    ...problems,
-    ...(problems.length > 0 ? settingsWithoutEffect(environment) : []),
-    ...(await keyProblems(config, environment)),
-    ...(await adminTokenProblems(config, environment)),
+  const ofSettings = problems.length > 0 ? [...problems, ...settingsWithoutEffect(environment)] : [];
+  const ofKeys = await keyProblems(config, environment);
+  const ofOthers = [
+    ...(await problemsOf(() => openAdminToken(config, environment)?.())),
     ...socketProblems(config),
-    ...callersProblems(config, environment),
-    ...(await certificateProblems(config)),
-    ...(await tracingProblems(config)),
+    ...(await problemsOf(() => readCallers(config, environment))),
+    ...(await problemsOf(() => {
+      const files = certificateFiles(config);
+      return files && readCertificate(files);
+    })),
+    ...(await problemsOf(() => loadTracing(config))),
   ];
+  return {
+    all: [...ofSettings, ...ofKeys, ...ofOthers],
+    areOfKeysAlone: ofSettings.length + ofOthers.length === 0,
+  };
+}
+
+/** Only where spans are exported. */
+async function loadTracing(config: Partial<Config>): Promise<void> {
+  if (config.OTEL_EXPORTER_OTLP_ENDPOINT === undefined) return;
+  const { loadOtel } = await import('../log/tracing.ts');
+  await loadOtel();
 }
 
 function tryConfig(environment: Environment): { config: Partial<Config>; problems: readonly string[] } {
@@ -42,43 +62,35 @@ function tryConfig(environment: Environment): { config: Partial<Config>; problem
   }
 }
 
-/** Of the stores on this machine: others may take a while, and are waited for by a gateway that runs. */
-async function keyProblems(config: Partial<Config>, environment: Environment): Promise<string[]> {
-  const { workspaces = [] } = config;
-  const places = workspaces.flatMap(({ name, keyFrom, previousKeyFrom }) => [
-    { setting: variableOf('UPSTREAM_API_KEY_FROM', name), from: keyFrom, isNeeded: true },
-    {
-      setting: variableOf('UPSTREAM_API_KEY_PREVIOUS_FROM', name),
-      from: previousKeyFrom,
-      isNeeded: false,
-    },
-  ]);
-  const problems: string[] = [];
-  for (const { setting, from, isNeeded } of places) {
-    if (from === undefined) continue;
-    try {
-      const store = openStore(from, environment, setting);
-      if (store.local && isNeeded) await loadKeyValue(store);
-    } catch (error) {
-      if (!(error instanceof KeyStoreError)) throw error;
-      problems.push(error.message);
-    }
-  }
-  return problems;
-}
-
-async function adminTokenProblems(config: Partial<Config>, environment: Environment): Promise<string[]> {
+async function problemsOf(open: () => unknown): Promise<readonly string[]> {
   try {
-    await openAdminToken(config, environment)?.();
+    await open();
     return [];
   } catch (error) {
-    if (error instanceof KeyStoreError) return [error.message];
+    if (error instanceof SettingError) return error.problems;
     throw error;
   }
 }
 
+/** Of the stores on this machine: others may take a while, and are waited for by a gateway that runs. */
+async function keyProblems(config: Partial<Config>, environment: Environment): Promise<readonly string[]> {
+  const problems: string[] = [];
+  for (const workspace of config.workspaces ?? []) {
+    const { from, previousFrom, settings } = keyPlaces(workspace);
+    const ofKey = await problemsOf(() => {
+      const store = openStore(from, environment, settings.from);
+      return store.local ? loadKeyValue(store) : undefined;
+    });
+    const ofPrevious = await problemsOf(
+      () => previousFrom && openStore(previousFrom, environment, settings.previousFrom),
+    );
+    problems.push(...ofKey, ...ofPrevious);
+  }
+  return problems;
+}
+
 /** Without listening: what the folder of a socket says. */
-export function socketProblems({ HOST, ADMIN_HOST, ADMIN_PORT }: Partial<Config>): readonly string[] {
+function socketProblems({ HOST, ADMIN_HOST, ADMIN_PORT }: Partial<Config>): readonly string[] {
   const hosts = { HOST, ADMIN_HOST: ADMIN_PORT === 'off' ? undefined : ADMIN_HOST };
   return Object.entries(hosts).flatMap(([setting, host]) => {
     const problem = host === undefined ? undefined : socketProblem(host, setting);
@@ -86,42 +98,48 @@ export function socketProblems({ HOST, ADMIN_HOST, ADMIN_PORT }: Partial<Config>
   });
 }
 
-function callersProblems(config: Partial<Config>, environment: Environment): readonly string[] {
-  const { HOST, UPSTREAM_READS, FORWARD_REQUEST_HEADERS, CALLERS_FILE, WORKSPACES } = config;
-  if (CALLERS_FILE === undefined) return [];
+function readCallers(config: Partial<Config>, environment: Environment): void {
+  const { HOST, UPSTREAM_READS, FORWARD_REQUEST_HEADERS, CALLERS_FILE: file, WORKSPACES } = config;
   // What these say decides what is right in the file.
-  if (HOST === undefined || UPSTREAM_READS === undefined || FORWARD_REQUEST_HEADERS === undefined) return [];
-  if (WORKSPACES === undefined) return [];
-  try {
-    const names = workspaceNames(environment, WORKSPACES);
-    const rules = { HOST, UPSTREAM_READS, FORWARD_REQUEST_HEADERS, CALLERS_FILE };
-    readCallersVersion(authenticatorOptions({ CALLER_FAILURES_PER_MINUTE: 0, ...rules }, names));
-    return [];
-  } catch (error) {
-    if (error instanceof CallersFileError) return error.problems;
-    throw error;
-  }
+  if (HOST === undefined || UPSTREAM_READS === undefined || FORWARD_REQUEST_HEADERS === undefined) return;
+  if (file === undefined || WORKSPACES === undefined) return;
+  const workspaces = workspaceNames(environment, WORKSPACES);
+  const rules = { HOST, FORWARD_REQUEST_HEADERS };
+  readCallersVersion({ ...callersFileRules(rules, operationsOf({ UPSTREAM_READS }), workspaces), file });
 }
 
-async function certificateProblems(config: Partial<Config>): Promise<readonly string[]> {
-  const files = certificateFiles(config);
-  if (files === undefined) return [];
-  try {
-    await readCertificate(files);
-    return [];
-  } catch (error) {
-    if (error instanceof CertificateError) return error.problems;
-    throw error;
-  }
+/**
+ * Says plainly, on standard error, why nothing was started.
+ *
+ * @returns the exit status: 2 where settings or what they name are wrong, 1 for anything else
+ */
+export async function reportStartFailure(error: unknown): Promise<number> {
+  const { status, text } = await describeStartFailure(error, environmentAtHand());
+  process.stderr.write(text);
+  return status;
 }
 
-async function tracingProblems(config: Partial<Config>): Promise<readonly string[]> {
-  if (config.OTEL_EXPORTER_OTLP_ENDPOINT === undefined) return [];
-  try {
-    await loadOtel();
-    return [];
-  } catch (error) {
-    if (error instanceof PackageError) return [error.message];
-    throw error;
-  }
+/** What `reportStartFailure` writes and returns, for a gateway with these settings. */
+export async function describeStartFailure(
+  error: unknown,
+  environment: Environment,
+): Promise<{ readonly status: 1 | 2; readonly text: string }> {
+  const isTheirs = isCorrectable(error);
+  const lines = isTheirs
+    ? await allProblems(error, environment)
+    : [error instanceof Error ? error.message : 'an unknown failure'];
+  const text = `analytics-gateway cannot start:\n${lines.map((line) => `  ${visible(line)}\n`).join('')}`;
+  return { status: isTheirs ? 2 : 1, text };
+}
+
+/** What one failure says, with everything else that would end the next start. */
+export async function allProblems(error: SettingError, environment: Environment): Promise<readonly string[]> {
+  // To look for others would open the key.
+  if (error instanceof UnsafeProcessError) return error.problems;
+  return [...new Set([...error.problems, ...(await findStartProblems(environment)).all])];
+}
+
+/** Whether settings, or what they name, are wrong, rather than the machine busy. */
+function isCorrectable(error: unknown): error is SettingError {
+  return error instanceof SettingError && !(error instanceof ListenError && !error.isSetting);
 }

@@ -3,8 +3,7 @@
  * failure is called. Exit status: 0 done, 1 failed or written but not in force, 2 wrong usage.
  */
 
-import { inFile } from '../callers/callers-file.ts';
-import { type CallersFileRules, readCallersFile } from '../callers/callers-file-policy.ts';
+import { type CallersFileRules, callersFileRules, inFile, readCallersFile } from '../callers/callers-file.ts';
 import {
   CallersTextError,
   emptyCallersText,
@@ -13,15 +12,15 @@ import {
   listCallers,
 } from '../callers/callers-text.ts';
 import { editFile, FileBusyError, readIfThere } from '../callers/file-edit.ts';
-import { JsonTextError } from '../callers/json-tree.ts';
-import { describeUnreadable } from '../callers/unreadable-file.ts';
-import { guessableTokenProblems } from '../callers/weak-digest.ts';
-import { ConfigError } from '../config/config.ts';
-import { nearestOfAll } from '../config/spelling.ts';
+import { JsonTextError } from '../callers/json.ts';
+import { ConfigError, readSettings } from '../config/config.ts';
+import { nearestOfAll } from '../config/names.ts';
+import { workspaceNames } from '../config/workspaces.ts';
 import { errorCode } from '../errors.ts';
-import { NotAFileError } from '../files/read.ts';
+import { describeUnreadable, NotAFileError } from '../files/read.ts';
 import { visible } from '../log/text-lines.ts';
-import { settingsOfRules } from './callers-rules.ts';
+import { operationsOf } from '../operations.ts';
+import { loadWhatThereIs } from './environment.ts';
 
 export type TokenExit = 0 | 1 | 2;
 
@@ -72,8 +71,7 @@ export async function editCallers(file: string, edit: (text: string) => string):
 
 /** What keeps a gateway from taking this text. */
 export function problemsOf(file: string, text: string, rules: CallersFileRules): readonly string[] {
-  const reading = readCallersFile(text, rules);
-  return inFile(file, [...reading.problems, ...guessableTokenProblems(reading.digestPaths)]);
+  return inFile(file, readCallersFile(text, rules).problems);
 }
 
 /** Lists what keeps a gateway from taking this text; whether there is anything. */
@@ -135,4 +133,25 @@ function describeFailure(file: string, error: unknown): string {
   // A file that is missing is made.
   const why = code === 'ENOENT' ? ': its folder does not exist' : '';
   return `the callers file ${file} can't be read or written (${code})${why}`;
+}
+
+/** The settings that a gateway judges a callers file by. */
+const settingsOfRules = ['HOST', 'UPSTREAM_READS', 'FORWARD_REQUEST_HEADERS', 'WORKSPACES'] as const;
+
+/**
+ * The callers file that was given, or the one that the settings name.
+ *
+ * @param envFile `--env-file`: the rules come from it as well
+ * @throws ConfigError naming what is wrong with that file
+ */
+export async function callersFileOf(given?: string, envFile?: string): Promise<string | undefined> {
+  const environment = await loadWhatThereIs(envFile);
+  return given ?? environment['CALLERS_FILE'];
+}
+
+/** What a gateway with the settings of this process judges it by. @throws ConfigError where one of those settings is wrong; what else a gateway needs may be missing */
+export async function rulesHere(): Promise<CallersFileRules> {
+  const environment = await loadWhatThereIs();
+  const config = readSettings(environment, settingsOfRules);
+  return callersFileRules(config, operationsOf(config), workspaceNames(environment, config.WORKSPACES));
 }

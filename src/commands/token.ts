@@ -3,8 +3,12 @@
  * alone, so that a script can catch it; everything for people goes to standard error.
  */
 import { usualWorkspaces } from '../callers/caller.ts';
-import { defaultOperations } from '../callers/callers-file.ts';
-import { type CallersFileRules, callerName, unnamedWritten } from '../callers/callers-file-policy.ts';
+import {
+  type CallersFileRules,
+  callerName,
+  defaultOperations,
+  unnamedWritten,
+} from '../callers/callers-file.ts';
 import {
   addCaller,
   addToken,
@@ -19,18 +23,16 @@ import {
 } from '../callers/callers-text.ts';
 import { editFile } from '../callers/file-edit.ts';
 import { digestOf, mintToken } from '../callers/token.ts';
-
-import { nearestOfAll } from '../config/spelling.ts';
+import { nearestOfAll } from '../config/names.ts';
 import { parseRfc3339 } from '../http/date.ts';
 import { visible } from '../log/text-lines.ts';
-
-import { callersFileRules } from './callers-rules.ts';
 import {
   editCallers,
   problemsOf,
   requireCaller,
   requireFile,
   requireText,
+  rulesHere,
   runTokenCommand,
   type TokenExit,
   TokenFailure,
@@ -78,7 +80,7 @@ export function createToken(args: CreateTokenArgs, io: TokenIo): Promise<TokenEx
     requireName(name);
     const file = requireFile(args.file);
     const expires = expiryOf(args.expires);
-    const rules = await callersFileRules();
+    const rules = await rulesHere();
     requireOperations(operations, rules);
     requireWorkspaces(workspaces ?? [], rules);
     const token = mintToken();
@@ -140,7 +142,7 @@ export function listTokens(args: ListTokensArgs, io: TokenIo): Promise<TokenExit
   return runTokenCommand(args, io, async () => {
     const file = requireFile(args.file);
     const text = await requireText(file);
-    const rules = await callersFileRules();
+    const rules = await rulesHere();
     const now = Date.now();
     if (args.json === true) {
       const callers = listCallers(text).map((caller) => jsonOf(caller, now));
@@ -168,7 +170,7 @@ export function revokeToken(args: RevokeTokenArgs, io: TokenIo): Promise<TokenEx
     if (args.digest !== undefined && !/^[0-9a-f]{4,64}$/.test(prefix)) {
       throw new UsageError("give at least 4 characters of the token's digest, as token list shows it");
     }
-    const rules = await callersFileRules();
+    const rules = await rulesHere();
     let removed: readonly string[] = [];
     const text = await editCallers(file, (before) => {
       removed = digestsToRevoke(requireCaller(before, args.name), prefix);
@@ -185,7 +187,7 @@ export function revokeToken(args: RevokeTokenArgs, io: TokenIo): Promise<TokenEx
 export function removeNamedCaller(args: CallerArgs, io: TokenIo): Promise<TokenExit> {
   return runTokenCommand(args, io, async () => {
     const file = requireFile(args.file);
-    const rules = await callersFileRules();
+    const rules = await rulesHere();
     let tokens = 0;
     let otherWays: readonly string[] = [];
     const text = await editCallers(file, (before) => {
@@ -207,7 +209,7 @@ function changeOperations(
 ): Promise<TokenExit> {
   return runTokenCommand(args, io, async () => {
     const file = requireFile(args.file);
-    const rules = await callersFileRules();
+    const rules = await rulesHere();
     let operations: readonly string[] = [];
     let isChanged = false;
     const text = await editCallers(file, (before) => {

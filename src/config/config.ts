@@ -3,11 +3,12 @@
  * come out at once, each naming its setting and never a value.
  */
 import { isDeepStrictEqual } from 'node:util';
+import { SettingError } from '../errors.ts';
 import { isLoopbackHost, socketPath } from '../http/address.ts';
 import { misspelledSettings, unlistedSettings } from './names.ts';
 import { type Setting, type SettingName, settings } from './settings.ts';
-import { ConfigValueError } from './values.ts';
-import { type Environment, readWorkspaces, variableOf, type WorkspaceConfig } from './workspaces.ts';
+import { ConfigValueError, type Environment } from './values.ts';
+import { readWorkspaces, variableOf, type WorkspaceConfig } from './workspaces.ts';
 
 /** The settings as values, under their own names. */
 export type Config = {
@@ -18,15 +19,13 @@ export type Config = {
 };
 
 /** Everything that is wrong with the settings, each problem naming its setting. */
-export class ConfigError extends Error {
+export class ConfigError extends SettingError {
   override readonly name = 'ConfigError';
-  readonly problems: readonly string[];
   /** The settings that could be read. */
   readonly readable: Partial<Config>;
 
   constructor(problems: readonly string[], readable: Partial<Config> = {}) {
-    super(`${problems.length === 1 ? 'one setting is' : `${problems.length} settings are`} wrong`);
-    this.problems = problems;
+    super(...problems);
     this.readable = readable;
   }
 }

@@ -3,8 +3,7 @@
  * environment comes in, and all problems come out at once, by name and never with a value.
  */
 
-import { nearestOfAll } from './spelling.ts';
-import { baseUrl, ConfigValueError, type Reader, text } from './values.ts';
+import { baseUrl, ConfigValueError, type Environment, type Reader, text } from './values.ts';
 
 /** One workspace of the upstream, with the key that belongs to it. */
 export interface WorkspaceConfig {
@@ -32,9 +31,6 @@ export const workspaceSettings = {
 } as const;
 
 type WorkspaceSetting = keyof typeof workspaceSettings;
-/** Names and values, as a process has them. */
-export type Environment = Readonly<Record<string, string | undefined>>;
-
 const rows = Object.keys(workspaceSettings) as WorkspaceSetting[];
 const ownVariable = new RegExp(`^(?:${rows.join('|')})_(.*)$`);
 
@@ -163,8 +159,14 @@ export function workspaceOfVariable(variable: string): string | undefined {
   return ownVariable.exec(variable)?.[1]?.toLowerCase().replaceAll('_', '-');
 }
 
-/** That a variable is for a workspace which is not listed. */
-export function unlistedWorkspace(variable: string, names: readonly string[]): string {
-  const meant = nearestOfAll(workspaceOfVariable(variable) ?? '', names);
-  return `${variable} is for a workspace that WORKSPACES does not list${meant}`;
+/** Where the keys of a workspace come from, each with the setting that says so. */
+export function keyPlaces({ name, keyFrom, previousKeyFrom }: WorkspaceConfig) {
+  return {
+    from: keyFrom,
+    previousFrom: previousKeyFrom,
+    settings: {
+      from: variableOf('UPSTREAM_API_KEY_FROM', name),
+      previousFrom: variableOf('UPSTREAM_API_KEY_PREVIOUS_FROM', name),
+    },
+  };
 }

@@ -1,15 +1,24 @@
 /** The certificate and private key that the callers' listener shows: read from two files, and again when they change. */
 
-import { createPrivateKey, hash, type KeyObject, X509Certificate } from 'node:crypto';
+import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
-import { errorCode } from '../errors.ts';
+import type { Config } from '../config/config.ts';
+import { errorCode, SettingError } from '../errors.ts';
+import { FollowedFiles, type ReadFile } from '../files/follow.ts';
 import { explainDenied, NotAFileError, readText } from '../files/read.ts';
-import { type FileWatch, watchForChanges } from '../files/watch.ts';
 
 /** Two files in PEM: the certificate with its chain, and its private key. */
 export interface CertificateFiles {
   readonly certFile: string;
   readonly keyFile: string;
+}
+
+/** What the callers' listener shows with these settings; `undefined` where it speaks plain HTTP. */
+export function certificateFiles({
+  TLS_CERT_FILE: certFile,
+  TLS_KEY_FILE: keyFile,
+}: Partial<Pick<Config, 'TLS_CERT_FILE' | 'TLS_KEY_FILE'>>): CertificateFiles | undefined {
+  return certFile === undefined || keyFile === undefined ? undefined : { certFile, keyFile };
 }
 
 export interface CertificatePair {
@@ -25,35 +34,47 @@ export interface CertificatePair {
 export const minTlsVersion = 'TLSv1.2';
 
 /** Why a pair cannot be used, in plain words that name the settings and no value. */
-export class CertificateError extends Error {
+class CertificateError extends SettingError {
   override readonly name = 'CertificateError';
-  readonly problems: readonly string[];
-
-  constructor(...problems: readonly string[]) {
-    super(problems.join('; '));
-    this.problems = problems;
-  }
 }
 
 /** @throws CertificateError for files that cannot be read, or are no pair */
 export async function readCertificate({ certFile, keyFile }: CertificateFiles): Promise<CertificatePair> {
-  const [{ text: cert, parsed: certificate }, { text: key, parsed: privateKey }] = await bothOf(
-    readAs('TLS_CERT_FILE', certFile, (text) => new X509Certificate(text), 'holds no certificate in PEM'),
-    readAs(
-      'TLS_KEY_FILE',
-      keyFile,
-      createPrivateKey,
-      'holds no private key in PEM that can be read without a passphrase',
-    ),
-  );
-  checkPair(certificate, privateKey);
-  parse(
-    () => createSecureContext({ cert, key, minVersion: minTlsVersion }),
-    'TLS_CERT_FILE and TLS_KEY_FILE are not accepted by OpenSSL: a weak key, or a broken chain',
-  );
-  const { validFromDate, validToDate } = certificate;
-  return { cert, key, validFrom: validFromDate.toISOString(), validTo: validToDate.toISOString() };
+  const [cert, key] = await Promise.allSettled([readText(certFile), readText(keyFile)]);
+  return pairOf({ certFile, keyFile }, cert, key);
 }
+
+/** @throws CertificateError with the problems of both files */
+function pairOf({ certFile, keyFile }: CertificateFiles, cert: ReadFile, key: ReadFile): CertificatePair {
+  const certificate = parse(
+    'TLS_CERT_FILE',
+    certFile,
+    cert,
+    (text) => new X509Certificate(text),
+    noCertificate,
+  );
+  const privateKey = parse('TLS_KEY_FILE', keyFile, key, createPrivateKey, noPrivateKey);
+  if ('problem' in certificate || 'problem' in privateKey) {
+    throw new CertificateError(
+      ...[certificate, privateKey].flatMap((one) => ('problem' in one ? [one.problem] : [])),
+    );
+  }
+  checkPair(certificate.value, privateKey.value);
+  const pair = { cert: certificate.text, key: privateKey.text };
+  try {
+    createSecureContext({ ...pair, minVersion: minTlsVersion });
+  } catch {
+    // OpenSSL's own messages may quote what it read.
+    throw new CertificateError(
+      'TLS_CERT_FILE and TLS_KEY_FILE are not accepted by OpenSSL: a weak key, or a broken chain',
+    );
+  }
+  const { validFromDate, validToDate } = certificate.value;
+  return { ...pair, validFrom: validFromDate.toISOString(), validTo: validToDate.toISOString() };
+}
+
+const noCertificate = 'holds no certificate in PEM';
+const noPrivateKey = 'holds no private key in PEM that can be read without a passphrase';
 
 function checkPair(certificate: X509Certificate, privateKey: KeyObject): void {
   if (!certificate.checkPrivateKey(privateKey)) {
@@ -64,45 +85,27 @@ function checkPair(certificate: X509Certificate, privateKey: KeyObject): void {
   }
 }
 
-async function readNamed(setting: string, file: string): Promise<string> {
-  try {
-    return await readText(file);
-  } catch (error) {
-    if (error instanceof NotAFileError)
-      throw new CertificateError(`${setting} names ${error.kind}, not a file`);
-    throw new CertificateError(
-      `${setting} names a file that cannot be read (${errorCode(error) ?? 'unknown'})${explainDenied(file, error)}`,
-    );
-  }
-}
-
-/** @throws CertificateError with the problems of both */
-async function bothOf<One, Other>(one: Promise<One>, other: Promise<Other>): Promise<[One, Other]> {
-  const settled = await Promise.allSettled([one, other]);
-  const failures = settled.flatMap((each) => (each.status === 'rejected' ? [each.reason as unknown] : []));
-  if (failures.length === 2) {
-    throw new CertificateError(...failures.map((failure) => (failure as Error).message));
-  }
-  return Promise.all([one, other]);
-}
-
-async function readAs<T>(
+/** What a file holds, or what is wrong with it. */
+function parse<T>(
   setting: string,
   file: string,
+  found: ReadFile,
   make: (text: string) => T,
   problem: string,
-): Promise<{ text: string; parsed: T }> {
-  const text = await readNamed(setting, file);
-  return { text, parsed: parse(() => make(text), `${setting} ${problem}`) };
-}
-
-function parse<T>(make: () => T, problem: string): T {
+): { readonly text: string; readonly value: T } | { readonly problem: string } {
+  if (found.status === 'rejected')
+    return { problem: `${setting} names ${whyUnreadable(file, found.reason)}` };
   try {
-    return make();
+    return { text: found.value, value: make(found.value) };
   } catch {
     // OpenSSL's own messages may quote what it read.
-    throw new CertificateError(problem);
+    return { problem: `${setting} ${problem}` };
   }
+}
+
+function whyUnreadable(file: string, error: unknown): string {
+  if (error instanceof NotAFileError) return `${error.kind}, not a file`;
+  return `a file that cannot be read (${errorCode(error) ?? 'unknown'})${explainDenied(file, error)}`;
 }
 
 /** The pair in force, as it is shown. Times are wall clock, ms. */
@@ -120,30 +123,23 @@ export interface CertificateEvents {
   onProblem(problem: string): void;
 }
 
-/** A pair that changes is written as two files, one after the other: it is judged once it has stood for this long. */
-const settledMs = 1_000;
-
 /** The pair in force. */
 export class FollowedCertificate {
   readonly #files: CertificateFiles;
   readonly #events: CertificateEvents;
-  readonly #watches: readonly FileWatch[];
+  readonly #followed: FollowedFiles;
   #current: CertificatePair;
-  #digest: string;
   #problem: string | undefined;
-  #timer: NodeJS.Timeout | undefined;
-  /** How many readings have begun: one that a later one has overtaken is dropped. */
-  #readings = 0;
-  #isClosed = false;
 
   constructor(files: CertificateFiles, current: CertificatePair, events: CertificateEvents) {
     this.#files = files;
     this.#events = events;
     this.#current = current;
-    this.#digest = digestOf(current);
-    this.#watches = [files.certFile, files.keyFile].map((file) =>
-      watchForChanges(file, () => void this.#read(false)),
-    );
+    this.#followed = new FollowedFiles({
+      files: [files.certFile, files.keyFile],
+      texts: [current.cert, current.key],
+      onChange: ([cert, key]) => cert && key && this.#onChange(cert, key),
+    });
   }
 
   get current(): CertificatePair {
@@ -156,47 +152,28 @@ export class FollowedCertificate {
     problem: this.#problem,
   });
 
-  /** Reads both files at once, and says at once what is wrong with them. Never rejects. */
+  /** Reads both files at once, and says again what is wrong with them. Never rejects. */
   reload(): Promise<void> {
     this.#problem = undefined;
-    return this.#read(true);
+    return this.#followed.readNow();
   }
 
   close(): void {
-    this.#isClosed = true;
-    clearTimeout(this.#timer);
-    for (const watch of this.#watches) watch.close();
+    this.#followed.close();
   }
 
-  async #read(isSettled: boolean): Promise<void> {
-    clearTimeout(this.#timer);
-    const reading = ++this.#readings;
-    const isOvertaken = (): boolean => this.#isClosed || reading !== this.#readings;
+  #onChange(cert: ReadFile, key: ReadFile): void {
     try {
-      const pair = await readCertificate(this.#files);
-      if (isOvertaken()) return;
+      const pair = pairOf(this.#files, cert, key);
       this.#problem = undefined;
-      if (digestOf(pair) === this.#digest) return;
-      this.#digest = digestOf(pair);
+      if (pair.cert === this.#current.cert && pair.key === this.#current.key) return;
       this.#current = pair;
       this.#events.onReplaced(pair);
     } catch (error) {
       if (!(error instanceof CertificateError)) throw error;
-      if (!isOvertaken()) this.#report(error.message, isSettled);
+      if (error.message === this.#problem) return;
+      this.#problem = error.message;
+      this.#events.onProblem(error.message);
     }
   }
-
-  #report(problem: string, isSettled: boolean): void {
-    if (!isSettled) {
-      this.#timer = setTimeout(() => void this.#read(true), settledMs);
-      this.#timer.unref();
-    } else if (problem !== this.#problem) {
-      this.#problem = problem;
-      this.#events.onProblem(problem);
-    }
-  }
-}
-
-function digestOf({ cert, key }: CertificatePair): string {
-  return hash('sha256', `${cert}\0${key}`);
 }

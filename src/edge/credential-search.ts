@@ -3,7 +3,7 @@
  * request's id, the trace fields and the forwarded fields all pass it.
  */
 import type { Authenticator } from '../callers/authenticator.ts';
-import { holdsCredential, leastCharacters } from '../callers/credential-search.ts';
+import { holdsCredential, leastCharacters } from '../callers/credential.ts';
 import type { InboundRequest } from './inbound.ts';
 
 export interface CredentialSearch {

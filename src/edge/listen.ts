@@ -4,10 +4,11 @@ import type { Server } from 'node:http';
 import { Server as TlsServer } from 'node:https';
 import { type AddressInfo, connect } from 'node:net';
 import { dirname } from 'node:path';
+import { SettingError } from '../errors.ts';
 import { hostInUrl, socketPath } from '../http/address.ts';
 
 /** Why the gateway cannot listen, in plain words that name the setting and not its value. */
-export class ListenError extends Error {
+export class ListenError extends SettingError {
   override readonly name = 'ListenError';
   /** The setting is wrong, rather than the machine busy. */
   readonly isSetting: boolean;

@@ -4,7 +4,7 @@
  * place is not written down. How they are shown stands in `log-members.ts`.
  */
 
-import { beginningsOf, readingsOf } from '../callers/credential-search.ts';
+import { beginningsOf, readingsOf } from '../callers/credential.ts';
 import type { GatewayError } from '../errors.ts';
 import { canonicalAddress } from '../http/address.ts';
 import { trimBlanks } from '../http/fields.ts';

@@ -2,7 +2,7 @@
 import { createRequire, findPackageJSON } from 'node:module';
 import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { errorCode } from '../errors.ts';
+import { errorCode, SettingError } from '../errors.ts';
 
 /** Each with the version that we know, as npm takes it. The build leaves them out of the program. */
 export const optionalPackages = {
@@ -18,7 +18,7 @@ export type OptionalPackage = keyof typeof optionalPackages;
 export type LoadModule = (name: string) => Promise<unknown>;
 
 /** A setting asks for a package that cannot be imported. The message names the setting, and says what to install. */
-export class PackageError extends Error {
+export class PackageError extends SettingError {
   override readonly name = 'PackageError';
 }
 

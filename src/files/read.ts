@@ -58,7 +58,7 @@ export function readTextSync(path: string): string {
  * The owner and mode of a file, as ": it belongs to user 0 …", for the person who has to change them. Empty where they
  * cannot be seen.
  */
-export function describeOwner(path: string): string {
+function describeOwner(path: string): string {
   try {
     const { uid, gid, mode } = statSync(path);
     const own = process.getuid === undefined ? '' : `; this process is user ${process.getuid()}`;
@@ -77,4 +77,19 @@ function refuseOther(found: Stats): void {
   if (found.isFile() || found.isDirectory()) return;
   if (found.isFIFO()) throw new NotAFileError('a pipe');
   throw new NotAFileError(found.isSocket() ? 'a socket' : 'a device');
+}
+
+/**
+ * Says why a file that a setting names can't be read, with what its owner needs to know to change that. One line,
+ * without a full stop: the path, the error's code, and the owner and mode where they can be seen.
+ *
+ * @param what the file is, as "the callers file"
+ */
+export function describeUnreadable(what: string, file: string, cause: unknown): string {
+  // Anything else may be a secret in the wrong setting.
+  const path = /[/.\\]/.test(file) ? file : '(not a path)';
+  if (cause instanceof NotAFileError) return `${what} ${path} ${cause.message}`;
+  const code = errorCode(cause) ?? 'unknown error';
+  const said = `${what} ${path} can't be read (${code})`;
+  return code === 'ENOENT' ? `${said}: it does not exist` : `${said}${describeOwner(file)}`;
 }

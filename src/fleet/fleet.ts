@@ -4,7 +4,7 @@
  */
 import type { SharedReads } from '../cache/shared-reads.ts';
 import type { SharedBuckets } from '../callers/limit.ts';
-import type { StoreAddress } from '../config/store-address.ts';
+import type { Environment, StoreAddress } from '../config/values.ts';
 import { toSeconds } from '../exchange/durations.ts';
 import type { MakeScheduler } from '../gate/scheduler.ts';
 import type { Key } from '../key/key.ts';
@@ -23,7 +23,7 @@ export interface FleetOptions {
   readonly passwordFrom: string | undefined;
   readonly prefix: string;
   /** Where `env:` looks. */
-  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly environment: Environment;
   /** The workspace whose records these are; empty for the unnamed one. */
   readonly workspace: string;
   /** What decides how the upstream's answers are read: gateways that differ in it share no answers. */

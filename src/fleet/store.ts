@@ -3,7 +3,7 @@
  * and gives `undefined` where the store is away, and its user then does what a gateway alone would do.
  */
 import { createClient, ErrorReply, RESP_TYPES, SocketTimeoutError } from '@redis/client';
-import { describeAddress, type StoreAddress } from '../config/store-address.ts';
+import { describeAddress, type StoreAddress } from '../config/values.ts';
 import { type Availability, available, begun, failed, isAway, mayCall } from './availability.ts';
 import type { Script } from './scripts.ts';
 import { StoreClock } from './store-clock.ts';

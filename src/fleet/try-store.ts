@@ -1,6 +1,6 @@
 /** One look at the shared store, for `check`: whether it can be reached and allows what gateways do with it. */
 import { randomUUID } from 'node:crypto';
-import { describeAddress, passwordInClear } from '../config/store-address.ts';
+import { describeAddress, passwordInClear } from '../config/values.ts';
 import { type FleetOptions, passwordReader } from './fleet.ts';
 import { lookScript, releaseScript } from './scripts.ts';
 import { SharedStore } from './store.ts';

@@ -4,8 +4,8 @@ import type { AdminOptions } from '../admin/listener.ts';
 import type { WorkspaceSources } from '../admin/snapshot.ts';
 import { changedSettings, isLocalHost } from '../config/config.ts';
 import type { FleetSnapshot } from '../fleet/fleet.ts';
+import { operationsOf } from '../operations.ts';
 import { version } from '../version.ts';
-import { operationsOf } from './options.ts';
 import { isSecret, type LifeState, type Parts } from './parts.ts';
 import type { Workspace } from './workspace.ts';
 

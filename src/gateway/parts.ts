@@ -1,18 +1,21 @@
 /**
- * The wiring: makes the parts of a gateway from its settings and gives each what it needs of the others. Nothing
- * listens yet. What knows of everything else is here, in `gateway/admin-wiring.ts` and in `gateway/gateway.ts`, and nothing else is.
+ * The composition root: makes the parts of a gateway from its settings and gives each what it needs of the others. Only
+ * this room imports every other. Nothing listens yet.
  */
 import type { RequestListener, Server } from 'node:http';
 import { hostname } from 'node:os';
 import { RequestCounts } from '../admin/request-counts.ts';
 import { createApp } from '../app.ts';
 import { Authenticator } from '../callers/authenticator.ts';
+import { callersFileRules } from '../callers/callers-file.ts';
 import { CallerLimits, firstInUse } from '../callers/limit.ts';
 import type { Config } from '../config/config.ts';
+import type { Environment } from '../config/values.ts';
 import type { AccessLine, AccessLogOptions } from '../edge/access-log.ts';
 import {
   type CertificatePair,
   type CertificateSnapshot,
+  certificateFiles,
   FollowedCertificate,
   readCertificate,
 } from '../edge/certificate.ts';
@@ -36,23 +39,26 @@ import type { LogDestination } from '../log/destination.ts';
 import { logCallers, logFleet } from '../log/event-lines.ts';
 import { createLogger, type GatewayLogger } from '../log/logger.ts';
 import type { Tracing } from '../log/tracing.ts';
+import { operationsOf } from '../operations.ts';
 import { addRoutes } from '../routes.ts';
 import {
-  authenticatorOptions,
-  bufferOptions,
-  certificateFiles,
   connectionBudget,
-  corsOptions,
+  createBounds,
+  createWorkspace,
   fleetOptions,
-  operationsOf,
+  type KeyedWorkspace,
+  openKeys,
   replyOptions,
-} from './options.ts';
-import { createBounds, createWorkspace, type KeyedWorkspace, openKeys, type Workspace } from './workspace.ts';
+  type Workspace,
+} from './workspace.ts';
+
+/** Replies that callers have not read yet, all together: as much as the answers in flight upstream. */
+const leastBufferedBytes = 64 * 2 ** 20;
 
 export interface GatewayOptions {
   readonly config: Config;
   /** For the key's stores alone. */
-  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly environment: Environment;
   /** Where the log goes; standard output where left out. */
   readonly logTo?: LogDestination;
   /** The longest that anything waits for the shared store, in ms; for tests on a slow machine. */
@@ -107,7 +113,9 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   const tracing = await openTracing(options, log);
   const keyed = await openKeys({ config, environment, log, scrub });
   const authenticator = new Authenticator({
-    ...authenticatorOptions(config, namesOf(config)),
+    ...callersFileRules(config, operationsOf(config), namesOf(config)),
+    file: config.CALLERS_FILE,
+    failuresPerMinute: config.CALLER_FAILURES_PER_MINUTE,
     onEvent: (event) => logCallers(log.events, event),
   });
   const readAdminToken = openAdminToken(config, environment);
@@ -160,7 +168,9 @@ async function openFleet(
   const { joinFleet } = await import('../fleet/fleet.ts');
   return joinFleet({
     ...options,
-    ...{ host: hostname(), startedAt, limitMs },
+    host: hostname(),
+    startedAt,
+    limitMs,
     key: () => keyring.current,
     onChange: (change) => logFleet(events, change),
   });
@@ -239,7 +249,9 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
   const { config, log, authenticator } = parts;
   const admitsAnonymous = (): boolean => authenticator.admitsAnonymous;
   const cors = corsPolicy({
-    ...corsOptions(config),
+    origins: config.CORS_ORIGINS,
+    requestHeaders: config.FORWARD_REQUEST_HEADERS,
+    responseHeaders: config.FORWARD_RESPONSE_HEADERS,
     credentialHeaders: () => authenticator.credentialHeaders,
   });
   return createApp({
@@ -256,7 +268,8 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
       admitsAnonymous,
     },
     bufferedResponses: {
-      ...bufferOptions(config),
+      maxBytes: Math.max(leastBufferedBytes, config.UPSTREAM_MAX_BODY),
+      withinMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
       onUnread: (unread) => log.events.warn(unread, 'a reply was not read; its connection was ended'),
     },
     origin: { cors, admitsAnonymous },

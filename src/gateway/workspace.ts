@@ -2,28 +2,25 @@
  * What each workspace has of its own: its key, and its way to the upstream with cache, flights, retries, circuit and
  * gate. Nothing of one workspace is seen, waited for or spent by another; `gateway/parts.ts` makes what is one for all.
  */
+
 import type { Config } from '../config/config.ts';
-import { variableOf, type WorkspaceConfig } from '../config/workspaces.ts';
+import type { Environment } from '../config/values.ts';
+import { keyPlaces, type WorkspaceConfig } from '../config/workspaces.ts';
+import { fieldsDown, type ReplyFieldOptions } from '../edge/reply-fields.ts';
 import { type Evictable, FairBytes } from '../exchange/fair-share.ts';
 import type { AttemptSpans } from '../exchange/trace.ts';
-import type { Fleet } from '../fleet/fleet.ts';
+import type { Fleet, FleetOptions } from '../fleet/fleet.ts';
 import type { KeyEvent } from '../key/key-event.ts';
 import { type Keyring, openKeyring } from '../key/keyring.ts';
 import type { Scrubber } from '../key/scrub.ts';
-import type { Environment } from '../key/store.ts';
 import { logKeyCheck } from '../log/event-lines.ts';
 import type { GatewayLogger } from '../log/logger.ts';
+import { operationsOf } from '../operations.ts';
 import { createPipeline, type Pipeline } from '../pipeline.ts';
 import { checkKey } from '../upstream/own-reads.ts';
 import { AttemptSlots, ConnectionCap, SharedBudget } from '../upstream/shared-limits.ts';
-import {
-  bodyBudget,
-  cacheOptions,
-  connectionBudget,
-  gateOptions,
-  retryOptions,
-  transportOptions,
-} from './options.ts';
+import type { TransportOptions } from '../upstream/transport.ts';
+import { version } from '../version.ts';
 
 /** A workspace whose key's store is open. */
 export interface KeyedWorkspace {
@@ -71,16 +68,14 @@ async function openKey(
   { config, environment, log, scrub }: OpenKeysOptions,
   onKeyEvent: () => void,
 ): Promise<KeyedWorkspace> {
-  const { name, keyFrom: from, previousKeyFrom: previousFrom } = own;
+  const { name } = own;
   const events = name === '' ? log.events : log.events.child({ workspace: name });
   const keyring = await openKeyring({
-    ...{ from, previousFrom, environment, scrub },
+    ...keyPlaces(own),
+    environment,
+    scrub,
     // The process ends where no workspace has a key; else this one is asked again.
     goesOn: config.workspaces.length > 1,
-    settings: {
-      from: variableOf('UPSTREAM_API_KEY_FROM', name),
-      previousFrom: variableOf('UPSTREAM_API_KEY_PREVIOUS_FROM', name),
-    },
     refreshMs: config.UPSTREAM_API_KEY_REFRESH,
     longestAnswerMs: config.UPSTREAM_TIMEOUT,
     triesNewKeys: config.UPSTREAM_API_KEY_CHECK === 'on',
@@ -158,20 +153,30 @@ export function createWorkspace(
   const { own, keyring, events } = keyed;
   const connections = bounds.connections.mostEach;
   const isAlone = config.workspaces.length === 1;
+  const passing = fieldsDown(replyOptions(config));
   const pipeline = createPipeline({
     cache: {
-      ...cacheOptions(config),
+      passesDown: (field) => passing.has(field),
+      ttlMs: config.CACHE_TTL,
+      staleWhileRevalidateMs: config.CACHE_STALE_WHILE_REVALIDATE,
+      staleIfErrorMs: config.CACHE_STALE_IF_ERROR,
+      maxBytes: config.CACHE_MAX_BYTES,
+      maxEntryBytes: config.CACHE_MAX_ENTRY_BYTES,
+      refreshTimeoutMs: config.REQUEST_TIMEOUT,
       sharedBytes: bounds.cache,
       shared: fleet?.reads,
       generation: keyring.generation,
       onBackground: (event) => events.debug(event, 'refreshed in the background'),
     },
-    retry: retryOptions(config),
+    retry: { limit: config.RETRY_LIMIT, baseMs: config.RETRY_BASE, capMs: config.RETRY_CAP },
     circuit: {
       onChange: (change) => events.warn(change, `the circuit to the upstream is ${change.to}`),
     },
     gate: {
-      ...gateOptions(config, connections),
+      maxClosedMs: config.GATE_MAX_CLOSED,
+      baseMs: config.RETRY_BASE,
+      capMs: config.RETRY_CAP,
+      maxInFlight: connections,
       makeScheduler: fleet?.makeScheduler,
       onChange: ({ from, to, closedForMs, statedWaitMs, perSecond, waiting }) =>
         events.info({ from, to, closedForMs, statedWaitMs, perSecond, waiting }, 'gate state changed'),
@@ -205,4 +210,111 @@ export function startKeyCheck({ keyring, pipeline, events }: Workspace, timeoutM
   const check = checkKey(pipeline.send, keyring.ready, timeoutMs);
   void logKeyCheck(events, check.outcome, keyring.firstRefusal);
   return check.end;
+}
+
+/** The answers in flight together, unless a single one may be larger. */
+const bodiesInFlightBytes = 64 * 2 ** 20;
+
+/**
+ * Attempts at once, of all workspaces together. Half of them belong to the workspaces in equal parts, at least one to
+ * each; so many workspaces that one each is more than half make it more.
+ */
+export function connectionBudget(config: Pick<Config, 'UPSTREAM_CONNECTIONS' | 'workspaces'>): {
+  own: number;
+  common: number;
+  all: number;
+} {
+  const { UPSTREAM_CONNECTIONS: most, workspaces } = config;
+  if (workspaces.length === 1) return { own: most, common: 0, all: most };
+  const own = Math.max(1, Math.floor(most / 2 / workspaces.length));
+  const common = Math.max(most - own * workspaces.length, Math.ceil(most / 2));
+  return { own, common, all: own * workspaces.length + common };
+}
+
+/** Bytes of answers in flight, of all workspaces together. What is common holds the largest answer there may be. */
+function bodyBudget(config: Pick<Config, 'UPSTREAM_MAX_BODY' | 'workspaces'>): {
+  own: number;
+  common: number;
+} {
+  const common = Math.max(bodiesInFlightBytes / 2, config.UPSTREAM_MAX_BODY);
+  // Less than one answer would not keep a workspace working while another has all that is common.
+  const own = Math.max(bodiesInFlightBytes / 2 / config.workspaces.length, config.UPSTREAM_MAX_BODY);
+  return { own, common };
+}
+
+/** How the upstream is reached with these settings, for one workspace. */
+export function transportOptions(
+  config: Pick<
+    Config,
+    'UPSTREAM_TIMEOUT' | 'UPSTREAM_MAX_BODY' | 'UPSTREAM_MEDIA_TYPES' | 'UPSTREAM_LIMIT_HEADERS'
+  >,
+  { baseUrl }: Pick<WorkspaceConfig, 'baseUrl'>,
+  connections: number,
+): Omit<TransportOptions, 'bodies' | 'slots'> {
+  return {
+    baseUrl,
+    timeoutMs: config.UPSTREAM_TIMEOUT,
+    maxBodyBytes: config.UPSTREAM_MAX_BODY,
+    connections,
+    mediaTypes: config.UPSTREAM_MEDIA_TYPES,
+    limitFields: config.UPSTREAM_LIMIT_HEADERS,
+    userAgent: `workspace-analytics-gateway/${version}`,
+  };
+}
+
+/**
+ * How the store is reached that gateways with these settings share, for one workspace, which has records of its own;
+ * `undefined` where there is none.
+ */
+export function fleetOptions(
+  config: Pick<
+    Config,
+    | 'SHARED_STORE'
+    | 'SHARED_STORE_PASSWORD_FROM'
+    | 'SHARED_STORE_PREFIX'
+    | 'UPSTREAM_MEDIA_TYPES'
+    | 'UPSTREAM_READS'
+  >,
+  { name, baseUrl }: Pick<WorkspaceConfig, 'name' | 'baseUrl'>,
+  environment: FleetOptions['environment'],
+):
+  | Pick<
+      FleetOptions,
+      'address' | 'passwordFrom' | 'prefix' | 'environment' | 'workspace' | 'scope' | 'operations' | 'version'
+    >
+  | undefined {
+  if (config.SHARED_STORE === undefined) return undefined;
+  return {
+    address: config.SHARED_STORE,
+    passwordFrom: config.SHARED_STORE_PASSWORD_FROM,
+    prefix: name === '' ? config.SHARED_STORE_PREFIX : `${config.SHARED_STORE_PREFIX}:workspace:${name}`,
+    environment,
+    workspace: name,
+    scope: [baseUrl.href, ...config.UPSTREAM_MEDIA_TYPES].join(' '),
+    operations: operationsOf(config).map((operation) => operation.name),
+    version,
+  };
+}
+
+/** Which fields go down to callers, and which of a request's they depend on. */
+export function replyOptions(
+  config: Pick<
+    Config,
+    | 'CALLER_CACHE_CONTROL'
+    | 'CORS_ORIGINS'
+    | 'FORWARD_REQUEST_HEADERS'
+    | 'FORWARD_REQUEST_HEADERS_UNKEYED'
+    | 'FORWARD_RESPONSE_HEADERS'
+  >,
+): ReplyFieldOptions {
+  return {
+    forward: config.FORWARD_RESPONSE_HEADERS,
+    cacheControl: config.CALLER_CACHE_CONTROL,
+    variesBy: [
+      ...(config.CORS_ORIGINS.length > 0 ? ['origin'] : []),
+      ...config.FORWARD_REQUEST_HEADERS.filter(
+        (name) => !config.FORWARD_REQUEST_HEADERS_UNKEYED.includes(name),
+      ),
+    ],
+  };
 }

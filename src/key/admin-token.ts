@@ -1,7 +1,9 @@
 /** The token of the admin listener, kept where the key may be kept too. */
+
+import type { Environment } from '../config/values.ts';
 import { loadKeyValue } from './key-source.ts';
 import { openStore } from './open-store.ts';
-import { type Environment, KeyStoreError } from './store.ts';
+import { KeyStoreError } from './store.ts';
 
 /**
  * How to read the token of ADMIN_TOKEN_FROM: each time anew, so that a new value needs no restart. It has the form of a

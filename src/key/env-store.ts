@@ -1,5 +1,6 @@
 /** `env:NAME`: the key in the environment. It cannot change while the process runs. */
-import { type Environment, type KeyStore, KeyStoreError } from './store.ts';
+import type { Environment } from '../config/values.ts';
+import { type KeyStore, KeyStoreError } from './store.ts';
 
 export function readEnvironment(name: string, environment: Environment): KeyStore {
   // The setting may hold the key itself instead of the name of its variable.

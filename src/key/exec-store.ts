@@ -5,11 +5,12 @@
  */
 import { spawn } from 'node:child_process';
 import type { Readable } from 'node:stream';
+import type { Environment } from '../config/values.ts';
 import { Key } from './key.ts';
 import { storeCommandMark } from './node-flags.ts';
 import { minKeyCharacters } from './parse-key.ts';
 import { Scrubber } from './scrub.ts';
-import { describeFailure, type Environment, KeyStoreError } from './store.ts';
+import { describeFailure, KeyStoreError } from './store.ts';
 import type { OpenedStore } from './when-used.ts';
 
 const timeoutMs = 10_000;

@@ -13,6 +13,8 @@
  * Every different value is a generation; one that comes back after another is a new one. A request keeps the key
  * it took. What the upstream thinks of the key is in `key-health.ts`; how the store is asked, in `key-source.ts`.
  */
+
+import type { Environment } from '../config/values.ts';
 import type { WaitOptions } from '../exchange/deadline.ts';
 import { toSeconds, toTime } from '../exchange/durations.ts';
 import type { KeyRead } from './accepted-reads.ts';
@@ -25,7 +27,7 @@ import { isAcceptance } from './keyring-policy.ts';
 import { openStore } from './open-store.ts';
 import { RetiredKeys } from './retired-keys.ts';
 import { Scrubber } from './scrub.ts';
-import type { Environment, KeyStore } from './store.ts';
+import type { KeyStore } from './store.ts';
 
 export interface KeyringOptions {
   /** `env:NAME`, `file:/path`, … */

@@ -1,5 +1,7 @@
 /** Which flags and variables of the runtime may stand beside a secret. Pure: no `this`, no I/O, no clock. */
 
+import type { Environment } from '../config/values.ts';
+
 /** The environment variable that says that a process was started as the command of an `exec:` store. */
 export const storeCommandMark = 'ANALYTICS_GATEWAY_STORE_COMMAND';
 
@@ -117,7 +119,7 @@ export interface RefusedVariable {
  * @param execArgv `process.execArgv`: judged with NODE_OPTIONS
  */
 export function findRefusedVariable(
-  environment: Readonly<Record<string, string | undefined>>,
+  environment: Environment,
   execArgv: readonly string[] = [],
 ): RefusedVariable | undefined {
   const flags = refusedNodeOptions(environment['NODE_OPTIONS'] ?? '', execArgv);

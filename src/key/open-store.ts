@@ -1,13 +1,14 @@
 /** From a setting as `file:/run/secrets/key` to the store it names. */
 import { existsSync } from 'node:fs';
 import { delimiter, isAbsolute, join } from 'node:path';
+import type { Environment } from '../config/values.ts';
 import { importModule, type LoadModule } from '../files/optional-package.ts';
 import { splitWords } from './command-line.ts';
 import { readEnvironment } from './env-store.ts';
 import type { OnSaid } from './exec-store.ts';
 import { readKeyFile } from './file-store.ts';
 import { minKeyCharacters } from './parse-key.ts';
-import { type Environment, type KeyStore, KeyStoreError } from './store.ts';
+import { type KeyStore, KeyStoreError } from './store.ts';
 import { parseVaultSettings } from './vault-settings.ts';
 import { whenUsed } from './when-used.ts';
 

@@ -1,9 +1,6 @@
 /** What a place that keeps the key must be able to do, and how it says that it cannot. */
-import { errorCode } from '../errors.ts';
+import { errorCode, SettingError } from '../errors.ts';
 import { NotAFileError } from '../files/read.ts';
-
-/** The process's environment, as it was at the start. */
-export type Environment = Readonly<Record<string, string | undefined>>;
 
 export interface KeyStore {
   /** Names the place, as `file:/run/secrets/key`; never a value, of `exec:` only the program's name. */
@@ -21,7 +18,7 @@ export interface KeyStore {
 }
 
 /** A store that cannot give the key. The message is ours, plain, and holds no value. */
-export class KeyStoreError extends Error {
+export class KeyStoreError extends SettingError {
   override readonly name = 'KeyStoreError';
 }
 

@@ -2,8 +2,9 @@
  * What `vault:mount/path#field` and the environment say about a HashiCorp Vault or OpenBao. Pure: no `this`, no
  * I/O, no clock. The names are Vault's own where it has one.
  */
+
+import type { Environment } from '../config/values.ts';
 import { isLoopbackHost } from '../http/address.ts';
-import type { Environment } from './store.ts';
 
 export type VaultLogin =
   /** A token from the environment; renewed by us as long as Vault lets us. */

@@ -1,6 +1,6 @@
 /** What the log says of the events of other rooms: callers, shared store, the check of the key after the start. */
 import type { Logger } from 'pino';
-import type { CallersEvent } from '../callers/callers-event.ts';
+import type { CallersEvent } from '../callers/caller.ts';
 import { shownLibraryText } from '../edge/log-members.ts';
 import { GatewayError } from '../errors.ts';
 import type { StoreChange } from '../fleet/store.ts';

@@ -1,18 +1,10 @@
-import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { isGranted } from '../../src/callers/caller.ts';
 import { CallersFileError } from '../../src/callers/callers-file.ts';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
-import {
-  bearer,
-  cleanUp,
-  credentials,
-  makeFolder,
-  open,
-  refusal,
-  writeCallers,
-} from '../support/callers-fixture.ts';
+import { bearer, cleanUp, credentials, open, refusal, writeCallers } from '../support/callers-fixture.ts';
 
 afterEach(() => {
   vi.useRealTimers();
@@ -244,46 +236,6 @@ describe('a new version of the callers file', () => {
     writeCallers([revoked], file);
     await vi.waitFor(() => isRefused(authenticator), within);
     expect(events).toEqual([{ kind: 'reloaded', callers: 1 }]);
-  });
-
-  it('a new version of the callers file refuses a revoked token within a second, renamed over, again and again', async () => {
-    const file = writeCallers([script]);
-    const { authenticator } = open(file);
-    for (let swap = 0; swap < 3; swap++) {
-      renameSync(writeCallers([revoked], `${file}.new`), file);
-      await vi.waitFor(() => isRefused(authenticator), within);
-      renameSync(writeCallers([script], `${file}.new`), file);
-      await vi.waitFor(
-        () => expect(authenticator.authenticate(bearer(token))).toMatchObject({ by: 'token' }),
-        within,
-      );
-    }
-  });
-
-  it('a new version of the callers file refuses a revoked token within a second, behind the links of a Kubernetes volume', async () => {
-    const folder = makeFolder();
-    for (const [version, callers] of [
-      ['..1', [script]],
-      ['..2', [revoked]],
-      ['..3', [script]],
-    ] as const) {
-      mkdirSync(join(folder, version));
-      writeCallers(callers, join(folder, version, 'callers.json'));
-    }
-    const point = (version: string) => {
-      symlinkSync(version, join(folder, '..data_tmp'));
-      renameSync(join(folder, '..data_tmp'), join(folder, '..data'));
-    };
-    point('..1');
-    symlinkSync('..data/callers.json', join(folder, 'callers.json'));
-    const { authenticator } = open(join(folder, 'callers.json'));
-    point('..2');
-    await vi.waitFor(() => isRefused(authenticator), within);
-    point('..3');
-    await vi.waitFor(
-      () => expect(authenticator.authenticate(bearer(token))).toMatchObject({ by: 'token' }),
-      within,
-    );
   });
 
   it('a new version with problems is refused as a whole, with an event, and the old one stays', async () => {

@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { CallersFileError } from '../../src/callers/callers-file.ts';
-import { isFlySourceFresh } from '../../src/callers/fly-policy.ts';
+import { isFlySourceFresh } from '../../src/callers/fly.ts';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
 import { cleanUp, credentials, makeFolder, open, refusal, writeCallers } from '../support/callers-fixture.ts';
 

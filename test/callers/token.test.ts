@@ -34,7 +34,9 @@ describe('a token too weak to be one', () => {
         ]),
       );
       for (const sent of [bearer(value), credentials([['X-API-Key', value]])]) {
-        expect((await refusal(() => authenticator.authenticate(sent))).code).toBe('caller-unauthenticated');
+        const error = await refusal(() => authenticator.authenticate(sent));
+        expect(error.code).toBe('caller-unauthenticated');
+        expect(error.message).toContain('weak or damaged token of nightly-job');
       }
     },
   );

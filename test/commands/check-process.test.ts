@@ -5,7 +5,6 @@ import { createServer as createHttpServer } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { digestOf } from '../../src/callers/token.ts';
 import { checkEnvironment } from '../../src/commands/run-check.ts';
 import { writeCallersFile } from '../support/callers-files.ts';
 import { checkHere, failedStart } from '../support/command-line.ts';
@@ -178,21 +177,6 @@ describe.concurrent('check of several workspaces', () => {
 });
 
 describe.concurrent('check', () => {
-  it('check names a token of the callers file that can be guessed, and ends with 2', async (context) => {
-    const file = join(temporaryFolder(context), 'callers.json');
-    writeFileSync(file, `{"callers":[{"name":"a","tokens":[{"sha256":"${digestOf('secret')}"}]}]}`);
-    const { both, report } = await checkHere({
-      ...settingsFor(`${closedPort}/api`),
-      CALLERS_FILE: file,
-    });
-    context.expect(both).toEqual([2, 2]);
-    context
-      .expect(report.settings.problems)
-      .toEqual([
-        `${file}: callers[0].tokens[0].sha256: belongs to a token that can be guessed; make one with the token command`,
-      ]);
-  });
-
   it('check ends although the command leaves something running that holds its output open', async (context) => {
     const standIn = await standInFor(context);
     const pidFile = join(temporaryFolder(context), 'pid');

@@ -10,7 +10,7 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { readCallersFile } from '../../src/callers/callers-file-policy.ts';
+import { readCallersFile } from '../../src/callers/callers-file.ts';
 import { digestOf } from '../../src/callers/token.ts';
 import {
   createToken,
@@ -382,14 +382,6 @@ describe('token list', () => {
     const io = collect();
     expect(await listTokens({ file }, io)).toBe(0);
     expect(io.err).toContain('callers[0].tokns: is not known here (did you mean "tokens"?)');
-  });
-
-  it('token list says which token can be guessed', async () => {
-    const file = newFile();
-    writeFileSync(file, `{"callers":[{"name":"a","tokens":[{"sha256":"${digestOf('secret')}"}]}]}`);
-    const io = collect();
-    expect(await listTokens({ file }, io)).toBe(0);
-    expect(io.err).toContain('callers[0].tokens[0].sha256: belongs to a token that can be guessed');
   });
 
   it('token list shows what a terminal would act on as numbers', async () => {

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { SharedBuckets } from '../../src/callers/limit.ts';
-import { parseStoreAddress, passwordInClear } from '../../src/config/store-address.ts';
+import { parseStoreAddress, passwordInClear } from '../../src/config/values.ts';
 import { joinFleet } from '../../src/fleet/fleet.ts';
 import type { KeySealing } from '../../src/fleet/key-sealing.ts';
 import { Membership } from '../../src/fleet/membership.ts';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { readSettingsText } from '../../src/commands/environment.ts';
-import { describeStartFailure } from '../../src/commands/start-failure.ts';
+import { describeStartFailure } from '../../src/commands/start-problems.ts';
 import { readConfig } from '../../src/config/config.ts';
 import { settings as table } from '../../src/config/settings.ts';
 import { startGateway } from '../../src/gateway/gateway.ts';

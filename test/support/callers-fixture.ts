@@ -2,9 +2,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Authenticator, type AuthenticatorOptions } from '../../src/callers/authenticator.ts';
-import type { Authenticated, Credentials } from '../../src/callers/caller.ts';
-import type { CallersEvent } from '../../src/callers/callers-event.ts';
-import type { CallersFileRules } from '../../src/callers/callers-file-policy.ts';
+import type { Authenticated, CallersEvent, Credentials } from '../../src/callers/caller.ts';
+import type { CallersFileRules } from '../../src/callers/callers-file.ts';
 import { GatewayError } from '../../src/errors.ts';
 
 export const operations = new Set(['list-accounts', 'list-api-keys']);

@@ -2,7 +2,7 @@
 import type { CheckReport } from '../../src/commands/check-report.ts';
 import { runCommandLine } from '../../src/commands/command-line.ts';
 import { checkEnvironment } from '../../src/commands/run-check.ts';
-import { describeStartFailure } from '../../src/commands/start-failure.ts';
+import { describeStartFailure } from '../../src/commands/start-problems.ts';
 import { readConfig } from '../../src/config/config.ts';
 import { startGateway } from '../../src/gateway/gateway.ts';
 import type { Finished } from './process.ts';

@@ -4,13 +4,7 @@ import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
 import { transformSync } from 'rolldown/utils';
 import { describe, expect, it } from 'vitest';
-import {
-  itemsOf,
-  type JsonNode,
-  JsonTextError,
-  membersOf,
-  parseJsonTree,
-} from '../../src/callers/json-tree.ts';
+import { itemsOf, type JsonNode, JsonTextError, membersOf, parseJsonTree } from '../../src/callers/json.ts';
 
 /** What the tree says, as a plain value. */
 function plain(node: JsonNode): unknown {
@@ -83,15 +77,16 @@ describe('a JSON tree (RFC 8259)', () => {
   });
 
   it('a JSON tree is right in every process while the compiler warms up, for a file of 200 callers', () => {
-    const module = fileURLToPath(new URL('../../src/callers/json-tree.ts', import.meta.url));
+    const module = fileURLToPath(new URL('../../src/callers/json.ts', import.meta.url));
     const callers = Array.from({ length: 200 }, (_, index) => ({
       name: `c${index}`,
       tokens: [{ sha256: String(index).padStart(64, 'a') }],
       limit: { perSecond: 1_000_000, burst: 1_000_000 },
     }));
     // What the compiler does depends on timing: one process shows nothing, several do.
-    // Without its types, which each process would have to take away.
-    const script = `${transformSync(module, readFileSync(module, 'utf8')).code}
+    // Without its types and hints, which each process would have to take away or load.
+    const { code } = transformSync(module, readFileSync(module, 'utf8'));
+    const script = `${code.replace(/^import .*\/config\/.*$/m, '')}
       for (let round = 0; round < 20; round++) parseJsonTree(${JSON.stringify(JSON.stringify({ callers }))});`;
     for (let run = 0; run < 8; run++) {
       execFileSync(process.execPath, ['--input-type=module', '-e', script], { stdio: 'pipe' });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { holdsCredential } from '../../src/callers/credential-search.ts';
+import { holdsCredential } from '../../src/callers/credential.ts';
 import { mintToken } from '../../src/callers/token.ts';
 import { Key } from '../../src/key/key.ts';
 import { Scrubber } from '../../src/key/scrub.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { readCallersFile } from '../../src/callers/callers-file-policy.ts';
+import { readCallersFile } from '../../src/callers/callers-file.ts';
 import { digestOf, mintToken } from '../../src/callers/token.ts';
 
 const rules = {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { malformedLines } from '../../src/commands/env-file.ts';
+import { malformedLines } from '../../src/commands/environment.ts';
 
 describe('the lines of a file of settings', () => {
   it.for<[what: string, text: string, lines: number[]]>([
