@@ -27,6 +27,7 @@ import {
   type StrangerCounts,
   type StrangerKind,
   slowIssuer,
+  stalledRead,
   strangerKinds,
 } from './hazards/kinds.ts';
 
@@ -245,6 +246,7 @@ async function tryAll(): Promise<void> {
   writeFileSync(join(folder, 'key.pem'), key, { mode: 0o600 });
   const group = memoryMiB === 0 ? undefined : makeMemoryGroup('gateway-hazards', memoryMiB * 2 ** 20);
   const standIn = await startStandIn();
+  standIn.behave(({ target }) => (target.includes(stalledRead) ? { stallAt: 'before-headers' } : undefined));
   const issuer = await startSlowIssuer(folder);
   try {
     if (memoryMiB > 0 && group === undefined) {

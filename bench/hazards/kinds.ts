@@ -7,10 +7,14 @@ export const strangerKinds = [
   'unread-pipelined',
   'unread-heads',
   'waiting-login',
+  'waiting-read',
   'long-hello',
   'idle',
   'idle-after-request',
 ] as const;
+
+/** A read with this in its query is never answered by the upstream. */
+export const stalledRead = 'stalled';
 
 /** The issuer of the logins that wait: its keys never come. */
 export const slowIssuer = 'https://login.example.com';

@@ -7,7 +7,7 @@
 import { connect, type Socket } from 'node:net';
 import { createInterface } from 'node:readline';
 import { connect as connectTls } from 'node:tls';
-import { isStrangerKind, type StrangerCounts, type StrangerKind, slowIssuer } from './kinds.ts';
+import { isStrangerKind, type StrangerCounts, type StrangerKind, slowIssuer, stalledRead } from './kinds.ts';
 
 const [kind = '', countText, portText, scheme] = process.argv.slice(2);
 const count = Number(countText);
@@ -52,6 +52,7 @@ const sends: Readonly<Record<StrangerKind, string | (() => string | Buffer)>> = 
   'unread-pipelined': `${request('/openapi.json').repeat(12)}${request('/nothing').repeat(200)}`,
   'unread-heads': `${request('/openapi.json').repeat(6)}${largeHead.repeat(10)}`,
   'waiting-login': () => `${waitingLogin()}${largeHead.repeat(14)}`,
+  'waiting-read': `GET /api/analytics/accounts/?${stalledRead} HTTP/1.1\r\nHost: localhost\r\nX: ${'b'.repeat(15_900)}\r\n\r\n`,
   'long-hello': longHello,
   idle: '',
   'idle-after-request': request('/livez'),

@@ -1,19 +1,20 @@
 /**
- * Divides connections, and the memory of those that ask for nothing, among the addresses that they come from. An address
- * may take all of it while no other asks. Where something more does not fit, the address that holds the most loses its
- * eldest connection, but never one with a request under way: so a stranger with ten thousand connections, with heads
- * that never end or with replies that it does not read, takes the place of its own earlier connections.
+ * Divides connections and their memory among the addresses that they come from. An address may take all of it while no
+ * other asks. Where something more does not fit, the address that holds the most loses its eldest connection that asks for
+ * nothing: so a stranger with ten thousand connections, with heads that never end or with replies that it does not read,
+ * takes the place of its own earlier connections. Connections with a request under way have as many bytes of their own;
+ * where these do not suffice, the address that holds the most loses its youngest one: what came first goes on.
  *
  * No clock, no socket: the caller says when a connection may hold another number of bytes than before.
  */
 
 /** What is bounded. */
-export type Bound = 'connections' | 'bytes';
+export type Bound = 'connections' | 'bytes' | 'busyBytes';
 
 export interface ConnectionBudgetLimits {
   /** Connections at once. */
   readonly maxConnections: number;
-  /** Bytes of all connections that have no request under way. */
+  /** Bytes of all connections that have no request under way, and as many of all that have one. */
   readonly maxBytes: number;
 }
 
@@ -22,24 +23,29 @@ export interface BudgetedConnection {
   readonly address: string;
   /** What it holds at the moment. */
   heldBytes(): number;
-  /** Whether the reply to a whole request is awaited: such a connection is not ended, and its bytes do not count. */
+  /** Whether the reply to a whole request is awaited: its bytes count apart, and it is ended for their sake alone. */
   isBusy(): boolean;
   /** Ends it at once; `remove` may be called meanwhile. */
   end(bound: Bound): void;
 }
 
-/** The connections of one address, the eldest first, each with the bytes that are counted for it. */
-interface Share {
-  readonly address: string;
-  readonly held: Map<BudgetedConnection, number>;
+/** What is counted for one connection, an address or all. */
+interface Held {
   bytes: number;
+  busyBytes: number;
+}
+
+/** The connections of one address, the eldest first. */
+interface Share extends Held {
+  readonly address: string;
+  readonly held: Map<BudgetedConnection, Held>;
 }
 
 export class ConnectionBudget {
   readonly #limits: ConnectionBudgetLimits;
   readonly #shares = new Map<string, Share>();
+  readonly #all: Held = { bytes: 0, busyBytes: 0 };
   #connections = 0;
-  #bytes = 0;
 
   constructor(limits: ConnectionBudgetLimits) {
     this.#limits = limits;
@@ -50,15 +56,15 @@ export class ConnectionBudget {
   }
 
   get bytes(): number {
-    return this.#bytes;
+    return this.#all.bytes;
   }
 
   /** Counts a connection that has come. Where nothing else can make room for it, it is ended itself. */
   add(connection: BudgetedConnection): void {
     const { address } = connection;
-    const share = this.#shares.get(address) ?? { address, held: new Map(), bytes: 0 };
+    const share = this.#shares.get(address) ?? { address, held: new Map(), bytes: 0, busyBytes: 0 };
     this.#shares.set(address, share);
-    share.held.set(connection, 0);
+    share.held.set(connection, { bytes: 0, busyBytes: 0 });
     this.#connections += 1;
     this.measure(connection);
     this.enforce();
@@ -67,23 +73,29 @@ export class ConnectionBudget {
   /** Looks at what a connection holds now. */
   measure(connection: BudgetedConnection): void {
     const share = this.#shares.get(connection.address);
-    const before = share?.held.get(connection);
-    if (share === undefined || before === undefined) return;
-    const now = connection.isBusy() ? 0 : connection.heldBytes();
-    if (now === before) return;
-    share.held.set(connection, now);
-    share.bytes += now - before;
-    this.#bytes += now - before;
+    const held = share?.held.get(connection);
+    if (share === undefined || held === undefined) return;
+    const now = connection.heldBytes();
+    const isBusy = connection.isBusy();
+    this.#count(share, held, isBusy ? 0 : now, isBusy ? now : 0);
+  }
+
+  #count(share: Share, held: Held, bytes: number, busyBytes: number): void {
+    for (const sum of [share, this.#all]) {
+      sum.bytes += bytes - held.bytes;
+      sum.busyBytes += busyBytes - held.busyBytes;
+    }
+    held.bytes = bytes;
+    held.busyBytes = busyBytes;
   }
 
   /** Forgets a connection that has ended; once more does nothing. */
   remove(connection: BudgetedConnection): void {
     const share = this.#shares.get(connection.address);
-    const bytes = share?.held.get(connection);
-    if (share === undefined || bytes === undefined) return;
+    const held = share?.held.get(connection);
+    if (share === undefined || held === undefined) return;
+    this.#count(share, held, 0, 0);
     share.held.delete(connection);
-    share.bytes -= bytes;
-    this.#bytes -= bytes;
     this.#connections -= 1;
     if (share.held.size === 0) this.#shares.delete(share.address);
   }
@@ -92,7 +104,8 @@ export class ConnectionBudget {
   enforce(): void {
     const { maxConnections, maxBytes } = this.#limits;
     while (this.#connections > maxConnections && this.#endOne('connections'));
-    while (this.#bytes > maxBytes && this.#endOne('bytes'));
+    while (this.#all.bytes > maxBytes && this.#endOne('bytes'));
+    while (this.#all.busyBytes > maxBytes && this.#endOne('busyBytes'));
   }
 
   /** @returns whether one was ended */
@@ -101,8 +114,10 @@ export class ConnectionBudget {
     for (;;) {
       const heaviest = this.#heaviest(bound, passed);
       if (heaviest === undefined) return false;
-      for (const connection of heaviest.held.keys()) {
-        if (connection.isBusy()) continue;
+      const isBusy = bound === 'busyBytes';
+      const eldestFirst = heaviest.held.keys();
+      for (const connection of isBusy ? [...eldestFirst].reverse() : eldestFirst) {
+        if (connection.isBusy() !== isBusy) continue;
         this.remove(connection);
         connection.end(bound);
         return true;
@@ -115,7 +130,7 @@ export class ConnectionBudget {
     let heaviest: Share | undefined;
     let most = 0;
     for (const share of this.#shares.values()) {
-      const weight = bound === 'bytes' ? share.bytes : share.held.size;
+      const weight = bound === 'connections' ? share.held.size : share[bound];
       if (weight <= most || passed.has(share)) continue;
       heaviest = share;
       most = weight;

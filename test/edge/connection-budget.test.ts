@@ -65,8 +65,16 @@ describe('bytes of connections that ask for nothing', () => {
     expect(budget.bytes).toBe(500);
   });
 
-  it('a connection with a request under way counts no bytes and is not ended', () => {
-    const busy = fake('a', 5_000, true);
+  it('requests under way have as many bytes of their own, of which the heaviest address loses its youngest', () => {
+    const idle = fake('a', 900);
+    const heavy = [fake('a', 300, true), fake('a', 300, true), fake('a', 300, true)];
+    const late = fake('b', 200, true);
+    budgetOf({}, idle, ...heavy, late);
+    expect(ended([idle, ...heavy, late])).toEqual([undefined, undefined, undefined, 'busyBytes', undefined]);
+  });
+
+  it('a connection with a request under way does not count among them and is not ended for their sake', () => {
+    const busy = fake('a', 950, true);
     const budget = budgetOf({}, busy, fake('a', 900));
     const late = fake('a', 200);
     budget.add(late);

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import type { RequestListener, ServerResponse } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
@@ -288,7 +289,12 @@ describe('TLS connections', () => {
   it('idle TLS connections count with what OpenSSL holds for them', async () => {
     const { port, codes, server } = await serve({ certificate, maxConnectionBytes: 260 * kib });
     const peers: Peer[] = [];
-    for (let count = 0; count < 7; count++) peers.push(await openTls(port));
+    for (let count = 0; count < 7; count++) {
+      // During a handshake a connection counts with what has come of it.
+      const secured = once(server, 'secureConnection');
+      peers.push(await openTls(port));
+      await secured;
+    }
     await expect.poll(() => standing(peers)).toBe(4);
     expect(codes).toEqual(Array(3).fill('CONNECTION_MEMORY'));
     // What is gone for the peer is gone for the server too.
