@@ -11,7 +11,7 @@ import { loadKeyValue } from '../key/key-source.ts';
 import { openKeyring } from '../key/keyring.ts';
 import { openStore } from '../key/open-store.ts';
 import type { Environment, KeyStore } from '../key/store.ts';
-import { attachKey, probeThrough, retryWithKey } from '../upstream/credential.ts';
+import { attachKey, checkThrough, retryWithKey } from '../upstream/credential.ts';
 import { SharedBudget } from '../upstream/shared-limits.ts';
 import { sendUpstream } from '../upstream/transport.ts';
 import type { CheckParts } from './check.ts';
@@ -42,18 +42,18 @@ export async function openParts(
     from: variableOf('UPSTREAM_API_KEY_FROM', name),
     previousFrom: variableOf('UPSTREAM_API_KEY_PREVIOUS_FROM', name),
   };
-  const keyring = await openKeyring({
-    ...{ from, previousFrom, settings, environment },
-    ...{ once: true, open },
-    refreshMs: config.UPSTREAM_API_KEY_REFRESH,
-    onEvent: () => {},
-  });
   const transport = sendUpstream({
     ...transportOptions(config, own, config.UPSTREAM_CONNECTIONS),
     bodies: new SharedBudget(Number.POSITIVE_INFINITY, 0).join(),
   });
+  const keyring = await openKeyring({
+    ...{ from, previousFrom, settings, environment },
+    ...{ singleAttempt: true, open },
+    check: checkThrough((next) => next, transport.handler),
+    refreshMs: config.UPSTREAM_API_KEY_REFRESH,
+    onEvent: () => {},
+  });
   const fleet = isFirst ? fleetOptions(config, own, environment) : undefined;
-  keyring.probeWith(probeThrough((next) => next, transport.handler));
   return {
     keyring,
     ask: retryWithKey(attachKey(keyring)(transport.handler)),

@@ -1,4 +1,4 @@
-/** What the upstream accepted a key for: the best reads to probe it with. Pure: no I/O, no clock. */
+/** What the upstream accepted a key for: the best reads to check it with. Pure: no I/O, no clock. */
 
 /** A read that can be asked again, to see whether the key is accepted. */
 export interface KeyRead {

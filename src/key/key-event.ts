@@ -61,7 +61,7 @@ export interface KeyHealth {
   readonly lastRejectedAt: number | undefined;
   /** The upstream refused a read, and it is not known yet whether it refuses the key. */
   readonly suspect: boolean;
-  /** The upstream refuses the key and nothing but probes is sent with it. */
+  /** The upstream refuses the key and nothing but checks is sent with it. */
   readonly rejected: boolean;
   /** The upstream refuses the newest key of the store, and another one is in use. */
   readonly fallenBack: boolean;

@@ -8,16 +8,16 @@ export const headStartMs = 250;
 export const retiredKeyMs = 10 * 60_000;
 /** How long an operation whose 401 was not about the key is not held against the key again. */
 export const exemptionMs = 60_000;
-/** How long one probe is waited for before the next read is asked too; four begin within the wait for a rotation. */
-export const probeWaitMs = 550;
+/** How long one check is waited for before the next read is asked too; four begin within the wait for a rotation. */
+export const checkWaitMs = 550;
 /** When, after a refusal, another read is asked where the first was refused again: late, for most rotations come before. */
-export const secondProbeMs = 1_200;
-/** After this long a probe has no answer. */
-export const probeLimitMs = 15_000;
+export const secondCheckMs = 1_200;
+/** After this long a check has no answer. */
+export const checkLimitMs = 15_000;
 
-/** How long to wait before the next probe of a rejected key, after so many. */
-export function probeDelayMs(probesDone: number): number {
-  return Math.min(1_000 * 2 ** Math.max(0, probesDone - 1), 60_000);
+/** How long to wait before the next check of a rejected key, after so many. */
+export function checkDelayMs(checksDone: number): number {
+  return Math.min(1_000 * 2 ** Math.max(0, checksDone - 1), 60_000);
 }
 
 /** 2xx and 304 prove the key; so does 403, which the specification gives to a valid key without the role. */

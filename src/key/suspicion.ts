@@ -15,7 +15,7 @@ export interface Suspicion {
   proof: KeyRead | undefined;
   /** An operation that was refused was refused once more. */
   isRepeated: boolean;
-  /** All probes have said what they could. */
+  /** All checks have said what they could. */
   isAsked: boolean;
   /** The wait for a rotation is over. */
   isDue: boolean;
@@ -23,7 +23,8 @@ export interface Suspicion {
   other: (() => Key) | undefined;
   /** The other key, being tried: adopted when the upstream accepts it. */
   candidate: Key | undefined;
-  probes: number;
+  /** Checks of the rejected key so far. */
+  checks: number;
   timer: NodeJS.Timeout | undefined;
   /** Aborts when the suspicion ends, whichever way. */
   readonly over: AbortController;
@@ -41,7 +42,7 @@ export function newSuspicion(key: Key, sinceMs: number): Suspicion {
     isDue: false,
     other: undefined,
     candidate: undefined,
-    probes: 0,
+    checks: 0,
     timer: undefined,
     over: new AbortController(),
   };
@@ -72,7 +73,7 @@ export function isProven({ proof, isAsked, isDue, refused }: Evidence, accepted:
   return (isAsked || isDue) && refused.size > 1 && accepted.isEmpty;
 }
 
-/** The reads to probe with. The one that says most about the key comes first: the one that was accepted last. */
+/** The reads to check the key with. The one that says most about the key comes first: the one that was accepted last. */
 export function readsToAsk(it: Pick<Suspicion, 'refused' | 'proof' | 'earlier'>, accepted: Accepted) {
   const first = it.proof ?? accepted.latest ?? it.earlier;
   const specified = specifiedReads.filter(({ operation }) => !it.refused.has(operation));

@@ -1,5 +1,5 @@
 /**
- * Counts attempts where they are made, so that those of background refreshes, of probes and of exchanges that
+ * Counts attempts where they are made, so that those of background refreshes, of key checks and of exchanges that
  * no request waits for any more are counted too: no request's trace knows all of them.
  */
 

@@ -261,6 +261,7 @@ describe('a keyring over a command', () => {
     const keyring = await openKeyring({
       from: `exec:cat ${value}`,
       environment: { PATH: path },
+      check: () => Promise.resolve(undefined),
       refreshMs: 600_000,
       onEvent: () => {},
     });

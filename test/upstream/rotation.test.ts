@@ -6,7 +6,7 @@ import { expect, it } from 'vitest';
 import type { Answer, SignedRequest } from '../../src/exchange/exchange.ts';
 import { Trace } from '../../src/exchange/trace.ts';
 import { openKeyring } from '../../src/key/keyring.ts';
-import { attachKey, probeThrough, retryWithKey } from '../../src/upstream/credential.ts';
+import { attachKey, checkThrough, retryWithKey } from '../../src/upstream/credential.ts';
 import { patientContext, requestWith } from '../support/requests.ts';
 
 const loops = 20;
@@ -48,10 +48,10 @@ it('four rotations of a Kubernetes mount, each revoking the old key in the same 
   const keyring = await openKeyring({
     from: `file:${join(directory, 'key')}`,
     environment: {},
+    check: checkThrough((next) => next, send),
     refreshMs: 60_000,
     onEvent: () => {},
   });
-  keyring.probeWith(probeThrough((next) => next, send));
   const handle = retryWithKey(attachKey(keyring)(send));
   let stop = false;
   let answered = 0;
