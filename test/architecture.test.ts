@@ -337,7 +337,7 @@ describe('the rules that keep the key in are kept', () => {
     'http/passed-fields.ts',
     'http/percent-encoding.ts',
     'http/retry-after.ts',
-    'key/keyring-policy.ts',
+    'key/suspicion.ts',
     'key/node-flags.ts',
     'operations.ts',
     'upstream/circuit-policy.ts',

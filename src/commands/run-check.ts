@@ -9,7 +9,7 @@ import { nearestOfAll } from '../config/spelling.ts';
 import type { WorkspaceConfig } from '../config/workspaces.ts';
 import { readCertificate } from '../edge/certificate.ts';
 import { authenticatorOptions, certificateFiles } from '../gateway/options.ts';
-import { openAdminToken } from '../key/admin-token.ts';
+import { openAdminToken } from '../key/key-source.ts';
 import type { Environment } from '../key/store.ts';
 import { check, checkEach } from './check.ts';
 import { environmentAtHand, loadEnvironment, settingsWithoutEffect } from './environment.ts';

@@ -7,10 +7,14 @@ import { spawn } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import { Key } from './key.ts';
 import { storeCommandMark } from './node-flags.ts';
-import { minKeyCharacters } from './parse-key.ts';
 import { Scrubber } from './scrub.ts';
-import { describeFailure, type Environment, KeyStoreError } from './store.ts';
-import type { OpenedStore } from './when-used.ts';
+import {
+  describeFailure,
+  type Environment,
+  KeyStoreError,
+  minKeyCharacters,
+  type OpenedStore,
+} from './store.ts';
 
 const timeoutMs = 10_000;
 const maxOutputBytes = 64 * 1024;

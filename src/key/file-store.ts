@@ -5,8 +5,7 @@
 
 import { explainDenied, openFile } from '../files/read.ts';
 import { watchForChanges } from '../files/watch.ts';
-import { maxKeyBytes } from './parse-key.ts';
-import { describeFailure, type KeyStore, KeyStoreError } from './store.ts';
+import { describeFailure, type KeyStore, KeyStoreError, maxKeyBytes } from './store.ts';
 
 /** A file written this recently may be written still; it is believed when it reads the same this much later. */
 const settleMs = 50;

@@ -15,7 +15,6 @@
  * Nothing waits for a store or a check that hangs.
  */
 import { settledBy, type WaitOptions, waitAtMost } from '../exchange/deadline.ts';
-import { AcceptedReads, isSpecified, type KeyRead, specifiedReads } from './accepted-reads.ts';
 import type { Key } from './key.ts';
 import type { EmitKeyEvent } from './key-event.ts';
 import {
@@ -25,10 +24,18 @@ import {
   exemptionMs,
   headStartMs,
   isAcceptance,
+  isProven,
+  isSpecified,
+  judgeSuspicion,
+  type KeyRead,
+  mayClear,
+  newSuspicion,
+  readsToAsk,
   rotationWaitMs,
+  type Suspicion,
   secondCheckMs,
-} from './keyring-policy.ts';
-import { isProven, judgeSuspicion, mayClear, newSuspicion, readsToAsk, type Suspicion } from './suspicion.ts';
+  specifiedReads,
+} from './suspicion.ts';
 
 /** What the upstream says to a read with this key: a status, or `undefined` where it gave none. */
 export type KeyCheck = (key: Key, read: KeyRead) => Promise<number | undefined>;
@@ -75,16 +82,9 @@ export class KeyMonitor {
     this.#parts = parts;
   }
 
-  get isHealthy(): boolean {
-    return this.#state.kind === 'healthy';
-  }
-
-  get isSuspect(): boolean {
-    return this.#state.kind === 'suspect';
-  }
-
-  get isRejected(): boolean {
-    return this.#state.kind === 'rejected';
+  /** What the upstream thinks of the key in use, as far as is known. */
+  get standing(): State['kind'] {
+    return this.#state.kind;
   }
 
   /** A key that is tried in place of the one in use. */
@@ -343,5 +343,52 @@ export class KeyMonitor {
     const nowMs = performance.now();
     if (nowMs >= this.#nextLookMs) void this.#parts.reload();
     this.#nextLookMs = Math.max(this.#nextLookMs, nowMs + rotationWaitMs);
+  }
+}
+
+interface AcceptedRead {
+  readonly operation: string;
+  path: string;
+  query: string;
+  /** On the monotonic clock (`performance.now()`). */
+  sentMs: number;
+}
+
+/** What the upstream accepted a key for, the best reads to check it with: the last of each operation. Changed in place, because every answer is remembered. */
+export class AcceptedReads {
+  #reads: AcceptedRead[] = [];
+
+  get isEmpty(): boolean {
+    return this.#reads.length === 0;
+  }
+
+  /** Of all operations the last. */
+  get latest(): KeyRead | undefined {
+    return this.#reads.toSorted((one, other) => other.sentMs - one.sentMs)[0];
+  }
+
+  has(operation: string): boolean {
+    return this.#reads.some((one) => one.operation === operation);
+  }
+
+  remember({ operation, path, query }: KeyRead, sentMs: number): void {
+    const known = this.#reads.find((one) => one.operation === operation);
+    if (known === undefined) this.#reads.push({ operation, path, query, sentMs });
+    else {
+      known.path = path;
+      known.query = query;
+      known.sentMs = sentMs;
+    }
+  }
+
+  /** Forgets the operation, for it was refused. @returns what was accepted of it */
+  take(operation: string): KeyRead | undefined {
+    const known = this.#reads.find((one) => one.operation === operation);
+    this.#reads = this.#reads.filter((one) => one !== known);
+    return known;
+  }
+
+  clear(): void {
+    this.#reads = [];
   }
 }

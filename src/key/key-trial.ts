@@ -13,11 +13,10 @@
  * ends a trial: the key in use works, and an untried key replaces it at once where it is refused (`keyring.ts`).
  */
 import { waitAtMost } from '../exchange/deadline.ts';
-import { specifiedReads } from './accepted-reads.ts';
 import type { Key } from './key.ts';
 import type { EmitKeyEvent, NewKeyHealth } from './key-event.ts';
 import type { KeyCheck } from './key-health.ts';
-import { checkDelayMs, checkLimitMs, judgeTrial } from './keyring-policy.ts';
+import { checkDelayMs, checkLimitMs, judgeTrial, specifiedReads } from './suspicion.ts';
 
 export interface KeyTrialParts {
   readonly check: KeyCheck;

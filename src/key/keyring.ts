@@ -14,17 +14,15 @@
  * it took. What the upstream thinks of the key is in `key-health.ts`; how the store is asked, in `key-source.ts`.
  */
 import type { WaitOptions } from '../exchange/deadline.ts';
-import type { KeyRead } from './accepted-reads.ts';
-import { Key } from './key.ts';
+import { Key, RetiredKeys } from './key.ts';
 import type { EmitKeyEvent, KeyEvent, KeyHealth } from './key-event.ts';
 import { type KeyCheck, KeyMonitor } from './key-health.ts';
 import { firstOther, KeySource, loadKeyValue, loadPreviousValue, type StoredValue } from './key-source.ts';
 import { KeyTrial } from './key-trial.ts';
-import { isAcceptance } from './keyring-policy.ts';
 import { openStore } from './open-store.ts';
-import { RetiredKeys } from './retired-keys.ts';
 import { Scrubber } from './scrub.ts';
 import type { Environment, KeyStore } from './store.ts';
+import { isAcceptance, type KeyRead } from './suspicion.ts';
 
 export interface KeyringOptions {
   /** `env:NAME`, `file:/path`, … */
@@ -221,8 +219,8 @@ export class Keyring {
     ageMs: this.#loadedAt === undefined ? undefined : Date.now() - this.#loadedAt,
     lastAcceptedAt: this.#monitor.lastAcceptedAt,
     lastRejectedAt: this.#monitor.lastRejectedAt,
-    suspect: this.#monitor.isSuspect,
-    rejected: this.#monitor.isRejected,
+    suspect: this.#monitor.standing === 'suspect',
+    rejected: this.#monitor.standing === 'rejected',
     fallenBack: this.#current !== undefined && this.#current === this.#fallback,
     newKey: this.#trial.health(),
     previousForgottenInMs: this.#retired.forgottenInMs,
@@ -308,7 +306,7 @@ export class Keyring {
       this.#use(this.#offered);
       this.#emit('loaded', 'info', 'The upstream key is loaded', this.#offered);
       this.#announceReady(true);
-    } else if (this.#options.triesNewKeys && this.#monitor.isHealthy) {
+    } else if (this.#options.triesNewKeys && this.#monitor.standing === 'healthy') {
       const message = `The secret store has a new key; it is tried before it replaces ${before}`;
       this.#emit('rotated', 'info', message, this.#offered);
       this.#trial.begin(this.#offered);

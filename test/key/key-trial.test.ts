@@ -1,9 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { AcceptedReads } from '../../src/key/accepted-reads.ts';
 import type { Key } from '../../src/key/key.ts';
+import { AcceptedReads } from '../../src/key/key-health.ts';
 import type { Keyring, KeyringOptions } from '../../src/key/keyring.ts';
-import { judgeTrial } from '../../src/key/keyring-policy.ts';
-import { type Evidence, type Finding, judgeSuspicion } from '../../src/key/suspicion.ts';
+import { type Evidence, type Finding, judgeSuspicion, judgeTrial } from '../../src/key/suspicion.ts';
 import { down, FakeStore, key1, key2, key3, keyringOf, readOf } from '../support/fake-store.ts';
 
 beforeEach(() => {

@@ -1,8 +1,8 @@
-import type { KeyRead } from '../../src/key/accepted-reads.ts';
 import type { KeyEvent } from '../../src/key/key-event.ts';
 import type { KeyCheck } from '../../src/key/key-health.ts';
 import { type Keyring, type KeyringOptions, openKeyring } from '../../src/key/keyring.ts';
 import { type KeyStore, KeyStoreError } from '../../src/key/store.ts';
+import type { KeyRead } from '../../src/key/suspicion.ts';
 
 export const key1 = 'first-key-0123456789';
 export const key2 = 'second-key-0123456789';
