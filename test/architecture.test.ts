@@ -340,7 +340,7 @@ describe('the rules that keep the key in are kept', () => {
     'key/suspicion.ts',
     'key/node-flags.ts',
     'operations.ts',
-    'upstream/circuit-policy.ts',
+    'upstream/circuit-rules.ts',
     'upstream/response.ts',
   ];
 

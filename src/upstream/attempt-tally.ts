@@ -78,7 +78,7 @@ export function tallyAttempts(): AttemptTally {
       inFlight -= 1;
       const { cells, durations } = tallyOf(operation);
       durations.observe(ms);
-      const cell = cellOf(cells, outcomeOf(outcome));
+      const cell = cellOf(cells, outcomeLabel(outcome));
       cell.count += 1;
       cell.ms += ms;
     },
@@ -98,7 +98,7 @@ export function tallyAttempts(): AttemptTally {
 }
 
 /** What became of an attempt: the status of its answer, or the name of what it ended with. */
-export function outcomeOf(outcome: unknown): number | string {
+export function outcomeLabel(outcome: unknown): number | string {
   if (typeof outcome === 'number') return outcome;
   return outcome instanceof GatewayError ? outcome.code : 'abandoned';
 }

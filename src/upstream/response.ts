@@ -128,3 +128,10 @@ export function isClosedJson(body: Buffer): boolean {
   }
   return depth === 0;
 }
+
+/** Whether a success is all there. Errors pass with whatever body they have. */
+export function isWhole(status: number, headers: HeaderFields, body: Buffer): boolean {
+  if (status >= 300 || hasNoContent(status)) return true;
+  if (endsWithConnection(headers)) return isWholeJson(body);
+  return !isJsonType(singleField(headers['content-type'])) || isClosedJson(body);
+}
