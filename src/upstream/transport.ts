@@ -46,6 +46,8 @@ export interface Transport {
   close(): Promise<void>;
 }
 
+type UndiciPool = InstanceType<typeof Pool>;
+
 /** A pool is not used for longer than this, so that a change in DNS is followed. */
 const connectionLifeMs = 60_000;
 
@@ -55,7 +57,7 @@ export function sendUpstream(options: TransportOptions): Transport {
     const pool = openPool(options);
     if (cap !== undefined) pool.on('connect', () => cap.fit(pools));
     return pool;
-  }, connectionLifeMs);
+  });
   cap?.join(pools);
   const budget = new BodyBudget(options.bodies);
   const { slots } = options;
@@ -104,7 +106,7 @@ export function sendUpstream(options: TransportOptions): Transport {
   };
 }
 
-function openPool({ baseUrl, connections, timeoutMs }: TransportOptions): InstanceType<typeof Pool> {
+function openPool({ baseUrl, connections, timeoutMs }: TransportOptions): UndiciPool {
   return new Pool(baseUrl.origin, {
     connections,
     // One answer at a time on a connection: HTTP/1.1 has no response ids, so nothing may overlap.
@@ -124,7 +126,7 @@ function openPool({ baseUrl, connections, timeoutMs }: TransportOptions): Instan
 /** Pools of connections, one after the other. */
 interface Pools extends CappedPools {
   /** The pool that serves now. */
-  current(): InstanceType<typeof Pool>;
+  current(): UndiciPool;
   /** Ends all connections, those in use too. */
   destroy(): Promise<void>;
 }
@@ -135,10 +137,10 @@ interface Pools extends CappedPools {
  *
  * @param open makes a pool that does not connect before its first exchange
  */
-function renewPools(open: () => InstanceType<typeof Pool>, lifeMs: number): Pools {
+function renewPools(open: () => UndiciPool): Pools {
   let pool = open();
   let openedMs = performance.now();
-  const ending = new Set<InstanceType<typeof Pool>>();
+  const ending = new Set<UndiciPool>();
   function renew(): void {
     const former = pool;
     pool = open();
@@ -149,7 +151,7 @@ function renewPools(open: () => InstanceType<typeof Pool>, lifeMs: number): Pool
   }
   return {
     current() {
-      if (performance.now() - openedMs >= lifeMs) renew();
+      if (performance.now() - openedMs >= connectionLifeMs) renew();
       return pool;
     },
     get connected() {
