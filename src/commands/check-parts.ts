@@ -13,7 +13,7 @@ import { openKeyring } from '../key/keyring.ts';
 import { openStore } from '../key/open-store.ts';
 import type { KeyStore } from '../key/store.ts';
 import { operationsOf } from '../operations.ts';
-import { attachKey, probeThrough, retryWithKey } from '../upstream/credential.ts';
+import { attachKey, checkThrough, retryWithKey } from '../upstream/credential.ts';
 import { SharedBudget } from '../upstream/shared-limits.ts';
 import { sendUpstream } from '../upstream/transport.ts';
 import type { CheckParts } from './check.ts';
@@ -41,20 +41,20 @@ export async function openChecked(
     openStore(place, all, setting, importModule, (text) => void said.push(text));
   const places = keyPlaces(own);
   const { previousFrom, settings } = places;
-  const keyring = await openKeyring({
-    ...places,
-    environment,
-    once: true,
-    open,
-    refreshMs: config.UPSTREAM_API_KEY_REFRESH,
-    onEvent: () => {},
-  });
   const transport = sendUpstream({
     ...transportOptions(config, own, config.UPSTREAM_CONNECTIONS),
     bodies: new SharedBudget(Number.POSITIVE_INFINITY, 0).join(),
   });
+  const keyring = await openKeyring({
+    ...places,
+    environment,
+    singleAttempt: true,
+    open,
+    check: checkThrough((next) => next, transport.handler),
+    refreshMs: config.UPSTREAM_API_KEY_REFRESH,
+    onEvent: () => {},
+  });
   const fleet = isFirst ? fleetOptions(config, own, environment) : undefined;
-  keyring.probeWith(probeThrough((next) => next, transport.handler));
   return {
     keyring,
     ask: retryWithKey(attachKey(keyring)(transport.handler)),

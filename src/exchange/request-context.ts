@@ -1,8 +1,8 @@
 /**
  * The requests that wait for an exchange, seen live. The layers below read it while they wait; its end ends their wait.
  *
- * An `AbortSignal` would do, and costs several µs and a kilobyte for every read that goes up: it is made only for
- * libraries that want one.
+ * Watchers and no `AbortSignal`, whose listeners cost several µs each: one is made for libraries alone that want it
+ * (p-retry), and nothing of ours listens to it.
  */
 import { GatewayError } from '../errors.ts';
 

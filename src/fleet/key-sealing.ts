@@ -1,6 +1,7 @@
 /** The sealing that belongs to the key in use: it changes with a rotation. */
-import { deriveSecret } from '../key/derive-secret.ts';
+
 import type { Key } from '../key/key.ts';
+import { deriveSecret } from '../key/key.ts';
 import { createSealing, type Sealing } from './sealing.ts';
 
 export interface KeySealing {

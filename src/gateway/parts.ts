@@ -33,7 +33,7 @@ import { type CallerContexts, createContexts } from '../edge/request-context.ts'
 import { createHttpServer, replaceCertificate } from '../edge/server.ts';
 import { baseOf } from '../edge/workspace.ts';
 import type { Fleet } from '../fleet/fleet.ts';
-import { openAdminToken } from '../key/admin-token.ts';
+import { openAdminToken } from '../key/key-source.ts';
 import { Scrubber } from '../key/scrub.ts';
 import type { LogDestination } from '../log/destination.ts';
 import { logCallers, logFleet } from '../log/event-lines.ts';

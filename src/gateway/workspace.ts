@@ -11,13 +11,14 @@ import { type Evictable, FairBytes } from '../exchange/fair-share.ts';
 import type { AttemptSpans } from '../exchange/trace.ts';
 import type { Fleet, FleetOptions } from '../fleet/fleet.ts';
 import type { KeyEvent } from '../key/key-event.ts';
+import type { KeyCheck } from '../key/key-health.ts';
 import { type Keyring, openKeyring } from '../key/keyring.ts';
 import type { Scrubber } from '../key/scrub.ts';
 import { logKeyCheck } from '../log/event-lines.ts';
 import type { GatewayLogger } from '../log/logger.ts';
 import { operationsOf } from '../operations.ts';
 import { createPipeline, type Pipeline } from '../pipeline.ts';
-import { checkKey } from '../upstream/own-reads.ts';
+import { checkKeyAtStart } from '../upstream/own-reads.ts';
 import { AttemptSlots, ConnectionCap, SharedBudget } from '../upstream/shared-limits.ts';
 import type { TransportOptions } from '../upstream/transport.ts';
 import { version } from '../version.ts';
@@ -26,6 +27,8 @@ import { version } from '../version.ts';
 export interface KeyedWorkspace {
   readonly own: WorkspaceConfig;
   readonly keyring: Keyring;
+  /** The keyring checks keys through the gate, which stands once the key's store is open: it waits for it. */
+  readonly way: PromiseWithResolvers<KeyCheck>;
   /** Every line of the log that is about this workspace alone. */
   readonly events: GatewayLogger['events'];
 }
@@ -70,12 +73,14 @@ async function openKey(
 ): Promise<KeyedWorkspace> {
   const { name } = own;
   const events = name === '' ? log.events : log.events.child({ workspace: name });
+  const way = Promise.withResolvers<KeyCheck>();
   const keyring = await openKeyring({
     ...keyPlaces(own),
+    check: async (key, read) => (await way.promise)(key, read),
     environment,
     scrub,
     // The process ends where no workspace has a key; else this one is asked again.
-    goesOn: config.workspaces.length > 1,
+    retriesForever: config.workspaces.length > 1,
     refreshMs: config.UPSTREAM_API_KEY_REFRESH,
     longestAnswerMs: config.UPSTREAM_TIMEOUT,
     triesNewKeys: config.UPSTREAM_API_KEY_CHECK === 'on',
@@ -84,7 +89,7 @@ async function openKey(
       onKeyEvent();
     },
   });
-  return { own, keyring, events };
+  return { own, keyring, way, events };
 }
 
 /** Warns once of workspaces whose keys are equal: one of them has the key of another. */
@@ -190,6 +195,7 @@ export function createWorkspace(
       slots: isAlone ? undefined : new AttemptSlots(bounds.connections.join()),
     },
   });
+  keyed.way.resolve(pipeline.checkKey);
   return { ...keyed, pipeline, fleet };
 }
 
@@ -200,14 +206,14 @@ export function createWorkspace(
 export function missingKeys(workspaces: readonly Workspace[]): string | undefined {
   const missing = workspaces.filter(({ keyring }) => keyring.current === undefined);
   const isWorthWaiting =
-    missing.length === workspaces.length || missing.some(({ keyring }) => keyring.mayCome);
+    missing.length === workspaces.length || missing.some(({ keyring }) => keyring.isAwaited);
   if (missing.length === 0 || !isWorthWaiting) return undefined;
   return workspaces.length === 1 ? 'no key is loaded yet' : 'a key is not loaded yet';
 }
 
 /** Reads once with the key, and logs what comes of it. @returns how to end that before its time */
 export function startKeyCheck({ keyring, pipeline, events }: Workspace, timeoutMs: number): () => void {
-  const check = checkKey(pipeline.send, keyring.ready, timeoutMs);
+  const check = checkKeyAtStart(pipeline.send, keyring.ready, timeoutMs);
   void logKeyCheck(events, check.outcome, keyring.firstRefusal);
   return check.end;
 }

@@ -8,10 +8,8 @@ import type { Readable } from 'node:stream';
 import type { Environment } from '../config/values.ts';
 import { Key } from './key.ts';
 import { storeCommandMark } from './node-flags.ts';
-import { minKeyCharacters } from './parse-key.ts';
 import { Scrubber } from './scrub.ts';
-import { describeFailure, KeyStoreError } from './store.ts';
-import type { OpenedStore } from './when-used.ts';
+import { describeFailure, KeyStoreError, minKeyCharacters, type OpenedStore } from './store.ts';
 
 const timeoutMs = 10_000;
 const maxOutputBytes = 64 * 1024;

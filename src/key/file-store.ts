@@ -5,8 +5,7 @@
 
 import { readSettled, watchForChanges } from '../files/follow.ts';
 import { explainDenied } from '../files/read.ts';
-import { maxKeyBytes } from './parse-key.ts';
-import { describeFailure, type KeyStore, KeyStoreError } from './store.ts';
+import { describeFailure, type KeyStore, KeyStoreError, maxKeyBytes } from './store.ts';
 
 /** More than a good file can hold, so that one that is too large is seen to be so and never read whole. */
 const readBytes = 2 * maxKeyBytes;

@@ -60,7 +60,7 @@ export interface KeyHealth {
   readonly ageSeconds: number | null;
   readonly lastAcceptedAt: string | null;
   readonly lastRejectedAt: string | null;
-  /** The upstream refuses the key and nothing but probes is sent with it. */
+  /** The upstream refuses the key and nothing but checks is sent with it. */
   readonly rejected: boolean;
   /** The upstream refuses the newest key of the store, and another one is in use. */
   readonly fallenBack: boolean;

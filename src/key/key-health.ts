@@ -3,37 +3,45 @@
  *
  * 0. a new key that is there and untried (`key-trial.ts`) replaces it at once;
  * 1. the store is read again: a new generation ends the suspicion, and in most rotations nothing else was sent;
- * 2. probes with the same key: the read that was accepted last, then the specification's. An answer says that the 401
+ * 2. checks of the same key: the read that was accepted last, then the specification's. An answer says that the 401
  *    was about one operation, a second 401 that it is the key;
- * 3. requests wait for a rotation until two seconds after the refusal; where all probes have ended without proof, new
+ * 3. requests wait for a rotation until two seconds after the refusal; where all checks have ended without proof, new
  *    requests go up;
  * 4. only after that second 401 the previous key, where there is one, is tried once;
  * 5. the key is *rejected* only after a 401 to another operation than the first, and after each read of the specification
- *    was asked. Then nothing but probes is sent, until a probe is accepted, the store has another key, or the previous
+ *    was asked. Then nothing but checks is sent, until one is accepted, the store has another key, or the previous
  *    key can be read after all.
  *
- * Nothing waits for a store or a probe that hangs.
+ * Nothing waits for a store or a check that hangs.
  */
 import { settledBy, type WaitOptions, waitAtMost } from '../exchange/deadline.ts';
-import { AcceptedReads, isSpecified, type KeyRead, specifiedReads } from './accepted-reads.ts';
 import type { Key } from './key.ts';
 import type { EmitKeyEvent } from './key-event.ts';
 import {
+  checkDelayMs,
+  checkLimitMs,
+  checkWaitMs,
   exemptionMs,
   headStartMs,
   isAcceptance,
-  probeDelayMs,
-  probeLimitMs,
-  probeWaitMs,
+  isProven,
+  isSpecified,
+  judgeSuspicion,
+  type KeyRead,
+  mayClear,
+  newSuspicion,
+  readsToAsk,
   rotationWaitMs,
-  secondProbeMs,
-} from './keyring-policy.ts';
-import { isProven, judgeSuspicion, mayClear, newSuspicion, readsToAsk, type Suspicion } from './suspicion.ts';
+  type Suspicion,
+  secondCheckMs,
+  specifiedReads,
+} from './suspicion.ts';
 
 /** What the upstream says to a read with this key: a status, or `undefined` where it gave none. */
-export type KeyProbe = (key: Key, read: KeyRead) => Promise<number | undefined>;
+export type KeyCheck = (key: Key, read: KeyRead) => Promise<number | undefined>;
 
 export interface KeyHealthParts {
+  readonly check: KeyCheck;
   /** The key in use. */
   current(): Key | undefined;
   /** A key is suspect as of now: a new one may be there that replaces it. */
@@ -60,7 +68,6 @@ type State =
 export class KeyMonitor {
   readonly #parts: KeyHealthParts;
   #state: State = { kind: 'healthy' };
-  #probe: KeyProbe | undefined;
   /** With the key in use, and not refused since. */
   readonly #accepted = new AcceptedReads();
   /** Operations whose 401 was not about the key: until when that is believed. */
@@ -75,16 +82,9 @@ export class KeyMonitor {
     this.#parts = parts;
   }
 
-  get isHealthy(): boolean {
-    return this.#state.kind === 'healthy';
-  }
-
-  get isSuspect(): boolean {
-    return this.#state.kind === 'suspect';
-  }
-
-  get isRejected(): boolean {
-    return this.#state.kind === 'rejected';
+  /** What the upstream thinks of the key in use, as far as is known. */
+  get standing(): State['kind'] {
+    return this.#state.kind;
   }
 
   /** A key that is tried in place of the one in use. */
@@ -97,11 +97,6 @@ export class KeyMonitor {
     const state = this.#state;
     if (state.kind === 'healthy' || state.suspicion.key !== key) return 'healthy';
     return this.#isOpen(state.suspicion) ? 'healthy' : state.kind;
-  }
-
-  /** Says how to probe. */
-  probeWith(probe: KeyProbe): void {
-    this.#probe = probe;
   }
 
   /** The upstream answered something else than 401 to a read sent at this time (`performance.now()`). */
@@ -175,149 +170,151 @@ export class KeyMonitor {
     this.#parts.suspected();
   }
 
-  async #settle(it: Suspicion): Promise<void> {
-    const until = (ms: number) => waitAtMost(it.sinceMs + ms - performance.now(), it.over.signal);
-    await waitAtMost(headStartMs, it.over.signal, this.#parts.reload());
-    if (it.over.signal.aborted) return;
-    void this.#investigate(it);
+  async #settle(suspicion: Suspicion): Promise<void> {
+    const until = (ms: number) =>
+      waitAtMost(suspicion.sinceMs + ms - performance.now(), suspicion.over.signal);
+    await waitAtMost(headStartMs, suspicion.over.signal, this.#parts.reload());
+    if (suspicion.over.signal.aborted) return;
+    void this.#investigate(suspicion);
     await until(rotationWaitMs / 2);
-    if (it.over.signal.aborted) return;
+    if (suspicion.over.signal.aborted) return;
     // A watch ends the suspicion; a store without one is asked again half-way and near the end.
     void this.#parts.reload();
-    void this.#parts.other(it.key).then((other) => {
-      it.other = other;
-      this.#decide(it);
+    void this.#parts.other(suspicion.key).then((other) => {
+      suspicion.other = other;
+      this.#decide(suspicion);
     });
     await until(rotationWaitMs - headStartMs);
-    if (it.over.signal.aborted) return;
+    if (suspicion.over.signal.aborted) return;
     void this.#parts.reload();
     await until(rotationWaitMs);
-    it.isDue = true;
-    this.#decide(it);
+    suspicion.isDue = true;
+    this.#decide(suspicion);
   }
 
-  /** Probes with one read after the other. Once one proves something against the key, the specification's are left. */
-  async #investigate(it: Suspicion): Promise<void> {
+  /** Checks the key with one read after the other. Once one speaks against it, those of the specification are left. */
+  async #investigate(suspicion: Suspicion): Promise<void> {
     const answers: Promise<void>[] = [];
-    for (const read of this.#readsToAsk(it)) {
-      if (it.proof !== undefined && !mayClear(it, read)) continue;
-      const answer = this.#ask(it, read);
+    for (const read of readsToAsk(suspicion, this.#accepted)) {
+      if (suspicion.proof !== undefined && !mayClear(suspicion, read)) continue;
+      const answer = this.#ask(suspicion, read);
       answers.push(answer);
-      await waitAtMost(probeWaitMs, it.over.signal, answer);
+      await waitAtMost(checkWaitMs, suspicion.over.signal, answer);
       // There was a second refusal: most likely it is the key, and a rotation gets time before more is asked.
-      if (it.isRepeated || it.proof !== undefined)
-        await waitAtMost(it.sinceMs + secondProbeMs - performance.now(), it.over.signal);
-      if (it.over.signal.aborted) return;
+      if (suspicion.isRepeated || suspicion.proof !== undefined)
+        await waitAtMost(suspicion.sinceMs + secondCheckMs - performance.now(), suspicion.over.signal);
+      if (suspicion.over.signal.aborted) return;
     }
     await Promise.all(answers);
-    if (it.over.signal.aborted) return;
-    it.isAsked = true;
-    this.#decide(it);
+    if (suspicion.over.signal.aborted) return;
+    suspicion.isAsked = true;
+    this.#decide(suspicion);
   }
 
-  #readsToAsk(it: Suspicion): readonly KeyRead[] {
-    return this.#probe === undefined ? [] : readsToAsk(it, this.#accepted);
-  }
-
-  async #ask(it: Suspicion, read: KeyRead): Promise<void> {
-    const asked = this.#probe?.(it.key, read).catch(() => undefined);
-    const status = await Promise.race([asked, waitAtMost(probeLimitMs, it.over.signal)]);
-    if (it.over.signal.aborted) return;
+  async #ask(suspicion: Suspicion, read: KeyRead): Promise<void> {
+    const asked = this.#parts.check(suspicion.key, read).catch(() => undefined);
+    const status = await Promise.race([asked, waitAtMost(checkLimitMs, suspicion.over.signal)]);
+    if (suspicion.over.signal.aborted) return;
     if (status === 401) {
       this.lastRejectedAt = Date.now();
       this.#accepted.take(read.operation);
-      if (it.refused.has(read.operation)) it.isRepeated = true;
-      else it.proof ??= read;
-      this.#decide(it);
+      if (suspicion.refused.has(read.operation)) suspicion.isRepeated = true;
+      else suspicion.proof ??= read;
+      this.#decide(suspicion);
     } else if (typeof status === 'number' && isAcceptance(status)) {
       this.lastAcceptedAt = Date.now();
-      this.#markHealthy(it);
+      this.#markHealthy(suspicion);
     }
   }
 
-  #addRefusal(it: Suspicion, read: KeyRead): void {
+  #addRefusal(suspicion: Suspicion, read: KeyRead): void {
     const { operation, path, query } = read;
-    if (it.refused.has(operation)) {
-      it.isRepeated ||= this.#isOpen(it);
+    if (suspicion.refused.has(operation)) {
+      suspicion.isRepeated ||= this.#isOpen(suspicion);
       return;
     }
     const accepted = this.#accepted.take(operation);
-    it.earlier ??= accepted;
-    it.refused.set(operation, accepted ?? { operation, path, query });
-    this.#decide(it);
+    suspicion.earlier ??= accepted;
+    suspicion.refused.set(operation, accepted ?? { operation, path, query });
+    this.#decide(suspicion);
   }
 
   /** Whether requests may go up with the key: nothing was proved, and no more is waited for. */
-  #isOpen(it: Suspicion): boolean {
-    return (it.isAsked || it.isDue) && it.candidate === undefined && !isProven(it, this.#accepted);
+  #isOpen(suspicion: Suspicion): boolean {
+    return (
+      (suspicion.isAsked || suspicion.isDue) &&
+      suspicion.candidate === undefined &&
+      !isProven(suspicion, this.#accepted)
+    );
   }
 
   /** Acts on what is known. */
-  #decide(it: Suspicion): void {
-    if (it.over.signal.aborted || it.candidate !== undefined) return;
-    const finding = judgeSuspicion(it, this.#accepted, it.other !== undefined);
-    if (finding === 'try-other' && it.other !== undefined) this.#tryOther(it, it.other);
-    else if (finding === 'reject') this.#reject(it);
-    else if (finding === 'leave') this.#leaveUnproven(it);
+  #decide(suspicion: Suspicion): void {
+    if (suspicion.over.signal.aborted || suspicion.candidate !== undefined) return;
+    const finding = judgeSuspicion(suspicion, this.#accepted, suspicion.other !== undefined);
+    if (finding === 'try-other' && suspicion.other !== undefined) this.#tryOther(suspicion, suspicion.other);
+    else if (finding === 'reject') this.#reject(suspicion);
+    else if (finding === 'leave') this.#leaveUnproven(suspicion);
   }
 
-  #tryOther(it: Suspicion, other: () => Key): void {
-    clearTimeout(it.timer);
-    it.other = undefined;
-    it.candidate = other();
-    this.#state = { kind: 'suspect', suspicion: it, settled: Promise.resolve() };
+  #tryOther(suspicion: Suspicion, other: () => Key): void {
+    clearTimeout(suspicion.timer);
+    suspicion.other = undefined;
+    suspicion.candidate = other();
+    this.#state = { kind: 'suspect', suspicion, settled: Promise.resolve() };
   }
 
-  #refuseCandidate(it: Suspicion): void {
-    if (it.candidate !== undefined) this.#parts.retire(it.candidate);
-    it.candidate = undefined;
-    this.#decide(it);
+  #refuseCandidate(suspicion: Suspicion): void {
+    if (suspicion.candidate !== undefined) this.#parts.retire(suspicion.candidate);
+    suspicion.candidate = undefined;
+    this.#decide(suspicion);
   }
 
-  #reject(it: Suspicion): void {
+  #reject(suspicion: Suspicion): void {
     if (this.#state.kind === 'rejected') return;
-    this.#state = { kind: 'rejected', suspicion: it };
-    const message = 'The upstream refuses the key; nothing but probes is sent with it';
-    this.#parts.emit('rejected', 'error', message, it.key);
-    it.probes = 1;
-    this.#probeIn(it, probeDelayMs(it.probes));
+    this.#state = { kind: 'rejected', suspicion };
+    const message = 'The upstream refuses the key; nothing but checks is sent with it';
+    this.#parts.emit('rejected', 'error', message, suspicion.key);
+    suspicion.checks = 1;
+    this.#checkIn(suspicion, checkDelayMs(suspicion.checks));
   }
 
-  #probeIn(it: Suspicion, delayMs: number): void {
-    if (this.#probe === undefined) return;
-    clearTimeout(it.timer);
-    it.timer = setTimeout(() => void this.#probeAgain(it), delayMs);
-    it.timer.unref();
+  #checkIn(suspicion: Suspicion, delayMs: number): void {
+    clearTimeout(suspicion.timer);
+    suspicion.timer = setTimeout(() => void this.#checkAgain(suspicion), delayMs);
+    suspicion.timer.unref();
   }
 
   /**
-   * One probe of a rejected key. Each asks another read than the one before: one that never works must not keep it so.
+   * One check of a rejected key. Each asks another read than the one before: one that never works must not keep it so.
    * Every second one is the specification's, however many others were refused.
    */
-  async #probeAgain(it: Suspicion): Promise<void> {
-    await waitAtMost(headStartMs, it.over.signal, this.#parts.reload());
-    const others = this.#readsToAsk(it).filter((read) => !isSpecified(read));
-    const reads = it.probes % 2 === 1 || others.length === 0 ? specifiedReads : others;
-    const read = reads[Math.floor(it.probes / 2) % reads.length];
-    if (it.over.signal.aborted || this.#state.kind !== 'rejected' || read === undefined) return;
-    await this.#ask(it, read);
-    it.probes++;
-    if (!it.over.signal.aborted && this.#state.kind === 'rejected')
-      this.#probeIn(it, probeDelayMs(it.probes));
+  async #checkAgain(suspicion: Suspicion): Promise<void> {
+    await waitAtMost(headStartMs, suspicion.over.signal, this.#parts.reload());
+    const others = readsToAsk(suspicion, this.#accepted).filter((read) => !isSpecified(read));
+    const reads = suspicion.checks % 2 === 1 || others.length === 0 ? specifiedReads : others;
+    const read = reads[Math.floor(suspicion.checks / 2) % reads.length];
+    if (suspicion.over.signal.aborted || this.#state.kind !== 'rejected' || read === undefined) return;
+    await this.#ask(suspicion, read);
+    suspicion.checks++;
+    if (!suspicion.over.signal.aborted && this.#state.kind === 'rejected')
+      this.#checkIn(suspicion, checkDelayMs(suspicion.checks));
   }
 
   /** The key is good. Where it was all along, the 401 was about the operation, which must not hold up others again. */
-  #markHealthy(it: Suspicion): void {
+  #markHealthy(suspicion: Suspicion): void {
     const wasRejected = this.#state.kind === 'rejected';
     this.#leave();
-    if (wasRejected) this.#parts.emit('accepted-again', 'info', 'The upstream takes the key again', it.key);
-    else if (it.proof === undefined) this.#exemptRefused(it, 'with a key that it takes elsewhere');
+    if (wasRejected)
+      this.#parts.emit('accepted-again', 'info', 'The upstream takes the key again', suspicion.key);
+    else if (suspicion.proof === undefined)
+      this.#exemptRefused(suspicion, 'with a key that it takes elsewhere');
   }
 
   /** There was no second 401 that says more than the first: the key stays, and so do the others' reads. */
-  #leaveUnproven(it: Suspicion): void {
+  #leaveUnproven(suspicion: Suspicion): void {
     this.#leave();
-    this.#exemptRefused(it, 'and nothing confirms that it refuses the key');
+    this.#exemptRefused(suspicion, 'and nothing confirms that it refuses the key');
   }
 
   #exemptRefused({ key, refused }: Suspicion, finding: string): void {
@@ -346,5 +343,52 @@ export class KeyMonitor {
     const nowMs = performance.now();
     if (nowMs >= this.#nextLookMs) void this.#parts.reload();
     this.#nextLookMs = Math.max(this.#nextLookMs, nowMs + rotationWaitMs);
+  }
+}
+
+interface AcceptedRead {
+  readonly operation: string;
+  path: string;
+  query: string;
+  /** On the monotonic clock (`performance.now()`). */
+  sentMs: number;
+}
+
+/** What the upstream accepted a key for, the best reads to check it with: the last of each operation. Changed in place, because every answer is remembered. */
+export class AcceptedReads {
+  #reads: AcceptedRead[] = [];
+
+  get isEmpty(): boolean {
+    return this.#reads.length === 0;
+  }
+
+  /** Of all operations the last. */
+  get latest(): KeyRead | undefined {
+    return this.#reads.toSorted((one, other) => other.sentMs - one.sentMs)[0];
+  }
+
+  has(operation: string): boolean {
+    return this.#reads.some((one) => one.operation === operation);
+  }
+
+  remember({ operation, path, query }: KeyRead, sentMs: number): void {
+    const known = this.#reads.find((one) => one.operation === operation);
+    if (known === undefined) this.#reads.push({ operation, path, query, sentMs });
+    else {
+      known.path = path;
+      known.query = query;
+      known.sentMs = sentMs;
+    }
+  }
+
+  /** Forgets the operation, for it was refused. @returns what was accepted of it */
+  take(operation: string): KeyRead | undefined {
+    const known = this.#reads.find((one) => one.operation === operation);
+    this.#reads = this.#reads.filter((one) => one !== known);
+    return known;
+  }
+
+  clear(): void {
+    this.#reads = [];
   }
 }

@@ -2,10 +2,11 @@
  * Polls a store for the key: at the start with backoff, then whenever it may have changed. Passes good
  * values on; a bad value never replaces anything, it is only reported.
  */
+import type { Environment } from '../config/values.ts';
 import { waitAtMost } from '../exchange/deadline.ts';
 import type { Key } from './key.ts';
-import { parseKey } from './parse-key.ts';
-import { describeFailure, type KeyStore, KeyStoreError } from './store.ts';
+import { openStore } from './open-store.ts';
+import { describeFailure, type KeyStore, KeyStoreError, parseKey } from './store.ts';
 
 /** No read may take for ever; the stores' own limits are below this. */
 const loadTimeoutMs = 15_000;
@@ -163,4 +164,28 @@ async function bounded<T>(
   } finally {
     limit.abort();
   }
+}
+
+/**
+ * How to read the token of the admin listener, which is kept where the key may be kept too: each time anew, so that a new value needs no restart. It has the form of a
+ * key: at least 16 visible ASCII characters.
+ *
+ * @returns a function that rejects with a `KeyStoreError` that names the setting; `undefined` where no token is asked for
+ * @throws KeyStoreError where the setting is malformed
+ */
+export function openAdminToken(
+  settings: { readonly ADMIN_TOKEN_FROM?: string | undefined; readonly ADMIN_PORT?: number | 'off' },
+  environment: Environment,
+): (() => Promise<string>) | undefined {
+  const { ADMIN_TOKEN_FROM: from, ADMIN_PORT: port } = settings;
+  if (from === undefined || port === 'off') return undefined;
+  const store = openStore(from, environment, 'ADMIN_TOKEN_FROM');
+  return async () => {
+    try {
+      return await loadKeyValue(store, undefined, 'the token');
+    } catch (error) {
+      if (!(error instanceof KeyStoreError)) throw error;
+      throw new KeyStoreError(`ADMIN_TOKEN_FROM: ${error.message}`);
+    }
+  };
 }

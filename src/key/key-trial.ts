@@ -14,13 +14,13 @@
  */
 import { waitAtMost } from '../exchange/deadline.ts';
 import { toTime } from '../exchange/durations.ts';
-import { specifiedReads } from './accepted-reads.ts';
 import type { Key } from './key.ts';
 import type { EmitKeyEvent, NewKeyHealth } from './key-event.ts';
-import type { KeyProbe } from './key-health.ts';
-import { judgeTrial, probeDelayMs, probeLimitMs } from './keyring-policy.ts';
+import type { KeyCheck } from './key-health.ts';
+import { checkDelayMs, checkLimitMs, judgeTrial, specifiedReads } from './suspicion.ts';
 
 export interface KeyTrialParts {
+  readonly check: KeyCheck;
   /** The upstream accepts the key: takes it into use. */
   take(key: Key): void;
   readonly emit: EmitKeyEvent;
@@ -42,7 +42,6 @@ interface Trial {
 
 export class KeyTrial {
   readonly #parts: KeyTrialParts;
-  #probe: KeyProbe | undefined;
   #trial: Trial | undefined;
 
   constructor(parts: KeyTrialParts) {
@@ -56,16 +55,6 @@ export class KeyTrial {
 
   get isRefused(): boolean {
     return this.#trial?.standing === 'refused';
-  }
-
-  /** Before this there is nothing to try a key with. */
-  get isPossible(): boolean {
-    return this.#probe !== undefined;
-  }
-
-  /** Says how to try. */
-  probeWith(probe: KeyProbe): void {
-    this.#probe = probe;
   }
 
   /** Tries this key instead of the one before. */
@@ -105,15 +94,15 @@ export class KeyTrial {
   }
 
   async #ask(trial: Trial): Promise<void> {
-    if (trial.isAsking || this.#probe === undefined) return;
+    if (trial.isAsking) return;
     trial.isAsking = true;
     clearTimeout(trial.timer);
     // The read whose 200 confirms a key. Where it does not work at all, the other one of the specification has a say too.
     const read = specifiedReads[trial.reads % specifiedReads.length] ?? specifiedReads[0];
     trial.reads++;
     trial.readsInARow++;
-    const asked = this.#probe(trial.key, read).catch(() => undefined);
-    const late = waitAtMost(probeLimitMs, trial.over.signal).then(() => undefined);
+    const asked = this.#parts.check(trial.key, read).catch(() => undefined);
+    const late = waitAtMost(checkLimitMs, trial.over.signal).then(() => undefined);
     const status = await Promise.race([asked, late]);
     if (trial.over.signal.aborted) return;
     trial.isAsking = false;
@@ -124,7 +113,7 @@ export class KeyTrial {
     }
     if (finding === 'refused') this.#refuse(trial);
     else if (trial.reads === 1) this.#sayUntried(trial, status);
-    trial.timer = setTimeout(() => void this.#ask(trial), probeDelayMs(trial.readsInARow));
+    trial.timer = setTimeout(() => void this.#ask(trial), checkDelayMs(trial.readsInARow));
     trial.timer.unref();
   }
 

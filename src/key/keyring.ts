@@ -17,17 +17,15 @@
 import type { Environment } from '../config/values.ts';
 import type { WaitOptions } from '../exchange/deadline.ts';
 import { toSeconds, toTime } from '../exchange/durations.ts';
-import type { KeyRead } from './accepted-reads.ts';
-import { Key } from './key.ts';
+import { Key, RetiredKeys } from './key.ts';
 import type { EmitKeyEvent, KeyEvent, KeyHealth } from './key-event.ts';
-import { KeyMonitor, type KeyProbe } from './key-health.ts';
+import { type KeyCheck, KeyMonitor } from './key-health.ts';
 import { firstOther, KeySource, loadKeyValue, loadPreviousValue, type StoredValue } from './key-source.ts';
 import { KeyTrial } from './key-trial.ts';
-import { isAcceptance } from './keyring-policy.ts';
 import { openStore } from './open-store.ts';
-import { RetiredKeys } from './retired-keys.ts';
 import { Scrubber } from './scrub.ts';
 import type { KeyStore } from './store.ts';
+import { isAcceptance, type KeyRead } from './suspicion.ts';
 
 export interface KeyringOptions {
   /** `env:NAME`, `file:/path`, … */
@@ -35,6 +33,8 @@ export interface KeyringOptions {
   /** Where a key to fall back to is kept, if anywhere. */
   readonly previousFrom?: string | undefined;
   readonly environment: Environment;
+  /** How a key is checked: a read of the gateway's own. */
+  readonly check: KeyCheck;
   /** How often a store without a watch is asked again, in ms. */
   readonly refreshMs: number;
   /** Called once for each change. Must not throw. */
@@ -44,15 +44,15 @@ export interface KeyringOptions {
   /** How long a store that is not local may take to give the first key, in ms. */
   readonly startTimeoutMs?: number;
   /** Asks a store that is not local once, and gives up when it fails: for a look, not for a life. */
-  readonly once?: boolean;
+  readonly singleAttempt?: boolean;
   /** The settings that name the two stores, for messages. */
   readonly settings?: { readonly from: string; readonly previousFrom: string };
   /** Tries a new key with a read of the gateway's own before it replaces one that works. */
   readonly triesNewKeys?: boolean;
   /** Searches for the keys; shared where there are several keyrings. */
   readonly scrub?: Scrubber;
-  /** Goes on asking a store that gave no key in time. */
-  readonly goesOn?: boolean;
+  /** Asks a store again that gave no key in time. */
+  readonly retriesForever?: boolean;
   /** Opens the stores; for tests. */
   readonly open?: (from: string, environment: Environment, setting: string) => KeyStore;
 }
@@ -139,6 +139,7 @@ export class Keyring {
       onFailure: (reason) => this.#onFailure(reason),
     });
     this.#monitor = new KeyMonitor({
+      check: options.check,
       current: () => this.#current,
       suspected: () => this.#onSuspected(),
       reload: () => this.#source.reload(),
@@ -147,11 +148,15 @@ export class Keyring {
       retire: (key) => this.#retired.add(key),
       emit: this.#emit,
     });
-    this.#trial = new KeyTrial({ take: (key) => this.#take(key), emit: this.#emit });
+    this.#trial = new KeyTrial({
+      check: options.check,
+      take: (key) => this.#take(key),
+      emit: this.#emit,
+    });
   }
 
   /** No key is loaded, and the time in which the first one is expected is not over. */
-  get mayCome(): boolean {
+  get isAwaited(): boolean {
     return this.#current === undefined && !this.#hasGivenUp;
   }
 
@@ -196,12 +201,6 @@ export class Keyring {
       this.#confirm(key, 'The upstream accepts the new key');
   }
 
-  /** Says how to probe; until then nothing but a new key ends a rejection, and a new key is not tried. */
-  probeWith(probe: KeyProbe): void {
-    this.#monitor.probeWith(probe);
-    this.#trial.probeWith(probe);
-  }
-
   /** Reads the store again at once, and tries a new key again that waits for that (SIGHUP). Never rejects. */
   async reload(): Promise<void> {
     await this.#source.reload();
@@ -224,13 +223,13 @@ export class Keyring {
     ageSeconds: toSeconds(this.#loadedAt && Date.now() - this.#loadedAt),
     lastAcceptedAt: toTime(this.#monitor.lastAcceptedAt),
     lastRejectedAt: toTime(this.#monitor.lastRejectedAt),
-    rejected: this.#monitor.isRejected,
+    rejected: this.#monitor.standing === 'rejected',
     fallenBack: this.#current !== undefined && this.#current === this.#fallback,
     newKey: this.#trial.health(),
     reloadFailures: this.#reloadFailures,
     reloadFailure: this.#reloadFailure ?? null,
     beside: {
-      suspect: this.#monitor.isSuspect,
+      suspect: this.#monitor.standing === 'suspect',
       previousForgottenInSeconds: toSeconds(this.#retired.forgottenInMs),
     },
   });
@@ -247,7 +246,7 @@ export class Keyring {
     timer.unref();
     void this.ready.then(() => clearTimeout(timer));
     void this.#source.reload().then(() => {
-      if (!this.#options.once) this.#source.start();
+      if (!this.#options.singleAttempt) this.#source.start();
       else this.#giveUp();
     });
   }
@@ -313,7 +312,7 @@ export class Keyring {
       this.#use(this.#offered);
       this.#emit('loaded', 'info', 'The upstream key is loaded', this.#offered);
       this.#announceReady(true);
-    } else if (this.#options.triesNewKeys && this.#trial.isPossible && this.#monitor.isHealthy) {
+    } else if (this.#options.triesNewKeys && this.#monitor.standing === 'healthy') {
       const message = `The secret store has a new key; it is tried before it replaces ${before}`;
       this.#emit('rotated', 'info', message, this.#offered);
       this.#trial.begin(this.#offered);
@@ -358,7 +357,7 @@ export class Keyring {
   #giveUp(): void {
     if (this.#current !== undefined || this.#closing.signal.aborted) return;
     this.#hasGivenUp = true;
-    if (!this.#options.goesOn) this.#source.close();
+    if (!this.#options.retriesForever) this.#source.close();
     this.#emit('gave-up', 'error', 'The secret store gave no key in time', undefined, this.#reloadFailure);
     this.#announceReady(false);
   }

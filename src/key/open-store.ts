@@ -3,14 +3,10 @@ import { existsSync } from 'node:fs';
 import { delimiter, isAbsolute, join } from 'node:path';
 import type { Environment } from '../config/values.ts';
 import { importModule, type LoadModule } from '../files/optional-package.ts';
-import { splitWords } from './command-line.ts';
-import { readEnvironment } from './env-store.ts';
 import type { OnSaid } from './exec-store.ts';
 import { readKeyFile } from './file-store.ts';
-import { minKeyCharacters } from './parse-key.ts';
-import { type KeyStore, KeyStoreError } from './store.ts';
+import { type KeyStore, KeyStoreError, minKeyCharacters, type OpenedStore } from './store.ts';
 import { parseVaultSettings } from './vault-settings.ts';
-import { whenUsed } from './when-used.ts';
 
 /**
  * Opens a store without asking it for anything yet.
@@ -91,7 +87,7 @@ function openAws(text: string, setting: string, loadModule: LoadModule): KeyStor
   }
   const describe = `aws-sm:${text}`;
   return whenUsed(describe, async () =>
-    (await import('./aws-store.ts')).readAws(secret, field, describe, loadModule),
+    (await import('./cloud-stores.ts')).readAws(secret, field, describe, loadModule),
   );
 }
 
@@ -107,7 +103,7 @@ function openGcp(text: string, setting: string, loadModule: LoadModule): KeyStor
   }
   const describe = `gcp-sm:${text}`;
   return whenUsed(describe, async () =>
-    (await import('./gcp-store.ts')).readGcp(secret, version, field, describe, loadModule),
+    (await import('./cloud-stores.ts')).readGcp(secret, version, field, describe, loadModule),
   );
 }
 
@@ -119,4 +115,91 @@ function mayBeKey(word: string): boolean {
 function isProgram(word: string, environment: Environment): boolean {
   const folders = word.includes('/') ? ['.'] : (environment['PATH'] ?? '').split(delimiter);
   return folders.some((folder) => existsSync(join(folder, word)));
+}
+
+/** `env:NAME`: the key in the environment. It cannot change while the process runs. */
+function readEnvironment(name: string, environment: Environment): KeyStore {
+  // The setting may hold the key itself instead of the name of its variable.
+  const isVariable = environment[name] !== undefined || /^[A-Z_][A-Z0-9_]*$/.test(name);
+  const describe = `env:${isVariable ? name : '(not a variable)'}`;
+  return {
+    describe,
+    local: true,
+    load: () => {
+      const text = environment[name];
+      return text === undefined
+        ? Promise.reject(new KeyStoreError(`${describe}: the environment variable is not set`))
+        : Promise.resolve(text);
+    },
+    watch: () => () => {},
+  };
+}
+
+/** Stores whose code is loaded when they are named: a start that names another does not pay for them. */
+function whenUsed(describe: string, open: () => Promise<OpenedStore>): KeyStore {
+  let opened: Promise<OpenedStore> | undefined;
+  const use = () => {
+    opened ??= open().catch((error: unknown) => {
+      // What is missing now may have been installed at the next try.
+      opened = undefined;
+      throw error;
+    });
+    return opened;
+  };
+  return {
+    describe,
+    local: false,
+    prepare: async () => {
+      await use();
+    },
+    load: async (signal) => (await use()).load(signal),
+    loadPrevious: async (signal) => (await use()).loadPrevious?.(signal),
+  };
+}
+
+type CommandLine = { readonly words: readonly string[] } | { readonly reason: string };
+
+/**
+ * A command line taken apart without a shell. Splits at whitespace. `'…'` keeps everything as it is; `"…"` too, but for `\"` and `\\`; outside of quotes a
+ * backslash keeps the next character. Nothing is expanded: what only a shell could do is refused, for it would
+ * reach the program as text and surprise its author.
+ *
+ * @returns the words, or why not, in words that hold nothing of the text
+ */
+export function splitWords(text: string): CommandLine {
+  const words: string[] = [];
+  let word: string | undefined;
+  for (let at = 0; at < text.length; at++) {
+    const character = text.charAt(at);
+    if (/\s/.test(character)) {
+      if (word !== undefined) words.push(word);
+      word = undefined;
+    } else if (character === "'") {
+      const end = text.indexOf("'", at + 1);
+      if (end < 0) return { reason: "has a ' that is never closed" };
+      word = (word ?? '') + text.slice(at + 1, end);
+      at = end;
+    } else if (character === '"') {
+      word ??= '';
+      for (at++; text.charAt(at) !== '"'; at++) {
+        if (at >= text.length) return { reason: 'has a " that is never closed' };
+        if (text.charAt(at) === '\\' && /["\\]/.test(text.charAt(at + 1))) at++;
+        word += text.charAt(at);
+      }
+    } else if (character === '\\') {
+      at++;
+      if (at >= text.length) return { reason: 'ends with a backslash' };
+      word = (word ?? '') + text.charAt(at);
+    } else if ('|<>;&`$'.includes(character)) {
+      return {
+        reason: `has a ${character} outside of single or double quotes, and no shell runs it: quote it, or name a script`,
+      };
+    } else {
+      word = (word ?? '') + character;
+    }
+  }
+  if (word !== undefined) words.push(word);
+  if (words.length === 0 || words[0] === '') return { reason: 'names no program' };
+  if (text.includes('\0')) return { reason: 'contains NUL' };
+  return { words };
 }

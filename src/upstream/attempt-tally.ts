@@ -1,5 +1,5 @@
 /**
- * Counts attempts where they are made, so that those of background refreshes, of probes and of exchanges that
+ * Counts attempts where they are made, so that those of background refreshes, of key checks and of exchanges that
  * no request waits for any more are counted too: no request's trace knows all of them.
  */
 
@@ -90,7 +90,7 @@ export function tallyAttempts(): AttemptTally {
       ended += 1;
       const { cells, durations } = tallyOf(operation);
       durations.observe(ms);
-      const cell = cellOf(cells, outcomeOf(outcome));
+      const cell = cellOf(cells, outcomeLabel(outcome));
       cell.count += 1;
       cell.ms += ms;
     },
@@ -122,7 +122,7 @@ export function tallyAttempts(): AttemptTally {
 }
 
 /** What became of an attempt: the status of its answer, or the name of what it ended with. */
-export function outcomeOf(outcome: unknown): number | string {
+export function outcomeLabel(outcome: unknown): number | string {
   if (typeof outcome === 'number') return outcome;
   return outcome instanceof GatewayError ? outcome.code : 'abandoned';
 }

@@ -4,25 +4,17 @@
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
-import { GatewayError, type ProxyErrorType } from '../errors.ts';
+import { GatewayError, type ProblemCode, type ProxyErrorType } from '../errors.ts';
 import { type Answer, hasNoContent, type SignedRequest } from '../exchange/exchange.ts';
 import type { ContextWatcher } from '../exchange/request-context.ts';
 import type { AttemptSpan, AttemptSpans, Trace } from '../exchange/trace.ts';
-import { type HeaderFields, singleField, trimFields } from '../http/fields.ts';
+import { type HeaderFields, trimFields } from '../http/fields.ts';
 import { payloadOf, smallBytes } from '../http/payload.ts';
 import { statedWait } from '../http/stated-wait.ts';
-import { type AttemptTally, outcomeOf } from './attempt-tally.ts';
+import { type AttemptTally, outcomeLabel } from './attempt-tally.ts';
 import type { BodyBudget, BodyShare } from './body-budget.ts';
 import { asAskedAbout, asIdentity, codingOf, decode, type UpstreamCoding } from './content-coding.ts';
-import {
-  endsWithConnection,
-  invalidHead,
-  isClosedJson,
-  isJsonType,
-  isWholeJson,
-  type ResponseLimits,
-} from './response.ts';
-import { transportFailure } from './transport-errors.ts';
+import { invalidHead, isWhole, type ResponseLimits } from './response.ts';
 
 /** What attempts have in common. */
 export interface AttemptTerms {
@@ -252,7 +244,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
     const ms = performance.now() - this.#sentMs;
     this.#trace.upstreamMs += ms;
     this.#terms.tally?.ended(this.#request.operation, outcome, ms);
-    this.#span?.end(String(outcomeOf(outcome)));
+    this.#span?.end(String(outcomeLabel(outcome)));
   }
 }
 
@@ -264,13 +256,6 @@ function noRoom(): GatewayError {
 
 function expire(attempt: Attempt, timeoutMs: number): void {
   attempt.expire(timeoutMs);
-}
-
-/** Whether a success is all there. Errors pass with whatever body they have. */
-function isWhole(status: number, headers: HeaderFields, body: Buffer): boolean {
-  if (status >= 300 || hasNoContent(status)) return true;
-  if (endsWithConnection(headers)) return isWholeJson(body);
-  return !isJsonType(singleField(headers['content-type'])) || isClosedJson(body);
 }
 
 /** A read from a socket may be a small window on a large buffer, and would keep it alive. */
@@ -291,4 +276,76 @@ function joined(chunks: readonly Buffer[], length: number): Buffer {
 
 function asError(error: unknown): Error {
   return error instanceof Error ? error : new Error('the exchange was given up');
+}
+
+/** What can go wrong between us and the upstream, by the codes of Node, OpenSSL and undici. */
+type Sorted = readonly [code: ProblemCode, proxyError: ProxyErrorType];
+
+const byCode: Readonly<Record<string, Sorted>> = {
+  ECONNREFUSED: ['upstream-unreachable', 'connection_refused'],
+  ENOTFOUND: ['upstream-unreachable', 'dns_error'],
+  EAI_AGAIN: ['upstream-unreachable', 'dns_error'],
+  EAI_FAIL: ['upstream-unreachable', 'dns_error'],
+  EAI_NODATA: ['upstream-unreachable', 'dns_error'],
+  ETIMEDOUT: ['upstream-timeout', 'connection_timeout'],
+  UND_ERR_CONNECT_TIMEOUT: ['upstream-timeout', 'connection_timeout'],
+  UND_ERR_HEADERS_TIMEOUT: ['upstream-timeout', 'http_response_timeout'],
+  UND_ERR_BODY_TIMEOUT: ['upstream-timeout', 'http_response_timeout'],
+  UND_ERR_HEADERS_OVERFLOW: ['upstream-invalid-response', 'http_response_header_section_size'],
+  UND_ERR_RES_EXCEEDED_MAX_SIZE: ['upstream-invalid-response', 'http_response_body_size'],
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: ['upstream-invalid-response', 'http_response_incomplete'],
+  EPROTO: ['upstream-unreachable', 'tls_protocol_error'],
+  DEPTH_ZERO_SELF_SIGNED_CERT: ['upstream-unreachable', 'tls_certificate_error'],
+  SELF_SIGNED_CERT_IN_CHAIN: ['upstream-unreachable', 'tls_certificate_error'],
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: ['upstream-unreachable', 'tls_certificate_error'],
+  UNABLE_TO_GET_ISSUER_CERT: ['upstream-unreachable', 'tls_certificate_error'],
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: ['upstream-unreachable', 'tls_certificate_error'],
+  HOSTNAME_MISMATCH: ['upstream-unreachable', 'tls_certificate_error'],
+  INVALID_PURPOSE: ['upstream-unreachable', 'tls_certificate_error'],
+};
+
+/** How far an exchange had come when it failed. */
+type Progress = 'connecting' | 'sent' | 'begun';
+
+function sortFailure(code: string, progress: Progress): Sorted {
+  const known = byCode[code];
+  if (known !== undefined) return known;
+  if (code.startsWith('CERT_') || code === 'ERR_TLS_CERT_ALTNAME_INVALID') {
+    return ['upstream-unreachable', 'tls_certificate_error'];
+  }
+  if (code.startsWith('ERR_SSL') || code.startsWith('ERR_TLS'))
+    return ['upstream-unreachable', 'tls_protocol_error'];
+  if (code.startsWith('HPE_')) return ['upstream-invalid-response', 'http_protocol_error'];
+  if (progress === 'connecting') return ['upstream-unreachable', 'connection_refused'];
+  // A connection that breaks off before the answer has begun may be tried again; one that breaks off during it leaves an
+  // incomplete answer.
+  return progress === 'begun'
+    ? ['upstream-invalid-response', 'http_response_incomplete']
+    : ['upstream-unreachable', 'connection_terminated'];
+}
+
+/**
+ * The gateway's failure for an error of undici, Node or OpenSSL.
+ *
+ * @param error what was reported; a `GatewayError` (our own abort) is handed back as it is
+ * @param progress `connecting` until the request is written, `begun` from the head of the answer on
+ */
+function transportFailure(error: unknown, progress: Progress): GatewayError {
+  if (error instanceof GatewayError) return error;
+  const code = codeOf(error);
+  const [problem, proxyError] = sortFailure(code, progress);
+  const reason = `the exchange failed${code === '' ? '' : `: ${code}`}`;
+  return new GatewayError(problem, { cause: error, proxyError, reason });
+}
+
+/** The code of an error, or of the first that an `AggregateError` (several addresses tried) or a cause holds. */
+function codeOf(error: unknown): string {
+  if (typeof error !== 'object' || error === null) return '';
+  // Undici's parser has no codes, but a name of its own.
+  if ('name' in error && error.name === 'HTTPParserError') return 'HPE_PARSER';
+  // Its word for an answer to nothing we asked, such as a 100 without an Expect.
+  if ('message' in error && error.message === 'bad response') return 'HPE_PARSER';
+  if ('code' in error && typeof error.code === 'string' && error.code !== 'UND_ERR_SOCKET') return error.code;
+  if (error instanceof AggregateError) return codeOf(error.errors[0]);
+  return 'cause' in error ? codeOf(error.cause) : '';
 }

@@ -1,5 +1,5 @@
 /**
- * When the upstream is down, says so at once instead of letting every request find out. `circuit-policy.ts` decides
+ * When the upstream is down, says so at once instead of letting every request find out. `circuit-rules.ts` decides
  * which circuits are open; here are the requests that are refused, and the ones that are let through to try.
  *
  * Not a library's (read: cockatiel, opossum): none can count a failure for a caller, an operation or the whole, or
@@ -11,9 +11,9 @@ import { toSeconds } from '../exchange/durations.ts';
 import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
 import type { Layer } from '../exchange/layer.ts';
 import type { Trace } from '../exchange/trace.ts';
-import * as policy from './circuit-policy.ts';
+import * as rules from './circuit-rules.ts';
 
-export interface CircuitChange extends policy.Scope {
+export interface CircuitChange extends rules.Scope {
   readonly to: 'open' | 'closed';
   /** What the last failure was: a problem code, or a status of the upstream. */
   readonly lastFailure: ProblemCode | number | undefined;
@@ -39,8 +39,8 @@ export interface CircuitSnapshot extends BreakerSnapshot {
 }
 
 interface Breaker {
-  readonly scope: policy.Scope;
-  failures: policy.Failures | undefined;
+  readonly scope: rules.Scope;
+  failures: rules.Failures | undefined;
 }
 
 interface Operation extends Breaker {
@@ -49,7 +49,7 @@ interface Operation extends Breaker {
 }
 
 /** One operation of one caller: it has trials of its own, so that one that hangs does not use up those of others. */
-interface Read extends Required<policy.Scope> {
+interface Read extends Required<rules.Scope> {
   /** The circuits that may hold it up, the widest first. */
   readonly breakers: readonly Breaker[];
   /** When it may be tried again, and how long that is after its failure; 0 where it has not failed. */
@@ -108,14 +108,14 @@ export class Circuit {
 
   readonly snapshot = (): CircuitSnapshot => {
     const operations = [...this.#operations].map(([operation, { failures, reads }]) => {
-      return { operation, ...shown(policy.isFailing(failures), failures?.count ?? 0, [...reads.values()]) };
+      return { operation, ...shown(rules.isFailing(failures), failures?.count ?? 0, [...reads.values()]) };
     });
     const { scope, failures } = this.#whole;
     const isEachOpen = operations.length > 0 && operations.every(({ state }) => state === 'open');
     const counts = isEachOpen ? operations.map(({ failuresInARow }) => failuresInARow) : [];
     const count = Math.max(failures?.count ?? 0, ...counts);
     const reads = [...this.#operations.values()].flatMap((operation) => [...operation.reads.values()]);
-    return { ...shown(isEachOpen || policy.isOpen(failures, scope), count, reads), operations };
+    return { ...shown(isEachOpen || rules.isOpen(failures, scope), count, reads), operations };
   };
 
   /** Of several callers that wait: the first one that is not held up. */
@@ -141,20 +141,20 @@ export class Circuit {
   }
 
   /** Applies an attempt that has ended to its read and to the circuits of that read. */
-  #settle(read: Read, isTrial: boolean, result: policy.Ended['result'], wasSent: boolean): void {
-    const outcome = policy.outcomeOf(result, wasSent);
+  #settle(read: Read, isTrial: boolean, result: rules.Ended['result'], wasSent: boolean): void {
+    const ending = rules.endingOf(result, wasSent);
     // Sent before the circuit opened: it says nothing of the upstream as it is now.
-    if (outcome === 'unknown' || (!isTrial && openOf(read) !== undefined)) return;
+    if (ending === 'unknown' || (!isTrial && openOf(read) !== undefined)) return;
     const { operation, caller } = read;
-    const ended = { operation, caller, outcome, atMs: performance.now(), result };
-    read.waitMs = outcome === 'answered' ? 0 : policy.waitAfter(read.waitMs, isTrial);
+    const ended = { operation, caller, ending, atMs: performance.now(), result };
+    read.waitMs = ending === 'answered' ? 0 : rules.waitAfter(read.waitMs, isTrial);
     read.dueMs = read.waitMs === 0 ? 0 : ended.atMs + read.waitMs;
     for (const breaker of read.breakers) {
       const { scope, failures: before } = breaker;
-      const after = policy.failuresAfter(before, scope, ended);
+      const after = rules.failuresAfter(before, scope, ended);
       breaker.failures = after;
-      const isOpen = policy.isOpen(after, scope);
-      if (isOpen === policy.isOpen(before, scope)) continue;
+      const isOpen = rules.isOpen(after, scope);
+      if (isOpen === rules.isOpen(before, scope)) continue;
       const last = (isOpen ? after : before)?.last.result;
       const lastFailure = last instanceof GatewayError ? last.code : last;
       this.#onChange?.({ to: isOpen ? 'open' : 'closed', ...scope, lastFailure });
@@ -164,7 +164,7 @@ export class Circuit {
 
 /** The widest open circuit that holds a read up. */
 function openOf({ breakers }: Read): Breaker | undefined {
-  return breakers.find(({ failures, scope }) => policy.isOpen(failures, scope));
+  return breakers.find(({ failures, scope }) => rules.isOpen(failures, scope));
 }
 
 /** The last failure's problem, with the time until the read's next trial. */

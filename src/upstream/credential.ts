@@ -16,18 +16,18 @@ import type { Handler, Layer } from '../exchange/layer.ts';
 import { type Flow, type RequestContext, timedContext } from '../exchange/request-context.ts';
 import { Trace } from '../exchange/trace.ts';
 import { exposeKey, type Key } from '../key/key.ts';
-import type { KeyProbe } from '../key/key-health.ts';
+import type { KeyCheck } from '../key/key-health.ts';
 import type { Keyring } from '../key/keyring.ts';
 import { plainRead } from './own-reads.ts';
 
 /** What this layer needs of the keyring. */
 export type CredentialKeys = Pick<
   Keyring,
-  'current' | 'usable' | 'refused' | 'replace' | 'accepted' | 'probeWith' | 'leaked' | 'scrub'
+  'current' | 'usable' | 'refused' | 'replace' | 'accepted' | 'leaked' | 'scrub'
 >;
 
 /** A flow of its own: while a key is suspect, no other turn is of use. */
-const probeFlow: Flow = { name: 'key-probe', weight: 1, background: false };
+const checkFlow: Flow = { name: 'key-probe', weight: 1, background: false };
 /** A store that was down is asked again about this soon. */
 const missingRetryMs = 1_000;
 
@@ -109,21 +109,21 @@ function afterLeak(keyring: CredentialKeys, leaked: Key, answer: Answer, operati
 }
 
 /**
- * Asks a read once with a given key and says what came of it. It takes its turn at the gate.
+ * How the keyring checks a key: asks a read once with it and says what came of it. It takes its turn at the gate.
  *
- * @param timeoutMs how long a probe may take, its turn included
+ * @param timeoutMs how long a check may take, its turn included
  */
-export function probeThrough(
+export function checkThrough(
   gate: Layer<UpstreamRequest, Answer>,
   send: Handler<SignedRequest, Answer>,
   timeoutMs = 10_000,
-): KeyProbe {
+): KeyCheck {
   return async (key, read) => {
-    const { context, release } = timedContext(timeoutMs, probeFlow);
+    const { context, release } = timedContext(timeoutMs, checkFlow);
     const request = { ...plainRead('key-probe', read.path, context), query: read.query };
-    const probe = gate((asked, trace) => send(signedWith(key, asked), trace));
+    const ask = gate((asked, trace) => send(signedWith(key, asked), trace));
     try {
-      return (await probe(request, new Trace(performance.now()))).status;
+      return (await ask(request, new Trace(performance.now()))).status;
     } finally {
       release();
     }

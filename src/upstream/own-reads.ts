@@ -1,4 +1,4 @@
-/** Reads of our own, on no caller's behalf: a probe of the key, a check of the settings, the first read after the start. */
+/** Reads of our own, on no caller's behalf: a check of a key, a check of the settings, the first read after the start. */
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
 import type { Handler } from '../exchange/layer.ts';
@@ -21,7 +21,7 @@ export function plainRead(operation: string, path: string, context: RequestConte
   };
 }
 
-export interface KeyCheck {
+export interface StartCheck {
   /** The upstream's status, or the problem that there is instead; `undefined` where the check was ended. */
   readonly outcome: Promise<number | GatewayError | undefined>;
   /** Gives up. */
@@ -36,11 +36,11 @@ export interface KeyCheck {
  * @param ready resolves with `true` once there is a key to check
  * @param timeoutMs how long the check may take, from then on
  */
-export function checkKey(
+export function checkKeyAtStart(
   send: Handler<UpstreamRequest, Answer>,
   ready: Promise<boolean>,
   timeoutMs: number,
-): KeyCheck {
+): StartCheck {
   const ended = new GatewayError('shutting-down');
   let context: FixedContext | undefined;
   let isEnded = false;

@@ -76,12 +76,12 @@ export function invalidHead(
  * Whether the end of a body is only known by the end of the connection (RFC 9112 section 6.3, rule 8). Then a
  * truncated body looks like a whole one.
  */
-export function endsWithConnection(headers: HeaderFields): boolean {
+function endsWithConnection(headers: HeaderFields): boolean {
   return headers['content-length'] === undefined && headers['transfer-encoding'] === undefined;
 }
 
 /** Whether bytes are one whole JSON text, to the letter. */
-export function isWholeJson(body: Buffer): boolean {
+function isWholeJson(body: Buffer): boolean {
   try {
     JSON.parse(body.toString('utf8'));
     return true;
@@ -127,4 +127,11 @@ export function isClosedJson(body: Buffer): boolean {
     else if ((byte | 0x20) === closeBrace) depth--;
   }
   return depth === 0;
+}
+
+/** Whether a success is all there. Errors pass with whatever body they have. */
+export function isWhole(status: number, headers: HeaderFields, body: Buffer): boolean {
+  if (status >= 300 || hasNoContent(status)) return true;
+  if (endsWithConnection(headers)) return isWholeJson(body);
+  return !isJsonType(singleField(headers['content-type'])) || isClosedJson(body);
 }

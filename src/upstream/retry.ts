@@ -8,8 +8,8 @@ import pRetry, { type RetryContext } from 'p-retry';
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
 import { FairShare, type Holder } from '../exchange/fair-share.ts';
-import type { Layer } from '../exchange/layer.ts';
-import { type Flow, pause } from '../exchange/request-context.ts';
+import type { Eventually, Layer } from '../exchange/layer.ts';
+import { type Flow, pause, type RequestContext } from '../exchange/request-context.ts';
 import type { Trace } from '../exchange/trace.ts';
 
 export interface RetryOptions {
@@ -66,16 +66,6 @@ class RetryBudget {
   }
 }
 
-/** Carries an answer that is worth another attempt through p-retry, which retries on errors only. */
-class RetryableResponse extends Error {
-  readonly answer: Answer;
-
-  constructor(answer: Answer) {
-    super(`status ${answer.status}`);
-    this.answer = answer;
-  }
-}
-
 /**
  * Retries within the context's deadline, read live. When retries run out or cannot come in time, a 429 becomes
  * `upstream-rate-limited` at once; any other answer is handed back as it came, also where the circuit or the gate
@@ -83,85 +73,116 @@ class RetryableResponse extends Error {
  */
 export function retryFailures(options: RetryOptions): Layer<UpstreamRequest, Answer> {
   const budget = new RetryBudget();
+  const { limit: retries, baseMs: minTimeout, capMs: maxTimeout } = options;
+  const backoff = { retries, minTimeout, maxTimeout, randomize: true };
 
-  return (next) => {
-    async function attempt(request: UpstreamRequest, trace: Trace): Promise<Answer> {
-      const answer = await next(request, trace);
-      if (retriedStatuses.includes(answer.status)) throw new RetryableResponse(answer);
-      return answer;
+  return (next) => async (request, trace) => {
+    const { signal } = request.context;
+    const attempts = new Attempts(options, budget, request.context, trace);
+    budget.live++;
+    try {
+      const { shouldRetry, shouldConsumeRetry } = attempts;
+      const attempt = (number: number) => attempts.make(number, () => next(request, trace));
+      return await pRetry(attempt, { ...backoff, signal, shouldRetry, shouldConsumeRetry });
+    } catch (error) {
+      return attempts.lastWord(error);
+    } finally {
+      budget.live--;
+      attempts.close();
     }
-
-    return async (request, trace) => {
-      budget.live++;
-      try {
-        // Nearly every read needs one attempt: p-retry, and the signal that it wants, are for those that need more.
-        return await attempt(request, trace);
-      } catch (error) {
-        return await retryAfter(error, { request, trace, attempt, budget, options });
-      } finally {
-        budget.live--;
-      }
-    };
   };
 }
 
-interface Retrying {
-  readonly request: UpstreamRequest;
-  readonly trace: Trace;
-  readonly attempt: (request: UpstreamRequest, trace: Trace) => Promise<Answer>;
-  readonly budget: RetryBudget;
-  readonly options: RetryOptions;
-}
+/** The attempts of one request. p-retry makes them, and asks after each that failed whether there is to be another. */
+class Attempts {
+  readonly #options: RetryOptions;
+  readonly #budget: RetryBudget;
+  readonly #context: RequestContext;
+  readonly #trace: Trace;
+  #made = 0;
+  /** When the last one ended. */
+  #endedMs = 0;
+  /** What the last one failed with. */
+  #failure: unknown;
+  /** Gives the budget's retry back, once one was taken: there is one for each request. */
+  #giveBack: (() => void) | undefined;
 
-/** Goes on after a first attempt that failed, which is p-retry's first as well. */
-async function retryAfter(first: unknown, { request, trace, budget, ...of }: Retrying): Promise<Answer> {
-  const { limit, baseMs, capMs, isGated = false } = of.options;
-  const { context } = request;
-  let attempts = 1;
-  let endedMs = performance.now();
-  let giveBack: (() => void) | undefined;
-  let previous: unknown;
+  constructor(options: RetryOptions, budget: RetryBudget, context: RequestContext, trace: Trace) {
+    this.#options = options;
+    this.#budget = budget;
+    this.#context = context;
+    this.#trace = trace;
+  }
 
-  async function attempt(number: number): Promise<Answer> {
-    if (number === 1) throw first;
-    attempts = number;
-    trace.waited('retry', endedMs);
+  /** Makes one. @throws RetryableResponse an answer that is worth another attempt: p-retry retries on errors alone */
+  async make(number: number, send: () => Eventually<Answer>): Promise<Answer> {
+    if (number > 1) this.#trace.waited('retry', this.#endedMs);
+    this.#made = number;
     try {
-      return await of.attempt(request, trace);
+      const answer = await send();
+      if (retriedStatuses.includes(answer.status)) throw new RetryableResponse(answer);
+      return answer;
     } catch (error) {
-      throw isRefusal(error) && previous instanceof RetryableResponse && !is429(previous) ? previous : error;
+      const before = this.#failure;
+      throw isRefusal(error) && before instanceof RetryableResponse && !is429(before) ? before : error;
     } finally {
-      endedMs = performance.now();
+      this.#endedMs = performance.now();
     }
   }
 
-  async function shouldRetry({ error, retryDelay }: RetryContext): Promise<boolean> {
-    previous = error;
-    const nowMs = performance.now();
-    const statedMs = error instanceof RetryableResponse ? statedUntilMs(error.answer) : 0;
-    const nextMs = Math.max(nowMs + retryDelay, statedMs);
-    if (attempts > limit || nextMs >= context.deadlineMs) return false;
-    if (!is429(error)) {
-      if (!isTransient(error) || giveBack !== undefined) return false;
-      giveBack = budget.take(context.flows);
-      if (giveBack === undefined) return false;
-    } else if (isGated) return true;
+  readonly shouldRetry = async ({ error, retryDelay }: RetryContext): Promise<boolean> => {
+    this.#failure = error;
+    if (!isTransient(error)) return false;
+    const waitMs = Math.max(retryDelay, statedWaitMs(error));
+    if (!this.#isAllowed(error, waitMs)) return false;
     // p-retry waits its own delay after this.
-    await pause(context, nextMs - nowMs - retryDelay);
+    if (!this.#isHeldBelow(error)) await pause(this.#context, waitMs - retryDelay);
     return true;
+  };
+
+  /** p-retry has no delay for what consumes no retry. */
+  readonly shouldConsumeRetry = ({ error }: RetryContext): boolean => !this.#isHeldBelow(error);
+
+  /** By the limit of retries, the deadline, and for what is no 429 the budget. */
+  #isAllowed(error: Error, waitMs: number): boolean {
+    if (this.#made > this.#options.limit) return false;
+    if (performance.now() + waitMs >= this.#context.deadlineMs) return false;
+    if (is429(error)) return true;
+    if (this.#giveBack !== undefined) return false;
+    this.#giveBack = this.#budget.take(this.#context.flows);
+    return this.#giveBack !== undefined;
   }
 
-  // p-retry has no delay for what consumes no retry.
-  const shouldConsumeRetry = ({ error }: RetryContext): boolean => !(isGated && is429(error));
-  const backoff = { retries: limit, minTimeout: baseMs, maxTimeout: capMs, randomize: true };
-  try {
-    const { signal } = context;
-    return await pRetry(attempt, { ...backoff, signal, shouldConsumeRetry, shouldRetry });
-  } catch (error) {
-    if (context.ended !== undefined) trace.waited('retry', endedMs);
-    return lastWord(error, Math.min(baseMs * 2 ** (attempts - 1), capMs));
-  } finally {
-    giveBack?.();
+  /** Whether the gate holds the next attempt back. */
+  #isHeldBelow(error: Error): boolean {
+    return this.#options.isGated === true && is429(error);
+  }
+
+  /** What the caller gets where there is no further attempt. @throws what the last one failed with */
+  lastWord(error: unknown): Answer {
+    if (this.#made > 0 && this.#context.ended !== undefined) this.#trace.waited('retry', this.#endedMs);
+    if (!(error instanceof RetryableResponse)) throw error;
+    if (!is429(error)) return error.answer;
+    const { baseMs, capMs } = this.#options;
+    throw new GatewayError('upstream-rate-limited', {
+      retryAfterMs: Math.max(statedWaitMs(error), Math.min(baseMs * 2 ** (this.#made - 1), capMs)),
+      receivedStatus: 429,
+      reason: 'no further attempt fits before the deadline or within the limit of retries',
+    });
+  }
+
+  close(): void {
+    this.#giveBack?.();
+  }
+}
+
+/** An answer that is worth another attempt. */
+class RetryableResponse extends Error {
+  readonly answer: Answer;
+
+  constructor(answer: Answer) {
+    super(`status ${answer.status}`);
+    this.answer = answer;
   }
 }
 
@@ -174,22 +195,15 @@ function isRefusal(error: unknown): boolean {
   return error instanceof GatewayError && error.retryAfterMs !== undefined;
 }
 
-/** Whether a failure is transient. After a refusal another attempt is of no use: the circuit and the gate know better. */
+/** Whether another attempt may end better. After a refusal it may not: the circuit and the gate know better. */
 function isTransient(error: unknown): boolean {
   if (!(error instanceof GatewayError)) return error instanceof RetryableResponse;
   return !isRefusal(error) && (error.code === 'upstream-timeout' || error.code === 'upstream-unreachable');
 }
 
-/** What the caller gets of the last attempt. @throws what it failed with; `upstream-rate-limited` after a 429 */
-function lastWord(error: unknown, backoffMs: number): Answer {
-  if (!(error instanceof RetryableResponse)) throw error;
-  const { answer } = error;
-  if (answer.status !== 429) return answer;
-  throw new GatewayError('upstream-rate-limited', {
-    retryAfterMs: Math.max(statedUntilMs(answer) - performance.now(), backoffMs),
-    receivedStatus: 429,
-    reason: 'no further attempt fits before the deadline or within the limit of retries',
-  });
+/** How long from now the upstream wants to be left alone; not above 0 where it said nothing. */
+function statedWaitMs(error: unknown): number {
+  return error instanceof RetryableResponse ? statedUntilMs(error.answer) - performance.now() : 0;
 }
 
 /** The time before which the upstream asks not to be asked again, monotonic ms; 0 where it does not say. */

@@ -3,7 +3,6 @@
  * that takes all it can leaves every other its part.
  */
 import type { ContextWatcher, RequestContext } from '../exchange/request-context.ts';
-import type { Pools } from './pools.ts';
 
 /** An amount that several workspaces share: each has a part that is its own, and takes from the rest while that is free. */
 export class SharedBudget {
@@ -145,7 +144,15 @@ export class AttemptSlots {
   }
 }
 
-type CappedPools = Pick<Pools, 'connected' | 'idle' | 'renew'>;
+/** Connections of one workspace, as far as others have to know them. */
+export interface CappedPools {
+  /** Connections that are open, of former pools too. */
+  readonly connected: number;
+  /** Those of the present pool that no exchange uses. */
+  readonly idle: number;
+  /** Opens another pool; the former closes its idle connections at once, and the others when their exchange ends. */
+  renew(): void;
+}
 
 /**
  * Connections of all workspaces together, those included that wait for the next attempt. Where one more is made than

@@ -15,9 +15,8 @@ import { viaName } from '../version.ts';
 import { Attempt, type AttemptTerms } from './attempt.ts';
 import type { AttemptTally } from './attempt-tally.ts';
 import { BodyBudget } from './body-budget.ts';
-import { type Pools, renewPools } from './pools.ts';
 import { acceptMediaTypes } from './response.ts';
-import type { AttemptSlots, BudgetShare, ConnectionCap } from './shared-limits.ts';
+import type { AttemptSlots, BudgetShare, CappedPools, ConnectionCap } from './shared-limits.ts';
 
 export interface TransportOptions {
   readonly baseUrl: URL;
@@ -49,6 +48,8 @@ export interface Transport {
   close(): Promise<void>;
 }
 
+type UndiciPool = InstanceType<typeof Pool>;
+
 /** A pool is not used for longer than this, so that a change in DNS is followed. */
 const connectionLifeMs = 60_000;
 
@@ -58,7 +59,7 @@ export function sendUpstream(options: TransportOptions): Transport {
     const pool = openPool(options);
     if (cap !== undefined) pool.on('connect', () => cap.fit(pools));
     return pool;
-  }, connectionLifeMs);
+  });
   cap?.join(pools);
   const budget = new BodyBudget(options.bodies);
   const { slots } = options;
@@ -108,7 +109,7 @@ export function sendUpstream(options: TransportOptions): Transport {
   };
 }
 
-function openPool({ baseUrl, connections, timeoutMs }: TransportOptions): InstanceType<typeof Pool> {
+function openPool({ baseUrl, connections, timeoutMs }: TransportOptions): UndiciPool {
   return new Pool(baseUrl.origin, {
     connections,
     // One answer at a time on a connection: HTTP/1.1 has no response ids, so nothing may overlap.
@@ -123,6 +124,50 @@ function openPool({ baseUrl, connections, timeoutMs }: TransportOptions): Instan
     headersTimeout: 0,
     bodyTimeout: 0,
   });
+}
+
+/** Pools of connections, one after the other. */
+interface Pools extends CappedPools {
+  /** The pool that serves now. */
+  current(): UndiciPool;
+  /** Ends all connections, those in use too. */
+  destroy(): Promise<void>;
+}
+
+/**
+ * A pool for a while, then another one, while the former ends when its last exchange has. (Undici's own `clientTtl`
+ * looks at the clock once for every connection that is busy.)
+ *
+ * @param open makes a pool that does not connect before its first exchange
+ */
+function renewPools(open: () => UndiciPool): Pools {
+  let pool = open();
+  let openedMs = performance.now();
+  const ending = new Set<UndiciPool>();
+  function renew(): void {
+    const former = pool;
+    pool = open();
+    openedMs = performance.now();
+    ending.add(former);
+    const ended = (): boolean => ending.delete(former);
+    former.close().then(ended, ended);
+  }
+  return {
+    current() {
+      if (performance.now() - openedMs >= connectionLifeMs) renew();
+      return pool;
+    },
+    get connected() {
+      return [pool, ...ending].reduce((sum, { stats }) => sum + stats.connected, 0);
+    },
+    get idle() {
+      return pool.stats.free;
+    },
+    renew,
+    async destroy() {
+      await Promise.all([pool, ...ending].map((one) => one.destroy()));
+    },
+  };
 }
 
 /** The fields of the upstream request, names and values in turn. */

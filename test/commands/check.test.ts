@@ -5,7 +5,7 @@ import { GatewayError, type GatewayErrorOptions, type ProblemCode } from '../../
 import type { Answer, SignedRequest } from '../../src/exchange/exchange.ts';
 import { openKeyring } from '../../src/key/keyring.ts';
 import type { KeyStore } from '../../src/key/store.ts';
-import { attachKey, probeThrough, retryWithKey } from '../../src/upstream/credential.ts';
+import { attachKey, checkThrough, retryWithKey } from '../../src/upstream/credential.ts';
 import { down, FakeStore, key1 } from '../support/fake-store.ts';
 
 beforeEach(() => {
@@ -48,18 +48,18 @@ async function run(
       text += more;
     },
     open: async () => {
-      const keyring = await openKeyring({
-        from: 'fake:',
-        environment: {},
-        refreshMs: 60_000,
-        onEvent: () => {},
-        open: () => store,
-      });
       const sendUp = (request: SignedRequest) => {
         paths.push(request.path);
         return send(request);
       };
-      keyring.probeWith(probeThrough((next) => next, sendUp));
+      const keyring = await openKeyring({
+        from: 'fake:',
+        environment: {},
+        check: checkThrough((next) => next, sendUp),
+        refreshMs: 60_000,
+        onEvent: () => {},
+        open: () => store,
+      });
       return {
         keyring,
         ask: retryWithKey(attachKey(keyring)(sendUp)),

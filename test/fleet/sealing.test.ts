@@ -1,8 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { createSealing, type Sealing } from '../../src/fleet/sealing.ts';
-import { deriveSecret } from '../../src/key/derive-secret.ts';
-import { Key } from '../../src/key/key.ts';
+import { deriveSecret, Key } from '../../src/key/key.ts';
 
 function sealingOf(value: string, generation = 1): Sealing {
   const key = new Key(value, generation);

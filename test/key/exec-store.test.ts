@@ -5,9 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { splitWords } from '../../src/key/command-line.ts';
 import { openKeyring } from '../../src/key/keyring.ts';
-import { openStore } from '../../src/key/open-store.ts';
+import { openStore, splitWords } from '../../src/key/open-store.ts';
 import { readOf } from '../support/fake-store.ts';
 
 const never = new AbortController().signal;
@@ -261,6 +260,7 @@ describe('a keyring over a command', () => {
     const keyring = await openKeyring({
       from: `exec:cat ${value}`,
       environment: { PATH: path },
+      check: () => Promise.resolve(undefined),
       refreshMs: 600_000,
       onEvent: () => {},
     });

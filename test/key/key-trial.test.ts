@@ -1,9 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { AcceptedReads } from '../../src/key/accepted-reads.ts';
 import type { Key } from '../../src/key/key.ts';
+import { AcceptedReads } from '../../src/key/key-health.ts';
 import type { Keyring, KeyringOptions } from '../../src/key/keyring.ts';
-import { judgeTrial } from '../../src/key/keyring-policy.ts';
-import { type Evidence, type Finding, judgeSuspicion } from '../../src/key/suspicion.ts';
+import { type Evidence, type Finding, judgeSuspicion, judgeTrial } from '../../src/key/suspicion.ts';
 import { down, FakeStore, key1, key2, key3, keyringOf, readOf } from '../support/fake-store.ts';
 
 beforeEach(() => {
@@ -18,11 +17,11 @@ type Says = number | undefined | Error | Promise<number>;
 /** A keyring whose first key is in use, before an upstream that says what a test sets of each value. */
 async function started(options: Partial<KeyringOptions> = {}) {
   const store = new FakeStore(key1);
-  const { keyring, events } = await keyringOf(store, { triesNewKeys: true, ...options });
+  const { keyring, checkWith, events } = await keyringOf(store, { triesNewKeys: true, ...options });
   const says: Record<string, Says> = { [key1]: 200 };
   const asked: { at: number; path: string; generation: number }[] = [];
   const startedMs = performance.now();
-  keyring.probeWith(async (key, { path }) => {
+  checkWith(async (key, { path }) => {
     asked.push({ at: performance.now() - startedMs, path, generation: key.generation });
     const said = Object.entries(says).find(([value]) => key.hasValue(value))?.[1] ?? 401;
     if (said instanceof Error) throw said;
@@ -33,7 +32,7 @@ async function started(options: Partial<KeyringOptions> = {}) {
     await vi.advanceTimersByTimeAsync(0);
   };
   const kinds = () => events.map(({ kind }) => kind);
-  return { store, keyring, events, says, asked, swap, kinds };
+  return { store, keyring, checkWith, events, says, asked, swap, kinds };
 }
 
 function inUse({ current }: Keyring): Key {
@@ -128,8 +127,8 @@ describe('a new key, while the one in use is accepted', () => {
   });
 
   it('a new key is accepted by the other read of the specification where the one that confirms keys does not work', async () => {
-    const { keyring, asked, swap } = await started();
-    keyring.probeWith(async (_key, { path }) => {
+    const { keyring, checkWith, asked, swap } = await started();
+    checkWith(async (_key, { path }) => {
       asked.push({ at: 0, path, generation: 0 });
       return path === '/users/api-keys/' ? 404 : 200;
     });

@@ -18,7 +18,11 @@ const within = (ms: number) => ({
 
 describe('the start', () => {
   const open = (from: string, environment: Record<string, string> = {}) =>
-    openKeyring({ from, environment, refreshMs: 60_000, onEvent: () => {} });
+    openKeyring({
+      ...{ from, environment, refreshMs: 60_000 },
+      check: () => Promise.resolve(undefined),
+      onEvent: () => {},
+    });
 
   it.each([
     ['', /names no store/],
@@ -88,11 +92,11 @@ describe('the start', () => {
 
   it('the keyring of one workspace of several goes on asking after 30 s without a key, and takes the one that comes', async () => {
     const store = new FakeStore(down, false);
-    const { keyring, events } = await keyringOf(store, { goesOn: true });
-    expect(keyring.mayCome).toBe(true);
+    const { keyring, events } = await keyringOf(store, { retriesForever: true });
+    expect(keyring.isAwaited).toBe(true);
     await vi.advanceTimersByTimeAsync(30_000);
     await expect(keyring.ready).resolves.toBe(false);
-    expect(keyring.mayCome).toBe(false);
+    expect(keyring.isAwaited).toBe(false);
     store.value = key1;
     await vi.advanceTimersByTimeAsync(4_000);
     expect(keyring.generation()).toBe(1);
@@ -209,9 +213,9 @@ describe('a refused key', () => {
   });
 
   it('a refused key waits 2 s for a swap, then is rejected; probes come at growing intervals', async () => {
-    const { keyring, events } = await keyringOf(new FakeStore(key1));
+    const { keyring, checkWith, events } = await keyringOf(new FakeStore(key1));
     const probes: number[] = [];
-    keyring.probeWith(() => {
+    checkWith(() => {
       probes.push(performance.now());
       return Promise.resolve(401);
     });
@@ -265,8 +269,8 @@ describe('a refused key', () => {
   it('a refused key is good when a probe is answered, and the refused operation holds up no request for a minute', async () => {
     const store = new FakeStore(key1);
     store.previous = key2;
-    const { keyring, events } = await keyringOf(store);
-    keyring.probeWith(() => Promise.resolve(200));
+    const { keyring, checkWith, events } = await keyringOf(store);
+    checkWith(() => Promise.resolve(200));
     const old = keyring.current;
     if (old === undefined) throw new Error('no key');
     keyring.refused(old, readOf('/odd/'));
@@ -302,9 +306,9 @@ describe('a refused key', () => {
 
   it('a refused key tells nothing of the one after it: neither which operation is to blame, nor which read was accepted', async () => {
     const store = new FakeStore(key1);
-    const { keyring } = await keyringOf(store);
+    const { keyring, checkWith } = await keyringOf(store);
     const asked: string[] = [];
-    keyring.probeWith((_key, { path }) => {
+    checkWith((_key, { path }) => {
       asked.push(path);
       return Promise.resolve(200);
     });
@@ -342,9 +346,9 @@ describe('a refused key', () => {
   });
 
   it('a refused key is accepted again when a later probe is answered, and then no operation is to blame', async () => {
-    const { keyring, events } = await keyringOf(new FakeStore(key1));
+    const { keyring, checkWith, events } = await keyringOf(new FakeStore(key1));
     let status = 401;
-    keyring.probeWith(() => Promise.resolve(status));
+    checkWith(() => Promise.resolve(status));
     const old = keyring.current;
     if (old === undefined) throw new Error('no key');
     keyring.refused(old, readOf('list-accounts'));
@@ -410,8 +414,8 @@ describe('a refused key', () => {
     async (_, probe) => {
       const store = new FakeStore(key1);
       store.previous = key2;
-      const { keyring, events } = await keyringOf(store);
-      keyring.probeWith(probe);
+      const { keyring, checkWith, events } = await keyringOf(store);
+      checkWith(probe);
       const old = keyring.current;
       if (old === undefined) throw new Error('no key');
       keyring.refused(old, readOf('odd'));
@@ -432,8 +436,8 @@ describe('a refused key', () => {
   it.each(provesNothing)(
     'a refused key is rejected while probes %s once reads of two operations were refused and none is accepted',
     async (_, probe) => {
-      const { keyring, events } = await keyringOf(new FakeStore(key1));
-      keyring.probeWith(probe);
+      const { keyring, checkWith, events } = await keyringOf(new FakeStore(key1));
+      checkWith(probe);
       const old = keyring.current;
       if (old === undefined) throw new Error('no key');
       keyring.refused(old, readOf('one'));
@@ -447,8 +451,8 @@ describe('a refused key', () => {
   );
 
   it('a refused key stays in use when two operations are refused, a third was accepted before, and probes prove nothing', async () => {
-    const { keyring } = await keyringOf(new FakeStore(key1));
-    keyring.probeWith(() => Promise.resolve(500));
+    const { keyring, checkWith } = await keyringOf(new FakeStore(key1));
+    checkWith(() => Promise.resolve(500));
     const old = keyring.current;
     if (old === undefined) throw new Error('no key');
     keyring.accepted(old, 200, performance.now(), readOf('third'));
@@ -467,8 +471,8 @@ describe('a refused key', () => {
   it('a refused key gives way to the previous one, and is not rejected, where the only operation is refused twice', async () => {
     const store = new FakeStore(key1);
     store.previous = key2;
-    const { keyring, events } = await keyringOf(store);
-    keyring.probeWith((_key, { operation }) => Promise.resolve(operation === 'only' ? 401 : 500));
+    const { keyring, checkWith, events } = await keyringOf(store);
+    checkWith((_key, { operation }) => Promise.resolve(operation === 'only' ? 401 : 500));
     const old = keyring.current;
     if (old === undefined) throw new Error('no key');
     keyring.refused(old, readOf('only'));
@@ -485,9 +489,9 @@ describe('a refused key', () => {
   });
 
   it('a refused key is probed with the read that was accepted last, then with the specification’s, then with the refused one', async () => {
-    const { keyring } = await keyringOf(new FakeStore(key1));
+    const { keyring, checkWith } = await keyringOf(new FakeStore(key1));
     const asked: string[] = [];
-    keyring.probeWith((_key, { path, query }) => {
+    checkWith((_key, { path, query }) => {
       asked.push(path + query);
       return Promise.resolve(500);
     });
@@ -511,10 +515,8 @@ describe('a refused key', () => {
     ['is rejected where both reads of the specification are refused', 401, 'rejected'],
     ['stays in use where only the read that lists the keys is refused', 403, 'healthy'],
   ] as const)('a refused key %s', async (_, toAccounts, standing) => {
-    const { keyring } = await keyringOf(new FakeStore(key1));
-    keyring.probeWith((_key, { path }) =>
-      Promise.resolve(path === '/analytics/accounts/' ? toAccounts : 401),
-    );
+    const { keyring, checkWith } = await keyringOf(new FakeStore(key1));
+    checkWith((_key, { path }) => Promise.resolve(path === '/analytics/accounts/' ? toAccounts : 401));
     const old = keyring.current;
     if (old === undefined) throw new Error('no key');
     keyring.refused(old, { ...readOf('list-api-keys'), path: '/users/api-keys/' });
@@ -526,8 +528,8 @@ describe('a refused key', () => {
   it('a refused key stays in use where all is refused but the one read of the specification that was asked last', async () => {
     const store = new FakeStore(key1);
     store.previous = key2;
-    const { keyring, events } = await keyringOf(store);
-    keyring.probeWith((_key, { operation }) => Promise.resolve(operation === 'list-accounts' ? 200 : 401));
+    const { keyring, checkWith, events } = await keyringOf(store);
+    checkWith((_key, { operation }) => Promise.resolve(operation === 'list-accounts' ? 200 : 401));
     const old = keyring.current;
     if (old === undefined) throw new Error('no key');
     keyring.refused(old, readOf('posts'));
@@ -541,11 +543,9 @@ describe('a refused key', () => {
   });
 
   it('a refused key stays in use where a read of the specification was accepted before and its probe proves nothing', async () => {
-    const { keyring } = await keyringOf(new FakeStore(key1));
+    const { keyring, checkWith } = await keyringOf(new FakeStore(key1));
     let toAccounts = 503;
-    keyring.probeWith((_key, { operation }) =>
-      Promise.resolve(operation === 'list-accounts' ? toAccounts : 401),
-    );
+    checkWith((_key, { operation }) => Promise.resolve(operation === 'list-accounts' ? toAccounts : 401));
     const old = keyring.current;
     if (old === undefined) throw new Error('no key');
     keyring.accepted(old, 200, performance.now(), readOf('list-accounts'));
@@ -561,9 +561,9 @@ describe('a refused key', () => {
   });
 
   it('a refused key that was rejected is probed with each read of the specification again and again, however many others were refused', async () => {
-    const { keyring } = await keyringOf(new FakeStore(key1));
+    const { keyring, checkWith } = await keyringOf(new FakeStore(key1));
     let asked: string[] = [];
-    keyring.probeWith((_key, { operation }) => {
+    checkWith((_key, { operation }) => {
       asked.push(operation);
       return Promise.resolve(401);
     });
@@ -585,8 +585,8 @@ describe('a refused key', () => {
     for (const previous of [undefined, key2]) {
       const store = new FakeStore(key1);
       store.previous = previous;
-      const { keyring } = await keyringOf(store);
-      keyring.probeWith(() => new Promise((resolve) => setTimeout(() => resolve(401), 5_000)));
+      const { keyring, checkWith } = await keyringOf(store);
+      checkWith(() => new Promise((resolve) => setTimeout(() => resolve(401), 5_000)));
       const old = keyring.current;
       if (old === undefined) throw new Error('no key');
       keyring.refused(old, readOf('list-accounts'));
@@ -601,9 +601,9 @@ describe('a refused key', () => {
   });
 
   it('a refused key that was rejected has a way out though the specification’s read never works', async () => {
-    const { keyring, events } = await keyringOf(new FakeStore(key1));
+    const { keyring, checkWith, events } = await keyringOf(new FakeStore(key1));
     let accepted = false;
-    keyring.probeWith((_key, { operation }) => Promise.resolve(accepted && operation === 'b' ? 200 : 401));
+    checkWith((_key, { operation }) => Promise.resolve(accepted && operation === 'b' ? 200 : 401));
     const old = keyring.current;
     if (old === undefined) throw new Error('no key');
     keyring.accepted(old, 200, performance.now(), readOf('b'));
@@ -619,10 +619,10 @@ describe('a refused key', () => {
 
   it('a refused key holds up no request for longer while the store hangs; what it gives in the end is used', async () => {
     const store = new FakeStore(key1, false);
-    const { keyring, events } = await keyringOf(unwatched(store), { refreshMs: 600_000 });
+    const { keyring, checkWith, events } = await keyringOf(unwatched(store), { refreshMs: 600_000 });
     await vi.advanceTimersByTimeAsync(0);
     const probes: number[] = [];
-    keyring.probeWith(() => {
+    checkWith(() => {
       probes.push(performance.now());
       return Promise.resolve(401);
     });
@@ -651,13 +651,13 @@ describe('a refused key', () => {
 
   it('a refused key holds up no request for longer while the store of the previous key hangs, which is tried when it comes', async () => {
     const store = new FakeStore(key2);
-    const { keyring, events } = await keyringOf(store);
+    const { keyring, checkWith, events } = await keyringOf(store);
     let give: (text: string) => void = () => {};
     store.loadPrevious = () =>
       new Promise((resolve) => {
         give = resolve;
       });
-    keyring.probeWith(() => Promise.resolve(401));
+    checkWith(() => Promise.resolve(401));
     const newest = keyring.current;
     if (newest === undefined) throw new Error('no key');
     keyring.refused(newest, readOf('list-accounts'));

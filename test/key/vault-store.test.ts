@@ -163,6 +163,7 @@ describe('a secret in a Vault', () => {
     const keyring = await openKeyring({
       from: 'vault:secret/team/analytics key#key',
       environment: { VAULT_ADDR: vault.address, VAULT_TOKEN: 'root-token' },
+      check: () => Promise.resolve(undefined),
       refreshMs: 20,
       onEvent: () => {},
     });

@@ -302,16 +302,9 @@ describe('a store that cannot be watched', () => {
 
 describe('a bad value never replaces a good key', () => {
   it.concurrent.for<[string, string | Buffer, string]>([
-    ['empty', '', 'is empty'],
-    ['blank', ' \n', 'is blank'],
-    ['CRLF in it', 'key-of-version-2\r\n0123456789', 'several lines'],
-    ['a byte order mark', `\ufeff${keyOf(2)}`, 'byte order mark'],
     ['two lines', `${keyOf(2)}\n${keyOf(3)}\n`, 'several lines'],
     ['1 MiB', 'k'.repeat(2 ** 20), 'too large'],
-    ['non-ASCII', 'schlüssel-of-version-2', 'not visible ASCII'],
     ['UTF-16', Buffer.from(keyOf(2), 'utf16le'), 'NUL'],
-    ['NUL', `${keyOf(2)}\0`, 'NUL'],
-    ['a placeholder', 'changeme', 'shorter than 16'],
   ])(
     'a bad value never replaces a good key: %s',
     async ([_name, value, reason], { expect, onTestFinished }) => {
@@ -516,22 +509,6 @@ describe('the previous key', () => {
     mount.swap(keyOf(2));
     await expect.poll(() => events(pair, 'rotated'), soon).toHaveLength(1);
     expect((await ask(`${accounts}?latest`)).status).toBe(200);
-  });
-
-  it.concurrent('a previous key that is refused too leaves the newest one rejected', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    const previous = mountSecret(keyOf(0), onTestFinished);
-    const pair = await startMounted(
-      { UPSTREAM_API_KEY_PREVIOUS_FROM: `file:${previous.path}` },
-      {},
-      onTestFinished,
-    );
-    accept(pair.standIn);
-    expect(codeOf(await pair.ask(accounts))).toBe('upstream-key-rejected');
-    expect(pair.standIn.requests.filter(({ key }) => key === keyOf(0))).toHaveLength(1);
-    expect(events(pair, 'rejected')).toHaveLength(1);
   });
 });
 

@@ -1,7 +1,8 @@
-import type { KeyRead } from '../../src/key/accepted-reads.ts';
 import type { KeyEvent } from '../../src/key/key-event.ts';
+import type { KeyCheck } from '../../src/key/key-health.ts';
 import { type Keyring, type KeyringOptions, openKeyring } from '../../src/key/keyring.ts';
 import { type KeyStore, KeyStoreError } from '../../src/key/store.ts';
+import type { KeyRead } from '../../src/key/suspicion.ts';
 
 export const key1 = 'first-key-0123456789';
 export const key2 = 'second-key-0123456789';
@@ -54,20 +55,24 @@ export const readOf = (operation: string): KeyRead => ({ operation, path: `/${op
 
 export const down = new KeyStoreError('fake:store: refused the connection');
 
-/** A keyring over a store, before an upstream that refuses whatever probes ask. */
+/** A keyring over a store, before an upstream that refuses every check until `checkWith` names another. */
 export async function keyringOf(
   store: KeyStore,
   options: Partial<KeyringOptions> = {},
-): Promise<{ keyring: Keyring; events: KeyEvent[] }> {
+): Promise<{ keyring: Keyring; events: KeyEvent[]; checkWith: (check: KeyCheck) => void }> {
+  let check: KeyCheck = () => Promise.resolve(401);
   const events: KeyEvent[] = [];
   const keyring = await openKeyring({
     from: 'fake:',
     environment: {},
+    check: (key, read) => check(key, read),
     refreshMs: 60_000,
     onEvent: (event) => events.push(event),
     open: () => store,
     ...options,
   });
-  keyring.probeWith(() => Promise.resolve(401));
-  return { keyring, events };
+  const checkWith = (other: KeyCheck): void => {
+    check = other;
+  };
+  return { keyring, events, checkWith };
 }

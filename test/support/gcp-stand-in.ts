@@ -1,6 +1,6 @@
 /** Google Secret Manager as far as one method goes, over real gRPC, by the definitions that Google's library brings. */
 import { readFileSync } from 'node:fs';
-import type { GcpSdk } from '../../src/key/gcp-store.ts';
+import type { GcpSdk } from '../../src/key/cloud-stores.ts';
 import { importLibrary } from '../libraries/import-library.ts';
 
 interface GrpcServer {

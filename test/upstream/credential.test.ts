@@ -7,8 +7,7 @@ import { Trace } from '../../src/exchange/trace.ts';
 import { paceAttempts } from '../../src/gate/gate.ts';
 import type { HeaderFields } from '../../src/http/fields.ts';
 import { statedWait } from '../../src/http/stated-wait.ts';
-import type { Keyring } from '../../src/key/keyring.ts';
-import { attachKey, probeThrough, retryWithKey } from '../../src/upstream/credential.ts';
+import { attachKey, checkThrough, retryWithKey } from '../../src/upstream/credential.ts';
 import { retryFailures } from '../../src/upstream/retry.ts';
 import { down, FakeStore, key1, key2, key3, keyringOf } from '../support/fake-store.ts';
 import { patientContext, requestWith } from '../support/requests.ts';
@@ -56,8 +55,11 @@ function upstreamTaking(...valid: string[]) {
 }
 
 /** The credential with what sends again for it, and with probes, over this upstream. */
-function over(keyring: Keyring, send: Handler<SignedRequest, Answer>): Handler<UpstreamRequest, Answer> {
-  keyring.probeWith(probeThrough((next) => next, send));
+function over(
+  { keyring, checkWith }: Pick<Awaited<ReturnType<typeof keyringOf>>, 'keyring' | 'checkWith'>,
+  send: Handler<SignedRequest, Answer>,
+): Handler<UpstreamRequest, Answer> {
+  checkWith(checkThrough((next) => next, send));
   return retryWithKey(attachKey(keyring)(send));
 }
 
@@ -68,9 +70,9 @@ const wait = (ms: number) => vi.advanceTimersByTimeAsync(ms);
 
 describe('a request', () => {
   it('a request goes out with the key and the generation, and the answer comes back', async () => {
-    const { keyring } = await keyringOf(new FakeStore(key1));
+    const { keyring, checkWith } = await keyringOf(new FakeStore(key1));
     let seen: SignedRequest | undefined;
-    const handle = over(keyring, (request) => {
+    const handle = over({ keyring, checkWith }, (request) => {
       seen = request;
       return answerOf(200, request);
     });
@@ -84,8 +86,8 @@ describe('a request', () => {
   });
 
   it('a request is refused with upstream-key-missing while there is no key', async () => {
-    const { keyring } = await keyringOf(new FakeStore(down, false));
-    const handle = over(keyring, () => {
+    const { keyring, checkWith } = await keyringOf(new FakeStore(down, false));
+    const handle = over({ keyring, checkWith }, () => {
       throw new Error('must not be called');
     });
     await expect(handle(requestOf(), trace())).rejects.toThrow(
@@ -95,9 +97,9 @@ describe('a request', () => {
   });
 
   it.each([400, 403, 404, 429, 500, 503])('an answer with %i passes and marks nothing', async (status) => {
-    const { keyring } = await keyringOf(new FakeStore(key1));
+    const { keyring, checkWith } = await keyringOf(new FakeStore(key1));
     const send = vi.fn((request: SignedRequest) => answerOf(status, request));
-    const handle = over(keyring, send);
+    const handle = over({ keyring, checkWith }, send);
     expect(await handle(requestOf(), trace())).toMatchObject({ status });
     expect(send).toHaveBeenCalledTimes(1);
     expect(keyring.health().rejected).toBe(false);
@@ -105,8 +107,10 @@ describe('a request', () => {
   });
 
   it('a failure of the transport is handed on as it is', async () => {
-    const { keyring } = await keyringOf(new FakeStore(key1));
-    const handle = over(keyring, () => Promise.reject(new GatewayError('upstream-unreachable')));
+    const { keyring, checkWith } = await keyringOf(new FakeStore(key1));
+    const handle = over({ keyring, checkWith }, () =>
+      Promise.reject(new GatewayError('upstream-unreachable')),
+    );
     expect(await failure(Promise.resolve(handle(requestOf(), trace())))).toBe('upstream-unreachable');
     keyring.close();
   });
@@ -115,9 +119,9 @@ describe('a request', () => {
 describe('on a 401', () => {
   it('the request goes once more with the key that the store has now, without old validators', async () => {
     const store = new FakeStore(key1);
-    const { keyring } = await keyringOf(store);
+    const { keyring, checkWith } = await keyringOf(store);
     const upstream = upstreamTaking(key2);
-    const handle = over(keyring, upstream.send);
+    const handle = over({ keyring, checkWith }, upstream.send);
     store.value = key2;
     const facts = trace();
     const answer = Promise.resolve(
@@ -138,9 +142,9 @@ describe('on a 401', () => {
 
   it('requests whose key was refused wait for a swap that lands after the refusal, and new ones send nothing meanwhile', async () => {
     const store = new FakeStore(key1);
-    const { keyring } = await keyringOf(store);
+    const { keyring, checkWith } = await keyringOf(store);
     const upstream = upstreamTaking(key2);
-    const handle = over(keyring, upstream.send);
+    const handle = over({ keyring, checkWith }, upstream.send);
     const first = Array.from({ length: 20 }, () => Promise.resolve(handle(requestOf(), trace())));
     await wait(500);
     const later = Array.from({ length: 20 }, () => Promise.resolve(handle(requestOf(), trace())));
@@ -157,9 +161,9 @@ describe('on a 401', () => {
 
   it('four rotations under 20 loops cost no request, and one refusal for each in flight at that instant', async () => {
     const store = new FakeStore(key1);
-    const { keyring } = await keyringOf(store);
+    const { keyring, checkWith } = await keyringOf(store);
     const upstream = upstreamTaking(key1);
-    const handle = over(keyring, upstream.send);
+    const handle = over({ keyring, checkWith }, upstream.send);
     let stop = false;
     const failures: unknown[] = [];
     const loops = Array.from({ length: 20 }, async () => {
@@ -195,9 +199,9 @@ describe('on a 401', () => {
   it('the previous key is tried once where the store has one', async () => {
     const store = new FakeStore(key2);
     store.previous = key1;
-    const { keyring } = await keyringOf(store);
+    const { keyring, checkWith } = await keyringOf(store);
     const upstream = upstreamTaking(key1);
-    const handle = over(keyring, upstream.send);
+    const handle = over({ keyring, checkWith }, upstream.send);
     const answer = Promise.resolve(handle(requestOf(), trace()));
     await wait(2_100);
     expect((await answer).status).toBe(200);
@@ -212,10 +216,10 @@ describe('on a 401', () => {
   it('an operation that alone gets a 401 is refused alone: others go on with the key, and nothing falls back', async () => {
     const store = new FakeStore(key2);
     store.previous = key1;
-    const { keyring, events } = await keyringOf(store);
+    const { keyring, checkWith, events } = await keyringOf(store);
     const upstream = upstreamTaking(key2);
     const odd = { operation: 'odd', path: '/odd/' };
-    const handle = over(keyring, async (request) => {
+    const handle = over({ keyring, checkWith }, async (request) => {
       const answer = await upstream.send(request);
       return request.path === odd.path ? { ...answer, status: 401 } : answer;
     });
@@ -240,8 +244,8 @@ describe('on a 401', () => {
 
   it('a request is told after two seconds that its key was refused where the store hangs', async () => {
     const store = new FakeStore(key1);
-    const { keyring } = await keyringOf(store);
-    const handle = over(keyring, upstreamTaking().send);
+    const { keyring, checkWith } = await keyringOf(store);
+    const handle = over({ keyring, checkWith }, upstreamTaking().send);
     store.value = new Promise(() => {});
     const refused = failure(Promise.resolve(handle(requestOf(), trace())));
     await wait(2_010);
@@ -250,9 +254,9 @@ describe('on a 401', () => {
   });
 
   it('the key is rejected when nothing better comes: no upstream call but probes, until one is answered', async () => {
-    const { keyring } = await keyringOf(new FakeStore(key1));
+    const { keyring, checkWith } = await keyringOf(new FakeStore(key1));
     const upstream = upstreamTaking();
-    const handle = over(keyring, upstream.send);
+    const handle = over({ keyring, checkWith }, upstream.send);
     const first = failure(Promise.resolve(handle(requestOf(), trace())));
     await wait(2_050);
     expect(await first).toBe('upstream-key-rejected');
@@ -280,9 +284,9 @@ describe('on a 401', () => {
 
   it('a new generation ends the rejection at once', async () => {
     const store = new FakeStore(key1);
-    const { keyring } = await keyringOf(store);
+    const { keyring, checkWith } = await keyringOf(store);
     const upstream = upstreamTaking(key2);
-    const handle = over(keyring, upstream.send);
+    const handle = over({ keyring, checkWith }, upstream.send);
     const first = failure(Promise.resolve(handle(requestOf(), trace())));
     await wait(3_000);
     expect(await first).toBe('upstream-key-rejected');
@@ -295,8 +299,8 @@ describe('on a 401', () => {
   });
 
   it('a request waits no longer than its deadline, and a caller that leaves ends its waiting', async () => {
-    const { keyring } = await keyringOf(new FakeStore(key1));
-    const handle = over(keyring, upstreamTaking().send);
+    const { keyring, checkWith } = await keyringOf(new FakeStore(key1));
+    const handle = over({ keyring, checkWith }, upstreamTaking().send);
     const short = failure(Promise.resolve(handle(requestOf({}, 300), trace())));
     const gone = new AbortController();
     const context = patientContext(gone.signal);
@@ -311,10 +315,10 @@ describe('on a 401', () => {
 
   it('each sending takes a turn at the gate, the probe too, and no turn is held while the key is looked into', async () => {
     const store = new FakeStore(key1);
-    const { keyring } = await keyringOf(store);
+    const { keyring, checkWith } = await keyringOf(store);
     const upstream = upstreamTaking(key2);
     const gate = paceAttempts({ maxClosedMs: 300_000, baseMs: 500, capMs: 8000, initialWindow: 1 });
-    keyring.probeWith(probeThrough(gate.layer, upstream.send));
+    checkWith(checkThrough(gate.layer, upstream.send));
     const handle = retryWithKey(gate.layer(attachKey(keyring)(upstream.send)));
     const answers = Array.from({ length: 3 }, () => handle(requestOf(), trace()));
     await wait(300);
@@ -334,7 +338,7 @@ describe('on a 401', () => {
 
   it('a rotation at an upstream that limits requests fails none of them', async () => {
     const store = new FakeStore(key1);
-    const { keyring } = await keyringOf(store);
+    const { keyring, checkWith } = await keyringOf(store);
     const upstream = upstreamTaking(key1);
     let second = 0;
     let used = 0;
@@ -345,7 +349,7 @@ describe('on a 401', () => {
       return ++used > 10 ? answerOf(429, request, '', { 'retry-after': '1' }) : upstream.send(request);
     };
     const gate = paceAttempts({ maxClosedMs: 300_000, baseMs: 500, capMs: 8000 });
-    keyring.probeWith(probeThrough(gate.layer, limited));
+    checkWith(checkThrough(gate.layer, limited));
     const retry = retryFailures({ limit: 4, baseMs: 500, capMs: 8000, isGated: true });
     const handle = retry(retryWithKey(gate.layer(attachKey(keyring)(limited))));
     const failures: unknown[] = [];
@@ -389,9 +393,9 @@ describe('on a 401', () => {
 
   it('a request is never sent more than three times', async () => {
     const store = new FakeStore(key1);
-    const { keyring } = await keyringOf(store);
+    const { keyring, checkWith } = await keyringOf(store);
     let count = 0;
-    const handle = over(keyring, (request) => {
+    const handle = over({ keyring, checkWith }, (request) => {
       count++;
       store.swap(`another-key-0123456789-${count}`);
       return answerOf(401, request);
@@ -406,8 +410,8 @@ describe('on a 401', () => {
 
 describe('an answer that holds the key', () => {
   it('a 429 that holds the key is handed back with its wait alone, so that the gate closes', async () => {
-    const { keyring, events } = await keyringOf(new FakeStore(key1));
-    const handle = over(keyring, (request) =>
+    const { keyring, checkWith, events } = await keyringOf(new FakeStore(key1));
+    const handle = over({ keyring, checkWith }, (request) =>
       answerOf(429, request, `{"echo":"${key1}"}`, { 'retry-after': '7', 'x-echo': key1, etag: '"1"' }),
     );
     const answer = await handle(requestOf(), trace());
@@ -426,8 +430,8 @@ describe('an answer that holds the key', () => {
       () => answerOf(500, { generation: 1 } as SignedRequest, Buffer.from(`a:${key1}`).toString('base64')),
     ],
   ])('an answer that holds the key %s is an invalid response and an alarm', async (_, answer) => {
-    const { keyring, events } = await keyringOf(new FakeStore(key1));
-    const handle = over(keyring, answer);
+    const { keyring, checkWith, events } = await keyringOf(new FakeStore(key1));
+    const handle = over({ keyring, checkWith }, answer);
     await expect(handle(requestOf(), trace())).rejects.toThrow(
       expect.objectContaining({ code: 'upstream-invalid-response', message: 'the answer contains the key' }),
     );
@@ -438,10 +442,10 @@ describe('an answer that holds the key', () => {
 
   it('an answer that holds the key of a generation that was just replaced is an invalid response', async () => {
     const store = new FakeStore(key1);
-    const { keyring } = await keyringOf(store);
+    const { keyring, checkWith } = await keyringOf(store);
     store.swap(key2);
     await wait(0);
-    const handle = over(keyring, (request) => answerOf(200, request, key1));
+    const handle = over({ keyring, checkWith }, (request) => answerOf(200, request, key1));
     await expect(handle(requestOf(), trace())).rejects.toThrow(
       expect.objectContaining({ code: 'upstream-invalid-response' }),
     );

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Answer, UpstreamRequest } from '../../src/exchange/exchange.ts';
-import { checkKey } from '../../src/upstream/own-reads.ts';
+import { checkKeyAtStart } from '../../src/upstream/own-reads.ts';
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -19,7 +19,7 @@ describe('the check of the key', () => {
   it('the check of the key goes behind the requests of all callers, and asks nothing before there is a key', async () => {
     const asked: UpstreamRequest[] = [];
     const ready = Promise.withResolvers<boolean>();
-    const { end } = checkKey(
+    const { end } = checkKeyAtStart(
       (request) => {
         asked.push(request);
         return hangs(request);
@@ -37,23 +37,23 @@ describe('the check of the key', () => {
   });
 
   it('the check of the key has no outcome once it was ended, whether it was under way or had not begun', async () => {
-    const begun = checkKey(hangs, Promise.resolve(true), 1_000);
+    const begun = checkKeyAtStart(hangs, Promise.resolve(true), 1_000);
     await vi.advanceTimersByTimeAsync(0);
     begun.end();
     await expect(begun.outcome).resolves.toBeUndefined();
     expect(vi.getTimerCount()).toBe(0);
-    const waiting = checkKey(hangs, Promise.resolve(true), 1_000);
+    const waiting = checkKeyAtStart(hangs, Promise.resolve(true), 1_000);
     waiting.end();
     await expect(waiting.outcome).resolves.toBeUndefined();
   });
 
   it('the check of the key ends with a timeout where the upstream says nothing', async () => {
-    const { outcome } = checkKey(hangs, Promise.resolve(true), 1_000);
+    const { outcome } = checkKeyAtStart(hangs, Promise.resolve(true), 1_000);
     await vi.advanceTimersByTimeAsync(1_000);
     await expect(outcome).resolves.toMatchObject({ code: 'upstream-timeout' });
   });
 
   it('the check of the key has no outcome where no key came', async () => {
-    await expect(checkKey(hangs, Promise.resolve(false), 1_000).outcome).resolves.toBeUndefined();
+    await expect(checkKeyAtStart(hangs, Promise.resolve(false), 1_000).outcome).resolves.toBeUndefined();
   });
 });

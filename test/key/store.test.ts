@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseKey } from '../../src/key/parse-key.ts';
+import { parseKey } from '../../src/key/store.ts';
 
 const good = 'wak_live_0123456789abcdef';
 

@@ -2,15 +2,15 @@ import { describe, expect, it } from 'vitest';
 import { GatewayError, type GatewayErrorOptions, type ProblemCode } from '../../src/errors.ts';
 import {
   type Ended,
+  type Ending,
+  endingOf,
   type Failures,
   failuresAfter,
   isOpen,
-  type Outcome,
-  outcomeOf,
-} from '../../src/upstream/circuit-policy.ts';
+} from '../../src/upstream/circuit-rules.ts';
 
 describe('what the end of an attempt says of the upstream', () => {
-  it.each<[number, Outcome]>([
+  it.each<[number, Ending]>([
     [200, 'answered'],
     [429, 'answered'],
     [500, 'broken'],
@@ -19,11 +19,11 @@ describe('what the end of an attempt says of the upstream', () => {
     [503, 'unanswered'],
     [504, 'unanswered'],
     [505, 'broken'],
-  ])('an answer with status %i says that it has %s', (status, outcome) => {
-    expect(outcomeOf(status, true)).toBe(outcome);
+  ])('an answer with status %i says that it has %s', (status, ending) => {
+    expect(endingOf(status, true)).toBe(ending);
   });
 
-  it.each<[string, Outcome, ProblemCode, GatewayErrorOptions?]>([
+  it.each<[string, Ending, ProblemCode, GatewayErrorOptions?]>([
     ['a refused connection', 'unreachable', 'upstream-unreachable', { proxyError: 'connection_refused' }],
     ['no connection in time', 'unreachable', 'upstream-timeout', { proxyError: 'connection_timeout' }],
     [
@@ -43,20 +43,20 @@ describe('what the end of an attempt says of the upstream', () => {
     ['a refused key', 'answered', 'upstream-key-rejected'],
     ['an answer that may not pass', 'answered', 'upstream-invalid-response'],
     ['a fault of the gateway', 'unknown', 'internal-error'],
-  ])('%s means %s', (_, outcome, code, options) => {
-    expect(outcomeOf(new GatewayError(code, options), true)).toBe(outcome);
+  ])('%s means %s', (_, ending, code, options) => {
+    expect(endingOf(new GatewayError(code, options), true)).toBe(ending);
   });
 
   it('a deadline that ends before anything was sent says nothing of the upstream', () => {
-    expect(outcomeOf(new GatewayError('upstream-timeout'), false)).toBe('unknown');
+    expect(endingOf(new GatewayError('upstream-timeout'), false)).toBe('unknown');
   });
 });
 
 describe('the circuit of the whole upstream', () => {
-  const opens = (outcome: Outcome, ends: readonly (readonly [atMs: number, read: string])[]) => {
+  const opens = (ending: Ending, ends: readonly (readonly [atMs: number, read: string])[]) => {
     let failures: Failures | undefined;
     for (const [atMs, read] of ends) {
-      const ended: Ended = { operation: read, caller: read, outcome, atMs, result: 503 };
+      const ended: Ended = { operation: read, caller: read, ending, atMs, result: 503 };
       failures = failuresAfter(failures, {}, ended);
     }
     return isOpen(failures, {});
@@ -64,15 +64,15 @@ describe('the circuit of the whole upstream', () => {
   const ends = (count: number, overMs: number, readOf: (index: number) => string) =>
     Array.from({ length: count }, (_, i) => [5_000 + (i * overMs) / (count - 1), readOf(i)] as const);
 
-  it.each<[Outcome, (index: number) => string]>([
+  it.each<[Ending, (index: number) => string]>([
     ['unreachable', () => 'one'],
     ['unanswered', (index) => (index === 1 ? 'other' : 'one')],
   ])(
     'the circuit of the whole upstream opens at the tenth that is %s, after a second or more',
-    (outcome, readOf) => {
-      expect(opens(outcome, ends(10, 1_000, readOf))).toBe(true);
-      expect(opens(outcome, ends(9, 1_000, readOf))).toBe(false);
-      expect(opens(outcome, ends(10, 999, readOf))).toBe(false);
+    (ending, readOf) => {
+      expect(opens(ending, ends(10, 1_000, readOf))).toBe(true);
+      expect(opens(ending, ends(9, 1_000, readOf))).toBe(false);
+      expect(opens(ending, ends(10, 999, readOf))).toBe(false);
     },
   );
 });

@@ -27,7 +27,7 @@ const effects = {
   unknown: { whole: 'nothing', part: 'nothing' },
 } as const;
 
-export type Outcome = keyof typeof effects;
+export type Ending = keyof typeof effects;
 
 /** What a circuit is about: one caller's reads of one operation, all reads of one operation, or the whole upstream. */
 export interface Scope {
@@ -37,7 +37,7 @@ export interface Scope {
 
 /** An attempt that has ended. */
 export interface Ended extends Required<Scope> {
-  readonly outcome: Outcome;
+  readonly ending: Ending;
   readonly atMs: number;
   /** The status of its answer, or what it failed with. */
   readonly result: number | GatewayError;
@@ -58,19 +58,19 @@ export interface Failures {
 export function failuresAfter(
   before: Failures | undefined,
   scope: Scope,
-  ended: Ended,
+  attempt: Ended,
 ): Failures | undefined {
-  const effect = effects[ended.outcome][scope.operation === undefined ? 'whole' : 'part'];
+  const effect = effects[attempt.ending][scope.operation === undefined ? 'whole' : 'part'];
   if (effect === 'nothing') return before;
   if (effect === 'success') return undefined;
-  const { first = ended, count = 0, unreachable = 0, ofSeveralCallers, ofSeveralOperations } = before ?? {};
+  const { first = attempt, count = 0, unreachable = 0, ofSeveralCallers, ofSeveralOperations } = before ?? {};
   return {
     count: count + 1,
-    unreachable: unreachable + (ended.outcome === 'unreachable' ? 1 : 0),
-    ofSeveralCallers: ofSeveralCallers === true || ended.caller !== first.caller,
-    ofSeveralOperations: ofSeveralOperations === true || ended.operation !== first.operation,
+    unreachable: unreachable + (attempt.ending === 'unreachable' ? 1 : 0),
+    ofSeveralCallers: ofSeveralCallers === true || attempt.caller !== first.caller,
+    ofSeveralOperations: ofSeveralOperations === true || attempt.operation !== first.operation,
     first,
-    last: ended,
+    last: attempt,
   };
 }
 
@@ -93,7 +93,7 @@ export function waitAfter(beforeMs: number, isTrial: boolean): number {
 }
 
 /** @param wasSent whether an attempt was made: a deadline that ends in a queue says nothing about the upstream */
-export function outcomeOf(result: Ended['result'], wasSent: boolean): Outcome {
+export function endingOf(result: Ended['result'], wasSent: boolean): Ending {
   if (typeof result === 'number') {
     if (result < 500) return 'answered';
     return result >= 502 && result <= 504 ? 'unanswered' : 'broken';
