@@ -137,6 +137,13 @@ function gateStatus({ gate }: WorkspaceSnapshot): Members {
     statedWaitSeconds: seconds(gate.statedWaitMs),
     attemptsPerSecond: gate.perSecond ?? null,
     window: gate.window,
+    limits: gate.limits.map(({ window, most, used, remaining, resetsInMs }) => ({
+      window,
+      limit: most,
+      used,
+      remaining,
+      resetsInSeconds: seconds(resetsInMs),
+    })),
     inFlight: gate.inFlight,
     waiting: gate.waiting,
     attempts: gate.attempts,

@@ -72,6 +72,21 @@ export function gateMetrics({ gate }: WorkspaceSnapshot): Metric[] {
       gate.perSecond,
     ),
     gauge('gate_window', 'How many attempts may be in flight at once.', gate.window),
+    gauge(
+      'upstream_limit',
+      'Attempts that UPSTREAM_LIMIT allows in any window of this length, less the reserve.',
+      gate.limits.map(({ window, most }) => sample(most, { window })),
+    ),
+    gauge(
+      'upstream_limit_remaining',
+      'Of these, attempts that may still go up now.',
+      gate.limits.map(({ window, remaining }) => sample(remaining, { window })),
+    ),
+    gauge(
+      'upstream_limit_window_seconds',
+      'How long the window is.',
+      gate.limits.map(({ window, windowMs }) => sample(windowMs / 1_000, { window })),
+    ),
     gauge('gate_in_flight', 'Attempts in flight that the gate admitted.', gate.inFlight),
     gauge('gate_waiting', 'Requests that wait at the gate.', gate.waiting),
     counter('gate_attempts_total', 'Attempts that the gate admitted.', gate.attempts),

@@ -4,7 +4,7 @@
  */
 
 import { nearestOfAll } from './spelling.ts';
-import { baseUrl, ConfigValueError, type Reader, text } from './values.ts';
+import { type AttemptLimit, attemptLimits, baseUrl, ConfigValueError, type Reader, text } from './values.ts';
 
 /** One workspace of the upstream, with the key that belongs to it. */
 export interface WorkspaceConfig {
@@ -13,6 +13,8 @@ export interface WorkspaceConfig {
   readonly baseUrl: URL;
   readonly keyFrom: string;
   readonly previousKeyFrom: string | undefined;
+  /** What the operator tells of its upstream's limit; empty where nothing is told. */
+  readonly limits: readonly AttemptLimit[];
 }
 
 /** What a workspace's own setting says. Its variable is the row's name, `_`, and the workspace's name in capitals. */
@@ -28,6 +30,10 @@ export const workspaceSettings = {
   UPSTREAM_BASE_URL: {
     required: false,
     meaning: 'Its base address, where that is not UPSTREAM_BASE_URL.',
+  },
+  UPSTREAM_LIMIT: {
+    required: false,
+    meaning: 'Its upstream’s limit, where that is not UPSTREAM_LIMIT.',
   },
 } as const;
 
@@ -48,6 +54,10 @@ export const workspaceName: Reader<string> = (value) => {
     throw new ConfigValueError(
       'expects names of 1 to 32 lower-case letters, digits and hyphens, beginning with a letter or digit',
     );
+  }
+  // UPSTREAM_LIMIT_HEADERS is a setting of its own.
+  if (value === 'headers' || value === 'reserve') {
+    throw new ConfigValueError(`must not name ${value}: UPSTREAM_LIMIT_${value.toUpperCase()} is a setting`);
   }
   return value;
 };
@@ -76,6 +86,7 @@ export interface CommonSettings {
   readonly UPSTREAM_BASE_URL: URL | undefined;
   readonly UPSTREAM_API_KEY_FROM: string | undefined;
   readonly UPSTREAM_API_KEY_PREVIOUS_FROM: string | undefined;
+  readonly UPSTREAM_LIMIT: readonly AttemptLimit[] | undefined;
 }
 
 /**
@@ -92,10 +103,10 @@ export function readWorkspaces(
   const problems = sharedVariables(names);
   const workspaces: WorkspaceConfig[] = [];
   const { UPSTREAM_BASE_URL: commonBaseUrl, UPSTREAM_API_KEY_FROM: keyFrom } = common;
-  const { UPSTREAM_API_KEY_PREVIOUS_FROM: previousKeyFrom } = common;
+  const { UPSTREAM_API_KEY_PREVIOUS_FROM: previousKeyFrom, UPSTREAM_LIMIT: limits = [] } = common;
   if (hasUnnamed(environment)) {
     if (keyFrom !== undefined) {
-      workspaces.push({ name: '', baseUrl: commonBaseUrl as URL, keyFrom, previousKeyFrom });
+      workspaces.push({ name: '', baseUrl: commonBaseUrl as URL, keyFrom, previousKeyFrom, limits });
     }
   } else if (previousKeyFrom !== undefined) {
     problems.push(
@@ -103,7 +114,7 @@ export function readWorkspaces(
     );
   }
   for (const name of new Set(names)) {
-    const read = readWorkspace(environment, name, commonBaseUrl);
+    const read = readWorkspace(environment, name, commonBaseUrl, limits);
     problems.push(...read.problems);
     if (read.workspace !== undefined) workspaces.push(read.workspace);
   }
@@ -127,6 +138,7 @@ function readWorkspace(
   environment: Environment,
   name: string,
   commonBaseUrl: URL | undefined,
+  commonLimits: readonly AttemptLimit[],
 ): { workspace: WorkspaceConfig | undefined; problems: string[] } {
   const problems: string[] = [];
   function read<T>(setting: WorkspaceSetting, reader: Reader<T>): T | undefined {
@@ -146,7 +158,9 @@ function readWorkspace(
   const keyFrom = read('UPSTREAM_API_KEY_FROM', text);
   const previousKeyFrom = read('UPSTREAM_API_KEY_PREVIOUS_FROM', text);
   const own = read('UPSTREAM_BASE_URL', baseUrl) ?? (commonBaseUrl as URL);
-  const workspace = keyFrom === undefined ? undefined : { name, baseUrl: own, keyFrom, previousKeyFrom };
+  const limits = read('UPSTREAM_LIMIT', attemptLimits) ?? commonLimits;
+  const workspace =
+    keyFrom === undefined ? undefined : { name, baseUrl: own, keyFrom, previousKeyFrom, limits };
   return { workspace, problems };
 }
 

@@ -36,7 +36,7 @@ export type GateOptions = Omit<SchedulerOptions, keyof typeof defaults> &
 export type Gate = Pick<PacingGate, 'layer' | 'snapshot' | 'close'>;
 
 const off: GateSnapshot = {
-  ...{ state: 'off', perSecond: undefined, window: 0, inFlight: 0, waiting: 0, queued: [] },
+  ...{ state: 'off', perSecond: undefined, window: 0, limits: [], inFlight: 0, waiting: 0, queued: [] },
   ...{ closedForMs: 0, statedWaitMs: 0, attempts: 0, refusals: 0 },
 };
 
@@ -161,7 +161,9 @@ class PacingGate {
 
   /** Fails requests without a turn, sends those that have one. Reentry would recurse as deep as the queue is long. */
   #pump(rejected: readonly Rejected<QueuedRequest>[] = []): void {
-    for (const { request, code, retryAfterMs } of rejected) request.fail(failureOf(code, retryAfterMs));
+    const isRefused = this.#scheduler.record.state !== 'open';
+    for (const { request, code, retryAfterMs } of rejected)
+      request.fail(failureOf(code, retryAfterMs, isRefused));
     if (this.#isPumping) return;
     this.#isPumping = true;
     const nowMs = performance.now();
@@ -189,10 +191,15 @@ class PacingGate {
 
 const shuttingDown = (): GatewayError => new GatewayError('shutting-down', { retryAfterMs: 1000 });
 
-function failureOf(code: Rejected<never>['code'], retryAfterMs: number): GatewayError {
+/** @param isRefused the upstream has answered 429; else the limit is a told one */
+function failureOf(code: Rejected<never>['code'], retryAfterMs: number, isRefused: boolean): GatewayError {
   const isLate = code === 'upstream-rate-limited';
   const reason = isLate
     ? 'the upstream limits requests, and the turn of this one would come after its time (REQUEST_TIMEOUT)'
     : 'too many requests wait for their turn at the upstream: of this caller, or of all';
-  return new GatewayError(code, { retryAfterMs, reason, ...(isLate && { receivedStatus: 429 }) });
+  return new GatewayError(code, {
+    retryAfterMs,
+    reason,
+    ...(isLate && isRefused && { receivedStatus: 429 }),
+  });
 }

@@ -11,6 +11,7 @@ import { burstOf, firstGuess, type Mark, measured } from './limit-estimate.ts';
 import { cooledDown, dueMs, hasSpare, type Pace, risen, settledDown, taken, withNextProbe } from './pacer.ts';
 import { tuning } from './tuning.ts';
 import type { GateSnapshot, GateState, Queued, SchedulerOptions } from './types.ts';
+import { WindowLimits } from './window-limits.ts';
 
 /** An attempt under way; `sent`: when, and how many before it. */
 export interface Permit {
@@ -90,9 +91,14 @@ function counted(record: GateRecord, sent: Mark, nowMs: number): GateRecord {
   return { ...record, ...begun, marks, wasProvoked: !hasSpare(record, nowMs) };
 }
 
+/** Of no caller in particular. */
+const anyFlow: Flow = { name: '', weight: 1, background: false };
+
 export class Scheduler<T extends Queued> {
   readonly #options: SchedulerOptions;
   readonly queue = new FairQueue<T>();
+  /** What the operator has told. What is learned beside it may only be lower. */
+  readonly limits: WindowLimits;
   /** Replaced and never changed. Several gateways share it (fleet/): then others replace it too. */
   record = openRecord;
   /** Not a set: V8 keeps the members of its former tables until the next full collection. */
@@ -102,13 +108,14 @@ export class Scheduler<T extends Queued> {
 
   constructor(options: SchedulerOptions) {
     this.#options = options;
+    this.limits = new WindowLimits(options.limits ?? []);
   }
 
   /** A turn at once, where nothing waits and nothing is limited. */
   admit(flows: readonly Flow[], nowMs: number): Permit | undefined {
     this.advance(nowMs);
     const isFree = this.record.state === 'open' && this.queue.size === 0;
-    const flow = isFree ? flows.find(({ name }) => this.#hasRoom(name)) : undefined;
+    const flow = isFree ? flows.find((one) => this.#mayGo(one, nowMs)) : undefined;
     return flow && this.send(flow, nowMs);
   }
 
@@ -118,7 +125,7 @@ export class Scheduler<T extends Queued> {
     const { maxWaiting, maxWaitingPerCaller } = this.#options;
     const { flows, deadlineMs } = request.context;
     const ahead = this.queue.ahead(flows, request.arrivedMs);
-    if (this.#turnMs(ahead, nowMs) >= deadlineMs) return [this.#late(request, ahead, nowMs)];
+    if (this.#turnMs(ahead, nowMs, flows) >= deadlineMs) return [this.#late(request, ahead, nowMs)];
     const isFull = flows.every(({ name }) => this.queue.sizeOf(name) >= maxWaitingPerCaller);
     if (!isFull) this.queue.add(request);
     if (!isFull && this.queue.size <= maxWaiting) return [];
@@ -151,14 +158,18 @@ export class Scheduler<T extends Queued> {
   next(nowMs: number): Next<T> {
     this.advance(nowMs);
     const isEmpty = this.queue.size === 0;
-    // The pace rises only while requests wait.
+    const toldMs = isEmpty ? nowMs : this.#toldMs(this.queue.flows(), 0, nowMs);
+    // The pace rises only while requests wait for it.
     if (this.record.state === 'paced')
-      this.record = isEmpty ? settledDown(this.record, nowMs) : risen(this.record, this.counts.sent, nowMs);
+      this.record =
+        isEmpty || toldMs > nowMs
+          ? settledDown(this.record, nowMs)
+          : risen(this.record, this.counts.sent, nowMs);
     if (isEmpty || this.#underWay.some(isTrial)) return { request: undefined, untilMs: undefined };
     const { state, closedUntilMs } = this.record;
-    const untilMs = state === 'paced' ? dueMs(this.record, nowMs) : closedUntilMs;
+    const untilMs = Math.max(state === 'paced' ? dueMs(this.record, nowMs) : closedUntilMs, toldMs);
     if (untilMs > nowMs) return { request: undefined, untilMs };
-    const turn = this.queue.take((name) => this.#hasRoom(name));
+    const turn = this.queue.take((flow) => this.#mayGo(flow, nowMs));
     if (turn === undefined) return { request: undefined, untilMs: undefined };
     return { request: turn.request, permit: this.send(turn.flow, nowMs) };
   }
@@ -169,6 +180,7 @@ export class Scheduler<T extends Queued> {
     const at = this.#underWay.indexOf(permit);
     if (at !== -1) this.#underWay.splice(at, 1);
     if (outcome === 'unused') this.#giveBack(permit);
+    else if (at !== -1) this.limits.ended(permit.flow, nowMs);
     if (outcome === 'answered') this.counts.answered++;
     const isAnswer = outcome === 'answered' || outcome === 'broken';
     const reopens = isAnswer && isTrial(permit) && this.record.state === 'half-open';
@@ -183,7 +195,8 @@ export class Scheduler<T extends Queued> {
     const rejected: Rejected<T>[] = [];
     for (const [i, request] of this.queue.inOrder().entries()) {
       const ahead = i - rejected.length;
-      const isLate = this.#turnMs(ahead, nowMs) >= request.context.deadlineMs;
+      const { flows, deadlineMs } = request.context;
+      const isLate = this.#turnMs(ahead, nowMs, flows) >= deadlineMs;
       if (isLate && this.queue.remove(request)) rejected.push(this.#late(request, ahead, nowMs));
     }
     return rejected;
@@ -196,6 +209,7 @@ export class Scheduler<T extends Queued> {
       state,
       perSecond: perMs > 0 ? perMs * 1000 : undefined,
       window: this.#window(),
+      limits: this.limits.snapshot(this.#underWay.length, nowMs),
       inFlight: this.#underWay.length,
       waiting: this.queue.size,
       queued: this.queue.inOrder(),
@@ -228,6 +242,15 @@ export class Scheduler<T extends Queued> {
   #hasRoom(name: string): boolean {
     const held = this.#underWay.filter(({ flow }) => flow.name === name).length;
     return held < 3 * (this.#window() - this.#underWay.length);
+  }
+
+  /** When told limits let an attempt of these flows go, behind so many others. */
+  #toldMs(flows: readonly Flow[], ahead: number, nowMs: number): number {
+    return this.limits.turnMs(flows, ahead, this.#underWay.length, nowMs);
+  }
+
+  #mayGo(flow: Flow, nowMs: number): boolean {
+    return this.#hasRoom(flow.name) && this.#toldMs([flow], 0, nowMs) <= nowMs;
   }
 
   /** Takes a turn. */
@@ -269,15 +292,17 @@ export class Scheduler<T extends Queued> {
   }
 
   /** When the turn comes behind so many others. While the rate is a guess, they cost no time. */
-  #turnMs(ahead: number, nowMs: number): number {
+  #turnMs(ahead: number, nowMs: number, flows: readonly Flow[] = [anyFlow]): number {
     const { closedUntilMs, perMs, isMeasured } = this.record;
-    return Math.max(closedUntilMs, nowMs) + (isMeasured ? ahead / perMs : 0);
+    const learnedMs = Math.max(closedUntilMs, nowMs) + (isMeasured ? ahead / perMs : 0);
+    return Math.max(learnedMs, this.#toldMs(flows, Math.ceil(ahead), nowMs));
   }
 
   /** Told to come back in the time to its turn less its patience. */
   #late(request: T, ahead: number, nowMs: number): Rejected<T> {
-    const patienceMs = request.context.deadlineMs - request.arrivedMs;
-    return this.#rejected(request, 'upstream-rate-limited', this.#turnMs(ahead, nowMs) - patienceMs, nowMs);
+    const { deadlineMs, flows } = request.context;
+    const backMs = this.#turnMs(ahead, nowMs, flows) - (deadlineMs - request.arrivedMs);
+    return this.#rejected(request, 'upstream-rate-limited', backMs, nowMs);
   }
 
   #rejected(request: T, code: Rejected<T>['code'], backMs: number, nowMs: number): Rejected<T> {
@@ -287,7 +312,7 @@ export class Scheduler<T extends Queued> {
 }
 
 /** What the gate asks: a scheduler of its own, or one that takes turns with those of other gateways (fleet/). */
-type Inner = 'queue' | 'counts' | 'send' | 'tooLate' | 'advance';
+type Inner = 'queue' | 'counts' | 'limits' | 'send' | 'tooLate' | 'advance';
 export type Scheduling<T extends Queued> = Omit<Scheduler<T>, Inner>;
 
 /** @param wake to be called when turns have come by themselves, with the requests that get none */

@@ -9,6 +9,21 @@ export interface Queued {
   readonly arrivedMs: number;
 }
 
+/** At most so many attempts in any window of this length. */
+export interface AttemptLimit {
+  readonly most: number;
+  readonly windowMs: number;
+  /** The length as it was told, for people. */
+  readonly window: string;
+}
+
+export interface LimitSnapshot extends AttemptLimit {
+  readonly used: number;
+  readonly remaining: number;
+  /** When the first of the used places come back; 0 where none is used. */
+  readonly resetsInMs: number;
+}
+
 export interface SchedulerOptions {
   /** The longest one 429 may hold all requests, ms, but for the jitter. */
   readonly maxClosedMs: number;
@@ -21,6 +36,8 @@ export interface SchedulerOptions {
   /** How many requests may wait, in total and for one caller. */
   readonly maxWaiting: number;
   readonly maxWaitingPerCaller: number;
+  /** What the operator tells of the upstream's limit. */
+  readonly limits?: readonly AttemptLimit[];
   /** 0 to 1, for the jitter. */
   readonly random: () => number;
 }
@@ -30,6 +47,8 @@ export interface GateSnapshot {
   /** Learned rate in attempts per second; undefined while none is known. */
   readonly perSecond: number | undefined;
   readonly window: number;
+  /** The limits that were told, the shortest window first. */
+  readonly limits: readonly LimitSnapshot[];
   readonly inFlight: number;
   readonly waiting: number;
   /** All that wait, in the order of their turns. */

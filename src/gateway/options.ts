@@ -65,8 +65,17 @@ export function retryOptions(config: Config): PipelineOptions['retry'] {
   return { limit: config.RETRY_LIMIT, baseMs: config.RETRY_BASE, capMs: config.RETRY_CAP };
 }
 
-export function gateOptions(config: Config, connections: number): Omit<PipelineOptions['gate'], 'onChange'> {
+export function gateOptions(
+  config: Config,
+  { limits }: Pick<WorkspaceConfig, 'limits'>,
+  connections: number,
+): Omit<PipelineOptions['gate'], 'onChange'> {
+  const usedPart = 1 - config.UPSTREAM_LIMIT_RESERVE;
   return {
+    limits: limits.map((limit) => ({
+      ...limit,
+      most: Math.max(Math.floor(limit.most * usedPart + 1e-9), 1),
+    })),
     maxClosedMs: config.GATE_MAX_CLOSED,
     baseMs: config.RETRY_BASE,
     capMs: config.RETRY_CAP,

@@ -171,7 +171,7 @@ export function createWorkspace(
       onChange: (change) => events.warn(change, `the circuit to the upstream is ${change.to}`),
     },
     gate: {
-      ...gateOptions(config, connections),
+      ...gateOptions(config, own, connections),
       makeScheduler: fleet?.makeScheduler,
       onChange: ({ from, to, closedForMs, statedWaitMs, perSecond, waiting }) =>
         events.info({ from, to, closedForMs, statedWaitMs, perSecond, waiting }, 'gate state changed'),

@@ -94,6 +94,17 @@ export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
       state: 'closed',
       perSecond: 12.5,
       window: 10,
+      limits: [
+        { window: '1m', windowMs: 60_000, most: 60, used: 20, remaining: 40, resetsInMs: 12_000 },
+        {
+          window: '1d',
+          windowMs: 86_400_000,
+          most: 9_000,
+          used: 8_500,
+          remaining: 500,
+          resetsInMs: 3_600_000,
+        },
+      ],
       inFlight: 1,
       waiting: 7,
       callers: [
