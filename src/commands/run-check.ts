@@ -8,7 +8,7 @@ import { type Config, ConfigError, readConfig } from '../config/config.ts';
 import { nearestOfAll } from '../config/spelling.ts';
 import type { WorkspaceConfig } from '../config/workspaces.ts';
 import { readCertificate } from '../edge/certificate.ts';
-import { authenticatorOptions, certificateFiles } from '../gateway/options.ts';
+import { authenticatorOptions, certificateFiles, gateOptions } from '../gateway/options.ts';
 import { openAdminToken } from '../key/admin-token.ts';
 import type { Environment } from '../key/store.ts';
 import { check, checkEach } from './check.ts';
@@ -61,6 +61,8 @@ export async function checkEnvironment(
       warnings: index === 0 ? settingsWithoutEffect(environment) : [],
       baseUrl: own.baseUrl.href,
       addedReads: config.UPSTREAM_READS,
+      toldLimits: gateOptions(config, own, config.UPSTREAM_CONNECTIONS).limits ?? [],
+      limitFields: config.UPSTREAM_LIMIT_HEADERS,
       open: async () => {
         const { openParts } = await import('./check-parts.ts');
         return openParts(config, own, environment, jwt, index === 0);

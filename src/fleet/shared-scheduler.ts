@@ -19,6 +19,7 @@ import {
   type Scheduling,
 } from '../gate/scheduler.ts';
 import type { GateSnapshot, Queued, SchedulerOptions } from '../gate/types.ts';
+import type { LimitFields } from '../http/limit-fields.ts';
 import { Follower } from './follower.ts';
 import { type Announcement, keyOf, type Report } from './gate-messages.ts';
 import { isRemote, Leader, type RemoteRequest } from './leader.ts';
@@ -135,6 +136,10 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
 
   get record(): GateRecord {
     return this.#inner.record;
+  }
+
+  get fields(): LimitFields {
+    return this.#inner.fields;
   }
 
   admit(flows: readonly Flow[], nowMs: number): Permit | undefined {

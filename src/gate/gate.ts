@@ -7,6 +7,7 @@ import { type Answer, limitOutcome, type UpstreamRequest } from '../exchange/exc
 import { andThen, type Eventually, type Layer } from '../exchange/layer.ts';
 import type { ContextWatcher, RequestContext } from '../exchange/request-context.ts';
 import type { Trace } from '../exchange/trace.ts';
+import { statedLimits } from '../http/stated-wait.ts';
 import type { MakeScheduler, Outcome, Permit, Rejected, Scheduling } from './scheduler.ts';
 import { Scheduler } from './scheduler.ts';
 import { tuning } from './tuning.ts';
@@ -29,6 +30,10 @@ export type GateOptions = Omit<SchedulerOptions, keyof typeof defaults> &
   Partial<SchedulerOptions> & {
     /** Called once for each change of state. Must not throw. */
     readonly onChange?: (change: GateChange) => void;
+    /** Further fields that state a limit. */
+    readonly limitFields?: readonly string[];
+    /** Fields that tell what is left of a limit, and count something else: once for each. Must not throw. */
+    readonly onIgnored?: (field: string) => void;
     /** For a gateway that takes turns with others. */
     readonly makeScheduler?: MakeScheduler | undefined;
   };
@@ -52,14 +57,14 @@ interface QueuedRequest extends Queued {
 
 class PacingGate {
   readonly #scheduler: Scheduling<QueuedRequest>;
-  readonly #onChange: GateOptions['onChange'];
+  readonly #options: Pick<GateOptions, 'onChange' | 'onIgnored' | 'limitFields'>;
   #shownState: GateState = 'open';
   #timer: NodeJS.Timeout | undefined;
   #isPumping = false;
   #isShutDown = false;
 
-  constructor({ onChange, makeScheduler = (options) => new Scheduler(options), ...options }: GateOptions) {
-    this.#onChange = onChange;
+  constructor({ makeScheduler = (of) => new Scheduler(of), ...options }: GateOptions) {
+    this.#options = options;
     this.#scheduler = makeScheduler<QueuedRequest>({ ...defaults, ...options }, (all) => this.#pump(all));
   }
 
@@ -145,6 +150,9 @@ class PacingGate {
     const attemptsBefore = trace.attempts;
     const settle = (end: Outcome) => this.#pump(this.#scheduler.settled(permit, end, performance.now()));
     const onAnswer = (answer: Answer): Answer => {
+      const stated = statedLimits(answer, this.#options.limitFields);
+      const ignored = this.#scheduler.fields.heard(stated, permit.sent.atMs, performance.now());
+      for (const field of ignored) this.#options.onIgnored?.(field);
       settle(limitOutcome(answer));
       return answer;
     };
@@ -161,9 +169,9 @@ class PacingGate {
 
   /** Fails requests without a turn, sends those that have one. Reentry would recurse as deep as the queue is long. */
   #pump(rejected: readonly Rejected<QueuedRequest>[] = []): void {
-    const isRefused = this.#scheduler.record.state !== 'open';
+    const { state } = this.#scheduler.record;
     for (const { request, code, retryAfterMs } of rejected)
-      request.fail(failureOf(code, retryAfterMs, isRefused));
+      request.fail(failureOf(code, retryAfterMs, state));
     if (this.#isPumping) return;
     this.#isPumping = true;
     const nowMs = performance.now();
@@ -185,14 +193,13 @@ class PacingGate {
     const to = this.#scheduler.record.state;
     if (from === to) return;
     this.#shownState = to;
-    this.#onChange?.({ ...this.#scheduler.snapshot(performance.now()), from, to });
+    this.#options.onChange?.({ ...this.#scheduler.snapshot(performance.now()), from, to });
   }
 }
 
 const shuttingDown = (): GatewayError => new GatewayError('shutting-down', { retryAfterMs: 1000 });
 
-/** @param isRefused the upstream has answered 429; else the limit is a told one */
-function failureOf(code: Rejected<never>['code'], retryAfterMs: number, isRefused: boolean): GatewayError {
+function failureOf(code: Rejected<never>['code'], retryAfterMs: number, state: GateState): GatewayError {
   const isLate = code === 'upstream-rate-limited';
   const reason = isLate
     ? 'the upstream limits requests, and the turn of this one would come after its time (REQUEST_TIMEOUT)'
@@ -200,6 +207,6 @@ function failureOf(code: Rejected<never>['code'], retryAfterMs: number, isRefuse
   return new GatewayError(code, {
     retryAfterMs,
     reason,
-    ...(isLate && isRefused && { receivedStatus: 429 }),
+    ...(isLate && state !== 'open' && { receivedStatus: 429 }),
   });
 }

@@ -6,12 +6,13 @@
  *                    ▲─────────────429────────┘ └──────quiet for a minute───┴──────▶ open
  */
 import type { Flow } from '../exchange/request-context.ts';
+import { LimitFields } from '../http/limit-fields.ts';
 import { FairQueue } from './fair-queue.ts';
 import { burstOf, firstGuess, type Mark, measured } from './limit-estimate.ts';
 import { cooledDown, dueMs, hasSpare, type Pace, risen, settledDown, taken, withNextProbe } from './pacer.ts';
 import { tuning } from './tuning.ts';
 import type { GateSnapshot, GateState, Queued, SchedulerOptions } from './types.ts';
-import { WindowLimits } from './window-limits.ts';
+import { ToldWindow } from './window-limits.ts';
 
 /** An attempt under way; `sent`: when, and how many before it. */
 export interface Permit {
@@ -91,14 +92,13 @@ function counted(record: GateRecord, sent: Mark, nowMs: number): GateRecord {
   return { ...record, ...begun, marks, wasProvoked: !hasSpare(record, nowMs) };
 }
 
-/** Of no caller in particular. */
-const anyFlow: Flow = { name: '', weight: 1, background: false };
-
 export class Scheduler<T extends Queued> {
   readonly #options: SchedulerOptions;
   readonly queue = new FairQueue<T>();
   /** What the operator has told. What is learned beside it may only be lower. */
-  readonly limits: WindowLimits;
+  readonly windows: readonly ToldWindow[];
+  /** What its answers tell, where they can be believed. */
+  readonly fields = new LimitFields(tuning.keptForLight);
   /** Replaced and never changed. Several gateways share it (fleet/): then others replace it too. */
   record = openRecord;
   /** Not a set: V8 keeps the members of its former tables until the next full collection. */
@@ -108,7 +108,7 @@ export class Scheduler<T extends Queued> {
 
   constructor(options: SchedulerOptions) {
     this.#options = options;
-    this.limits = new WindowLimits(options.limits ?? []);
+    this.windows = (options.limits ?? []).map((limit) => new ToldWindow(limit));
   }
 
   /** A turn at once, where nothing waits and nothing is limited. */
@@ -131,7 +131,7 @@ export class Scheduler<T extends Queued> {
     if (!isFull && this.queue.size <= maxWaiting) return [];
     const tooMany = isFull ? request : this.queue.removeLast();
     // Told to come back when a tenth of the queue is served.
-    return [this.#rejected(tooMany, 'overloaded', this.#turnMs(this.queue.size / 10, nowMs), nowMs)];
+    return [this.#rejected(tooMany, 'overloaded', this.#turnMs(this.queue.size / 10, nowMs, flows), nowMs)];
   }
 
   /** Takes a request out of the queue; false when it is not there. */
@@ -158,16 +158,14 @@ export class Scheduler<T extends Queued> {
   next(nowMs: number): Next<T> {
     this.advance(nowMs);
     const isEmpty = this.queue.size === 0;
-    const toldMs = isEmpty ? nowMs : this.#toldMs(this.queue.flows(), 0, nowMs);
+    const heldMs = isEmpty ? Number.POSITIVE_INFINITY : this.#statedMs(this.queue.flows(), 0, nowMs);
     // The pace rises only while requests wait for it.
     if (this.record.state === 'paced')
       this.record =
-        isEmpty || toldMs > nowMs
-          ? settledDown(this.record, nowMs)
-          : risen(this.record, this.counts.sent, nowMs);
+        heldMs > nowMs ? settledDown(this.record, nowMs) : risen(this.record, this.counts.sent, nowMs);
     if (isEmpty || this.#underWay.some(isTrial)) return { request: undefined, untilMs: undefined };
     const { state, closedUntilMs } = this.record;
-    const untilMs = Math.max(state === 'paced' ? dueMs(this.record, nowMs) : closedUntilMs, toldMs);
+    const untilMs = Math.max(state === 'paced' ? dueMs(this.record, nowMs) : closedUntilMs, heldMs);
     if (untilMs > nowMs) return { request: undefined, untilMs };
     const turn = this.queue.take((flow) => this.#mayGo(flow, nowMs));
     if (turn === undefined) return { request: undefined, untilMs: undefined };
@@ -180,7 +178,7 @@ export class Scheduler<T extends Queued> {
     const at = this.#underWay.indexOf(permit);
     if (at !== -1) this.#underWay.splice(at, 1);
     if (outcome === 'unused') this.#giveBack(permit);
-    else if (at !== -1) this.limits.ended(permit.flow, nowMs);
+    else if (at !== -1) for (const window of this.windows) window.ended(permit.flow, nowMs);
     if (outcome === 'answered') this.counts.answered++;
     const isAnswer = outcome === 'answered' || outcome === 'broken';
     const reopens = isAnswer && isTrial(permit) && this.record.state === 'half-open';
@@ -209,7 +207,7 @@ export class Scheduler<T extends Queued> {
       state,
       perSecond: perMs > 0 ? perMs * 1000 : undefined,
       window: this.#window(),
-      limits: this.limits.snapshot(this.#underWay.length, nowMs),
+      limits: this.windows.map((window) => window.snapshot(this.#underWay.length, nowMs)),
       inFlight: this.#underWay.length,
       waiting: this.queue.size,
       queued: this.queue.inOrder(),
@@ -244,13 +242,16 @@ export class Scheduler<T extends Queued> {
     return held < 3 * (this.#window() - this.#underWay.length);
   }
 
-  /** When told limits let an attempt of these flows go, behind so many others. */
-  #toldMs(flows: readonly Flow[], ahead: number, nowMs: number): number {
-    return this.limits.turnMs(flows, ahead, this.#underWay.length, nowMs);
+  /** When stated limits let an attempt of these flows go, behind so many others. */
+  #statedMs(flows: readonly Flow[], ahead: number, nowMs: number): number {
+    const others = ahead + this.#underWay.length;
+    const turnMs = (flow: Flow) =>
+      Math.max(nowMs, ...this.windows.map((one) => one.turnMs(flow, others, nowMs)));
+    return Math.max(Math.min(...flows.map(turnMs)), this.fields.turnMs(others, nowMs));
   }
 
   #mayGo(flow: Flow, nowMs: number): boolean {
-    return this.#hasRoom(flow.name) && this.#toldMs([flow], 0, nowMs) <= nowMs;
+    return this.#hasRoom(flow.name) && this.#statedMs([flow], 0, nowMs) <= nowMs;
   }
 
   /** Takes a turn. */
@@ -292,10 +293,10 @@ export class Scheduler<T extends Queued> {
   }
 
   /** When the turn comes behind so many others. While the rate is a guess, they cost no time. */
-  #turnMs(ahead: number, nowMs: number, flows: readonly Flow[] = [anyFlow]): number {
+  #turnMs(ahead: number, nowMs: number, flows: readonly Flow[]): number {
     const { closedUntilMs, perMs, isMeasured } = this.record;
     const learnedMs = Math.max(closedUntilMs, nowMs) + (isMeasured ? ahead / perMs : 0);
-    return Math.max(learnedMs, this.#toldMs(flows, Math.ceil(ahead), nowMs));
+    return Math.max(learnedMs, this.#statedMs(flows, Math.ceil(ahead), nowMs));
   }
 
   /** Told to come back in the time to its turn less its patience. */
@@ -312,7 +313,7 @@ export class Scheduler<T extends Queued> {
 }
 
 /** What the gate asks: a scheduler of its own, or one that takes turns with those of other gateways (fleet/). */
-type Inner = 'queue' | 'counts' | 'limits' | 'send' | 'tooLate' | 'advance';
+type Inner = 'queue' | 'counts' | 'windows' | 'send' | 'tooLate' | 'advance';
 export type Scheduling<T extends Queued> = Omit<Scheduler<T>, Inner>;
 
 /** @param wake to be called when turns have come by themselves, with the requests that get none */

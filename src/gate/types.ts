@@ -17,12 +17,8 @@ export interface AttemptLimit {
   readonly window: string;
 }
 
-export interface LimitSnapshot extends AttemptLimit {
-  readonly used: number;
-  readonly remaining: number;
-  /** When the first of the used places come back; 0 where none is used. */
-  readonly resetsInMs: number;
-}
+/** `resetsInMs`: when the first of the used places come back; 0 where none is used. */
+export type LimitSnapshot = AttemptLimit & Readonly<Record<'used' | 'remaining' | 'resetsInMs', number>>;
 
 export interface SchedulerOptions {
   /** The longest one 429 may hold all requests, ms, but for the jitter. */

@@ -9,7 +9,7 @@ import type { Flow } from '../exchange/request-context.ts';
 import { tuning } from './tuning.ts';
 import type { AttemptLimit, LimitSnapshot } from './types.ts';
 
-class Window {
+export class ToldWindow {
   readonly limit: AttemptLimit;
   /** Attempts that have ended, the eldest first. */
   readonly #cells: { readonly firstMs: number; lastMs: number; count: number }[] = [];
@@ -21,6 +21,7 @@ class Window {
     this.limit = limit;
   }
 
+  /** An attempt has ended, however: its place comes back a window later. */
   ended({ name }: Flow, nowMs: number): void {
     const last = this.#cells.at(-1);
     if (last === undefined || nowMs - last.firstMs >= this.limit.windowMs / tuning.windowCells)
@@ -30,7 +31,7 @@ class Window {
     this.#byCaller.set(name, (this.#byCaller.get(name) ?? 0) + 1);
   }
 
-  advance(nowMs: number): void {
+  #advance(nowMs: number): void {
     for (let backMs = this.#backMs(0); backMs !== undefined && backMs <= nowMs; backMs = this.#backMs(0)) {
       const count = this.#cells.shift()?.count ?? 0;
       for (const [name, own] of this.#byCaller) {
@@ -42,11 +43,12 @@ class Window {
     }
   }
 
-  /** When an attempt of the flow may go, behind so many others. */
-  turnMs({ name, background }: Flow, ahead: number, inFlight: number, nowMs: number): number {
+  /** When an attempt of the flow may go beside and behind so many others; not later than `nowMs` where it may go now. */
+  turnMs({ name, background }: Flow, others: number, nowMs: number): number {
+    this.#advance(nowMs);
     const { most, windowMs } = this.limit;
     const places = background ? Math.max(Math.floor(most * (1 - tuning.keptFromRefreshes)), 1) : most;
-    const missing = ahead + this.#ended + inFlight - places;
+    const missing = others + this.#ended - places;
     // The places come back in the order of their cells, then those that are taken now; and again with each window.
     if (missing >= 0)
       return (this.#backMs(missing % places) ?? nowMs + windowMs) + Math.floor(missing / places) * windowMs;
@@ -69,39 +71,10 @@ class Window {
   }
 
   snapshot(inFlight: number, nowMs: number): LimitSnapshot {
+    this.#advance(nowMs);
     const used = this.#ended + inFlight;
+    const remaining = Math.max(this.limit.most - used, 0);
     const backMs = this.#backMs(0) ?? nowMs + (used === 0 ? 0 : this.limit.windowMs);
-    return {
-      ...this.limit,
-      used,
-      remaining: Math.max(this.limit.most - used, 0),
-      resetsInMs: backMs - nowMs,
-    };
-  }
-}
-
-export class WindowLimits {
-  readonly #windows: readonly Window[];
-
-  constructor(limits: readonly AttemptLimit[]) {
-    this.#windows = limits.map((limit) => new Window(limit));
-  }
-
-  /** An attempt has ended, however: its place comes back a window later. */
-  ended(flow: Flow, nowMs: number): void {
-    for (const window of this.#windows) window.ended(flow, nowMs);
-  }
-
-  /** When an attempt of one of the flows may go, behind so many others; not later than `nowMs` where one may go now. */
-  turnMs(flows: readonly Flow[], ahead: number, inFlight: number, nowMs: number): number {
-    if (this.#windows.length === 0) return nowMs;
-    for (const window of this.#windows) window.advance(nowMs);
-    const turnsMs = (flow: Flow) => this.#windows.map((one) => one.turnMs(flow, ahead, inFlight, nowMs));
-    return Math.min(...flows.map((flow) => Math.max(nowMs, ...turnsMs(flow))));
-  }
-
-  snapshot(inFlight: number, nowMs: number): readonly LimitSnapshot[] {
-    for (const window of this.#windows) window.advance(nowMs);
-    return this.#windows.map((window) => window.snapshot(inFlight, nowMs));
+    return { ...this.limit, used, remaining, resetsInMs: backMs - nowMs };
   }
 }

@@ -80,6 +80,7 @@ export function gateOptions(
     baseMs: config.RETRY_BASE,
     capMs: config.RETRY_CAP,
     maxInFlight: connections,
+    limitFields: config.UPSTREAM_LIMIT_HEADERS,
   };
 }
 

@@ -173,6 +173,8 @@ export function createWorkspace(
     gate: {
       ...gateOptions(config, own, connections),
       makeScheduler: fleet?.makeScheduler,
+      onIgnored: (field) =>
+        events.info({ field }, 'the upstream’s field does not tell what is left of its limit: it is ignored'),
       onChange: ({ from, to, closedForMs, statedWaitMs, perSecond, waiting }) =>
         events.info({ from, to, closedForMs, statedWaitMs, perSecond, waiting }, 'gate state changed'),
     },

@@ -88,6 +88,37 @@ describe.concurrent('a limit that the operator tells', () => {
   });
 });
 
+describe.concurrent('what the upstream says is left', () => {
+  it('what the upstream says is left closes the gate at nothing, without a 429', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const { ask, standIn } = await startPair({ CACHE_TTL: '0s' }, {}, onTestFinished);
+    const fields = (left: number) => ({ 'x-ratelimit-remaining': String(left), 'x-ratelimit-reset': '3600' });
+    for (const left of [5, 4, 3, 2, 1, 0]) {
+      standIn.behave({ headers: fields(left) }, 1);
+      expect((await ask(accounts)).status).toBe(200);
+    }
+    const came = await ask('/api/users/api-keys/');
+    expect(came.json()).toMatchObject({ status: 429, code: 'upstream-rate-limited' });
+    expect(Number(came.headers['retry-after'])).toBeGreaterThan(3_500);
+    expect(standIn.requests).toHaveLength(6);
+  });
+
+  it('what the upstream says is left is ignored where it is always the same, and the log says so once', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const { ask, standIn, logLines } = await startPair({ CACHE_TTL: '0s' }, {}, onTestFinished);
+    standIn.behave({ headers: { 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': '3600' } });
+    for (let more = 0; more < 12; more += 1) expect((await ask(accounts)).status).toBe(200);
+    const lines = logLines().filter(({ field }) => field === 'x-ratelimit-reset');
+    expect(lines.map(({ msg }) => msg)).toEqual([
+      'the upstream’s field does not tell what is left of its limit: it is ignored',
+    ]);
+  });
+});
+
 describe.concurrent('a passing failure is tried once more', () => {
   it.for<[string, Behaviour]>([
     ['a reset', { resetAt: 'before-headers' }],

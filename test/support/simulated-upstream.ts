@@ -1,4 +1,6 @@
 /** An upstream with a hidden limit: a token bucket or fixed windows, with strays and noise. */
+import type { StatedLimit } from '../../src/http/stated-wait.ts';
+
 export interface SimulatedLimit {
   readonly seconds: number;
   /** Attempts per second that the upstream allows, by the second of the run. */
@@ -12,6 +14,8 @@ export interface SimulatedLimit {
   readonly othersPerSecond?: number;
   /** With a window, every 429 states the rest of it, in whole seconds. */
   readonly statesWindow?: boolean;
+  /** With a window, every success tells what is left of it, truly or not. */
+  readonly fields?: 'true' | 'constant' | 'per path' | 'of others' | 'reset runs ahead';
   /** What every 429 states, ms. */
   readonly retryAfterMs?: number | undefined;
   /** One attempt in so many seconds is answered with 429 whatever the rate. */
@@ -82,6 +86,23 @@ export class SimulatedUpstream {
       return Math.ceil(((whole.timesMs[0] as number) + whole.windowMs - nowMs) / 1000) * 1000;
     if (windowSeconds === undefined) return retryAfterMs;
     return statesWindow ? Math.ceil((this.#windowEndMs - nowMs) / 1000) * 1000 : undefined;
+  }
+
+  /** What a success says now of what is left. */
+  statedLimits(nowMs: number): readonly StatedLimit[] {
+    const { fields, limit, windowSeconds = 0 } = this.#limit;
+    if (fields === undefined) return [];
+    const remaining = {
+      true: this.#tokens,
+      constant: limit(0) * windowSeconds,
+      'per path': Math.ceil(this.#tokens / 3) + 5 * Math.floor(this.#random() * 3),
+      'of others': Math.floor(this.#random() * 3),
+      'reset runs ahead': this.#tokens,
+    }[fields];
+    const restMs = Math.ceil((this.#windowEndMs - nowMs) / 1000) * 1000;
+    return [
+      { name: 'fields', remaining, resetMs: fields === 'reset runs ahead' ? windowSeconds * 1000 : restMs },
+    ];
   }
 
   fill(nowMs: number): void {
