@@ -31,7 +31,7 @@ export function fleetMetrics({ fleet }: AdminSnapshot): Metric[] {
     ),
     gauge(
       'shared_gate_leads',
-      '1 where this gateway gives the turns at the upstream to all gateways. One of them does while a limit is known.',
+      '1 where this gateway gives the turns at the upstream to all gateways. One of them does while a limit is known or told.',
       gate.role === 'leads',
     ),
     counter(

@@ -7,6 +7,7 @@
 import { isIPv6 } from 'node:net';
 import { maxTimerMs } from '../http/date.ts';
 import { listedHostName, originProblem } from '../http/host.ts';
+import type { AttemptLimit } from '../http/limit-fields.ts';
 import { parseStoreAddress, type StoreAddress } from './store-address.ts';
 
 export class ConfigValueError extends Error {
@@ -29,14 +30,6 @@ export function duration(minMs = 0, maxMs = maxTimerMs): Reader<number> {
     }
     return Math.round(ms);
   };
-}
-
-/** At most so many attempts in any window of this length. */
-export interface AttemptLimit {
-  readonly most: number;
-  readonly windowMs: number;
-  /** The length as it was written. */
-  readonly window: string;
 }
 
 const windowUnits: Readonly<Record<string, number>> = { ...durationUnits, d: 86_400_000 };

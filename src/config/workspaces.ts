@@ -3,8 +3,9 @@
  * environment comes in, and all problems come out at once, by name and never with a value.
  */
 
+import type { AttemptLimit } from '../http/limit-fields.ts';
 import { nearestOfAll } from './spelling.ts';
-import { type AttemptLimit, attemptLimits, baseUrl, ConfigValueError, type Reader, text } from './values.ts';
+import { attemptLimits, baseUrl, ConfigValueError, type Reader, text } from './values.ts';
 
 /** One workspace of the upstream, with the key that belongs to it. */
 export interface WorkspaceConfig {

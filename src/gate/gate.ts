@@ -30,9 +30,8 @@ export type GateOptions = Omit<SchedulerOptions, keyof typeof defaults> &
   Partial<SchedulerOptions> & {
     /** Called once for each change of state. Must not throw. */
     readonly onChange?: (change: GateChange) => void;
-    /** Further fields that state a limit. */
+    /** Further fields that state a limit; called once for each that counts something else. Must not throw. */
     readonly limitFields?: readonly string[];
-    /** Fields that tell what is left of a limit, and count something else: once for each. Must not throw. */
     readonly onIgnored?: (field: string) => void;
     /** For a gateway that takes turns with others. */
     readonly makeScheduler?: MakeScheduler | undefined;
@@ -169,9 +168,8 @@ class PacingGate {
 
   /** Fails requests without a turn, sends those that have one. Reentry would recurse as deep as the queue is long. */
   #pump(rejected: readonly Rejected<QueuedRequest>[] = []): void {
-    const { state } = this.#scheduler.record;
     for (const { request, code, retryAfterMs } of rejected)
-      request.fail(failureOf(code, retryAfterMs, state));
+      request.fail(failureOf(code, retryAfterMs, this.#scheduler.record.state));
     if (this.#isPumping) return;
     this.#isPumping = true;
     const nowMs = performance.now();

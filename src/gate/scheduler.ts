@@ -102,7 +102,7 @@ export class Scheduler<T extends Queued> {
   /** Replaced and never changed. Several gateways share it (fleet/): then others replace it too. */
   record = openRecord;
   /** Not a set: V8 keeps the members of its former tables until the next full collection. */
-  readonly #underWay: Permit[] = [];
+  readonly underWay: Permit[] = [];
   /** `answered` counts from when the gate opened: the more answers, the more attempts may be in flight. */
   readonly counts = { sent: 0, throttled: 0, answered: 0 };
 
@@ -163,7 +163,7 @@ export class Scheduler<T extends Queued> {
     if (this.record.state === 'paced')
       this.record =
         heldMs > nowMs ? settledDown(this.record, nowMs) : risen(this.record, this.counts.sent, nowMs);
-    if (isEmpty || this.#underWay.some(isTrial)) return { request: undefined, untilMs: undefined };
+    if (isEmpty || this.underWay.some(isTrial)) return { request: undefined, untilMs: undefined };
     const { state, closedUntilMs } = this.record;
     const untilMs = Math.max(state === 'paced' ? dueMs(this.record, nowMs) : closedUntilMs, heldMs);
     if (untilMs > nowMs) return { request: undefined, untilMs };
@@ -175,8 +175,8 @@ export class Scheduler<T extends Queued> {
   /** An attempt has ended. */
   settled(permit: Permit, outcome: Outcome, nowMs: number): readonly Rejected<T>[] {
     this.advance(nowMs);
-    const at = this.#underWay.indexOf(permit);
-    if (at !== -1) this.#underWay.splice(at, 1);
+    const at = this.underWay.indexOf(permit);
+    if (at !== -1) this.underWay.splice(at, 1);
     if (outcome === 'unused') this.#giveBack(permit);
     else if (at !== -1) for (const window of this.windows) window.ended(permit.flow, nowMs);
     if (outcome === 'answered') this.counts.answered++;
@@ -207,8 +207,8 @@ export class Scheduler<T extends Queued> {
       state,
       perSecond: perMs > 0 ? perMs * 1000 : undefined,
       window: this.#window(),
-      limits: this.windows.map((window) => window.snapshot(this.#underWay.length, nowMs)),
-      inFlight: this.#underWay.length,
+      limits: this.windows.map((window) => window.snapshot(this.underWay.length, nowMs)),
+      inFlight: this.underWay.length,
       waiting: this.queue.size,
       queued: this.queue.inOrder(),
       closedForMs: Math.max(closedUntilMs - nowMs, 0),
@@ -223,7 +223,7 @@ export class Scheduler<T extends Queued> {
     const { state, closedUntilMs, statedUntilMs } = this.record;
     if (state === 'open' || nowMs < closedUntilMs) return;
     if (state === 'closed') this.record = { ...learned(this.record, this.counts.sent), state: 'half-open' };
-    if (this.queue.size > 0 || this.#underWay.some(isTrial)) return;
+    if (this.queue.size > 0 || this.underWay.some(isTrial)) return;
     if (nowMs - Math.max(closedUntilMs, statedUntilMs) <= tuning.quietMs) return;
     // Nothing is limited: the upstream is met as for the first time.
     this.record = openRecord;
@@ -238,13 +238,13 @@ export class Scheduler<T extends Queued> {
 
   /** A caller may hold three slots for each one it leaves free: reads that hang never take all from the others. */
   #hasRoom(name: string): boolean {
-    const held = this.#underWay.filter(({ flow }) => flow.name === name).length;
-    return held < 3 * (this.#window() - this.#underWay.length);
+    const held = this.underWay.filter(({ flow }) => flow.name === name).length;
+    return held < 3 * (this.#window() - this.underWay.length);
   }
 
   /** When stated limits let an attempt of these flows go, behind so many others. */
   #statedMs(flows: readonly Flow[], ahead: number, nowMs: number): number {
-    const others = ahead + this.#underWay.length;
+    const others = ahead + this.underWay.length;
     const turnMs = (flow: Flow) =>
       Math.max(nowMs, ...this.windows.map((one) => one.turnMs(flow, others, nowMs)));
     return Math.max(Math.min(...flows.map(turnMs)), this.fields.turnMs(others, nowMs));
@@ -263,7 +263,7 @@ export class Scheduler<T extends Queued> {
       sent: mark,
       state: state === 'open' || state === 'paced' ? state : 'trial',
     };
-    this.#underWay.push(permit);
+    this.underWay.push(permit);
     this.counts.sent++;
     const isStale = marks[0] === undefined || nowMs - marks[0].atMs >= tuning.historyMs;
     if (state === 'half-open' || (state !== 'paced' && isStale))
@@ -313,7 +313,7 @@ export class Scheduler<T extends Queued> {
 }
 
 /** What the gate asks: a scheduler of its own, or one that takes turns with those of other gateways (fleet/). */
-type Inner = 'queue' | 'counts' | 'windows' | 'send' | 'tooLate' | 'advance';
+type Inner = 'queue' | 'counts' | 'windows' | 'underWay' | 'send' | 'tooLate' | 'advance';
 export type Scheduling<T extends Queued> = Omit<Scheduler<T>, Inner>;
 
 /** @param wake to be called when turns have come by themselves, with the requests that get none */

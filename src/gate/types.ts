@@ -1,5 +1,6 @@
 /** What the gate's rules are given, and what it shows of itself: types only. */
 import type { RequestContext } from '../exchange/request-context.ts';
+import type { AttemptLimit, LimitSnapshot } from '../http/limit-fields.ts';
 
 export type GateState = 'open' | 'closed' | 'half-open' | 'paced';
 
@@ -8,17 +9,6 @@ export interface Queued {
   readonly context: Pick<RequestContext, 'flows' | 'deadlineMs'>;
   readonly arrivedMs: number;
 }
-
-/** At most so many attempts in any window of this length. */
-export interface AttemptLimit {
-  readonly most: number;
-  readonly windowMs: number;
-  /** The length as it was told, for people. */
-  readonly window: string;
-}
-
-/** `resetsInMs`: when the first of the used places come back; 0 where none is used. */
-export type LimitSnapshot = AttemptLimit & Readonly<Record<'used' | 'remaining' | 'resetsInMs', number>>;
 
 export interface SchedulerOptions {
   /** The longest one 429 may hold all requests, ms, but for the jitter. */

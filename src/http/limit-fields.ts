@@ -8,6 +8,17 @@
  */
 import type { StatedLimit } from './stated-wait.ts';
 
+/** A limit that was told: at most so many attempts in any window of this length. */
+export interface AttemptLimit {
+  readonly most: number;
+  readonly windowMs: number;
+  /** The length as it was told, for people. */
+  readonly window: string;
+}
+
+/** `resetsInMs`: when the first of the used places come back; 0 where none is used. */
+export type LimitSnapshot = AttemptLimit & Readonly<Record<'used' | 'remaining' | 'resetsInMs', number>>;
+
 /** So many answers in a row must behave first, and so many times more after each that did not. */
 const trustedAfter = 5;
 const warier = 16;
