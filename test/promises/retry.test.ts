@@ -74,7 +74,9 @@ describe.concurrent('a limit that the operator tells', () => {
     // The upstream has refused nothing.
     expect(came.headers['proxy-status'] ?? '').not.toContain('received-status');
     expect(standIn.requests.map(({ status }) => status)).toEqual([503, 200, 200]);
-    const { gate } = (await askAdmin('/status')).json() as { gate: object };
+    const { gate } = (await askAdmin('/status')).json() as {
+      gate: { limits: { resetsInSeconds: number }[] };
+    };
     expect(gate).toMatchObject({
       state: 'open',
       limits: [
@@ -82,28 +84,37 @@ describe.concurrent('a limit that the operator tells', () => {
         { window: '1d', limit: 75, used: 3, remaining: 72 },
       ],
     });
-    expect((await askAdmin('/metrics')).body.toString()).toContain(
-      'analytics_gateway_upstream_limit_remaining{window="1d"} 72',
-    );
+    expect(gate.limits[0]?.resetsInSeconds).toBeGreaterThan(3_500);
+    expect(gate.limits[0]?.resetsInSeconds).toBeLessThanOrEqual(3_600);
+    const metrics = (await askAdmin('/metrics')).body.toString();
+    expect(metrics).toContain('analytics_gateway_upstream_limit_remaining{window="1d"} 72');
+    expect(metrics).toContain('analytics_gateway_upstream_limit_window_seconds{window="1d"} 86400\n');
   });
 });
 
 describe.concurrent('what the upstream says is left', () => {
-  it('what the upstream says is left closes the gate at nothing, without a 429', async ({
-    expect,
-    onTestFinished,
-  }) => {
-    const { ask, standIn } = await startPair({ CACHE_TTL: '0s' }, {}, onTestFinished);
-    const fields = (left: number) => ({ 'x-ratelimit-remaining': String(left), 'x-ratelimit-reset': '3600' });
-    for (const left of [5, 4, 3, 2, 1, 0]) {
-      standIn.behave({ headers: fields(left) }, 1);
-      expect((await ask(accounts)).status).toBe(200);
-    }
-    const came = await ask('/api/users/api-keys/');
-    expect(came.json()).toMatchObject({ status: 429, code: 'upstream-rate-limited' });
-    expect(Number(came.headers['retry-after'])).toBeGreaterThan(3_500);
-    expect(standIn.requests).toHaveLength(6);
-  });
+  it.for([
+    ['known', ''],
+    ['added', '-reads'],
+  ])(
+    'what the upstream says is left closes the gate at nothing, without a 429, in %s fields',
+    async ([, end = ''], { expect, onTestFinished }) => {
+      const settings = { CACHE_TTL: '0s', UPSTREAM_LIMIT_HEADERS: 'X-RateLimit-Reset-Reads' };
+      const { ask, standIn } = await startPair(settings, {}, onTestFinished);
+      const fields = (left: number) => ({
+        [`x-ratelimit-remaining${end}`]: String(left),
+        [`x-ratelimit-reset${end}`]: '3600',
+      });
+      for (const left of [5, 4, 3, 2, 1, 0]) {
+        standIn.behave({ headers: fields(left) }, 1);
+        expect((await ask(accounts)).status).toBe(200);
+      }
+      const came = await ask('/api/users/api-keys/');
+      expect(came.json()).toMatchObject({ status: 429, code: 'upstream-rate-limited' });
+      expect(Number(came.headers['retry-after'])).toBeGreaterThan(3_500);
+      expect(standIn.requests).toHaveLength(6);
+    },
+  );
 
   it('what the upstream says is left is ignored where it is always the same, and the log says so once', async ({
     expect,
