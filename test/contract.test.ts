@@ -35,7 +35,7 @@ const linesOf = (rows: readonly string[]): string => `${rows.toSorted().join('\n
 /** A gateway that has answered, refused and failed, so that lists have members. */
 async function usedGateway(): Promise<TestGateway> {
   const { token, entry } = enrol('reports-script');
-  const gateway = await startWith([entry], { ADMIN_PORT: '0' });
+  const gateway = await startWith([entry], { ADMIN_PORT: '0', UPSTREAM_LIMIT: '1000/1m' });
   const headers = bearer(token);
   await gateway.ask(accounts, { headers });
   await gateway.ask(accounts, { headers });

@@ -9,6 +9,7 @@ export interface Measured {
   readonly p99Ms: number;
   readonly share: number;
   readonly turnedAway: number;
+  readonly politeTurnedAway: number;
   readonly lasting: number;
   readonly dashboardToOneGate: number;
   readonly earlySends: number;
@@ -30,6 +31,7 @@ export function measure({ scenario, floors }: Row, seed: number): Measured {
     p99Ms: Math.max(...callers.map(({ p99 }) => p99)),
     share: Math.min(...large.map(({ done, entitled }) => done / entitled)),
     turnedAway: figures.turnedAway,
+    politeTurnedAway: figures.callers.get('polite')?.refused ?? 0,
     lasting: accepted(-60, scenario.seconds) / accepted(60, 120),
     dashboardToOneGate: dashboard(figures) / dashboard(one),
     earlySends: figures.earlySends,

@@ -11,6 +11,8 @@ export interface Floors {
   /** The worst-off caller's part of its max-min share, where shares are 20 answers or more. */
   readonly share?: number;
   readonly turnedAway?: number;
+  /** Of the polite script's reads. */
+  readonly politeTurnedAway?: number;
   /** Accepted in the last minute, as a share of what was accepted in the second minute. */
   readonly lasting?: number;
   /** What the dashboard gets, as a share of what one gate gives it. */
@@ -57,7 +59,140 @@ function both(name: string, scenario: Scenario, before: [string, string], floors
   ];
 }
 
+const a = (most: number, window: '1s' | '1m' | '1d') => ({
+  ...{ most, window },
+  windowMs: { '1s': 1_000, '1m': 60_000, '1d': 86_400_000 }[window],
+});
+type Told = ReturnType<typeof a>;
+/** The operator has told these limits. */
+const told = (...limits: Told[]) => ({ options: { limits } });
+/** And the upstream counts as told, in any window. */
+const toldAndTrue = (...limits: Told[]) => ({ ...fifty, ...told(...limits), anyWindows: limits });
+const minutes = { seconds: 360, callers: ten };
+const greedyAndPolite = [
+  { name: 'greedy', loops: 10, thinkMs: 0 },
+  { name: 'polite', loops: 1, thinkMs: 300_000 },
+];
+
+const toldRows: readonly Row[] = [
+  {
+    name: 'told and true, 50/1s',
+    scenario: toldAndTrue(a(50, '1s')),
+    before: '–',
+    floors: { goodput: 0.97, wasted: 0, share: 0.8 },
+  },
+  {
+    name: 'told and true, 50/1s, both sides stall for up to 100 ms',
+    scenario: { ...toldAndTrue(a(50, '1s')), stallMs: 100 },
+    before: '–',
+    floors: { goodput: 0.85, wasted: 0 },
+  },
+  {
+    name: 'told and true, 60/1m, 360 s',
+    scenario: { ...toldAndTrue(a(60, '1m')), ...minutes },
+    before: '–',
+    floors: { goodput: 0.97, wasted: 0 },
+  },
+  {
+    name: 'told 60/1m, fixed windows, 360 s',
+    scenario: { ...windows, ...told(a(60, '1m')) },
+    before: '–',
+    floors: { goodput: 0.97, wasted: 0 },
+  },
+  {
+    name: 'told and true, two windows: 10/1s, 200/1m, 240 s',
+    scenario: { ...toldAndTrue(a(10, '1s'), a(200, '1m')), seconds: 240 },
+    before: '–',
+    floors: { goodput: 0.97, wasted: 0 },
+  },
+  {
+    name: 'told too high: 100/1s, true 50/s, burst 10',
+    scenario: { ...fifty, ...told(a(100, '1s')) },
+    before: '0.991, 0.8 % (not told)',
+    floors: { goodput: 0.97, wasted: 0.01, lightP99Ms: 200, share: 0.85 },
+  },
+  {
+    name: 'told too low: 25/1s, true 50/1s (half is used)',
+    scenario: { ...toldAndTrue(a(50, '1s')), ...told(a(25, '1s')) },
+    before: '–',
+    floors: { goodput: 0.48, wasted: 0 },
+  },
+  {
+    name: 'others use 1/s of 600/1m, a tenth is reserved, 360 s',
+    scenario: { ...fifty, ...minutes, ...told(a(540, '1m')), anyWindows: [a(600, '1m')], othersPerSecond: 1 },
+    before: '–',
+    floors: { goodput: 0.97, wasted: 0 },
+  },
+  {
+    name: 'others use 1/s of 600/1m, nothing is reserved, 360 s',
+    scenario: {
+      ...{ ...fifty, ...minutes, ...told(a(600, '1m')), anyWindows: [a(600, '1m')], othersPerSecond: 1 },
+      statesWindow: true,
+    },
+    before: '–',
+    floors: { goodput: 0.85, wasted: 0.05 },
+  },
+  {
+    name: 'a day: 60/1m, 2000/1d, a greedy and a polite caller',
+    scenario: { ...toldAndTrue(a(60, '1m'), a(2000, '1d')), seconds: 86_400, callers: greedyAndPolite },
+    before: '–',
+    floors: { goodput: 0.97, wasted: 0, lightP99Ms: 1000, politeTurnedAway: 0 },
+  },
+];
+
+const lies = ['constant', 'per path', 'of others', 'reset runs ahead'] as const;
+const fixed = { ...fifty, ...minutes, limit: () => 1, burst: 1, windowSeconds: 60, statesWindow: true };
+const tenfold = { ...fixed, limit: () => 10, callers: crowd() };
+/** Six windows, and at most one 429 in each. */
+const oneAMinute = (attempts: number): number => 6 / attempts;
+
+const heardRows: readonly Row[] = [
+  {
+    name: 'fields heard, 60 a minute, 360 s',
+    scenario: { ...fixed, fields: 'true' },
+    before: '1.00, 10 % (429s alone)',
+    floors: { goodput: 0.95, wasted: oneAMinute(360) },
+  },
+  {
+    name: 'fields heard, 600 a minute, greedy callers, 360 s',
+    scenario: { ...tenfold, fields: 'true' },
+    before: '–',
+    floors: { goodput: 0.95, wasted: oneAMinute(3600), lightP99Ms: 6000 },
+  },
+  {
+    name: 'fields heard, 600 a minute, 100 ms away, both sides stall',
+    scenario: { ...tenfold, fields: 'true', latencyMs: 100, stallMs: 100 },
+    before: '–',
+    floors: { goodput: 0.95, wasted: oneAMinute(3600) },
+  },
+  ...lies.map((fields) => ({
+    name: `fields that lie (${fields}), 600 a minute, 360 s`,
+    scenario: { ...tenfold, fields },
+    before: '1.00, 1.5 % (no fields)',
+    floors: { goodput: 0.95, wasted: 0.03 },
+  })),
+];
+
+const threeTold = { ...toldAndTrue(a(50, '1s')), gates: 3 };
+const fleetRows: readonly Row[] = [
+  {
+    name: 'told and true, 50/1s, three gates with a store',
+    scenario: { ...threeTold, store: { latencyMs: 1 } },
+    before: '–',
+    floors: { goodput: 0.97, wasted: 0 },
+  },
+  {
+    name: 'told and true, 50/1s, three gates whose store is away for a third of the time',
+    scenario: { ...threeTold, store: { latencyMs: 1, away: { fromMs: 20_000, toMs: 40_000 } } },
+    before: '–',
+    floors: { goodput: 0.95, wasted: 0.005 },
+  },
+];
+
 export const rows: readonly Row[] = [
+  ...fleetRows,
+  ...toldRows,
+  ...heardRows,
   ...both(
     '50/s, burst 10',
     fifty,

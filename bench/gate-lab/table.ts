@@ -4,7 +4,13 @@ import type { Floors, Row } from './scenarios.ts';
 
 type Figure = keyof Floors;
 
-const isMost: ReadonlySet<Figure> = new Set(['wasted', 'lightP99Ms', 'p99Ms', 'turnedAway']);
+const isMost: ReadonlySet<Figure> = new Set([
+  'wasted',
+  'lightP99Ms',
+  'p99Ms',
+  'turnedAway',
+  'politeTurnedAway',
+]);
 const labels: Record<Figure, string> = {
   goodput: 'goodput',
   wasted: '429s',
@@ -12,6 +18,7 @@ const labels: Record<Figure, string> = {
   p99Ms: 'p99',
   share: 'worst-off',
   turnedAway: 'turned away',
+  politeTurnedAway: 'polite turned away',
   lasting: 'last minute',
   dashboardToOneGate: 'dashboard',
 };
@@ -54,7 +61,7 @@ export function resultOf(row: Row, runs: readonly Measured[]): Result {
 
 function text(figure: Figure, value: number): string {
   if (figure === 'wasted') return `${(value * 100).toFixed(1)} %`;
-  if (figure === 'turnedAway') return String(value);
+  if (figure === 'turnedAway' || figure === 'politeTurnedAway') return String(value);
   return figure === 'lightP99Ms' || figure === 'p99Ms' ? `${Math.round(value)} ms` : value.toFixed(3);
 }
 

@@ -43,7 +43,7 @@ export const consolePage = `<!doctype html>
 ${table('workspaces', 'h-each', ['Name', 'Key', 'Upstream', 'Gate', 'Requests#', 'Waiting#', 'Stored reads#', 'Memory#'])}</section>
 <section class="wide" id="last" aria-labelledby="h-last"><h2 id="h-last">Last 15 minutes</h2><div class="charts">${charts.join('')}</div></section>
 <section id="of-key" aria-labelledby="h-key"><h2 id="h-key">Key</h2><p class="says" id="key-says"></p><dl id="key"></dl></section>
-<section id="of-up" aria-labelledby="h-up"><h2 id="h-up">Upstream</h2><p class="says" id="circuit-says"></p><p class="says" id="gate-says"></p><dl id="gate"></dl></section>
+<section id="of-up" aria-labelledby="h-up"><h2 id="h-up">Upstream</h2><p class="says" id="circuit-says"></p><p class="says" id="gate-says"></p><dl id="gate"></dl><div id="limits"></div></section>
 <section aria-labelledby="h-cache"><h2 id="h-cache">Cache</h2><dl id="cache"></dl>
 <progress id="full" value="0" max="1" aria-label="Memory used by the cache"></progress>
 <form id="purge"><label for="which">Answers of</label><select id="which"></select><span id="ask-token" hidden><label for="token">Token</label><input id="token" type="password" autocomplete="off"></span><button id="go">Purge</button><output id="purged" for="which"></output></form></section>

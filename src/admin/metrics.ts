@@ -239,7 +239,7 @@ const gatewayRows: readonly Row<AdminSnapshot & Verdict>[] = [
   [
     'shared_gate_leads',
     'gauge',
-    '1 where this gateway gives the turns at the upstream to all gateways. One of them does while a limit is known.',
+    '1 where this gateway gives the turns at the upstream to all gateways. One of them does while a limit is known or told.',
     ({ sharedStore }) => sharedStore && sharedStore.gate.role === 'leads',
   ],
   [

@@ -18,6 +18,19 @@ export interface CheckReport {
   sharedStore?: StoreTrial;
   logins?: readonly LoginTrial[];
   calls: CallReport[];
+  /** What is told of the upstream's limit; left out where nothing is. */
+  limit?: LimitReport;
+}
+
+export interface LimitReport {
+  /** In UPSTREAM_LIMIT, less the reserve. */
+  readonly told: readonly { readonly limit: number; readonly window: string }[];
+  /** By the upstream, in its last answer. */
+  readonly stated: readonly {
+    readonly field: string;
+    readonly remaining: number;
+    readonly resetsInSeconds: number;
+  }[];
 }
 
 /** The keys of a company login, as they are fetched from its issuer. */
@@ -96,9 +109,23 @@ export function inWords(report: CheckReport): string {
     lines.push([`${method} ${path}:`, ...came, ...(said.has(meaning) ? [] : [meaning])].join(' '));
     said.add(meaning);
   }
+  if (report.limit !== undefined) lines.push(limitInWords(report.limit));
   const verdict = said.has(report.summary) ? 'The gateway could not work, as said above.' : report.summary;
   lines.push(`${report.ok ? 'Fine' : 'Failed'}: ${verdict}`);
   return `${lines.map(visible).join('\n')}\n`;
+}
+
+/** What was learned is known to the gateway that runs. */
+function limitInWords({ told, stated }: LimitReport): string {
+  const yours = told.map(({ limit, window }) => `${limit}/${window}`).join(', ');
+  const theirs = stated.map(
+    ({ field, remaining, resetsInSeconds }) => `${remaining} left for ${resetsInSeconds} s (${field})`,
+  );
+  return [
+    `Limit: ${yours === '' ? 'UPSTREAM_LIMIT tells none' : `UPSTREAM_LIMIT tells ${yours}`}`,
+    theirs.length === 0 ? 'the upstream tells none' : `the upstream tells ${theirs.join(', ')}`,
+    'what was learned stands in /status of the gateway that runs (gate.attemptsPerSecond)',
+  ].join('; ');
 }
 
 /** A command's own words, quoted: the last lines of each run, none of them long. */

@@ -9,6 +9,7 @@ import type { Handler } from '../exchange/layer.ts';
 import { timedContext } from '../exchange/request-context.ts';
 import { Trace } from '../exchange/trace.ts';
 import type { StoreTrial } from '../fleet/try-store.ts';
+import { type StatedLimit, statedLimits } from '../http/stated-wait.ts';
 import type { Keyring } from '../key/keyring.ts';
 import { describeFailure, KeyStoreError } from '../key/store.ts';
 import { specifiedOperations } from '../operations.ts';
@@ -19,6 +20,7 @@ import {
   type CallReport,
   type CheckReport,
   inWords,
+  type LimitReport,
   type LoginTrial,
   type Meaning,
   meaningOfFailure,
@@ -53,6 +55,9 @@ export interface CheckOptions {
   readonly baseUrl: string;
   /** The patterns of UPSTREAM_READS. Those without a parameter are asked. */
   readonly addedReads?: readonly string[];
+  /** UPSTREAM_LIMIT less the reserve, and the further fields that state one. */
+  readonly toldLimits?: readonly { readonly most: number; readonly window: string }[];
+  readonly limitFields?: readonly string[];
   /** Whether a person reads it: then what a command said is shown where its store gave no key. */
   readonly isTerminal?: boolean;
   /** Called only when the settings are fine. Rejects with a `KeyStoreError` where the key's setting is wrong. */
@@ -192,7 +197,9 @@ async function examineKey(
   const previousKey = tried?.ok === false ? { ...tried, ...wordsOf(said, options, earlier) } : tried;
   const sharedStore = tryStore && (await tryStore());
   const logins = (await tryLogins?.()) ?? [];
-  const made = await makeCalls(keyring, ask, options);
+  const stated: StatedLimit[] = [];
+  const made = await makeCalls(keyring, ask, options, (limits) => stated.splice(0, 9, ...limits));
+  const limit = limitReport(options.toldLimits ?? [], stated);
   const summary = shortcoming(made, previousKey, sharedStore, logins, keyring.health().source !== source);
   const ok = summary === undefined;
   return {
@@ -210,6 +217,22 @@ async function examineKey(
     ...(sharedStore === undefined ? {} : { sharedStore }),
     ...(logins.length === 0 ? {} : { logins }),
     calls: made,
+    ...(limit === undefined ? {} : { limit }),
+  };
+}
+
+function limitReport(
+  told: NonNullable<CheckOptions['toldLimits']>,
+  stated: readonly StatedLimit[],
+): LimitReport | undefined {
+  if (told.length + stated.length === 0) return undefined;
+  return {
+    told: told.map(({ most, window }) => ({ limit: most, window })),
+    stated: stated.map(({ name, remaining, resetMs }) => ({
+      field: name,
+      remaining,
+      resetsInSeconds: Math.ceil(resetMs / 1_000),
+    })),
   };
 }
 
@@ -226,7 +249,8 @@ function wordsOf(
 async function makeCalls(
   keyring: Keyring,
   ask: CheckParts['ask'],
-  { addedReads = [], timeoutMs }: CheckOptions,
+  { addedReads = [], limitFields = [], timeoutMs }: CheckOptions,
+  onLimits: (limits: readonly StatedLimit[]) => void,
 ): Promise<CallReport[]> {
   const made: CallReport[] = [];
   const added = addedReads.map((path) => ({ operation: path, path, isAdded: true }));
@@ -239,7 +263,8 @@ async function makeCalls(
       made.push({ method: 'GET', path: call.path, status: null, outcome: 'skipped', meaning: skipped });
       continue;
     }
-    const { status, waitMs, meaning: found } = await makeCall(ask, call, timeoutMs);
+    const { status, waitMs, limits = [], meaning: found } = await makeCall(ask, call, timeoutMs, limitFields);
+    if (limits.length > 0) onLimits(limits);
     const isOperation = found.outcome === 'key-rejected' && !isRefused(keyring);
     const meaning = isOperation ? operationRefused : found;
     made.push({
@@ -335,12 +360,20 @@ async function makeCall(
   ask: CheckParts['ask'],
   call: Call,
   timeoutMs: number,
-): Promise<{ status: number | null; meaning: Meaning; waitMs?: number | undefined }> {
+  limitFields: readonly string[],
+): Promise<{
+  status: number | null;
+  meaning: Meaning;
+  waitMs?: number | undefined;
+  limits?: readonly StatedLimit[];
+}> {
   const { context, release } = timedContext(timeoutMs, { name: 'check', weight: 1, background: false });
   const request = plainRead(call.operation, call.path, context);
   try {
-    const { status, statedWaitMs: waitMs } = await ask(request, new Trace(performance.now()));
-    return { status, waitMs, meaning: meaningOfStatus(status, waitMs, call.isAdded) };
+    const answer = await ask(request, new Trace(performance.now()));
+    const { status, statedWaitMs: waitMs } = answer;
+    const limits = statedLimits(answer, limitFields);
+    return { status, waitMs, limits, meaning: meaningOfStatus(status, waitMs, call.isAdded) };
   } catch (error) {
     if (context.ended !== undefined) {
       return { status: null, meaning: { outcome: 'timeout', text: 'The upstream did not answer in time.' } };

@@ -3,7 +3,7 @@ import { unnamedWritten } from '../callers/callers-file.ts';
 import { type Config, readConfig } from '../config/config.ts';
 import { nearestOfAll } from '../config/names.ts';
 import type { Environment } from '../config/values.ts';
-import type { WorkspaceConfig } from '../config/workspaces.ts';
+import { usedLimits, type WorkspaceConfig } from '../config/workspaces.ts';
 import { SettingError } from '../errors.ts';
 import { check, checkEach } from './check.ts';
 import {
@@ -64,6 +64,8 @@ export async function checkEnvironment(
     warnings: index === 0 ? settingsWithoutEffect(environment) : [],
     baseUrl: own.baseUrl.href,
     addedReads: config.UPSTREAM_READS,
+    toldLimits: usedLimits(own, config.UPSTREAM_LIMIT_RESERVE),
+    limitFields: config.UPSTREAM_LIMIT_HEADERS,
     open: async () => {
       // It brings what asks the upstream.
       const { openChecked } = await import('./check-parts.ts');

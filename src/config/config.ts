@@ -105,11 +105,13 @@ export function changedSettings(config: Config): string[] {
 }
 
 /** The names of the settings that a named workspace has of its own. */
-function ownSettings({ name, baseUrl, previousKeyFrom }: WorkspaceConfig, config: Config): string[] {
+function ownSettings({ name, baseUrl, previousKeyFrom, limits }: WorkspaceConfig, config: Config): string[] {
   if (name === '') return [];
   const names = [variableOf('UPSTREAM_API_KEY_FROM', name)];
   if (previousKeyFrom !== undefined) names.push(variableOf('UPSTREAM_API_KEY_PREVIOUS_FROM', name));
   if (baseUrl !== config.UPSTREAM_BASE_URL) names.push(variableOf('UPSTREAM_BASE_URL', name));
+  if (limits !== (config.UPSTREAM_LIMIT ?? limits) || (limits.length > 0 && !config.UPSTREAM_LIMIT))
+    names.push(variableOf('UPSTREAM_LIMIT', name));
   return names;
 }
 
@@ -143,6 +145,9 @@ function contradictions(config: Config): string[] {
   }
   problems.push(...sharedPlaces(config));
   problems.push(...unkeyedWithoutUse(config));
+  if (config.GATE_MAX_CLOSED === 0 && config.workspaces.some(({ limits }) => limits.length > 0)) {
+    problems.push('UPSTREAM_LIMIT needs the gate, which GATE_MAX_CLOSED=0s switches off');
+  }
   if (config.RETRY_CAP < config.RETRY_BASE) problems.push('RETRY_CAP must not be below RETRY_BASE');
   if (config.SHUTDOWN_GRACE < config.SHUTDOWN_DELAY) {
     problems.push('SHUTDOWN_GRACE must not be below SHUTDOWN_DELAY, which it includes');

@@ -2,6 +2,7 @@
 
 import { neverDown, neverUp } from '../http/passed-fields.ts';
 import {
+  attemptLimits,
   baseUrl,
   ConfigValueError,
   duration,
@@ -15,6 +16,7 @@ import {
   namePrefix,
   oneOf,
   origin,
+  percentage,
   type Reader,
   readPattern,
   secretPlace,
@@ -96,6 +98,15 @@ export const settings = {
     'application/json, application/*+json',
     list(mediaRange),
     'Media types of successes that pass; any other is an invalid response. */* lets all through.',
+  ),
+  UPSTREAM_LIMIT: optional(
+    attemptLimits,
+    'The upstream’s limit where it is known, such as 60/1m,10000/1d (units s m h d): no more attempts in any window of these lengths. What is learned from 429s may only be lower.',
+  ),
+  UPSTREAM_LIMIT_RESERVE: defaulted(
+    '0%',
+    percentage,
+    'The part of UPSTREAM_LIMIT that is left to other programs with the same key.',
   ),
   UPSTREAM_LIMIT_HEADERS: defaulted(
     '',

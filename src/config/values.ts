@@ -8,6 +8,7 @@ import { isIPv6 } from 'node:net';
 import { hostInUrl, isLoopbackHost, socketPath } from '../http/address.ts';
 import { maxTimerMs } from '../http/date.ts';
 import { listedHostName, originProblem } from '../http/host.ts';
+import type { AttemptLimit } from '../http/limit-fields.ts';
 
 /** Names and values, as a process has them. */
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -33,6 +34,31 @@ export function duration(minMs = 0, maxMs = maxTimerMs): Reader<number> {
     return Math.round(ms);
   };
 }
+
+const windowUnits: Readonly<Record<string, number>> = { ...durationUnits, d: 86_400_000 };
+
+/** `60/1m,10000/1d`: one limit or several, given back with the shortest window first. */
+export const attemptLimits: Reader<readonly AttemptLimit[]> = (value) => {
+  const limits = list(attemptLimit)(value).toSorted((a, b) => a.windowMs - b.windowMs);
+  if (limits.some(({ windowMs }, at) => windowMs === limits[at + 1]?.windowMs))
+    throw new ConfigValueError('has two limits for windows of one length');
+  return limits;
+};
+
+function attemptLimit(text: string): AttemptLimit {
+  const [, count, window = '', length, unit] = /^(\d{1,9})\/((\d{1,7})([smhd]))$/.exec(text) ?? [];
+  const windowMs = Number(length) * (windowUnits[unit ?? ''] ?? Number.NaN);
+  if (!(Number(count) >= 1 && windowMs > 0 && windowMs <= 31 * 86_400_000))
+    throw new ConfigValueError('expects limits like 60/1m,10000/1d, with windows of up to 31 days');
+  return { most: Number(count), windowMs, window };
+}
+
+/** `10%` to 0.1; below 100 %. */
+export const percentage: Reader<number> = (value) => {
+  const [, digits] = /^(\d{1,2}(?:\.\d{1,3})?)%$/.exec(value) ?? [];
+  if (digits === undefined) throw new ConfigValueError('expects a percentage below 100, like 10%');
+  return Number(digits) / 100;
+};
 
 const sizeUnits: Readonly<Record<string, number>> = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
 

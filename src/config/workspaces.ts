@@ -3,7 +3,8 @@
  * environment comes in, and all problems come out at once, by name and never with a value.
  */
 
-import { baseUrl, ConfigValueError, type Environment, type Reader, text } from './values.ts';
+import type { AttemptLimit } from '../http/limit-fields.ts';
+import { attemptLimits, baseUrl, ConfigValueError, type Environment, type Reader, text } from './values.ts';
 
 /** One workspace of the upstream, with the key that belongs to it. */
 export interface WorkspaceConfig {
@@ -12,6 +13,8 @@ export interface WorkspaceConfig {
   readonly baseUrl: URL;
   readonly keyFrom: string;
   readonly previousKeyFrom: string | undefined;
+  /** What the operator tells of its upstream's limit; empty where nothing is told. */
+  readonly limits: readonly AttemptLimit[];
 }
 
 /** What a workspace's own setting says. Its variable is the row's name, `_`, and the workspace's name in capitals. */
@@ -27,6 +30,10 @@ export const workspaceSettings = {
   UPSTREAM_BASE_URL: {
     required: false,
     meaning: 'Its base address, where that is not UPSTREAM_BASE_URL.',
+  },
+  UPSTREAM_LIMIT: {
+    required: false,
+    meaning: 'Its upstream’s limit, where that is not UPSTREAM_LIMIT.',
   },
 } as const;
 
@@ -44,6 +51,10 @@ export const workspaceName: Reader<string> = (value) => {
     throw new ConfigValueError(
       'expects names of 1 to 32 lower-case letters, digits and hyphens, beginning with a letter or digit',
     );
+  }
+  // UPSTREAM_LIMIT_HEADERS is a setting of its own.
+  if (value === 'headers' || value === 'reserve') {
+    throw new ConfigValueError(`must not name ${value}: UPSTREAM_LIMIT_${value.toUpperCase()} is a setting`);
   }
   return value;
 };
@@ -72,6 +83,7 @@ export interface CommonSettings {
   readonly UPSTREAM_BASE_URL: URL | undefined;
   readonly UPSTREAM_API_KEY_FROM: string | undefined;
   readonly UPSTREAM_API_KEY_PREVIOUS_FROM: string | undefined;
+  readonly UPSTREAM_LIMIT: readonly AttemptLimit[] | undefined;
 }
 
 /**
@@ -88,10 +100,10 @@ export function readWorkspaces(
   const problems = sharedVariables(names);
   const workspaces: WorkspaceConfig[] = [];
   const { UPSTREAM_BASE_URL: commonBaseUrl, UPSTREAM_API_KEY_FROM: keyFrom } = common;
-  const { UPSTREAM_API_KEY_PREVIOUS_FROM: previousKeyFrom } = common;
+  const { UPSTREAM_API_KEY_PREVIOUS_FROM: previousKeyFrom, UPSTREAM_LIMIT: limits = [] } = common;
   if (hasUnnamed(environment)) {
     if (keyFrom !== undefined) {
-      workspaces.push({ name: '', baseUrl: commonBaseUrl as URL, keyFrom, previousKeyFrom });
+      workspaces.push({ name: '', baseUrl: commonBaseUrl as URL, keyFrom, previousKeyFrom, limits });
     }
   } else if (previousKeyFrom !== undefined) {
     problems.push(
@@ -99,7 +111,7 @@ export function readWorkspaces(
     );
   }
   for (const name of new Set(names)) {
-    const read = readWorkspace(environment, name, commonBaseUrl);
+    const read = readWorkspace(environment, name, commonBaseUrl, limits);
     problems.push(...read.problems);
     if (read.workspace !== undefined) workspaces.push(read.workspace);
   }
@@ -123,6 +135,7 @@ function readWorkspace(
   environment: Environment,
   name: string,
   commonBaseUrl: URL | undefined,
+  commonLimits: readonly AttemptLimit[],
 ): { workspace: WorkspaceConfig | undefined; problems: string[] } {
   const problems: string[] = [];
   function read<T>(setting: WorkspaceSetting, reader: Reader<T>): T | undefined {
@@ -142,7 +155,9 @@ function readWorkspace(
   const keyFrom = read('UPSTREAM_API_KEY_FROM', text);
   const previousKeyFrom = read('UPSTREAM_API_KEY_PREVIOUS_FROM', text);
   const own = read('UPSTREAM_BASE_URL', baseUrl) ?? (commonBaseUrl as URL);
-  const workspace = keyFrom === undefined ? undefined : { name, baseUrl: own, keyFrom, previousKeyFrom };
+  const limits = read('UPSTREAM_LIMIT', attemptLimits) ?? commonLimits;
+  const workspace =
+    keyFrom === undefined ? undefined : { name, baseUrl: own, keyFrom, previousKeyFrom, limits };
   return { workspace, problems };
 }
 
@@ -157,6 +172,18 @@ function sharedVariables(names: readonly string[]): string[] {
 /** The workspace that a variable seems to be for, in lower case; `undefined` for a variable of another kind. */
 export function workspaceOfVariable(variable: string): string | undefined {
   return ownVariable.exec(variable)?.[1]?.toLowerCase().replaceAll('_', '-');
+}
+
+/** What the gate may use of a workspace's limits: the reserve, a part of each, is left to other programs. */
+export function usedLimits(
+  { limits }: Pick<WorkspaceConfig, 'limits'>,
+  reserve: number,
+): readonly AttemptLimit[] {
+  // What 1 - 0.1 and the like lack of the decimal number must not cost an attempt.
+  return limits.map((limit) => ({
+    ...limit,
+    most: Math.max(Math.floor(limit.most * (1 - reserve) + 1e-9), 1),
+  }));
 }
 
 /** Where the keys of a workspace come from, each with the setting that says so. */

@@ -194,7 +194,16 @@ export const logMembers = {
   ...{ caller: name, token: name, workspace: name, workspaces: name, operation: name },
   ...{ url: address, adminUrl: address, address },
   // What the gateway says.
-  ...{ by: words, note: words, problem: words, reason: words, cache: words, gate: words, kind: words },
+  ...{
+    by: words,
+    field: words,
+    note: words,
+    problem: words,
+    reason: words,
+    cache: words,
+    gate: words,
+    kind: words,
+  },
   ...{ from: words, to: words, lastFailure: words, version: words, fingerprint: words, validTo: words },
   ...{ status: figure, attempts: figure, upstreamStatus: figure, generation: figure, stored: figure },
   ...{ waitedMs: figure, upstreamMs: figure, totalMs: figure, closedForMs: figure, statedWaitMs: figure },

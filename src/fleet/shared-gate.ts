@@ -41,7 +41,7 @@ const recordKeptMs = 600_000;
 /** What a scheduler shows whatever the type of its requests. */
 type Shared = Pick<
   SharedScheduler<Queued>,
-  'shared' | 'isBusy' | 'outgoing' | 'storeChanged' | 'leaseTold' | 'leaveOthers' | 'farewell'
+  'shared' | 'isBusy' | 'keptForMs' | 'outgoing' | 'storeChanged' | 'leaseTold' | 'leaveOthers' | 'farewell'
 > & {
   /** Takes a message, and lets go what may go. @param isNew asked with its sender */
   tell(text: string, isNew: (from: string) => boolean, nowMs: number): void;
@@ -170,11 +170,18 @@ export class SharedGate {
     const keys = [store.name('gate', 'lease', name), store.name('gate', 'known', name)];
     const label = this.#label(keys[1] ?? '');
     const record =
-      known === undefined || known.state === 'open'
+      known === undefined || (known.state === 'open' && known.windows === undefined)
         ? ''
         : sealing.seal(label, Buffer.from(JSON.stringify({ ...known, writtenMs: this.#storeMs() })));
     const askedMs = performance.now();
-    const values = [id, String(leaseMs), wants, record, String(recordKeptMs), String(ownTerm ?? '')];
+    const values = [
+      id,
+      String(leaseMs),
+      wants,
+      record,
+      String(Math.max(recordKeptMs, scheduler.keptForMs)),
+      String(ownTerm ?? ''),
+    ];
     const told = await store.run(leaseScript, keys, values, (reply: (Buffer | null)[]) => {
       const [holderAndTerm, sealed] = reply;
       const [holder, term] = holderAndTerm?.toString().split(' ') ?? [];

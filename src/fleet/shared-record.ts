@@ -6,6 +6,7 @@ import { settledDown } from '../gate/pacer.ts';
 import { type GateRecord, learned, openRecord } from '../gate/scheduler.ts';
 import { tuning } from '../gate/tuning.ts';
 import type { GateState } from '../gate/types.ts';
+import { parseWindows, type SharedWindows } from './shared-windows.ts';
 
 const amounts = ['perMs', 'crowd', 'crowdMs', 'unstatedMs', 'probeIntervalMs'] as const;
 const spans = ['closedForMs', 'statedForMs', 'probeInMs'] as const;
@@ -16,6 +17,8 @@ export type SharedRecord = Readonly<Record<(typeof amounts)[number] | (typeof sp
   readonly level: number;
   /** When the level was as it says; below zero in the past. */
   readonly levelInMs: number;
+  /** Of a told limit, what all gateways have used; left out where none is told, and between two looks at it. */
+  readonly windows?: SharedWindows | undefined;
 };
 
 /** @param sent attempts so far: what the 429s of a cooldown tell is told at once */
@@ -41,7 +44,7 @@ export function writeRecord(record: GateRecord, sent: number, nowMs: number): Sh
  */
 export function readRecord(shared: SharedRecord, sent: number, writtenMs: number, nowMs: number): GateRecord {
   if (shared.state === 'open') return openRecord;
-  const { closedForMs, statedForMs, probeInMs, levelInMs, ...same } = shared;
+  const { closedForMs, statedForMs, probeInMs, levelInMs, windows: _, ...same } = shared;
   return {
     ...openRecord,
     ...same,
@@ -91,7 +94,14 @@ export function parseRecord(value: unknown): SharedRecord | undefined {
   if (![...amounts, ...spans].every((name) => isWithin(given[name], 0, longestMs))) return undefined;
   if (![level, levelInMs].every((one) => isWithin(one, -longestMs, longestMs))) return undefined;
   if (!isWithin(perMs, state === 'open' ? 0 : 1e-9, mostPerMs)) return undefined;
-  const rest = { state, isMeasured: given['isMeasured'] === true, level, levelInMs } as SharedRecord;
+  const windows = parseWindows(given['windows']);
+  const rest = {
+    state,
+    isMeasured: given['isMeasured'] === true,
+    level,
+    levelInMs,
+    ...(windows && { windows }),
+  } as SharedRecord;
   return { ...pick([...amounts, ...spans], (name) => given[name] as number), ...rest };
 }
 

@@ -19,6 +19,7 @@ import {
   type Scheduling,
 } from '../gate/scheduler.ts';
 import type { Queued, Schedule, SchedulerOptions } from '../gate/types.ts';
+import type { LimitFields } from '../http/limit-fields.ts';
 import { Follower } from './follower.ts';
 import { type Announcement, keyOf, type Report } from './gate-messages.ts';
 import { isRemote, Leader, type RemoteRequest } from './leader.ts';
@@ -31,6 +32,7 @@ import {
   withCooldown,
   writeRecord,
 } from './shared-record.ts';
+import { type KnownWindows, keptForMs, readWindows, type WindowUse, writeWindows } from './shared-windows.ts';
 
 export interface SharedSchedulerOptions {
   /** This gateway's. */
@@ -100,6 +102,10 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   #follower: Follower<T> | undefined;
   /** What was last known of all gateways together. */
   #known: { readonly record: SharedRecord; readonly atMs: number } | undefined;
+  /** What was last known of the windows of a told limit. */
+  #knownWindows: KnownWindows | undefined;
+  /** Since when this gateway works by itself. */
+  #aloneSinceMs = Number.NEGATIVE_INFINITY;
   #isStoreInUse = false;
   /** Where nothing is limited as far as this gateway knows, it looks once whether one leads. */
   #hasLooked = false;
@@ -137,8 +143,12 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     return this.#inner.record;
   }
 
+  get fields(): LimitFields {
+    return this.#inner.fields;
+  }
+
   admit(flows: readonly Flow[], nowMs: number): Permit | undefined {
-    return this.#role === 'follows' ? undefined : this.#inner.admit(flows, nowMs);
+    return this.#mayDecide(nowMs) ? this.#inner.admit(flows, nowMs) : undefined;
   }
 
   enter(request: T, nowMs: number): readonly Rejected<T>[] {
@@ -174,6 +184,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   next(nowMs: number): Next<T> {
     this.#leaveLateRole(nowMs);
     if (this.#role === 'follows') return this.#nextOfFollower(nowMs);
+    if (!this.#mayDecide(nowMs)) return { request: undefined, untilMs: this.#aloneSinceMs + leaseMs };
     for (;;) {
       const next = this.#inner.next(nowMs);
       if (!('permit' in next)) return next;
@@ -222,7 +233,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
 
   /** Whether time alone may bring something to send. */
   get isBusy(): boolean {
-    return this.#role !== 'alone' || this.#inner.record.state !== 'open';
+    return this.#isTold || this.#role !== 'alone' || this.#inner.record.state !== 'open';
   }
 
   /** What is to be sent now. Turns may have come by it: `next` is to be asked afterwards. */
@@ -233,7 +244,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     if (!this.#isStoreInUse) return {};
     if (this.#role === 'leads') return this.#outgoingOfLeader(nowMs);
     if (this.#role === 'follows') return { report: this.#follower?.report(this.#options.id, nowMs) };
-    const isWanted = this.#inner.record.state !== 'open';
+    const isWanted = this.#isTold || this.#inner.record.state !== 'open';
     const isDue = isWanted ? nowMs - this.#last.leaseMs >= campaignEveryMs : !this.#hasLooked;
     if (!isDue) return {};
     this.#hasLooked = true;
@@ -243,6 +254,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
 
   /** The store answers again, or no longer. */
   storeChanged(isInUse: boolean, nowMs: number): void {
+    if (isInUse && !this.#isStoreInUse) this.#aloneSinceMs = nowMs;
     this.#isStoreInUse = isInUse;
     this.#hasLooked = false;
     if (!isInUse) this.#goAlone(nowMs);
@@ -253,6 +265,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   leaseTold({ holder, term, record, ageMs }: LeaseState, askedMs: number, nowMs: number): void {
     const kept =
       record !== undefined && !isStale(record, ageMs) ? { record, atMs: nowMs - ageMs } : undefined;
+    this.#hearWindows(record, nowMs - ageMs, 'alone');
     if (holder !== undefined && holder !== this.#options.id) this.#unheardSinceMs ??= nowMs;
     else this.#unheardSinceMs = undefined;
     // The store answers, and no other gateway has announced that it leads: what the lease says is not followed.
@@ -274,6 +287,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     const isOld = this.#role !== 'alone' && term < knownTerm;
     if (from === this.#options.id || isOld) return [];
     this.#unheardSinceMs = undefined;
+    this.#hearWindows(record, nowMs, resigns ? 'alone' : 'follow');
     if (resigns) return this.#leaderResigned(announcement, nowMs);
     if (this.#role === 'leads') this.#goAlone(nowMs);
     this.#follow(announcement, { record, atMs: nowMs }, nowMs, announcement.shares[this.#options.id]);
@@ -336,7 +350,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   #outgoingOfLeader(nowMs: number): Outgoing {
     this.#leader?.forgetSilent(nowMs);
     const record = this.#write(nowMs);
-    if (record.state === 'open') {
+    if (record.state === 'open' && !this.#isTold) {
       const announcement = this.#announcement(record, nowMs, true);
       this.#goAlone(nowMs);
       this.#known = undefined;
@@ -363,12 +377,13 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   ): Announcement | undefined {
     if (this.#leader === undefined) return undefined;
     if (withShares) this.#last.announcedMs = nowMs;
+    const { windows: _, ...brief } = record;
     const told = this.#leader.announcement(withShares ? this.#inner.queue.inOrder() : undefined);
     return {
       kind: 'announcement',
       term: this.#leader.term,
       from: this.#options.id,
-      record,
+      record: withShares || resigns ? record : brief,
       resigns,
       ...told,
     };
@@ -385,7 +400,39 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   }
 
   #write(nowMs: number): SharedRecord {
-    return writeRecord(this.#inner.record, this.#inner.counts.sent, nowMs);
+    const { record, counts, windows, underWay } = this.#inner;
+    const shared = writeWindows(windows, underWay.length, nowMs);
+    return { ...writeRecord(record, counts.sent, nowMs), ...(shared && { windows: shared }) };
+  }
+
+  get #isTold(): boolean {
+    return this.#inner.windows.length > 0;
+  }
+
+  /** For how long what is known of told limits is worth keeping, ms. */
+  get keptForMs(): number {
+    return keptForMs(this.#inner.windows);
+  }
+
+  /** Where a limit is told, a gateway that has just met the others does not know what they have used. */
+  #mayDecide(nowMs: number): boolean {
+    if (this.#role !== 'alone') return this.#role === 'leads';
+    return !this.#isTold || !this.#isStoreInUse || nowMs - this.#aloneSinceMs >= leaseMs;
+  }
+
+  #hearWindows(record: SharedRecord | undefined, atMs: number, use: WindowUse): void {
+    if (record?.windows === undefined || this.#role === 'leads') return;
+    if (atMs <= (this.#knownWindows?.atMs ?? Number.NEGATIVE_INFINITY)) return;
+    this.#knownWindows = { windows: record.windows, atMs };
+    this.#useWindows(use);
+  }
+
+  #useWindows(use: WindowUse): void {
+    const known = this.#knownWindows ?? {
+      windows: { ended: [], inFlight: 0 },
+      atMs: Number.NEGATIVE_INFINITY,
+    };
+    readWindows(this.#inner.windows, known, use, this.#share);
   }
 
   #readKnown(nowMs: number): GateRecord {
@@ -401,6 +448,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     if (kept !== undefined && kept.atMs > (this.#known?.atMs ?? 0)) this.#known = kept;
     if (this.#known !== undefined) this.#inner.record = withCooldown(this.#readKnown(nowMs), record, nowMs);
     this.#role = 'leads';
+    this.#useWindows('lead');
     this.#follower = undefined;
     this.#leader = new Leader(term, this.#inner);
     // Says so at once, and writes down what is known.
@@ -450,11 +498,17 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   /** Goes on with this gateway's share of what all together may send. */
   #goAlone(nowMs: number): void {
     if (this.#role === 'alone') return;
-    if (this.#role === 'leads') this.#known = { record: this.#write(nowMs), atMs: nowMs };
+    if (this.#role === 'leads') {
+      const record = this.#write(nowMs);
+      this.#known = { record, atMs: nowMs };
+      if (record.windows !== undefined) this.#knownWindows = { windows: record.windows, atMs: nowMs };
+    }
     this.#leader?.resign(nowMs);
     this.#leader = undefined;
     this.#follower?.pause();
     this.#role = 'alone';
+    this.#aloneSinceMs = nowMs;
+    this.#useWindows('alone');
     const isLimited = this.#known !== undefined && this.#known.record.state !== 'open';
     if (isLimited) {
       const record = withCooldown(this.#readKnown(nowMs), this.#inner.record, nowMs);

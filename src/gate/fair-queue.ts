@@ -58,8 +58,13 @@ export class FairQueue<T extends Queued> {
     return true;
   }
 
+  /** Those of which requests wait. */
+  flows(): Flow[] {
+    return [...this.#backlogs.values()].filter(({ waiting }) => waiting.length > 0).map(({ flow }) => flow);
+  }
+
   /** The next in turn of the callers that may have one, taken out, and the flow whose turn it is. */
-  take(mayGo?: (name: string) => boolean): { readonly request: T; readonly flow: Flow } | undefined {
+  take(mayGo?: (flow: Flow) => boolean): { readonly request: T; readonly flow: Flow } | undefined {
     const next = this.#leastBy(({ start }) => start, mayGo);
     const request = next?.waiting[0];
     if (next === undefined || request === undefined) return undefined;
@@ -112,11 +117,11 @@ export class FairQueue<T extends Queued> {
   }
 
   /** The backlog with requests that has the least of a figure. */
-  #leastBy(figure: (backlog: Backlog<T>) => number, mayGo = (_name: string) => true): Backlog<T> | undefined {
+  #leastBy(figure: (backlog: Backlog<T>) => number, mayGo = (_flow: Flow) => true): Backlog<T> | undefined {
     let least: Backlog<T> | undefined;
     for (const backlog of this.#backlogs.values()) {
       if (backlog.waiting.length === 0 || (least !== undefined && figure(backlog) >= figure(least))) continue;
-      if (mayGo(backlog.flow.name)) least = backlog;
+      if (mayGo(backlog.flow)) least = backlog;
     }
     return least;
   }

@@ -8,6 +8,7 @@ import { type Answer, limitOutcome, type UpstreamRequest } from '../exchange/exc
 import { andThen, type Eventually, type Layer } from '../exchange/layer.ts';
 import type { ContextWatcher, RequestContext } from '../exchange/request-context.ts';
 import type { Trace } from '../exchange/trace.ts';
+import { statedLimits } from '../http/stated-wait.ts';
 import type { MakeScheduler, Outcome, Permit, Rejected, Scheduling } from './scheduler.ts';
 import { Scheduler } from './scheduler.ts';
 import { tuning } from './tuning.ts';
@@ -30,6 +31,9 @@ export type GateOptions = Omit<SchedulerOptions, keyof typeof defaults> &
   Partial<SchedulerOptions> & {
     /** Called once for each change of state. Must not throw. */
     readonly onChange?: (change: GateChange) => void;
+    /** Further fields that state a limit; called once for each that counts something else. Must not throw. */
+    readonly limitFields?: readonly string[];
+    readonly onIgnored?: (field: string) => void;
     /** For a gateway that takes turns with others. */
     readonly makeScheduler?: MakeScheduler | undefined;
   };
@@ -42,6 +46,7 @@ const off: GateSnapshot = {
   statedWaitSeconds: 0,
   attemptsPerSecond: null,
   window: 0,
+  limits: [],
   inFlight: 0,
   waiting: 0,
   attempts: 0,
@@ -78,14 +83,14 @@ function queuesByCaller(all: readonly Queued[], nowMs: number): CallerQueue[] {
 
 class PacingGate {
   readonly #scheduler: Scheduling<QueuedRequest>;
-  readonly #onChange: GateOptions['onChange'];
+  readonly #options: Pick<GateOptions, 'onChange' | 'onIgnored' | 'limitFields'>;
   #shownState: GateState = 'open';
   #timer: NodeJS.Timeout | undefined;
   #isPumping = false;
   #isShutDown = false;
 
-  constructor({ onChange, makeScheduler = (options) => new Scheduler(options), ...options }: GateOptions) {
-    this.#onChange = onChange;
+  constructor({ makeScheduler = (of) => new Scheduler(of), ...options }: GateOptions) {
+    this.#options = options;
     this.#scheduler = makeScheduler<QueuedRequest>({ ...defaults, ...options }, (all) => this.#pump(all));
   }
 
@@ -107,13 +112,21 @@ class PacingGate {
   /** Time may have changed the state since the last call; then `onChange` is called here. */
   readonly snapshot = (): GateSnapshot => {
     const nowMs = performance.now();
-    const { queued, perSecond, closedForMs, statedWaitMs, ...rest } = this.#scheduler.snapshot(nowMs);
+    const { queued, perSecond, closedForMs, statedWaitMs, limits, ...rest } = this.#scheduler.snapshot(nowMs);
     this.#showChange();
     return {
       ...rest,
       closedForSeconds: toSeconds(closedForMs),
       statedWaitSeconds: toSeconds(statedWaitMs),
       attemptsPerSecond: perSecond ?? null,
+      limits: limits.map(({ window, windowMs, most, used, remaining, resetsInMs }) => ({
+        window,
+        limit: most,
+        used,
+        remaining,
+        resetsInSeconds: toSeconds(resetsInMs),
+        beside: { windowSeconds: toSeconds(windowMs) },
+      })),
       callers: queuesByCaller(queued, nowMs),
     };
   };
@@ -178,6 +191,9 @@ class PacingGate {
     const attemptsBefore = trace.attempts;
     const settle = (end: Outcome) => this.#pump(this.#scheduler.settled(permit, end, performance.now()));
     const onAnswer = (answer: Answer): Answer => {
+      const stated = statedLimits(answer, this.#options.limitFields);
+      const ignored = this.#scheduler.fields.heard(stated, permit.sent.atMs, performance.now());
+      for (const field of ignored) this.#options.onIgnored?.(field);
       settle(limitOutcome(answer));
       return answer;
     };
@@ -194,7 +210,8 @@ class PacingGate {
 
   /** Fails requests without a turn, sends those that have one. Reentry would recurse as deep as the queue is long. */
   #pump(rejected: readonly Rejected<QueuedRequest>[] = []): void {
-    for (const { request, code, retryAfterMs } of rejected) request.fail(failureOf(code, retryAfterMs));
+    for (const { request, code, retryAfterMs } of rejected)
+      request.fail(failureOf(code, retryAfterMs, this.#scheduler.record.state));
     if (this.#isPumping) return;
     this.#isPumping = true;
     const nowMs = performance.now();
@@ -216,16 +233,20 @@ class PacingGate {
     const to = this.#scheduler.record.state;
     if (from === to) return;
     this.#shownState = to;
-    this.#onChange?.({ ...this.#scheduler.snapshot(performance.now()), from, to });
+    this.#options.onChange?.({ ...this.#scheduler.snapshot(performance.now()), from, to });
   }
 }
 
 const shuttingDown = (): GatewayError => new GatewayError('shutting-down', { retryAfterMs: 1000 });
 
-function failureOf(code: Rejected<never>['code'], retryAfterMs: number): GatewayError {
+function failureOf(code: Rejected<never>['code'], retryAfterMs: number, state: GateState): GatewayError {
   const isLate = code === 'upstream-rate-limited';
   const reason = isLate
     ? 'the upstream limits requests, and the turn of this one would come after its time (REQUEST_TIMEOUT)'
     : 'too many requests wait for their turn at the upstream: of this caller, or of all';
-  return new GatewayError(code, { retryAfterMs, reason, ...(isLate && { receivedStatus: 429 }) });
+  return new GatewayError(code, {
+    retryAfterMs,
+    reason,
+    ...(isLate && state !== 'open' && { receivedStatus: 429 }),
+  });
 }

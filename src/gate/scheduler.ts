@@ -6,11 +6,13 @@
  *                    ▲─────────────429────────┘ └──────quiet for a minute───┴──────▶ open
  */
 import type { Flow } from '../exchange/request-context.ts';
+import { LimitFields } from '../http/limit-fields.ts';
 import { FairQueue } from './fair-queue.ts';
 import { burstOf, firstGuess, type Mark, measured } from './limit-estimate.ts';
 import { cooledDown, dueMs, hasSpare, type Pace, risen, settledDown, taken, withNextProbe } from './pacer.ts';
 import { tuning } from './tuning.ts';
 import type { GateState, Queued, Schedule, SchedulerOptions } from './types.ts';
+import { ToldWindow } from './window-limits.ts';
 
 /** An attempt under way; `sent`: when, and how many before it. */
 export interface Permit {
@@ -93,22 +95,27 @@ function counted(record: GateRecord, sent: Mark, nowMs: number): GateRecord {
 export class Scheduler<T extends Queued> {
   readonly #options: SchedulerOptions;
   readonly queue = new FairQueue<T>();
+  /** What the operator has told. What is learned beside it may only be lower. */
+  readonly windows: readonly ToldWindow[];
+  /** What its answers tell, where they can be believed. */
+  readonly fields = new LimitFields(tuning.keptForLight);
   /** Replaced and never changed. Several gateways share it (fleet/): then others replace it too. */
   record = openRecord;
   /** Not a set: V8 keeps the members of its former tables until the next full collection. */
-  readonly #underWay: Permit[] = [];
+  readonly underWay: Permit[] = [];
   /** `answered` counts from when the gate opened: the more answers, the more attempts may be in flight. */
   readonly counts = { sent: 0, throttled: 0, answered: 0 };
 
   constructor(options: SchedulerOptions) {
     this.#options = options;
+    this.windows = (options.limits ?? []).map((limit) => new ToldWindow(limit));
   }
 
   /** A turn at once, where nothing waits and nothing is limited. */
   admit(flows: readonly Flow[], nowMs: number): Permit | undefined {
     this.advance(nowMs);
     const isFree = this.record.state === 'open' && this.queue.size === 0;
-    const flow = isFree ? flows.find(({ name }) => this.#hasRoom(name)) : undefined;
+    const flow = isFree ? flows.find((one) => this.#mayGo(one, nowMs)) : undefined;
     return flow && this.send(flow, nowMs);
   }
 
@@ -118,13 +125,13 @@ export class Scheduler<T extends Queued> {
     const { maxWaiting, maxWaitingPerCaller } = this.#options;
     const { flows, deadlineMs } = request.context;
     const ahead = this.queue.ahead(flows, request.arrivedMs);
-    if (this.#turnMs(ahead, nowMs) >= deadlineMs) return [this.#late(request, ahead, nowMs)];
+    if (this.#turnMs(ahead, nowMs, flows) >= deadlineMs) return [this.#late(request, ahead, nowMs)];
     const isFull = flows.every(({ name }) => this.queue.sizeOf(name) >= maxWaitingPerCaller);
     if (!isFull) this.queue.add(request);
     if (!isFull && this.queue.size <= maxWaiting) return [];
     const tooMany = isFull ? request : this.queue.removeLast();
     // Told to come back when a tenth of the queue is served.
-    return [this.#rejected(tooMany, 'overloaded', this.#turnMs(this.queue.size / 10, nowMs), nowMs)];
+    return [this.#rejected(tooMany, 'overloaded', this.#turnMs(this.queue.size / 10, nowMs, flows), nowMs)];
   }
 
   /** Takes a request out of the queue; false when it is not there. */
@@ -151,14 +158,16 @@ export class Scheduler<T extends Queued> {
   next(nowMs: number): Next<T> {
     this.advance(nowMs);
     const isEmpty = this.queue.size === 0;
-    // The pace rises only while requests wait.
+    const heldMs = isEmpty ? Number.POSITIVE_INFINITY : this.#statedMs(this.queue.flows(), 0, nowMs);
+    // The pace rises only while requests wait for it.
     if (this.record.state === 'paced')
-      this.record = isEmpty ? settledDown(this.record, nowMs) : risen(this.record, this.counts.sent, nowMs);
-    if (isEmpty || this.#underWay.some(isTrial)) return { request: undefined, untilMs: undefined };
+      this.record =
+        heldMs > nowMs ? settledDown(this.record, nowMs) : risen(this.record, this.counts.sent, nowMs);
+    if (isEmpty || this.underWay.some(isTrial)) return { request: undefined, untilMs: undefined };
     const { state, closedUntilMs } = this.record;
-    const untilMs = state === 'paced' ? dueMs(this.record, nowMs) : closedUntilMs;
+    const untilMs = Math.max(state === 'paced' ? dueMs(this.record, nowMs) : closedUntilMs, heldMs);
     if (untilMs > nowMs) return { request: undefined, untilMs };
-    const turn = this.queue.take((name) => this.#hasRoom(name));
+    const turn = this.queue.take((flow) => this.#mayGo(flow, nowMs));
     if (turn === undefined) return { request: undefined, untilMs: undefined };
     return { request: turn.request, permit: this.send(turn.flow, nowMs) };
   }
@@ -166,9 +175,10 @@ export class Scheduler<T extends Queued> {
   /** An attempt has ended. */
   settled(permit: Permit, outcome: Outcome, nowMs: number): readonly Rejected<T>[] {
     this.advance(nowMs);
-    const at = this.#underWay.indexOf(permit);
-    if (at !== -1) this.#underWay.splice(at, 1);
+    const at = this.underWay.indexOf(permit);
+    if (at !== -1) this.underWay.splice(at, 1);
     if (outcome === 'unused') this.#giveBack(permit);
+    else if (at !== -1) for (const window of this.windows) window.ended(permit.flow, nowMs);
     if (outcome === 'answered') this.counts.answered++;
     const isAnswer = outcome === 'answered' || outcome === 'broken';
     const reopens = isAnswer && isTrial(permit) && this.record.state === 'half-open';
@@ -183,7 +193,8 @@ export class Scheduler<T extends Queued> {
     const rejected: Rejected<T>[] = [];
     for (const [i, request] of this.queue.inOrder().entries()) {
       const ahead = i - rejected.length;
-      const isLate = this.#turnMs(ahead, nowMs) >= request.context.deadlineMs;
+      const { flows, deadlineMs } = request.context;
+      const isLate = this.#turnMs(ahead, nowMs, flows) >= deadlineMs;
       if (isLate && this.queue.remove(request)) rejected.push(this.#late(request, ahead, nowMs));
     }
     return rejected;
@@ -196,7 +207,8 @@ export class Scheduler<T extends Queued> {
       state,
       perSecond: perMs > 0 ? perMs * 1000 : undefined,
       window: this.#window(),
-      inFlight: this.#underWay.length,
+      limits: this.windows.map((window) => window.snapshot(this.underWay.length, nowMs)),
+      inFlight: this.underWay.length,
       waiting: this.queue.size,
       queued: this.queue.inOrder(),
       closedForMs: Math.max(closedUntilMs - nowMs, 0),
@@ -211,7 +223,7 @@ export class Scheduler<T extends Queued> {
     const { state, closedUntilMs, statedUntilMs } = this.record;
     if (state === 'open' || nowMs < closedUntilMs) return;
     if (state === 'closed') this.record = { ...learned(this.record, this.counts.sent), state: 'half-open' };
-    if (this.queue.size > 0 || this.#underWay.some(isTrial)) return;
+    if (this.queue.size > 0 || this.underWay.some(isTrial)) return;
     if (nowMs - Math.max(closedUntilMs, statedUntilMs) <= tuning.quietMs) return;
     // Nothing is limited: the upstream is met as for the first time.
     this.record = openRecord;
@@ -226,8 +238,20 @@ export class Scheduler<T extends Queued> {
 
   /** A caller may hold three slots for each one it leaves free: reads that hang never take all from the others. */
   #hasRoom(name: string): boolean {
-    const held = this.#underWay.filter(({ flow }) => flow.name === name).length;
-    return held < 3 * (this.#window() - this.#underWay.length);
+    const held = this.underWay.filter(({ flow }) => flow.name === name).length;
+    return held < 3 * (this.#window() - this.underWay.length);
+  }
+
+  /** When stated limits let an attempt of these flows go, behind so many others. */
+  #statedMs(flows: readonly Flow[], ahead: number, nowMs: number): number {
+    const others = ahead + this.underWay.length;
+    const turnMs = (flow: Flow) =>
+      Math.max(nowMs, ...this.windows.map((one) => one.turnMs(flow, others, nowMs)));
+    return Math.max(Math.min(...flows.map(turnMs)), this.fields.turnMs(others, nowMs));
+  }
+
+  #mayGo(flow: Flow, nowMs: number): boolean {
+    return this.#hasRoom(flow.name) && this.#statedMs([flow], 0, nowMs) <= nowMs;
   }
 
   /** Takes a turn. */
@@ -239,7 +263,7 @@ export class Scheduler<T extends Queued> {
       sent: mark,
       state: state === 'open' || state === 'paced' ? state : 'trial',
     };
-    this.#underWay.push(permit);
+    this.underWay.push(permit);
     this.counts.sent++;
     const isStale = marks[0] === undefined || nowMs - marks[0].atMs >= tuning.historyMs;
     if (state === 'half-open' || (state !== 'paced' && isStale))
@@ -269,15 +293,17 @@ export class Scheduler<T extends Queued> {
   }
 
   /** When the turn comes behind so many others. While the rate is a guess, they cost no time. */
-  #turnMs(ahead: number, nowMs: number): number {
+  #turnMs(ahead: number, nowMs: number, flows: readonly Flow[]): number {
     const { closedUntilMs, perMs, isMeasured } = this.record;
-    return Math.max(closedUntilMs, nowMs) + (isMeasured ? ahead / perMs : 0);
+    const learnedMs = Math.max(closedUntilMs, nowMs) + (isMeasured ? ahead / perMs : 0);
+    return Math.max(learnedMs, this.#statedMs(flows, Math.ceil(ahead), nowMs));
   }
 
   /** Told to come back in the time to its turn less its patience. */
   #late(request: T, ahead: number, nowMs: number): Rejected<T> {
-    const patienceMs = request.context.deadlineMs - request.arrivedMs;
-    return this.#rejected(request, 'upstream-rate-limited', this.#turnMs(ahead, nowMs) - patienceMs, nowMs);
+    const { deadlineMs, flows } = request.context;
+    const backMs = this.#turnMs(ahead, nowMs, flows) - (deadlineMs - request.arrivedMs);
+    return this.#rejected(request, 'upstream-rate-limited', backMs, nowMs);
   }
 
   #rejected(request: T, code: Rejected<T>['code'], backMs: number, nowMs: number): Rejected<T> {
@@ -287,7 +313,7 @@ export class Scheduler<T extends Queued> {
 }
 
 /** What the gate asks: a scheduler of its own, or one that takes turns with those of other gateways (fleet/). */
-type Inner = 'queue' | 'counts' | 'send' | 'tooLate' | 'advance';
+type Inner = 'queue' | 'counts' | 'windows' | 'underWay' | 'send' | 'tooLate' | 'advance';
 export type Scheduling<T extends Queued> = Omit<Scheduler<T>, Inner>;
 
 /** @param wake to be called when turns have come by themselves, with the requests that get none */

@@ -34,6 +34,12 @@ export const tuning = {
   jitter: 0.05,
   /** Without a 429 for so long and nothing waiting, the limit is forgotten. Longer: a known limit is kept. */
   quietMs: 60_000,
+  /** Places of a told window that come back together: one in so many. More: a little less is lost; more to keep and to share. */
+  windowCells: 100,
+  /** This share of a told window is not for background refreshes. More: callers' reads last longer, stored answers get older. */
+  keptFromRefreshes: 0.1,
+  /** This share of a told window is for callers that use less than the average. More: these are served longer; bursts are shorter. */
+  keptForLight: 0.25,
   /** No caller is told to come back sooner. */
   leastRetryAfterMs: 1000,
   /** A request is told so long before its deadline, so that the word arrives. */

@@ -1,5 +1,6 @@
 /** What the gate's rules are given, and what it shows of itself: types only. */
 import type { RequestContext } from '../exchange/request-context.ts';
+import type { AttemptLimit, LimitSnapshot } from '../http/limit-fields.ts';
 
 export type GateState = 'open' | 'closed' | 'half-open' | 'paced';
 
@@ -21,6 +22,8 @@ export interface SchedulerOptions {
   /** How many requests may wait, in total and for one caller. */
   readonly maxWaiting: number;
   readonly maxWaitingPerCaller: number;
+  /** What the operator tells of the upstream's limit. */
+  readonly limits?: readonly AttemptLimit[];
   /** 0 to 1, for the jitter. */
   readonly random: () => number;
 }
@@ -31,6 +34,8 @@ export interface Schedule {
   /** Learned rate in attempts per second; undefined while none is known. */
   readonly perSecond: number | undefined;
   readonly window: number;
+  /** The limits that were told, the shortest window first. */
+  readonly limits: readonly LimitSnapshot[];
   readonly inFlight: number;
   readonly waiting: number;
   /** All that wait, in the order of their turns. */
@@ -53,6 +58,18 @@ export interface CallerQueue {
   readonly refreshes: number;
 }
 
+/** A limit that was told, less the reserve, and what is left of it. */
+export interface ToldLimit {
+  /** The window's length as it was told. */
+  readonly window: string;
+  readonly limit: number;
+  readonly used: number;
+  readonly remaining: number;
+  /** Until the first of the used places come back; 0 where none is used. */
+  readonly resetsInSeconds: number;
+  readonly beside: { readonly windowSeconds: number };
+}
+
 /** The gate's part of `/status`. */
 export interface GateSnapshot {
   readonly state: GateState | 'off';
@@ -61,6 +78,8 @@ export interface GateSnapshot {
   /** Null while no rate is known. */
   readonly attemptsPerSecond: number | null;
   readonly window: number;
+  /** The limits that were told, the shortest window first. */
+  readonly limits: readonly ToldLimit[];
   readonly inFlight: number;
   readonly waiting: number;
   readonly attempts: number;

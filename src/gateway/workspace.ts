@@ -5,7 +5,7 @@
 
 import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
-import { keyPlaces, type WorkspaceConfig } from '../config/workspaces.ts';
+import { keyPlaces, usedLimits, type WorkspaceConfig } from '../config/workspaces.ts';
 import { fieldsDown, type ReplyFieldOptions } from '../edge/reply-fields.ts';
 import { type Evictable, FairBytes } from '../exchange/fair-share.ts';
 import type { AttemptSpans } from '../exchange/trace.ts';
@@ -178,11 +178,15 @@ export function createWorkspace(
       onChange: (change) => events.warn(change, `the circuit to the upstream is ${change.to}`),
     },
     gate: {
+      limits: usedLimits(own, config.UPSTREAM_LIMIT_RESERVE),
       maxClosedMs: config.GATE_MAX_CLOSED,
       baseMs: config.RETRY_BASE,
       capMs: config.RETRY_CAP,
       maxInFlight: connections,
+      limitFields: config.UPSTREAM_LIMIT_HEADERS,
       makeScheduler: fleet?.makeScheduler,
+      onIgnored: (field) =>
+        events.info({ field }, 'the upstream’s field does not tell what is left of its limit: it is ignored'),
       onChange: ({ from, to, closedForMs, statedWaitMs, perSecond, waiting }) =>
         events.info({ from, to, closedForMs, statedWaitMs, perSecond, waiting }, 'gate state changed'),
     },

@@ -88,6 +88,58 @@ export function statedWait(
   return { waitMs, unreadable: [...unreadable] };
 }
 
+/** What an answer says that is left of one limit, and for how long. */
+export interface StatedLimit {
+  /** Its field, and its place where one field tells of several. */
+  readonly name: string;
+  readonly remaining: number;
+  /** From the receipt of the answer. */
+  readonly resetMs: number;
+}
+
+/**
+ * What an answer that is no refusal says that is left, where it says until when. Nothing where a cache on the way has
+ * answered: "The presence of an Age header field implies that the response was not generated or validated by the origin
+ * server for this request" (RFC 9111 section 5.1). So does `hit` in `Cache-Status` (RFC 9211 section 2.1).
+ *
+ * @param added as for `statedWait`
+ */
+export function statedLimits(
+  { status, headers, receivedAt }: Received,
+  added: readonly string[] = [],
+): readonly StatedLimit[] {
+  const isFromCache = linesOf(headers, 'cache-status').some((line) => /;\s*hit\b/i.test(line));
+  if (status >= 400 || isFromCache || linesOf(headers, 'age').length > 0) return [];
+  const answeredAt = dateOfAnswer(headers['date'], receivedAt);
+  return [...new Set([...waitFields, ...added])].flatMap((name) => {
+    const lines = linesOf(headers, name);
+    if (lines.length === 0 || remainingField(name) === name) {
+      const limits = name === 'ratelimit' ? lines.flatMap(limitsIn) : [];
+      return limits.flatMap(({ remaining, reset }, at) =>
+        limitOf(
+          `${name}${limits.length > 1 ? ` ${at + 1}` : ''}`,
+          [remaining ?? ''],
+          [reset ?? ''],
+          answeredAt,
+        ),
+      );
+    }
+    return limitOf(name, linesOf(headers, remainingField(name)), lines, answeredAt);
+  });
+}
+
+function limitOf(
+  name: string,
+  left: readonly string[],
+  resets: readonly string[],
+  answeredAt: number,
+): readonly StatedLimit[] {
+  const remaining = leastOf(left);
+  const resetMs = Math.max(...resets.map((text) => readWait(text, answeredAt, name.endsWith('-ms')) ?? -1));
+  const isUseful = remaining !== undefined && resetMs >= 0 && resetMs <= maxWaitMs;
+  return isUseful ? [{ name, remaining, resetMs }] : [];
+}
+
 interface Statement {
   readonly name: string;
   readonly text: string;

@@ -98,7 +98,7 @@ const scenes: readonly Scene[] = [
       ...{ requests: 160 + 60 * random(), fromMemory: 60, problems: 20 * random(), attempts: 5, pace: 5 },
       ...{ callerP99: 6 + 2 * random(), callerP50: 0.4, waiting: 40 },
     })),
-    settings: { REQUEST_TIMEOUT: '40s', RETRY_LIMIT: '20' },
+    settings: { REQUEST_TIMEOUT: '40s', RETRY_LIMIT: '20', UPSTREAM_LIMIT: '60/1m,10000/1d' },
     async play(pair, tokens) {
       for (const token of tokens) await ask(pair, token);
       pair.standIn.behave({ status: 429, headers: { 'retry-after': '30' }, body: '{}' });
@@ -196,6 +196,12 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
         const view = `${device}-${colorScheme}`;
         await expect.poll(() => says('state')).toBe(state);
         expect(await says('reasons')).toMatch(reason);
+        if (settings['UPSTREAM_LIMIT'] !== undefined) {
+          expect(await says('limits')).toMatch(
+            /of 60 in 1m used, \d+ left, resets at .*of 10,000 in 1d used/s,
+          );
+          expect(await page.locator('#limits progress').count()).toBe(2);
+        }
         expect(await page.title()).toBe(
           state === 'All is well' ? 'Analytics gateway' : `${state} \u2013 Analytics gateway`,
         );

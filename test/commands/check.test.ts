@@ -33,6 +33,7 @@ async function run(
     json = true,
     settingsProblems = [] as string[],
     addedReads = [] as string[],
+    toldLimits = [] as { most: number; window: string }[],
   } = {},
 ) {
   let text = '';
@@ -41,6 +42,7 @@ async function run(
   const done = check({
     settingsProblems,
     addedReads,
+    toldLimits,
     baseUrl: 'https://analytics.example/api',
     timeoutMs: 25_000,
     json,
@@ -85,6 +87,30 @@ async function run(
 
 const failWith = (code: ProblemCode, options: GatewayErrorOptions) => () =>
   Promise.reject(new GatewayError(code, options));
+
+describe('a check of the limit', () => {
+  const toldLimits = [
+    { most: 60, window: '1m' },
+    { most: 10_000, window: '1d' },
+  ];
+  const headers = { 'x-ratelimit-remaining': '57', 'x-ratelimit-reset': '30' };
+
+  it('a check of the limit shows the one that is told and the one that the upstream tells, for programs and for people', async () => {
+    const send = (request: SignedRequest) => ({ ...answer(200, request), headers });
+    const { report } = await run(send, { toldLimits });
+    expect(report?.limit).toEqual({
+      told: [
+        { limit: 60, window: '1m' },
+        { limit: 10_000, window: '1d' },
+      ],
+      stated: [{ field: 'x-ratelimit-reset', remaining: 57, resetsInSeconds: 30 }],
+    });
+    expect((await run(send, { toldLimits, json: false })).text).toContain(
+      'Limit: UPSTREAM_LIMIT tells 60/1m, 10000/1d; the upstream tells 57 left for 30 s (x-ratelimit-reset); ',
+    );
+    expect((await run((request) => answer(200, request))).report).not.toHaveProperty('limit');
+  });
+});
 
 describe('a check of added reads', () => {
   const addedReads = ['/analytics/posts/', '/analytics/reports/:id/', '/analytics/tags/'];

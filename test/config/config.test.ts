@@ -63,6 +63,18 @@ describe('settings that are fine', () => {
     ['FORWARD_REQUEST_HEADERS', 'Accept-Language', ['accept-language']],
     ['UPSTREAM_LIMIT_HEADERS', 'X-Wait, acme-reset', ['x-wait', 'acme-reset']],
     ['UPSTREAM_LIMIT_HEADERS', '', []],
+    [
+      'UPSTREAM_LIMIT',
+      '10000/1d, 60/1m',
+      [
+        { most: 60, windowMs: 60_000, window: '1m' },
+        { most: 10_000, windowMs: 86_400_000, window: '1d' },
+      ],
+    ],
+    ['UPSTREAM_LIMIT', '5/10s', [{ most: 5, windowMs: 10_000, window: '10s' }]],
+    ['UPSTREAM_LIMIT', '900/31d', [{ most: 900, windowMs: 31 * 86_400_000, window: '31d' }]],
+    ['UPSTREAM_LIMIT_RESERVE', '12.5%', 0.125],
+    ['UPSTREAM_LIMIT_RESERVE', '', 0],
     ['SHARED_STORE', 'unix:/run/store.sock', { kind: 'unix', path: '/run/store.sock' }],
     ['SHARED_STORE_PASSWORD_FROM', 'env:STORE_PASSWORD', 'env:STORE_PASSWORD'],
   ])('the setting %s=%s is read', (name, value, expected) => {
@@ -133,6 +145,14 @@ describe('settings that are wrong', () => {
     ['FORWARD_REQUEST_HEADERS', 'hunter2:'],
     ['UPSTREAM_LIMIT_HEADERS', 'x-hunter2: 7'],
     ['UPSTREAM_LIMIT_HEADERS', 'x-wait,,hunter2'],
+    ['UPSTREAM_LIMIT', '60'],
+    ['UPSTREAM_LIMIT', '0/1m'],
+    ['UPSTREAM_LIMIT', '60/1h,5/60m'],
+    ['UPSTREAM_LIMIT', '60/0s'],
+    ['UPSTREAM_LIMIT', '60/32d'],
+    ['UPSTREAM_LIMIT', '60/1.5m'],
+    ['UPSTREAM_LIMIT_RESERVE', '100%'],
+    ['UPSTREAM_LIMIT_RESERVE', '10'],
     ['FORWARD_REQUEST_HEADERS', 'X_Forwarded_Team'],
     ['UPSTREAM_MEDIA_TYPES', 'hunter2'],
     ['UPSTREAM_MEDIA_TYPES', '(hunter2/json'],
@@ -173,6 +193,16 @@ describe('settings that are wrong', () => {
   it.each<[string, Record<string, string>, RegExp | undefined]>([
     ['a certificate without its key', { TLS_CERT_FILE: '/cert.pem' }, /^TLS_CERT_FILE and TLS_KEY_FILE /],
     ['a certificate and its key', { TLS_CERT_FILE: '/cert.pem', TLS_KEY_FILE: '/key.pem' }, undefined],
+    [
+      'a told limit without a gate',
+      { UPSTREAM_LIMIT: '60/1m', GATE_MAX_CLOSED: '0s' },
+      /^UPSTREAM_LIMIT needs the gate/,
+    ],
+    [
+      'a workspace whose limit is another setting',
+      { WORKSPACES: 'headers', UPSTREAM_API_KEY_FROM_HEADERS: 'file:/k' },
+      /^WORKSPACES must not name headers/,
+    ],
     ['a cap below the first backoff', { RETRY_BASE: '2s', RETRY_CAP: '1s' }, /^RETRY_CAP must not be below/],
     ['a cap that is the first backoff', { RETRY_BASE: '2s', RETRY_CAP: '2s' }, undefined],
     ['a delay beyond the grace', { SHUTDOWN_DELAY: '31s' }, /^SHUTDOWN_GRACE must not be below/],
@@ -375,15 +405,18 @@ describe('the settings of several workspaces', () => {
         baseUrl: new URL(enough.UPSTREAM_BASE_URL),
         keyFrom: 'env:UPSTREAM_API_KEY',
         previousKeyFrom: 'env:OLD',
+        limits: [],
       },
     ]);
   });
 
-  it('each listed workspace has its own key, previous key and base address, which is UPSTREAM_BASE_URL where it has none', () => {
+  it('each listed workspace has its own key, previous key, base address and limit, which are UPSTREAM_BASE_URL and UPSTREAM_LIMIT where it has none', () => {
     const { workspaces } = readConfig({
       ...two,
       UPSTREAM_API_KEY_PREVIOUS_FROM_EMEA: 'env:OLD',
       UPSTREAM_BASE_URL_ASIA_PACIFIC: 'https://apac.example.com/api',
+      UPSTREAM_LIMIT: '60/1m',
+      UPSTREAM_LIMIT_ASIA_PACIFIC: '5/1s',
     });
     expect(workspaces).toEqual([
       {
@@ -391,12 +424,14 @@ describe('the settings of several workspaces', () => {
         baseUrl: new URL(enough.UPSTREAM_BASE_URL),
         keyFrom: keyFrom('emea'),
         previousKeyFrom: 'env:OLD',
+        limits: [{ most: 60, windowMs: 60_000, window: '1m' }],
       },
       {
         name: 'asia-pacific',
         baseUrl: new URL('https://apac.example.com/api'),
         keyFrom: keyFrom('apac'),
         previousKeyFrom: undefined,
+        limits: [{ most: 5, windowMs: 1_000, window: '1s' }],
       },
     ]);
   });

@@ -95,3 +95,23 @@ describe('the record of the gate', () => {
     expect(parseRecord({ ...plain, marks: 'many' })).toEqual(plain);
   });
 });
+
+describe('the windows of a told limit as another gateway wrote them', () => {
+  const windows = { ended: [[[60_000, 3]], []], inFlight: 2 };
+
+  it('the windows of a told limit as another gateway wrote them are read where they are numbers in range, else left out', () => {
+    expect(parseRecord({ ...plain, windows })).toEqual({ ...plain, windows });
+    for (const wrong of [
+      'many',
+      { ...windows, inFlight: -1 },
+      { ...windows, inFlight: '2' },
+      { ...windows, ended: [[[60_000, Number.NaN]]] },
+      { ...windows, ended: [[[1e12, 3]]] },
+      { ...windows, ended: [[[60_000]]] },
+      { ...windows, ended: [Array(1_000).fill([60_000, 1])] },
+      { ...windows, ended: Array(100).fill([]) },
+    ]) {
+      expect(parseRecord({ ...plain, windows: wrong })).toEqual(plain);
+    }
+  });
+});

@@ -4,6 +4,7 @@ import { fifty } from '../../bench/gate-lab/scenarios.ts';
 import type { SharedScheduler } from '../../src/fleet/shared-scheduler.ts';
 import type { Outcome, Permit, Rejected } from '../../src/gate/scheduler.ts';
 import type { Queued, SchedulerOptions } from '../../src/gate/types.ts';
+import type { AttemptLimit } from '../../src/http/limit-fields.ts';
 import { type Figures, type Scenario, simulate } from '../support/gate-simulation.ts';
 import { SimulatedStore } from '../support/simulated-store.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
@@ -33,9 +34,9 @@ class Gate {
   readonly #clock: VirtualClock;
   #wakeMs = Number.POSITIVE_INFINITY;
 
-  constructor(store: SimulatedStore, clock: VirtualClock) {
+  constructor(store: SimulatedStore, clock: VirtualClock, limits: readonly AttemptLimit[] = []) {
     this.#clock = clock;
-    this.scheduler = store.join<Queued>(options, (rejected) => {
+    this.scheduler = store.join<Queued>({ ...options, limits }, (rejected) => {
       this.#told(rejected);
       this.pump();
     });
@@ -117,6 +118,89 @@ function fleetOf(size: number, latencyMs = 1) {
 const roles = (gates: readonly Gate[]) => gates.map(({ scheduler }) => scheduler.shared.role).toSorted();
 const states = (gates: readonly Gate[], nowMs: number) =>
   gates.map(({ scheduler }) => scheduler.snapshot(nowMs).state);
+
+const told = (most: number, windowMs: number): AttemptLimit => ({ most, windowMs, window: `${windowMs}ms` });
+const hour = [told(10, 3_600_000)];
+
+/** Gates that know of a told limit, after the first of them has begun to lead. */
+function toldFleet(size: number) {
+  const clock = new VirtualClock();
+  const store = new SimulatedStore({ latencyMs: 1 }, clock, size);
+  const gates = Array.from({ length: size }, () => new Gate(store, clock, hour));
+  const pass = (ms: number): void => clock.runUntil(clock.nowMs + ms);
+  pass(500);
+  const sendAll = (names: readonly string[]): void => {
+    for (const [place, name] of names.entries()) {
+      gates[place % size]?.ask(name);
+      pass(20);
+      for (const gate of gates) for (const permit of gate.under) gate.end(permit, 'answered');
+      pass(200);
+    }
+  };
+  const sent = () => gates.reduce((sum, gate) => sum + gate.sent.length, 0);
+  const usedAt = (gate: Gate) => gate.scheduler.snapshot(clock.nowMs).limits[0]?.used;
+  return { clock, store, gates, pass, sendAll, sent, usedAt };
+}
+
+const callers = (count: number) => Array.from({ length: count }, (_, i) => `caller ${i}`);
+
+describe('gates that share a told limit', () => {
+  const three: Scenario = { ...fifty, gates: 3, store: { latencyMs: 1 } };
+  const limits = [told(50, 1_000)];
+
+  it('gates that share a told limit keep it together from the first request on', () => {
+    const { gates, sendAll, sent, usedAt } = toldFleet(3);
+    sendAll(callers(14));
+    expect(sent()).toBe(10);
+    expect(gates.map(usedAt)).toEqual([10, 10, 10]);
+    expect(roles(gates)).toEqual(['follows', 'follows', 'leads']);
+    const figures = simulate({ ...three, anyWindows: limits, options: { limits } });
+    expect(figures.refusals).toBe(0);
+    expect(figures.goodput).toBeGreaterThanOrEqual(0.97);
+  });
+
+  it('gates that share a told limit leave what was used to a gate that comes after all of them', () => {
+    const { gates, store, clock, pass, sendAll, usedAt } = toldFleet(2);
+    sendAll(callers(7));
+    pass(300);
+    for (const [place, gate] of gates.entries()) {
+      gate.isDead = true;
+      store.die(`gate${place}`);
+    }
+    pass(20 * 60_000);
+    const heir = new Gate(store, clock, hour);
+    // Before it knows what was used, it sends nothing.
+    heir.ask('early');
+    expect(heir.sent).toHaveLength(0);
+    pass(3_000);
+    expect(heir.sent).toHaveLength(1);
+    expect(usedAt(heir)).toBe(8);
+    pass(45 * 60_000);
+    expect(usedAt(heir)).toBe(1);
+  });
+
+  it('gates that share a told limit have each its part of what is left while the store is away', () => {
+    const { store, pass, sendAll, sent, gates } = toldFleet(2);
+    sendAll(callers(4));
+    store.goAway();
+    pass(2_000);
+    expect(roles(gates)).toEqual(['alone', 'alone']);
+    const before = sent();
+    for (const name of callers(8)) gates[0]?.ask(name);
+    pass(100);
+    expect(sent() - before).toBe(3);
+    for (const name of callers(8)) gates[1]?.ask(name);
+    pass(100);
+    expect(sent() - before).toBe(6);
+  });
+
+  it('gates that share a told limit waste next to nothing by an outage of the store', () => {
+    const store = { latencyMs: 1, away: { fromMs: 20_000, toMs: 40_000 } };
+    const figures = simulate({ ...three, store, anyWindows: limits, options: { limits } });
+    expect(figures.wasted).toBeLessThanOrEqual(0.005);
+    expect(figures.goodput).toBeGreaterThanOrEqual(0.95);
+  });
+});
 
 describe('gates that share turns', () => {
   it('gates that share turns say nothing to each other while no limit is known', () => {

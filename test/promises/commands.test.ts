@@ -37,6 +37,22 @@ describe.concurrent('check says in plain words what works', () => {
     expect(stdout + stderr).not.toContain(standInKey);
   });
 
+  it('check shows the limit of UPSTREAM_LIMIT, less the reserve, and what an added field says', async (owner) => {
+    const standIn = await standInFor(owner);
+    standIn.behave({ headers: { 'x-ratelimit-remaining-reads': '57', 'x-ratelimit-reset-reads': '30' } });
+    const { report } = await checkHere({
+      ...settingsFor(standIn.url),
+      ...{ UPSTREAM_LIMIT: '60/1m', UPSTREAM_LIMIT_RESERVE: '10%' },
+      UPSTREAM_LIMIT_HEADERS: 'X-RateLimit-Reset-Reads',
+    });
+    expect(report).toMatchObject({
+      limit: {
+        told: [{ limit: 54, window: '1m' }],
+        stated: [{ field: 'x-ratelimit-reset-reads', remaining: 57 }],
+      },
+    });
+  });
+
   it('check ends with 1 where the key was refused', async (owner) => {
     const standIn = await standInFor(owner);
     const settings = { ...settingsFor(standIn.url), UPSTREAM_API_KEY: 'another-key-0123456789' };

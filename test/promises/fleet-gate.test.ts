@@ -114,6 +114,23 @@ describe.skipIf(redisProgram === undefined)('the gate of gateways that share a s
   });
 });
 
+describe.skipIf(redisProgram === undefined)('a told limit of gateways that share a store', () => {
+  it('a told limit of gateways that share a store is kept by all together, and by one that is started after them', async () => {
+    const { members, standIn, add } = await startFleet(2, { ...each, UPSTREAM_LIMIT: '3/1h' });
+    const [first, second] = members as [FleetMember, FleetMember];
+    await vi.waitFor(async () => expect(await rolesOf(members)).toEqual(['follows', 'leads']), patiently);
+    for (const member of [first, second, first]) {
+      await vi.waitFor(async () => expect(await ask(member)).toBe(200), patiently);
+    }
+    expect([await ask(first), await ask(second)]).toEqual([429, 429]);
+    await Promise.all(members.map(({ gateway }) => gateway.drain()));
+    const heir = await add();
+    await vi.waitFor(async () => expect(await roleOf(heir)).toBe('leads'), patiently);
+    expect(await ask(heir)).toBe(429);
+    expect(standIn.requests.map(({ status }) => status)).toEqual(Array(3).fill(200));
+  }, 60_000);
+});
+
 describe.skipIf(redisProgram === undefined)('the gate of a gateway whose shared store goes away', () => {
   it.each<[string, 'kill' | 'freeze', 'start' | 'thaw']>([
     ['is killed', 'kill', 'start'],

@@ -51,6 +51,85 @@ describe.concurrent('a 429 is waited out', () => {
   });
 });
 
+describe.concurrent('a limit that the operator tells', () => {
+  it('a limit that the operator tells is kept without a 429, retries included and less the reserve, and what cannot wait is told at once', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const { ask, askAdmin, standIn } = await startPair(
+      {
+        ...{ UPSTREAM_LIMIT: '4/1h,100/1d', UPSTREAM_LIMIT_RESERVE: '25%', CACHE_TTL: '0s' },
+        ...{ CACHE_STALE_IF_ERROR: '0s', ADMIN_PORT: '0' },
+      },
+      {},
+      onTestFinished,
+    );
+    standIn.behave({ status: 503, body: '{}' }, 1);
+    expect((await ask(accounts)).status).toBe(200);
+    expect((await ask(accounts)).status).toBe(200);
+    const came = await ask(accounts);
+    expect(came.json()).toMatchObject({ status: 429, code: 'upstream-rate-limited' });
+    expect(Number(came.headers['retry-after'])).toBeGreaterThan(3_500);
+    expect(Number(came.headers['retry-after'])).toBeLessThanOrEqual(3_600);
+    // The upstream has refused nothing.
+    expect(came.headers['proxy-status'] ?? '').not.toContain('received-status');
+    expect(standIn.requests.map(({ status }) => status)).toEqual([503, 200, 200]);
+    const { gate } = (await askAdmin('/status')).json() as {
+      gate: { limits: { resetsInSeconds: number }[] };
+    };
+    expect(gate).toMatchObject({
+      state: 'open',
+      limits: [
+        { window: '1h', limit: 3, used: 3, remaining: 0 },
+        { window: '1d', limit: 75, used: 3, remaining: 72 },
+      ],
+    });
+    expect(gate.limits[0]?.resetsInSeconds).toBeGreaterThan(3_500);
+    expect(gate.limits[0]?.resetsInSeconds).toBeLessThanOrEqual(3_600);
+    const metrics = (await askAdmin('/metrics')).body.toString();
+    expect(metrics).toContain('analytics_gateway_upstream_limit_remaining{window="1d"} 72');
+    expect(metrics).toContain('analytics_gateway_upstream_limit_window_seconds{window="1d"} 86400\n');
+  });
+});
+
+describe.concurrent('what the upstream says is left', () => {
+  it.for([
+    ['known', ''],
+    ['added', '-reads'],
+  ])(
+    'what the upstream says is left closes the gate at nothing, without a 429, in %s fields',
+    async ([, end = ''], { expect, onTestFinished }) => {
+      const settings = { CACHE_TTL: '0s', UPSTREAM_LIMIT_HEADERS: 'X-RateLimit-Reset-Reads' };
+      const { ask, standIn } = await startPair(settings, {}, onTestFinished);
+      const fields = (left: number) => ({
+        [`x-ratelimit-remaining${end}`]: String(left),
+        [`x-ratelimit-reset${end}`]: '3600',
+      });
+      for (const left of [5, 4, 3, 2, 1, 0]) {
+        standIn.behave({ headers: fields(left) }, 1);
+        expect((await ask(accounts)).status).toBe(200);
+      }
+      const came = await ask('/api/users/api-keys/');
+      expect(came.json()).toMatchObject({ status: 429, code: 'upstream-rate-limited' });
+      expect(Number(came.headers['retry-after'])).toBeGreaterThan(3_500);
+      expect(standIn.requests).toHaveLength(6);
+    },
+  );
+
+  it('what the upstream says is left is ignored where it is always the same, and the log says so once', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const { ask, standIn, logLines } = await startPair({ CACHE_TTL: '0s' }, {}, onTestFinished);
+    standIn.behave({ headers: { 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': '3600' } });
+    for (let more = 0; more < 12; more += 1) expect((await ask(accounts)).status).toBe(200);
+    const lines = logLines().filter(({ field }) => field === 'x-ratelimit-reset');
+    expect(lines.map(({ msg }) => msg)).toEqual([
+      'the upstream’s field does not tell what is left of its limit: it is ignored',
+    ]);
+  });
+});
+
 describe.concurrent('a passing failure is tried once more', () => {
   it.for<[string, Behaviour]>([
     ['a reset', { resetAt: 'before-headers' }],

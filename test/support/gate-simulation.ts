@@ -9,6 +9,7 @@ import {
   type Scheduling,
 } from '../../src/gate/scheduler.ts';
 import type { Queued, SchedulerOptions } from '../../src/gate/types.ts';
+import type { StatedLimit } from '../../src/http/stated-wait.ts';
 import { SimulatedStore, type SimulatedStoreOptions } from './simulated-store.ts';
 import { type SimulatedLimit, SimulatedUpstream } from './simulated-upstream.ts';
 import { Stalls, seeded, VirtualClock } from './virtual-clock.ts';
@@ -211,10 +212,12 @@ class Simulation {
     clock.at(this.#upstreamStalls.after(clock.nowMs + this.#oneWayMs() + lateMs + workedMs), () => {
       const isAccepted = this.#upstream.accepts(clock.nowMs);
       const waitMs = isAccepted ? undefined : this.#upstream.statedMs(clock.nowMs);
+      const stated = isAccepted ? this.#upstream.statedLimits(clock.nowMs) : [];
       const second = Math.floor(clock.nowMs / 1000);
       if (isAccepted && second < this.#perSecond.length) (this.#perSecond[second] as number)++;
       clock.at(gate.stalls.after(clock.nowMs + this.#oneWayMs()), () => {
         clock.at(clock.nowMs + gate.work(this.#scenario.costMs ?? 0), () => {
+          gate.heard(permit, stated);
           if (isAccepted) this.#accepted(gate, permit, request);
           else this.#throttled(gate, permit, request, waitMs);
           gate.pump();
@@ -367,6 +370,10 @@ class SimulatedGate {
       this.#wakeMs = Number.POSITIVE_INFINITY;
       this.pump();
     });
+  }
+
+  heard(permit: Permit, stated: readonly StatedLimit[]): void {
+    this.#scheduler.fields.heard(stated, permit.sent.atMs, this.#clock.nowMs);
   }
 
   settled(permit: Permit, outcome: Parameters<Scheduler<Request>['settled']>[1]): void {

@@ -184,7 +184,8 @@ export class SimulatedStore {
       }
       if (isMine && wants === 'release') this.#lease = undefined;
       if (isMine && record !== undefined) {
-        this.#record = record.state === 'open' ? undefined : { text: JSON.stringify(record), atMs: nowMs };
+        const isEmpty = record.state === 'open' && record.windows === undefined;
+        this.#record = isEmpty ? undefined : { text: JSON.stringify(record), atMs: nowMs };
       }
       const told = {
         holder: this.#lease?.holder,

@@ -241,7 +241,7 @@ function showCache({ cache, workspaces, requests }: Status): void {
 }
 
 /** The parts of the one workspace that is shown. */
-function showOne(one: Omit<Workspace, 'workspace'>, ago: (at: string | null) => string): void {
+function showOne(one: Omit<Workspace, 'workspace'>, at: string, ago: (at: string | null) => string): void {
   const { key, gate, circuit, upstream } = one;
   const isDown = circuit.state === 'open';
   say('key-says', ...keyText(key, isDown));
@@ -266,6 +266,22 @@ function showOne(one: Omit<Workspace, 'workspace'>, ago: (at: string | null) => 
     ['Requests waiting', sum('waiting')],
     ['Refreshes waiting', sum('refreshes')],
   ]);
+  showLimits(gate.limits, at);
+}
+
+/** A bar for each window of the told limit. */
+function showLimits(limits: Gate['limits'], at: string): void {
+  const bars = limits.map(({ window, limit, used, remaining, resetsInSeconds }) => {
+    const left = `${number(used)} of ${number(limit)} in ${window} used, ${number(remaining)} left`;
+    const back = new Date(Date.parse(at) + resetsInSeconds * 1_000);
+    const when = resetsInSeconds < 86_400 ? clock(back) : back.toLocaleString('en-GB');
+    const bar = document.createElement('progress');
+    bar.max = limit;
+    bar.value = Math.min(used, limit);
+    bar.ariaLabel = `Limit of ${window}`;
+    return [make('p', used === 0 ? left : `${left}, resets at ${when}`), bar];
+  });
+  $('limits').replaceChildren(...bars.flat());
 }
 
 function show(status: Status): void {
@@ -288,7 +304,7 @@ function show(status: Status): void {
   ];
   set($('about'), facts.join(', '));
   if (status.key === null) showWorkspaces(status);
-  else showOne(status, (time) => (time === null ? 'never' : `${since(time)} ago`));
+  else showOne(status, status.at, (time) => (time === null ? 'never' : `${since(time)} ago`));
   showCache(status);
   showFleet(status.sharedStore);
   showCallers(status);

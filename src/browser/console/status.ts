@@ -22,6 +22,14 @@ export interface Gate {
   readonly attemptsPerSecond: number | null;
   readonly waiting: number;
   readonly refusals: number;
+  /** The limits that were told. */
+  readonly limits: readonly {
+    readonly window: string;
+    readonly limit: number;
+    readonly used: number;
+    readonly remaining: number;
+    readonly resetsInSeconds: number;
+  }[];
   readonly callers: readonly {
     readonly name: string;
     readonly waiting: number;

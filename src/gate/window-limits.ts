@@ -1,0 +1,95 @@
+/**
+ * A limit that the operator tells: at most so many attempts in any window of a length. No clock: times come in.
+ *
+ * An attempt arrives between its sending and its end, so it keeps its place from the one until a window after the other.
+ */
+import type { Flow } from '../exchange/request-context.ts';
+import type { AttemptLimit, LimitSnapshot } from '../http/limit-fields.ts';
+import { tuning } from './tuning.ts';
+
+/** Attempts that have ended at about the same time: their places come back with the last of them. */
+type Cell = Readonly<Record<'firstMs' | 'lastMs' | 'count', number>>;
+
+export class ToldWindow {
+  readonly limit: AttemptLimit;
+  /** The eldest first. */
+  cells: readonly Cell[] = [];
+  #ended = 0;
+  #most: number;
+  /** Attempts by callers. Those that leave the window are taken off all in proportion. */
+  readonly #byCaller = new Map<string, number>();
+  #byAll = 0;
+
+  constructor(limit: AttemptLimit) {
+    this.limit = limit;
+    this.#most = limit.most;
+  }
+
+  /** Goes on from attempts of several gateways that share the limit. @param share this one's part of it */
+  restore(cells: readonly Cell[], share: number): void {
+    this.cells = cells;
+    this.#ended = cells.reduce((sum, { count }) => sum + count, 0);
+    this.#most = Math.max(this.limit.most * share, 1);
+  }
+
+  /** An attempt has ended, however. */
+  ended({ name }: Flow, nowMs: number): void {
+    const last = this.cells.at(-1) ?? { firstMs: Number.NEGATIVE_INFINITY, count: 0 };
+    const joins = nowMs - last.firstMs < this.limit.windowMs / tuning.windowCells;
+    const cell = { firstMs: joins ? last.firstMs : nowMs, lastMs: nowMs, count: joins ? last.count + 1 : 1 };
+    this.cells = [...(joins ? this.cells.slice(0, -1) : this.cells), cell];
+    this.#ended += 1;
+    this.#byAll += 1;
+    this.#byCaller.set(name, (this.#byCaller.get(name) ?? 0) + 1);
+  }
+
+  #advance(nowMs: number): void {
+    for (let [eldest] = this.cells; eldest && nowMs >= this.#backMs(eldest); [eldest] = this.cells) {
+      const staying = 1 - eldest.count / this.#ended;
+      for (const [name, own] of this.#byCaller) {
+        const stays = own * staying < 0.5 ? 0 : own * staying;
+        if (stays === 0) this.#byCaller.delete(name);
+        else this.#byCaller.set(name, stays);
+        this.#byAll += stays - own;
+      }
+      this.#ended -= eldest.count;
+      this.cells = this.cells.slice(1);
+    }
+  }
+
+  #backMs(cell: Cell): number {
+    return cell.lastMs + this.limit.windowMs;
+  }
+
+  /** When an attempt of the flow may go beside and behind so many others; not later than `nowMs` where it may go now. */
+  turnMs({ name, background }: Flow, others: number, nowMs: number): number {
+    this.#advance(nowMs);
+    const { windowMs } = this.limit;
+    const places = background ? Math.max(this.#most * (1 - tuning.keptFromRefreshes), 1) : this.#most;
+    const missing = others + this.#ended + 1 - places;
+    if (missing > 0) {
+      // The places come back in the order of their cells, then those that are taken now; and again with each window.
+      let left = missing % places || places;
+      const cell = this.cells.find(({ count }) => {
+        left -= count;
+        return left <= 0;
+      });
+      return (cell ? this.#backMs(cell) : nowMs + windowMs) + (Math.ceil(missing / places) - 1) * windowMs;
+    }
+    // The last part is for callers that use less than the average; for others it is spread until places come back.
+    const [eldest] = this.cells;
+    const isLight = (this.#byCaller.get(name) ?? 0) * this.#byCaller.size < this.#byAll;
+    const kept = Math.floor(this.#most * tuning.keptForLight);
+    if (isLight || kept === 0 || eldest === undefined) return nowMs;
+    return Math.max(this.#backMs(eldest) + (missing / kept) * windowMs, nowMs);
+  }
+
+  snapshot(inFlight: number, nowMs: number): LimitSnapshot {
+    this.#advance(nowMs);
+    const used = this.#ended + inFlight;
+    const remaining = Math.max(this.#most - used, 0);
+    const [eldest] = this.cells;
+    const resetsInMs = eldest ? this.#backMs(eldest) - nowMs : used && this.limit.windowMs;
+    return { ...this.limit, used, remaining, resetsInMs };
+  }
+}

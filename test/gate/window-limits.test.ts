@@ -1,0 +1,183 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { fifty } from '../../bench/gate-lab/scenarios.ts';
+import { type Outcome, type Permit, Scheduler } from '../../src/gate/scheduler.ts';
+import type { Queued, SchedulerOptions } from '../../src/gate/types.ts';
+import type { AttemptLimit } from '../../src/http/limit-fields.ts';
+import { simulate } from '../support/gate-simulation.ts';
+
+const told = (most: number, windowMs: number): AttemptLimit => ({ most, windowMs, window: `${windowMs}ms` });
+
+function scheduler(...limits: AttemptLimit[]): Scheduler<Queued> {
+  const options: SchedulerOptions = {
+    ...{ maxClosedMs: 300_000, baseMs: 20, capMs: 80, initialWindow: 1000, maxInFlight: 1000 },
+    ...{ maxWaiting: 5000, maxWaitingPerCaller: 5000, random: () => 0.5, limits },
+  };
+  return new Scheduler(options);
+}
+
+const flowOf = (name: string, background = false) => ({ name, weight: 1, background });
+
+function request(name: string, nowMs: number, patienceMs = 25_000, background = false): Queued {
+  return {
+    context: { flows: [flowOf(name, background)], deadlineMs: nowMs + patienceMs },
+    arrivedMs: nowMs,
+  };
+}
+
+/** Sends as many of a caller as may go now, and ends them. */
+function spend(gate: Scheduler<Queued>, name: string, nowMs: number, most = 1000): number {
+  let sent = 0;
+  for (; sent < most; sent += 1) {
+    const permit = gate.admit([flowOf(name)], nowMs);
+    if (permit === undefined) break;
+    gate.settled(permit, 'answered', nowMs);
+  }
+  return sent;
+}
+
+describe('a told limit', () => {
+  it('a told limit is kept in every window, wherever between its sending and its end each attempt arrives', () => {
+    const step = fc.oneof(
+      fc.record({ kind: fc.constant('ask' as const), caller: fc.nat(3), background: fc.boolean() }),
+      fc.record({ kind: fc.constant('pass' as const), ms: fc.nat(400) }),
+      fc.record({ kind: fc.constant('pass' as const), ms: fc.nat(9) }),
+      fc.record({
+        kind: fc.constant('end' as const),
+        which: fc.nat(99),
+        outcome: fc.constantFrom<Outcome>('answered', 'broken', 'failed', 'unused', { waitMs: undefined }),
+      }),
+    );
+    let ended = 0;
+    fc.assert(
+      fc.property(fc.array(step, { minLength: 100, maxLength: 300 }), (steps) => {
+        const limits = [told(3, 100), told(7, 1000)];
+        const gate = scheduler(...limits);
+        const under = new Map<Permit, number>();
+        const attempts: (readonly [sentMs: number, endedMs: number])[] = [];
+        let nowMs = 0;
+        for (const one of steps) {
+          if (one.kind === 'pass') nowMs += one.ms;
+          else if (one.kind === 'ask')
+            gate.enter(request(`c${one.caller}`, nowMs, 1e5, one.background), nowMs);
+          else {
+            const [permit, sentMs] = [...under][one.which % Math.max(under.size, 1)] ?? [];
+            if (permit === undefined || sentMs === undefined) continue;
+            under.delete(permit);
+            gate.settled(permit, one.outcome, nowMs);
+            if (one.outcome !== 'unused') attempts.push([sentMs, nowMs]);
+          }
+          for (let next = gate.next(nowMs); next.request !== undefined; next = gate.next(nowMs))
+            under.set(next.permit, nowMs);
+        }
+        for (const sentMs of under.values()) attempts.push([sentMs, Number.POSITIVE_INFINITY]);
+        ended += attempts.length;
+        for (const { most, windowMs } of limits) {
+          for (const [, fromMs] of attempts) {
+            const mayArrive = attempts.filter(([sent, end]) => sent < fromMs + windowMs && end >= fromMs);
+            expect(mayArrive.length).toBeLessThanOrEqual(most);
+          }
+        }
+      }),
+      { numRuns: 500, seed: 27 },
+    );
+    expect(ended).toBeGreaterThan(5000);
+  });
+
+  it('the whole of a told limit is used, and again as soon as the first of its attempts leave the window', () => {
+    const gate = scheduler(told(3, 1000));
+    expect(spend(gate, 'a', 0, 2)).toBe(2);
+    expect(gate.snapshot(0).limits).toEqual([{ ...told(3, 1000), used: 2, remaining: 1, resetsInMs: 1000 }]);
+    expect(spend(gate, 'b', 500)).toBe(1);
+    expect(spend(gate, 'b', 999)).toBe(0);
+    expect(spend(gate, 'b', 1000)).toBe(2);
+    expect(gate.snapshot(1000).limits).toMatchObject([{ used: 3, remaining: 0, resetsInMs: 500 }]);
+    expect(gate.snapshot(9000).limits).toMatchObject([{ used: 0, remaining: 3, resetsInMs: 0 }]);
+  });
+
+  it('an attempt that was not made keeps no place', () => {
+    const gate = scheduler(told(1, 1000));
+    gate.settled(gate.admit([flowOf('a')], 0) as Permit, 'unused', 5);
+    expect(spend(gate, 'a', 5)).toBe(1);
+    expect(spend(gate, 'a', 6)).toBe(0);
+  });
+
+  it('a request that a told limit keeps beyond its deadline is told at once, with the time that is true', () => {
+    const gate = scheduler(told(2, 60_000));
+    expect(spend(gate, 'a', 0)).toBe(2);
+    const rejected = gate.enter(request('a', 10_000), 10_000);
+    // In 25 s a request with the same patience waits for the end of the window, and gets its turn in time.
+    expect(rejected).toMatchObject([{ code: 'upstream-rate-limited', retryAfterMs: 25_000 }]);
+    expect(gate.enter(request('a', 35_001), 35_001)).toEqual([]);
+    expect(gate.enter(request('b', 35_001), 35_001)).toEqual([]);
+    expect(gate.enter(request('b', 35_001), 35_001)).toMatchObject([{ retryAfterMs: 59_999 }]);
+    expect(gate.next(35_001)).toEqual({ request: undefined, untilMs: 60_000 });
+    expect(gate.next(60_000).request).toBeDefined();
+  });
+
+  it('background refreshes stop when a tenth of a told limit is left', () => {
+    const gate = scheduler(told(20, 60_000));
+    expect(spend(gate, 'a', 0, 9) + spend(gate, 'b', 0, 8)).toBe(17);
+    const refresh = () => gate.admit([flowOf('c', true)], 1);
+    gate.settled(refresh() as Permit, 'answered', 1);
+    expect(refresh()).toBeUndefined();
+    expect(gate.enter(request('c', 1, 25_000, true), 1)).toMatchObject([{ code: 'upstream-rate-limited' }]);
+    expect(spend(gate, 'd', 1, 1)).toBe(1);
+    expect(spend(gate, 'e', 1)).toBe(1);
+  });
+
+  it('the last quarter of a told limit is for callers that use less than the average; a greedy one gets it bit by bit', () => {
+    const gate = scheduler(told(100, 100_000));
+    expect(spend(gate, 'polite', 0, 1)).toBe(1);
+    const atOnce = spend(gate, 'greedy', 0);
+    expect(atOnce).toBeGreaterThanOrEqual(73);
+    expect(atOnce).toBeLessThanOrEqual(75);
+    expect(spend(gate, 'polite', 1, 5)).toBe(5);
+    expect(spend(gate, 'greedy', 1)).toBe(0);
+    expect(spend(gate, 'greedy', 99_000)).toBeGreaterThanOrEqual(18);
+    expect(gate.snapshot(99_000).limits).toMatchObject([{ remaining: 1 }]);
+    expect(spend(gate, 'polite', 99_000)).toBe(1);
+  });
+});
+
+describe('at an upstream that counts as told', () => {
+  const ten = Array.from({ length: 10 }, (_, i) => ({ name: `caller ${i}`, loops: 1, thinkMs: 200 }));
+  const day = [
+    { name: 'greedy', loops: 10, thinkMs: 0 },
+    { name: 'polite', loops: 1, thinkMs: 300_000 },
+  ];
+
+  it.each([
+    ['50/1s', { ...fifty, anyWindows: [told(50, 1000)] }],
+    ['60/1m', { ...fifty, seconds: 360, callers: ten, anyWindows: [told(60, 60_000)] }],
+    ['10/1s,200/1m', { ...fifty, seconds: 240, anyWindows: [told(10, 1000), told(200, 60_000)] }],
+    [
+      '60/1m,2000/1d',
+      { ...fifty, seconds: 86_400, callers: day, anyWindows: [told(60, 60_000), told(2000, 86_400_000)] },
+    ],
+  ])('at an upstream that counts as told, %s is used without a single 429', (_, scenario) => {
+    const figures = simulate({ ...scenario, options: { limits: scenario.anyWindows } });
+    expect(figures.refusals).toBe(0);
+    expect(figures.goodput).toBeGreaterThanOrEqual(0.97);
+  });
+
+  it('at an upstream that counts as told, a polite caller beside a greedy one reads until the end of the day', () => {
+    const anyWindows = [told(60, 60_000), told(2000, 86_400_000)];
+    const figures = simulate({
+      ...fifty,
+      seconds: 86_400,
+      callers: day,
+      anyWindows,
+      options: { limits: anyWindows },
+    });
+    expect(figures.callers.get('greedy')?.refused).toBeGreaterThan(1000);
+    expect(figures.callers.get('polite')).toMatchObject({ refused: 0 });
+    expect(figures.callers.get('polite')?.p99).toBeLessThan(1000);
+  });
+
+  it('what is learned from 429s goes on to count below a limit that was told too high', () => {
+    const figures = simulate({ ...fifty, options: { limits: [told(100, 1000)] } });
+    expect(figures.goodput).toBeGreaterThanOrEqual(0.96);
+    expect(figures.wasted).toBeLessThanOrEqual(0.015);
+  });
+});
