@@ -9,7 +9,7 @@ import { failureScope } from '../http/address.ts';
 import { countFailure, type FailureKind, type Failures } from './failures.ts';
 
 /** What JWTs that wait for keys take together. An ordinary one has a thousand bytes, the largest sixteen thousand. */
-const maxWaitingBytes = 8 * 2 ** 20;
+const maxWaitingBytes = 4 * 2 ** 20;
 /** What waits besides the text. */
 const bytesBesides = 512;
 
