@@ -254,8 +254,13 @@ async function makeCalls(
 ): Promise<CallReport[]> {
   const made: CallReport[] = [];
   const added = addedReads.map((path) => ({ operation: path, path, isAdded: true }));
+  const asked = new Set<string>();
   let skips: string | undefined;
   for (const call of [...specifiedCalls, ...added]) {
+    // One that is there already is without effect, which is said.
+    const bare = call.path.replace(/\/$/, '');
+    if (asked.has(bare)) continue;
+    asked.add(bare);
     const isLimited = call.isAdded && made.some(({ outcome }) => outcome === 'rate-limited');
     const skipped =
       skips ?? (call.path.includes('/:') ? hasParameter : isLimited ? notAskedLimited : undefined);

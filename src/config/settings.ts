@@ -166,7 +166,7 @@ export const settings = {
   CALLER_FAILURES_PER_MINUTE: defaulted(
     '300',
     integer(0, 1_000_000),
-    'Failed authentications from one address before it gets 429; no credential, bad tokens and signatures count each by itself, and 20 signatures a second are always verified; 0 for no limit.',
+    'Failed authentications from one address before it gets 429; no credential, bad tokens and signatures count each by itself, and 200 signatures a second are always verified; 0 for no limit.',
   ),
   CALLER_CACHE_CONTROL: defaulted(
     'private, no-cache',

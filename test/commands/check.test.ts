@@ -149,6 +149,13 @@ describe('a check of added reads', () => {
     },
   );
 
+  it('a check asks once for a read that is added although it is specified, or added twice', async () => {
+    const twice = ['/analytics/accounts/', '/users/api-keys', '/analytics/tags/', '/analytics/tags'];
+    const { status, paths } = await run(statusOf({}), { addedReads: twice });
+    expect(status).toBe(0);
+    expect(paths).toEqual(['/analytics/accounts/', '/users/api-keys/', '/analytics/tags/']);
+  });
+
   it('a check asks no added read where the upstream limits requests or cannot be reached', async () => {
     const limited = await run(statusOf({ '/users/api-keys/': 429 }), { addedReads });
     expect(limited.paths).toEqual(['/analytics/accounts/', '/users/api-keys/']);
