@@ -231,6 +231,8 @@ describe.skipIf(chromium === undefined)('the console in a real browser', { timeo
     const { gateway } = await startWith([], { ADMIN_PORT: '0' });
     await openConsole(`${gateway.adminUrl}/`, desktop);
     const drawn = await page.evaluate(`(async () => {
+      // What the gateway tells would be drawn in its place.
+      gatewayConsole.close();
       const at = Date.parse('2026-11-22T15:00:02Z');
       gatewayConsole.drawAll(Array.from({ length: 9 }, (_one, index) => ({ at: at + 5000 * index, callerP50: index === 4 ? 0.03 : null })));
       await new Promise(requestAnimationFrame);
