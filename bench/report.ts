@@ -139,7 +139,7 @@ Ratios within a run repeat to a tenth; absolute times differ by a third from hou
 ## Where the time goes
 
 - **A hit**: half of it is the kernel's, as in the bare handler. The rest of the difference: recognising the caller (more than half of that is SHA-256 of the token), the log line, the look-up, Node's headers of the request, V8's collections. No promise is made on the way ([decision 4](decisions/0004-cost-of-a-hit.md)).
-- **Passing through**: writing to two sockets first, V8's collections second. The checks of an answer and the search for the key cost 5 µs; a streaming proxy spends as much on its streams ([decision 3](decisions/0003-whole-answers.md)).
+- **Passing through**: writing to two sockets, V8's collections, the search for the key in each answer and the checks of it; a streaming proxy spends on its streams instead ([decision 3](decisions/0003-whole-answers.md)).
 - **Storing each answer**: collections of a heap that holds 64 MiB of answers. The gateway asks for them often, so that [memory stays bounded](caching.md#memory).
 - **Start and idle memory**: Node itself and the libraries. The [build](decisions/0005-one-program.md) keeps both small.
 `;
