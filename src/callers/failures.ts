@@ -1,8 +1,8 @@
 /**
  * What a request without a good credential gets: the same answer whatever is wrong. Why is for the log.
  *
- * Limits failed authentications per address, each kind by itself: whoever shares an address with company logins (a proxy,
- * an office, a balancer) must not be able to use up what those need. Asked after a credential failed, and before a
+ * Limits failed authentications per address, each kind by itself: a stranger that shares an address with company logins
+ * (a proxy, an office, a balancer) must not be able to use up what those need. Asked after a credential failed, and before a
  * signature is verified, which costs more than a refusal; what was counted for a good signature is given back.
  */
 import { LRUCache } from 'lru-cache';

@@ -13,7 +13,7 @@ const gateOptions: SchedulerOptions = {
 const sealing = createSealing(() => Buffer.alloc(32));
 const flow = { name: 'a', weight: 1, background: false };
 
-/** A store in memory: messages come at once, and whoever asks for the lease first has it. */
+/** A store in memory: messages come at once, and the first that asks for the lease has it. */
 class MemoryStore {
   readonly messages: { channel: string; message: Buffer }[] = [];
   readonly #listeners: { channel: string; listener: (message: Buffer) => void }[] = [];

@@ -79,7 +79,7 @@ function textsLike(form: string, other: string): Record<string, string> {
   ];
   const counts = { none: 0, one: 1, half: length >> 1, 'all but one': length - 1 };
   return Object.fromEntries(
-    // Sixteen bytes of the end and more are compared, in constant time: whoever has them, has the key's end.
+    // Sixteen bytes of the end and more are compared, in constant time: a sender of these knows the end of the key.
     Object.entries(counts).flatMap(([name, count]) => {
       const [first = '', last = ''] = sharing(count);
       return count < 16
@@ -244,7 +244,7 @@ describe('the search for the key', () => {
   });
 });
 
-it('what is done about a refused path tells nobody whether the workspace in it exists', async () => {
+it('what is done about a refused path does not tell whether the workspace in it exists', async () => {
   const workspaces = new Map(
     Array.from({ length: 100 }, (_, at) => [`w${at}`, { keyring: { current: new Key(key, at) } }]),
   );
