@@ -2,6 +2,7 @@
  * Callers by JWT, from the request's side: requests that share a verification, and the address that it is counted for.
  * The verification itself is in `jwt.ts`, which is loaded only where a caller has `jwt`: it brings jose with it.
  */
+import type { OutboundProxy } from '../http/proxy.ts';
 import type { Authenticated, CallersEvent } from './caller.ts';
 import { countFailure, type Failures, unauthenticated } from './failures.ts';
 import type { JwtRefusal, JwtRules, JwtVerifier } from './jwt.ts';
@@ -10,6 +11,7 @@ import { KeyWaits, type SharedChecks, SignatureCheck, SignatureTurns } from './s
 
 export interface JwtLoginsOptions {
   readonly failures: Failures;
+  readonly proxy: OutboundProxy | undefined;
   /** The rules of the version in force now. */
   rules(): JwtRules;
   onEvent(event: CallersEvent): void;
@@ -119,8 +121,9 @@ export class JwtLogins {
 
   async #import(): Promise<JwtVerifier> {
     const { JwtVerifier } = await import('./jwt.ts');
-    const { onEvent, rules } = this.#options;
+    const { onEvent, rules, proxy } = this.#options;
     this.#verifier = new JwtVerifier({
+      proxy,
       // Of the version in force now, which may be newer than the one that asked for this.
       rules: rules(),
       onFailureChange: (address, cause, hasKeys) => {

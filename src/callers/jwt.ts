@@ -5,6 +5,7 @@
 import { type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
 import { GatewayError } from '../errors.ts';
+import type { OutboundProxy } from '../http/proxy.ts';
 import type { Authenticated } from './caller.ts';
 import {
   claimedOrigin,
@@ -29,6 +30,8 @@ export interface JwtRefusal {
 
 export interface JwtOptions {
   readonly rules: JwtRules;
+  /** Where connections to issuers leave the network, where not by themselves. */
+  readonly proxy: OutboundProxy | undefined;
   /** The keys at an address can't be fetched; `undefined` when they can be again. `hasKeys`: some were before. */
   onFailureChange(address: string, error: unknown, hasKeys: boolean): void;
 }
@@ -49,7 +52,7 @@ const unmatched: JwtRefusal = { reason: 'a valid JWT that matches no caller', is
 type Verified = { readonly claims: JWTPayload } | { readonly refusal: JwtRefusal };
 
 export class JwtVerifier {
-  readonly #options: Pick<JwtOptions, 'onFailureChange'>;
+  readonly #options: Pick<JwtOptions, 'proxy' | 'onFailureChange'>;
   // Not by `max`: that reserves the memory of all at once.
   readonly #remembered = new LRUCache<string, Remembered>({
     maxSize: maxRemembered,
@@ -155,6 +158,7 @@ export class JwtVerifier {
     if (keys === undefined) {
       keys = new KeySet({
         address,
+        proxy: this.#options.proxy,
         onChange: () => this.#forget(),
         onFailureChange: (error, hasKeys) => this.#options.onFailureChange(address, error, hasKeys),
       });

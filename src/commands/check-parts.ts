@@ -7,6 +7,7 @@ import type { Environment } from '../config/values.ts';
 import { keyPlaces, type WorkspaceConfig } from '../config/workspaces.ts';
 import { importModule } from '../files/optional-package.ts';
 import { fleetOptions, transportOptions } from '../gateway/workspace.ts';
+import { proxyFor } from '../http/proxy.ts';
 import { Key } from '../key/key.ts';
 import { loadKeyValue } from '../key/key-source.ts';
 import { openKeyring } from '../key/keyring.ts';
@@ -85,7 +86,7 @@ async function tryLogins(config: Config): Promise<readonly LoginTrial[]> {
     [...new Set(jwt.map(({ rule }) => rule.jwks))].map(async (address): Promise<LoginTrial> => {
       const login = { address, callers: callersOf(jwt, address) };
       try {
-        const keys = await countKeysAt(address);
+        const keys = await countKeysAt(address, proxyFor(config));
         if (keys > 0) return { ...login, ok: true, keys };
         return { ...login, ok: false, keys, problem: 'the key set has no key for signatures' };
       } catch (error) {

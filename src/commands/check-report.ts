@@ -5,6 +5,7 @@
 
 import { GatewayError, type ProxyErrorType } from '../errors.ts';
 import type { StoreTrial } from '../fleet/try-store.ts';
+import { ProxyError } from '../http/proxy.ts';
 import { visible } from '../log/text-lines.ts';
 
 /** What `--json` prints. */
@@ -225,6 +226,10 @@ export function meaningOfFailure(error: unknown): Meaning {
     case 'upstream-key-rejected':
       return keyRejected;
     case 'upstream-unreachable':
+      if (error.cause instanceof ProxyError) {
+        const { message } = error.cause;
+        return { outcome: 'unreachable', text: `${message.charAt(0).toUpperCase()}${message.slice(1)}.` };
+      }
       return {
         outcome: 'unreachable',
         text: (error.proxyError && unreachable[error.proxyError]) ?? 'The upstream cannot be reached.',

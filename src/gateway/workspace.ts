@@ -10,6 +10,7 @@ import { fieldsDown, type ReplyFieldOptions } from '../edge/reply-fields.ts';
 import { type Evictable, FairBytes } from '../exchange/fair-share.ts';
 import type { AttemptSpans } from '../exchange/trace.ts';
 import type { Fleet, FleetOptions } from '../fleet/fleet.ts';
+import { type ProxySettings, proxyFor } from '../http/proxy.ts';
 import type { KeyEvent } from '../key/key-event.ts';
 import type { KeyCheck } from '../key/key-health.ts';
 import { type Keyring, openKeyring } from '../key/keyring.ts';
@@ -257,7 +258,8 @@ export function transportOptions(
   config: Pick<
     Config,
     'UPSTREAM_TIMEOUT' | 'UPSTREAM_MAX_BODY' | 'UPSTREAM_MEDIA_TYPES' | 'UPSTREAM_LIMIT_HEADERS'
-  >,
+  > &
+    ProxySettings,
   { baseUrl }: Pick<WorkspaceConfig, 'baseUrl'>,
   connections: number,
 ): Omit<TransportOptions, 'bodies' | 'slots'> {
@@ -268,6 +270,7 @@ export function transportOptions(
     connections,
     mediaTypes: config.UPSTREAM_MEDIA_TYPES,
     limitFields: config.UPSTREAM_LIMIT_HEADERS,
+    proxy: proxyFor(config),
     userAgent: `workspace-analytics-gateway/${version}`,
   };
 }

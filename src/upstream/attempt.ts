@@ -10,6 +10,7 @@ import type { ContextWatcher } from '../exchange/request-context.ts';
 import type { AttemptSpan, AttemptSpans, Trace } from '../exchange/trace.ts';
 import { type HeaderFields, trimFields } from '../http/fields.ts';
 import { payloadOf, smallBytes } from '../http/payload.ts';
+import { ProxyError } from '../http/proxy.ts';
 import { statedWait } from '../http/stated-wait.ts';
 import { type AttemptTally, outcomeLabel } from './attempt-tally.ts';
 import type { BodyBudget, BodyShare } from './body-budget.ts';
@@ -332,6 +333,10 @@ function sortFailure(code: string, progress: Progress): Sorted {
  */
 function transportFailure(error: unknown, progress: Progress): GatewayError {
   if (error instanceof GatewayError) return error;
+  if (error instanceof ProxyError) {
+    const { message: reason, type: proxyError } = error;
+    return new GatewayError('upstream-unreachable', { cause: error, proxyError, reason });
+  }
   const code = codeOf(error);
   const [problem, proxyError] = sortFailure(code, progress);
   const reason = `the exchange failed${code === '' ? '' : `: ${code}`}`;

@@ -11,6 +11,7 @@ import Pool from 'undici/lib/dispatcher/pool.js';
 import type { Answer, SignedRequest } from '../exchange/exchange.ts';
 import type { Handler } from '../exchange/layer.ts';
 import type { AttemptSpans, Trace } from '../exchange/trace.ts';
+import type { OutboundProxy } from '../http/proxy.ts';
 import { viaName } from '../version.ts';
 import { Attempt, type AttemptTerms } from './attempt.ts';
 import type { AttemptTally } from './attempt-tally.ts';
@@ -28,6 +29,8 @@ export interface TransportOptions {
   /** Media ranges of successes that pass. */
   readonly mediaTypes: readonly string[];
   readonly userAgent: string;
+  /** Where connections leave the network, where not by themselves. */
+  readonly proxy?: OutboundProxy | undefined;
   /** Further fields of answers that say how long to wait. Lower-case names. */
   readonly limitFields: readonly string[];
   /** Bytes of answers in flight. */
@@ -109,7 +112,7 @@ export function sendUpstream(options: TransportOptions): Transport {
   };
 }
 
-function openPool({ baseUrl, connections, timeoutMs }: TransportOptions): UndiciPool {
+function openPool({ baseUrl, connections, timeoutMs, proxy }: TransportOptions): UndiciPool {
   return new Pool(baseUrl.origin, {
     connections,
     // One answer at a time on a connection: HTTP/1.1 has no response ids, so nothing may overlap.
@@ -119,7 +122,9 @@ function openPool({ baseUrl, connections, timeoutMs }: TransportOptions): Undici
     keepAliveMaxTimeout: connectionLifeMs,
     maxHeaderSize: 32 * 1024,
     // Said here, so that no environment variable can unsay it.
-    connect: { timeout: timeoutMs, rejectUnauthorized: true },
+    connect: proxy?.takes(baseUrl)
+      ? proxy.connector(timeoutMs)
+      : { timeout: timeoutMs, rejectUnauthorized: true },
     // The timer of each attempt covers head and body.
     headersTimeout: 0,
     bodyTimeout: 0,
