@@ -6,10 +6,10 @@
  */
 import { describe, expect, it } from 'vitest';
 import { directiveFields, directiveSeconds, parseCacheControl } from '../src/cache/cache-control.ts';
+import { exactRequestKey, varyNames } from '../src/cache/cache-key.ts';
+import { validatorsOf } from '../src/cache/cache-rules.ts';
 import { mayCompress } from '../src/cache/compress.ts';
 import { repeatsIds } from '../src/cache/repeated-ids.ts';
-import { validatorsOf } from '../src/cache/validation.ts';
-import { exactRequestKey, varyNames } from '../src/cache/vary.ts';
 import { holdsCredential, presentedCredential, presentedValues } from '../src/callers/credential.ts';
 import { parseFlySource } from '../src/callers/fly.ts';
 import { claimedOrigin } from '../src/callers/jwt-policy.ts';

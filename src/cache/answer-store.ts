@@ -5,9 +5,9 @@
 import type { Answer, Encodings, UpstreamRequest } from '../exchange/exchange.ts';
 import type { Evictable, FairBytes } from '../exchange/fair-share.ts';
 import { ownBytes, type Payload } from '../http/payload.ts';
+import { exactRequestKey, selection } from './cache-key.ts';
 import type { AnswerPolicy } from './cache-rules.ts';
 import { type FlowShare, FlowShares } from './flow-shares.ts';
-import { exactRequestKey, selection } from './vary.ts';
 
 /** One answer, and which requests it fits. */
 export interface Variant {

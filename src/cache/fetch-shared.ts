@@ -9,9 +9,8 @@ import type { Trace } from '../exchange/trace.ts';
 import type { Variant } from './answer-store.ts';
 import { withoutCallerIds } from './cache-key.ts';
 import { policyOf, type RequestDirectives, useOf } from './cache-rules.ts';
-import { publicationOf } from './publication.ts';
 import type { FetchAnswer, FetchAnswerOptions, Storing } from './revalidate.ts';
-import type { SharedExchange, SharedLook, SharedReads } from './shared-reads.ts';
+import { publicationOf, type SharedExchange, type SharedLook, type SharedReads } from './shared-reads.ts';
 import { failedOutcome, type Outcome, type ResponseAdmission } from './store-response.ts';
 
 /**

@@ -2,7 +2,7 @@
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
 import { type AnswerStore, compact, selectVariant, type Variant } from './answer-store.ts';
-import { cacheKey } from './cache-key.ts';
+import { cacheKey, exactRequestKey, selection, type VaryNames, varyNames } from './cache-key.ts';
 import {
   type AnswerPolicy,
   type CacheDefaults,
@@ -12,7 +12,6 @@ import {
 } from './cache-rules.ts';
 import { createCompressor, mayCompress } from './compress.ts';
 import { repeatsIds } from './repeated-ids.ts';
-import { exactRequestKey, selection, type VaryNames, varyNames } from './vary.ts';
 
 /** How long requests are not coalesced after an answer for one request alone. An answer that may be shared ends it. */
 export const hitForMissMs = 10_000;

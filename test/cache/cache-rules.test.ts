@@ -1,12 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import {
+  confirms,
   isServerFailure,
   isServerFailureCode,
   policyOf,
+  renewed,
   requestDirectivesOf,
   useOf,
+  validatorsOf,
 } from '../../src/cache/cache-rules.ts';
-import { confirms, renewed, validatorsOf } from '../../src/cache/validation.ts';
 import type { HeaderFields } from '../../src/http/fields.ts';
 
 const receivedAt = Date.UTC(2026, 10, 21, 12, 0, 0);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { AnswerPolicy } from '../../src/cache/cache-rules.ts';
-import { publicationOf } from '../../src/cache/publication.ts';
+import { publicationOf } from '../../src/cache/shared-reads.ts';
 import { failedOutcome, type Outcome } from '../../src/cache/store-response.ts';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer, UpstreamRequest } from '../../src/exchange/exchange.ts';
