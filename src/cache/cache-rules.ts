@@ -56,7 +56,10 @@ export interface AnswerPolicy {
 const understood = new Set([200, 203, 204, 400, 403, 404, 405, 410, 414, 451, 500, 501, 502, 503, 504]);
 
 /** Decides everything about an answer that depends neither on the request nor on the time. */
-export function policyOf(answer: Omit<Answer, 'body' | 'generation'>, defaults: CacheDefaults): AnswerPolicy {
+export function judgeAnswer(
+  answer: Omit<Answer, 'body' | 'generation'>,
+  defaults: CacheDefaults,
+): AnswerPolicy {
   const { status, headers } = answer;
   const directives = parseCacheControl(headers['cache-control']);
   const ageZero = ageZeroMs(answer);
@@ -69,7 +72,7 @@ export function policyOf(answer: Omit<Answer, 'body' | 'generation'>, defaults: 
   // `no-cache` keeps an answer for validation only (RFC 9111 section 5.2.2.4).
   const mayBeFresh = !directives.broken && noCache !== 'all';
 
-  const staleRule = staleRuleOf(directives, noCache === 'all');
+  const staleRule = readStaleRule(directives, noCache === 'all');
   const mayServeStale = status < 300 && !directives.broken && staleRule !== 'never';
   // An upstream that states no lifetime above zero wants to be asked each time: the default does not apply.
   const swrDefaultMs = staleRule === 'defaults' && lifetimeMs > 0 ? defaults.staleWhileRevalidateMs : 0;
@@ -176,7 +179,7 @@ function ageSeconds(field: string | readonly string[] | undefined): number {
  * `stale-*` directives, `defaults` the settings as well. `s-maxage` implies `proxy-revalidate` (5.2.2.10), but an
  * upstream that puts `stale-*` beside it means those.
  */
-function staleRuleOf(directives: Directives, noCache: boolean): 'never' | 'stated' | 'defaults' {
+function readStaleRule(directives: Directives, noCache: boolean): 'never' | 'stated' | 'defaults' {
   const mustRevalidate = ['must-revalidate', 'proxy-revalidate'].some((name) =>
     hasDirective(directives, name),
   );
@@ -200,7 +203,7 @@ export interface RequestDirectives {
 }
 
 /** Reads a caller's Cache-Control, or its Pragma where it sends no Cache-Control (RFC 9111 section 5.4). */
-export function requestDirectivesOf(
+export function parseRequestDirectives(
   cacheControl: string | undefined,
   pragma: string | undefined,
 ): RequestDirectives {
@@ -227,7 +230,7 @@ const justFetchedMs = 500;
  * Whether a stored answer may be served now. `refresh`: serve it and refresh it in the background. `stale`,
  * `request`: it must be revalidated first, because of its age or of the caller's directives.
  */
-export function useOf(
+export function judgeUse(
   policy: AnswerPolicy,
   directives: RequestDirectives | undefined,
   nowMs: number,
@@ -292,7 +295,7 @@ export function isServerFailureCode(code: ProblemCode): boolean {
 }
 
 /** The fields to send: both where both are known (RFC 9111 section 4.3.1); `undefined` where there are none. */
-export function validatorsOf(headers: HeaderFields): Readonly<Record<string, string>> | undefined {
+export function readValidators(headers: HeaderFields): Readonly<Record<string, string>> | undefined {
   const etag = headers['etag'];
   const modified = headers['last-modified'];
   const validators: Record<string, string> = {};
@@ -346,7 +349,7 @@ const kept = new Set([
 ]);
 
 /** The stored answer with the fields and the times of the 304 that confirmed it. */
-export function renewed(stored: Answer, notModified: Answer): Answer {
+export function renew(stored: Answer, notModified: Answer): Answer {
   const headers: Record<string, string | readonly string[]> = { ...stored.headers };
   // These described the former exchange. Left in, an answer confirmed just now would be as old as before.
   delete headers['age'];

@@ -17,7 +17,7 @@ import {
   type Variant,
 } from './answer-store.ts';
 import { cacheKey, exactRequestKey, withoutCallerIds } from './cache-key.ts';
-import { type RequestDirectives, requestDirectivesOf, useOf } from './cache-rules.ts';
+import { judgeUse, parseRequestDirectives, type RequestDirectives } from './cache-rules.ts';
 import { type FetchFlight, fetchShared } from './fetch-shared.ts';
 import { type Forwarded, type Miss, type Respond, respondToMisses, serveStored } from './respond.ts';
 import {
@@ -27,7 +27,7 @@ import {
   fetchOrRevalidate,
 } from './revalidate.ts';
 import type { SharedReads } from './shared-reads.ts';
-import { exactFlightKeyOf, type Flight, Flights, flightKeyOf } from './single-flight.ts';
+import { type Flight, Flights, makeExactFlightKey, makeFlightKey } from './single-flight.ts';
 import { type AdmissionOptions, failedOutcome, type Outcome, ResponseAdmission } from './store-response.ts';
 
 export interface CacheOptions extends AdmissionOptions, AnswerStoreOptions, BackgroundRefreshOptions {
@@ -71,7 +71,7 @@ export function shareAnswers(options: CacheOptions): Cache {
   const admission = new ResponseAdmission(store, options);
   const respond = respondToMisses(admission);
   const purges = new Map<string | undefined, number>();
-  const purgesOf = (operation: string) => (purges.get(operation) ?? 0) + (purges.get(undefined) ?? 0);
+  const countPurges = (operation: string) => (purges.get(operation) ?? 0) + (purges.get(undefined) ?? 0);
 
   const { shared, generation } = options;
   const purge = (operation: string | undefined): number => {
@@ -83,9 +83,9 @@ export function shareAnswers(options: CacheOptions): Cache {
 
   return {
     layer(next) {
-      const fetchAnswer = fetchOrRevalidate({ next, admission, purgesOf });
+      const fetchAnswer = fetchOrRevalidate({ next, admission, countPurges });
       const fetchFlight =
-        shared === undefined ? fetchAnswer : fetchShared({ shared, fetchAnswer, admission, purgesOf });
+        shared === undefined ? fetchAnswer : fetchShared({ shared, fetchAnswer, admission, countPurges });
       const parts = { store, flights, refreshes, fetchAnswer, fetchFlight, respond, generation };
       const reads = new ReadThrough(parts);
       return (request, trace) => reads.answer(request, trace);
@@ -136,7 +136,7 @@ class ReadThrough {
   answer(request: UpstreamRequest, trace: Trace): Eventually<Answer> {
     const { cacheControl, pragma } = request;
     const isPlain = cacheControl === undefined && pragma === undefined;
-    const directives = isPlain ? undefined : requestDirectivesOf(cacheControl, pragma);
+    const directives = isPlain ? undefined : parseRequestDirectives(cacheControl, pragma);
     return this.#read(request, trace, directives, false);
   }
 
@@ -154,7 +154,7 @@ class ReadThrough {
     // A resource may hold hit-for-miss marks alone.
     let forwarded: Forwarded = (resource?.variants.length ?? 0) === 0 ? 'uri-miss' : 'vary-miss';
     if (variant !== undefined) {
-      const use = useOf(variant.policy, directives, nowMs);
+      const use = judgeUse(variant.policy, directives, nowMs);
       if (use === 'fresh') return serveStored(variant, trace, nowMs, undefined);
       if (use === 'max-stale') return serveStored(variant, trace, nowMs, 'max-stale');
       if (use === 'refresh') {
@@ -181,7 +181,7 @@ class ReadThrough {
     const { request, collapsed } = miss;
     // After an answer that did not fit, only equal requests share an exchange: one more, and not one after another.
     const flightKey =
-      collapsed === undefined ? flightKeyOf(key, resource, request) : exactFlightKeyOf(key, request);
+      collapsed === undefined ? makeFlightKey(key, resource, request) : makeExactFlightKey(key, request);
     const flight = this.#parts.flights.get(flightKey);
     // Where hit-for-miss holds, one request at a time may be joined: its answer shows whether sharing is possible again.
     if (flight === undefined) return this.#start(flightKey, miss, variant);
@@ -262,7 +262,7 @@ class ReadThrough {
   ): void {
     const { flights, refreshes } = this.#parts;
     if (!refreshes.mayStart(variant, nowMs)) return;
-    const flightKey = flightKeyOf(key, resource, request);
+    const flightKey = makeFlightKey(key, resource, request);
     if (flights.get(flightKey) !== undefined) return;
     const flight = flights.open(flightKey, request.operation, new Trace(nowMs), true);
     refreshes.start(flight, request, variant, (own) => this.#run(flight, flightKey, own, variant, undefined));
@@ -279,7 +279,7 @@ function subscribe(flight: Flight, request: UpstreamRequest): Promise<Outcome> {
 /** An answer that was stored before this request came must satisfy its directives; one from the upstream always does. */
 function isRecentEnough(outcome: Outcome, directives: RequestDirectives | undefined): boolean {
   if (outcome.kind === 'failed' || outcome.via !== 'store') return true;
-  return useOf(outcome.policy, directives, performance.now()) === 'fresh';
+  return judgeUse(outcome.policy, directives, performance.now()) === 'fresh';
 }
 
 function isHitForMiss(resource: Resource | undefined, { headers }: UpstreamRequest, nowMs: number): boolean {

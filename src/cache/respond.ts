@@ -68,7 +68,7 @@ export function respondToMisses(admission: Pick<ResponseAdmission, 'staleIfError
     const stale = isFailure(outcome) ? admission.staleIfErrorFor(request) : undefined;
     if (stale !== undefined) {
       // A hit is what was not forwarded (RFC 9211 section 2.1): here, where nothing was sent.
-      const forward = isForwarded ? forwardOf(outcome, miss) : undefined;
+      const forward = isForwarded ? describeForward(outcome, miss) : undefined;
       return serveStored(stale, trace, performance.now(), 'stale-if-error', forward);
     }
     if (answered && outcome.via === 'store') {
@@ -102,7 +102,7 @@ export function respondToMisses(admission: Pick<ResponseAdmission, 'staleIfError
   };
 }
 
-function forwardOf(outcome: Outcome, { forwarded, collapsed }: Miss): Forward {
+function describeForward(outcome: Outcome, { forwarded, collapsed }: Miss): Forward {
   const status = outcome.kind === 'answered' ? outcome.answer.status : statusBehind(outcome.error);
   return {
     forwarded,

@@ -9,7 +9,7 @@ import type { Handler } from '../exchange/layer.ts';
 import { type FixedContext, timedContext } from '../exchange/request-context.ts';
 import type { Trace } from '../exchange/trace.ts';
 import type { Variant } from './answer-store.ts';
-import { confirms, mayBeDueToValidators, renewed, validatorsOf } from './cache-rules.ts';
+import { confirms, mayBeDueToValidators, readValidators, renew } from './cache-rules.ts';
 import type { Flight } from './single-flight.ts';
 import { failedOutcome, type Outcome, type ResponseAdmission } from './store-response.ts';
 
@@ -22,7 +22,7 @@ export interface FetchAnswerOptions {
   readonly next: Handler<UpstreamRequest, Answer>;
   readonly admission: Pick<ResponseAdmission, 'admit'>;
   /** How often an operation's answers were purged: an exchange that began before a purge is not stored. */
-  purgesOf(operation: string): number;
+  countPurges(operation: string): number;
 }
 
 /**
@@ -37,15 +37,15 @@ export type FetchAnswer = (
   storing: Storing,
 ) => Promise<Outcome>;
 
-export function fetchOrRevalidate({ next, admission, purgesOf }: FetchAnswerOptions): FetchAnswer {
+export function fetchOrRevalidate({ next, admission, countPurges }: FetchAnswerOptions): FetchAnswer {
   return async (request, trace, variant, storing) => {
     // Only a 200 is worth asking about: the same error again would not tell whether it is about the validators.
-    const validators = variant?.answer.status === 200 ? validatorsOf(variant.answer.headers) : undefined;
-    const purgesBefore = purgesOf(request.operation);
+    const validators = variant?.answer.status === 200 ? readValidators(variant.answer.headers) : undefined;
+    const purgesBefore = countPurges(request.operation);
 
     const admit = (answer: Answer, forwardStatus?: 304): Outcome => {
       if (answer.status === 304) throw unaskedNotModified();
-      const mayStore = storing.mayStore && purgesOf(request.operation) === purgesBefore;
+      const mayStore = storing.mayStore && countPurges(request.operation) === purgesBefore;
       return admission.admit(request, answer, forwardStatus, mayStore);
     };
     try {
@@ -53,7 +53,7 @@ export function fetchOrRevalidate({ next, admission, purgesOf }: FetchAnswerOpti
       const isNotModified = answer.status === 304;
       if (variant !== undefined && validators !== undefined) {
         if (isNotModified && confirms(answer, variant.answer))
-          return admit(renewed(variant.answer, answer), 304);
+          return admit(renew(variant.answer, answer), 304);
         if (isNotModified || mayBeDueToValidators(answer.status)) {
           // It is about another body than the stored one, or about the validators, which are in no key: read without them.
           return admit(await next(request, trace));

@@ -88,7 +88,11 @@ const sharedFailures: ReadonlySet<ProblemCode> = new Set<ProblemCode>([
  * @param request the one that was sent
  * @param mayStore false where every request that shared the exchange said `no-store` (RFC 9111 section 5.2.1.5)
  */
-export function publicationOf(request: UpstreamRequest, outcome: Outcome, mayStore: boolean): Publication {
+export function choosePublication(
+  request: UpstreamRequest,
+  outcome: Outcome,
+  mayStore: boolean,
+): Publication {
   const nothing = { kind: 'nothing' } as const;
   if (!mayStore) return nothing;
   if (outcome.kind === 'failed') {

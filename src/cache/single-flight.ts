@@ -33,13 +33,13 @@ class Subscriber implements ContextWatcher {
   /** Position in the flight's list; -1 once it is settled. */
   index = -1;
   readonly #flight: Flight;
-  readonly #outcomeOfLeaving: LeavingOutcome;
+  readonly #makeLeavingOutcome: LeavingOutcome;
   #resolve: (outcome: Outcome) => void = () => {};
 
-  constructor(flight: Flight, context: RequestContext, outcomeOfLeaving: LeavingOutcome) {
+  constructor(flight: Flight, context: RequestContext, makeLeavingOutcome: LeavingOutcome) {
     this.#flight = flight;
     this.context = context;
-    this.#outcomeOfLeaving = outcomeOfLeaving;
+    this.#makeLeavingOutcome = makeLeavingOutcome;
     this.outcome = new Promise((resolve) => {
       this.#resolve = resolve;
     });
@@ -53,7 +53,7 @@ class Subscriber implements ContextWatcher {
   /** Leaves before the flight is complete; a second time has no effect. */
   onEnd(reason: Error): void {
     if (this.index === -1) return;
-    this.settle(this.#outcomeOfLeaving(reason));
+    this.settle(this.#makeLeavingOutcome(reason));
     this.#flight.remove(this, reason);
   }
 }
@@ -97,10 +97,10 @@ export class Flight extends WatchedContext implements RequestContext {
   /**
    * Adds a request. O(1): the other subscribers are not scanned. Never rejects.
    *
-   * @param outcomeOfLeaving makes the outcome of this subscriber alone when it leaves before completion
+   * @param makeLeavingOutcome makes the outcome of this subscriber alone when it leaves before completion
    */
-  subscribe(context: RequestContext, outcomeOfLeaving: LeavingOutcome): Promise<Outcome> {
-    const subscriber = new Subscriber(this, context, outcomeOfLeaving);
+  subscribe(context: RequestContext, makeLeavingOutcome: LeavingOutcome): Promise<Outcome> {
+    const subscriber = new Subscriber(this, context, makeLeavingOutcome);
     subscriber.index = this.#subscribers.push(subscriber) - 1;
     context.watch(subscriber);
     const isNew = this.#count(context.flow, 1) === 1;
@@ -215,12 +215,12 @@ export class Flights {
 }
 
 /** One flight for each key, and for each variant as far as its Vary is known. */
-export function flightKeyOf(key: string, resource: Resource | undefined, request: UpstreamRequest): string {
+export function makeFlightKey(key: string, resource: Resource | undefined, request: UpstreamRequest): string {
   const names = resource?.variants.find((one) => !one.policy.exactRequestOnly)?.names ?? [];
   return names.length === 0 ? key : `${key}\n${selection(names, request.headers)}`;
 }
 
 /** One flight for the very same request, whatever Vary says. */
-export function exactFlightKeyOf(key: string, request: UpstreamRequest): string {
+export function makeExactFlightKey(key: string, request: UpstreamRequest): string {
   return `${key}\n\n${exactRequestKey(request.headers)}`;
 }
