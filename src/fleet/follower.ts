@@ -1,10 +1,8 @@
-/** A follower's side of shared turns: what it has to report to the leader, and the turns that it got. */
-
+/** A follower's side of shared turns: the requests that wait here, what to report of them, and the turns that it got. */
 import type { Flow } from '../exchange/request-context.ts';
 import type { Outcome, Permit } from '../gate/scheduler.ts';
 import type { Queued } from '../gate/types.ts';
 import { type Announcement, type FlowKey, flowOf, keyOf, type Report } from './gate-messages.ts';
-import type { OwnRequests } from './own-requests.ts';
 
 /** All that waits is told so often, so that a lost message is made up for; changes are told at once. */
 const fullEveryMs = 100;
@@ -132,5 +130,65 @@ export class Follower<T extends Queued> {
   #endUnused(number: number): void {
     this.#seen = Math.max(this.#seen, number);
     this.#ended.push([number, 'unused']);
+  }
+}
+
+/** The requests that wait at this gateway, by flow. */
+export class OwnRequests<T extends Queued> {
+  /** The flows that each request was added with: its context is live and may have changed since. */
+  readonly #keys = new Map<T, readonly FlowKey[]>();
+  readonly #byFlow = new Map<FlowKey, Set<T>>();
+
+  get all(): Iterable<T> {
+    return this.#keys.keys();
+  }
+
+  get size(): number {
+    return this.#keys.size;
+  }
+
+  /** @returns its flows */
+  add(request: T): readonly FlowKey[] {
+    const keys = request.context.flows.map(keyOf);
+    this.#keys.set(request, keys);
+    for (const key of keys) {
+      const same = this.#byFlow.get(key);
+      if (same === undefined) this.#byFlow.set(key, new Set([request]));
+      else same.add(request);
+    }
+    return keys;
+  }
+
+  /** @returns its flows; `undefined` where it did not wait */
+  remove(request: T): readonly FlowKey[] | undefined {
+    const keys = this.#keys.get(request);
+    this.#keys.delete(request);
+    for (const key of keys ?? []) {
+      const same = this.#byFlow.get(key);
+      same?.delete(request);
+      if (same?.size === 0) this.#byFlow.delete(key);
+    }
+    return keys;
+  }
+
+  oldest(key: FlowKey): T | undefined {
+    let oldest: T | undefined;
+    for (const request of this.#byFlow.get(key) ?? []) {
+      if (oldest === undefined || request.arrivedMs < oldest.arrivedMs) oldest = request;
+    }
+    return oldest;
+  }
+
+  countOf(key: FlowKey): number {
+    return this.#byFlow.get(key)?.size ?? 0;
+  }
+
+  counts(): [FlowKey, number][] {
+    return [...this.#byFlow].map(([key, { size }]) => [key, size]);
+  }
+
+  clear(): void {
+    this.#keys.clear();
+    this.#byFlow.clear();
   }
 }

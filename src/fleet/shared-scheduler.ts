@@ -20,19 +20,22 @@ import {
 } from '../gate/scheduler.ts';
 import type { Queued, Schedule, SchedulerOptions } from '../gate/types.ts';
 import type { LimitFields } from '../http/limit-fields.ts';
-import { Follower } from './follower.ts';
+import { Follower, OwnRequests } from './follower.ts';
 import { type Announcement, keyOf, type Report } from './gate-messages.ts';
 import { isRemote, Leader, type RemoteRequest } from './leader.ts';
-import { OwnRequests } from './own-requests.ts';
 import {
   isStale,
+  type KnownWindows,
+  keptForMs,
   readRecord,
+  readWindows,
   type SharedRecord,
   shareOf,
+  type WindowUse,
   withCooldown,
   writeRecord,
+  writeWindows,
 } from './shared-record.ts';
-import { type KnownWindows, keptForMs, readWindows, type WindowUse, writeWindows } from './shared-windows.ts';
 
 export interface SharedSchedulerOptions {
   /** This gateway's. */

@@ -5,7 +5,7 @@
 import { createClient, ErrorReply, RESP_TYPES, SocketTimeoutError } from '@redis/client';
 import { describeAddress, type StoreAddress } from '../config/values.ts';
 import { type Availability, available, begun, failed, isAway, mayCall } from './availability.ts';
-import type { Script } from './scripts.ts';
+import { scripts } from './scripts.ts';
 import { StoreClock } from './store-clock.ts';
 
 export interface SharedStoreOptions {
@@ -58,7 +58,7 @@ const ofUseMs = 5_000;
  */
 const silentLimits = 100;
 const refusalShownMs = 10_000;
-const asBuffers = { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } };
+const asBuffers = { [RESP_TYPES.BLOB_STRING]: Buffer };
 
 export class SharedStore {
   readonly clock = new StoreClock();
@@ -130,21 +130,13 @@ export class SharedStore {
    * gives, of which `read` throws, is a failure of the store
    */
   run<Reply, T = Reply>(
-    script: Script,
+    script: keyof typeof scripts,
     keys: readonly string[],
     values: readonly (string | Buffer)[],
     read?: (reply: Reply) => T,
   ): Promise<T | undefined> {
-    const parts = [String(keys.length), ...keys, ...values];
     return this.call(async (client) => {
-      let reply: Reply;
-      try {
-        reply = await client.sendCommand<Reply>(['EVALSHA', script.digest, ...parts], asBuffers);
-      } catch (error) {
-        // A server that has restarted, or was flushed, does not know it any more.
-        if (!(error instanceof ErrorReply) || !error.message.startsWith('NOSCRIPT')) throw error;
-        reply = await client.sendCommand<Reply>(['EVAL', script.text, ...parts], asBuffers);
-      }
+      const reply = (await client.withTypeMapping(asBuffers)[script](keys, values)) as Reply;
       return read === undefined ? (reply as unknown as T) : readWith(read, reply);
     });
   }
@@ -293,6 +285,7 @@ function connectTo({ address, readPassword, limitMs = usualLimitMs }: SharedStor
     },
     // A command never waits for a connection: its user goes on without the store.
     disableOfflineQueue: true,
+    scripts,
     maintNotifications: 'disabled',
     disableClientInfo: true,
     RESP: 3,
