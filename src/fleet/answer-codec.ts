@@ -38,7 +38,7 @@ export function writeAnswer(
     return { bytes: seal({ kind: 'not shareable' }, emptyBody), forMs: publication.forMs };
   }
   if (publication.kind !== 'stored') return undefined;
-  const facts = factsOf(form, publication.answer);
+  const facts = datedFacts(form, publication.answer);
   const forMs = publication.untilMs - nowMs;
   if (facts === undefined || forMs < 1) return undefined;
   return { bytes: seal({ kind: 'answer', ...facts }, bufferOf(publication.answer.body)), forMs };
@@ -67,7 +67,7 @@ export function writeOutcome(
     form.sealing.seal(`outcome ${id} ${form.name}`, pack({ ...facts, epoch, writtenMs }, body));
   if (publication.kind === 'stored') {
     const { forwardStatus, answer } = publication;
-    return factsOf(form, answer) && seal({ kind: 'stored', forwardStatus }, emptyBody);
+    return datedFacts(form, answer) && seal({ kind: 'stored', forwardStatus }, emptyBody);
   }
   if (publication.kind !== 'outcome') return undefined;
   const { outcome } = publication;
@@ -76,7 +76,7 @@ export function writeOutcome(
     return seal({ kind: 'failed', code, reason, retryAfterMs, proxyError, receivedStatus }, emptyBody);
   }
   const { answer, forwardStatus } = outcome;
-  const facts = factsOf(form, answer);
+  const facts = datedFacts(form, answer);
   return facts && seal({ kind: 'answered', forwardStatus, ...facts }, bufferOf(answer.body));
 }
 
@@ -119,9 +119,9 @@ function failureIn(facts: Record<string, unknown>): SharedOutcome | undefined {
 }
 
 /** `undefined` where the answer is another key's, or the store's time is not known. */
-function factsOf({ generation, clock }: StoredForm, answer: Answer): object | undefined {
+function datedFacts({ generation, clock }: StoredForm, answer: Answer): object | undefined {
   const storeMs = clock.at(answer.receivedMs);
-  return answer.generation !== generation || storeMs === undefined ? undefined : headOf(answer, storeMs);
+  return answer.generation !== generation || storeMs === undefined ? undefined : answerFacts(answer, storeMs);
 }
 
 function answerIn(
@@ -131,11 +131,11 @@ function answerIn(
 ): Answer | undefined {
   const receivedMs = clock.local(Number(facts['storeMs']));
   if (receivedMs === undefined) return undefined;
-  return answerOf(facts, body, generation, receivedMs, performance.now());
+  return restoreAnswer(facts, body, generation, receivedMs, performance.now());
 }
 
 /** The facts beside the body. */
-export interface AnswerHead {
+interface AnswerHead {
   readonly status: number;
   readonly headers: HeaderFields;
   /** When its last byte arrived, in ms of the store's clock. */
@@ -147,7 +147,7 @@ export interface AnswerHead {
 }
 
 /** @param storeMs when its last byte arrived, by the store's clock */
-export function headOf(answer: Answer, storeMs: number): AnswerHead {
+function answerFacts(answer: Answer, storeMs: number): AnswerHead {
   const { status, headers, sentMs, receivedMs, receivedAt } = answer;
   return { status, headers, storeMs, durationMs: receivedMs - sentMs, receivedAt };
 }
@@ -158,7 +158,7 @@ export function headOf(answer: Answer, storeMs: number): AnswerHead {
  *
  * @param receivedMs the store's time of its arrival on this gateway's monotonic clock
  */
-export function answerOf(
+function restoreAnswer(
   facts: Record<string, unknown>,
   body: Buffer,
   generation: number,

@@ -10,12 +10,12 @@ import { toSeconds } from '../exchange/durations.ts';
 import type { MakeScheduler } from '../gate/scheduler.ts';
 import type { Key } from '../key/key.ts';
 import { openStore } from '../key/open-store.ts';
+import type { SharedGateSnapshot } from './gate-messages.ts';
 import { heartbeatMs, type Member, Membership } from './membership.ts';
 import { sealWithKey } from './sealing.ts';
 import { SharedAnswers, type SharedAnswersSnapshot } from './shared-answers.ts';
 import { shareBuckets } from './shared-buckets.ts';
 import { SharedGate } from './shared-gate.ts';
-import type { SharedGateSnapshot } from './shared-scheduler.ts';
 import { SharedStore, type StoreChange } from './store.ts';
 
 export interface FleetOptions {
@@ -125,7 +125,7 @@ export function joinFleet(options: FleetOptions): Fleet {
 }
 
 /** How to read the store's password; it rejects with a `KeyStoreError`. `undefined` where the store wants none. */
-export function passwordReader(
+function passwordReader(
   from: string | undefined,
   environment: FleetOptions['environment'],
 ): (() => Promise<string>) | undefined {

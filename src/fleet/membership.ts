@@ -72,7 +72,7 @@ export class Membership {
     const sentMs = performance.now();
     const heard = await store.run('heartbeat', keys, values, ([time, ids, said, purges]: Reply) => ({
       time: time.map(Number),
-      members: ids.flatMap((id, index) => memberOf(id.toString(), said[index]) ?? []),
+      members: ids.flatMap((id, index) => parseMember(id.toString(), said[index]) ?? []),
       purges: purgeable.map((what, at) => [what, String(purges[at] ?? '')] as const),
     }));
     if (heard === undefined) return;
@@ -97,7 +97,7 @@ export class Membership {
 }
 
 /** Nothing in the store is trusted: what does not look like a gateway's facts is ignored. */
-function memberOf(id: string, facts: Buffer | null | undefined): Heard | undefined {
+function parseMember(id: string, facts: Buffer | null | undefined): Heard | undefined {
   if (!facts || !/^[0-9a-f]{8}$/.test(id)) return undefined;
   try {
     const { host, version, startedAt, proof } = JSON.parse(facts.toString()) as Record<string, unknown>;

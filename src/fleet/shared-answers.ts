@@ -258,7 +258,7 @@ export class SharedAnswers implements SharedReads {
 
   /** Commands reach the store in the order in which they were given: what is written is there before the turn ends. */
   #write(form: StoredForm, id: string, epoch: string, wanted: Publication): void {
-    const publication = bytesOf(wanted) > maxSharedBytes ? tooLarge : wanted;
+    const publication = bodyBytes(wanted) > maxSharedBytes ? tooLarge : wanted;
     const answerName = this.#store.name('answer', form.name);
     const answer = writeAnswer(form, epoch, publication, performance.now());
     if (answer !== undefined) this.#set(answerName, answer.bytes, answer.forMs);
@@ -313,7 +313,7 @@ function turnText({ sealing, name }: StoredForm, id: string, storeMs: number | u
   return sealing.sign(`turn ${name}`, `${id} ${storeMs}`);
 }
 
-function bytesOf(publication: Publication): number {
+function bodyBytes(publication: Publication): number {
   if (publication.kind === 'stored') return publication.answer.body.length;
   if (publication.kind !== 'outcome' || publication.outcome.kind === 'failed') return 0;
   return publication.outcome.answer.body.length;

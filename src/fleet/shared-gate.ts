@@ -4,16 +4,16 @@
  */
 import type { MakeScheduler, Rejected } from '../gate/scheduler.ts';
 import type { Queued, SchedulerOptions } from '../gate/types.ts';
-import { HeardMessages, parseMessage } from './gate-messages.ts';
+import {
+  HeardMessages,
+  type LeaseCall,
+  type Outgoing,
+  parseMessage,
+  type SharedGateSnapshot,
+} from './gate-messages.ts';
 import { type KeySealing, pack, type Sealing, unpack } from './sealing.ts';
 import { parseRecord } from './shared-record.ts';
-import {
-  type LeaseCall,
-  leaseMs,
-  type Outgoing,
-  type SharedGateSnapshot,
-  SharedScheduler,
-} from './shared-scheduler.ts';
+import { leaseMs, SharedScheduler } from './shared-scheduler.ts';
 import type { SharedStore } from './store.ts';
 
 export interface SharedGateOptions {

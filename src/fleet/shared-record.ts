@@ -59,7 +59,7 @@ export function readRecord(shared: SharedRecord, sent: number, writtenMs: number
 }
 
 /** What one of several gateways may use while each works by itself. */
-export function shareOf(record: GateRecord, share: number): GateRecord {
+export function scaleRecord(record: GateRecord, share: number): GateRecord {
   const { perMs, crowd, level } = record;
   return { ...record, perMs: perMs * share, crowd: Math.max(crowd * share, 1), level: level * share };
 }
@@ -180,7 +180,7 @@ export function keptForMs(windows: readonly ToldWindow[]): number {
 }
 
 /** Nothing that was read from the store is trusted. */
-export function parseWindows(value: unknown): SharedWindows | undefined {
+function parseWindows(value: unknown): SharedWindows | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   const { ended, inFlight } = value as Record<string, unknown>;
   const isFigure = (one: unknown): boolean => typeof one === 'number' && one >= 0 && one <= most;

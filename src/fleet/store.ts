@@ -82,7 +82,7 @@ export class SharedStore {
   constructor(options: SharedStoreOptions) {
     this.#options = options;
     this.#client = connectTo(options);
-    this.#client.on('error', (error: unknown) => this.#lost(reasonOf(error)));
+    this.#client.on('error', (error: unknown) => this.#lost(describeError(error)));
     this.#client.on('connect', () => {
       // The client goes on to connect although it was ended, and the connection would keep the process alive.
       if (this.#isClosed) this.#client.destroy();
@@ -113,11 +113,11 @@ export class SharedStore {
       if (error instanceof ErrorReply) {
         // A refusal is an answer (full, another's data under our name): the store is there.
         this.#answered(performance.now() - sentMs);
-        this.#refusal = { reason: reasonOf(error), atMs: performance.now() };
+        this.#refusal = { reason: describeError(error), atMs: performance.now() };
         return undefined;
       }
       this.#availability = failed(this.#availability, sentMs, performance.now());
-      if (isAway(this.#availability)) this.#change({ state: 'away', reason: reasonOf(error) });
+      if (isAway(this.#availability)) this.#change({ state: 'away', reason: describeError(error) });
       return undefined;
     }
   }
@@ -221,7 +221,7 @@ export class SharedStore {
         return;
       }
     } catch (error) {
-      this.#lost(reasonOf(error));
+      this.#lost(describeError(error));
       return;
     }
     this.#isUsable = true;
@@ -312,7 +312,7 @@ async function within<T>(limitMs: number, promise: Promise<T>): Promise<T> {
 }
 
 /** What went wrong, in a few words: a server's error has its code first and no value of ours in it. */
-function reasonOf(error: unknown): string {
+function describeError(error: unknown): string {
   if (!(error instanceof Error)) return 'it failed';
   if (error instanceof SocketTimeoutError) return 'it was silent';
   const code = 'code' in error ? String(error.code) : /^[A-Z]{3,}(?= )/.exec(error.message)?.[0];
