@@ -12,7 +12,7 @@ import { validatorsOf } from '../src/cache/validation.ts';
 import { exactRequestKey, varyNames } from '../src/cache/vary.ts';
 import { holdsCredential, presentedCredential, presentedValues } from '../src/callers/credential.ts';
 import { parseFlySource } from '../src/callers/fly.ts';
-import { claimedOrigin } from '../src/callers/jwt-policy.ts';
+import { claimedOrigin } from '../src/callers/jwt-rule.ts';
 import { isNotModified } from '../src/edge/conditional.ts';
 import { chooseCoding } from '../src/edge/encoding.ts';
 import { shownLibraryText } from '../src/edge/log-members.ts';
