@@ -80,7 +80,7 @@ export function isStale({ closedForMs, statedForMs }: SharedRecord, ageMs: numbe
   return !(ageMs <= Math.max(closedForMs, statedForMs) + tuning.quietMs);
 }
 
-/** Longer than any gate is closed and any wait is stated; no sum of such times is lost to rounding. */
+/** Longer than any gate is closed, any wait is stated and any window lasts, and more than any limit allows; no sum of such times is lost to rounding. */
 export const longestMs = 2 ** 32;
 /** Faster than any upstream. */
 const mostPerMs = 1e6;
@@ -133,8 +133,6 @@ export type WindowUse = 'follow' | 'lead' | 'alone';
 const longWindowMs = 3_600_000;
 const mostWindows = 16;
 const mostCells = 256;
-/** No window is longer, and no limit higher. */
-const most = 2 ** 32;
 
 /** `undefined` where no limit is told. */
 export function writeWindows(
@@ -183,7 +181,7 @@ export function keptForMs(windows: readonly ToldWindow[]): number {
 function parseWindows(value: unknown): SharedWindows | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   const { ended, inFlight } = value as Record<string, unknown>;
-  const isFigure = (one: unknown): boolean => typeof one === 'number' && one >= 0 && one <= most;
+  const isFigure = (one: unknown): boolean => isWithin(one, 0, longestMs);
   const isCell = (cell: unknown): boolean => Array.isArray(cell) && cell.length === 2 && cell.every(isFigure);
   const isWindow = (one: unknown): boolean =>
     Array.isArray(one) && one.length <= mostCells && one.every(isCell);
