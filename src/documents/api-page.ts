@@ -1,7 +1,7 @@
 /** The API document for people, at `/docs`: made from the same document that programs get. */
 import { html } from 'hono/html';
 import { script } from '../browser/api-page.ts';
-import { usualBase } from '../edge/workspace.ts';
+import { usualBase } from '../edge/operation.ts';
 import type { Operation } from '../operations.ts';
 import { examplesOf, segmentInExamples, tokenVariable } from './examples.ts';
 import {

@@ -3,7 +3,7 @@
  * from the table of problems. What the upstream's specification leaves open stays open: no field, parameter or limit of
  * the upstream is described that is not specified. Pure: no clock, no I/O.
  */
-import { usualBase } from '../edge/workspace.ts';
+import { usualBase } from '../edge/operation.ts';
 import { type Operation, segmentPattern, specifiedOperations } from '../operations.ts';
 import { version } from '../version.ts';
 import { type Field, requestFields, responseFields } from './message-fields.ts';

@@ -5,14 +5,14 @@
  *
  * The fields that are the same for every reply with an answer are prepared once and kept with the answer.
  */
-
+import { hash } from 'node:crypto';
 import type { Answer } from '../exchange/exchange.ts';
+import type { CacheOutcome, Trace } from '../exchange/trace.ts';
 import { dateOfAnswer, httpDate } from '../http/date.ts';
 import { connectionOptions, fieldValue, type HeaderFields, ownField, singleField } from '../http/fields.ts';
 import { viaName } from '../version.ts';
-import type { ContentCoding as Coding } from './encoding.ts';
-import { codedEntityTag, entityTagOf } from './entity-tag.ts';
 import type { Fields } from './inbound.ts';
+import { type ContentCoding as Coding, codedEntityTag, entityTagOf } from './representation.ts';
 
 /** Answers are data, whatever they claim to be: nothing may run, frame or embed them. */
 export const securityFields = {
@@ -233,4 +233,74 @@ function varyOf(upstream: string | undefined, mayBeCoded: boolean, { variesBy }:
   // The gateway adds the key itself, so answers do not differ by it for callers.
   members.delete('x-api-key');
   return [...members.values()].join(', ');
+}
+
+interface HitFields {
+  readonly ttlSeconds: number;
+  readonly ageSeconds: number | undefined;
+  readonly fields: Fields;
+}
+
+/** Hits differ by whole seconds alone, so that most of them find the list of an earlier one, and its lines with it. */
+const slots = 64;
+const hits: (HitFields | undefined)[] = Array.from({ length: slots }, () => undefined);
+
+/** `Cache-Status` (RFC 9211) and `Age`, from what the cache wrote on the trace; the same list for many hits. */
+export function cacheFieldsOf({ cache, ageSeconds }: Trace): Fields {
+  if (cache === undefined) return [];
+  const { hit, ttlSeconds, detail } = cache;
+  if (!hit || ttlSeconds === undefined || detail !== undefined) return listOf(cache, ageSeconds);
+  const slot = ttlSeconds & (slots - 1);
+  let last = hits[slot];
+  if (last?.ttlSeconds !== ttlSeconds || last.ageSeconds !== ageSeconds) {
+    last = { ttlSeconds, ageSeconds, fields: listOf(cache, ageSeconds) };
+    hits[slot] = last;
+  }
+  return last.fields;
+}
+
+function listOf(cache: CacheOutcome, ageSeconds: number | undefined): Fields {
+  const status = ['cache-status', cacheStatus(cache)];
+  return ageSeconds === undefined ? status : [...status, 'age', `${ageSeconds}`];
+}
+
+function cacheStatus(cache: CacheOutcome): string {
+  let status = 'analytics-gateway';
+  if (cache.hit) status += '; hit';
+  if (cache.forwarded !== undefined) status += `; fwd=${cache.forwarded}`;
+  if (cache.forwardStatus !== undefined) status += `; fwd-status=${cache.forwardStatus}`;
+  if (cache.ttlSeconds !== undefined) status += `; ttl=${cache.ttlSeconds}`;
+  if (cache.stored === true) status += '; stored';
+  if (cache.collapsed !== undefined) status += cache.collapsed ? '; collapsed' : '; collapsed=?0';
+  if (cache.detail !== undefined) status += `; detail=${cache.detail}`;
+  return status;
+}
+
+/**
+ * The response fields of a page: what a browser may load, run and apply of it.
+ *
+ * A page loads nothing from elsewhere. Its style, and scripts that are admitted by their digests (CSP level 3 section
+ * 2.3.1), stand in the page itself; where it has scripts, they may send requests to its own origin.
+ */
+export function pageFields(style: string, scripts: readonly string[]): Readonly<Record<string, string>> {
+  return {
+    'content-type': 'text/html; charset=utf-8',
+    'content-security-policy': [
+      "default-src 'none'",
+      ...(scripts.length === 0
+        ? []
+        : [`script-src ${scripts.map(sourceDigest).join(' ')}`, "connect-src 'self'"]),
+      `style-src ${sourceDigest(style)}`,
+      'img-src data:',
+      "base-uri 'none'",
+      "form-action 'none'",
+      "frame-ancestors 'none'",
+    ].join('; '),
+    'cross-origin-opener-policy': 'same-origin',
+    'referrer-policy': 'no-referrer',
+  };
+}
+
+function sourceDigest(text: string): string {
+  return `'sha256-${hash('sha256', text, 'base64')}'`;
 }

@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { cacheKey, exactRequestKey, selection, varyNames } from '../../src/cache/cache-key.ts';
+import { createContexts } from '../../src/edge/caller-context.ts';
 import { forward } from '../../src/edge/forward.ts';
 import type { InboundRequest } from '../../src/edge/inbound.ts';
 import { prepareReplies } from '../../src/edge/reply-fields.ts';
-import { createContexts } from '../../src/edge/request-context.ts';
 import type { UpstreamRequest } from '../../src/exchange/exchange.ts';
 import { answerOf, newTrace } from '../support/requests.ts';
 
