@@ -262,7 +262,6 @@ describe('the rules that keep the key in are kept', () => {
     'callers/callers-file.ts',
     'callers/callers-text.ts',
     'callers/credential.ts',
-    'callers/jwt-policy.ts',
     'callers/jwt-rule.ts',
     'config/values.ts',
     'documents/openapi.ts',

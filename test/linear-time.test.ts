@@ -12,7 +12,7 @@ import { validatorsOf } from '../src/cache/validation.ts';
 import { exactRequestKey, varyNames } from '../src/cache/vary.ts';
 import { holdsCredential, presentedCredential, presentedValues } from '../src/callers/credential.ts';
 import { parseFlySource } from '../src/callers/fly.ts';
-import { claimedOrigin } from '../src/callers/jwt-policy.ts';
+import { claimedOrigin } from '../src/callers/jwt-rule.ts';
 import { shownLibraryText } from '../src/edge/log-members.ts';
 import { readRefusedHead, refusalFields } from '../src/edge/refusal-fields.ts';
 import { chooseCoding, isNotModified } from '../src/edge/representation.ts';
