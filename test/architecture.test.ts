@@ -278,7 +278,7 @@ describe('the rules that keep the key in are kept', () => {
     'http/date.ts',
     'http/fields.ts',
     'http/host.ts',
-    'http/passed-fields.ts',
+    'http/header-table.ts',
     'http/percent-encoding.ts',
     'http/stated-wait.ts',
     'key/suspicion.ts',

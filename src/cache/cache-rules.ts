@@ -9,6 +9,7 @@ import type { ProblemCode } from '../errors.ts';
 import type { Answer } from '../exchange/exchange.ts';
 import { dateOfAnswer, parseDateField } from '../http/date.ts';
 import { connectionOptions, fieldValue, type HeaderFields, isEntityTag, opaqueTag } from '../http/fields.ts';
+import { bodyFields, connectionFields } from '../http/header-table.ts';
 import {
   type Directives,
   directiveFields,
@@ -331,22 +332,13 @@ export function mayBeDueToValidators(status: number): boolean {
   return status >= 400 && status !== 429 && (status < 502 || status > 504);
 }
 
-// What describes the stored body stays as it came with it (RFC 9111 section 3.2); the rest of the list belongs
-// to one connection (RFC 9110 section 7.6.1).
-const kept = new Set([
-  'content-length',
-  'content-encoding',
-  'content-range',
-  'content-type',
-  'connection',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authentication-info',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-]);
+/**
+ * What says how the stored bytes are to be read stays as it came with them (RFC 9111 section 3.2), and what speaks of one
+ * connection is not kept (RFC 9110 section 7.6.1). A language says nothing of how they are read.
+ */
+function isRenewed(name: string): boolean {
+  return name === 'content-language' || !(bodyFields.has(name) || connectionFields.has(name));
+}
 
 /** The stored answer with the fields and the times of the 304 that confirmed it. */
 export function renew(stored: Answer, notModified: Answer): Answer {
@@ -355,7 +347,7 @@ export function renew(stored: Answer, notModified: Answer): Answer {
   delete headers['age'];
   delete headers['date'];
   for (const [name, value] of Object.entries(notModified.headers)) {
-    if (!kept.has(name)) headers[name] = value;
+    if (isRenewed(name)) headers[name] = value;
   }
   const connection = [stored, notModified].flatMap(({ headers: { connection: field } }) => [
     ...connectionOptions(field),
