@@ -6,7 +6,7 @@
  * and the answer are the same; the log alone knows more.
  */
 import type { Eventually } from '../exchange/layer.ts';
-import type { OutboundProxy } from '../http/proxy.ts';
+import type { OutboundProxy } from '../exchange/proxy.ts';
 import type { Authenticated, Caller, Credentials } from './caller.ts';
 import { CallerStore, type CallerStoreOptions, type CallerToken } from './caller-store.ts';
 import { type CallersSnapshot, snapshotCallers } from './callers-snapshot.ts';

@@ -2,12 +2,19 @@
  * Callers by JWT, from the request's side: requests that share a verification, and the address that it is counted for.
  * The verification itself is in `jwt.ts`, which is loaded only where a caller has `jwt`: it brings jose with it.
  */
-import type { OutboundProxy } from '../http/proxy.ts';
+import type { OutboundProxy } from '../exchange/proxy.ts';
 import type { Authenticated, CallersEvent } from './caller.ts';
-import { countFailure, type Failures, unauthenticated } from './failures.ts';
+import {
+  countFailure,
+  type Failures,
+  KeyWaits,
+  type SharedChecks,
+  SignatureCheck,
+  SignatureTurns,
+  unauthenticated,
+} from './failures.ts';
 import type { JwtRefusal, JwtRules, JwtVerifier } from './jwt.ts';
 import type { KeySetSnapshot } from './key-set.ts';
-import { KeyWaits, type SharedChecks, SignatureCheck, SignatureTurns } from './signature-check.ts';
 
 export interface JwtLoginsOptions {
   readonly failures: Failures;

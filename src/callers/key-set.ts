@@ -13,7 +13,7 @@ import {
   type JWSHeaderParameters,
 } from 'jose';
 import { errorCode } from '../errors.ts';
-import type { OutboundProxy } from '../http/proxy.ts';
+import type { OutboundProxy } from '../exchange/proxy.ts';
 
 /** The keys can't be had, so nothing can be said about the token. */
 export class KeySetUnavailableError extends Error {

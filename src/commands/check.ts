@@ -8,7 +8,7 @@ import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
 import type { Handler } from '../exchange/layer.ts';
 import { timedContext } from '../exchange/request-context.ts';
 import { Trace } from '../exchange/trace.ts';
-import type { StoreTrial } from '../fleet/try-store.ts';
+import type { StoreTrial } from '../fleet/fleet.ts';
 import { type StatedLimit, statedLimits } from '../http/stated-wait.ts';
 import type { Keyring } from '../key/keyring.ts';
 import { describeFailure, KeyStoreError } from '../key/store.ts';
@@ -53,6 +53,8 @@ export interface CheckOptions {
   readonly warnings?: readonly string[];
   /** The upstream's base address, to be shown. */
   readonly baseUrl: string;
+  /** Through which it is reached. */
+  readonly proxy?: string | undefined;
   /** The patterns of UPSTREAM_READS. Those without a parameter are asked. */
   readonly addedReads?: readonly string[];
   /** UPSTREAM_LIMIT less the reserve, and the further fields that state one. */
@@ -151,7 +153,8 @@ async function examine(options: CheckOptions): Promise<CheckReport> {
       calls: [],
     };
   }
-  const settings = { ok: true, problems: [], ...unused, baseUrl };
+  const through = options.proxy === undefined ? {} : { proxy: options.proxy };
+  const settings = { ok: true, problems: [], ...unused, baseUrl, ...through };
   let parts: CheckParts;
   try {
     parts = await options.open();

@@ -31,7 +31,7 @@ export async function loadEnvironment(envFile?: string): Promise<Environment> {
   // The default is nothing that was asked for: a folder of that name may be another program's.
   if (envFile === undefined) {
     const found = statSync(file, { throwIfNoEntry: false });
-    if (!found?.isFile() && !found?.isFIFO()) return process.env;
+    if (!found?.isFile() && !found?.isFIFO()) return withBothSpellings();
   }
   const problems: string[] = [];
   let text = '';
@@ -58,6 +58,15 @@ export async function loadEnvironment(envFile?: string): Promise<Environment> {
     problems.push(...missing.map((name) => `${name} is required`));
   }
   if (problems.length > 0) throw new ConfigError(problems);
+  return withBothSpellings();
+}
+
+/** Google's library knows a proxy by the lower-case names alone, others by the upper-case ones. */
+function withBothSpellings(): Environment {
+  for (const name of ['HTTPS_PROXY', 'NO_PROXY']) {
+    const value = variableIn(process.env, name);
+    for (const spelling of [name, name.toLowerCase()]) if (value) process.env[spelling] ||= value;
+  }
   return process.env;
 }
 
@@ -193,6 +202,11 @@ function proxiesWithoutEffect(environment: Environment): string[] {
     }
     return ignored;
   }
+  const isGoogle = Object.entries(environment).some(
+    ([name, value]) => name.includes('_FROM') && value?.trim().startsWith('gcp-sm:'),
+  );
+  if (isGoogle && variableIn(environment, 'PROXY_AUTHORIZATION_FROM'))
+    ignored.push('PROXY_AUTHORIZATION_FROM is not used for gcp-sm:, whose library asks HTTPS_PROXY alone');
   const { unreadable } = noProxy(variableIn(environment, 'NO_PROXY') ?? '');
   if (unreadable > 0)
     ignored.push(`NO_PROXY has ${unreadable} members that name no host, and are passed over`);

@@ -1,7 +1,6 @@
 /** Readers of the settings that name the way out through a proxy, which other programs read as well. */
 import { BlockList, isIP } from 'node:net';
-import { canonicalAddress } from '../http/address.ts';
-import type { NoProxy, ProxyAddress } from '../http/proxy.ts';
+import { canonicalAddress, type NoProxy, type ProxyAddress } from '../http/address.ts';
 import { ConfigValueError, type Environment, type Reader } from './values.ts';
 
 /** Settings that others know by their lower-case names too; where both are set, the lower-case one counts, as in curl. */

@@ -84,3 +84,22 @@ export function isLoopbackHost(host: string): boolean {
   if (name === 'localhost' || name.endsWith('.localhost')) return true;
   return isLoopbackAddress(name.startsWith('[') && name.endsWith(']') ? name.slice(1, -1) : name);
 }
+
+/** A proxy on the way out. */
+export interface ProxyAddress {
+  /** Without brackets. */
+  readonly host: string;
+  readonly port: number;
+  /** The proxy itself is spoken to by TLS. */
+  readonly isTls: boolean;
+  /** `user:password`. */
+  readonly credentials: string | undefined;
+}
+
+/** Which hosts are reached without the proxy. */
+export interface NoProxy {
+  /** @param host a name, or an address without brackets */
+  names(host: string, port: number): boolean;
+  /** Members that name no host. */
+  readonly unreadable: number;
+}

@@ -3,8 +3,8 @@
  * Secrets Manager, and `gcp-sm:projects/…`, Google Secret Manager.
  */
 import { errorCode } from '../errors.ts';
+import { type OutboundProxy, ProxyError } from '../exchange/proxy.ts';
 import { importProblem, type LoadModule, type OptionalPackage } from '../files/optional-package.ts';
-import { type OutboundProxy, ProxyError } from '../http/proxy.ts';
 import { describeFailure, KeyStoreError, type OpenedStore } from './store.ts';
 
 /** What we use of `@aws-sdk/client-secrets-manager` 3. */

@@ -1,7 +1,7 @@
 /** What a place that keeps the key must be able to do, how it says that it cannot, and what of its text is a key. */
 import { errorCode, SettingError } from '../errors.ts';
+import { ProxyError } from '../exchange/proxy.ts';
 import { NotAFileError } from '../files/read.ts';
-import { ProxyError } from '../http/proxy.ts';
 
 export interface KeyStore {
   /** Names the place, as `file:/run/secrets/key`; never a value, of `exec:` only the program's name. */

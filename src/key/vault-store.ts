@@ -5,8 +5,8 @@
  * logs in anew when the lease cannot be stretched any more. Never follows a redirect: the token would go along.
  */
 import { Agent, request } from 'undici';
+import type { OutboundProxy } from '../exchange/proxy.ts';
 import { readText } from '../files/read.ts';
-import type { OutboundProxy } from '../http/proxy.ts';
 import { describeFailure, KeyStoreError, type OpenedStore } from './store.ts';
 import type { FileOrValue, VaultSettings } from './vault-settings.ts';
 

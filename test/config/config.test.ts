@@ -620,6 +620,10 @@ describe('the settings of a proxy', () => {
       ['ALL_PROXY is', 'PROXY_AUTHORIZATION_FROM is'],
     ],
     [
+      { HTTPS_PROXY: 'http://a', PROXY_AUTHORIZATION_FROM: 'file:/a', UPSTREAM_API_KEY_FROM: 'gcp-sm:x' },
+      ['PROXY_AUTHORIZATION_FROM is not used for gcp-sm:'],
+    ],
+    [
       { HTTPS_PROXY: 'http://a', https_proxy: 'http://b' },
       ['HTTPS_PROXY is ignored, because https_proxy says'],
     ],

@@ -1,12 +1,13 @@
 /** Proxies that take CONNECT: one of ours, which keeps what it sees and misbehaves when asked to, and two real ones. */
 import { spawn } from 'node:child_process';
-import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer as createHttpServer, type IncomingMessage } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
+import { createServer as createTlsServer } from 'node:tls';
 import { findOnPath } from './find-on-path.ts';
 import type { Owner } from './process.ts';
 
@@ -20,10 +21,10 @@ export interface ProxyStandIn {
   behave(next: ((socket: Duplex, request: IncomingMessage) => void) | undefined): void;
 }
 
-/** @param upstreamPort where every tunnel leads, on loopback. @param tls the proxy itself speaks TLS */
+/** @param upstreamPort where every tunnel leads, on loopback; left out: to the port that was asked for. @param tls the proxy itself speaks TLS */
 export async function startProxy(
   { onTestFinished }: Owner,
-  upstreamPort: number,
+  upstreamPort?: number,
   tls?: { readonly key: string; readonly cert: string },
 ): Promise<ProxyStandIn> {
   const asked: ProxyStandIn['asked'] = [];
@@ -40,7 +41,7 @@ export async function startProxy(
     asked.push({ target: request.url ?? '', authorization: request.headers['proxy-authorization'] });
     sockets.add(socket.on('error', () => {}));
     if (behaviour !== undefined) return behaviour(socket, request);
-    const upstream = connect(upstreamPort, '127.0.0.1', () => {
+    const upstream = connect(upstreamPort ?? Number(request.url?.split(':').at(-1)), '127.0.0.1', () => {
       socket.write('HTTP/1.1 200 Connection established\r\n\r\n');
       socket.on('data', (chunk: Buffer) => void chunks.push(chunk));
       socket.pipe(upstream).pipe(socket);
@@ -63,6 +64,22 @@ export async function startProxy(
   };
 }
 
+/** TLS before a server that speaks none. @returns its port */
+export async function startTlsBefore(
+  { onTestFinished }: Owner,
+  port: number,
+  tls: { readonly key: string; readonly cert: string },
+): Promise<number> {
+  const server = createTlsServer(tls, (socket) => {
+    const inner = connect(port, '127.0.0.1');
+    socket.on('error', () => inner.destroy()).pipe(inner);
+    inner.on('error', () => socket.destroy()).pipe(socket);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => void server.close());
+  return (server.address() as AddressInfo).port;
+}
+
 export interface RealProxy {
   readonly port: number;
   /** What it logged of requests. */
@@ -78,18 +95,8 @@ export const realProxies = (['squid', 'tinyproxy'] as const).filter((name) => {
 });
 
 function programOf(name: string): string | undefined {
-  return (
-    findOnPath(name) ??
-    ['/usr/sbin/squid', '/usr/bin/tinyproxy'].find((path) => path.endsWith(name) && isFile(path))
-  );
-}
-
-function isFile(path: string): boolean {
-  try {
-    return readFileSync(path).length > 0;
-  } catch {
-    return false;
-  }
+  // Where Debian puts servers, and few have on their path.
+  return findOnPath(name) ?? [`/usr/sbin/${name}`].find((path) => existsSync(path));
 }
 
 /** Squid or tinyproxy as a process of its own, which asks for `user:password` where that is given. */

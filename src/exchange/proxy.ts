@@ -3,32 +3,15 @@
  * with the other end within. The proxy sees the other end's name and port, and nothing of what is sent there. Whatever it
  * answers but a 2xx ends the connection: nothing else is ever sent to it, and no redirect is followed.
  */
+import { constants } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { request as requestHttp } from 'node:http';
 import { Agent, type RequestOptions, request as requestHttps } from 'node:https';
 import { isIP } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type ConnectionOptions, connect as connectTls, type TLSSocket } from 'node:tls';
 import { errorCode, type ProxyErrorType, SettingError } from '../errors.ts';
-import { readText } from '../files/read.ts';
-import { hostInUrl, isLoopbackHost } from './address.ts';
-
-export interface ProxyAddress {
-  /** Without brackets. */
-  readonly host: string;
-  readonly port: number;
-  /** The proxy itself is spoken to by TLS. */
-  readonly isTls: boolean;
-  /** `user:password`. */
-  readonly credentials: string | undefined;
-}
-
-/** Which hosts are reached without the proxy. */
-export interface NoProxy {
-  /** @param host a name, or an address without brackets */
-  names(host: string, port: number): boolean;
-  /** Members that name no host. */
-  readonly unreadable: number;
-}
+import { hostInUrl, isLoopbackHost, type NoProxy, type ProxyAddress } from '../http/address.ts';
 
 /** What makes the way out. */
 export interface ProxySettings {
@@ -79,8 +62,7 @@ export class OutboundProxy {
     this.agent = new TunnelAgent(this);
   }
 
-  /** The proxy as it may be shown. */
-  get described(): string {
+  get #described(): string {
     const { host, port, isTls } = this.#address;
     return `${isTls ? 'https' : 'http'}://${hostInUrl(host)}:${port}`;
   }
@@ -89,6 +71,11 @@ export class OutboundProxy {
   takes({ protocol, hostname, port }: Pick<URL, 'protocol' | 'hostname' | 'port'>): boolean {
     const host = hostname.replace(/^\[|\]$/g, '');
     return protocol === 'https:' && !isLoopbackHost(host) && !this.#besides?.names(host, Number(port) || 443);
+  }
+
+  /** The proxy as it may be shown, where it is the way to an address. */
+  describedFor(address: URL): string | undefined {
+    return this.takes(address) ? this.#described : undefined;
   }
 
   /** Opens connections for undici. @param timeoutMs one connection; half of it is the proxy's */
@@ -190,9 +177,11 @@ export class OutboundProxy {
     if (file === undefined) return credentials && basic(credentials);
     let text: string;
     try {
-      text = (await readText(file)).trim();
+      // A pipe that nothing writes to has no text then; it would occupy a thread for ever.
+      const flag = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0);
+      text = (await readFile(file, { encoding: 'utf8', flag })).trim();
     } catch (error) {
-      const why = `its file cannot be read (${errorCode(error) ?? 'it is no file'})`;
+      const why = `its file cannot be read (${errorCode(error)})`;
       throw new ProxyError(`PROXY_AUTHORIZATION_FROM: ${why}`, 'proxy_configuration_error');
     }
     // A scheme and what belongs to it (RFC 9110 section 11.4); a user's name has no blank in it.
@@ -203,10 +192,11 @@ export class OutboundProxy {
   }
 
   #refusal(status: number, target: string, hadCredentials: boolean): ProxyError {
-    if (status === 407) {
+    // Tinyproxy says 401 of credentials that are wrong.
+    if (status === 407 || status === 401) {
       const what = hadCredentials
-        ? 'refuses the credentials that it was given (407)'
-        : 'asks for credentials (407), and neither HTTPS_PROXY nor PROXY_AUTHORIZATION_FROM has any';
+        ? `refuses the credentials that it was given (${status})`
+        : `asks for credentials (${status}), and neither HTTPS_PROXY nor PROXY_AUTHORIZATION_FROM has any`;
       return this.#error(what, 'proxy_configuration_error');
     }
     if (status === 403)
@@ -227,7 +217,7 @@ export class OutboundProxy {
   }
 
   #error(what: string, type: ProxyErrorType): ProxyError {
-    return new ProxyError(`the proxy ${this.described} ${what}`, type);
+    return new ProxyError(`the proxy ${this.#described} ${what}`, type);
   }
 }
 
