@@ -16,10 +16,15 @@ import { type CertificatePair, minTlsVersion } from './certificate.ts';
 import type { Bound } from './connection-budget.ts';
 import { limitConnections, maxHeaderBytes, noteRequest, resetConnection } from './connections.ts';
 import { probeCaller } from './half-close.ts';
-import { announcesBody } from './message-body.ts';
 import { countBegun, holdPaused, losesRest, type ParserError } from './pipelining.ts';
 import { type RefusalFields, readRefusedHead, refusalFields } from './refusal-fields.ts';
-import { type HeadRefusal, headRefusal, maxHeaderFields, requestTarget } from './request-head.ts';
+import {
+  announcesBody,
+  type HeadRefusal,
+  headRefusal,
+  maxHeaderFields,
+  requestTarget,
+} from './request-head.ts';
 import { endAndLinger, followConnections } from './shutdown.ts';
 
 export interface ServerLimits {
