@@ -2,7 +2,19 @@
 import { type ProblemCode, problems } from '../errors.ts';
 import { type Documented, documentedFields } from '../http/header-table.ts';
 import { responseFields } from './message-fields.ts';
-import type { OpenApiResponse, Reference, Schema } from './openapi-types.ts';
+
+/** JSON Schema 2020-12. */
+export type Schema = Readonly<Record<string, unknown>>;
+
+export interface Reference {
+  readonly $ref: string;
+}
+
+export interface OpenApiResponse {
+  readonly description: string;
+  readonly headers: Readonly<Record<string, Reference>>;
+  readonly content?: Readonly<Record<string, { readonly schema: Schema }>>;
+}
 
 const problemCodes = Object.keys(problems) as readonly ProblemCode[];
 

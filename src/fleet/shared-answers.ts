@@ -3,7 +3,7 @@
  * so that nothing in it is trusted; a turn to ask the upstream ends by itself when its gateway dies.
  */
 import { randomUUID } from 'node:crypto';
-import { cacheKey } from '../cache/cache-key.ts';
+import { cacheKey, exactRequestKey } from '../cache/cache-key.ts';
 import type {
   LookOptions,
   Publication,
@@ -11,7 +11,6 @@ import type {
   SharedLook,
   SharedReads,
 } from '../cache/shared-reads.ts';
-import { exactRequestKey } from '../cache/vary.ts';
 import type { UpstreamRequest } from '../exchange/exchange.ts';
 import type { RequestContext } from '../exchange/request-context.ts';
 import {
