@@ -2,14 +2,14 @@
  * The gate's record as it travels between gateways: plain numbers, whose times are counted from the moment of writing.
  * Pure: times come in.
  */
-import { settledDown } from '../gate/pacer.ts';
-import { type GateRecord, learned, openRecord } from '../gate/scheduler.ts';
+import { settleDown } from '../gate/pacer.ts';
+import { type GateRecord, learnRate, openRecord } from '../gate/scheduler.ts';
 import { tuning } from '../gate/tuning.ts';
 import type { GateState } from '../gate/types.ts';
 import { parseWindows, type SharedWindows } from './shared-windows.ts';
 
-const amounts = ['perMs', 'crowd', 'crowdMs', 'unstatedMs', 'probeIntervalMs'] as const;
-const spans = ['closedForMs', 'statedForMs', 'probeInMs'] as const;
+const amounts = ['perMs', 'crowd', 'crowdMs', 'unstatedMs', 'exploreIntervalMs'] as const;
+const spans = ['closedForMs', 'statedForMs', 'exploreInMs'] as const;
 
 export type SharedRecord = Readonly<Record<(typeof amounts)[number] | (typeof spans)[number], number>> & {
   readonly state: GateState;
@@ -23,7 +23,7 @@ export type SharedRecord = Readonly<Record<(typeof amounts)[number] | (typeof sp
 
 /** @param sent attempts so far: what the 429s of a cooldown tell is told at once */
 export function writeRecord(record: GateRecord, sent: number, nowMs: number): SharedRecord {
-  const plain = record.state === 'closed' ? learned(record, sent) : settledDown(record, nowMs);
+  const plain = record.state === 'closed' ? learnRate(record, sent) : settleDown(record, nowMs);
   return {
     ...pick(amounts, (name) => plain[name]),
     state: record.state,
@@ -32,7 +32,7 @@ export function writeRecord(record: GateRecord, sent: number, nowMs: number): Sh
     levelInMs: plain.levelMs - nowMs,
     closedForMs: Math.max(plain.closedUntilMs - nowMs, 0),
     statedForMs: Math.max(plain.statedUntilMs - nowMs, 0),
-    probeInMs: Math.max(plain.probeMs - nowMs, 0),
+    exploreInMs: Math.max(plain.exploreMs - nowMs, 0),
   };
 }
 
@@ -44,14 +44,14 @@ export function writeRecord(record: GateRecord, sent: number, nowMs: number): Sh
  */
 export function readRecord(shared: SharedRecord, sent: number, writtenMs: number, nowMs: number): GateRecord {
   if (shared.state === 'open') return openRecord;
-  const { closedForMs, statedForMs, probeInMs, levelInMs, windows: _, ...same } = shared;
+  const { closedForMs, statedForMs, exploreInMs, levelInMs, windows: _, ...same } = shared;
   return {
     ...openRecord,
     ...same,
     levelMs: writtenMs + levelInMs,
     closedUntilMs: writtenMs + closedForMs,
     statedUntilMs: statedForMs > 0 ? writtenMs + statedForMs : 0,
-    probeMs: writtenMs + probeInMs,
+    exploreMs: writtenMs + exploreInMs,
     emptyMs: nowMs,
     closedMs: nowMs,
     marks: [{ atMs: nowMs, sent }],

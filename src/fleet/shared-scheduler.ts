@@ -8,6 +8,7 @@
  */
 
 import type { Flow } from '../exchange/request-context.ts';
+import { queuesByCaller } from '../gate/fair-queue.ts';
 import {
   type GateRecord,
   type Next,
@@ -18,7 +19,7 @@ import {
   Scheduler,
   type Scheduling,
 } from '../gate/scheduler.ts';
-import type { Queued, Schedule, SchedulerOptions } from '../gate/types.ts';
+import type { GateSnapshot, Queued, SchedulerOptions } from '../gate/types.ts';
 import type { LimitFields } from '../http/limit-fields.ts';
 import { Follower } from './follower.ts';
 import { type Announcement, keyOf, type Report } from './gate-messages.ts';
@@ -206,16 +207,16 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     return rejected;
   }
 
-  snapshot(nowMs: number): Schedule {
+  snapshot(nowMs: number): GateSnapshot {
     const snapshot = this.#inner.snapshot(nowMs);
     const known = this.#role === 'follows' ? this.#known?.record.perMs : undefined;
     const given = this.#leader?.turnsOut ?? 0;
     return {
       ...snapshot,
-      perSecond: known === undefined ? snapshot.perSecond : known * 1_000,
+      attemptsPerSecond: known === undefined ? snapshot.attemptsPerSecond : known * 1_000,
       inFlight: snapshot.inFlight - given,
       waiting: this.#own.size,
-      queued: [...this.#own.all],
+      callers: queuesByCaller([...this.#own.all], nowMs),
       attempts: snapshot.attempts - this.#turns.given,
       refusals: snapshot.refusals - this.#turns.throttled,
     };

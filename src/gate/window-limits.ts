@@ -3,9 +3,11 @@
  *
  * An attempt arrives between its sending and its end, so it keeps its place from the one until a window after the other.
  */
+import { toSeconds } from '../exchange/durations.ts';
 import type { Flow } from '../exchange/request-context.ts';
-import type { AttemptLimit, LimitSnapshot } from '../http/limit-fields.ts';
+import type { AttemptLimit } from '../http/limit-fields.ts';
 import { tuning } from './tuning.ts';
+import type { ToldLimit } from './types.ts';
 
 /** Attempts that have ended at about the same time: their places come back with the last of them. */
 type Cell = Readonly<Record<'firstMs' | 'lastMs' | 'count', number>>;
@@ -84,12 +86,14 @@ export class ToldWindow {
     return Math.max(this.#backMs(eldest) + (missing / kept) * windowMs, nowMs);
   }
 
-  snapshot(inFlight: number, nowMs: number): LimitSnapshot {
+  snapshot(inFlight: number, nowMs: number): ToldLimit {
     this.#advance(nowMs);
+    const { window, windowMs, most: limit } = this.limit;
     const used = this.#ended + inFlight;
     const remaining = Math.max(this.#most - used, 0);
     const [eldest] = this.cells;
-    const resetsInMs = eldest ? this.#backMs(eldest) - nowMs : used && this.limit.windowMs;
-    return { ...this.limit, used, remaining, resetsInMs };
+    const resetsInMs = eldest ? this.#backMs(eldest) - nowMs : used && windowMs;
+    const beside = { windowSeconds: toSeconds(windowMs) };
+    return { window, limit, used, remaining, resetsInSeconds: toSeconds(resetsInMs), beside };
   }
 }

@@ -241,7 +241,7 @@ describe('gates that share turns', () => {
     pass(50);
     expect(states(gates, clock.nowMs)).toEqual(['closed', 'closed', 'closed']);
     for (const { scheduler } of gates) {
-      expect(scheduler.snapshot(clock.nowMs).closedForMs).toBeGreaterThan(19_500);
+      expect(scheduler.snapshot(clock.nowMs).closedForSeconds).toBeGreaterThan(19.5);
     }
   });
 
@@ -284,7 +284,7 @@ describe('gates that share turns', () => {
     pass(2_000);
     const heir = new Gate(store, clock);
     pass(10);
-    expect(heir.scheduler.snapshot(clock.nowMs).closedForMs).toBeGreaterThan(37_000);
+    expect(heir.scheduler.snapshot(clock.nowMs).closedForSeconds).toBeGreaterThan(37);
   });
 
   it('gates that share turns go on under another leader within a second and a half of the death of theirs', () => {
@@ -315,7 +315,7 @@ describe('gates that share turns', () => {
     store.farewell(gates[0].scheduler, 'gate0');
     pass(20);
     expect(gates[1].scheduler.shared.role).toBe('leads');
-    expect(gates[1].scheduler.snapshot(clock.nowMs).closedForMs).toBeGreaterThan(9_000);
+    expect(gates[1].scheduler.snapshot(clock.nowMs).closedForSeconds).toBeGreaterThan(9);
   });
 
   it('gates that share turns take back the turns of a gate that has died', () => {
