@@ -42,6 +42,11 @@ export class Leader<T extends Queued> {
     return [...this.#gateways.values()].reduce((sum, { turns }) => sum + turns.size, 0);
   }
 
+  /** Whether it has reported already. */
+  knows(id: string): boolean {
+    return (this.#gateways.get(id)?.number ?? 0) > 0;
+  }
+
   /** Whether turns wait to be told. */
   get hasTurns(): boolean {
     return [...this.#gateways.values()].some(({ unsent }) => unsent.length > 0);

@@ -33,7 +33,7 @@ import {
   withCooldown,
   writeRecord,
 } from './shared-record.ts';
-import { type KnownWindows, keptForMs, readWindows, type WindowUse, writeWindows } from './shared-windows.ts';
+import { addWindows, type KnownWindows, keptForMs, readWindows, writeWindows } from './shared-windows.ts';
 
 export interface SharedSchedulerOptions {
   /** This gateway's. */
@@ -90,6 +90,11 @@ export const leaseMs = 1_000;
 const renewEveryMs = 250;
 const campaignEveryMs = 100;
 const announceEveryMs = 100;
+/**
+ * For so long a new leader holds the part of a told limit that another gateway may have used by itself, until that one
+ * tells. Longer: more safety where it finds the store late; less use of the part of one that has died.
+ */
+const heldForMs = 5_000;
 /** A follower whose leader says nothing for so long goes on alone. */
 const silentMs = 500;
 
@@ -105,9 +110,14 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   #known: { readonly record: SharedRecord; readonly atMs: number } | undefined;
   /** What was last known of the windows of a told limit. */
   #knownWindows: KnownWindows | undefined;
+  /** This gateway's part of a told limit when it last worked by itself. */
+  #part = 1;
+  /** As a leader: places that are held for each other gateway until it tells what it has used, and until when. */
+  #held: { readonly each: readonly number[]; readonly untilMs: number } | undefined;
   /** Since when this gateway works by itself. */
-  #aloneSinceMs = Number.NEGATIVE_INFINITY;
+  #aloneSinceMs: number | undefined;
   #isStoreInUse = false;
+  #hasMetStore = false;
   /** Where nothing is limited as far as this gateway knows, it looks once whether one leads. */
   #hasLooked = false;
   /** `throttled`: 429s of other gateways. */
@@ -138,6 +148,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
         return gate.maxWaitingPerCaller * times();
       },
     });
+    this.#takePart();
   }
 
   get record(): GateRecord {
@@ -185,7 +196,8 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   next(nowMs: number): Next<T> {
     this.#leaveLateRole(nowMs);
     if (this.#role === 'follows') return this.#nextOfFollower(nowMs);
-    if (!this.#mayDecide(nowMs)) return { request: undefined, untilMs: this.#aloneSinceMs + leaseMs };
+    if (!this.#mayDecide(nowMs))
+      return { request: undefined, untilMs: (this.#aloneSinceMs ?? nowMs) + leaseMs };
     for (;;) {
       const next = this.#inner.next(nowMs);
       if (!('permit' in next)) return next;
@@ -257,6 +269,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   storeChanged(isInUse: boolean, nowMs: number): void {
     if (isInUse && !this.#isStoreInUse) this.#aloneSinceMs = nowMs;
     this.#isStoreInUse = isInUse;
+    this.#hasMetStore ||= isInUse;
     this.#hasLooked = false;
     if (!isInUse) this.#goAlone(nowMs);
     this.#last.leaseMs = Number.NEGATIVE_INFINITY;
@@ -266,7 +279,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   leaseTold({ holder, term, record, ageMs }: LeaseState, askedMs: number, nowMs: number): void {
     const kept =
       record !== undefined && !isStale(record, ageMs) ? { record, atMs: nowMs - ageMs } : undefined;
-    this.#hearWindows(record, nowMs - ageMs, 'alone');
+    this.#hearWindows(record, nowMs - ageMs, false);
     if (holder !== undefined && holder !== this.#options.id) this.#unheardSinceMs ??= nowMs;
     else this.#unheardSinceMs = undefined;
     // The store answers, and no other gateway has announced that it leads: what the lease says is not followed.
@@ -288,10 +301,12 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     const isOld = this.#role !== 'alone' && term < knownTerm;
     if (from === this.#options.id || isOld) return [];
     this.#unheardSinceMs = undefined;
-    this.#hearWindows(record, nowMs, resigns ? 'alone' : 'follow');
+    const alone = resigns ? undefined : this.#sentAlone(nowMs);
+    this.#hearWindows(record, nowMs, !resigns);
     if (resigns) return this.#leaderResigned(announcement, nowMs);
     if (this.#role === 'leads') this.#goAlone(nowMs);
-    this.#follow(announcement, { record, atMs: nowMs }, nowMs, announcement.shares[this.#options.id]);
+    const share = announcement.shares[this.#options.id];
+    this.#follow(announcement, { record, atMs: nowMs }, nowMs, share, alone);
     this.#follower?.hear(announcement, this.#options.id, nowMs);
     return Object.keys(announcement.shares).length > 0 ? this.#ownOf(this.#inner.tooLate(nowMs)) : [];
   }
@@ -299,7 +314,9 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   /** @returns requests whose turn can no longer come in time */
   heardReport(report: Report, nowMs: number): readonly Rejected<T>[] {
     if (this.#leader === undefined || report.term !== this.#leader.term) return [];
-    const before = this.#inner.counts.throttled;
+    const { throttled: before } = this.#inner.counts;
+    if (report.alone !== undefined && !this.#leader.knows(report.from))
+      addWindows(this.#inner.windows, report.alone, this.#held?.each ?? [], nowMs);
     const rejected = this.#ownOf(this.#leader.hear(report, nowMs));
     this.#turns.throttled += this.#inner.counts.throttled - before;
     this.#changed();
@@ -350,6 +367,10 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
 
   #outgoingOfLeader(nowMs: number): Outgoing {
     this.#leader?.forgetSilent(nowMs);
+    if (this.#held !== undefined && nowMs >= this.#held.untilMs) {
+      this.#held = undefined;
+      for (const window of this.#inner.windows) window.most = window.limit.most;
+    }
     const record = this.#write(nowMs);
     if (record.state === 'open' && !this.#isTold) {
       const announcement = this.#announcement(record, nowMs, true);
@@ -415,25 +436,52 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     return keptForMs(this.#inner.windows);
   }
 
-  /** Where a limit is told, a gateway that has just met the others does not know what they have used. */
+  /** Where a limit is told, a gateway that starts, or has just met the others, does not know what they have used. */
   #mayDecide(nowMs: number): boolean {
     if (this.#role !== 'alone') return this.#role === 'leads';
-    return !this.#isTold || !this.#isStoreInUse || nowMs - this.#aloneSinceMs >= leaseMs;
+    if (!this.#isTold || (this.#hasMetStore && !this.#isStoreInUse)) return true;
+    this.#aloneSinceMs ??= nowMs;
+    return nowMs - this.#aloneSinceMs >= leaseMs;
   }
 
-  #hearWindows(record: SharedRecord | undefined, atMs: number, use: WindowUse): void {
+  #hearWindows(record: SharedRecord | undefined, atMs: number, isFollower: boolean): void {
     if (record?.windows === undefined || this.#role === 'leads') return;
     if (atMs <= (this.#knownWindows?.atMs ?? Number.NEGATIVE_INFINITY)) return;
     this.#knownWindows = { windows: record.windows, atMs };
-    this.#useWindows(use);
+    if (isFollower) this.#useWindows(1, true);
+    else this.#takePart();
   }
 
-  #useWindows(use: WindowUse): void {
-    const known = this.#knownWindows ?? {
-      windows: { ended: [], inFlight: 0 },
-      atMs: Number.NEGATIVE_INFINITY,
-    };
-    readWindows(this.#inner.windows, known, use, this.#share);
+  /** @param part this gateway's, of one */
+  #useWindows(part: number, isFollower = false): void {
+    const none = { windows: { ended: [], inFlight: 0 }, atMs: Number.NEGATIVE_INFINITY };
+    readWindows(this.#inner.windows, this.#knownWindows ?? none, part, isFollower);
+  }
+
+  /** Of a told limit. The store is for several gateways: one that has never met it counts with one more. */
+  #takePart(): void {
+    this.#part = this.#hasMetStore ? this.#share : Math.min(this.#share, 1 / 2);
+    this.#useWindows(this.#part);
+  }
+
+  /** What this gateway has used of a told limit since it last heard of all. */
+  #sentAlone(nowMs: number): KnownWindows | undefined {
+    const { windows: own, underWay } = this.#inner;
+    const windows = writeWindows(own, underWay.length, nowMs, this.#knownWindows?.atMs);
+    return windows && { windows, atMs: nowMs };
+  }
+
+  /** Until they tell what they have used by themselves, the parts of the others are not this leader's. */
+  #holdParts(nowMs: number): void {
+    const { windows, counts } = this.#inner;
+    const part = counts.sent === 0 ? this.#share : this.#part;
+    this.#useWindows(1);
+    const atMs = this.#knownWindows?.atMs ?? Number.NEGATIVE_INFINITY;
+    const each = windows.map((window) => part * window.leftBy(atMs, nowMs));
+    for (const [place, window] of windows.entries()) {
+      window.most -= (each[place] as number) * (Math.round(1 / part) - 1);
+    }
+    this.#held = { each, untilMs: nowMs + heldForMs };
   }
 
   #readKnown(nowMs: number): GateRecord {
@@ -449,7 +497,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     if (kept !== undefined && kept.atMs > (this.#known?.atMs ?? 0)) this.#known = kept;
     if (this.#known !== undefined) this.#inner.record = withCooldown(this.#readKnown(nowMs), record, nowMs);
     this.#role = 'leads';
-    this.#useWindows('lead');
+    this.#holdParts(nowMs);
     this.#follower = undefined;
     this.#leader = new Leader(term, this.#inner);
     // Says so at once, and writes down what is known.
@@ -463,12 +511,13 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     known: { record: SharedRecord; atMs: number },
     nowMs: number,
     share = 1,
+    alone?: KnownWindows,
   ): void {
     const before = this.#inner.record;
     if (this.#follower?.term !== leader.term) {
       const isFirst = before.perMs === 0 && before.marks[0] !== undefined;
       const sentBefore = isFirst ? this.#inner.counts.sent - (before.marks[0]?.sent ?? 0) : 0;
-      this.#follower = new Follower(this.#own, leader, sentBefore, nowMs);
+      this.#follower = new Follower(this.#own, leader, sentBefore, alone, nowMs);
       this.#tellCooldown(before, nowMs);
     }
     if (this.#role !== 'follows') this.#changed();
@@ -509,7 +558,8 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     this.#follower?.pause();
     this.#role = 'alone';
     this.#aloneSinceMs = nowMs;
-    this.#useWindows('alone');
+    this.#held = undefined;
+    this.#takePart();
     const isLimited = this.#known !== undefined && this.#known.record.state !== 'open';
     if (isLimited) {
       const record = withCooldown(this.#readKnown(nowMs), this.#inner.record, nowMs);
