@@ -4,7 +4,7 @@
  */
 
 import type { AccessLine } from '../edge/access-log.ts';
-import { isOwnRequestId } from '../edge/request-id.ts';
+import { isOwnRequestId } from '../edge/request-ids.ts';
 import { Durations, type DurationsSnapshot, toTime } from '../exchange/durations.ts';
 
 export interface RequestCount {

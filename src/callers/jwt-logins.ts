@@ -3,10 +3,17 @@
  * The verification itself is in `jwt.ts`, which is loaded only where a caller has `jwt`: it brings jose with it.
  */
 import type { Authenticated, CallersEvent } from './caller.ts';
-import { countFailure, type Failures, unauthenticated } from './failures.ts';
+import {
+  countFailure,
+  type Failures,
+  KeyWaits,
+  type SharedChecks,
+  SignatureCheck,
+  SignatureTurns,
+  unauthenticated,
+} from './failures.ts';
 import type { JwtRefusal, JwtRules, JwtVerifier } from './jwt.ts';
 import type { KeySetSnapshot } from './key-set.ts';
-import { KeyWaits, type SharedChecks, SignatureCheck, SignatureTurns } from './signature-check.ts';
 
 export interface JwtLoginsOptions {
   readonly failures: Failures;

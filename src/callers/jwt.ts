@@ -2,21 +2,20 @@
  * Authenticates callers by JWT (RFC 7519, verified as RFC 8725 asks): verified once, then remembered by digest until
  * it expires, so that a hit needs no promise. Loaded by `jwt-logins.ts` where a caller has `jwt`.
  */
-import { type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
+import { errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
 import { GatewayError } from '../errors.ts';
 import type { Authenticated } from './caller.ts';
+import type { SignatureCheck } from './failures.ts';
 import {
   claimedOrigin,
   clockToleranceSeconds,
   expired,
+  type JwtRule,
   matchesRule,
   whyNoLogin,
-  whyRefused,
-} from './jwt-policy.ts';
-import type { JwtRule } from './jwt-rule.ts';
+} from './jwt-rule.ts';
 import { KeySet, type KeySetSnapshot, KeySetUnavailableError } from './key-set.ts';
-import type { SignatureCheck } from './signature-check.ts';
 
 export type JwtRules = readonly { readonly rule: JwtRule; readonly authenticated: Authenticated }[];
 
@@ -200,4 +199,40 @@ export class JwtVerifier {
 
 function withSubject(authenticated: Authenticated, subject: unknown): Authenticated {
   return typeof subject === 'string' ? { ...authenticated, subject: subject.slice(0, 200) } : authenticated;
+}
+
+/**
+ * Why a JWT is refused, and what to do, for the operator's log. Of its content only the audience is shown, which the
+ * issuer has signed.
+ *
+ * @param error what its verification failed with
+ */
+function whyRefused(error: unknown, rule: Pick<JwtRule, 'jwks' | 'algorithms' | 'audiences'>): string {
+  if (error instanceof errors.JWTExpired) return expired(error.payload.exp);
+  if (error instanceof errors.JWTClaimValidationFailed) return whyClaimRefused(error, rule.audiences);
+  if (error instanceof errors.JWSSignatureVerificationFailed)
+    return `has a signature that its key did not make: it is forged, or "jwks" (${rule.jwks}) has the keys of another login`;
+  if (error instanceof errors.JWKSNoMatchingKey)
+    return `names a key that "jwks" (${rule.jwks}) does not have: is that the address of the login's keys?`;
+  if (error instanceof errors.JWKSMultipleMatchingKeys)
+    return `names no key, and "jwks" (${rule.jwks}) has several that fit: the login has to set "kid"`;
+  if (error instanceof errors.JOSEAlgNotAllowed)
+    return `is signed in another way than "algorithms" allows (${rule.algorithms.join(', ')})`;
+  if (error instanceof errors.JOSENotSupported)
+    return 'needs an extension of JWT that the gateway does not know';
+  if (error instanceof errors.JWTInvalid || error instanceof errors.JWSInvalid) return 'is malformed';
+  if (error instanceof errors.JOSEError) return `cannot be verified (${error.code})`;
+  return error instanceof Error ? error.message : 'cannot be verified';
+}
+
+function whyClaimRefused(
+  { claim, reason, payload }: errors.JWTClaimValidationFailed,
+  audiences: readonly string[],
+): string {
+  if (reason === 'missing') return `has no "${claim}"; the login has to set it`;
+  if (reason === 'invalid') return `has a member "${claim}" that is no number`;
+  if (claim === 'nbf') return 'is not valid yet ("nbf"): do the clocks of login and gateway differ?';
+  if (claim !== 'aud') return `has another "${claim}" than the callers file expects`;
+  const sent = JSON.stringify(payload.aud).slice(0, 100);
+  return `is for another audience: its "aud" is ${sent}, and "audience" in the callers file is ${audiences.join(', ')}`;
 }

@@ -3,11 +3,12 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Caller } from '../callers/caller.ts';
+import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
+import type { Handler } from '../exchange/layer.ts';
 import { fieldValue, ownField } from '../http/fields.ts';
 import type { Payload } from '../http/payload.ts';
 import type { OperationMatch } from '../operations.ts';
 import { countForCaller, countForConnection, noteCallerKnown, resetConnection } from './connections.ts';
-import type { EdgeWorkspace } from './workspace.ts';
 
 /** Header fields as a list, lower-case names and values in turn: Node writes a list for half the price of a record. */
 export type Fields = readonly string[];
@@ -22,6 +23,14 @@ export interface Reply {
    */
   readonly common?: Fields;
   readonly body: Payload | null;
+}
+
+/** A workspace as the edge sees it. */
+export interface EdgeWorkspace {
+  /** Empty for the unnamed workspace. */
+  readonly name: string;
+  /** The outbound layers of this workspace. */
+  readonly send: Handler<UpstreamRequest, Answer>;
 }
 
 const none: Fields = [];

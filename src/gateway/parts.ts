@@ -12,6 +12,7 @@ import { CallerLimits, firstInUse } from '../callers/limit.ts';
 import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
 import type { AccessLine, AccessLogOptions } from '../edge/access-log.ts';
+import { type CallerContexts, createContexts } from '../edge/caller-context.ts';
 import {
   type CertificatePair,
   type CertificateSnapshot,
@@ -19,19 +20,18 @@ import {
   FollowedCertificate,
   readCertificate,
 } from '../edge/certificate.ts';
-import { idleConnectionBytes } from '../edge/connections.ts';
-import { corsPolicy } from '../edge/cors.ts';
 import {
   connectionBytesWithin,
   connectionsWithin,
   readLimits,
   readMemory,
-} from '../edge/descriptor-limit.ts';
+} from '../edge/connection-budget.ts';
+import { idleConnectionBytes } from '../edge/connections.ts';
+import { corsPolicy } from '../edge/cross-origin.ts';
 import { shownLibraryText } from '../edge/log-members.ts';
+import { baseOf } from '../edge/operation.ts';
 import { prepareReplies } from '../edge/reply-fields.ts';
-import { type CallerContexts, createContexts } from '../edge/request-context.ts';
 import { createHttpServer, replaceCertificate } from '../edge/server.ts';
-import { baseOf } from '../edge/workspace.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import { openAdminToken } from '../key/key-source.ts';
 import { Scrubber } from '../key/scrub.ts';

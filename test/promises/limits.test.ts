@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { connectionBytesWithin, connectionsWithin } from '../../src/edge/descriptor-limit.ts';
+import { connectionBytesWithin, connectionsWithin } from '../../src/edge/connection-budget.ts';
 import { accounts, startPair } from '../support/gateway.ts';
 import { serve, settingsFor, standInFor, until } from '../support/process.ts';
 

@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { editFile, FileBusyError } from '../../src/callers/file-edit.ts';
+import { editFile, FileBusyError } from '../../src/files/edit.ts';
 import { cleanUp, makeFolder } from '../support/callers-fixture.ts';
 
 afterEach(cleanUp);

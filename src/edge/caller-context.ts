@@ -2,6 +2,7 @@
  * The deadline of a caller's request, and its end when the caller leaves. Made for every forwarded request; its timer
  * and listener are made only when a layer waits, so a cache hit costs neither.
  */
+
 import { GatewayError } from '../errors.ts';
 import {
   type ContextWatcher,

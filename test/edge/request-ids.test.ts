@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { traceParentOf, traceStateOf } from '../../src/edge/trace-context.ts';
+import { traceParentOf, traceStateOf } from '../../src/edge/request-ids.ts';
 
 const ids = '4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7';
 

@@ -1,9 +1,47 @@
 /**
- * Which trace fields of a caller may go up (W3C Trace Context). They are in no cache key, so nothing but the exact
- * form passes: an upstream that refuses an odd or overlong field would give its answer to all callers that share the read.
- * Pure: no `this`, no I/O, no clock.
+ * Gives every request its ids: the caller's own where they fit into a log line, and the trace fields that may go up (W3C
+ * Trace Context). These are in no cache key, so nothing but the exact form passes: an upstream that refuses an odd or
+ * overlong field would give its answer to all callers that share the read. Pure but for a counter.
  */
+import { randomBytes } from 'node:crypto';
+import type { Layer } from '../exchange/layer.ts';
 import { trimBlanks } from '../http/fields.ts';
+import type { HoldsCredential } from './authenticate.ts';
+import type { InboundRequest, Reply } from './inbound.ts';
+import { requestIdGrammar } from './log-members.ts';
+
+/** Of this process; a counter follows it. Random ids one by one would cost as much as looking up the answer. */
+const prefix = `${randomBytes(12).toString('base64url')}-`;
+let count = 0;
+
+/** An id that no caller chose. */
+export function newRequestId(): string {
+  count += 1;
+  return prefix + count.toString(36);
+}
+
+/** Whether an id may be one of `newRequestId`: it tells nothing but a number of up to eight digits. */
+export function isOwnRequestId(id: string): boolean {
+  return id.startsWith(prefix) && /^[0-9a-z]{1,8}$/.test(id.slice(prefix.length));
+}
+
+/**
+ * Takes a caller's own id over where it is fit to be one, and its place in a distributed trace. What holds a credential
+ * is not: it would stand in the log and in the reply.
+ */
+export function identifyRequest(holdsCredential: HoldsCredential): Layer<InboundRequest, Reply> {
+  return (next) =>
+    function identify(request, trace) {
+      const given = request.headers['x-request-id'];
+      const isTaken =
+        typeof given === 'string' && requestIdGrammar.test(given) && !holdsCredential(given, request);
+      trace.requestId = isTaken ? given : newRequestId();
+      request.setHeader('x-request-id', trace.requestId);
+      const parent = traceParentOf(request.field('traceparent'));
+      if (parent !== undefined && !holdsCredential(parent, request)) trace.traceParent = parent;
+      return next(request, trace);
+    };
+}
 
 const parent =
   /^(?!ff)([0-9a-f]{2})-((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16})-([0-9a-f]{2})(-[\x21-\x7e]*)?$/;

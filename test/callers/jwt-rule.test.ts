@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { matchesPattern, matchesRule } from '../../src/callers/jwt-policy.ts';
+import { matchesPattern, matchesRule } from '../../src/callers/jwt-rule.ts';
 
 describe('a pattern', () => {
   it.each([

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { cacheFieldsOf } from '../../src/edge/cache-fields.ts';
+import { cacheFieldsOf } from '../../src/edge/reply-fields.ts';
 import type { CacheOutcome } from '../../src/exchange/trace.ts';
 import { newTrace } from '../support/requests.ts';
 

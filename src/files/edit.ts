@@ -9,7 +9,7 @@ import { type FileHandle, link, open, readlink, realpath, rename, stat, unlink }
 import { basename, dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorCode } from '../errors.ts';
-import { readText } from '../files/read.ts';
+import { readText } from './read.ts';
 
 /** Another editor has the file and does not finish. */
 export class FileBusyError extends Error {
