@@ -1,5 +1,7 @@
 import { createServer, type Server } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { GatewayError } from '../../src/errors.ts';
@@ -183,6 +185,39 @@ describe('an answer is handed up whole and unchanged', () => {
 });
 
 const codings = { gzip: gzipSync, deflate: deflateSync, br: brotliCompressSync, zstd: zstdCompressSync };
+
+describe('an answer that comes in small pieces', () => {
+  it('an answer that comes byte by byte takes little more than its bytes, whatever was read with each', async () => {
+    setFlagsFromString('--expose-gc');
+    const collect = runInNewContext('gc') as () => void;
+    const head =
+      'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n"\r\n';
+    // Each byte comes with an extension of its chunk that fills what is read at once.
+    const long = `1;x=${'y'.repeat(65_000)}\r\na\r\n`;
+    const pieces = Buffer.from(`${head}${'1\r\na\r\n'.repeat(90_000)}${long.repeat(500)}`);
+    const written = Promise.withResolvers<() => void>();
+    const server = createTcpServer((socket) =>
+      socket.once('data', () =>
+        socket.write(pieces, () => written.resolve(() => socket.end('1\r\n"\r\n0\r\n\r\n'))),
+      ),
+    );
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const own = sendUpstream(optionsFor(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`));
+    const held = (): number => {
+      collect();
+      const { heapUsed, arrayBuffers } = process.memoryUsage();
+      return heapUsed + arrayBuffers;
+    };
+    const before = held();
+    const answer = send({}, own);
+    const end = await written.promise;
+    expect(held() - before).toBeLessThan(5e6);
+    end();
+    expect((await answer).body.length).toBe(90_502);
+    await own.close();
+    server.close();
+  });
+});
 
 describe.each(Object.entries(codings))('an answer in the coding %s', (coding, encode) => {
   const text = JSON.stringify({ a: 'x'.repeat(50_000) });
