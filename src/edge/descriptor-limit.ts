@@ -59,7 +59,22 @@ export function readMemory(): Memory {
  * cache, bodies in flight and replies that callers are reading. A heap that is full ends the process as well, and about
  * half of what a connection holds is there.
  */
-export function connectionBytesWithin({ totalBytes, limitBytes, heapBytes }: Memory): number {
-  const memoryBytes = limitBytes > 0 ? Math.min(totalBytes, limitBytes) : totalBytes;
-  return Math.floor(Math.min(memoryBytes, 2 * heapBytes) / 4);
+export function connectionBytesWithin(memory: Memory): number {
+  return Math.floor(Math.min(memoryBytes(memory), 2 * memory.heapBytes) / 4);
+}
+
+/** Answers in flight, and replies that callers have not read, hold no more than this each. */
+const mostBodyBytes = 64 * 2 ** 20;
+
+/**
+ * How much of the memory answers in flight may hold, and as much replies that are not read: an eighth where that is less.
+ * Two eighths, two quarters of connections and the cache are never full at once by what strangers do: of a caller that fills
+ * all it can, `npm run hazards -- --memory` shows that they fit.
+ */
+export function bodyBytesWithin(memory: Memory): number {
+  return Math.min(mostBodyBytes, Math.floor(memoryBytes(memory) / 8));
+}
+
+function memoryBytes({ totalBytes, limitBytes }: Memory): number {
+  return limitBytes > 0 ? Math.min(totalBytes, limitBytes) : totalBytes;
 }

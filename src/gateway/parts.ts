@@ -22,6 +22,7 @@ import {
 import { idleConnectionBytes } from '../edge/connections.ts';
 import { corsPolicy } from '../edge/cors.ts';
 import {
+  bodyBytesWithin,
   connectionBytesWithin,
   connectionsWithin,
   readLimits,
@@ -51,9 +52,6 @@ import {
   replyOptions,
   type Workspace,
 } from './workspace.ts';
-
-/** Replies that callers have not read yet, all together: as much as the answers in flight upstream. */
-const leastBufferedBytes = 64 * 2 ** 20;
 
 export interface GatewayOptions {
   readonly config: Config;
@@ -121,7 +119,7 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   const readAdminToken = openAdminToken(config, environment);
   // Once, so that a wrong setting is told of at the start.
   await readAdminToken?.();
-  const bounds = createBounds(config);
+  const bounds = createBounds(config, bodyBytesWithin(readMemory()));
   const workspaces = new Map<string, Workspace>();
   for (const one of keyed) {
     const fleet = await openFleet(options, startedAt, one);
@@ -268,7 +266,7 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
       admitsAnonymous,
     },
     bufferedResponses: {
-      maxBytes: Math.max(leastBufferedBytes, config.UPSTREAM_MAX_BODY),
+      maxBytes: Math.max(bodyBytesWithin(readMemory()), config.UPSTREAM_MAX_BODY),
       withinMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
       onUnread: (unread) => log.events.warn(unread, 'a reply was not read; its connection was ended'),
     },

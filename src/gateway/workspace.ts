@@ -131,8 +131,8 @@ export interface Bounds {
   readonly cap: ConnectionCap | undefined;
 }
 
-export function createBounds(config: Config): Bounds {
-  const bodies = bodyBudget(config);
+export function createBounds(config: Config, bodyBytes: number): Bounds {
+  const bodies = bodyBudget(config, bodyBytes);
   const connections = connectionBudget(config);
   return {
     cache: config.workspaces.length === 1 ? undefined : new FairBytes(config.CACHE_MAX_BYTES),
@@ -222,9 +222,6 @@ export function startKeyCheck({ keyring, pipeline, events }: Workspace, timeoutM
   return check.end;
 }
 
-/** The answers in flight together, unless a single one may be larger. */
-const bodiesInFlightBytes = 64 * 2 ** 20;
-
 /**
  * Attempts at once, of all workspaces together. Half of them belong to the workspaces in equal parts, at least one to
  * each; so many workspaces that one each is more than half make it more.
@@ -242,13 +239,16 @@ export function connectionBudget(config: Pick<Config, 'UPSTREAM_CONNECTIONS' | '
 }
 
 /** Bytes of answers in flight, of all workspaces together. What is common holds the largest answer there may be. */
-function bodyBudget(config: Pick<Config, 'UPSTREAM_MAX_BODY' | 'workspaces'>): {
+function bodyBudget(
+  config: Pick<Config, 'UPSTREAM_MAX_BODY' | 'workspaces'>,
+  bytes: number,
+): {
   own: number;
   common: number;
 } {
-  const common = Math.max(bodiesInFlightBytes / 2, config.UPSTREAM_MAX_BODY);
+  const common = Math.max(bytes / 2, config.UPSTREAM_MAX_BODY);
   // Less than one answer would not keep a workspace working while another has all that is common.
-  const own = Math.max(bodiesInFlightBytes / 2 / config.workspaces.length, config.UPSTREAM_MAX_BODY);
+  const own = Math.max(bytes / 2 / config.workspaces.length, config.UPSTREAM_MAX_BODY);
   return { own, common };
 }
 

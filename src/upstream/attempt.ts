@@ -187,6 +187,9 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
     );
     this.#terms.tally?.unreadable(stated.unreadable);
     this.#settle(this.#status);
+    const give = (): void => this.#share?.release();
+    if (this.#request.keepRoom === undefined) give();
+    else this.#request.keepRoom(give);
     this.#result.resolve({
       status: this.#status,
       headers: asAskedAbout(headers, askedAbout),
@@ -232,6 +235,7 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
   #fail(error: unknown): void {
     if (this.#settled) return;
     this.#settle(error);
+    this.#share?.release();
     this.#result.reject(error);
   }
 
@@ -239,7 +243,6 @@ export class Attempt implements Dispatcher.DispatchHandler, ContextWatcher {
     this.#settled = true;
     clearTimeout(this.#timer);
     this.#request.context.unwatch(this);
-    this.#share?.release();
     const ms = performance.now() - this.#sentMs;
     this.#trace.upstreamMs += ms;
     this.#terms.tally?.ended(this.#request.operation, outcome, ms);

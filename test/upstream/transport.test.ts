@@ -8,10 +8,12 @@ import { GatewayError } from '../../src/errors.ts';
 import type { Answer, SignedRequest } from '../../src/exchange/exchange.ts';
 import { FixedContext } from '../../src/exchange/request-context.ts';
 import { Trace } from '../../src/exchange/trace.ts';
+import { Key } from '../../src/key/key.ts';
 import { tallyAttempts } from '../../src/upstream/attempt-tally.ts';
+import { attachKey, type CredentialKeys } from '../../src/upstream/credential.ts';
 import { SharedBudget } from '../../src/upstream/shared-limits.ts';
 import { sendUpstream, type Transport, type TransportOptions } from '../../src/upstream/transport.ts';
-import { patientContext, signedRequest } from '../support/requests.ts';
+import { newTrace, patientContext, requestWith, signedRequest } from '../support/requests.ts';
 import type { Behaviour } from '../support/stand-in/behaviour.ts';
 import { type StandIn, standInKey, startStandIn } from '../support/stand-in/stand-in.ts';
 
@@ -567,6 +569,28 @@ describe('bodies in flight together stay under 64 MiB', () => {
     expect(answers.every(({ body }) => body.length === 8_000_000)).toBe(true);
     expect(standIn.requests).toHaveLength(12);
     await roomy.close();
+  });
+
+  it('bodies that wait to be searched for the key keep their room until they have been', async () => {
+    const bodies = new SharedBudget(10e6, 0).join();
+    const own = sendUpstream(optionsFor(standIn.url, { maxBodyBytes: 5e6, bodies }));
+    standIn.behave({ body: { bytes: 4_000_000 } });
+    const searches: (() => void)[] = [];
+    const leakIn = () => new Promise<undefined>((resolve) => searches.push(() => resolve(undefined)));
+    const key = new Key(standInKey, 1);
+    const keyring = { current: key, usable: key, accepted: () => {}, scrub: { leakIn } };
+    const read = attachKey(keyring as unknown as CredentialKeys)(own.handler);
+    const answers = [1, 2, 3].map(() => read(requestWith(patientContext()), newTrace()));
+    for (const done of [1, 2, 3]) {
+      await vi.waitFor(() => expect(searches).toHaveLength(done));
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      expect(searches).toHaveLength(done);
+      expect(bodies.used).toBe(4_000_000);
+      searches[done - 1]?.();
+    }
+    await Promise.all(answers);
+    expect(bodies.used).toBe(0);
+    await own.close();
   });
 
   it.each<[string, Behaviour]>([
