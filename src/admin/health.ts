@@ -220,9 +220,10 @@ function keyStoreFailing({ key }: WorkspaceSnapshot): Says | undefined {
 }
 
 function gateClosed({ gate }: WorkspaceSnapshot): Says | undefined {
-  if (gate.state !== 'closed' || gate.closedForSeconds < longClosingSeconds) return undefined;
+  if (gate.closedForSeconds < longClosingSeconds) return undefined;
+  const why = gate.state === 'closed' ? 'limits requests (429)' : 'says that little is left of its limit';
   return {
-    detail: `The upstream limits requests (429); the gate is closed for another ${span(gate.closedForSeconds)}.`,
+    detail: `The upstream ${why}; the gate is closed for another ${span(gate.closedForSeconds)}.`,
     todo: 'Wait; where it happens often, see which caller asks most, give it a limit, or raise CACHE_TTL.',
   };
 }

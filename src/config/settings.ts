@@ -126,7 +126,7 @@ export const settings = {
   UPSTREAM_CONNECTIONS: defaulted(
     '64',
     integer(1, 10_000),
-    'Attempts at once. The bodies in flight together stay under 64 MiB.',
+    'Attempts at once. The bodies in flight together stay under 64 MiB, or a sixteenth of the memory.',
   ),
   REQUEST_TIMEOUT: defaulted('25s', duration(10), 'One caller’s request, retries and waiting included.'),
   HEADERS_TIMEOUT: defaulted('10s', duration(100), 'How long a caller may take to send its request.'),
@@ -209,7 +209,7 @@ export const settings = {
   GATE_MAX_CLOSED: defaulted(
     '5m',
     duration(),
-    'The longest time that one 429 may hold all requests; 0s switches the gate off and each request waits for itself.',
+    'The longest time that one 429, or what a success says is left, may hold all requests; 0s switches the gate off and each request waits for itself.',
   ),
   FORWARD_REQUEST_HEADERS: defaulted(
     '',

@@ -67,12 +67,11 @@ export function connectionBytesWithin(memory: Memory): number {
 const mostBodyBytes = 64 * 2 ** 20;
 
 /**
- * How much of the memory answers in flight may hold, and as much replies that are not read: an eighth where that is less.
- * Two eighths, two quarters of connections and the cache are never full at once by what strangers do: of a caller that fills
- * all it can, `npm run hazards -- --memory` shows that they fit.
+ * How much of the memory answers in flight may hold, and as much replies that are not read: a sixteenth where that is less.
+ * Of large answers as much again lies dead for a while, for V8 collects late what is outside its heap.
  */
 export function bodyBytesWithin(memory: Memory): number {
-  return Math.min(mostBodyBytes, Math.floor(memoryBytes(memory) / 8));
+  return Math.min(mostBodyBytes, Math.floor(memoryBytes(memory) / 16));
 }
 
 function memoryBytes({ totalBytes, limitBytes }: Memory): number {
