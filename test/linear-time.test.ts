@@ -6,10 +6,10 @@
  */
 import { describe, expect, it } from 'vitest';
 import { directiveFields, directiveSeconds, parseCacheControl } from '../src/cache/cache-control.ts';
+import { exactRequestKey, varyNames } from '../src/cache/cache-key.ts';
+import { readValidators } from '../src/cache/cache-rules.ts';
 import { mayCompress } from '../src/cache/compress.ts';
 import { repeatsIds } from '../src/cache/repeated-ids.ts';
-import { validatorsOf } from '../src/cache/validation.ts';
-import { exactRequestKey, varyNames } from '../src/cache/vary.ts';
 import { holdsCredential, presentedCredential, presentedValues } from '../src/callers/credential.ts';
 import { parseFlySource } from '../src/callers/fly.ts';
 import { claimedOrigin } from '../src/callers/jwt-rule.ts';
@@ -149,7 +149,7 @@ const readers: Readonly<Record<string, (run: string) => unknown>> = {
     mayCompress({ status: 200, headers: fields('content-type', `text/${run}x`), body: 'a'.repeat(2_000) }),
   'a Cache-Control of what may be compressed': (run) =>
     mayCompress({ status: 200, headers: { ...json, 'cache-control': `a${run}x` }, body: 'a'.repeat(2_000) }),
-  'an ETag': (run) => validatorsOf(fields('etag', `"${run}`)),
+  'an ETag': (run) => readValidators(fields('etag', `"${run}`)),
   'a Retry-After': (run) => waitOf(fields('retry-after', `${run}x`)),
   'a Retry-After that begins as a number, a duration or a date': (run) =>
     waitOf({ 'retry-after': [`1${run}x`, `1m${run}x`, `2026-11-21T12:00${run}x`] }),

@@ -4,7 +4,7 @@
  */
 
 import { GatewayError, type ProxyErrorType } from '../errors.ts';
-import type { StoreTrial } from '../fleet/try-store.ts';
+import type { StoreTrial } from '../fleet/fleet.ts';
 import { visible } from '../log/text-lines.ts';
 
 /** What `--json` prints. */

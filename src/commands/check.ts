@@ -8,7 +8,7 @@ import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
 import type { Handler } from '../exchange/layer.ts';
 import { timedContext } from '../exchange/request-context.ts';
 import { Trace } from '../exchange/trace.ts';
-import type { StoreTrial } from '../fleet/try-store.ts';
+import type { StoreTrial } from '../fleet/fleet.ts';
 import { type StatedLimit, statedLimits } from '../http/stated-wait.ts';
 import type { Keyring } from '../key/keyring.ts';
 import { describeFailure, KeyStoreError } from '../key/store.ts';

@@ -160,7 +160,7 @@ async function openChecked(
     said: () => said.map((text) => keyring.scrub.redact(text)),
     ...(fleet === undefined
       ? {}
-      : { tryStore: async () => (await import('../fleet/try-store.ts')).tryStore(fleet, storeTimeoutMs) }),
+      : { tryStore: async () => (await import('../fleet/fleet.ts')).tryStore(fleet, storeTimeoutMs) }),
     ...(isFirst ? { tryLogins: () => tryLogins(config) } : {}),
     ...(previousFrom === undefined
       ? {}

@@ -1,6 +1,6 @@
 /** The table of settings: of each its name, how it is read, its default and its meaning. */
 
-import { neverDown, neverUp } from '../http/passed-fields.ts';
+import { neverDown, neverUp } from '../http/header-table.ts';
 import {
   attemptLimits,
   baseUrl,

@@ -12,8 +12,7 @@ import {
   responseFields,
   validators,
 } from './message-fields.ts';
-import { type ApiFacts, describeApi, noWorkspace } from './openapi.ts';
-import type { OpenApiDocument } from './openapi-types.ts';
+import { type ApiFacts, describeApi, noWorkspace, type OpenApiDocument } from './openapi.ts';
 import { type Html, problemTable, prose, type RenderedDocument, renderPage } from './pages.ts';
 
 export interface ApiPageFacts extends ApiFacts {

@@ -9,6 +9,7 @@ import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Context, Env, Hono, MiddlewareHandler } from 'hono';
 import { compose, type Eventually, type Handler, type Layer } from '../exchange/layer.ts';
 import { Trace } from '../exchange/trace.ts';
+import { connectionFields } from '../http/header-table.ts';
 import { awaitReply } from './half-close.ts';
 import { InboundRequest, type Reply } from './inbound.ts';
 import { isLastBegun } from './pipelining.ts';
@@ -118,12 +119,11 @@ function isFault(error: Error | undefined): error is Error {
   return error !== undefined && !('getResponse' in error);
 }
 
-/** What belongs to the message as it is sent to the caller. */
-const framing = new Set(['connection', 'content-length', 'keep-alive', 'transfer-encoding']);
-
 async function replyOf(response: Response): Promise<Reply> {
   const { status } = response;
-  const fields = [...response.headers].filter(([name]) => !framing.has(name)).flat();
+  // Node frames the message as it is sent.
+  const isFraming = (name: string): boolean => name === 'content-length' || connectionFields.has(name);
+  const fields = [...response.headers].filter(([name]) => !isFraming(name)).flat();
   // RFC 9110 section 8.6: no length with a 204; a 304 has no body of its own.
   if (status === 204 || status === 304) return { status, fields, body: null };
   const body = Buffer.from(await response.arrayBuffer());

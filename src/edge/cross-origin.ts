@@ -8,6 +8,7 @@
 
 import { GatewayError } from '../errors.ts';
 import type { Layer } from '../exchange/layer.ts';
+import { readByPages, sentByPages } from '../http/header-table.ts';
 import { isHostAllowed } from '../http/host.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 import { listed, securityFields, viaField } from './reply-fields.ts';
@@ -102,36 +103,6 @@ export interface CorsPolicy {
   preflightFields(preflight: Preflight): ResponseFields | undefined;
 }
 
-// What a page may send besides the fields that are always allowed: how it authenticates, conditions, tracing. Libraries
-// for pages set Content-Type on every request; it means nothing here.
-const requestHeaders = [
-  'Authorization',
-  'X-API-Key',
-  'Content-Type',
-  'X-Request-ID',
-  'If-None-Match',
-  'If-Modified-Since',
-  'Cache-Control',
-  'Pragma',
-  'traceparent',
-  'tracestate',
-];
-
-// What a page may read besides Cache-Control, Content-Type, Expires and Last-Modified: how the answer came about.
-const exposedHeaders = [
-  'Age',
-  'Cache-Status',
-  'Date',
-  'ETag',
-  'Proxy-Status',
-  'RateLimit',
-  'RateLimit-Policy',
-  'Retry-After',
-  'Via',
-  'WWW-Authenticate',
-  'X-Request-ID',
-];
-
 /** How long a browser may remember a preflight. Two hours is the most that Chromium takes. */
 const maxAgeSeconds = 7_200;
 const noFields: ResponseFields = {};
@@ -148,7 +119,7 @@ export function isPreflight(
 /** With no origins at all, no field is ever added, and no preflight answered. */
 export function corsPolicy(options: CorsOptions): CorsPolicy {
   const shared = {
-    'access-control-expose-headers': [...exposedHeaders, ...options.responseHeaders].join(', '),
+    'access-control-expose-headers': [...readByPages, ...options.responseHeaders].join(', '),
     vary: 'Origin',
   };
   const perOrigin = new Map<string, ResponseFields>(
@@ -156,7 +127,7 @@ export function corsPolicy(options: CorsOptions): CorsPolicy {
   );
   const others: ResponseFields = options.origins.length === 0 ? noFields : { vary: 'Origin' };
   const allowHeaders = (): string =>
-    [...requestHeaders, ...options.requestHeaders, ...options.credentialHeaders()].join(', ');
+    [...sentByPages, ...options.requestHeaders, ...options.credentialHeaders()].join(', ');
   return {
     isAllowed: (origin) => origin !== undefined && perOrigin.has(origin),
     fieldsFor: (origin) => (origin === undefined ? others : (perOrigin.get(origin) ?? others)),

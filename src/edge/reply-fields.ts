@@ -1,7 +1,6 @@
 /**
- * The response fields of an answer. Only listed fields of the upstream pass down; all others stop
- * here: `Set-Cookie`, `Server`, hop-by-hop fields and those that `Connection` names, `Link` (it would send a caller's token to the upstream) and
- * rate-limit fields (they would lie from a cache).
+ * The response fields of an answer. Only fields that the table (`http/header-table.ts`) or FORWARD_RESPONSE_HEADERS lets
+ * down come down; all others stop here, as do hop-by-hop fields and those that `Connection` names.
  *
  * The fields that are the same for every reply with an answer are prepared once and kept with the answer.
  */
@@ -10,6 +9,14 @@ import type { Answer } from '../exchange/exchange.ts';
 import type { CacheOutcome, Trace } from '../exchange/trace.ts';
 import { dateOfAnswer, httpDate } from '../http/date.ts';
 import { connectionOptions, fieldValue, type HeaderFields, ownField, singleField } from '../http/fields.ts';
+import {
+  bodyFields,
+  neverDown,
+  passedCaching,
+  passedDown,
+  remadeDown,
+  singleFields,
+} from '../http/header-table.ts';
 import { viaName } from '../version.ts';
 import type { Fields } from './inbound.ts';
 import { type ContentCoding as Coding, codedEntityTag, entityTagOf } from './representation.ts';
@@ -48,25 +55,6 @@ export const documentFields = {
 /** Of every answer. */
 const everyAnswers = listed({ ...viaField, ...securityFields });
 
-/**
- * Passed down unchanged, as are those that `FORWARD_RESPONSE_HEADERS` names. A further field needs an entry in
- * `documents/message-fields.ts`, and in `cors.ts` one that a page may read it; a test holds both.
- */
-export const passedFields = ['content-type', 'content-language', 'last-modified', 'retry-after'] as const;
-
-/** Fields that the gateway sets itself: the upstream's are not passed down beside them. */
-const gatewayFields: ReadonlySet<string> = new Set([
-  'date',
-  'etag',
-  'vary',
-  'content-length',
-  'content-encoding',
-  ...everyAnswers.filter((_, index) => index % 2 === 0),
-]);
-
-/** Passed down unchanged with `CALLER_CACHE_CONTROL=upstream`. */
-const caching = ['cache-control', 'expires', 'pragma'] as const;
-
 export interface PreparedReply {
   /** By coding, with its own `ETag` and `Content-Length`: the same list each time. */
   fields(coding: Coding): Fields;
@@ -96,15 +84,15 @@ export interface ReplyFieldOptions {
 
 /** The names of the upstream's fields that are passed down unchanged. */
 function unchangedFields({ forward, cacheControl }: ReplyFieldOptions): string[] {
-  const asked = [...passedFields, ...forward, ...(cacheControl === 'upstream' ? caching : [])];
-  return [...new Set(asked)].filter(
-    (name) => !gatewayFields.has(name) && (name !== 'cache-control' || cacheControl === 'upstream'),
-  );
+  const isPassed = (name: string): boolean =>
+    !neverDown.has(name) && (name !== 'cache-control' || cacheControl === 'upstream');
+  const caching = cacheControl === 'upstream' ? passedCaching : [];
+  return [...new Set([...passedDown, ...forward, ...caching])].filter(isPassed);
 }
 
 /** The names of the upstream's fields whose values reach callers. */
 export function fieldsDown(options: ReplyFieldOptions): ReadonlySet<string> {
-  return new Set([...unchangedFields(options), 'date', 'etag', 'vary']);
+  return new Set([...unchangedFields(options), ...remadeDown]);
 }
 
 /** Prepares the fields of an answer and keeps them with it. */
@@ -185,8 +173,8 @@ class ReplyOfAnswer implements PreparedReply {
     const fields: string[] = ['date', this.date];
     for (const name of this.#terms.names) {
       const value = joined(this.#headers, name);
-      const describes = !hasBody || status === 205 ? describing.has(name) : false;
-      if (value !== undefined && !describes) fields.push(name, value);
+      const isLeftOut = (!hasBody || status === 205) && bodyFields.has(name);
+      if (value !== undefined && !isLeftOut) fields.push(name, value);
     }
     const tag = this.etag(coding);
     if (tag !== undefined) fields.push('etag', tag);
@@ -202,16 +190,11 @@ class ReplyOfAnswer implements PreparedReply {
   }
 }
 
-/** Describe the body, and are left out of a reply without one. */
-const describing: ReadonlySet<string> = new Set(['content-type', 'content-language']);
-
 /** A field's value on one line: all members of a repeated list field, nothing of a repeated singular field. */
 function joined(headers: HeaderFields, name: string): string | undefined {
   const value = ownField(headers, name);
-  return singular.has(name) ? singleField(value) : fieldValue(value);
+  return singleFields.has(name) ? singleField(value) : fieldValue(value);
 }
-
-const singular = new Set(['content-type', 'etag', 'last-modified', 'retry-after', 'expires']);
 
 function endToEndFields(headers: HeaderFields): HeaderFields {
   const hopByHop = connectionOptions(headers['connection']);

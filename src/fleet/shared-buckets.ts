@@ -7,11 +7,9 @@ import { LRUCache } from 'lru-cache';
 import { fullBucket, refill, untilFullMs } from '../callers/bucket.ts';
 import type { CallerLimit } from '../callers/caller.ts';
 import type { SharedBuckets } from '../callers/limit.ts';
-import { clockErrorMs } from './answer-codec.ts';
-import type { KeySealing } from './key-sealing.ts';
-import { bucketScript } from './scripts.ts';
-import type { Sealing } from './sealing.ts';
+import type { KeySealing, Sealing } from './sealing.ts';
 import type { SharedStore } from './store.ts';
+import { clockErrorMs } from './store-clock.ts';
 
 /** A bucket as it lies in the store. */
 interface StoredBucket {
@@ -49,7 +47,7 @@ export function shareBuckets(
       const next = signed(keys, name, drawn(seen, limit, count, nowMs));
       const keptMs = String(Math.ceil(untilFullMs(next, limit)) + 1_000);
       const found = await store.run(
-        bucketScript,
+        'bucket',
         [store.name('limit', name)],
         [text, next.text, keptMs],
         (reply: Buffer | null) => reply?.toString() ?? '',

@@ -11,6 +11,7 @@ import Pool from 'undici/lib/dispatcher/pool.js';
 import type { Answer, SignedRequest } from '../exchange/exchange.ts';
 import type { Handler } from '../exchange/layer.ts';
 import type { AttemptSpans, Trace } from '../exchange/trace.ts';
+import { ownUp } from '../http/header-table.ts';
 import { viaName } from '../version.ts';
 import { Attempt, type AttemptTerms } from './attempt.ts';
 import type { AttemptTally } from './attempt-tally.ts';
@@ -173,22 +174,15 @@ function renewPools(open: () => UndiciPool): Pools {
 /** The fields of the upstream request, names and values in turn. */
 function fieldsOf(request: SignedRequest, ids: SignedRequest['ids'], constant: readonly string[]): string[] {
   const fields = [...constant, request.key];
-  pushAll(fields, request.keyedHeaders);
-  pushAll(fields, request.headers);
-  pushAll(fields, ids);
-  if (request.validators !== undefined) pushAll(fields, request.validators);
+  pushForwarded(fields, request.keyedHeaders);
+  pushForwarded(fields, request.headers);
+  pushForwarded(fields, ids);
+  const { validators } = request;
+  for (const name in validators) fields.push(name, validators[name] as string);
   return fields;
 }
 
-/** Set by the gateway: a forwarded field never overrides or repeats them. */
-const gatewayFields: ReadonlySet<string> = new Set([
-  'accept',
-  'accept-encoding',
-  'user-agent',
-  'via',
-  'x-api-key',
-]);
-
-function pushAll(fields: string[], more: Readonly<Record<string, string>>): void {
-  for (const name in more) if (!gatewayFields.has(name)) fields.push(name, more[name] as string);
+/** A forwarded field never overrides or repeats one of the gateway's own. */
+function pushForwarded(fields: string[], more: Readonly<Record<string, string>>): void {
+  for (const name in more) if (!ownUp.has(name)) fields.push(name, more[name] as string);
 }

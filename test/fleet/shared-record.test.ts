@@ -5,7 +5,7 @@ import {
   parseRecord,
   readRecord,
   type SharedRecord,
-  shareOf,
+  scaleRecord,
   withCooldown,
   writeRecord,
 } from '../../src/fleet/shared-record.ts';
@@ -45,7 +45,7 @@ describe('the record of the gate', () => {
   });
 
   it('the record of a gateway that works by itself has its share of the rate', () => {
-    expect(shareOf(paced, 1 / 4)).toMatchObject({ perMs: 0.05 / 4, crowd: 3, level: 2.5 / 4 });
+    expect(scaleRecord(paced, 1 / 4)).toMatchObject({ perMs: 0.05 / 4, crowd: 3, level: 2.5 / 4 });
   });
 
   it('the record of the gate is closed for as long as this gateway itself was told to wait', () => {

@@ -19,7 +19,7 @@ const options: SchedulerOptions = {
   maxWaitingPerCaller: 15,
   random: () => 0.5,
 };
-const flowOf = (name: string) => ({ name, weight: 1, background: false });
+const parseFlow = (name: string) => ({ name, weight: 1, background: false });
 
 /** A gate on the virtual clock, with what a gateway would do for it. */
 class Gate {
@@ -45,7 +45,7 @@ class Gate {
   /** @param names of all callers that wait for it */
   ask(names: string, patienceMs = 25_000): void {
     const { nowMs } = this.#clock;
-    const flows = names.split(' ').map(flowOf);
+    const flows = names.split(' ').map(parseFlow);
     const permit = this.scheduler.admit(flows, nowMs);
     if (permit !== undefined) {
       this.#go(permit);

@@ -4,14 +4,12 @@ import { type AddressInfo, createServer } from 'node:net';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { SharedBuckets } from '../../src/callers/limit.ts';
 import { parseStoreAddress, passwordInClear } from '../../src/config/values.ts';
-import { joinFleet } from '../../src/fleet/fleet.ts';
-import type { KeySealing } from '../../src/fleet/key-sealing.ts';
+import { joinFleet, tryStore } from '../../src/fleet/fleet.ts';
 import { Membership } from '../../src/fleet/membership.ts';
-import { leaseScript } from '../../src/fleet/scripts.ts';
+import type { KeySealing } from '../../src/fleet/sealing.ts';
 import { createSealing } from '../../src/fleet/sealing.ts';
 import { shareBuckets } from '../../src/fleet/shared-buckets.ts';
 import { SharedStore, type StoreChange } from '../../src/fleet/store.ts';
-import { tryStore } from '../../src/fleet/try-store.ts';
 import { Key } from '../../src/key/key.ts';
 import { checkHere } from '../support/command-line.ts';
 import { type RedisServer, redisProgram, startRedis } from '../support/redis.ts';
@@ -416,7 +414,7 @@ describe.skipIf(redisProgram === undefined)('the lease in the shared store', () 
       const take = async (term = ''): Promise<number> => {
         const values = ['one', '990', 'take', '', '1000', term];
         const reply = (held: (Buffer | null)[]) => Number(held[0]?.toString().split(' ')[1]);
-        return (await store.run(leaseScript, ['lease', 'known'], values, reply)) ?? Number.NaN;
+        return (await store.run('lease', ['lease', 'known'], values, reply)) ?? Number.NaN;
       };
       const first = await take();
       await server.command('SET', 'lease', `one ${forged}`, 'PX', '990');

@@ -1,7 +1,12 @@
 /** A shared store on the virtual clock, and the gates that share turns through it. */
-import { type Announcement, parseMessage, type Report } from '../../src/fleet/gate-messages.ts';
+import {
+  type Announcement,
+  type LeaseCall,
+  parseMessage,
+  type Report,
+} from '../../src/fleet/gate-messages.ts';
 import type { SharedRecord } from '../../src/fleet/shared-record.ts';
-import { type LeaseCall, leaseMs, SharedScheduler } from '../../src/fleet/shared-scheduler.ts';
+import { leaseMs, SharedScheduler } from '../../src/fleet/shared-scheduler.ts';
 import type { Rejected } from '../../src/gate/scheduler.ts';
 import type { Queued, SchedulerOptions } from '../../src/gate/types.ts';
 import type { VirtualClock } from './virtual-clock.ts';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { Flights } from '../../src/cache/coalesced-fetch.ts';
+import { Flights } from '../../src/cache/single-flight.ts';
 import { Trace } from '../../src/exchange/trace.ts';
 import { promotedBytesPer } from '../support/promoted-bytes.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { AnswerPolicy } from '../../src/cache/cache-rules.ts';
-import { publicationOf } from '../../src/cache/publication.ts';
+import { choosePublication } from '../../src/cache/shared-reads.ts';
 import { failedOutcome, type Outcome } from '../../src/cache/store-response.ts';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer, UpstreamRequest } from '../../src/exchange/exchange.ts';
@@ -56,7 +56,7 @@ const error = { ...answer, status: 404 };
 
 describe('what an exchange means for other gateways', () => {
   it('an answer that was stored lies there for as long as it is fresh or may be served stale', () => {
-    expect(publicationOf(request, answered(), true)).toEqual({
+    expect(choosePublication(request, answered(), true)).toEqual({
       kind: 'stored',
       answer,
       forwardStatus: undefined,
@@ -107,23 +107,25 @@ describe('what an exchange means for other gateways', () => {
       false,
     ],
   ])('%s is for waiting gateways alone', (_name, outcome, replaces) => {
-    expect(publicationOf(request, outcome, true)).toMatchObject({ kind: 'outcome', replaces });
+    expect(choosePublication(request, outcome, true)).toMatchObject({ kind: 'outcome', replaces });
   });
 
   it('an answer to a request with ids of its caller is shared, since they change no answer but an error', () => {
-    expect(publicationOf({ ...request, callerIds: { traceparent: 'x' } }, answered(), true)).toMatchObject({
+    expect(
+      choosePublication({ ...request, callerIds: { traceparent: 'x' } }, answered(), true),
+    ).toMatchObject({
       kind: 'stored',
     });
   });
 
   it('an answer for one request alone says that such reads wait for no other', () => {
-    expect(publicationOf(request, answered({ shared: undefined }), true)).toMatchObject({
+    expect(choosePublication(request, answered({ shared: undefined }), true)).toMatchObject({
       kind: 'not shareable',
     });
   });
 
   it('a failure of the upstream is shared', () => {
-    expect(publicationOf(request, failedOutcome(request, timeout, true), true)).toEqual({
+    expect(choosePublication(request, failedOutcome(request, timeout, true), true)).toEqual({
       kind: 'outcome',
       outcome: { kind: 'failed', error: timeout },
       replaces: false,
@@ -163,6 +165,6 @@ describe('what an exchange means for other gateways', () => {
     ],
     ['an answer where all say no-store', request, answered(), false],
   ])('%s says nothing', (_name, sent, outcome, mayStore) => {
-    expect(publicationOf(sent, outcome, mayStore)).toEqual({ kind: 'nothing' });
+    expect(choosePublication(sent, outcome, mayStore)).toEqual({ kind: 'nothing' });
   });
 });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { GatewayError } from '../../src/errors.ts';
+import { outcomeKeptMs, readOutcome, type StoredForm, writeOutcome } from '../../src/fleet/answer-codec.ts';
 import { createSealing } from '../../src/fleet/sealing.ts';
-import { outcomeKeptMs, readOutcome, type StoredForm, writeOutcome } from '../../src/fleet/stored-form.ts';
 
 const sealing = createSealing((purpose) => Buffer.alloc(32, purpose));
 /** @param agoMs how much later than it was written this is read, by the store's clock */
