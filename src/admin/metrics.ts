@@ -2,9 +2,9 @@
  * Every metric of the gateway is a row: name, type, meaning, and what it is of the document of `/status`, or of what stands
  * beside it. Pure: no I/O, no clock.
  */
-import { callerOfFlow } from '../callers/caller.ts';
 import type { TokenExpiry } from '../callers/callers-snapshot.ts';
 import { toSeconds } from '../exchange/durations.ts';
+import { callerOfFlow } from '../exchange/request-context.ts';
 import {
   durationSamples,
   type Metric,

@@ -1,4 +1,5 @@
 /** The caller of a request, as every layer behind its authentication sees it. */
+import { personSeparator } from '../exchange/request-context.ts';
 
 export interface CallerLimit {
   /** Requests that come back each second; on average, of a limit with windows. */
@@ -87,9 +88,6 @@ export function makeCaller({
   };
 }
 
-/** No name of a caller has it. */
-const personSeparator = '/';
-
 /**
  * One of the people that an entry matches, with limits and a turn of their own.
  *
@@ -97,11 +95,6 @@ const personSeparator = '/';
  */
 export function personOf(caller: Caller, digest: string): Caller {
   return { ...caller, flow: { ...caller.flow, name: `${caller.name}${personSeparator}${digest}` } };
-}
-
-/** The caller's name in that of a flow. */
-export function callerOfFlow(flow: string): string {
-  return flow.split(personSeparator, 1)[0] ?? flow;
 }
 
 /** Whether this is one of the people of an entry. */

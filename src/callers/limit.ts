@@ -70,7 +70,7 @@ const reportEveryMs = 40;
 /** So many people of one entry have limits of their own that are remembered. */
 const maxPeople = 10_000;
 /** Among so many of the oldest the one is forgotten that has used least of its limits. */
-const oldestLookedAt = 8;
+const oldestLookedAt = 100;
 
 interface Held extends Bucket {
   limit: CallerLimit;

@@ -35,6 +35,11 @@ export class FairQueue<T extends Queued> {
     return this.#queuedIn.size;
   }
 
+  /** Flows that are remembered, those without a request too. */
+  get remembered(): number {
+    return this.#backlogs.size;
+  }
+
   /** Its requests and its background refreshes. */
   sizeOf(name: string): number {
     return ['+', '-'].reduce((sum, sign) => sum + (this.#backlogs.get(sign + name)?.waiting.length ?? 0), 0);

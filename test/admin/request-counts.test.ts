@@ -102,7 +102,13 @@ describe('problems', () => {
   it("a caller's requests of the day begin anew at midnight UTC", () => {
     vi.useFakeTimers({ now: new Date('2026-03-01T23:59:00Z') });
     try {
-      const limited = { status: 429, problem: 'caller-rate-limited', reason: 'x', cache: undefined, attempts: 0 };
+      const limited = {
+        status: 429,
+        problem: 'caller-rate-limited',
+        reason: 'x',
+        cache: undefined,
+        attempts: 0,
+      };
       const counts = counted({ cache: 'hit', attempts: 0 }, { cache: 'miss', attempts: 2 }, limited);
       expect(counts.today('script')).toEqual({ requests: 3, fromMemory: 1, sentUp: 1, refused: 1 });
       expect(counts.today('other')).toEqual({ requests: 0, fromMemory: 0, sentUp: 0, refused: 0 });

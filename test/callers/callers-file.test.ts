@@ -55,8 +55,7 @@ describe('a callers file', () => {
         operations: ['list-api-keys', '/analytics/posts/'],
         workspaces: ['acme', '-', 'acme'],
         weight: 2,
-        limits: [{ perSecond: 2.5, burst: 7 }],
-        enforce: true,
+        limit: { perSecond: 2.5, burst: 7 },
         anonymous: false,
       },
       {
@@ -78,7 +77,8 @@ describe('a callers file', () => {
         operations: ['list-api-keys', '/analytics/posts/'],
         workspaces: ['acme', ''],
         weight: 2,
-        limit: { perSecond: 2.5, burst: 7 },
+        limits: [{ perSecond: 2.5, burst: 7 }],
+        enforce: true,
         anonymous: false,
       },
       {

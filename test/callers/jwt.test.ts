@@ -474,7 +474,12 @@ describe('a forged or foreign JWT', () => {
   it('people of an entry with "each" are callers of one name with a flow each, and those without the claim are one', async () => {
     const { authenticator } = open(
       writeCallers([
-        { name: 'staff', jwt: { issuer, audience: 'gateway', jwks, match: { email: '*' } }, each: 'sub', weight: 3 },
+        {
+          name: 'staff',
+          jwt: { issuer, audience: 'gateway', jwks, match: { email: '*' } },
+          each: 'sub',
+          weight: 3,
+        },
       ]),
     );
     const flowOf = async (sub: unknown) => {

@@ -258,7 +258,7 @@ describe('the limits of people', () => {
 
   it('the limits of people are not reset by a flood of invented people, and those are forgotten', () => {
     const limits = new CallerLimits();
-    const real = 100;
+    const real = 50;
     for (let index = 0; index < real; index++) use(limits, index, 9);
     for (let invented = 0; invented < 30_000; invented++) use(limits, real + invented, 1);
     for (let index = 0; index < real; index++) expect(leftOf(limits, index)).toBe(1);

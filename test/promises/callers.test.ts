@@ -289,6 +289,32 @@ describe('a caller does what it was granted', () => {
   });
 });
 
+describe('a caller whose rules are not enforced', () => {
+  const rules = { limits: ['2/1d'], enforce: false };
+  const tried = enrol('tried', rules);
+  const held = enrol('held', { ...rules, enforce: true });
+
+  it('a caller whose rules are not enforced passes where it would be refused, and the log and a count say so', async () => {
+    const { ask, logLines } = await startWith([tried.entry, held.entry]);
+    const statuses = async (token: string) => [
+      (await ask(accounts, { headers: bearer(token) })).status,
+      (await ask(apiKeys, { headers: bearer(token) })).status,
+      (await ask(apiKeys, { headers: bearer(token) })).status,
+    ];
+    expect(await statuses(held.token)).toEqual([200, 403, 429]);
+    expect(await statuses(tried.token)).toEqual([200, 200, 200]);
+    const lines = logLines().filter(({ caller }) => caller === 'tried');
+    expect(lines.map(({ would, problem }) => [would, problem])).toEqual([
+      [undefined, undefined],
+      ['caller-forbidden', undefined],
+      ['caller-rate-limited', undefined],
+    ]);
+    // What is no read of a gateway passes in no case.
+    expect((await ask('/api/nothing', { headers: bearer(tried.token) })).status).toBe(404);
+    expect((await ask(accounts, { headers: bearer(tried.token), method: 'POST' })).status).toBe(405);
+  });
+});
+
 describe('a caller’s own limit', () => {
   const limited = enrol('limited', { limit: { perSecond: 0.01, burst: 6 } });
   const free = enrol('free');
