@@ -16,7 +16,7 @@ import { type CertificatePair, minTlsVersion } from './certificate.ts';
 import type { Bound } from './connection-budget.ts';
 import { limitConnections, maxHeaderBytes, noteRequest, resetConnection } from './connections.ts';
 import { probeCaller } from './half-close.ts';
-import { countBegun, holdPaused, losesRest, type ParserError } from './pipelining.ts';
+import { countBegun, isOverfull, losesRest } from './pipelining.ts';
 import { type RefusalFields, readRefusedHead, refusalFields } from './refusal-fields.ts';
 import {
   announcesBody,
@@ -26,6 +26,12 @@ import {
   requestTarget,
 } from './request-head.ts';
 import { endAndLinger, followConnections } from './shutdown.ts';
+
+/** What `clientError` gets of the parser. */
+interface ParserError extends NodeJS.ErrnoException {
+  readonly bytesParsed?: number;
+  readonly rawPacket?: Buffer<ArrayBuffer>;
+}
 
 export interface ServerLimits {
   /** How long a caller may take to send its request, head and body. */
@@ -179,13 +185,12 @@ class Intake {
   }
 
   refuseUnparsed(error: ParserError, socket: Socket): void {
-    if (holdPaused(error, socket)) return;
     if (brokenOff.has(error.code)) {
       socket.destroy();
       return;
     }
-    // A foul body belongs to a request that has its own answer, and its own line.
-    if (this.#ending.has(socket)) return;
+    // A foul body belongs to a request that has its own answer, and its own line; what is too much has none.
+    if (this.#ending.has(socket) || isOverfull(socket)) return;
     this.#ending.add(socket);
     const status = statusOfRefusal(error.code);
     this.#events.onRefused(describeUnparsed(status, error, socket, this.#isSecret));

@@ -84,28 +84,28 @@ export function sendUpstream(options: TransportOptions): Transport {
   const forRead = terms(false);
   const forRevalidation = terms(true);
 
-  async function send(request: SignedRequest, trace: Trace): Promise<Answer> {
-    if (slots !== undefined) await slots.take(request.context);
+  function send(request: SignedRequest, trace: Trace): Promise<Answer> {
+    const attempt = new Attempt(request, trace, request.validators === undefined ? forRead : forRevalidation);
+    if (attempt.begin(options.timeoutMs)) {
+      const headers = fieldsOf(request, attempt.ids, constantFields);
+      const path = `${basePath}${request.path}${request.query}`;
+      // Blocking: a head that is late must not hold up another request on the same connection.
+      pools.current().dispatch({ method: 'GET', path, headers, blocking: true }, attempt);
+    }
+    return attempt.answer;
+  }
+
+  async function sendInSlot(request: SignedRequest, trace: Trace, free: AttemptSlots): Promise<Answer> {
+    await free.take(request.context);
     try {
-      const attempt = new Attempt(
-        request,
-        trace,
-        request.validators === undefined ? forRead : forRevalidation,
-      );
-      if (attempt.begin(options.timeoutMs)) {
-        const headers = fieldsOf(request, attempt.ids, constantFields);
-        const path = `${basePath}${request.path}${request.query}`;
-        // Blocking: a head that is late must not hold up another request on the same connection.
-        pools.current().dispatch({ method: 'GET', path, headers, blocking: true }, attempt);
-      }
-      return await attempt.answer;
+      return await send(request, trace);
     } finally {
-      slots?.release();
+      free.release();
     }
   }
 
   return {
-    handler: send,
+    handler: slots === undefined ? send : (request, trace) => sendInSlot(request, trace, slots),
     close: () => pools.destroy(),
   };
 }

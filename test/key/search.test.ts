@@ -173,7 +173,7 @@ const pieces = [
 
 describe('the search for the key', () => {
   const keys = [key, 'C:\\temp\\key\\0123\\', `\\\\\\\\a\\\\\\\\b\\\\\\\\c`, `z${'abcd'.repeat(1_000)}`];
-  const bytes = 16 * 1_024;
+  const bytes = 32 * 1_024;
   const repeated = (piece: string, length: number): string =>
     piece.repeat(Math.ceil(length / piece.length)).slice(0, length);
 

@@ -55,11 +55,11 @@ describe('a caller that sends 64 KiB of requests in one go', () => {
     20_000,
   );
 
-  it('a caller that half-closes behind forty pipelined requests gets each answer', async () => {
+  it('a caller that half-closes behind sixteen pipelined requests gets each answer', async () => {
     const pair = await startPair();
     pair.standIn.behave(({ target }) => ({ latencyMs: 20, body: JSON.stringify(target) }));
     const sent = Array.from(
-      { length: 40 },
+      { length: 16 },
       (_, at) => `GET ${accounts}?n=${at} HTTP/1.1\r\nHost: localhost\r\n\r\n`,
     );
     const socket = connect({ port: pair.port, host: '127.0.0.1', allowHalfOpen: true });
@@ -71,9 +71,9 @@ describe('a caller that sends 64 KiB of requests in one go', () => {
     socket.end(sent.join(''));
     await new Promise((resolve) => socket.once('end', resolve));
     expect([...came.matchAll(/\?n=(\d+)/g)].map(([, at]) => Number(at))).toEqual(
-      Array.from({ length: 40 }, (_, at) => at),
+      Array.from({ length: 16 }, (_, at) => at),
     );
-    expect(came.match(/HTTP\/1\.1 200 OK\r\n/g)).toHaveLength(40);
+    expect(came.match(/HTTP\/1\.1 200 OK\r\n/g)).toHaveLength(16);
   });
 
   it('a caller that asks for another protocol and sends more in one go is told that its connection ends, on both listeners', async () => {
@@ -130,7 +130,7 @@ describe('a caller that sends 64 KiB of requests in one go', () => {
     },
   );
 
-  it('each of a thousand pipelined requests is answered and logged, on both listeners', async () => {
+  it('of a thousand pipelined requests sixteen are answered and logged, then the connection ends, on both listeners', async () => {
     const pair = await startPair({ ADMIN_PORT: '0' });
     for (const [url, path] of [
       [pair.url, accounts],
@@ -138,18 +138,17 @@ describe('a caller that sends 64 KiB of requests in one go', () => {
       [pair.gateway.adminUrl ?? '', '/none'],
     ] as const) {
       const before = pair.logLines().length;
-      const one = `GET ${path} HTTP/1.1\r\nHost: localhost\r\n`;
-      const count = 1_000;
       const socket = connect(Number(new URL(url).port), '127.0.0.1');
       onTestFinished(() => void socket.destroy());
       let came = '';
       socket.setEncoding('latin1').on('data', (text: string) => {
         came += text;
       });
-      socket.write(`${`${one}\r\n`.repeat(count - 1)}${one}Connection: close\r\n\r\n`);
-      await new Promise((resolve) => socket.once('close', resolve));
-      expect(came.match(/HTTP\/1\.1 (?:200|404)/g)).toHaveLength(count);
-      expect(pair.logLines().length - before).toBe(count);
+      const ended = new Promise((resolve) => socket.once('end', resolve));
+      socket.write(`GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`.repeat(1_000));
+      await ended;
+      expect(came.match(/HTTP\/1\.1 (?:200|404)/g)).toHaveLength(16);
+      expect(pair.logLines().length - before).toBe(16);
     }
   });
 });
