@@ -31,6 +31,16 @@ export interface LimitReport {
     readonly remaining: number;
     readonly resetsInSeconds: number;
   }[];
+  readonly learned: LearnedLimit;
+}
+
+/** By the gateway that runs with these settings, from 429s. */
+export interface LearnedLimit {
+  /** Its address; null where there is none to ask. */
+  readonly asked: string | null;
+  /** Null where it has learned none; left out where it could not be asked. */
+  readonly attemptsPerSecond?: number | null;
+  readonly problem?: string;
 }
 
 /** The keys of a company login, as they are fetched from its issuer. */
@@ -115,8 +125,7 @@ export function inWords(report: CheckReport): string {
   return `${lines.map(visible).join('\n')}\n`;
 }
 
-/** What was learned is known to the gateway that runs. */
-function limitInWords({ told, stated }: LimitReport): string {
+function limitInWords({ told, stated, learned }: LimitReport): string {
   const yours = told.map(({ limit, window }) => `${limit}/${window}`).join(', ');
   const theirs = stated.map(
     ({ field, remaining, resetsInSeconds }) => `${remaining} left for ${resetsInSeconds} s (${field})`,
@@ -124,8 +133,15 @@ function limitInWords({ told, stated }: LimitReport): string {
   return [
     `Limit: ${yours === '' ? 'UPSTREAM_LIMIT tells none' : `UPSTREAM_LIMIT tells ${yours}`}`,
     theirs.length === 0 ? 'the upstream tells none' : `the upstream tells ${theirs.join(', ')}`,
-    'what was learned stands in /status of the gateway that runs (gate.attemptsPerSecond)',
+    learnedInWords(learned),
   ].join('; ');
+}
+
+function learnedInWords({ asked, attemptsPerSecond, problem }: LearnedLimit): string {
+  if (problem !== undefined)
+    return `what was learned is not known here: ${[asked, problem].filter(Boolean).join(': ')}`;
+  const pace = attemptsPerSecond == null ? 'no limit' : `about ${attemptsPerSecond.toPrecision(3)} a second`;
+  return `the gateway that runs has learned ${pace} (${asked})`;
 }
 
 /** A command's own words, quoted: the last lines of each run, none of them long. */

@@ -89,7 +89,7 @@ function lineOf(
       failure instanceof GatewayError && failure.status < 500
         ? fieldsOfRefusedRequest(failure, request, isSecret)
         : undefined,
-    cache: outcomeOf(trace.cache),
+    cache: cacheWord(trace.cache),
     attempts: trace.attempts,
     upstreamStatus: trace.upstreamStatus,
     generation: trace.generation,
@@ -101,7 +101,7 @@ function lineOf(
 }
 
 /** The cache's part in one word. */
-function outcomeOf(cache: CacheOutcome | undefined): string | undefined {
+function cacheWord(cache: CacheOutcome | undefined): string | undefined {
   if (cache === undefined) return undefined;
   if (cache.detail !== undefined) return cache.detail;
   if (cache.hit) return 'hit';

@@ -98,7 +98,7 @@ export class InboundRequest {
     resetConnection(this.#socket);
   }
 
-  /** Whether it is still being found out who asks. */
+  /** Says whether the caller is known. */
   noteCallerKnown(isKnown: boolean): void {
     noteCallerKnown(this.#outgoing, isKnown);
   }

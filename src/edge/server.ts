@@ -15,7 +15,7 @@ import type { SecureContextOptions, TLSSocket } from 'node:tls';
 import { type CertificatePair, minTlsVersion } from './certificate.ts';
 import type { Bound } from './connection-budget.ts';
 import { limitConnections, maxHeaderBytes, noteRequest, resetConnection } from './connections.ts';
-import { probeCaller } from './half-close.ts';
+import { pokeCaller } from './half-close.ts';
 import { countBegun, isOverfull, losesRest } from './pipelining.ts';
 import { type RefusalFields, readRefusedHead, refusalFields } from './refusal-fields.ts';
 import {
@@ -110,7 +110,7 @@ export function createHttpServer(
   // A caller that has ended its sending side may still read.
   (server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
   const begun = limits.certificate === undefined ? 'connection' : 'secureConnection';
-  server.on(begun, (socket: Socket) => socket.on('end', () => probeCaller(socket)));
+  server.on(begun, (socket: Socket) => socket.on('end', () => pokeCaller(socket)));
   followConnections(server, limits.certificate !== undefined);
   // No caller is asked to go on and send a body: reads have none.
   server.on('checkContinue', listener);
@@ -134,7 +134,7 @@ export function replaceCertificate(server: Server, certificate: CertificatePair)
 }
 
 function secureOptions({ cert, key }: CertificatePair): SecureContextOptions {
-  // Who could ask for another handshake (TLS 1.2) could make OpenSSL keep another 128 KiB, which no count of bytes shows.
+  // A caller that may ask for another handshake (TLS 1.2) makes OpenSSL keep another 128 KiB, which no count of bytes shows.
   return { cert, key, minVersion: minTlsVersion, secureOptions: constants.SSL_OP_NO_RENEGOTIATION };
 }
 

@@ -5,8 +5,9 @@
  * last served. Background refreshes are flows whose tags come after all others. A request with several flows stands in
  * each of them, and goes with the first turn that comes: that flow alone is charged.
  */
+import { toSeconds } from '../exchange/durations.ts';
 import { type Flow, flowNameOf } from '../exchange/request-context.ts';
-import type { Queued } from './types.ts';
+import type { CallerQueue, Queued } from './types.ts';
 
 interface Backlog<T> {
   flow: Flow;
@@ -160,4 +161,21 @@ export class FairQueue<T extends Queued> {
 
 function positionIn<T extends Queued>({ waiting }: Backlog<T>, arrivedMs: number): number {
   return waiting.findLastIndex((other) => other.arrivedMs <= arrivedMs) + 1;
+}
+
+/** What waits, by caller. */
+export function queuesByCaller(all: readonly Queued[], nowMs: number): CallerQueue[] {
+  const places = all.flatMap(({ arrivedMs, context }) =>
+    context.flows.map((flow) => ({ arrivedMs, ...flow })),
+  );
+  return [...Map.groupBy(places, ({ name }) => name)].map(([name, queued]) => {
+    const requests = queued.filter(({ background }) => !background);
+    const oldestWaitMs = Math.max(0, ...requests.map(({ arrivedMs }) => nowMs - arrivedMs));
+    return {
+      name,
+      waiting: requests.length,
+      oldestWaitSeconds: toSeconds(oldestWaitMs),
+      refreshes: queued.length - requests.length,
+    };
+  });
 }

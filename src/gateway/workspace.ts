@@ -187,8 +187,13 @@ export function createWorkspace(
       makeScheduler: fleet?.makeScheduler,
       onIgnored: (field) =>
         events.info({ field }, 'the upstream’s field does not tell what is left of its limit: it is ignored'),
-      onChange: ({ from, to, closedForMs, statedWaitMs, perSecond, waiting }) =>
-        events.info({ from, to, closedForMs, statedWaitMs, perSecond, waiting }, 'gate state changed'),
+      onChange: ({ from, to, closedForSeconds, statedWaitSeconds, attemptsPerSecond, waiting }) => {
+        const [closedForMs, statedWaitMs] = [closedForSeconds, statedWaitSeconds].map((one) =>
+          Math.round(one * 1_000),
+        );
+        const perSecond = attemptsPerSecond ?? undefined;
+        events.info({ from, to, closedForMs, statedWaitMs, perSecond, waiting }, 'gate state changed');
+      },
     },
     keyring,
     transport: {

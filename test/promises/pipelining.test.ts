@@ -3,34 +3,8 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { accounts, startPair } from '../support/gateway.ts';
 
 describe('a caller that sends 64 KiB of requests in one go', () => {
-  it('a caller has 16 of its pipelined requests begun, and each of these has its line when the caller leaves', async () => {
-    const pair = await startPair();
-    let release = (): void => {};
-    const released = new Promise<void>((resolve) => {
-      release = resolve;
-    });
-    pair.standIn.behave({ until: released });
-    const socket = connect(pair.port, '127.0.0.1');
-    onTestFinished(() => void socket.destroy());
-    const sent = Array.from(
-      { length: 1_000 },
-      (_, at) => `GET ${accounts}?n=${at} HTTP/1.1\r\nHost: a.localhost\r\n\r\n`,
-    );
-    socket.write(sent.join(''));
-    await expect.poll(() => pair.gateway.waiting).toBe(16);
-    await pair.ask('/problems/overloaded');
-    expect(pair.gateway.waiting).toBe(16);
-    socket.resetAndDestroy();
-    release();
-    await expect.poll(() => pair.gateway.waiting).toBe(0);
-    const lines = pair.logLines().filter(({ operation }) => operation === 'list-accounts');
-    expect(lines).toHaveLength(16);
-  });
-
   it.each([
-    ['with a reset', 16, (socket: Socket) => void socket.resetAndDestroy()],
     ['with a reset', 40, (socket: Socket) => void socket.resetAndDestroy()],
-    ['by closing its connection', 16, (socket: Socket) => void socket.destroy()],
     ['by closing its connection', 40, (socket: Socket) => void socket.destroy()],
   ])(
     'a caller that leaves %s behind %i pipelined requests is noticed: those begun end with 499',
@@ -129,26 +103,4 @@ describe('a caller that sends 64 KiB of requests in one go', () => {
       expect(came.split('HTTP/1.1 ').at(-1)?.toLowerCase()).toContain('connection: close');
     },
   );
-
-  it('of a thousand pipelined requests sixteen are answered and logged, then the connection ends, on both listeners', async () => {
-    const pair = await startPair({ ADMIN_PORT: '0' });
-    for (const [url, path] of [
-      [pair.url, accounts],
-      [pair.url, '/none'],
-      [pair.gateway.adminUrl ?? '', '/none'],
-    ] as const) {
-      const before = pair.logLines().length;
-      const socket = connect(Number(new URL(url).port), '127.0.0.1');
-      onTestFinished(() => void socket.destroy());
-      let came = '';
-      socket.setEncoding('latin1').on('data', (text: string) => {
-        came += text;
-      });
-      const ended = new Promise((resolve) => socket.once('end', resolve));
-      socket.write(`GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`.repeat(1_000));
-      await ended;
-      expect(came.match(/HTTP\/1\.1 (?:200|404)/g)).toHaveLength(16);
-      expect(pair.logLines().length - before).toBe(16);
-    }
-  });
 });
