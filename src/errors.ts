@@ -133,6 +133,7 @@ export type ProxyErrorType =
   | 'http_response_timeout'
   | 'http_protocol_error'
   | 'proxy_internal_error'
+  | 'proxy_configuration_error'
   | 'destination_unavailable';
 
 export interface GatewayErrorOptions {

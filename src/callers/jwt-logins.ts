@@ -2,6 +2,7 @@
  * Callers by JWT, from the request's side: requests that share a verification, and the address that it is counted for.
  * The verification itself is in `jwt.ts`, which is loaded only where a caller has `jwt`: it brings jose with it.
  */
+import type { OutboundProxy } from '../exchange/proxy.ts';
 import type { Authenticated, CallersEvent } from './caller.ts';
 import {
   countFailure,
@@ -18,6 +19,7 @@ import type { KeySetSnapshot } from './key-set.ts';
 
 export interface JwtLoginsOptions {
   readonly failures: Failures;
+  readonly proxy: OutboundProxy | undefined;
   /** The rules of the version in force now. */
   rules(): JwtRules;
   onEvent(event: CallersEvent): void;
@@ -127,8 +129,9 @@ export class JwtLogins {
 
   async #import(): Promise<JwtVerifier> {
     const { JwtVerifier } = await import('./jwt.ts');
-    const { onEvent, rules } = this.#options;
+    const { onEvent, rules, proxy } = this.#options;
     this.#verifier = new JwtVerifier({
+      proxy,
       // Of the version in force now, which may be newer than the one that asked for this.
       rules: rules(),
       onFailureChange: (address, cause, hasKeys) => {

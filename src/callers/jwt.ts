@@ -5,6 +5,7 @@
 import { errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
 import { GatewayError } from '../errors.ts';
+import type { OutboundProxy } from '../exchange/proxy.ts';
 import { type Authenticated, personOf } from './caller.ts';
 import type { SignatureCheck } from './failures.ts';
 import {
@@ -39,6 +40,8 @@ export interface JwtRefusal {
 
 export interface JwtOptions {
   readonly rules: JwtRules;
+  /** Where connections to issuers leave the network, where not by themselves. */
+  readonly proxy: OutboundProxy | undefined;
   /** The keys at an address can't be fetched; `undefined` when they can be again. `hasKeys`: some were before. */
   onFailureChange(address: string, error: unknown, hasKeys: boolean): void;
 }
@@ -57,7 +60,7 @@ const maxRemembered = 10_000;
 type Verified = { readonly claims: JWTPayload } | { readonly refusal: JwtRefusal };
 
 export class JwtVerifier {
-  readonly #options: Pick<JwtOptions, 'onFailureChange'>;
+  readonly #options: Pick<JwtOptions, 'proxy' | 'onFailureChange'>;
   // Not by `max`: that reserves the memory of all at once.
   readonly #remembered = new LRUCache<string, Remembered>({
     maxSize: maxRemembered,
@@ -168,6 +171,7 @@ export class JwtVerifier {
     if (keys === undefined) {
       keys = new KeySet({
         address,
+        proxy: this.#options.proxy,
         onChange: () => this.#forget(),
         onFailureChange: (error, hasKeys) => this.#options.onFailureChange(address, error, hasKeys),
       });
