@@ -277,7 +277,6 @@ describe('the rules that keep the key in are kept', () => {
     'http/address.ts',
     'http/date.ts',
     'http/fields.ts',
-    'http/host.ts',
     'http/header-table.ts',
     'http/percent-encoding.ts',
     'http/stated-wait.ts',

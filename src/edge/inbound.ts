@@ -53,6 +53,8 @@ export class InboundRequest {
   cacheFields: Fields = none;
   /** Set by the layer `authenticate`. */
   caller: Caller | undefined = undefined;
+  /** When its credential ends, wall clock, ms: set with it. */
+  expiresAt: number | undefined = undefined;
   /** Both are set by the layer `selectOperation`. */
   workspace: EdgeWorkspace | undefined = undefined;
   match: OperationMatch | undefined = undefined;
@@ -96,7 +98,7 @@ export class InboundRequest {
     resetConnection(this.#socket);
   }
 
-  /** Whether it is still being found out who asks. */
+  /** Says whether the caller is known. */
   noteCallerKnown(isKnown: boolean): void {
     noteCallerKnown(this.#outgoing, isKnown);
   }
