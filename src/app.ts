@@ -6,20 +6,35 @@ import { unnamedWorkspace } from './callers/caller.ts';
 import type { CallerLimits } from './callers/limit.ts';
 import { documentRoutes } from './documents/document-routes.ts';
 import { type AccessLogOptions, logAccess } from './edge/access-log.ts';
-import { type Answering, answerWith, aroundRoutes, type InboundLayer, pathAsSent } from './edge/adapter.ts';
-import { authenticate, authenticateWhereSent } from './edge/authenticate.ts';
+import {
+  type Answering,
+  answerWith,
+  aroundRoutes,
+  type Bindings,
+  type InboundLayer,
+  listenThrough,
+  pathAsSent,
+} from './edge/adapter.ts';
+import {
+  authenticate,
+  authenticateWhereSent,
+  limitCaller,
+  searchForCredentials,
+} from './edge/authenticate.ts';
 import { type BufferedResponsesOptions, limitBufferedResponses } from './edge/buffered-responses.ts';
-import { searchForCredentials } from './edge/credential-search.ts';
+import {
+  corsHeaders,
+  guardHost,
+  guardOrigin,
+  type HostOptions,
+  type OriginOptions,
+} from './edge/cross-origin.ts';
 import { type ForwardOptions, forward } from './edge/forward.ts';
-import { guardHost, type HostOptions } from './edge/host.ts';
-import { limitCaller } from './edge/limit.ts';
-import { type Bindings, listenThrough } from './edge/node-listener.ts';
+import type { EdgeWorkspace } from './edge/inbound.ts';
 import { refuseMethod, refuseUnknown, selectOperation } from './edge/operation.ts';
-import { corsHeaders, guardOrigin, type OriginOptions } from './edge/origin.ts';
-import { answerProbe } from './edge/probe.ts';
 import { renderProblems } from './edge/problems.ts';
-import { identifyRequest } from './edge/request-id.ts';
-import type { EdgeWorkspace } from './edge/workspace.ts';
+import { documentFields } from './edge/reply-fields.ts';
+import { identifyRequest } from './edge/request-ids.ts';
 import { GatewayError } from './errors.ts';
 import { compose } from './exchange/layer.ts';
 import type { Operation } from './operations.ts';
@@ -149,4 +164,17 @@ function addDocuments(
   for (const [path, handler] of Object.entries(ofCaller)) {
     app.all(path, answerWith(compose(recognising, handler), answering));
   }
+}
+
+/**
+ * The reply to a health probe: short plain text, without credentials and for any well-formed `Host`. It is not logged.
+ *
+ * @param problem why the answer is no (503), or `undefined` for yes (200)
+ * @param endsConnection whether the connection is to end with the reply
+ */
+function answerProbe(problem: string | undefined, endsConnection: boolean): Response {
+  return new Response(problem === undefined ? 'ok\n' : `${problem}\n`, {
+    status: problem === undefined ? 200 : 503,
+    headers: { ...documentFields, ...(endsConnection ? { connection: 'close' } : {}) },
+  });
 }

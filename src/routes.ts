@@ -1,6 +1,6 @@
 /** Routes of your own beside the gateway's, as in any Hono program. CONTRIBUTING shows one. */
 import type { Hono, MiddlewareHandler } from 'hono';
-import type { Bindings } from './edge/node-listener.ts';
+import type { Bindings } from './edge/adapter.ts';
 
 /** Middleware that does for a route what the gateway does for its own. A route takes one of them, before any other. */
 export interface RouteChecks {

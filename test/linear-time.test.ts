@@ -6,22 +6,21 @@
  */
 import { describe, expect, it } from 'vitest';
 import { directiveFields, directiveSeconds, parseCacheControl } from '../src/cache/cache-control.ts';
+import { exactRequestKey, varyNames } from '../src/cache/cache-key.ts';
+import { readValidators } from '../src/cache/cache-rules.ts';
 import { mayCompress } from '../src/cache/compress.ts';
 import { repeatsIds } from '../src/cache/repeated-ids.ts';
-import { validatorsOf } from '../src/cache/validation.ts';
-import { exactRequestKey, varyNames } from '../src/cache/vary.ts';
 import { holdsCredential, presentedCredential, presentedValues } from '../src/callers/credential.ts';
 import { parseFlySource } from '../src/callers/fly.ts';
-import { claimedOrigin } from '../src/callers/jwt-policy.ts';
-import { isNotModified } from '../src/edge/conditional.ts';
-import { chooseCoding } from '../src/edge/encoding.ts';
+import { claimedOrigin } from '../src/callers/jwt-rule.ts';
 import { shownLibraryText } from '../src/edge/log-members.ts';
 import { readRefusedHead, refusalFields } from '../src/edge/refusal-fields.ts';
+import { chooseCoding, isNotModified } from '../src/edge/representation.ts';
 import { headRefusal, requestTarget } from '../src/edge/request-head.ts';
-import { traceParentOf, traceStateOf } from '../src/edge/trace-context.ts';
+import { traceParentOf, traceStateOf } from '../src/edge/request-ids.ts';
+import { hostName } from '../src/http/address.ts';
 import { parseHttpDate, parseRfc3339 } from '../src/http/date.ts';
 import { connectionOptions, type HeaderFields } from '../src/http/fields.ts';
-import { hostName } from '../src/http/host.ts';
 import { statedWait } from '../src/http/stated-wait.ts';
 import { Key } from '../src/key/key.ts';
 import { Scrubber } from '../src/key/scrub.ts';
@@ -150,7 +149,7 @@ const readers: Readonly<Record<string, (run: string) => unknown>> = {
     mayCompress({ status: 200, headers: fields('content-type', `text/${run}x`), body: 'a'.repeat(2_000) }),
   'a Cache-Control of what may be compressed': (run) =>
     mayCompress({ status: 200, headers: { ...json, 'cache-control': `a${run}x` }, body: 'a'.repeat(2_000) }),
-  'an ETag': (run) => validatorsOf(fields('etag', `"${run}`)),
+  'an ETag': (run) => readValidators(fields('etag', `"${run}`)),
   'a Retry-After': (run) => waitOf(fields('retry-after', `${run}x`)),
   'a Retry-After that begins as a number, a duration or a date': (run) =>
     waitOf({ 'retry-after': [`1${run}x`, `1m${run}x`, `2026-11-21T12:00${run}x`] }),

@@ -3,8 +3,7 @@
  * browser runs only its script and applies only its style, by their digests.
  */
 import { script, style } from '../browser/console.ts';
-import { pageFields } from '../edge/page-fields.ts';
-import { documentFields } from '../edge/reply-fields.ts';
+import { documentFields, pageFields } from '../edge/reply-fields.ts';
 
 const charts = [
   ['traffic', 'Requests', 'a second'],

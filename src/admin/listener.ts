@@ -2,8 +2,9 @@
  * The second listener, for those who run the gateway. It stands on the same server as the callers' one, with limits of
  * its own, and shares the event loop with it.
  */
+
+import { listenThrough } from '../edge/adapter.ts';
 import { listen } from '../edge/listen.ts';
-import { listenThrough } from '../edge/node-listener.ts';
 import { createHttpServer } from '../edge/server.ts';
 import { closeServer } from '../edge/shutdown.ts';
 import { type AdminAppOptions, createAdminApp } from './routes.ts';

@@ -8,12 +8,11 @@
 import { hash, timingSafeEqual } from 'node:crypto';
 import type { HttpBindings } from '@hono/node-server';
 import type { MiddlewareHandler } from 'hono';
-import { isForeignPage } from '../edge/fetch-metadata.ts';
-import { announcesBody } from '../edge/message-body.ts';
-import { newRequestId } from '../edge/request-id.ts';
+import { isForeignPage } from '../edge/cross-origin.ts';
+import { announcesBody } from '../edge/request-head.ts';
+import { newRequestId } from '../edge/request-ids.ts';
 import { GatewayError } from '../errors.ts';
-import { isLoopbackHost } from '../http/address.ts';
-import { hostName, listedHostName } from '../http/host.ts';
+import { hostName, isLoopbackHost, listedHostName } from '../http/address.ts';
 
 export type AdminEnv = { Bindings: HttpBindings; Variables: { requestId: string } };
 

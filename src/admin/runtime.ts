@@ -12,7 +12,7 @@ import {
   PerformanceObserver,
 } from 'node:perf_hooks';
 import { getHeapSpaceStatistics } from 'node:v8';
-import { maxOpenFiles, readLimits } from '../edge/descriptor-limit.ts';
+import { maxOpenFiles, readLimits } from '../edge/connection-budget.ts';
 import { Durations, type DurationsSnapshot } from '../exchange/durations.ts';
 import {
   durationSamples,

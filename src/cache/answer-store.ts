@@ -5,9 +5,9 @@
 import type { Answer, Encodings, UpstreamRequest } from '../exchange/exchange.ts';
 import type { Evictable, FairBytes } from '../exchange/fair-share.ts';
 import { ownBytes, type Payload } from '../http/payload.ts';
+import { exactRequestKey, selection } from './cache-key.ts';
 import type { AnswerPolicy } from './cache-rules.ts';
 import { type FlowShare, FlowShares } from './flow-shares.ts';
-import { exactRequestKey, selection } from './vary.ts';
 
 /** One answer, and which requests it fits. */
 export interface Variant {
@@ -136,7 +136,7 @@ export class AnswerStore implements Evictable {
     const exactRequest = exactRequestKey(headers);
     const selected = policy.exactRequestOnly ? exactRequest : selection(names, headers);
     const bytes = variantBytes(answer, selected, exactRequest);
-    const share = this.#resources.shareFor(key, flowNamesOf(request));
+    const share = this.#resources.shareFor(key, listFlows(request));
     const { variants: held = [], hitForMiss = noMarks } = this.#resources.peek(key) ?? {};
     // An error takes the place of that request's former errors alone: other requests keep what fits them.
     const others = policy.exactRequestOnly
@@ -178,7 +178,7 @@ export class AnswerStore implements Evictable {
     marks.delete(exactRequest);
     for (const eldest of marks.keys()) if (marks.size >= maxVariants) marks.delete(eldest);
     marks.set(exactRequest, untilMs);
-    const share = this.#resources.shareFor(key, flowNamesOf(request));
+    const share = this.#resources.shareFor(key, listFlows(request));
     this.#write(key, { operation, variants, hitForMiss: marks }, share);
   }
 
@@ -191,7 +191,7 @@ export class AnswerStore implements Evictable {
   }
 
   /** The body that these encodings belong to, where it is still stored. */
-  bodyOf(key: string, encoded: Encodings): Payload | undefined {
+  findBody(key: string, encoded: Encodings): Payload | undefined {
     return encodedVariant(this.#resources.peek(key), encoded)?.answer.body;
   }
 
@@ -203,7 +203,7 @@ export class AnswerStore implements Evictable {
     const { variants, hitForMiss } = resource;
     const addedBytes = (br?.byteLength ?? 0) + (gzip?.byteLength ?? 0);
     if (variant.bytes + addedBytes > this.#maxEntryBytes) return;
-    const share = this.#resources.placeOf(key);
+    const share = this.#resources.findPlace(key);
     if (share === undefined || !this.#mayHold(share, sizeOf(key, variants, hitForMiss) + addedBytes)) return;
     // The same variant as before: a refresh under way notes on it that it failed.
     variant.bytes += addedBytes;
@@ -233,7 +233,7 @@ export class AnswerStore implements Evictable {
     return this.#resources.hasRoom(share, bytes) && this.#sharedBytes?.hasRoom(this, bytes) !== false;
   }
 
-  #write(key: string, resource: Resource, share = this.#resources.placeOf(key)): void {
+  #write(key: string, resource: Resource, share = this.#resources.findPlace(key)): void {
     if (share === undefined) return;
     const { hitForMiss } = resource;
     let { variants } = resource;
@@ -252,7 +252,7 @@ export class AnswerStore implements Evictable {
 }
 
 /** Of all that wait for the answer. */
-function flowNamesOf({ context }: StoredRequest): string[] {
+function listFlows({ context }: StoredRequest): string[] {
   return context.flows.map(({ name }) => name);
 }
 

@@ -1,6 +1,6 @@
 /**
  * What a shared cache may do with an answer (RFC 9111, RFC 5861), decided once when it arrives and then compared
- * with the clock. Pure: no `this`, no I/O, no clock; times come in as arguments.
+ * with the clock; how a stored answer is asked about again, and what a 304 makes of it. Pure: no `this`, no I/O, no clock; times come in as arguments.
  *
  * Two clocks: an answer's first apparent age comes from dates and the wall clock, everything after it from the
  * monotonic clock, so that a jump of the wall clock neither freezes nor prolongs anything.
@@ -8,7 +8,8 @@
 import type { ProblemCode } from '../errors.ts';
 import type { Answer } from '../exchange/exchange.ts';
 import { dateOfAnswer, parseDateField } from '../http/date.ts';
-import { fieldValue, type HeaderFields } from '../http/fields.ts';
+import { connectionOptions, fieldValue, type HeaderFields, isEntityTag, opaqueTag } from '../http/fields.ts';
+import { bodyFields, connectionFields } from '../http/header-table.ts';
 import {
   type Directives,
   directiveFields,
@@ -56,7 +57,10 @@ export interface AnswerPolicy {
 const understood = new Set([200, 203, 204, 400, 403, 404, 405, 410, 414, 451, 500, 501, 502, 503, 504]);
 
 /** Decides everything about an answer that depends neither on the request nor on the time. */
-export function policyOf(answer: Omit<Answer, 'body' | 'generation'>, defaults: CacheDefaults): AnswerPolicy {
+export function judgeAnswer(
+  answer: Omit<Answer, 'body' | 'generation'>,
+  defaults: CacheDefaults,
+): AnswerPolicy {
   const { status, headers } = answer;
   const directives = parseCacheControl(headers['cache-control']);
   const ageZero = ageZeroMs(answer);
@@ -69,7 +73,7 @@ export function policyOf(answer: Omit<Answer, 'body' | 'generation'>, defaults: 
   // `no-cache` keeps an answer for validation only (RFC 9111 section 5.2.2.4).
   const mayBeFresh = !directives.broken && noCache !== 'all';
 
-  const staleRule = staleRuleOf(directives, noCache === 'all');
+  const staleRule = readStaleRule(directives, noCache === 'all');
   const mayServeStale = status < 300 && !directives.broken && staleRule !== 'never';
   // An upstream that states no lifetime above zero wants to be asked each time: the default does not apply.
   const swrDefaultMs = staleRule === 'defaults' && lifetimeMs > 0 ? defaults.staleWhileRevalidateMs : 0;
@@ -176,7 +180,7 @@ function ageSeconds(field: string | readonly string[] | undefined): number {
  * `stale-*` directives, `defaults` the settings as well. `s-maxage` implies `proxy-revalidate` (5.2.2.10), but an
  * upstream that puts `stale-*` beside it means those.
  */
-function staleRuleOf(directives: Directives, noCache: boolean): 'never' | 'stated' | 'defaults' {
+function readStaleRule(directives: Directives, noCache: boolean): 'never' | 'stated' | 'defaults' {
   const mustRevalidate = ['must-revalidate', 'proxy-revalidate'].some((name) =>
     hasDirective(directives, name),
   );
@@ -200,7 +204,7 @@ export interface RequestDirectives {
 }
 
 /** Reads a caller's Cache-Control, or its Pragma where it sends no Cache-Control (RFC 9111 section 5.4). */
-export function requestDirectivesOf(
+export function parseRequestDirectives(
   cacheControl: string | undefined,
   pragma: string | undefined,
 ): RequestDirectives {
@@ -227,7 +231,7 @@ const justFetchedMs = 500;
  * Whether a stored answer may be served now. `refresh`: serve it and refresh it in the background. `stale`,
  * `request`: it must be revalidated first, because of its age or of the caller's directives.
  */
-export function useOf(
+export function judgeUse(
   policy: AnswerPolicy,
   directives: RequestDirectives | undefined,
   nowMs: number,
@@ -289,4 +293,73 @@ export function isCommonCode(code: ProblemCode): boolean {
 /** Whether a problem of the gateway is due to a failure of the upstream. */
 export function isServerFailureCode(code: ProblemCode): boolean {
   return serverFailures.has(code);
+}
+
+/** The fields to send: both where both are known (RFC 9111 section 4.3.1); `undefined` where there are none. */
+export function readValidators(headers: HeaderFields): Readonly<Record<string, string>> | undefined {
+  const etag = headers['etag'];
+  const modified = headers['last-modified'];
+  const validators: Record<string, string> = {};
+  // Sent as received, but only what reads as one tag: anything else would be a list, or nonsense.
+  if (typeof etag === 'string' && isEntityTag(etag)) validators['if-none-match'] = etag;
+  if (typeof modified === 'string') validators['if-modified-since'] = modified;
+  return Object.keys(validators).length === 0 ? undefined : validators;
+}
+
+/**
+ * Whether a 304 speaks of this stored answer. It must come from the same key, for another key may see another
+ * body behind the same date, and must not name another tag, or another date of an answer that has no tag
+ * (RFC 9111 section 4.3.4): the stored body would keep the new date, and each later 304 would confirm it again.
+ */
+export function confirms(notModified: Answer, stored: Answer): boolean {
+  if (notModified.generation !== stored.generation) return false;
+  const named = notModified.headers['etag'];
+  const known = stored.headers['etag'];
+  if (known === undefined) {
+    const date = notModified.headers['last-modified'];
+    return date === undefined || date === stored.headers['last-modified'];
+  }
+  // The upstream was asked about the tag, and the date did not count (RFC 9110 section 13.1.3).
+  if (named === undefined) return true;
+  return typeof named === 'string' && typeof known === 'string' && opaqueTag(named) === opaqueTag(known);
+}
+
+/**
+ * Whether an error may be about the validators and not about the read. A 429 is not, nor are the errors of a gateway
+ * whose upstream is down.
+ */
+export function mayBeDueToValidators(status: number): boolean {
+  return status >= 400 && status !== 429 && (status < 502 || status > 504);
+}
+
+/**
+ * What says how the stored bytes are to be read stays as it came with them (RFC 9111 section 3.2), and what speaks of one
+ * connection is not kept (RFC 9110 section 7.6.1). A language says nothing of how they are read.
+ */
+function isRenewed(name: string): boolean {
+  return name === 'content-language' || !(bodyFields.has(name) || connectionFields.has(name));
+}
+
+/** The stored answer with the fields and the times of the 304 that confirmed it. */
+export function renew(stored: Answer, notModified: Answer): Answer {
+  const headers: Record<string, string | readonly string[]> = { ...stored.headers };
+  // These described the former exchange. Left in, an answer confirmed just now would be as old as before.
+  delete headers['age'];
+  delete headers['date'];
+  for (const [name, value] of Object.entries(notModified.headers)) {
+    if (isRenewed(name)) headers[name] = value;
+  }
+  const connection = [stored, notModified].flatMap(({ headers: { connection: field } }) => [
+    ...connectionOptions(field),
+  ]);
+  // What either of them names must not be passed on with the renewed answer.
+  if (connection.length > 0) headers['connection'] = [...new Set(connection)];
+  return {
+    ...stored,
+    headers,
+    sentMs: notModified.sentMs,
+    receivedMs: notModified.receivedMs,
+    receivedAt: notModified.receivedAt,
+    derived: undefined,
+  };
 }

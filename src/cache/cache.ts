@@ -1,22 +1,34 @@
 /**
- * The first layer of the way out: answers reads from memory, lets identical reads share one exchange, and stores
- * what may be stored. It acts; `cache-rules`, `vary` and `validation` decide.
+ * The first layer of the way out: answers reads from memory, lets identical reads share one exchange, and stores what
+ * may be stored. It acts; `cache-rules` and `cache-key` decide.
  *
- * A request goes through `read-through`: served from the store (`answer-store`, `serve-stored`), joined to a flight
- * (`coalesced-fetch`, `single-flight`) or fetched (`revalidate`, `store-response`); `respond` makes its answer.
+ * A request is served from the store (`answer-store`), joins a flight (`single-flight`) or is fetched (`revalidate`,
+ * `store-response`); `respond` makes its answer.
  */
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
-import type { Layer } from '../exchange/layer.ts';
-import { AnswerStore, type AnswerStoreOptions } from './answer-store.ts';
-import { BackgroundRefreshes, type BackgroundRefreshOptions } from './background-refresh.ts';
-import { Flights } from './coalesced-fetch.ts';
-import { fetchShared } from './fetch-shared.ts';
-import { ReadThrough } from './read-through.ts';
-import { respondToMisses } from './respond.ts';
-import { fetchOrRevalidate } from './revalidate.ts';
+import type { Eventually, Layer } from '../exchange/layer.ts';
+import { Trace } from '../exchange/trace.ts';
+import {
+  AnswerStore,
+  type AnswerStoreOptions,
+  type Resource,
+  selectVariant,
+  type Variant,
+} from './answer-store.ts';
+import { cacheKey, exactRequestKey, withoutCallerIds } from './cache-key.ts';
+import { judgeUse, parseRequestDirectives, type RequestDirectives } from './cache-rules.ts';
+import { type FetchFlight, fetchShared } from './fetch-shared.ts';
+import { type Forwarded, type Miss, type Respond, respondToMisses, serveStored } from './respond.ts';
+import {
+  BackgroundRefreshes,
+  type BackgroundRefreshOptions,
+  type FetchAnswer,
+  fetchOrRevalidate,
+} from './revalidate.ts';
 import type { SharedReads } from './shared-reads.ts';
-import { type AdmissionOptions, ResponseAdmission } from './store-response.ts';
+import { type Flight, Flights, makeExactFlightKey, makeFlightKey } from './single-flight.ts';
+import { type AdmissionOptions, failedOutcome, type Outcome, ResponseAdmission } from './store-response.ts';
 
 export interface CacheOptions extends AdmissionOptions, AnswerStoreOptions, BackgroundRefreshOptions {
   /** What other gateways have and do; absent where this gateway is alone. */
@@ -59,7 +71,7 @@ export function shareAnswers(options: CacheOptions): Cache {
   const admission = new ResponseAdmission(store, options);
   const respond = respondToMisses(admission);
   const purges = new Map<string | undefined, number>();
-  const purgesOf = (operation: string) => (purges.get(operation) ?? 0) + (purges.get(undefined) ?? 0);
+  const countPurges = (operation: string) => (purges.get(operation) ?? 0) + (purges.get(undefined) ?? 0);
 
   const { shared, generation } = options;
   const purge = (operation: string | undefined): number => {
@@ -71,9 +83,9 @@ export function shareAnswers(options: CacheOptions): Cache {
 
   return {
     layer(next) {
-      const fetchAnswer = fetchOrRevalidate({ next, admission, purgesOf });
+      const fetchAnswer = fetchOrRevalidate({ next, admission, countPurges });
       const fetchFlight =
-        shared === undefined ? fetchAnswer : fetchShared({ shared, fetchAnswer, admission, purgesOf });
+        shared === undefined ? fetchAnswer : fetchShared({ shared, fetchAnswer, admission, countPurges });
       const parts = { store, flights, refreshes, fetchAnswer, fetchFlight, respond, generation };
       const reads = new ReadThrough(parts);
       return (request, trace) => reads.answer(request, trace);
@@ -93,4 +105,185 @@ export function shareAnswers(options: CacheOptions): Cache {
       refreshes.close(new GatewayError('shutting-down'));
     },
   };
+}
+
+interface ReadThroughParts {
+  readonly store: AnswerStore;
+  readonly flights: Flights;
+  readonly refreshes: BackgroundRefreshes;
+  /** An exchange for one request alone. */
+  readonly fetchAnswer: FetchAnswer;
+  /** The exchange of a flight: perhaps another gateway has made it, or makes it now. */
+  readonly fetchFlight: FetchFlight;
+  readonly respond: Respond;
+  /** The key generation that reads are made with now; `undefined` while there is no key. */
+  generation(): number | undefined;
+}
+
+/** Answers each request from the store, with the exchange of another request, or with one of its own. */
+class ReadThrough {
+  readonly #store: AnswerStore;
+  readonly #generation: () => number | undefined;
+  /** What a hit does not need. */
+  readonly #parts: ReadThroughParts;
+
+  constructor(parts: ReadThroughParts) {
+    this.#store = parts.store;
+    this.#generation = parts.generation;
+    this.#parts = parts;
+  }
+
+  answer(request: UpstreamRequest, trace: Trace): Eventually<Answer> {
+    const { cacheControl, pragma } = request;
+    const isPlain = cacheControl === undefined && pragma === undefined;
+    const directives = isPlain ? undefined : parseRequestDirectives(cacheControl, pragma);
+    return this.#read(request, trace, directives, false);
+  }
+
+  /** @param hasWaited whether the request has joined an exchange whose answer did not fit it */
+  #read(
+    request: UpstreamRequest,
+    trace: Trace,
+    directives: RequestDirectives | undefined,
+    hasWaited: boolean,
+  ): Eventually<Answer> {
+    const key = cacheKey(request, this.#generation());
+    const nowMs = performance.now();
+    const resource = this.#store.get(key, request.context.flow.name, nowMs);
+    const variant = resource === undefined ? undefined : selectVariant(resource, request.headers);
+    // A resource may hold hit-for-miss marks alone.
+    let forwarded: Forwarded = (resource?.variants.length ?? 0) === 0 ? 'uri-miss' : 'vary-miss';
+    if (variant !== undefined) {
+      const use = judgeUse(variant.policy, directives, nowMs);
+      if (use === 'fresh') return serveStored(variant, trace, nowMs, undefined);
+      if (use === 'max-stale') return serveStored(variant, trace, nowMs, 'max-stale');
+      if (use === 'refresh') {
+        if (directives?.onlyIfCached !== true) this.#refresh(key, resource, variant, request, nowMs);
+        return serveStored(variant, trace, nowMs, 'stale-while-revalidate');
+      }
+      forwarded = use;
+    }
+    if (directives?.onlyIfCached === true) throw new GatewayError('not-in-cache');
+    // Nothing goes up for a caller that has already left.
+    if (request.context.ended !== undefined) throw request.context.ended;
+    const collapsed = hasWaited ? false : undefined;
+    const miss: Miss = { request, trace, directives, forwarded, collapsed };
+    return this.#fetchMiss(miss, key, resource, variant, nowMs);
+  }
+
+  #fetchMiss(
+    miss: Miss,
+    key: string,
+    resource: Resource | undefined,
+    variant: Variant | undefined,
+    nowMs: number,
+  ): Eventually<Answer> {
+    const { request, collapsed } = miss;
+    // After an answer that did not fit, only equal requests share an exchange: one more, and not one after another.
+    const flightKey =
+      collapsed === undefined ? makeFlightKey(key, resource, request) : makeExactFlightKey(key, request);
+    const flight = this.#parts.flights.get(flightKey);
+    // Where hit-for-miss holds, one request at a time may be joined: its answer shows whether sharing is possible again.
+    if (flight === undefined) return this.#start(flightKey, miss, variant);
+    return isHitForMiss(resource, request, nowMs)
+      ? this.#fetchUncoalesced({ ...miss, forwarded: 'bypass' })
+      : this.#join(flight, miss);
+  }
+
+  /** Starts an exchange that other requests may join. */
+  #start(flightKey: string, miss: Miss, variant: Variant | undefined): Eventually<Answer> {
+    const { request, trace, directives } = miss;
+    const { flights, respond } = this.#parts;
+    const flight = flights.open(flightKey, request.operation, trace, directives?.noStore !== true);
+    // The subscription, and not the exchange: this request may leave before the others.
+    const own = subscribe(flight, request);
+    void this.#run(flight, flightKey, request, variant, directives);
+    return own.then((settled) => respond(settled, miss));
+  }
+
+  #join(flight: Flight, miss: Miss): Eventually<Answer> {
+    if (miss.directives?.noStore !== true) flight.mayStore = true;
+    miss.trace.joined = flight.trace;
+    return subscribe(flight, miss.request).then((outcome) => this.#respondToJoined(outcome, miss));
+  }
+
+  /** Makes an exchange for this request alone: answers to it are known to fit one request each. */
+  async #fetchUncoalesced(miss: Miss): Promise<Answer> {
+    const { request, trace, directives } = miss;
+    const { fetchAnswer, respond } = this.#parts;
+    const storing = { mayStore: directives?.noStore !== true };
+    return respond(await fetchAnswer(request, trace, undefined, storing), miss);
+  }
+
+  /** Makes the exchange of a flight and gives its outcome to all subscribers. Never fails. */
+  async #run(
+    flight: Flight,
+    flightKey: string,
+    request: UpstreamRequest,
+    variant: Variant | undefined,
+    directives: RequestDirectives | undefined,
+  ): Promise<Outcome> {
+    const { fetchFlight, flights } = this.#parts;
+    const { trace } = flight;
+    const shared = { ...request, context: flight };
+    let outcome: Outcome;
+    try {
+      outcome = await fetchFlight(shared, trace, variant, flight, directives);
+    } catch (fault) {
+      // An outcome too, so that every subscriber gets one and no later request joins the flight.
+      outcome = failedOutcome(request, fault, trace.attempts > 0);
+    }
+    flights.remove(flightKey, flight);
+    flight.complete(outcome);
+    return outcome;
+  }
+
+  /** Responds to a request that joined: the answer may not fit it, or be for one request only. */
+  #respondToJoined(outcome: Outcome, miss: Miss): Eventually<Answer> {
+    const { request, trace, directives } = miss;
+    const { respond } = this.#parts;
+    // The next exchange is shared without ids, so that even an error fits: a failing upstream is asked twice at most.
+    if (!outcome.fits(request) || !isRecentEnough(outcome, directives))
+      return this.#read(withoutCallerIds(request), trace, directives, true);
+    if (outcome.kind === 'failed') return respond(outcome, { ...miss, collapsed: true });
+    if (outcome.shared === undefined) return this.#fetchUncoalesced({ ...miss, collapsed: false });
+    // Where another gateway fetched it, nothing was sent for this request, nor for the one that it joined.
+    if (outcome.via === undefined) trace.upstreamStatus = outcome.forwardStatus ?? outcome.shared.status;
+    return respond({ ...outcome, answer: outcome.shared }, { ...miss, collapsed: true });
+  }
+
+  /** Starts a background refresh, unless an exchange for the answer is under way. */
+  #refresh(
+    key: string,
+    resource: Resource | undefined,
+    variant: Variant,
+    request: UpstreamRequest,
+    nowMs: number,
+  ): void {
+    const { flights, refreshes } = this.#parts;
+    if (!refreshes.mayStart(variant, nowMs)) return;
+    const flightKey = makeFlightKey(key, resource, request);
+    if (flights.get(flightKey) !== undefined) return;
+    const flight = flights.open(flightKey, request.operation, new Trace(nowMs), true);
+    refreshes.start(flight, request, variant, (own) => this.#run(flight, flightKey, own, variant, undefined));
+  }
+}
+
+function subscribe(flight: Flight, request: UpstreamRequest): Promise<Outcome> {
+  // What was sent for the flight was sent for this request as well.
+  return flight.subscribe(request.context, (reason) =>
+    failedOutcome(request, reason, flight.trace.attempts > 0),
+  );
+}
+
+/** An answer that was stored before this request came must satisfy its directives; one from the upstream always does. */
+function isRecentEnough(outcome: Outcome, directives: RequestDirectives | undefined): boolean {
+  if (outcome.kind === 'failed' || outcome.via !== 'store') return true;
+  return judgeUse(outcome.policy, directives, performance.now()) === 'fresh';
+}
+
+function isHitForMiss(resource: Resource | undefined, { headers }: UpstreamRequest, nowMs: number): boolean {
+  if (resource === undefined || resource.hitForMiss.size === 0) return false;
+  const untilMs = resource.hitForMiss.get(exactRequestKey(headers));
+  return untilMs !== undefined && nowMs < untilMs;
 }

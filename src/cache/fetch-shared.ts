@@ -8,10 +8,9 @@ import { PartContext } from '../exchange/request-context.ts';
 import type { Trace } from '../exchange/trace.ts';
 import type { Variant } from './answer-store.ts';
 import { withoutCallerIds } from './cache-key.ts';
-import { policyOf, type RequestDirectives, useOf } from './cache-rules.ts';
-import { publicationOf } from './publication.ts';
+import { judgeAnswer, judgeUse, type RequestDirectives } from './cache-rules.ts';
 import type { FetchAnswer, FetchAnswerOptions, Storing } from './revalidate.ts';
-import type { SharedExchange, SharedLook, SharedReads } from './shared-reads.ts';
+import { choosePublication, type SharedExchange, type SharedLook, type SharedReads } from './shared-reads.ts';
 import { failedOutcome, type Outcome, type ResponseAdmission } from './store-response.ts';
 
 /**
@@ -32,7 +31,7 @@ export interface FetchSharedOptions {
   readonly shared: SharedReads;
   readonly fetchAnswer: FetchAnswer;
   readonly admission: Pick<ResponseAdmission, 'admit' | 'variantFor' | 'defaults'>;
-  readonly purgesOf: FetchAnswerOptions['purgesOf'];
+  readonly countPurges: FetchAnswerOptions['countPurges'];
 }
 
 /** Asks the other gateways' store before the upstream, once for each flight; not while it is away. */
@@ -78,7 +77,7 @@ class SharedFetch {
     this.#trace = trace;
     this.#storing = storing;
     this.#directives = directives;
-    this.#purgesBefore = options.purgesOf(request.operation);
+    this.#purgesBefore = options.countPurges(request.operation);
   }
 
   /** Gives the turn back whatever happens: other gateways wait for it. */
@@ -133,8 +132,9 @@ class SharedFetch {
   /** A stored answer that is fresh, by what the request says as well. */
   #stored(stored: Answer | undefined): Outcome | undefined {
     if (stored === undefined) return undefined;
-    const policy = policyOf(stored, this.#options.admission.defaults);
-    if (!policy.storable || useOf(policy, this.#directives, performance.now()) !== 'fresh') return undefined;
+    const policy = judgeAnswer(stored, this.#options.admission.defaults);
+    if (!policy.storable || judgeUse(policy, this.#directives, performance.now()) !== 'fresh')
+      return undefined;
     return via('store', this.#admit(stored, undefined));
   }
 
@@ -147,8 +147,8 @@ class SharedFetch {
   }
 
   #admit(answer: Answer, forwardStatus: number | undefined): Outcome {
-    const { admission, purgesOf } = this.#options;
-    const isPurged = purgesOf(this.#request.operation) !== this.#purgesBefore;
+    const { admission, countPurges } = this.#options;
+    const isPurged = countPurges(this.#request.operation) !== this.#purgesBefore;
     const mayStore = this.#storing.mayStore && !isPurged;
     // It was not fetched with the ids of this request.
     return admission.admit(withoutCallerIds(this.#request), answer, forwardStatus, mayStore);
@@ -162,7 +162,7 @@ class SharedFetch {
   #publish(outcome: Outcome): Outcome {
     const turn = this.#turn;
     this.#turn = undefined;
-    turn?.publish(publicationOf(this.#request, outcome, this.#storing.mayStore));
+    turn?.publish(choosePublication(this.#request, outcome, this.#storing.mayStore));
     return outcome;
   }
 

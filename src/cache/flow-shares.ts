@@ -115,7 +115,7 @@ export class FlowShares<Value extends object> {
   }
 
   /** Where it is stored; `undefined` where it is not. */
-  placeOf(key: string): FlowShare | undefined {
+  findPlace(key: string): FlowShare | undefined {
     return this.#places.get(key);
   }
 

@@ -39,7 +39,7 @@ export function repeatsIds(
   ids: NonNullable<UpstreamRequest['callerIds']>,
   passesDown: (name: string) => boolean,
 ): boolean {
-  const sought = indexOf(new Set(textsOf(ids).flatMap(spellingsOf)));
+  const sought = indexOf(new Set(listTexts(ids).flatMap(listSpellings)));
   if (sought.byLast.size === 0) return false;
   const names = Object.keys(headers).filter(passesDown);
   const fields = names.map((name) => fieldValue(headers[name])).join('\n');
@@ -47,7 +47,7 @@ export function repeatsIds(
 }
 
 /** What an upstream might repeat of the ids. */
-function textsOf(ids: Readonly<Record<string, string>>): string[] {
+function listTexts(ids: Readonly<Record<string, string>>): string[] {
   const { 'x-request-id': requestId = '', traceparent = '', tracestate = '' } = ids;
   // A name, too, is up to 256 bytes of the caller's choice.
   const members = tracestate.split(',').map((member) => member.trim());
@@ -56,7 +56,7 @@ function textsOf(ids: Readonly<Record<string, string>>): string[] {
 }
 
 /** As it came, percent-encoded, and as JSON is written by those that escape what HTML gives a meaning. */
-function spellingsOf(text: string): string[] {
+function listSpellings(text: string): string[] {
   const escaped = text.replace(
     /["&'+<>`]/g,
     (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`,
@@ -73,12 +73,12 @@ function indexOf(texts: ReadonlySet<string>): SoughtTexts {
     const last = bytes.readInt32BE(4);
     const sought = { bytes, first: bytes.readInt32BE(0) };
     byLast.set(last, [...(byLast.get(last) ?? []), sought]);
-    marks[markOf(last)] = 1;
+    marks[markFor(last)] = 1;
   }
   return { byLast, marks };
 }
 
-function markOf(last: number): number {
+function markFor(last: number): number {
   return (last ^ (last >>> 10) ^ (last >>> 20)) & 1_023;
 }
 
@@ -97,7 +97,7 @@ function holdsAny(bytes: Uint8Array, { byLast, marks }: SoughtTexts): boolean {
     if (byte === backslash) continue;
     first = (first << 8) | (last >>> 24);
     last = (last << 8) | (lowerCase[byte] as number);
-    if (marks[markOf(last)] === 0) continue;
+    if (marks[markFor(last)] === 0) continue;
     for (const sought of byLast.get(last) ?? []) {
       if (sought.first !== first) continue;
       const equal = equalBytes(bytes, at + 1, sought.bytes);

@@ -1,10 +1,49 @@
-/** Makes the response to a request that was not served from the store, from the outcome of its exchange. */
+/** Makes the response to a request: from the store, where a hit builds nothing but the facts for the trace, or from an exchange. */
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
 import type { CacheOutcome, Trace } from '../exchange/trace.ts';
+import type { Variant } from './answer-store.ts';
 import { isServerFailure, isServerFailureCode, type RequestDirectives } from './cache-rules.ts';
-import { type Forward, serveStored, wholeSeconds } from './serve-stored.ts';
 import type { Outcome, ResponseAdmission } from './store-response.ts';
+
+/** The facts of a request that was forwarded and is served a stored answer all the same. */
+type Forward = Pick<CacheOutcome, 'forwarded' | 'forwardStatus' | 'collapsed'>;
+
+/**
+ * Returns the stored answer: the same object every time.
+ *
+ * @param nowMs monotonic
+ * @param detail the token of `Cache-Status` that says why the answer was served, where it was not simply fresh
+ */
+export function serveStored(
+  variant: Variant,
+  trace: Trace,
+  nowMs: number,
+  detail: string | undefined,
+  forward?: Forward,
+): Answer {
+  const { answer, policy } = variant;
+  const token = detail ?? (policy.exactRequestOnly ? 'negative' : undefined);
+  const ttlSeconds = Math.floor((policy.freshUntilMs - nowMs) / 1000);
+  trace.cache =
+    token === undefined && forward === undefined
+      ? { hit: true, ttlSeconds }
+      : {
+          hit: forward === undefined,
+          ...forward,
+          // A number always: an answer that must be validated each time is never served from the store.
+          ttlSeconds,
+          ...(token === undefined ? undefined : { detail: token }),
+        };
+  variant.usedMs = nowMs;
+  trace.ageSeconds = wholeSeconds(nowMs - policy.ageZeroMs);
+  trace.generation = answer.generation;
+  return answer;
+}
+
+function wholeSeconds(ms: number): number {
+  return Math.max(0, Math.floor(ms / 1000));
+}
 
 export type Forwarded = NonNullable<CacheOutcome['forwarded']>;
 
@@ -29,7 +68,7 @@ export function respondToMisses(admission: Pick<ResponseAdmission, 'staleIfError
     const stale = isFailure(outcome) ? admission.staleIfErrorFor(request) : undefined;
     if (stale !== undefined) {
       // A hit is what was not forwarded (RFC 9211 section 2.1): here, where nothing was sent.
-      const forward = isForwarded ? forwardOf(outcome, miss) : undefined;
+      const forward = isForwarded ? describeForward(outcome, miss) : undefined;
       return serveStored(stale, trace, performance.now(), 'stale-if-error', forward);
     }
     if (answered && outcome.via === 'store') {
@@ -63,7 +102,7 @@ export function respondToMisses(admission: Pick<ResponseAdmission, 'staleIfError
   };
 }
 
-function forwardOf(outcome: Outcome, { forwarded, collapsed }: Miss): Forward {
+function describeForward(outcome: Outcome, { forwarded, collapsed }: Miss): Forward {
   const status = outcome.kind === 'answered' ? outcome.answer.status : statusBehind(outcome.error);
   return {
     forwarded,

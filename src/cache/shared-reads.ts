@@ -1,10 +1,14 @@
 /**
  * What several gateways share of reads, as the cache sees it: a second level of answers behind its own memory, and one
  * exchange at a time for each read. The cache knows no store; where there is none, or it is away, it goes on alone.
+ * Pure: no `this`, no I/O, no clock.
  */
-import type { GatewayError } from '../errors.ts';
+import { GatewayError, type ProblemCode } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
+import type { Eventually } from '../exchange/layer.ts';
 import type { RequestContext } from '../exchange/request-context.ts';
+import { isServerFailure } from './cache-rules.ts';
+import { hitForMissMs, type Outcome } from './store-response.ts';
 
 export interface SharedReads {
   /** False while the store is away: the cache then asks it for nothing. */
@@ -13,9 +17,9 @@ export interface SharedReads {
    * One round trip: what the store has for the very same request, and whether this gateway may ask the upstream now.
    * `undefined`: the store is away. Never rejects.
    */
-  look(request: UpstreamRequest, options: LookOptions): Promise<SharedLook | undefined>;
+  look(request: UpstreamRequest, options: LookOptions): Eventually<SharedLook | undefined>;
   /** Waits until that exchange of another gateway seems to have ended, briefly in any case, or until the context ends. */
-  wait(exchangeId: string, context: RequestContext): Promise<void>;
+  wait(exchangeId: string, context: RequestContext): Eventually<void>;
   /** Calls back for each exchange of the read that ends, until the function that it returns is called. */
   watch(request: UpstreamRequest, onEnded: (exchangeId: string) => void): () => void;
   /** Makes all gateways forget their answers, or one operation's, and what the store has of them. */
@@ -69,3 +73,49 @@ export type Publication =
   /** The answer is for one request alone: requests for this read are not coalesced for that long. */
   | { readonly kind: 'not shareable'; readonly forMs: number }
   | { readonly kind: 'nothing' };
+
+/** Failures of the upstream itself. Others are about one gateway: its queue, its deadline, its key. */
+const sharedFailures: ReadonlySet<ProblemCode> = new Set<ProblemCode>([
+  'upstream-unreachable',
+  'upstream-timeout',
+  'upstream-invalid-response',
+]);
+
+/**
+ * Decides as the cache does for requests that share an exchange in one gateway: an error or failure is shared where the
+ * exchange carried nothing of one request alone, an answer where its policy allows it.
+ *
+ * @param request the one that was sent
+ * @param mayStore false where every request that shared the exchange said `no-store` (RFC 9111 section 5.2.1.5)
+ */
+export function choosePublication(
+  request: UpstreamRequest,
+  outcome: Outcome,
+  mayStore: boolean,
+): Publication {
+  const nothing = { kind: 'nothing' } as const;
+  if (!mayStore) return nothing;
+  if (outcome.kind === 'failed') {
+    const { error, sent } = outcome;
+    const isOfUpstream = error instanceof GatewayError && sharedFailures.has(error.code);
+    // A context that has ended says nothing of the upstream.
+    if (!sent || !isOfUpstream || request.callerIds !== undefined || request.context.ended !== undefined) {
+      return nothing;
+    }
+    return { kind: 'outcome', outcome: { kind: 'failed', error }, replaces: false };
+  }
+  const { shared: answer, policy, stored, forwardStatus } = outcome;
+  const isFailure = isServerFailure(outcome.answer.status);
+  if (outcome.isDueToIds) return nothing;
+  if (answer === undefined) return { kind: 'not shareable', forMs: hitForMissMs };
+  const untilMs = Math.max(
+    policy.freshUntilMs,
+    policy.staleWhileRevalidateUntilMs,
+    policy.staleIfErrorUntilMs,
+  );
+  if (stored && untilMs > policy.receivedMs) return { kind: 'stored', answer, forwardStatus, untilMs };
+  // An error that is not stored, though it might be, has a fresh answer before it: that one stays.
+  const isHeldBack = !stored && policy.storable && policy.exactRequestOnly;
+  const replaces = !isFailure && !isHeldBack;
+  return { kind: 'outcome', outcome: { kind: 'answered', answer, forwardStatus }, replaces };
+}

@@ -1,10 +1,13 @@
 /**
- * Single flight: one upstream exchange that several requests share.
+ * Single flight: one upstream exchange that several requests share, and the flights under way by the requests that may
+ * join them.
  *
- * To the layers below it is one context: the latest deadline and the flows of its subscribers at the moment, so it goes
- * up with the first turn that comes to one of them. It ends when the last subscriber leaves. Each subscriber keeps its own context, whose deadline and flow never change and
- * which ends at its deadline: one that leaves early, or runs out of time, gets an outcome of its own and the others go on.
+ * To the layers below a flight is one context: the latest deadline and the flows of its subscribers at the moment, so it
+ * goes up with the first turn that comes to one of them. It ends when the last subscriber leaves. Each subscriber keeps
+ * its own context, whose deadline and flow never change and which ends at its deadline: one that leaves early, or runs
+ * out of time, gets an outcome of its own and the others go on.
  */
+import type { UpstreamRequest } from '../exchange/exchange.ts';
 import {
   type ContextWatcher,
   type Flow,
@@ -12,31 +15,31 @@ import {
   type RequestContext,
   WatchedContext,
 } from '../exchange/request-context.ts';
+import type { Trace } from '../exchange/trace.ts';
+import type { Resource } from './answer-store.ts';
+import { exactRequestKey, selection } from './cache-key.ts';
+import type { Outcome } from './store-response.ts';
 
 const flowWithoutSubscribers: Flow = { name: '', weight: 1, background: true };
 
 /** What a request makes of its early end: the outcome that it gets instead of the shared one. */
-type LeavingOutcome<Outcome> = (reason: Error) => Outcome;
+type LeavingOutcome = (reason: Error) => Outcome;
 
 /** One request's part in a flight, for as long as it waits. */
-class Subscriber<Outcome> implements ContextWatcher {
+class Subscriber implements ContextWatcher {
   readonly context: RequestContext;
   /** Never rejects: settles with the flight's outcome, or with the subscriber's own when it leaves before. */
   readonly outcome: Promise<Outcome>;
   /** Position in the flight's list; -1 once it is settled. */
   index = -1;
-  readonly #flight: SingleFlight<Outcome>;
-  readonly #outcomeOfLeaving: LeavingOutcome<Outcome>;
+  readonly #flight: Flight;
+  readonly #makeLeavingOutcome: LeavingOutcome;
   #resolve: (outcome: Outcome) => void = () => {};
 
-  constructor(
-    flight: SingleFlight<Outcome>,
-    context: RequestContext,
-    outcomeOfLeaving: LeavingOutcome<Outcome>,
-  ) {
+  constructor(flight: Flight, context: RequestContext, makeLeavingOutcome: LeavingOutcome) {
     this.#flight = flight;
     this.context = context;
-    this.#outcomeOfLeaving = outcomeOfLeaving;
+    this.#makeLeavingOutcome = makeLeavingOutcome;
     this.outcome = new Promise((resolve) => {
       this.#resolve = resolve;
     });
@@ -50,23 +53,31 @@ class Subscriber<Outcome> implements ContextWatcher {
   /** Leaves before the flight is complete; a second time has no effect. */
   onEnd(reason: Error): void {
     if (this.index === -1) return;
-    this.settle(this.#outcomeOfLeaving(reason));
+    this.settle(this.#makeLeavingOutcome(reason));
     this.#flight.remove(this, reason);
   }
 }
 
 /** A shared exchange and, for the layers below, the context of all its subscribers. */
-export class SingleFlight<Outcome> extends WatchedContext implements RequestContext {
+export class Flight extends WatchedContext implements RequestContext {
+  readonly operation: string;
+  /** Of the request that started it. */
+  readonly trace: Trace;
+  /** A subscriber has not said `no-store`. */
+  mayStore: boolean;
   #deadlineMs = -Infinity;
   #flows: readonly Flow[] = [];
   /** How many subscribers each flow has. */
   readonly #counts = new Map<string, number>();
-  #subscribers: Subscriber<Outcome>[] = [];
+  #subscribers: Subscriber[] = [];
   #onAbandoned: (() => void) | undefined;
 
   /** @param onAbandoned called when the last subscriber has left: from then on no request may subscribe */
-  constructor(onAbandoned: () => void) {
+  constructor(operation: string, trace: Trace, mayStore: boolean, onAbandoned: () => void) {
     super();
+    this.operation = operation;
+    this.trace = trace;
+    this.mayStore = mayStore;
     this.#onAbandoned = onAbandoned;
   }
 
@@ -86,10 +97,10 @@ export class SingleFlight<Outcome> extends WatchedContext implements RequestCont
   /**
    * Adds a request. O(1): the other subscribers are not scanned. Never rejects.
    *
-   * @param outcomeOfLeaving makes the outcome of this subscriber alone when it leaves before completion
+   * @param makeLeavingOutcome makes the outcome of this subscriber alone when it leaves before completion
    */
-  subscribe(context: RequestContext, outcomeOfLeaving: LeavingOutcome<Outcome>): Promise<Outcome> {
-    const subscriber = new Subscriber(this, context, outcomeOfLeaving);
+  subscribe(context: RequestContext, makeLeavingOutcome: LeavingOutcome): Promise<Outcome> {
+    const subscriber = new Subscriber(this, context, makeLeavingOutcome);
     subscriber.index = this.#subscribers.push(subscriber) - 1;
     context.watch(subscriber);
     const isNew = this.#count(context.flow, 1) === 1;
@@ -111,7 +122,7 @@ export class SingleFlight<Outcome> extends WatchedContext implements RequestCont
   }
 
   /** For subscribers alone: this one has left. */
-  remove(subscriber: Subscriber<Outcome>, reason: Error): void {
+  remove(subscriber: Subscriber, reason: Error): void {
     const last = this.#subscribers.pop();
     if (last !== undefined && last !== subscriber) {
       this.#subscribers[subscriber.index] = last;
@@ -157,4 +168,59 @@ export class SingleFlight<Outcome> extends WatchedContext implements RequestCont
 function isBetter(flow: Flow, than: Flow): boolean {
   if (flow.background !== than.background) return than.background;
   return flow.weight > than.weight;
+}
+
+/** Drops its flight when the flight is removed. */
+interface Entry {
+  flight: Flight | undefined;
+}
+
+export class Flights {
+  /**
+   * V8 rebuilds a map every few requests. The former tables keep their values alive until the next full collection, so
+   * the values are entries, and an entry drops its flight.
+   */
+  readonly #byKey = new Map<string, Entry>();
+
+  get size(): number {
+    return this.#byKey.size;
+  }
+
+  get(flightKey: string): Flight | undefined {
+    return this.#byKey.get(flightKey)?.flight;
+  }
+
+  /** Opens a flight. It is no longer joined once it is removed, or its last subscriber has left. */
+  open(flightKey: string, operation: string, trace: Trace, mayStore: boolean): Flight {
+    const flight = new Flight(operation, trace, mayStore, () => this.remove(flightKey, flight));
+    this.#byKey.set(flightKey, { flight });
+    return flight;
+  }
+
+  remove(flightKey: string, flight: Flight): void {
+    const entry = this.#byKey.get(flightKey);
+    if (entry?.flight !== flight) return;
+    entry.flight = undefined;
+    this.#byKey.delete(flightKey);
+  }
+
+  /** Later requests start a flight of their own; those under way go on for their subscribers. */
+  removeAll(operation?: string): void {
+    for (const [flightKey, { flight }] of this.#byKey) {
+      if (flight !== undefined && (operation ?? flight.operation) === flight.operation) {
+        this.remove(flightKey, flight);
+      }
+    }
+  }
+}
+
+/** One flight for each key, and for each variant as far as its Vary is known. */
+export function makeFlightKey(key: string, resource: Resource | undefined, request: UpstreamRequest): string {
+  const names = resource?.variants.find((one) => !one.policy.exactRequestOnly)?.names ?? [];
+  return names.length === 0 ? key : `${key}\n${selection(names, request.headers)}`;
+}
+
+/** One flight for the very same request, whatever Vary says. */
+export function makeExactFlightKey(key: string, request: UpstreamRequest): string {
+  return `${key}\n\n${exactRequestKey(request.headers)}`;
 }

@@ -2,17 +2,16 @@
 import { GatewayError } from '../errors.ts';
 import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
 import { type AnswerStore, compact, selectVariant, type Variant } from './answer-store.ts';
-import { cacheKey } from './cache-key.ts';
+import { cacheKey, exactRequestKey, selection, type VaryNames, varyNames } from './cache-key.ts';
 import {
   type AnswerPolicy,
   type CacheDefaults,
   isCommonCode,
   isServerFailure,
-  policyOf,
+  judgeAnswer,
 } from './cache-rules.ts';
 import { createCompressor, mayCompress } from './compress.ts';
 import { repeatsIds } from './repeated-ids.ts';
-import { exactRequestKey, selection, type VaryNames, varyNames } from './vary.ts';
 
 /** How long requests are not coalesced after an answer for one request alone. An answer that may be shared ends it. */
 export const hitForMissMs = 10_000;
@@ -93,7 +92,7 @@ export class ResponseAdmission {
     // A 304 may forbid the encodings of the answer that it confirmed.
     const received =
       answer.encoded === undefined || mayCompress(answer) ? answer : { ...answer, encoded: undefined };
-    const policy = policyOf(received, this.defaults);
+    const policy = judgeAnswer(received, this.defaults);
     // No key holds the ids that may have caused the error, or stand in the answer: it says nothing about the read.
     if (request.callerIds !== undefined && this.#mayBeDueTo(request.callerIds, received, policy)) {
       const unshared = { shared: undefined, fits: () => false, stored: false, isDueToIds: true };
@@ -107,16 +106,16 @@ export class ResponseAdmission {
     const stored = mayStore && this.#storeOrDrop(key, request, kept, policy, names);
     if (isShareable) this.#store.clearHitForMiss(key, request);
     else if (!isFailure) this.#store.markHitForMiss(key, request, performance.now() + hitForMissMs);
-    const selectionOf = ({ headers }: UpstreamRequest): string =>
+    const select = ({ headers }: UpstreamRequest): string =>
       policy.exactRequestOnly ? exactRequestKey(headers) : selection(names === '*' ? [] : names, headers);
-    const selected = selectionOf(request);
+    const selected = select(request);
     return {
       kind: 'answered',
       answer: policy.withheld.length === 0 ? kept : received,
       // A server failure is shared whatever it says of itself: asking again would not help the other requests.
       shared: isShareable || isFailure ? kept : undefined,
       policy,
-      fits: (other) => received.status === 429 || selected === selectionOf(other),
+      fits: (other) => received.status === 429 || selected === select(other),
       stored,
       isDueToIds: false,
       forwardStatus,
@@ -192,7 +191,7 @@ export class ResponseAdmission {
     const want = (): void => {
       const isQueued = this.#compressor.add(
         () => {
-          const body = this.#store.bodyOf(key, encoded);
+          const body = this.#store.findBody(key, encoded);
           // Evicted meanwhile; the answer may be stored again.
           if (body === undefined) encoded.want = want;
           return body;

@@ -11,12 +11,12 @@ import {
   type ListedCaller,
   listCallers,
 } from '../callers/callers-text.ts';
-import { editFile, FileBusyError, readIfThere } from '../callers/file-edit.ts';
 import { JsonTextError } from '../callers/json.ts';
 import { ConfigError, readSettings } from '../config/config.ts';
 import { nearestOfAll } from '../config/names.ts';
 import { workspaceNames } from '../config/workspaces.ts';
 import { errorCode } from '../errors.ts';
+import { editFile, FileBusyError, readIfThere } from '../files/edit.ts';
 import { describeUnreadable, NotAFileError } from '../files/read.ts';
 import { visible } from '../log/text-lines.ts';
 import { operationsOf } from '../operations.ts';

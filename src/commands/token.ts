@@ -21,9 +21,9 @@ import {
   removeTokens,
   setOperations,
 } from '../callers/callers-text.ts';
-import { editFile } from '../callers/file-edit.ts';
 import { digestOf, mintToken } from '../callers/token.ts';
 import { nearestOfAll } from '../config/names.ts';
+import { editFile } from '../files/edit.ts';
 import { parseRfc3339 } from '../http/date.ts';
 import { visible } from '../log/text-lines.ts';
 import {

@@ -5,9 +5,8 @@
  */
 
 import { isIPv6 } from 'node:net';
-import { hostInUrl, isLoopbackHost, socketPath } from '../http/address.ts';
+import { hostInUrl, isLoopbackHost, listedHostName, originProblem, socketPath } from '../http/address.ts';
 import { maxTimerMs } from '../http/date.ts';
-import { listedHostName, originProblem } from '../http/host.ts';
 import type { AttemptLimit } from '../http/limit-fields.ts';
 
 /** Names and values, as a process has them. */

@@ -1,7 +1,7 @@
 /** The API document for people, at `/docs`: made from the same document that programs get. */
 import { html } from 'hono/html';
 import { script } from '../browser/api-page.ts';
-import { usualBase } from '../edge/workspace.ts';
+import { usualBase } from '../edge/operation.ts';
 import type { Operation } from '../operations.ts';
 import { examplesOf, segmentInExamples, tokenVariable } from './examples.ts';
 import {
@@ -12,8 +12,7 @@ import {
   responseFields,
   validators,
 } from './message-fields.ts';
-import { type ApiFacts, describeApi, noWorkspace } from './openapi.ts';
-import type { OpenApiDocument } from './openapi-types.ts';
+import { type ApiFacts, describeApi, noWorkspace, type OpenApiDocument } from './openapi.ts';
 import { type Html, problemTable, prose, type RenderedDocument, renderPage } from './pages.ts';
 
 export interface ApiPageFacts extends ApiFacts {

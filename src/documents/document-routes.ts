@@ -4,10 +4,9 @@
  */
 import { type Caller, isGranted } from '../callers/caller.ts';
 import type { Fields, InboundRequest, Reply } from '../edge/inbound.ts';
-import { refuseMethod } from '../edge/operation.ts';
+import { basesOf, refuseMethod, usualBase } from '../edge/operation.ts';
 import { problemPage } from '../edge/problems.ts';
 import { documentFields, listed } from '../edge/reply-fields.ts';
-import { basesOf, usualBase } from '../edge/workspace.ts';
 import { GatewayError } from '../errors.ts';
 import type { Eventually, Handler } from '../exchange/layer.ts';
 import type { Operation } from '../operations.ts';

@@ -75,7 +75,7 @@ export const requestFields = {
   },
 } as const satisfies Record<string, Field>;
 
-/** Fields of replies, by the replies that have them. */
+/** What the fields of replies mean. Which replies have them stands in the table of header fields (`http/header-table.ts`). */
 export const responseFields = {
   RequestId: {
     name: 'X-Request-ID',

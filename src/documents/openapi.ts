@@ -3,20 +3,74 @@
  * from the table of problems. What the upstream's specification leaves open stays open: no field, parameter or limit of
  * the upstream is described that is not specified. Pure: no clock, no I/O.
  */
-import { usualBase } from '../edge/workspace.ts';
+import { usualBase } from '../edge/operation.ts';
 import { type Operation, segmentPattern, specifiedOperations } from '../operations.ts';
 import { version } from '../version.ts';
 import { type Field, requestFields, responseFields } from './message-fields.ts';
-import type {
-  OpenApiDocument,
-  OpenApiHeader,
-  OpenApiOperation,
-  OpenApiParameter,
-  OpenApiResponse,
-  Reference,
-  SecurityScheme,
-} from './openapi-types.ts';
-import { answerResponses, problemResponses, problemSchemas } from './responses.ts';
+import {
+  answerResponses,
+  type OpenApiResponse,
+  problemResponses,
+  problemSchemas,
+  type Reference,
+  type Schema,
+} from './responses.ts';
+
+interface OpenApiParameter {
+  readonly name: string;
+  readonly in: 'path' | 'query' | 'header';
+  readonly description: string;
+  readonly required?: true;
+  readonly style?: 'form';
+  readonly explode?: true;
+  readonly schema: Schema;
+  readonly example?: string;
+}
+
+interface OpenApiHeader {
+  readonly description: string;
+  readonly schema: Schema;
+  readonly example: string;
+}
+
+interface OpenApiOperation {
+  /** The name by which the operation is granted, as it stands in the log. */
+  readonly operationId: string;
+  readonly summary: string;
+  readonly description: string;
+  readonly parameters: readonly (OpenApiParameter | Reference)[];
+  /** By status, and `default` for every other. */
+  readonly responses: Readonly<Record<string, OpenApiResponse | Reference>>;
+}
+
+interface SecurityScheme {
+  readonly type: 'http' | 'apiKey';
+  readonly description: string;
+  readonly scheme?: 'bearer';
+  readonly in?: 'header';
+  readonly name?: string;
+}
+
+export interface OpenApiDocument {
+  readonly openapi: '3.1.0';
+  readonly info: {
+    readonly title: string;
+    readonly version: string;
+    readonly summary: string;
+    readonly description: string;
+    readonly license: { readonly name: string; readonly identifier: string };
+  };
+  readonly servers: readonly { readonly url: string; readonly description: string }[];
+  readonly security: readonly Readonly<Record<string, readonly never[]>>[];
+  readonly paths: Readonly<Record<string, { readonly get: OpenApiOperation }>>;
+  readonly components: {
+    readonly securitySchemes: Readonly<Record<string, SecurityScheme>>;
+    readonly parameters: Readonly<Record<string, OpenApiParameter>>;
+    readonly headers: Readonly<Record<string, OpenApiHeader>>;
+    readonly responses: Readonly<Record<string, OpenApiResponse>>;
+    readonly schemas: Readonly<Record<string, Schema>>;
+  };
+}
 
 export interface ApiFacts {
   /** The operations to describe: all, or those granted to one caller. */

@@ -6,7 +6,7 @@
 import { html, raw } from 'hono/html';
 import { parseAccept } from 'hono/utils/accept';
 import { style } from '../browser/api-page.ts';
-import { pageFields } from '../edge/page-fields.ts';
+import { pageFields } from '../edge/reply-fields.ts';
 import { type ProblemCode, problems } from '../errors.ts';
 import { version } from '../version.ts';
 

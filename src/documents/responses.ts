@@ -1,7 +1,20 @@
 /** The replies of an operation by status: the upstream's answer, and the gateway's problems. Pure. */
 import { type ProblemCode, problems } from '../errors.ts';
+import { type Documented, documentedFields } from '../http/header-table.ts';
 import { responseFields } from './message-fields.ts';
-import type { OpenApiResponse, Reference, Schema } from './openapi-types.ts';
+
+/** JSON Schema 2020-12. */
+export type Schema = Readonly<Record<string, unknown>>;
+
+export interface Reference {
+  readonly $ref: string;
+}
+
+export interface OpenApiResponse {
+  readonly description: string;
+  readonly headers: Readonly<Record<string, Reference>>;
+  readonly content?: Readonly<Record<string, { readonly schema: Schema }>>;
+}
 
 const problemCodes = Object.keys(problems) as readonly ProblemCode[];
 
@@ -44,19 +57,6 @@ function problemSchema(code: ProblemCode): Schema {
   };
 }
 
-type FieldName = keyof typeof responseFields;
-
-const everyReply: readonly FieldName[] = ['RequestId', 'Via', 'RateLimit', 'RateLimitPolicy'];
-const everyAnswer: readonly FieldName[] = [
-  ...everyReply,
-  'CacheStatus',
-  'Age',
-  'ETag',
-  'LastModified',
-  'CacheControl',
-];
-const everyProblem: readonly FieldName[] = [...everyReply, 'CacheStatus', 'ProxyStatus'];
-
 /** The upstream's statuses that the gateway deals with itself, so that no caller sees them. */
 const neverPassed: ReadonlySet<number> = new Set([401, 429]);
 
@@ -68,14 +68,14 @@ export function answerResponses(isSpecified: boolean): Record<string, OpenApiRes
   return {
     200: {
       description: "The upstream's answer, as it came or from memory.",
-      headers: headersOf(everyAnswer),
+      headers: headersOf('every reply', 'answers'),
       content: isSpecified
         ? { 'application/json': { schema: answer('JSON. ') } }
         : { '*/*': { schema: answer('') } },
     },
     304: {
       description: 'Your copy still holds: you sent its validator in If-None-Match or If-Modified-Since.',
-      headers: headersOf(everyAnswer),
+      headers: headersOf('every reply', 'answers'),
     },
   };
 }
@@ -85,7 +85,7 @@ export const problemResponses: Readonly<Record<string, OpenApiResponse>> = {
   ...Object.fromEntries(statuses().map((status) => [`Problem${status}`, problemResponse(status)])),
   Other: {
     description: "The upstream's answer with another status, as it came.",
-    headers: headersOf([...everyAnswer, 'ProxyStatus', 'RetryAfter']),
+    headers: headersOf('every reply', 'answers', 'failures', 'wait'),
     content: {
       '*/*': { schema: answer('') },
       'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } },
@@ -101,13 +101,13 @@ function statuses(): readonly number[] {
 function problemResponse(status: number): OpenApiResponse {
   const codes = problemCodes.filter((code) => problems[code].status === status);
   const isPassed = !neverPassed.has(status);
-  const fields: FieldName[] = [...everyProblem];
-  if (waitStatuses.has(status)) fields.push('RetryAfter');
-  if (status === 401) fields.push('Authenticate');
+  const documented: Documented[] = ['every reply', 'failures'];
+  if (waitStatuses.has(status)) documented.push('wait');
+  if (status === 401) documented.push('401');
   const meaning = codes.map((code) => `\`${code}\`: ${problems[code].title}.`).join(' ');
   return {
     description: isPassed ? `${meaning} Or the upstream's own ${status}, as it came.` : meaning,
-    headers: headersOf(fields),
+    headers: headersOf(...documented),
     content: {
       'application/problem+json': { schema: schemaOf(codes) },
       ...(isPassed && { '*/*': { schema: answer('') } }),
@@ -126,8 +126,13 @@ function answer(kind: string): Schema {
   return { description: `${kind}The upstream's specification does not show what is in it.` };
 }
 
-function headersOf(names: readonly FieldName[]): Record<string, Reference> {
+/** The fields that the table of header fields documents for these replies. */
+function headersOf(...replies: readonly Documented[]): Record<string, Reference> {
+  const fields = Object.entries(responseFields).filter(([, { name }]) => {
+    const documented = documentedFields.get(name);
+    return documented !== undefined && replies.includes(documented);
+  });
   return Object.fromEntries(
-    names.map((name) => [responseFields[name].name, { $ref: `#/components/headers/${name}` }]),
+    fields.map(([component, { name }]) => [name, { $ref: `#/components/headers/${component}` }]),
   );
 }

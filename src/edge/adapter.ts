@@ -1,12 +1,17 @@
-/** From a Hono route to the inbound layers, and from their reply to Node's response. */
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { HttpBindings } from '@hono/node-server';
-import type { Context, MiddlewareHandler } from 'hono';
+/**
+ * Between Node, Hono and the inbound layers: Node's request listener for a Hono app, the handlers and middleware that run
+ * the layers, and their reply to Node's response. `@hono/node-server` makes a Fetch request and a promise for every
+ * request; here both are made only for routes that ask for them, because a cache hit needs neither.
+ */
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import { getRequestListener, type HttpBindings } from '@hono/node-server';
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
+import type { Context, Env, Hono, MiddlewareHandler } from 'hono';
 import { compose, type Eventually, type Handler, type Layer } from '../exchange/layer.ts';
 import { Trace } from '../exchange/trace.ts';
+import { connectionFields } from '../http/header-table.ts';
 import { awaitReply } from './half-close.ts';
 import { InboundRequest, type Reply } from './inbound.ts';
-import { type Bindings, writtenByHandler } from './node-listener.ts';
 import { isLastBegun } from './pipelining.ts';
 import { writeFault, writeResponse } from './write-response.ts';
 
@@ -114,14 +119,110 @@ function isFault(error: Error | undefined): error is Error {
   return error !== undefined && !('getResponse' in error);
 }
 
-/** What belongs to the message as it is sent to the caller. */
-const framing = new Set(['connection', 'content-length', 'keep-alive', 'transfer-encoding']);
-
 async function replyOf(response: Response): Promise<Reply> {
   const { status } = response;
-  const fields = [...response.headers].filter(([name]) => !framing.has(name)).flat();
+  // Node frames the message as it is sent.
+  const isFraming = (name: string): boolean => name === 'content-length' || connectionFields.has(name);
+  const fields = [...response.headers].filter(([name]) => !isFraming(name)).flat();
   // RFC 9110 section 8.6: no length with a 204; a 304 has no body of its own.
   if (status === 204 || status === 304) return { status, fields, body: null };
   const body = Buffer.from(await response.arrayBuffer());
   return { status, fields: [...fields, 'content-length', String(body.length)], body };
+}
+
+export type Bindings = {
+  Bindings: HttpBindings;
+  Variables: {
+    /** The gateway's own layers run around the route. */
+    isChecked?: boolean;
+    /** The name of the caller, behind a check of callers. */
+    caller?: string | undefined;
+  };
+};
+
+/** What a handler returns that writes to Node's response by itself, now or later. */
+const writtenByHandler = RESPONSE_ALREADY_SENT;
+
+/** @param onFault something failed that the app did not render */
+export function listenThrough<E extends Env & Bindings>(
+  app: Hono<E>,
+  onFault: (error: unknown) => void,
+): RequestListener {
+  function fail(outgoing: ServerResponse, error: unknown): void {
+    onFault(error);
+    writeFault(outgoing);
+  }
+
+  return (incoming, outgoing) => {
+    try {
+      const request = new LazyRequest(incoming, outgoing) as unknown as Request;
+      const response = app.fetch(request, { incoming, outgoing });
+      if (response === writtenByHandler) return;
+      writeLater(response, incoming, outgoing).catch((error: unknown) => fail(outgoing, error));
+    } catch (error) {
+      fail(outgoing, error);
+    }
+  };
+}
+
+/** A Fetch response, or the promise of one: from a middleware, a route of a team's own, or HEAD. */
+async function writeLater(
+  eventual: Response | Promise<Response>,
+  incoming: IncomingMessage,
+  outgoing: ServerResponse,
+): Promise<void> {
+  const response = await eventual;
+  // For HEAD, Hono copies the response of GET.
+  if (response.headers.has('x-hono-already-sent')) return;
+  // Node's request is not read by `send`; where no URL can be made of its `Host` (1.2.3.4.5), the response is sent too.
+  const send = getRequestListener(() => response, { hostname: 'localhost', errorHandler: () => response });
+  await send(incoming, outgoing);
+}
+
+/** The Fetch request of an exchange, made when a route reads more of it than its method. */
+class LazyRequest {
+  readonly method: string;
+  readonly #incoming: IncomingMessage;
+  readonly #outgoing: ServerResponse;
+  #request: Request | undefined;
+
+  constructor(incoming: IncomingMessage, outgoing: ServerResponse) {
+    this.method = incoming.method ?? 'GET';
+    this.#incoming = incoming;
+    this.#outgoing = outgoing;
+  }
+
+  get whole(): Request {
+    this.#request ??= makeRequest(this.#incoming, this.#outgoing);
+    return this.#request;
+  }
+}
+
+// Everything else a Fetch request has. Requests to this server have no body (edge/server.ts).
+for (const name of ['url', 'headers', 'signal', 'body', 'bodyUsed'] as const) {
+  Object.defineProperty(LazyRequest.prototype, name, {
+    get(this: LazyRequest) {
+      return this.whole[name];
+    },
+  });
+}
+for (const name of ['text', 'json', 'arrayBuffer', 'blob', 'formData', 'clone'] as const) {
+  Object.defineProperty(LazyRequest.prototype, name, {
+    value(this: LazyRequest) {
+      return this.whole[name]();
+    },
+  });
+}
+
+function makeRequest(incoming: IncomingMessage, outgoing: ServerResponse): Request {
+  const { method = 'GET', url = '/', headers, rawHeaders } = incoming;
+  const address = URL.parse(`http://${headers.host ?? 'localhost'}${url}`) ?? new URL('http://localhost/');
+  const fields: [string, string][] = [];
+  for (let at = 0; at < rawHeaders.length; at += 2)
+    fields.push([rawHeaders[at] ?? '', rawHeaders[at + 1] ?? '']);
+  const left = new AbortController();
+  outgoing.once('close', () => {
+    if (!outgoing.writableFinished) left.abort();
+  });
+  return new Request(address, { method, headers: fields, signal: left.signal });
 }

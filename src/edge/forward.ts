@@ -5,14 +5,12 @@ import { andThen, type Handler } from '../exchange/layer.ts';
 import type { Flow } from '../exchange/request-context.ts';
 import type { Trace } from '../exchange/trace.ts';
 import { connectionOptions } from '../http/fields.ts';
-import { cacheFieldsOf } from './cache-fields.ts';
-import { isNotModified } from './conditional.ts';
-import type { HoldsCredential } from './credential-search.ts';
-import { type ContentCoding as Coding, chooseCoding } from './encoding.ts';
+import type { HoldsCredential } from './authenticate.ts';
+import type { CallerContexts } from './caller-context.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
-import type { PreparedReply } from './reply-fields.ts';
-import type { CallerContexts } from './request-context.ts';
-import { traceStateOf } from './trace-context.ts';
+import { cacheFieldsOf, type PreparedReply } from './reply-fields.ts';
+import { type ContentCoding as Coding, chooseCoding, isNotModified } from './representation.ts';
+import { traceStateOf } from './request-ids.ts';
 
 export interface ForwardOptions {
   readonly contexts: CallerContexts;

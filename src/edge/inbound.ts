@@ -3,11 +3,12 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Caller } from '../callers/caller.ts';
+import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
+import type { Handler } from '../exchange/layer.ts';
 import { fieldValue, ownField } from '../http/fields.ts';
 import type { Payload } from '../http/payload.ts';
 import type { OperationMatch } from '../operations.ts';
 import { countForCaller, countForConnection, noteCallerKnown, resetConnection } from './connections.ts';
-import type { EdgeWorkspace } from './workspace.ts';
 
 /** Header fields as a list, lower-case names and values in turn: Node writes a list for half the price of a record. */
 export type Fields = readonly string[];
@@ -22,6 +23,14 @@ export interface Reply {
    */
   readonly common?: Fields;
   readonly body: Payload | null;
+}
+
+/** A workspace as the edge sees it. */
+export interface EdgeWorkspace {
+  /** Empty for the unnamed workspace. */
+  readonly name: string;
+  /** The outbound layers of this workspace. */
+  readonly send: Handler<UpstreamRequest, Answer>;
 }
 
 const none: Fields = [];
@@ -44,6 +53,8 @@ export class InboundRequest {
   cacheFields: Fields = none;
   /** Set by the layer `authenticate`. */
   caller: Caller | undefined = undefined;
+  /** When its credential ends, wall clock, ms: set with it. */
+  expiresAt: number | undefined = undefined;
   /** Both are set by the layer `selectOperation`. */
   workspace: EdgeWorkspace | undefined = undefined;
   match: OperationMatch | undefined = undefined;
@@ -87,7 +98,7 @@ export class InboundRequest {
     resetConnection(this.#socket);
   }
 
-  /** Whether it is still being found out who asks. */
+  /** Says whether the caller is known. */
   noteCallerKnown(isKnown: boolean): void {
     noteCallerKnown(this.#outgoing, isKnown);
   }

@@ -1,13 +1,11 @@
-/** From a raw request target to an operation this caller may do; everything else is refused here. */
-
+/** From a raw request target to a workspace, and an operation that this caller may do there; everything else is refused. */
 import { type Caller, isGranted, unnamedWorkspace } from '../callers/caller.ts';
 import { GatewayError } from '../errors.ts';
 import type { Layer } from '../exchange/layer.ts';
 import { matchOperations, type Operation, problemOfQuery } from '../operations.ts';
-import type { HoldsCredential } from './credential-search.ts';
-import type { InboundRequest, Reply } from './inbound.ts';
-import { announcesBody } from './message-body.ts';
-import { baseOf, basesOf, type EdgeWorkspace, usualBase } from './workspace.ts';
+import { type HoldsCredential, wouldRefuse } from './authenticate.ts';
+import type { EdgeWorkspace, InboundRequest, Reply } from './inbound.ts';
+import { announcesBody } from './request-head.ts';
 
 /** Path and query together. */
 const maxTargetBytes = 8 * 1_024;
@@ -50,7 +48,9 @@ export function selectOperation({
       if (request.target.length > maxTargetBytes) throw new GatewayError('uri-too-long');
       const { caller, path } = request;
       const base = baseOf(path);
-      const workspace = caller === undefined ? undefined : workspaceOf(base?.name, caller, workspaces);
+      let workspace = caller === undefined ? undefined : workspaceOf(base?.name, caller, workspaces);
+      if (workspace === undefined && base?.name && wouldRefuse('caller-forbidden', request, trace))
+        workspace = workspaces.get(base.name);
       // Nothing is looked up in a workspace that is not granted.
       const match =
         base === undefined || workspace === undefined ? undefined : matchPath(path.slice(base.end));
@@ -67,9 +67,8 @@ export function selectOperation({
       if (announcesBody(request.headers)) throw invalid('A read has no body.', { connection: 'close' });
       const problem = problemOfQuery(request.query);
       if (problem !== undefined) throw invalid(problem);
-      if (!isGranted(caller, match.operation.name)) {
-        throw forbidden(match.operation.name);
-      }
+      const { name } = match.operation;
+      if (!isGranted(caller, name) && !wouldRefuse('caller-forbidden', request, trace)) throw forbidden(name);
       request.match = match;
       return next(request, trace);
     };
@@ -141,4 +140,35 @@ function notGranted(caller: Caller | undefined): GatewayError {
 
 function invalid(detail: string, headers?: Readonly<Record<string, string>>): GatewayError {
   return new GatewayError('invalid-request', headers === undefined ? { detail } : { detail, headers });
+}
+
+/** The base address of a request that names no workspace. */
+export const usualBase = '/api';
+const namedStart = '/w/';
+
+export interface BaseMatch {
+  /** `undefined` where the path names none. */
+  readonly name: string | undefined;
+  /** Where in the path the base address ends. */
+  readonly end: number;
+}
+
+const usual: BaseMatch = { name: undefined, end: usualBase.length };
+
+/** The base address that a raw path begins with, `/api` or `/w/<workspace>/api`; `undefined` where it is neither. */
+export function baseOf(path: string): BaseMatch | undefined {
+  if (path.startsWith(usualBase)) return usual;
+  if (!path.startsWith(namedStart)) return undefined;
+  const slash = path.indexOf('/', namedStart.length);
+  if (slash === -1 || !path.startsWith(usualBase, slash)) return undefined;
+  return { name: path.slice(namedStart.length, slash), end: slash + usualBase.length };
+}
+
+/** The paths of the base addresses that this caller may use, the usual one first. */
+export function basesOf({ workspaces, usualWorkspace }: Caller): readonly string[] {
+  const named = [...workspaces].filter((name) => name !== unnamedWorkspace);
+  return [
+    ...(usualWorkspace === undefined ? [] : [usualBase]),
+    ...named.map((name) => `${namedStart}${name}${usualBase}`),
+  ];
 }

@@ -2,9 +2,9 @@
 import { GatewayError, isProblemCode, problems } from '../errors.ts';
 import { andThen, type Layer } from '../exchange/layer.ts';
 import type { Trace } from '../exchange/trace.ts';
+import { CallerLeft } from './caller-context.ts';
 import type { InboundRequest, Reply } from './inbound.ts';
 import { listed, problemFields } from './reply-fields.ts';
-import { CallerLeft } from './request-context.ts';
 
 /** nginx's status for a caller that left; it is logged and never sent. */
 const callerLeftStatus = 499;

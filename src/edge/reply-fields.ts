@@ -1,18 +1,25 @@
 /**
- * The response fields of an answer. Only listed fields of the upstream pass down; all others stop
- * here: `Set-Cookie`, `Server`, hop-by-hop fields and those that `Connection` names, `Link` (it would send a caller's token to the upstream) and
- * rate-limit fields (they would lie from a cache).
+ * The response fields of an answer. Only fields that the table (`http/header-table.ts`) or FORWARD_RESPONSE_HEADERS lets
+ * down come down; all others stop here, as do hop-by-hop fields and those that `Connection` names.
  *
  * The fields that are the same for every reply with an answer are prepared once and kept with the answer.
  */
-
+import { hash } from 'node:crypto';
 import type { Answer } from '../exchange/exchange.ts';
+import type { CacheOutcome, Trace } from '../exchange/trace.ts';
 import { dateOfAnswer, httpDate } from '../http/date.ts';
 import { connectionOptions, fieldValue, type HeaderFields, ownField, singleField } from '../http/fields.ts';
+import {
+  bodyFields,
+  neverDown,
+  passedCaching,
+  passedDown,
+  remadeDown,
+  singleFields,
+} from '../http/header-table.ts';
 import { viaName } from '../version.ts';
-import type { ContentCoding as Coding } from './encoding.ts';
-import { codedEntityTag, entityTagOf } from './entity-tag.ts';
 import type { Fields } from './inbound.ts';
+import { type ContentCoding as Coding, codedEntityTag, entityTagOf } from './representation.ts';
 
 /** Answers are data, whatever they claim to be: nothing may run, frame or embed them. */
 export const securityFields = {
@@ -48,25 +55,6 @@ export const documentFields = {
 /** Of every answer. */
 const everyAnswers = listed({ ...viaField, ...securityFields });
 
-/**
- * Passed down unchanged, as are those that `FORWARD_RESPONSE_HEADERS` names. A further field needs an entry in
- * `documents/message-fields.ts`, and in `cors.ts` one that a page may read it; a test holds both.
- */
-export const passedFields = ['content-type', 'content-language', 'last-modified', 'retry-after'] as const;
-
-/** Fields that the gateway sets itself: the upstream's are not passed down beside them. */
-const gatewayFields: ReadonlySet<string> = new Set([
-  'date',
-  'etag',
-  'vary',
-  'content-length',
-  'content-encoding',
-  ...everyAnswers.filter((_, index) => index % 2 === 0),
-]);
-
-/** Passed down unchanged with `CALLER_CACHE_CONTROL=upstream`. */
-const caching = ['cache-control', 'expires', 'pragma'] as const;
-
 export interface PreparedReply {
   /** By coding, with its own `ETag` and `Content-Length`: the same list each time. */
   fields(coding: Coding): Fields;
@@ -96,15 +84,15 @@ export interface ReplyFieldOptions {
 
 /** The names of the upstream's fields that are passed down unchanged. */
 function unchangedFields({ forward, cacheControl }: ReplyFieldOptions): string[] {
-  const asked = [...passedFields, ...forward, ...(cacheControl === 'upstream' ? caching : [])];
-  return [...new Set(asked)].filter(
-    (name) => !gatewayFields.has(name) && (name !== 'cache-control' || cacheControl === 'upstream'),
-  );
+  const isPassed = (name: string): boolean =>
+    !neverDown.has(name) && (name !== 'cache-control' || cacheControl === 'upstream');
+  const caching = cacheControl === 'upstream' ? passedCaching : [];
+  return [...new Set([...passedDown, ...forward, ...caching])].filter(isPassed);
 }
 
 /** The names of the upstream's fields whose values reach callers. */
 export function fieldsDown(options: ReplyFieldOptions): ReadonlySet<string> {
-  return new Set([...unchangedFields(options), 'date', 'etag', 'vary']);
+  return new Set([...unchangedFields(options), ...remadeDown]);
 }
 
 /** Prepares the fields of an answer and keeps them with it. */
@@ -185,8 +173,8 @@ class ReplyOfAnswer implements PreparedReply {
     const fields: string[] = ['date', this.date];
     for (const name of this.#terms.names) {
       const value = joined(this.#headers, name);
-      const describes = !hasBody || status === 205 ? describing.has(name) : false;
-      if (value !== undefined && !describes) fields.push(name, value);
+      const isLeftOut = (!hasBody || status === 205) && bodyFields.has(name);
+      if (value !== undefined && !isLeftOut) fields.push(name, value);
     }
     const tag = this.etag(coding);
     if (tag !== undefined) fields.push('etag', tag);
@@ -202,16 +190,11 @@ class ReplyOfAnswer implements PreparedReply {
   }
 }
 
-/** Describe the body, and are left out of a reply without one. */
-const describing: ReadonlySet<string> = new Set(['content-type', 'content-language']);
-
 /** A field's value on one line: all members of a repeated list field, nothing of a repeated singular field. */
 function joined(headers: HeaderFields, name: string): string | undefined {
   const value = ownField(headers, name);
-  return singular.has(name) ? singleField(value) : fieldValue(value);
+  return singleFields.has(name) ? singleField(value) : fieldValue(value);
 }
-
-const singular = new Set(['content-type', 'etag', 'last-modified', 'retry-after', 'expires']);
 
 function endToEndFields(headers: HeaderFields): HeaderFields {
   const hopByHop = connectionOptions(headers['connection']);
@@ -233,4 +216,74 @@ function varyOf(upstream: string | undefined, mayBeCoded: boolean, { variesBy }:
   // The gateway adds the key itself, so answers do not differ by it for callers.
   members.delete('x-api-key');
   return [...members.values()].join(', ');
+}
+
+interface HitFields {
+  readonly ttlSeconds: number;
+  readonly ageSeconds: number | undefined;
+  readonly fields: Fields;
+}
+
+/** Hits differ by whole seconds alone, so that most of them find the list of an earlier one, and its lines with it. */
+const slots = 64;
+const hits: (HitFields | undefined)[] = Array.from({ length: slots }, () => undefined);
+
+/** `Cache-Status` (RFC 9211) and `Age`, from what the cache wrote on the trace; the same list for many hits. */
+export function cacheFieldsOf({ cache, ageSeconds }: Trace): Fields {
+  if (cache === undefined) return [];
+  const { hit, ttlSeconds, detail } = cache;
+  if (!hit || ttlSeconds === undefined || detail !== undefined) return listOf(cache, ageSeconds);
+  const slot = ttlSeconds & (slots - 1);
+  let last = hits[slot];
+  if (last?.ttlSeconds !== ttlSeconds || last.ageSeconds !== ageSeconds) {
+    last = { ttlSeconds, ageSeconds, fields: listOf(cache, ageSeconds) };
+    hits[slot] = last;
+  }
+  return last.fields;
+}
+
+function listOf(cache: CacheOutcome, ageSeconds: number | undefined): Fields {
+  const status = ['cache-status', cacheStatus(cache)];
+  return ageSeconds === undefined ? status : [...status, 'age', `${ageSeconds}`];
+}
+
+function cacheStatus(cache: CacheOutcome): string {
+  let status = 'analytics-gateway';
+  if (cache.hit) status += '; hit';
+  if (cache.forwarded !== undefined) status += `; fwd=${cache.forwarded}`;
+  if (cache.forwardStatus !== undefined) status += `; fwd-status=${cache.forwardStatus}`;
+  if (cache.ttlSeconds !== undefined) status += `; ttl=${cache.ttlSeconds}`;
+  if (cache.stored === true) status += '; stored';
+  if (cache.collapsed !== undefined) status += cache.collapsed ? '; collapsed' : '; collapsed=?0';
+  if (cache.detail !== undefined) status += `; detail=${cache.detail}`;
+  return status;
+}
+
+/**
+ * The response fields of a page: what a browser may load, run and apply of it.
+ *
+ * A page loads nothing from elsewhere. Its style, and scripts that are admitted by their digests (CSP level 3 section
+ * 2.3.1), stand in the page itself; where it has scripts, they may send requests to its own origin.
+ */
+export function pageFields(style: string, scripts: readonly string[]): Readonly<Record<string, string>> {
+  return {
+    'content-type': 'text/html; charset=utf-8',
+    'content-security-policy': [
+      "default-src 'none'",
+      ...(scripts.length === 0
+        ? []
+        : [`script-src ${scripts.map(sourceDigest).join(' ')}`, "connect-src 'self'"]),
+      `style-src ${sourceDigest(style)}`,
+      'img-src data:',
+      "base-uri 'none'",
+      "form-action 'none'",
+      "frame-ancestors 'none'",
+    ].join('; '),
+    'cross-origin-opener-policy': 'same-origin',
+    'referrer-policy': 'no-referrer',
+  };
+}
+
+function sourceDigest(text: string): string {
+  return `'sha256-${hash('sha256', text, 'base64')}'`;
 }

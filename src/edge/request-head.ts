@@ -1,8 +1,9 @@
 /**
- * What makes a request's head invalid though Node's parser lets it pass, and which authority and path it means.
+ * What makes a request's head invalid though Node's parser lets it pass, which authority and path it means, and whether a
+ * body follows it.
  * Pure: no `this`, no I/O, no clock.
  */
-import { hostName } from '../http/host.ts';
+import { hostName } from '../http/address.ts';
 
 /** What Node's parser has made of a request's head. */
 export interface ParsedHead {
@@ -79,4 +80,13 @@ export function requestTarget(method: string, target: string): RequestTarget | u
   const [, authority = '', rest = ''] = absolute.exec(target) ?? [];
   if (hostName(authority) === undefined) return undefined;
   return { target: rest.startsWith('/') ? rest : `/${rest}`, authority };
+}
+
+/** Whether a request announces a body, be it an empty chunked one (RFC 9112 section 6.3). Reads have none: it is refused. */
+export function announcesBody(headers: {
+  readonly 'content-length'?: string | undefined;
+  readonly 'transfer-encoding'?: string | undefined;
+}): boolean {
+  const length = headers['content-length'];
+  return headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');
 }

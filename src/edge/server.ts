@@ -15,12 +15,23 @@ import type { SecureContextOptions, TLSSocket } from 'node:tls';
 import { type CertificatePair, minTlsVersion } from './certificate.ts';
 import type { Bound } from './connection-budget.ts';
 import { limitConnections, maxHeaderBytes, noteRequest, resetConnection } from './connections.ts';
-import { probeCaller } from './half-close.ts';
-import { announcesBody } from './message-body.ts';
-import { countBegun, holdPaused, losesRest, type ParserError } from './pipelining.ts';
+import { pokeCaller } from './half-close.ts';
+import { countBegun, isOverfull, losesRest } from './pipelining.ts';
 import { type RefusalFields, readRefusedHead, refusalFields } from './refusal-fields.ts';
-import { type HeadRefusal, headRefusal, maxHeaderFields, requestTarget } from './request-head.ts';
+import {
+  announcesBody,
+  type HeadRefusal,
+  headRefusal,
+  maxHeaderFields,
+  requestTarget,
+} from './request-head.ts';
 import { endAndLinger, followConnections } from './shutdown.ts';
+
+/** What `clientError` gets of the parser. */
+interface ParserError extends NodeJS.ErrnoException {
+  readonly bytesParsed?: number;
+  readonly rawPacket?: Buffer<ArrayBuffer>;
+}
 
 export interface ServerLimits {
   /** How long a caller may take to send its request, head and body. */
@@ -99,7 +110,7 @@ export function createHttpServer(
   // A caller that has ended its sending side may still read.
   (server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
   const begun = limits.certificate === undefined ? 'connection' : 'secureConnection';
-  server.on(begun, (socket: Socket) => socket.on('end', () => probeCaller(socket)));
+  server.on(begun, (socket: Socket) => socket.on('end', () => pokeCaller(socket)));
   followConnections(server, limits.certificate !== undefined);
   // No caller is asked to go on and send a body: reads have none.
   server.on('checkContinue', listener);
@@ -123,7 +134,7 @@ export function replaceCertificate(server: Server, certificate: CertificatePair)
 }
 
 function secureOptions({ cert, key }: CertificatePair): SecureContextOptions {
-  // Who could ask for another handshake (TLS 1.2) could make OpenSSL keep another 128 KiB, which no count of bytes shows.
+  // A caller that may ask for another handshake (TLS 1.2) makes OpenSSL keep another 128 KiB, which no count of bytes shows.
   return { cert, key, minVersion: minTlsVersion, secureOptions: constants.SSL_OP_NO_RENEGOTIATION };
 }
 
@@ -174,13 +185,12 @@ class Intake {
   }
 
   refuseUnparsed(error: ParserError, socket: Socket): void {
-    if (holdPaused(error, socket)) return;
     if (brokenOff.has(error.code)) {
       socket.destroy();
       return;
     }
-    // A foul body belongs to a request that has its own answer, and its own line.
-    if (this.#ending.has(socket)) return;
+    // A foul body belongs to a request that has its own answer, and its own line; what is too much has none.
+    if (this.#ending.has(socket) || isOverfull(socket)) return;
     this.#ending.add(socket);
     const status = statusOfRefusal(error.code);
     this.#events.onRefused(describeUnparsed(status, error, socket, this.#isSecret));

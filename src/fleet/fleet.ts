@@ -2,19 +2,20 @@
  * Several gateways as one, through a store that they share. The store makes things better and is never needed: each use
  * of it has a time limit and a local answer for when it is away. A hit in memory uses no store.
  */
+import { randomUUID } from 'node:crypto';
 import type { SharedReads } from '../cache/shared-reads.ts';
 import type { SharedBuckets } from '../callers/limit.ts';
-import type { Environment, StoreAddress } from '../config/values.ts';
+import { describeAddress, type Environment, passwordInClear, type StoreAddress } from '../config/values.ts';
 import { toSeconds } from '../exchange/durations.ts';
 import type { MakeScheduler } from '../gate/scheduler.ts';
 import type { Key } from '../key/key.ts';
 import { openStore } from '../key/open-store.ts';
-import { sealWithKey } from './key-sealing.ts';
+import type { SharedGateSnapshot } from './gate-messages.ts';
 import { heartbeatMs, type Member, Membership } from './membership.ts';
+import { sealWithKey } from './sealing.ts';
 import { SharedAnswers, type SharedAnswersSnapshot } from './shared-answers.ts';
 import { shareBuckets } from './shared-buckets.ts';
 import { SharedGate } from './shared-gate.ts';
-import type { SharedGateSnapshot } from './shared-scheduler.ts';
 import { SharedStore, type StoreChange } from './store.ts';
 
 export interface FleetOptions {
@@ -124,7 +125,7 @@ export function joinFleet(options: FleetOptions): Fleet {
 }
 
 /** How to read the store's password; it rejects with a `KeyStoreError`. `undefined` where the store wants none. */
-export function passwordReader(
+function passwordReader(
   from: string | undefined,
   environment: FleetOptions['environment'],
 ): (() => Promise<string>) | undefined {
@@ -134,4 +135,55 @@ export function passwordReader(
     const text = await store.load(AbortSignal.timeout(1_000));
     return text.replace(/\r?\n$/, '');
   };
+}
+
+export interface StoreTrial {
+  readonly ok: boolean;
+  readonly address: string;
+  /** What is wrong, in a few words; no value of a password. */
+  readonly problem?: string;
+  /** What is not safe about the way to it. */
+  readonly warning?: string;
+}
+
+type TrialOptions = Pick<FleetOptions, 'address' | 'passwordFrom' | 'prefix' | 'environment' | 'limitMs'>;
+
+/** Connects, takes a turn and gives it back, as gateways do. Never rejects. */
+export async function tryStore(options: TrialOptions, timeoutMs: number): Promise<StoreTrial> {
+  const { address, passwordFrom, prefix, environment, limitMs } = options;
+  const { promise: reached, resolve } = Promise.withResolvers<string | undefined>();
+  const store = new SharedStore({
+    address,
+    prefix,
+    limitMs,
+    readPassword: passwordReader(passwordFrom, environment),
+    onChange: ({ state, reason }) => resolve(state === 'in use' ? undefined : reason),
+  });
+  const timer = setTimeout(() => resolve('it was not reached in time'), timeoutMs);
+  // The first use of a process that has just started may come too late by itself.
+  const problem = (await reached) ?? ((await takeTurn(store)) && (await takeTurn(store)));
+  clearTimeout(timer);
+  store.close();
+  const warning = passwordInClear(address, passwordFrom);
+  return {
+    ok: problem === undefined,
+    address: describeAddress(address),
+    ...(problem && { problem }),
+    ...(warning && { warning }),
+  };
+}
+
+async function takeTurn(store: SharedStore): Promise<string | undefined> {
+  const id = randomUUID();
+  const turn = store.name('turn', 'check');
+  const keys = [store.name('answer', 'check'), turn, store.name('outcome', id), store.name('purges')];
+  const taken = await store.run('look', keys, [id, '800', '', '0', '1'], holderIn);
+  const released = taken && (await store.run('release', [turn], [id, store.name('ended'), 'check']));
+  if (released !== undefined) return undefined;
+  const { refusal, reason } = store.snapshot();
+  return refusal === undefined ? (reason ?? 'it did not answer') : `it refuses what gateways do: ${refusal}`;
+}
+
+function holderIn(reply: readonly [unknown, unknown, unknown, unknown, holder: Buffer]): string {
+  return reply[4].toString();
 }

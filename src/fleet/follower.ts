@@ -1,10 +1,9 @@
-/** A follower's side of shared turns: what it has to report to the leader, and the turns that it got. */
-
+/** A follower's side of shared turns: the requests that wait here, what to report of them, and the turns that it got. */
 import type { Flow } from '../exchange/request-context.ts';
-import type { Outcome, Permit } from '../gate/scheduler.ts';
+import type { GateRecord, Outcome, Permit } from '../gate/scheduler.ts';
 import type { Queued } from '../gate/types.ts';
-import { type Announcement, type FlowKey, flowOf, keyOf, type Report } from './gate-messages.ts';
-import type { OwnRequests } from './own-requests.ts';
+import { type Announcement, type FlowKey, flowKey, parseFlow, type Report } from './gate-messages.ts';
+import type { KnownWindows, SharedWindows } from './shared-record.ts';
 
 /** All that waits is told so often, so that a lost message is made up for; changes are told at once. */
 const fullEveryMs = 100;
@@ -20,14 +19,19 @@ export class Follower<T extends Queued> {
   #ended: [number, Outcome][] = [];
   #throttled: [FlowKey, number, number][] = [];
   #sentBefore: number;
+  #alone: KnownWindows | undefined;
   readonly #reported = { number: 0, fullMs: Number.NEGATIVE_INFINITY, refusal: 0, wasEmpty: false };
   #seen = 0;
 
-  /** @param sentBefore attempts that this gateway has sent freely before the leader's first 429 */
+  /**
+   * @param sentBefore attempts that this gateway has sent freely before the leader's first 429
+   * @param alone what it has used of a told limit by itself
+   */
   constructor(
     own: OwnRequests<T>,
     { term, from }: Pick<Announcement, 'term' | 'from'>,
     sentBefore: number,
+    alone: KnownWindows | undefined,
     nowMs: number,
   ) {
     this.#own = own;
@@ -35,10 +39,12 @@ export class Follower<T extends Queued> {
     this.leader = from;
     this.heardMs = nowMs;
     this.#sentBefore = sentBefore;
+    this.#alone = alone;
   }
 
   hear({ turns, heard }: Pick<Announcement, 'turns' | 'heard'>, id: string, nowMs: number): void {
     this.heardMs = nowMs;
+    if ((heard[id] ?? 0) > 0) this.#alone = undefined;
     const knowsRefusals = (heard[id] ?? 0) >= this.#reported.refusal;
     for (const turn of turns[id] ?? []) {
       if (knowsRefusals) this.#turns.push(turn);
@@ -52,7 +58,7 @@ export class Follower<T extends Queued> {
     for (let turn = this.#turns.shift(); turn !== undefined; turn = this.#turns.shift()) {
       const [number, key] = turn;
       const request = this.#own.oldest(key);
-      const flow = flowOf(key);
+      const flow = parseFlow(key);
       if (request !== undefined && flow !== undefined) {
         this.#seen = Math.max(this.#seen, number);
         return { request, flow, number };
@@ -76,7 +82,8 @@ export class Follower<T extends Queued> {
     if (number !== undefined) {
       this.#inFlight.delete(permit);
       this.#ended.push([number, outcome]);
-    } else if (isThrottled) this.throttled(keyOf(permit.flow), nowMs - permit.sent.atMs, outcome.waitMs ?? 0);
+    } else if (isThrottled)
+      this.throttled(flowKey(permit.flow), nowMs - permit.sent.atMs, outcome.waitMs ?? 0);
     if (isThrottled) this.#withdraw();
   }
 
@@ -84,6 +91,15 @@ export class Follower<T extends Queued> {
   throttled(key: FlowKey, agoMs: number, waitMs: number): void {
     this.#throttled.push([key, Math.max(agoMs, 0), waitMs]);
     this.#withdraw();
+  }
+
+  /** The 429s that closed this gateway before it followed. */
+  tellCooldown({ state, throttled, lastThrottled, statedUntilMs }: GateRecord, nowMs: number): void {
+    if (state !== 'closed') return;
+    const key = flowKey({ name: '', weight: 1, background: false });
+    for (let count = 0; count < throttled; count += 1) {
+      this.throttled(key, nowMs - lastThrottled.atMs, Math.max(statedUntilMs - nowMs, 0));
+    }
   }
 
   /** The leader is silent: its turns are used no longer. It may come back. */
@@ -97,7 +113,7 @@ export class Follower<T extends Queued> {
     if (!isFull && this.#changed.size + this.#ended.length + this.#throttled.length === 0) return undefined;
     const waiting = isFull
       ? this.#own.counts()
-      : [...this.#changed].map((key): [FlowKey, number] => [key, this.#own.countOf(key)]);
+      : [...this.#changed].map((key): [FlowKey, number] => [key, this.#own.count(key)]);
     if (isFull) this.#reported.fullMs = nowMs;
     this.#reported.wasEmpty = this.#isIdle();
     this.#reported.number += 1;
@@ -106,6 +122,7 @@ export class Follower<T extends Queued> {
       ...{ number: this.#reported.number, seen: this.#seen },
       ...{ isFull, waiting, inFlight: isFull ? [...this.#inFlight.values()] : [] },
       ...{ ended: this.#ended, throttled: this.#throttled, sentBefore: this.#sentBefore },
+      alone: this.#alone && writtenAt(this.#alone, nowMs),
     };
     this.#ended = [];
     this.#throttled = [];
@@ -116,7 +133,7 @@ export class Follower<T extends Queued> {
 
   /** One full report more tells that nothing waits any longer. */
   #hasNews(): boolean {
-    return !this.#reported.wasEmpty || !this.#isIdle() || this.#sentBefore > 0;
+    return !this.#reported.wasEmpty || !this.#isIdle() || this.#sentBefore > 0 || this.#alone !== undefined;
   }
 
   #isIdle(): boolean {
@@ -132,5 +149,70 @@ export class Follower<T extends Queued> {
   #endUnused(number: number): void {
     this.#seen = Math.max(this.#seen, number);
     this.#ended.push([number, 'unused']);
+  }
+}
+
+function writtenAt({ windows: { ended, inFlight }, atMs }: KnownWindows, nowMs: number): SharedWindows {
+  const sinceMs = nowMs - atMs;
+  return { ended: ended.map((cells) => cells.map(([agoMs, count]) => [agoMs + sinceMs, count])), inFlight };
+}
+
+/** The requests that wait at this gateway, by flow. */
+export class OwnRequests<T extends Queued> {
+  /** The flows that each request was added with: its context is live and may have changed since. */
+  readonly #keys = new Map<T, readonly FlowKey[]>();
+  readonly #byFlow = new Map<FlowKey, Set<T>>();
+
+  get all(): Iterable<T> {
+    return this.#keys.keys();
+  }
+
+  get size(): number {
+    return this.#keys.size;
+  }
+
+  /** @returns its flows */
+  add(request: T): readonly FlowKey[] {
+    const keys = request.context.flows.map(flowKey);
+    this.#keys.set(request, keys);
+    for (const key of keys) {
+      const same = this.#byFlow.get(key);
+      if (same === undefined) this.#byFlow.set(key, new Set([request]));
+      else same.add(request);
+    }
+    return keys;
+  }
+
+  /** @returns its flows; `undefined` where it did not wait */
+  remove(request: T): readonly FlowKey[] | undefined {
+    const keys = this.#keys.get(request);
+    this.#keys.delete(request);
+    for (const key of keys ?? []) {
+      const same = this.#byFlow.get(key);
+      same?.delete(request);
+      if (same?.size === 0) this.#byFlow.delete(key);
+    }
+    return keys;
+  }
+
+  oldest(key: FlowKey): T | undefined {
+    let oldest: T | undefined;
+    for (const request of this.#byFlow.get(key) ?? []) {
+      if (oldest === undefined || request.arrivedMs < oldest.arrivedMs) oldest = request;
+    }
+    return oldest;
+  }
+
+  count(key: FlowKey): number {
+    return this.#byFlow.get(key)?.size ?? 0;
+  }
+
+  counts(): [FlowKey, number][] {
+    return [...this.#byFlow].map(([key, { size }]) => [key, size]);
+  }
+
+  clear(): void {
+    this.#keys.clear();
+    this.#byFlow.clear();
   }
 }

@@ -5,7 +5,14 @@
 
 import type { Flow } from '../exchange/request-context.ts';
 import type { Outcome } from '../gate/scheduler.ts';
-import { isWithin, longestMs, parseRecord, type SharedRecord } from './shared-record.ts';
+import {
+  isWithin,
+  longestMs,
+  parseRecord,
+  parseWindows,
+  type SharedRecord,
+  type SharedWindows,
+} from './shared-record.ts';
 
 /** A flow as text: what a turn is given to. */
 export type FlowKey = string;
@@ -47,6 +54,49 @@ export interface Report {
   readonly throttled: readonly (readonly [flow: FlowKey, agoMs: number, waitMs: number])[];
   /** Attempts that it had sent freely before it followed. */
   readonly sentBefore: number;
+  /** Of a told limit, what it has used by itself since it last heard of all; until the leader has heard it. */
+  readonly alone?: SharedWindows | undefined;
+}
+
+/** What is to be done with the lease in the store. */
+export interface LeaseCall {
+  /**
+   * `take`: it is wanted, or held and renewed. `seize`: whichever gateway it names says nothing. `release`: given back,
+   * what is known goes with it.
+   */
+  readonly wants: 'take' | 'seize' | 'look' | 'release';
+  /** In which this gateway leads already: a lease that was lost is taken again in the same term. */
+  readonly term?: number | undefined;
+  /** For gateways that come later. */
+  readonly record: SharedRecord | undefined;
+}
+
+export interface Outgoing {
+  readonly announcement?: Announcement | undefined;
+  readonly report?: Report | undefined;
+  readonly lease?: LeaseCall | undefined;
+}
+
+/** What the store says of the lease. */
+export interface LeaseState {
+  /** `undefined` where no gateway has it. */
+  readonly holder: string | undefined;
+  readonly term: number;
+  readonly record: SharedRecord | undefined;
+  /** How long ago the record was written. */
+  readonly ageMs: number;
+}
+
+/** Who decides on this gateway's turns. */
+export type GateRole = 'alone' | 'leads' | 'follows';
+
+export interface SharedGateSnapshot {
+  readonly role: GateRole;
+  /** The id of the gateway that leads; null while none does, as where nothing is limited. */
+  readonly leader: string | null;
+  /** Turns that this gateway gave to others, and got from others, since the start. */
+  readonly turnsGiven: number;
+  readonly turnsTaken: number;
 }
 
 /** A message that took longer is of no use: its turns are given back by then, and its leader counts as silent. */
@@ -74,12 +124,12 @@ export class HeardMessages {
   }
 }
 
-export function keyOf({ name, weight, background }: Flow): FlowKey {
+export function flowKey({ name, weight, background }: Flow): FlowKey {
   return JSON.stringify([name, weight, background]);
 }
 
 /** `undefined` for what no gateway has written. */
-export function flowOf(key: FlowKey): Flow | undefined {
+export function parseFlow(key: FlowKey): Flow | undefined {
   try {
     const [name, weight, background] = JSON.parse(key) as unknown[];
     if (typeof name !== 'string' || typeof background !== 'boolean') return undefined;
@@ -93,13 +143,13 @@ export function parseMessage(text: string): Announcement | Report | undefined {
   try {
     const value = JSON.parse(text) as Record<string, unknown>;
     if (!isCount(value['term']) || typeof value['from'] !== 'string') return undefined;
-    return value['kind'] === 'announcement' ? announcementOf(value) : reportOf(value);
+    return value['kind'] === 'announcement' ? parseAnnouncement(value) : parseReport(value);
   } catch {
     return undefined;
   }
 }
 
-function announcementOf(value: Record<string, unknown>): Announcement | undefined {
+function parseAnnouncement(value: Record<string, unknown>): Announcement | undefined {
   const record = parseRecord(value['record']);
   const { turns, heard, shares } = value;
   if (record === undefined || !isTable(turns) || !isTable(heard) || !isTable(shares)) return undefined;
@@ -110,7 +160,7 @@ function announcementOf(value: Record<string, unknown>): Announcement | undefine
   return { ...(value as unknown as Announcement), record, resigns: value['resigns'] === true };
 }
 
-function reportOf(value: Record<string, unknown>): Report | undefined {
+function parseReport(value: Record<string, unknown>): Report | undefined {
   const isWaiting = (one: unknown): boolean => isPair(one) && typeof one[0] === 'string' && isCount(one[1]);
   const isEnded = (one: unknown): boolean => isPair(one) && isCount(one[0]) && isOutcome(one[1]);
   const isThrottled = (one: unknown): boolean =>
@@ -122,7 +172,9 @@ function reportOf(value: Record<string, unknown>): Report | undefined {
     isListOf(value['inFlight'], isCount) &&
     isListOf(value['ended'], isEnded) &&
     isListOf(value['throttled'], isThrottled);
-  return isReport ? { ...(value as unknown as Report), isFull: value['isFull'] === true } : undefined;
+  if (!isReport) return undefined;
+  const alone = parseWindows(value['alone']);
+  return { ...(value as unknown as Report), isFull: value['isFull'] === true, alone };
 }
 
 function isOutcome(value: unknown): boolean {

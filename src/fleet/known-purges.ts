@@ -2,7 +2,7 @@
  * The last purges that this gateway knows. What it knows counts, and not what the store says at the moment: who writes
  * there could name an earlier purge again and bring back answers from before a later one. No clock: times come in.
  */
-import { clockErrorMs } from './answer-codec.ts';
+import { clockErrorMs } from './store-clock.ts';
 
 /** When the store took it, in ms of its clock, and a part that is like no other. */
 const idShape = /^(\d{1,15})-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;

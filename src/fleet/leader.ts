@@ -1,10 +1,11 @@
 /**
- * The leader's side of shared turns. For each request that waits at another gateway a stand-in waits in the leader's
+ * The leader's side of shared turns. For each request that waits at another gateway a placeholder waits in the leader's
  * scheduler; when its turn comes, the turn travels. No clock, no timer: times come in.
  */
 import type { Permit, Rejected, Scheduler } from '../gate/scheduler.ts';
 import type { Queued } from '../gate/types.ts';
-import { type Announcement, type FlowKey, flowOf, type Report } from './gate-messages.ts';
+import { type Announcement, type FlowKey, parseFlow, type Report } from './gate-messages.ts';
+import type { SharedRecord } from './shared-record.ts';
 
 /** A request that waits at another gateway. */
 export interface RemoteRequest extends Queued {
@@ -24,15 +25,20 @@ interface Gateway {
 }
 
 /** A gateway that reports nothing for so long has died, and its turns are free. Gateways report ten times a second. */
-const silentMs = 1_000;
+const followerDeadMs = 1_000;
+const announceEveryMs = 100;
 
 export class Leader<T extends Queued> {
   readonly term: number;
+  readonly #id: string;
   readonly #scheduler: Scheduler<T | RemoteRequest>;
   readonly #gateways = new Map<string, Gateway>();
   #turnsGiven = 0;
+  readonly #announced = { atMs: Number.NEGATIVE_INFINITY, state: '' };
 
-  constructor(term: number, scheduler: Scheduler<T | RemoteRequest>) {
+  /** @param id this gateway's */
+  constructor(id: string, term: number, scheduler: Scheduler<T | RemoteRequest>) {
+    this.#id = id;
     this.term = term;
     this.#scheduler = scheduler;
   }
@@ -42,9 +48,9 @@ export class Leader<T extends Queued> {
     return [...this.#gateways.values()].reduce((sum, { turns }) => sum + turns.size, 0);
   }
 
-  /** Whether turns wait to be told. */
-  get hasTurns(): boolean {
-    return [...this.#gateways.values()].some(({ unsent }) => unsent.length > 0);
+  /** Whether it has reported already. */
+  knows(id: string): boolean {
+    return (this.#gateways.get(id)?.number ?? 0) > 0;
   }
 
   give(request: RemoteRequest, permit: Permit): void {
@@ -56,7 +62,7 @@ export class Leader<T extends Queued> {
     gateway.unsent.push([this.#turnsGiven, request.key]);
   }
 
-  /** The stand-in is in the queue no longer. */
+  /** The placeholder is in the queue no longer. */
   dropped(request: RemoteRequest): void {
     const waiting = this.#gateways.get(request.gateway)?.waiting.get(request.key) ?? [];
     const at = waiting.indexOf(request);
@@ -65,14 +71,14 @@ export class Leader<T extends Queued> {
 
   /** What a gateway tells. @returns requests whose turn can no longer come in time */
   hear(report: Report, nowMs: number): Rejected<T | RemoteRequest>[] {
-    const gateway = this.#gatewayOf(report.from, nowMs);
+    const gateway = this.#gateway(report.from, nowMs);
     if (report.number <= gateway.number) return [];
     gateway.number = report.number;
     gateway.heardMs = nowMs;
     this.#countSent(report.sentBefore);
     const rejected: Rejected<T | RemoteRequest>[] = [];
     for (const [key, agoMs, waitMs] of report.throttled) {
-      const flow = flowOf(key);
+      const flow = parseFlow(key);
       if (flow === undefined) continue;
       const sent = { atMs: nowMs - agoMs, sent: this.#scheduler.counts.sent - 1 };
       const permit: Permit = { flow, sent, state: 'open' };
@@ -95,7 +101,7 @@ export class Leader<T extends Queued> {
   /** Takes back the turns of gateways that have died. */
   forgetSilent(nowMs: number): void {
     for (const [id, gateway] of this.#gateways) {
-      if (nowMs - gateway.heardMs <= silentMs) continue;
+      if (nowMs - gateway.heardMs <= followerDeadMs) continue;
       this.#release(gateway, nowMs);
       this.#gateways.delete(id);
     }
@@ -107,15 +113,44 @@ export class Leader<T extends Queued> {
     this.#gateways.clear();
   }
 
-  /** @param inOrder all that wait, in the order of their turns; left out where shares are not told */
-  announcement(inOrder?: readonly (T | RemoteRequest)[]): Pick<Announcement, 'turns' | 'heard' | 'shares'> {
+  /** What the others are to know now; `undefined` where they know it. */
+  announcement(record: SharedRecord, nowMs: number): Announcement | undefined {
+    const { windows: _, ...brief } = record;
+    const { state, perMs, isMeasured, unstatedMs } = brief;
+    const told = [state, perMs, isMeasured, unstatedMs, this.#scheduler.record.throttled].join();
+    const isFull = nowMs - this.#announced.atMs >= announceEveryMs || told !== this.#announced.state;
+    this.#announced.state = told;
+    if (isFull) {
+      this.#announced.atMs = nowMs;
+      return this.#announce(record, true, false);
+    }
+    const hasTurns = [...this.#gateways.values()].some(({ unsent }) => unsent.length > 0);
+    return hasTurns ? this.#announce(brief, false, false) : undefined;
+  }
+
+  /** It leads no longer. */
+  resignation(record: SharedRecord): Announcement {
+    return this.#announce(record, true, true);
+  }
+
+  #announce(record: SharedRecord, withShares: boolean, resigns: boolean): Announcement {
     const turns: Record<string, [number, FlowKey][]> = {};
     const heard: Record<string, number> = {};
     for (const [id, gateway] of this.#gateways) {
       heard[id] = gateway.number;
       if (gateway.unsent.length > 0) turns[id] = gateway.unsent.splice(0);
     }
-    return { turns, heard, shares: inOrder === undefined ? {} : sharesOf(inOrder) };
+    const shares = withShares ? waitingShares(this.#scheduler.queue.inOrder()) : {};
+    return {
+      kind: 'announcement',
+      term: this.term,
+      from: this.#id,
+      record,
+      resigns,
+      turns,
+      heard,
+      shares,
+    };
   }
 
   /** The first 429 of all tells the burst: what every gateway sent before it belongs to that. */
@@ -137,7 +172,7 @@ export class Leader<T extends Queued> {
   }
 
   #setWaiting(gateway: Gateway, id: string, key: FlowKey, count: number, nowMs: number): void {
-    const flow = flowOf(key);
+    const flow = parseFlow(key);
     if (flow === undefined) return;
     const waiting = gateway.waiting.get(key) ?? [];
     gateway.waiting.set(key, waiting);
@@ -152,7 +187,7 @@ export class Leader<T extends Queued> {
     if (waiting.length === 0) gateway.waiting.delete(key);
   }
 
-  #gatewayOf(id: string, nowMs: number): Gateway {
+  #gateway(id: string, nowMs: number): Gateway {
     let gateway = this.#gateways.get(id);
     if (gateway === undefined) {
       gateway = { heardMs: nowMs, number: 0, waiting: new Map(), turns: new Map(), unsent: [] };
@@ -172,7 +207,7 @@ export function isRemote(request: Queued): request is RemoteRequest {
 }
 
 /** Of each gateway: how many wait there, as a share of all up to the last of them. */
-function sharesOf(inOrder: readonly Queued[]): Record<string, number> {
+function waitingShares(inOrder: readonly Queued[]): Record<string, number> {
   const counts: Record<string, number> = {};
   const shares: Record<string, number> = {};
   for (const [at, request] of inOrder.entries()) {

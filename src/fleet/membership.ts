@@ -2,10 +2,9 @@
 
 import { randomUUID } from 'node:crypto';
 import { toTime } from '../exchange/durations.ts';
-import { clockErrorMs } from './answer-codec.ts';
-import type { KeySealing } from './key-sealing.ts';
-import { heartbeatScript } from './scripts.ts';
+import type { KeySealing } from './sealing.ts';
 import type { SharedStore } from './store.ts';
+import { clockErrorMs } from './store-clock.ts';
 
 export interface Member {
   readonly id: string;
@@ -71,9 +70,9 @@ export class Membership {
     const keys = [store.name('gateways'), store.name('purges')];
     const values = [this.id, facts, String(heartbeatKeptMs), store.name('gateway', ''), ...purgeable];
     const sentMs = performance.now();
-    const heard = await store.run(heartbeatScript, keys, values, ([time, ids, said, purges]: Reply) => ({
+    const heard = await store.run('heartbeat', keys, values, ([time, ids, said, purges]: Reply) => ({
       time: time.map(Number),
-      members: ids.flatMap((id, index) => memberOf(id.toString(), said[index]) ?? []),
+      members: ids.flatMap((id, index) => parseMember(id.toString(), said[index]) ?? []),
       purges: purgeable.map((what, at) => [what, String(purges[at] ?? '')] as const),
     }));
     if (heard === undefined) return;
@@ -98,7 +97,7 @@ export class Membership {
 }
 
 /** Nothing in the store is trusted: what does not look like a gateway's facts is ignored. */
-function memberOf(id: string, facts: Buffer | null | undefined): Heard | undefined {
+function parseMember(id: string, facts: Buffer | null | undefined): Heard | undefined {
   if (!facts || !/^[0-9a-f]{8}$/.test(id)) return undefined;
   try {
     const { host, version, startedAt, proof } = JSON.parse(facts.toString()) as Record<string, unknown>;

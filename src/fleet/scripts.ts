@@ -1,26 +1,34 @@
 /** The programs that run in the store, in Lua: all that one does happens at one moment. */
-import { createHash } from 'node:crypto';
+import { defineScript, type RedisArgument } from '@redis/client';
 
-export interface Script {
-  readonly text: string;
-  /** SHA-1, by which the store knows a program that it has run before. */
-  readonly digest: string;
+type CommandParser = Parameters<Parameters<typeof defineScript>[0]['parseCommand']>[0];
+
+/** The client asks for a program by its digest, and sends its text where the server does not know it (any more). */
+function program(keyCount: number, text: string) {
+  return defineScript({
+    SCRIPT: text,
+    NUMBER_OF_KEYS: keyCount,
+    parseCommand(parser: CommandParser, keys: readonly string[], values: readonly RedisArgument[]) {
+      parser.pushKeys([...keys]);
+      parser.push(...values);
+    },
+    transformReply: (reply: unknown) => reply,
+  });
 }
 
-function defineScript(text: string): Script {
-  return { text, digest: createHash('sha1').update(text).digest('hex') };
-}
-
-/**
- * Looks for a read and takes its turn, if it is free. A turn without an end, or with a later one than ours have, was not
- * taken by a gateway.
- *
- * Keys: the answer, the turn, the outcome that is awaited, the purges.
- * Values: the turn, which begins with the id of the exchange, how long it lasts in ms, the operation, 1 where a stored
- * answer will do, 1 where a free turn is taken.
- * Reply: the answer, the ids of the last purge of all and of the operation, the outcome, the turn.
- */
-export const lookScript = defineScript(`
+export const scripts = {
+  /**
+   * Looks for a read and takes its turn, if it is free. Ignores a turn without a TTL, or with one above ours: no gateway
+   * wrote it.
+   *
+   * Keys: the answer, the turn, the outcome that is awaited, the purges.
+   * Values: the turn, which begins with the id of the exchange, how long it lasts in ms, the operation, 1 where a stored
+   * answer will do, 1 where a free turn is taken.
+   * Reply: the answer, the ids of the last purge of all and of the operation, the outcome, the turn.
+   */
+  look: program(
+    4,
+    `
 local answer = redis.call('GET', KEYS[1])
 local purges = redis.call('HMGET', KEYS[4], '*', ARGV[3])
 local outcome = redis.call('GET', KEYS[3])
@@ -32,28 +40,37 @@ if holder then
 end
 if ARGV[5] == '0' then return {answer, purges[1], purges[2], false, false} end
 redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
-return {answer, purges[1], purges[2], false, ARGV[1]}`);
+return {answer, purges[1], purges[2], false, ARGV[1]}`,
+  ),
 
-/** Keys: the turn. Values: the id of the exchange, how long the turn lasts from now in ms, the turn with its new time. */
-export const renewScript = defineScript(`
+  /** Keys: the turn. Values: the id of the exchange, how long the turn lasts from now in ms, the turn with its new time. */
+  renew: program(
+    1,
+    `
 local holder = redis.call('GET', KEYS[1])
 if not holder or string.sub(holder, 1, string.len(ARGV[1])) ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[2])
-return 1`);
+return 1`,
+  ),
 
-/** Gives a turn back and tells all gateways. Keys: the turn. Values: the id of the exchange, the channel, the read. */
-export const releaseScript = defineScript(`
+  /** Gives a turn back and tells all gateways. Keys: the turn. Values: the id of the exchange, the channel, the read. */
+  release: program(
+    1,
+    `
 local holder = redis.call('GET', KEYS[1])
 if holder and string.sub(holder, 1, string.len(ARGV[1])) == ARGV[1] then redis.call('DEL', KEYS[1]) end
-return redis.call('PUBLISH', ARGV[2], ARGV[1] .. ' ' .. ARGV[3])`);
+return redis.call('PUBLISH', ARGV[2], ARGV[1] .. ' ' .. ARGV[3])`,
+  ),
 
-/**
- * Writes a purge down and tells all gateways.
- *
- * Keys: the purges. Values: the operation or *, the part of its id that is like no other, the channel; to write an id
- * back that has been lost, that id and what stood in its place or nothing. Reply: the id, unless that was changed since.
- */
-export const purgeScript = defineScript(`
+  /**
+   * Writes a purge down and tells all gateways.
+   *
+   * Keys: the purges. Values: the operation or *, the part of its id that is like no other, the channel; to write an id
+   * back that has been lost, that id and what stood in its place or nothing. Reply: the id, unless that was changed since.
+   */
+  purge: program(
+    1,
+    `
 local id = ARGV[4]
 if id then
   if (redis.call('HMGET', KEYS[1], ARGV[1])[1] or '') ~= ARGV[5] then return false end
@@ -63,16 +80,19 @@ else
 end
 redis.call('HSET', KEYS[1], ARGV[1], id)
 redis.call('PUBLISH', ARGV[3], ARGV[1] .. ' ' .. id)
-return id`);
+return id`,
+  ),
 
-/**
- * Says that a gateway is there, and reads what all of them need once a second.
- *
- * Keys: the gateways by the time of their last heartbeat, the purges. Values: the id, its facts, how long a heartbeat
- * counts in ms, what names of facts begin with, and each name that may be purged.
- * Reply: the time, the ids that are there, the facts of each, the id of the last purge of each name.
- */
-export const heartbeatScript = defineScript(`
+  /**
+   * Says that a gateway is there, and reads what all of them need once a second.
+   *
+   * Keys: the gateways by the time of their last heartbeat, the purges. Values: the id, its facts, how long a heartbeat
+   * counts in ms, what names of facts begin with, and each name that may be purged.
+   * Reply: the time, the ids that are there, the facts of each, the id of the last purge of each name.
+   */
+  heartbeat: program(
+    2,
+    `
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZADD', KEYS[1], ms, ARGV[1])
@@ -82,15 +102,18 @@ redis.call('SET', ARGV[4] .. ARGV[1], ARGV[2], 'PX', ARGV[3])
 local ids = redis.call('ZRANGE', KEYS[1], 0, 99)
 local facts = {}
 for index, id in ipairs(ids) do facts[index] = redis.call('GET', ARGV[4] .. id) end
-return {time, ids, facts, redis.call('HMGET', KEYS[2], unpack(ARGV, 5))}`);
+return {time, ids, facts, redis.call('HMGET', KEYS[2], unpack(ARGV, 5))}`,
+  ),
 
-/**
- * Writes a caller's bucket where it still is as the gateway has seen it. What is no text was not written by a gateway.
- *
- * Keys: the bucket. Values: as it was seen, or nothing; as it is to be; how long it is kept in ms.
- * Reply: the bucket as it is now.
- */
-export const bucketScript = defineScript(`
+  /**
+   * Writes a caller's bucket where it still is as the gateway has seen it. What is no text was not written by a gateway.
+   *
+   * Keys: the bucket. Values: as it was seen, or nothing; as it is to be; how long it is kept in ms.
+   * Reply: the bucket as it is now.
+   */
+  bucket: program(
+    1,
+    `
 local kept = redis.pcall('GET', KEYS[1])
 if type(kept) == 'table' then
   redis.call('DEL', KEYS[1])
@@ -98,19 +121,22 @@ if type(kept) == 'table' then
 end
 if (kept or '') ~= ARGV[1] then return kept end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-return ARGV[2]`);
+return ARGV[2]`,
+  ),
 
-/**
- * The lease of the gateway that leads at the gate, and what is known there. A lease without an end, or with a later one
- * than ours have, was not taken by a gateway. Terms are never read from a lease that is taken: another program could set
- * them back.
- *
- * Keys: the lease, the record. Values: the id of the gateway, how long a lease lasts in ms, what it wants (`take`,
- * `seize` although another has it, `release`, `look`), the sealed record or nothing, how long the record is kept in ms, the term
- * in which it leads already or nothing.
- * Reply: the id and the term of the holder, the record.
- */
-export const leaseScript = defineScript(`
+  /**
+   * The lease of the gateway that leads at the gate, and what is known there. Ignores a lease without a TTL, or with one
+   * above ours: no gateway wrote it. Terms are never read from a lease that is taken: another program could set
+   * them back.
+   *
+   * Keys: the lease, the record. Values: the id of the gateway, how long a lease lasts in ms, what it wants (`take`,
+   * `seize` although another has it, `release`, `look`), the sealed record or nothing, how long the record is kept in ms, the term
+   * in which it leads already or nothing.
+   * Reply: the id and the term of the holder, the record.
+   */
+  lease: program(
+    2,
+    `
 local lease = redis.call('GET', KEYS[1])
 if lease then
   local left = redis.call('PTTL', KEYS[1])
@@ -130,4 +156,6 @@ if ARGV[3] ~= 'look' and (not lease or string.sub(lease, 1, string.len(ARGV[1]))
   if ARGV[4] ~= '' then redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[5])
   elseif ARGV[3] == 'release' then redis.call('DEL', KEYS[2]) end
 end
-return {lease, redis.call('GET', KEYS[2])}`);
+return {lease, redis.call('GET', KEYS[2])}`,
+  ),
+};

@@ -6,6 +6,7 @@
  * secret, and a rotation makes everything older unreadable.
  */
 import { createCipheriv, createDecipheriv, createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { deriveSecret, type Key } from '../key/key.ts';
 
 /** Changes whenever the format does: older entries are then no entries. */
 const formatVersion = 1;
@@ -62,4 +63,59 @@ export function createSealing(derive: (purpose: string) => Buffer): Sealing {
       }
     },
   };
+}
+
+export interface KeySealing {
+  readonly sealing: Sealing;
+  /** The generation of the key, at this gateway. */
+  readonly generation: number;
+}
+
+/**
+ * @param key in use now; `undefined` while there is none
+ * @param workspace another one has another sealing, were its key the same; empty for the unnamed one
+ */
+export function sealWithKey(key: () => Key | undefined, workspace = ''): () => KeySealing | undefined {
+  const own = workspace === '' ? '' : `, workspace ${workspace}`;
+  const known = new WeakMap<Key, KeySealing>();
+  return () => {
+    const current = key();
+    if (current === undefined) return undefined;
+    let sealing = known.get(current);
+    if (sealing === undefined) {
+      const { generation } = current;
+      sealing = {
+        sealing: createSealing((purpose) => deriveSecret(current, `${purpose}${own}`)),
+        generation,
+      };
+      known.set(current, sealing);
+    }
+    return sealing;
+  };
+}
+
+const lengthBytes = 4;
+
+/** Any facts as JSON, then a body. */
+export function pack(facts: object, body: Buffer): Buffer {
+  const head = Buffer.from(JSON.stringify(facts));
+  const length = Buffer.alloc(lengthBytes);
+  length.writeUInt32BE(head.length);
+  return Buffer.concat([length, head, body]);
+}
+
+/** The facts and the body; `undefined` for bytes that were not packed. */
+export function unpack(
+  bytes: Buffer,
+): { readonly facts: Record<string, unknown>; readonly body: Buffer } | undefined {
+  if (bytes.length < lengthBytes) return undefined;
+  const end = lengthBytes + bytes.readUInt32BE(0);
+  if (bytes.length < end) return undefined;
+  try {
+    const facts: unknown = JSON.parse(bytes.toString('utf8', lengthBytes, end));
+    if (typeof facts !== 'object' || facts === null) return undefined;
+    return { facts: facts as Record<string, unknown>, body: bytes.subarray(end) };
+  } catch {
+    return undefined;
+  }
 }

@@ -3,7 +3,7 @@
  * so that nothing in it is trusted; a turn to ask the upstream ends by itself when its gateway dies.
  */
 import { randomUUID } from 'node:crypto';
-import { cacheKey } from '../cache/cache-key.ts';
+import { cacheKey, exactRequestKey } from '../cache/cache-key.ts';
 import type {
   LookOptions,
   Publication,
@@ -11,14 +11,8 @@ import type {
   SharedLook,
   SharedReads,
 } from '../cache/shared-reads.ts';
-import { exactRequestKey } from '../cache/vary.ts';
 import type { UpstreamRequest } from '../exchange/exchange.ts';
 import type { RequestContext } from '../exchange/request-context.ts';
-import { clockErrorMs } from './answer-codec.ts';
-import type { KeySealing } from './key-sealing.ts';
-import { KnownPurges } from './known-purges.ts';
-import { lookScript, purgeScript, releaseScript, renewScript } from './scripts.ts';
-import type { SharedStore } from './store.ts';
 import {
   outcomeKeptMs,
   readAnswer,
@@ -26,7 +20,11 @@ import {
   type StoredForm,
   writeAnswer,
   writeOutcome,
-} from './stored-form.ts';
+} from './answer-codec.ts';
+import { KnownPurges } from './known-purges.ts';
+import type { KeySealing } from './sealing.ts';
+import type { SharedStore } from './store.ts';
+import { clockErrorMs } from './store-clock.ts';
 
 export interface SharedAnswersOptions {
   readonly store: SharedStore;
@@ -104,7 +102,7 @@ export class SharedAnswers implements SharedReads {
       this.#store.name('purges'),
     ];
     const values = [turn, String(turnMs), request.operation, mayFind ? '1' : '0', mayTake ? '1' : '0'];
-    const found = await this.#store.run(lookScript, keys, values, (reply: (Buffer | null)[]) => {
+    const found = await this.#store.run('look', keys, values, (reply: (Buffer | null)[]) => {
       const [sealed, purgedAll, purged, sealedOutcome, holder] = reply;
       this.applyPurges([
         ['*', purgedAll?.toString() ?? ''],
@@ -212,7 +210,7 @@ export class SharedAnswers implements SharedReads {
   #writePurge(what: string, ...values: readonly string[]): Promise<string | undefined> {
     const [uuid = '', ...writtenBack] = values;
     const all = [what, uuid, this.#store.name('purged'), ...writtenBack];
-    return this.#store.run(purgeScript, [this.#store.name('purges')], all, (reply: Buffer | null) =>
+    return this.#store.run('purge', [this.#store.name('purges')], all, (reply: Buffer | null) =>
       String(reply),
     );
   }
@@ -259,7 +257,7 @@ export class SharedAnswers implements SharedReads {
 
   /** Commands reach the store in the order in which they were given: what is written is there before the turn ends. */
   #write(form: StoredForm, id: string, epoch: string, wanted: Publication): void {
-    const publication = bytesOf(wanted) > maxSharedBytes ? tooLarge : wanted;
+    const publication = bodyBytes(wanted) > maxSharedBytes ? tooLarge : wanted;
     const answerName = this.#store.name('answer', form.name);
     const answer = writeAnswer(form, epoch, publication, performance.now());
     if (answer !== undefined) this.#set(answerName, answer.bytes, answer.forMs);
@@ -284,11 +282,7 @@ export class SharedAnswers implements SharedReads {
       clearInterval(this.#renewal);
       this.#renewal = undefined;
     }
-    void this.#store.run(
-      releaseScript,
-      [this.#store.name('turn', name)],
-      [id, this.#store.name('ended'), name],
-    );
+    void this.#store.run('release', [this.#store.name('turn', name)], [id, this.#store.name('ended'), name]);
     // The message that comes back is then no news.
     this.#exchangeEnded(`${id} ${name}`);
   }
@@ -296,7 +290,7 @@ export class SharedAnswers implements SharedReads {
   #renewTurns(): void {
     for (const [id, form] of this.#turns) {
       const values = [id, String(turnMs), turnText(form, id, this.#storeMs())];
-      void this.#store.run(renewScript, [this.#store.name('turn', form.name)], values);
+      void this.#store.run('renew', [this.#store.name('turn', form.name)], values);
     }
   }
 
@@ -318,7 +312,7 @@ function turnText({ sealing, name }: StoredForm, id: string, storeMs: number | u
   return sealing.sign(`turn ${name}`, `${id} ${storeMs}`);
 }
 
-function bytesOf(publication: Publication): number {
+function bodyBytes(publication: Publication): number {
   if (publication.kind === 'stored') return publication.answer.body.length;
   if (publication.kind !== 'outcome' || publication.outcome.kind === 'failed') return 0;
   return publication.outcome.answer.body.length;

@@ -4,19 +4,16 @@
  */
 import type { MakeScheduler, Rejected } from '../gate/scheduler.ts';
 import type { Queued, SchedulerOptions } from '../gate/types.ts';
-import { pack, unpack } from './answer-codec.ts';
-import { HeardMessages, parseMessage } from './gate-messages.ts';
-import type { KeySealing } from './key-sealing.ts';
-import { leaseScript } from './scripts.ts';
-import type { Sealing } from './sealing.ts';
-import { parseRecord } from './shared-record.ts';
 import {
+  HeardMessages,
   type LeaseCall,
-  leaseMs,
   type Outgoing,
+  parseMessage,
   type SharedGateSnapshot,
-  SharedScheduler,
-} from './shared-scheduler.ts';
+} from './gate-messages.ts';
+import { type KeySealing, pack, type Sealing, unpack } from './sealing.ts';
+import { parseRecord } from './shared-record.ts';
+import { leaseMs, SharedScheduler } from './shared-scheduler.ts';
 import type { SharedStore } from './store.ts';
 
 export interface SharedGateOptions {
@@ -182,7 +179,7 @@ export class SharedGate {
       String(Math.max(recordKeptMs, scheduler.keptForMs)),
       String(ownTerm ?? ''),
     ];
-    const told = await store.run(leaseScript, keys, values, (reply: (Buffer | null)[]) => {
+    const told = await store.run('lease', keys, values, (reply: (Buffer | null)[]) => {
       const [holderAndTerm, sealed] = reply;
       const [holder, term] = holderAndTerm?.toString().split(' ') ?? [];
       const plain = sealed ? sealing.unseal(label, sealed) : undefined;

@@ -2,14 +2,14 @@
  * The gate's record as it travels between gateways: plain numbers, whose times are counted from the moment of writing.
  * Pure: times come in.
  */
-import { settledDown } from '../gate/pacer.ts';
-import { type GateRecord, learned, openRecord } from '../gate/scheduler.ts';
+import { settleDown } from '../gate/pacer.ts';
+import { type GateRecord, learnRate, openRecord } from '../gate/scheduler.ts';
 import { tuning } from '../gate/tuning.ts';
 import type { GateState } from '../gate/types.ts';
-import { parseWindows, type SharedWindows } from './shared-windows.ts';
+import type { Cell, ToldWindow } from '../gate/window-limits.ts';
 
-const amounts = ['perMs', 'crowd', 'crowdMs', 'unstatedMs', 'probeIntervalMs'] as const;
-const spans = ['closedForMs', 'statedForMs', 'probeInMs'] as const;
+const amounts = ['perMs', 'crowd', 'crowdMs', 'unstatedMs', 'exploreIntervalMs'] as const;
+const spans = ['closedForMs', 'statedForMs', 'exploreInMs'] as const;
 
 export type SharedRecord = Readonly<Record<(typeof amounts)[number] | (typeof spans)[number], number>> & {
   readonly state: GateState;
@@ -23,7 +23,7 @@ export type SharedRecord = Readonly<Record<(typeof amounts)[number] | (typeof sp
 
 /** @param sent attempts so far: what the 429s of a cooldown tell is told at once */
 export function writeRecord(record: GateRecord, sent: number, nowMs: number): SharedRecord {
-  const plain = record.state === 'closed' ? learned(record, sent) : settledDown(record, nowMs);
+  const plain = record.state === 'closed' ? learnRate(record, sent) : settleDown(record, nowMs);
   return {
     ...pick(amounts, (name) => plain[name]),
     state: record.state,
@@ -32,7 +32,7 @@ export function writeRecord(record: GateRecord, sent: number, nowMs: number): Sh
     levelInMs: plain.levelMs - nowMs,
     closedForMs: Math.max(plain.closedUntilMs - nowMs, 0),
     statedForMs: Math.max(plain.statedUntilMs - nowMs, 0),
-    probeInMs: Math.max(plain.probeMs - nowMs, 0),
+    exploreInMs: Math.max(plain.exploreMs - nowMs, 0),
   };
 }
 
@@ -44,14 +44,14 @@ export function writeRecord(record: GateRecord, sent: number, nowMs: number): Sh
  */
 export function readRecord(shared: SharedRecord, sent: number, writtenMs: number, nowMs: number): GateRecord {
   if (shared.state === 'open') return openRecord;
-  const { closedForMs, statedForMs, probeInMs, levelInMs, windows: _, ...same } = shared;
+  const { closedForMs, statedForMs, exploreInMs, levelInMs, windows: _, ...same } = shared;
   return {
     ...openRecord,
     ...same,
     levelMs: writtenMs + levelInMs,
     closedUntilMs: writtenMs + closedForMs,
     statedUntilMs: statedForMs > 0 ? writtenMs + statedForMs : 0,
-    probeMs: writtenMs + probeInMs,
+    exploreMs: writtenMs + exploreInMs,
     emptyMs: nowMs,
     closedMs: nowMs,
     marks: [{ atMs: nowMs, sent }],
@@ -59,7 +59,7 @@ export function readRecord(shared: SharedRecord, sent: number, writtenMs: number
 }
 
 /** What one of several gateways may use while each works by itself. */
-export function shareOf(record: GateRecord, share: number): GateRecord {
+export function scaleRecord(record: GateRecord, share: number): GateRecord {
   const { perMs, crowd, level } = record;
   return { ...record, perMs: perMs * share, crowd: Math.max(crowd * share, 1), level: level * share };
 }
@@ -80,7 +80,7 @@ export function isStale({ closedForMs, statedForMs }: SharedRecord, ageMs: numbe
   return !(ageMs <= Math.max(closedForMs, statedForMs) + tuning.quietMs);
 }
 
-/** Longer than any gate is closed and any wait is stated; no sum of such times is lost to rounding. */
+/** Longer than any gate is closed, any wait is stated and any window lasts, and more than any limit allows; no sum of such times is lost to rounding. */
 export const longestMs = 2 ** 32;
 /** Faster than any upstream. */
 const mostPerMs = 1e6;
@@ -111,4 +111,115 @@ export function isWithin(value: unknown, least: number, most: number): value is 
 
 function pick<N extends string>(names: readonly N[], of: (name: N) => number): Record<N, number> {
   return Object.fromEntries(names.map((name) => [name, of(name)])) as Record<N, number>;
+}
+
+export interface SharedWindows {
+  /** Of each window, the shortest first: pairs of ms and count, the eldest first. */
+  readonly ended: readonly (readonly (readonly [agoMs: number, count: number])[])[];
+  /** Attempts that had not ended. */
+  readonly inFlight: number;
+}
+
+/** What is known of all gateways together. */
+export interface KnownWindows {
+  readonly windows: SharedWindows;
+  readonly atMs: number;
+}
+
+/** Windows from here on outlive the process. */
+const longWindowMs = 3_600_000;
+const mostWindows = 16;
+const mostCells = 256;
+
+/** What has ended since, and what has not. `undefined` where no limit is told. */
+export function writeWindows(
+  windows: readonly ToldWindow[],
+  inFlight: number,
+  nowMs: number,
+  sinceMs = Number.NEGATIVE_INFINITY,
+): SharedWindows | undefined {
+  if (windows.length === 0) return undefined;
+  const ended = windows.map(({ cells }) =>
+    cells
+      .filter(({ lastMs }) => lastMs > sinceMs)
+      .map(({ lastMs, count }) => [Math.max(nowMs - lastMs, 0), count] as const),
+  );
+  return { ended, inFlight };
+}
+
+/**
+ * Goes on from what was known of all, and what this gateway has sent since.
+ *
+ * @param part this gateway's, of one
+ * @param isFollower its own attempts are among those in flight
+ */
+export function readWindows(
+  windows: readonly ToldWindow[],
+  { windows: { ended, inFlight }, atMs }: KnownWindows,
+  part: number,
+  isFollower: boolean,
+): void {
+  for (const [place, window] of windows.entries()) {
+    const all = [...(ended[place] ?? []), [0, isFollower ? 0 : inFlight] as const];
+    const known = cellsOf(all, atMs, part);
+    const later = window.cells.filter(({ lastMs }) => lastMs > atMs);
+    window.restore([...known, ...later], window.limit.most * part);
+  }
+}
+
+/** Adds what a gateway has sent by itself, and takes back the places that were held for it. */
+export function addWindows(
+  windows: readonly ToldWindow[],
+  { ended, inFlight }: SharedWindows,
+  held: readonly number[],
+  nowMs: number,
+): void {
+  for (const [place, window] of windows.entries()) {
+    const added = cellsOf([...(ended[place] ?? []), [0, inFlight]], nowMs, 1);
+    const { windowMs, most } = window.limit;
+    const cells = joinCells([...window.cells, ...added], windowMs / tuning.windowCells);
+    window.restore(cells, Math.min(window.most + (held[place] ?? 0), most));
+  }
+}
+
+/** No attempt that ends later joins them: what this gateway has sent since is told apart. */
+function cellsOf(ended: readonly (readonly [number, number])[], atMs: number, part: number): Cell[] {
+  return ended
+    .filter(([, count]) => count > 0)
+    .map(([agoMs, count]) => ({
+      firstMs: Number.NEGATIVE_INFINITY,
+      lastMs: atMs - agoMs,
+      count: count * part,
+    }));
+}
+
+/** In the order of time, those that ended within so many ms as one. */
+function joinCells(cells: readonly Cell[], withinMs: number): readonly Cell[] {
+  const joined: Cell[] = [];
+  let sinceMs = Number.NEGATIVE_INFINITY;
+  for (const { lastMs, count } of cells.toSorted((one, other) => one.lastMs - other.lastMs)) {
+    const isNear = lastMs - sinceMs < withinMs;
+    if (!isNear) sinceMs = lastMs;
+    const before = isNear ? (joined.pop()?.count ?? 0) : 0;
+    joined.push({ firstMs: Number.NEGATIVE_INFINITY, lastMs, count: count + before });
+  }
+  return joined;
+}
+
+/** How long the record of these windows is worth keeping, ms; 0 where none is long. */
+export function keptForMs(windows: readonly ToldWindow[]): number {
+  const longest = Math.max(0, ...windows.map(({ limit }) => limit.windowMs));
+  return longest >= longWindowMs ? longest : 0;
+}
+
+/** Nothing that was read from the store is trusted. */
+export function parseWindows(value: unknown): SharedWindows | undefined {
+  if (typeof value !== 'object' || value === null) return undefined;
+  const { ended, inFlight } = value as Record<string, unknown>;
+  const isFigure = (one: unknown): boolean => isWithin(one, 0, longestMs);
+  const isCell = (cell: unknown): boolean => Array.isArray(cell) && cell.length === 2 && cell.every(isFigure);
+  const isWindow = (one: unknown): boolean =>
+    Array.isArray(one) && one.length <= mostCells && one.every(isCell);
+  const isList = Array.isArray(ended) && ended.length <= mostWindows && ended.every(isWindow);
+  return isList && isFigure(inFlight) ? (value as SharedWindows) : undefined;
 }

@@ -6,33 +6,32 @@
  * lease in the store decides: the requests of all wait in its scheduler, so there is one pace, one cooldown and one order
  * of turns. A gateway that has no leader uses its share of the rate that was last known.
  */
-
 import type { Flow } from '../exchange/request-context.ts';
+import { queuesByCaller } from '../gate/fair-queue.ts';
 import {
   type GateRecord,
   type Next,
   type Outcome,
-  openRecord,
   type Permit,
   type Rejected,
   Scheduler,
   type Scheduling,
 } from '../gate/scheduler.ts';
-import type { Queued, Schedule, SchedulerOptions } from '../gate/types.ts';
+import type { GateSnapshot, Queued, SchedulerOptions } from '../gate/types.ts';
 import type { LimitFields } from '../http/limit-fields.ts';
-import { Follower } from './follower.ts';
-import { type Announcement, keyOf, type Report } from './gate-messages.ts';
-import { isRemote, Leader, type RemoteRequest } from './leader.ts';
-import { OwnRequests } from './own-requests.ts';
+import { Follower, OwnRequests } from './follower.ts';
 import {
-  isStale,
-  readRecord,
-  type SharedRecord,
-  shareOf,
-  withCooldown,
-  writeRecord,
-} from './shared-record.ts';
-import { type KnownWindows, keptForMs, readWindows, type WindowUse, writeWindows } from './shared-windows.ts';
+  type Announcement,
+  flowKey,
+  type LeaseCall,
+  type LeaseState,
+  type Outgoing,
+  type Report,
+  type SharedGateSnapshot,
+} from './gate-messages.ts';
+import { type DatedRecord, KnownLimit } from './known-limit.ts';
+import { isRemote, Leader, type RemoteRequest } from './leader.ts';
+import { isStale, type KnownWindows } from './shared-record.ts';
 
 export interface SharedSchedulerOptions {
   /** This gateway's. */
@@ -43,69 +42,24 @@ export interface SharedSchedulerOptions {
   changed(): void;
 }
 
-/** Who decides on this gateway's turns. */
-export type GateRole = 'alone' | 'leads' | 'follows';
-
-export interface SharedGateSnapshot {
-  readonly role: GateRole;
-  /** The id of the gateway that leads; null while none does, as where nothing is limited. */
-  readonly leader: string | null;
-  /** Turns that this gateway gave to others, and got from others, since the start. */
-  readonly turnsGiven: number;
-  readonly turnsTaken: number;
-}
-
-/** What is to be done with the lease in the store. */
-export interface LeaseCall {
-  /**
-   * `take`: it is wanted, or held and renewed. `seize`: whichever gateway it names says nothing. `release`: given back,
-   * what is known goes with it.
-   */
-  readonly wants: 'take' | 'seize' | 'look' | 'release';
-  /** In which this gateway leads already: a lease that was lost is taken again in the same term. */
-  readonly term?: number | undefined;
-  /** For gateways that come later. */
-  readonly record: SharedRecord | undefined;
-}
-
-export interface Outgoing {
-  readonly announcement?: Announcement | undefined;
-  readonly report?: Report | undefined;
-  readonly lease?: LeaseCall | undefined;
-}
-
-/** What the store says of the lease. */
-export interface LeaseState {
-  /** `undefined` where no gateway has it. */
-  readonly holder: string | undefined;
-  readonly term: number;
-  readonly record: SharedRecord | undefined;
-  /** How long ago the record was written. */
-  readonly ageMs: number;
-}
-
 /** A leader that is gone is replaced after this long. Longer: fewer changes of the lead on a busy machine. */
 export const leaseMs = 1_000;
 const renewEveryMs = 250;
 const campaignEveryMs = 100;
-const announceEveryMs = 100;
 /** A follower whose leader says nothing for so long goes on alone. */
-const silentMs = 500;
+const leaderSilentMs = 500;
 
 export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   readonly #options: SharedSchedulerOptions;
   readonly #inner: Scheduler<T | RemoteRequest>;
   readonly #own = new OwnRequests<T>();
-  #role: GateRole = 'alone';
+  #role: SharedGateSnapshot['role'] = 'alone';
   #leader: Leader<T> | undefined;
   /** Kept while its leader is silent. */
   #follower: Follower<T> | undefined;
-  /** What was last known of all gateways together. */
-  #known: { readonly record: SharedRecord; readonly atMs: number } | undefined;
-  /** What was last known of the windows of a told limit. */
-  #knownWindows: KnownWindows | undefined;
+  readonly #known: KnownLimit<T | RemoteRequest>;
   /** Since when this gateway works by itself. */
-  #aloneSinceMs = Number.NEGATIVE_INFINITY;
+  #aloneSinceMs: number | undefined;
   #isStoreInUse = false;
   /** Where nothing is limited as far as this gateway knows, it looks once whether one leads. */
   #hasLooked = false;
@@ -113,13 +67,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   readonly #turns = { given: 0, taken: 0, throttled: 0 };
   /** Since when the lease names a gateway of which no announcement was heard. */
   #unheardSinceMs: number | undefined;
-  /** Of the last announcement and the last call for the lease. */
-  readonly #last = {
-    announcedMs: Number.NEGATIVE_INFINITY,
-    leaseMs: Number.NEGATIVE_INFINITY,
-    leadsUntilMs: 0,
-    told: '',
-  };
+  readonly #lease = { askedMs: Number.NEGATIVE_INFINITY, heldUntilMs: 0 };
 
   constructor(options: SharedSchedulerOptions, gate: SchedulerOptions) {
     this.#options = options;
@@ -137,6 +85,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
         return gate.maxWaitingPerCaller * times();
       },
     });
+    this.#known = new KnownLimit(this.#inner, () => options.gateways());
   }
 
   get record(): GateRecord {
@@ -153,7 +102,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
 
   enter(request: T, nowMs: number): readonly Rejected<T>[] {
     const keys = this.#own.add(request);
-    const rejected = this.#ownOf(this.#inner.enter(request, nowMs));
+    const rejected = this.#keepOwn(this.#inner.enter(request, nowMs));
     this.#follower?.changed(keys);
     this.#changed();
     return rejected;
@@ -171,7 +120,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   }
 
   expired(request: T, nowMs: number): readonly Rejected<T>[] {
-    return this.#ownOf(this.#inner.expired(request, nowMs));
+    return this.#keepOwn(this.#inner.expired(request, nowMs));
   }
 
   clear(): readonly T[] {
@@ -184,7 +133,8 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   next(nowMs: number): Next<T> {
     this.#leaveLateRole(nowMs);
     if (this.#role === 'follows') return this.#nextOfFollower(nowMs);
-    if (!this.#mayDecide(nowMs)) return { request: undefined, untilMs: this.#aloneSinceMs + leaseMs };
+    if (!this.#mayDecide(nowMs))
+      return { request: undefined, untilMs: (this.#aloneSinceMs ?? nowMs) + leaseMs };
     for (;;) {
       const next = this.#inner.next(nowMs);
       if (!('permit' in next)) return next;
@@ -201,21 +151,21 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
 
   settled(permit: Permit, outcome: Outcome, nowMs: number): readonly Rejected<T>[] {
     this.#follower?.settled(permit, outcome, nowMs);
-    const rejected = this.#ownOf(this.#inner.settled(permit, outcome, nowMs));
+    const rejected = this.#keepOwn(this.#inner.settled(permit, outcome, nowMs));
     this.#changed();
     return rejected;
   }
 
-  snapshot(nowMs: number): Schedule {
+  snapshot(nowMs: number): GateSnapshot {
     const snapshot = this.#inner.snapshot(nowMs);
-    const known = this.#role === 'follows' ? this.#known?.record.perMs : undefined;
+    const known = this.#role === 'follows' ? this.#known.perMs : undefined;
     const given = this.#leader?.turnsOut ?? 0;
     return {
       ...snapshot,
-      perSecond: known === undefined ? snapshot.perSecond : known * 1_000,
+      attemptsPerSecond: known === undefined ? snapshot.attemptsPerSecond : known * 1_000,
       inFlight: snapshot.inFlight - given,
       waiting: this.#own.size,
-      queued: [...this.#own.all],
+      callers: queuesByCaller([...this.#own.all], nowMs),
       attempts: snapshot.attempts - this.#turns.given,
       refusals: snapshot.refusals - this.#turns.throttled,
     };
@@ -233,7 +183,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
 
   /** Whether time alone may bring something to send. */
   get isBusy(): boolean {
-    return this.#isTold || this.#role !== 'alone' || this.#inner.record.state !== 'open';
+    return this.#known.isTold || this.#role !== 'alone' || this.#inner.record.state !== 'open';
   }
 
   /** What is to be sent now. Turns may have come by it: `next` is to be asked afterwards. */
@@ -244,11 +194,11 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     if (!this.#isStoreInUse) return {};
     if (this.#role === 'leads') return this.#outgoingOfLeader(nowMs);
     if (this.#role === 'follows') return { report: this.#follower?.report(this.#options.id, nowMs) };
-    const isWanted = this.#isTold || this.#inner.record.state !== 'open';
-    const isDue = isWanted ? nowMs - this.#last.leaseMs >= campaignEveryMs : !this.#hasLooked;
+    const isWanted = this.#known.isTold || this.#inner.record.state !== 'open';
+    const isDue = isWanted ? nowMs - this.#lease.askedMs >= campaignEveryMs : !this.#hasLooked;
     if (!isDue) return {};
     this.#hasLooked = true;
-    if (isWanted) this.#last.leaseMs = nowMs;
+    if (isWanted) this.#lease.askedMs = nowMs;
     return { lease: { wants: isWanted ? this.#take(nowMs) : 'look', record: undefined } };
   }
 
@@ -256,27 +206,28 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
   storeChanged(isInUse: boolean, nowMs: number): void {
     if (isInUse && !this.#isStoreInUse) this.#aloneSinceMs = nowMs;
     this.#isStoreInUse = isInUse;
+    if (isInUse) this.#known.meet();
     this.#hasLooked = false;
     if (!isInUse) this.#goAlone(nowMs);
-    this.#last.leaseMs = Number.NEGATIVE_INFINITY;
+    this.#lease.askedMs = Number.NEGATIVE_INFINITY;
   }
 
   /** @param askedMs when the store was asked */
   leaseTold({ holder, term, record, ageMs }: LeaseState, askedMs: number, nowMs: number): void {
     const kept =
       record !== undefined && !isStale(record, ageMs) ? { record, atMs: nowMs - ageMs } : undefined;
-    this.#hearWindows(record, nowMs - ageMs, 'alone');
+    if (record !== undefined && this.#role !== 'leads') {
+      this.#known.hearWindows({ record, atMs: nowMs - ageMs }, false);
+    }
     if (holder !== undefined && holder !== this.#options.id) this.#unheardSinceMs ??= nowMs;
     else this.#unheardSinceMs = undefined;
     // The store answers, and no other gateway has announced that it leads: what the lease says is not followed.
     if (holder === this.#options.id || this.#role === 'leads') {
-      this.#last.leadsUntilMs = askedMs + leaseMs;
+      this.#lease.heldUntilMs = askedMs + leaseMs;
       if (holder === this.#options.id && this.#leader?.term !== term) this.#lead(term, kept, nowMs);
     } else if (kept !== undefined && this.#role === 'alone' && this.#inner.record.state === 'open') {
       // The gateways that knew of the limit are gone, or announce theirs in a moment.
-      this.#known = kept;
-      const known = this.#readKnown(nowMs);
-      this.#inner.record = holder === undefined ? known : shareOf(known, this.#share);
+      this.#known.adopt(kept, holder === undefined, nowMs);
     }
   }
 
@@ -287,19 +238,22 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     const isOld = this.#role !== 'alone' && term < knownTerm;
     if (from === this.#options.id || isOld) return [];
     this.#unheardSinceMs = undefined;
-    this.#hearWindows(record, nowMs, resigns ? 'alone' : 'follow');
+    const alone = this.#known.usedAlone(nowMs);
+    if (this.#role !== 'leads') this.#known.hearWindows({ record, atMs: nowMs }, !resigns);
     if (resigns) return this.#leaderResigned(announcement, nowMs);
     if (this.#role === 'leads') this.#goAlone(nowMs);
-    this.#follow(announcement, { record, atMs: nowMs }, nowMs, announcement.shares[this.#options.id]);
+    this.#follow(announcement, alone, nowMs);
     this.#follower?.hear(announcement, this.#options.id, nowMs);
-    return Object.keys(announcement.shares).length > 0 ? this.#ownOf(this.#inner.tooLate(nowMs)) : [];
+    return Object.keys(announcement.shares).length > 0 ? this.#keepOwn(this.#inner.tooLate(nowMs)) : [];
   }
 
   /** @returns requests whose turn can no longer come in time */
   heardReport(report: Report, nowMs: number): readonly Rejected<T>[] {
     if (this.#leader === undefined || report.term !== this.#leader.term) return [];
     const before = this.#inner.counts.throttled;
-    const rejected = this.#ownOf(this.#leader.hear(report, nowMs));
+    if (report.alone !== undefined && !this.#leader.knows(report.from))
+      this.#known.hearUsed(report.alone, nowMs);
+    const rejected = this.#keepOwn(this.#leader.hear(report, nowMs));
     this.#turns.throttled += this.#inner.counts.throttled - before;
     this.#changed();
     return rejected;
@@ -311,23 +265,16 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     this.#follower = undefined;
   }
 
-  /** What it tells when it ends. */
+  /** Messages to send on shutdown. */
   farewell(nowMs: number): Outgoing {
-    if (this.#role !== 'leads') return {};
-    const record = this.#write(nowMs);
-    const announcement = this.#announcement(record, nowMs, true);
-    this.#goAlone(nowMs);
-    return { announcement, lease: { wants: 'release', record } };
+    return this.#role === 'leads' ? this.#resign(this.#known.write(nowMs), nowMs) : {};
   }
 
   #leaderResigned({ term, record }: Announcement, nowMs: number): readonly Rejected<T>[] {
     if (this.#role !== 'follows' || this.#follower?.term !== term) return [];
     this.#goAlone(nowMs);
     this.#follower = undefined;
-    if (record.state === 'open') {
-      this.#known = undefined;
-      this.#inner.record = openRecord;
-    }
+    if (record.state === 'open') this.#known.open();
     this.#changed();
     return [];
   }
@@ -338,7 +285,7 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     const { request, flow, number } = turn;
     const keys = this.#own.remove(request) ?? [];
     // That it waits in this flow no longer is known to the leader.
-    this.#follower?.changed(keys.filter((key) => key !== keyOf(flow)));
+    this.#follower?.changed(keys.filter((key) => key !== flowKey(flow)));
     this.#inner.leave(request);
     const permit = this.#inner.send(flow, nowMs);
     this.#follower?.sent(number, permit);
@@ -349,44 +296,25 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
 
   #outgoingOfLeader(nowMs: number): Outgoing {
     this.#leader?.forgetSilent(nowMs);
-    const record = this.#write(nowMs);
-    if (record.state === 'open' && !this.#isTold) {
-      const announcement = this.#announcement(record, nowMs, true);
-      this.#goAlone(nowMs);
-      this.#known = undefined;
-      return { announcement, lease: { wants: 'release', record } };
+    this.#known.releaseHeld(nowMs);
+    const record = this.#known.write(nowMs);
+    if (record.state === 'open' && !this.#known.isTold) {
+      const outgoing = this.#resign(record, nowMs);
+      this.#known.forget();
+      return outgoing;
     }
-    const { state, perMs, isMeasured, unstatedMs } = record;
-    const told = [state, perMs, isMeasured, unstatedMs, this.#inner.record.throttled].join();
-    const isDue = nowMs - this.#last.announcedMs >= announceEveryMs || told !== this.#last.told;
-    this.#last.told = told;
-    const isAnnouncementDue = isDue || this.#leader?.hasTurns;
-    const isLeaseDue = nowMs - this.#last.leaseMs >= renewEveryMs;
-    if (isLeaseDue) this.#last.leaseMs = nowMs;
+    const isLeaseDue = nowMs - this.#lease.askedMs >= renewEveryMs;
+    if (isLeaseDue) this.#lease.askedMs = nowMs;
     return {
-      announcement: isAnnouncementDue ? this.#announcement(record, nowMs, false, isDue) : undefined,
+      announcement: this.#leader?.announcement(record, nowMs),
       lease: isLeaseDue ? { wants: this.#take(nowMs), record, term: this.#leader?.term } : undefined,
     };
   }
 
-  #announcement(
-    record: SharedRecord,
-    nowMs: number,
-    resigns: boolean,
-    withShares = true,
-  ): Announcement | undefined {
-    if (this.#leader === undefined) return undefined;
-    if (withShares) this.#last.announcedMs = nowMs;
-    const { windows: _, ...brief } = record;
-    const told = this.#leader.announcement(withShares ? this.#inner.queue.inOrder() : undefined);
-    return {
-      kind: 'announcement',
-      term: this.#leader.term,
-      from: this.#options.id,
-      record: withShares || resigns ? record : brief,
-      resigns,
-      ...told,
-    };
+  #resign(record: LeaseCall['record'] & object, nowMs: number): Outgoing {
+    const announcement = this.#leader?.resignation(record);
+    this.#goAlone(nowMs);
+    return { announcement, lease: { wants: 'release', record } };
   }
 
   /** A lease is renewed for a gateway that leads, and ends with it. One that is renewed for another is not believed. */
@@ -394,130 +322,66 @@ export class SharedScheduler<T extends Queued> implements Scheduling<T> {
     return nowMs - (this.#unheardSinceMs ?? nowMs) > leaseMs ? 'seize' : 'take';
   }
 
-  /** Of each gateway, where each works by itself. */
-  get #share(): number {
-    return 1 / Math.max(this.#options.gateways(), 1);
-  }
-
-  #write(nowMs: number): SharedRecord {
-    const { record, counts, windows, underWay } = this.#inner;
-    const shared = writeWindows(windows, underWay.length, nowMs);
-    return { ...writeRecord(record, counts.sent, nowMs), ...(shared && { windows: shared }) };
-  }
-
-  get #isTold(): boolean {
-    return this.#inner.windows.length > 0;
-  }
-
   /** For how long what is known of told limits is worth keeping, ms. */
   get keptForMs(): number {
-    return keptForMs(this.#inner.windows);
+    return this.#known.keptForMs;
   }
 
-  /** Where a limit is told, a gateway that has just met the others does not know what they have used. */
+  /** Where a limit is told, a gateway that starts, or has just met the others does not know what they have used. */
   #mayDecide(nowMs: number): boolean {
     if (this.#role !== 'alone') return this.#role === 'leads';
-    return !this.#isTold || !this.#isStoreInUse || nowMs - this.#aloneSinceMs >= leaseMs;
+    const { isTold, hasMet } = this.#known;
+    if (!isTold || (hasMet && !this.#isStoreInUse)) return true;
+    this.#aloneSinceMs ??= nowMs;
+    return nowMs - this.#aloneSinceMs >= leaseMs;
   }
 
-  #hearWindows(record: SharedRecord | undefined, atMs: number, use: WindowUse): void {
-    if (record?.windows === undefined || this.#role === 'leads') return;
-    if (atMs <= (this.#knownWindows?.atMs ?? Number.NEGATIVE_INFINITY)) return;
-    this.#knownWindows = { windows: record.windows, atMs };
-    this.#useWindows(use);
-  }
-
-  #useWindows(use: WindowUse): void {
-    const known = this.#knownWindows ?? {
-      windows: { ended: [], inFlight: 0 },
-      atMs: Number.NEGATIVE_INFINITY,
-    };
-    readWindows(this.#inner.windows, known, use, this.#share);
-  }
-
-  #readKnown(nowMs: number): GateRecord {
-    const { record, atMs } = this.#known as { record: SharedRecord; atMs: number };
-    return readRecord(record, this.#inner.counts.sent, atMs, nowMs);
-  }
-
-  #lead(term: number, kept: { record: SharedRecord; atMs: number } | undefined, nowMs: number): void {
+  #lead(term: number, kept: DatedRecord | undefined, nowMs: number): void {
     if (this.#role !== 'alone') this.#goAlone(nowMs);
-    const { record } = this.#inner;
-    if (this.#known !== undefined && isStale(this.#known.record, nowMs - this.#known.atMs))
-      this.#known = undefined;
-    if (kept !== undefined && kept.atMs > (this.#known?.atMs ?? 0)) this.#known = kept;
-    if (this.#known !== undefined) this.#inner.record = withCooldown(this.#readKnown(nowMs), record, nowMs);
+    this.#known.lead(kept, nowMs);
     this.#role = 'leads';
-    this.#useWindows('lead');
     this.#follower = undefined;
-    this.#leader = new Leader(term, this.#inner);
+    this.#leader = new Leader(this.#options.id, term, this.#inner);
     // Says so at once, and writes down what is known.
-    this.#last.announcedMs = Number.NEGATIVE_INFINITY;
-    this.#last.leaseMs = Number.NEGATIVE_INFINITY;
+    this.#lease.askedMs = Number.NEGATIVE_INFINITY;
     this.#changed();
   }
 
-  #follow(
-    leader: Pick<Announcement, 'term' | 'from'>,
-    known: { record: SharedRecord; atMs: number },
-    nowMs: number,
-    share = 1,
-  ): void {
-    const before = this.#inner.record;
+  #follow(leader: Announcement, alone: KnownWindows | undefined, nowMs: number): void {
+    const { record } = this.#inner;
     if (this.#follower?.term !== leader.term) {
-      const isFirst = before.perMs === 0 && before.marks[0] !== undefined;
-      const sentBefore = isFirst ? this.#inner.counts.sent - (before.marks[0]?.sent ?? 0) : 0;
-      this.#follower = new Follower(this.#own, leader, sentBefore, nowMs);
-      this.#tellCooldown(before, nowMs);
+      const isFirst = record.perMs === 0 && record.marks[0] !== undefined;
+      const sentBefore = isFirst ? this.#inner.counts.sent - (record.marks[0]?.sent ?? 0) : 0;
+      this.#follower = new Follower(this.#own, leader, sentBefore, alone, nowMs);
+      this.#follower.tellCooldown(record, nowMs);
     }
     if (this.#role !== 'follows') this.#changed();
     this.#role = 'follows';
-    this.#known = known;
-    const record = withCooldown(this.#readKnown(nowMs), before, nowMs);
-    // Never quiet for long by itself: the leader tells when nothing is limited any more.
-    const closedUntilMs = Math.max(record.closedUntilMs, nowMs);
-    this.#inner.record = { ...record, perMs: record.perMs * share, closedUntilMs };
-  }
-
-  /** The 429s that closed this gateway before it followed. */
-  #tellCooldown({ state, throttled, lastThrottled, statedUntilMs }: GateRecord, nowMs: number): void {
-    if (state !== 'closed') return;
-    const key = keyOf({ name: '', weight: 1, background: false });
-    for (let count = 0; count < throttled; count += 1) {
-      this.#follower?.throttled(key, nowMs - lastThrottled.atMs, Math.max(statedUntilMs - nowMs, 0));
-    }
+    const share = leader.shares[this.#options.id] ?? 1;
+    this.#known.follow({ record: leader.record, atMs: nowMs }, share, nowMs);
   }
 
   /** A lease that was not renewed is over, and a leader that says nothing leads no longer. */
   #leaveLateRole(nowMs: number): void {
-    if (this.#role === 'leads' && nowMs > this.#last.leadsUntilMs) this.#goAlone(nowMs);
+    if (this.#role === 'leads' && nowMs > this.#lease.heldUntilMs) this.#goAlone(nowMs);
     const heardMs = this.#follower?.heardMs ?? nowMs;
-    if (this.#role === 'follows' && nowMs - heardMs > silentMs) this.#goAlone(nowMs);
+    if (this.#role === 'follows' && nowMs - heardMs > leaderSilentMs) this.#goAlone(nowMs);
   }
 
   /** Goes on with this gateway's share of what all together may send. */
   #goAlone(nowMs: number): void {
     if (this.#role === 'alone') return;
-    if (this.#role === 'leads') {
-      const record = this.#write(nowMs);
-      this.#known = { record, atMs: nowMs };
-      if (record.windows !== undefined) this.#knownWindows = { windows: record.windows, atMs: nowMs };
-    }
+    if (this.#role === 'leads') this.#known.keepOwn(nowMs);
     this.#leader?.resign(nowMs);
     this.#leader = undefined;
     this.#follower?.pause();
     this.#role = 'alone';
     this.#aloneSinceMs = nowMs;
-    this.#useWindows('alone');
-    const isLimited = this.#known !== undefined && this.#known.record.state !== 'open';
-    if (isLimited) {
-      const record = withCooldown(this.#readKnown(nowMs), this.#inner.record, nowMs);
-      this.#inner.record = shareOf(record, this.#share);
-    }
-    this.#last.leaseMs = Number.NEGATIVE_INFINITY;
+    this.#known.useShare(nowMs);
+    this.#lease.askedMs = Number.NEGATIVE_INFINITY;
   }
 
-  #ownOf(all: readonly Rejected<T | RemoteRequest>[]): Rejected<T>[] {
+  #keepOwn(all: readonly Rejected<T | RemoteRequest>[]): Rejected<T>[] {
     return all.flatMap(({ request, ...why }) => {
       if (isRemote(request)) {
         this.#leader?.dropped(request);

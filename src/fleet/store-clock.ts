@@ -3,6 +3,9 @@
  * each gateway keeps the offset between that clock and its own monotonic one.
  */
 
+/** Clocks are not exact: what was written may seem to come from a moment as near as this in the future. */
+export const clockErrorMs = 250;
+
 /** Round trips that the offset is the median of: one slow reply must not move the clock. */
 const samplesKept = 5;
 

@@ -5,7 +5,7 @@
 import { createClient, ErrorReply, RESP_TYPES, SocketTimeoutError } from '@redis/client';
 import { describeAddress, type StoreAddress } from '../config/values.ts';
 import { type Availability, available, begun, failed, isAway, mayCall } from './availability.ts';
-import type { Script } from './scripts.ts';
+import { scripts } from './scripts.ts';
 import { StoreClock } from './store-clock.ts';
 
 export interface SharedStoreOptions {
@@ -58,7 +58,7 @@ const ofUseMs = 5_000;
  */
 const silentLimits = 100;
 const refusalShownMs = 10_000;
-const asBuffers = { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } };
+const asBuffers = { [RESP_TYPES.BLOB_STRING]: Buffer };
 
 export class SharedStore {
   readonly clock = new StoreClock();
@@ -82,7 +82,7 @@ export class SharedStore {
   constructor(options: SharedStoreOptions) {
     this.#options = options;
     this.#client = connectTo(options);
-    this.#client.on('error', (error: unknown) => this.#lost(reasonOf(error)));
+    this.#client.on('error', (error: unknown) => this.#lost(describeError(error)));
     this.#client.on('connect', () => {
       // The client goes on to connect although it was ended, and the connection would keep the process alive.
       if (this.#isClosed) this.#client.destroy();
@@ -113,11 +113,11 @@ export class SharedStore {
       if (error instanceof ErrorReply) {
         // A refusal is an answer (full, another's data under our name): the store is there.
         this.#answered(performance.now() - sentMs);
-        this.#refusal = { reason: reasonOf(error), atMs: performance.now() };
+        this.#refusal = { reason: describeError(error), atMs: performance.now() };
         return undefined;
       }
       this.#availability = failed(this.#availability, sentMs, performance.now());
-      if (isAway(this.#availability)) this.#change({ state: 'away', reason: reasonOf(error) });
+      if (isAway(this.#availability)) this.#change({ state: 'away', reason: describeError(error) });
       return undefined;
     }
   }
@@ -130,21 +130,13 @@ export class SharedStore {
    * gives, of which `read` throws, is a failure of the store
    */
   run<Reply, T = Reply>(
-    script: Script,
+    script: keyof typeof scripts,
     keys: readonly string[],
     values: readonly (string | Buffer)[],
     read?: (reply: Reply) => T,
   ): Promise<T | undefined> {
-    const parts = [String(keys.length), ...keys, ...values];
     return this.call(async (client) => {
-      let reply: Reply;
-      try {
-        reply = await client.sendCommand<Reply>(['EVALSHA', script.digest, ...parts], asBuffers);
-      } catch (error) {
-        // A server that has restarted, or was flushed, does not know it any more.
-        if (!(error instanceof ErrorReply) || !error.message.startsWith('NOSCRIPT')) throw error;
-        reply = await client.sendCommand<Reply>(['EVAL', script.text, ...parts], asBuffers);
-      }
+      const reply = (await client.withTypeMapping(asBuffers)[script](keys, values)) as Reply;
       return read === undefined ? (reply as unknown as T) : readWith(read, reply);
     });
   }
@@ -229,7 +221,7 @@ export class SharedStore {
         return;
       }
     } catch (error) {
-      this.#lost(reasonOf(error));
+      this.#lost(describeError(error));
       return;
     }
     this.#isUsable = true;
@@ -293,6 +285,7 @@ function connectTo({ address, readPassword, limitMs = usualLimitMs }: SharedStor
     },
     // A command never waits for a connection: its user goes on without the store.
     disableOfflineQueue: true,
+    scripts,
     maintNotifications: 'disabled',
     disableClientInfo: true,
     RESP: 3,
@@ -319,7 +312,7 @@ async function within<T>(limitMs: number, promise: Promise<T>): Promise<T> {
 }
 
 /** What went wrong, in a few words: a server's error has its code first and no value of ours in it. */
-function reasonOf(error: unknown): string {
+function describeError(error: unknown): string {
   if (!(error instanceof Error)) return 'it failed';
   if (error instanceof SocketTimeoutError) return 'it was silent';
   const code = 'code' in error ? String(error.code) : /^[A-Z]{3,}(?= )/.exec(error.message)?.[0];

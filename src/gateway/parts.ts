@@ -12,6 +12,7 @@ import { CallerLimits, firstInUse } from '../callers/limit.ts';
 import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
 import type { AccessLine, AccessLogOptions } from '../edge/access-log.ts';
+import { type CallerContexts, createContexts } from '../edge/caller-context.ts';
 import {
   type CertificatePair,
   type CertificateSnapshot,
@@ -19,20 +20,20 @@ import {
   FollowedCertificate,
   readCertificate,
 } from '../edge/certificate.ts';
-import { idleConnectionBytes } from '../edge/connections.ts';
-import { corsPolicy } from '../edge/cors.ts';
 import {
   bodyBytesWithin,
   connectionBytesWithin,
   connectionsWithin,
   readLimits,
   readMemory,
-} from '../edge/descriptor-limit.ts';
+} from '../edge/connection-budget.ts';
+import { idleConnectionBytes } from '../edge/connections.ts';
+import { corsPolicy } from '../edge/cross-origin.ts';
 import { shownLibraryText } from '../edge/log-members.ts';
+import { baseOf } from '../edge/operation.ts';
 import { prepareReplies } from '../edge/reply-fields.ts';
-import { type CallerContexts, createContexts } from '../edge/request-context.ts';
 import { createHttpServer, replaceCertificate } from '../edge/server.ts';
-import { baseOf } from '../edge/workspace.ts';
+import { proxyFor } from '../exchange/proxy.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import { openAdminToken } from '../key/key-source.ts';
 import { Scrubber } from '../key/scrub.ts';
@@ -104,6 +105,9 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   // First, because it leaves nothing to close where it fails.
   const files = certificateFiles(config);
   const certificate = files && (await readCertificate(files));
+  const proxy = proxyFor(config);
+  // Once, so that a wrong file is told of at the start.
+  await proxy?.authorization();
   const scrub = new Scrubber();
   const redact = (text: string): string => scrub.redact(text);
   const { LOG_LEVEL: level, LOG_FORMAT: format } = config;
@@ -114,6 +118,7 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     ...callersFileRules(config, operationsOf(config), namesOf(config)),
     file: config.CALLERS_FILE,
     failuresPerMinute: config.CALLER_FAILURES_PER_MINUTE,
+    proxy,
     onEvent: (event) => logCallers(log.events, event),
   });
   const readAdminToken = openAdminToken(config, environment);
@@ -150,6 +155,7 @@ async function openTracing(
   const { startTracing } = await import('../log/tracing.ts');
   return startTracing({
     environment,
+    proxy: proxyFor(config),
     onProblem: (reason) =>
       log.events.warn({ reason: shownLibraryText(reason) }, 'spans could not be exported'),
   });

@@ -93,7 +93,9 @@ export function attachKey(
           throw new KeySuspected(keyring, key, true);
         }
         keyring.accepted(key, answer.status, answer.sentMs, request);
-        const leaked = await keyring.scrub.leakIn(answer);
+        const search = keyring.scrub.leakIn(answer);
+        // Of a small answer it is known at once.
+        const leaked = search instanceof Promise ? await search : search;
         return leaked === undefined ? answer : afterLeak(keyring, leaked, answer, request.operation);
       } finally {
         // Large answers are searched one after the other: until then each takes its room.

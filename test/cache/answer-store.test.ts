@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { AnswerStore } from '../../src/cache/answer-store.ts';
-import { policyOf } from '../../src/cache/cache-rules.ts';
+import { judgeAnswer } from '../../src/cache/cache-rules.ts';
 import { FairBytes } from '../../src/exchange/fair-share.ts';
 import { answerOf, contextFor, requestWith } from '../support/requests.ts';
 
@@ -8,7 +8,7 @@ const defaults = { ttlMs: 15_000, staleWhileRevalidateMs: 0, staleIfErrorMs: 0 }
 
 function put(store: AnswerStore, key: string, bytes: number, flow = 'a'): boolean {
   const answer = { ...answerOf(200), body: 'x'.repeat(bytes) };
-  return store.put(key, requestWith(contextFor({ name: flow })), answer, policyOf(answer, defaults), []);
+  return store.put(key, requestWith(contextFor({ name: flow })), answer, judgeAnswer(answer, defaults), []);
 }
 
 const get = (store: AnswerStore, key: string, flow = 'a') => store.get(key, flow, performance.now());
@@ -58,7 +58,7 @@ describe('the bytes of several flows', () => {
       const context = contextFor({ name: 'greedy' });
       context.join({ name: 'modest' });
       const answer = { ...answerOf(200), body: 'x'.repeat(10_000) };
-      store.put(`common${at}`, requestWith(context), answer, policyOf(answer, defaults), []);
+      store.put(`common${at}`, requestWith(context), answer, judgeAnswer(answer, defaults), []);
     }
     for (let at = 0; at < 100; at++) put(store, `greedy${at}`, 90_000, 'greedy');
     expect(heldOf(store, 'common', 30, 'modest')).toBe(30);

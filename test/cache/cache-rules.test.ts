@@ -1,12 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import {
+  confirms,
   isServerFailure,
   isServerFailureCode,
-  policyOf,
-  requestDirectivesOf,
-  useOf,
+  judgeAnswer,
+  judgeUse,
+  parseRequestDirectives,
+  readValidators,
+  renew,
 } from '../../src/cache/cache-rules.ts';
-import { confirms, renewed, validatorsOf } from '../../src/cache/validation.ts';
 import type { HeaderFields } from '../../src/http/fields.ts';
 
 const receivedAt = Date.UTC(2026, 10, 21, 12, 0, 0);
@@ -16,7 +18,7 @@ const defaults = { ttlMs: 15_000, staleWhileRevalidateMs: 10_000, staleIfErrorMs
 const none = { ttlMs: 0, staleWhileRevalidateMs: 0, staleIfErrorMs: 0 };
 
 const policy = (headers: HeaderFields, status = 200, options = defaults, tookMs = 0) =>
-  policyOf({ status, headers, sentMs: receivedMs - tookMs, receivedMs, receivedAt }, options);
+  judgeAnswer({ status, headers, sentMs: receivedMs - tookMs, receivedMs, receivedAt }, options);
 const cc = (value: string, status = 200, options = defaults) =>
   policy({ 'cache-control': value }, status, options);
 /** Seconds for which it is fresh from receipt; 0 or less is never. */
@@ -246,9 +248,11 @@ describe('staleness (RFC 5861, RFC 9111 section 4.2.4)', () => {
 
 describe('use of a stored answer (RFC 9111 section 4)', () => {
   const use = (value: string, seconds: number, directives?: string, pragma?: string) =>
-    useOf(
+    judgeUse(
       cc(value),
-      directives === undefined && pragma === undefined ? undefined : requestDirectivesOf(directives, pragma),
+      directives === undefined && pragma === undefined
+        ? undefined
+        : parseRequestDirectives(directives, pragma),
       receivedMs + seconds * 1000,
     );
   it.each<[string, number, string]>([
@@ -304,7 +308,7 @@ describe('use of a stored answer (RFC 9111 section 4)', () => {
     expect(use('max-age=60', 10, undefined, 'no-cache')).toBe('request');
     expect(use('max-age=60', 10, 'foo', 'no-cache')).toBe('fresh');
     expect(use('max-age=60', 10, undefined, 'max-age=0, only-if-cached')).toBe('fresh');
-    expect(requestDirectivesOf(undefined, 'only-if-cached, no-store, max-stale')).toMatchObject({
+    expect(parseRequestDirectives(undefined, 'only-if-cached, no-store, max-stale')).toMatchObject({
       onlyIfCached: false,
       noStore: false,
       maxStaleMs: undefined,
@@ -350,7 +354,7 @@ describe('validation (RFC 9111 section 4.3)', () => {
     ['two tags', { etag: ['"a"', '"b"'] }, undefined],
     ['neither', {}, undefined],
   ])('a revalidation sends %s (4.3.1)', (_, headers, expected) => {
-    expect(validatorsOf(headers)).toEqual(expected);
+    expect(readValidators(headers)).toEqual(expected);
   });
 
   const stored = {
@@ -407,7 +411,7 @@ describe('validation (RFC 9111 section 4.3)', () => {
     expect(confirms(confirmation({ 'last-modified': at(-40) }), dated)).toBe(true);
   });
   it('a 304 replaces fields and times and leaves the body (3.2)', () => {
-    const made = renewed(
+    const made = renew(
       stored,
       confirmation({
         'x-a': '2',
@@ -429,13 +433,13 @@ describe('validation (RFC 9111 section 4.3)', () => {
     expect([made.status, made.sentMs, made.receivedMs]).toEqual([200, 100, 110]);
   });
   it('the Connection of a 304 is added to the stored one, each name once (RFC 9110 section 7.6.1)', () => {
-    const once = renewed(stored, confirmation({ connection: 'keep-alive, X-Hop', 'x-hop': '1' }));
+    const once = renew(stored, confirmation({ connection: 'keep-alive, X-Hop', 'x-hop': '1' }));
     expect(once.headers['connection']).toEqual(['keep-alive', 'x-hop']);
-    const twice = renewed(once, confirmation({ connection: ['x-hop', 'X-Two'] }));
+    const twice = renew(once, confirmation({ connection: ['x-hop', 'X-Two'] }));
     expect(twice.headers['connection']).toEqual(['keep-alive', 'x-hop', 'x-two']);
   });
   it('a 304 without Age or Date does not leave the old ones behind (4.2.3)', () => {
-    expect(renewed(stored, confirmation({})).headers).not.toHaveProperty('age');
-    expect(renewed(stored, confirmation({})).headers).not.toHaveProperty('date');
+    expect(renew(stored, confirmation({})).headers).not.toHaveProperty('age');
+    expect(renew(stored, confirmation({})).headers).not.toHaveProperty('date');
   });
 });

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { BackgroundRefresh } from '../../src/cache/background-refresh.ts';
 import { type CacheOptions, shareAnswers } from '../../src/cache/cache.ts';
+import type { BackgroundRefresh } from '../../src/cache/revalidate.ts';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer, UpstreamRequest } from '../../src/exchange/exchange.ts';
 import type { Eventually } from '../../src/exchange/layer.ts';
@@ -1079,11 +1079,6 @@ describe('identical reads at one moment', () => {
     const { bytes } = cache.snapshot();
     for (let i = 300; i < 500; i += 1) await get({ headers: { 'x-odd': `${i}` } });
     expect(cache.snapshot().bytes).toBe(bytes);
-  });
-  it('a read of a fresh stored answer is answered synchronously', async () => {
-    const { ask } = cacheBefore(counting());
-    await ask().result;
-    expect(ask().result).toMatchObject({ status: 200 });
   });
   it('joined requests whose answer varies fetch their own variant', async () => {
     const { calls, upstream } = manual();

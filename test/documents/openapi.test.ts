@@ -1,7 +1,6 @@
 import { createConfig, lintFromString, type RuleConfig } from '@redocly/openapi-core';
 import { describe, expect, it } from 'vitest';
-import { describeApi } from '../../src/documents/openapi.ts';
-import type { OpenApiDocument } from '../../src/documents/openapi-types.ts';
+import { describeApi, type OpenApiDocument } from '../../src/documents/openapi.ts';
 import { problems } from '../../src/errors.ts';
 import { configuredOperations, type Operation, specifiedOperations } from '../../src/operations.ts';
 

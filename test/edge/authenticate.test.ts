@@ -3,8 +3,8 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { expect, it, vi } from 'vitest';
 import type { Authenticated } from '../../src/callers/caller.ts';
 import { authenticate } from '../../src/edge/authenticate.ts';
+import { CallerLeft } from '../../src/edge/caller-context.ts';
 import { InboundRequest } from '../../src/edge/inbound.ts';
-import { CallerLeft } from '../../src/edge/request-context.ts';
 import { Trace } from '../../src/exchange/trace.ts';
 
 /** A request whose login is verified as long as the test wants. */

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { createContexts } from '../../src/edge/caller-context.ts';
 import { forward } from '../../src/edge/forward.ts';
 import type { InboundRequest } from '../../src/edge/inbound.ts';
 import { prepareReplies } from '../../src/edge/reply-fields.ts';
-import { createContexts } from '../../src/edge/request-context.ts';
 import type { Answer, UpstreamRequest } from '../../src/exchange/exchange.ts';
 import type { Trace } from '../../src/exchange/trace.ts';
 import type { HeaderFields } from '../../src/http/fields.ts';

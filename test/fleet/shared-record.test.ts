@@ -5,7 +5,7 @@ import {
   parseRecord,
   readRecord,
   type SharedRecord,
-  shareOf,
+  scaleRecord,
   withCooldown,
   writeRecord,
 } from '../../src/fleet/shared-record.ts';
@@ -14,7 +14,7 @@ import { type GateRecord, openRecord } from '../../src/gate/scheduler.ts';
 const paced: GateRecord = {
   ...openRecord,
   ...{ state: 'paced', perMs: 0.05, isMeasured: true, crowd: 12, crowdMs: 40, unstatedMs: 80 },
-  ...{ level: 2.5, levelMs: 900, probeMs: 6_000, probeIntervalMs: 5_000 },
+  ...{ level: 2.5, levelMs: 900, exploreMs: 6_000, exploreIntervalMs: 5_000 },
   marks: [{ atMs: 500, sent: 10 }],
 };
 const plain: SharedRecord = writeRecord(paced, 20, 1_000);
@@ -23,7 +23,7 @@ describe('the record of the gate', () => {
   it('the record of the gate, read by a gateway with another clock, is the one that was written, at the start of a new stretch', () => {
     const read = readRecord(JSON.parse(JSON.stringify(plain)), 700, 50_000, 50_000);
     expect(read).toMatchObject({ state: 'paced', perMs: 0.05, isMeasured: true, crowd: 12, level: 2.5 });
-    expect(read.probeMs).toBe(55_000);
+    expect(read.exploreMs).toBe(55_000);
     expect(read.levelMs - 50_000).toBe(paced.levelMs - 1_000);
     expect(read.marks).toEqual([{ atMs: 50_000, sent: 700 }]);
   });
@@ -45,7 +45,7 @@ describe('the record of the gate', () => {
   });
 
   it('the record of a gateway that works by itself has its share of the rate', () => {
-    expect(shareOf(paced, 1 / 4)).toMatchObject({ perMs: 0.05 / 4, crowd: 3, level: 2.5 / 4 });
+    expect(scaleRecord(paced, 1 / 4)).toMatchObject({ perMs: 0.05 / 4, crowd: 3, level: 2.5 / 4 });
   });
 
   it('the record of the gate is closed for as long as this gateway itself was told to wait', () => {

@@ -4,14 +4,12 @@ import { type AddressInfo, createServer } from 'node:net';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { SharedBuckets } from '../../src/callers/limit.ts';
 import { parseStoreAddress, passwordInClear } from '../../src/config/values.ts';
-import { joinFleet } from '../../src/fleet/fleet.ts';
-import type { KeySealing } from '../../src/fleet/key-sealing.ts';
+import { joinFleet, tryStore } from '../../src/fleet/fleet.ts';
 import { Membership } from '../../src/fleet/membership.ts';
-import { leaseScript } from '../../src/fleet/scripts.ts';
+import type { KeySealing } from '../../src/fleet/sealing.ts';
 import { createSealing } from '../../src/fleet/sealing.ts';
 import { shareBuckets } from '../../src/fleet/shared-buckets.ts';
 import { SharedStore, type StoreChange } from '../../src/fleet/store.ts';
-import { tryStore } from '../../src/fleet/try-store.ts';
 import { Key } from '../../src/key/key.ts';
 import { checkHere } from '../support/command-line.ts';
 import { type RedisServer, redisProgram, startRedis } from '../support/redis.ts';
@@ -291,6 +289,18 @@ describe.skipIf(redisProgram === undefined)("a caller's bucket in the shared sto
     expect(Math.min(...left.map(Number))).toBeCloseTo(-15, 0);
   });
 
+  it("a caller's bucket in the shared store is one for each window, and kept until it ends", async () => {
+    await using server = await startRedis();
+    const [one, other] = (await gatewaysOf(server, 2)) as [SharedBuckets, SharedBuckets];
+    const day = { perSecond: 1, burst: 86_400, windowMs: 86_400_000 };
+    expect(await one.take('a', day, 20)).toBe(86_380);
+    expect(await other.take('a', day, 5)).toBe(86_375);
+    const keptMs = Number((await server.command('PTTL', await nameIn(server))).replace(/\D/g, ''));
+    expect(keptMs).toBeLessThanOrEqual(day.windowMs - (Date.now() % day.windowMs) + 2_000);
+    expect(await one.take('a', limit, 1)).toBeCloseTo(59, 0);
+    expect((await nameIn(server)).split(/\s+/)).toHaveLength(2);
+  });
+
   it.each<[string, (name: string) => readonly string[]]>([
     ['a level of its own', (name) => ['SET', name, '-3600 1 x']],
     [
@@ -416,7 +426,7 @@ describe.skipIf(redisProgram === undefined)('the lease in the shared store', () 
       const take = async (term = ''): Promise<number> => {
         const values = ['one', '990', 'take', '', '1000', term];
         const reply = (held: (Buffer | null)[]) => Number(held[0]?.toString().split(' ')[1]);
-        return (await store.run(leaseScript, ['lease', 'known'], values, reply)) ?? Number.NaN;
+        return (await store.run('lease', ['lease', 'known'], values, reply)) ?? Number.NaN;
       };
       const first = await take();
       await server.command('SET', 'lease', `one ${forged}`, 'PX', '990');

@@ -5,7 +5,7 @@ import {
   bodyBytesWithin,
   connectionBytesWithin,
   connectionsWithin,
-} from '../../src/edge/descriptor-limit.ts';
+} from '../../src/edge/connection-budget.ts';
 import { accounts, startPair } from '../support/gateway.ts';
 import { serve, settingsFor, standInFor, until } from '../support/process.ts';
 

@@ -2,7 +2,7 @@ import type { Hono } from 'hono';
 import { HTTPException } from 'hono/http-exception';
 import { poweredBy } from 'hono/powered-by';
 import { describe, expect, it, vi } from 'vitest';
-import type { Bindings } from '../../src/edge/node-listener.ts';
+import type { Bindings } from '../../src/edge/adapter.ts';
 import { GatewayError } from '../../src/errors.ts';
 import type { RouteChecks } from '../../src/routes.ts';
 import { bearer, enrol, startWith } from '../support/callers-files.ts';

@@ -1,7 +1,12 @@
 /** A shared store on the virtual clock, and the gates that share turns through it. */
-import { type Announcement, parseMessage, type Report } from '../../src/fleet/gate-messages.ts';
+import {
+  type Announcement,
+  type LeaseCall,
+  parseMessage,
+  type Report,
+} from '../../src/fleet/gate-messages.ts';
 import type { SharedRecord } from '../../src/fleet/shared-record.ts';
-import { type LeaseCall, leaseMs, SharedScheduler } from '../../src/fleet/shared-scheduler.ts';
+import { leaseMs, SharedScheduler } from '../../src/fleet/shared-scheduler.ts';
 import type { Rejected } from '../../src/gate/scheduler.ts';
 import type { Queued, SchedulerOptions } from '../../src/gate/types.ts';
 import type { VirtualClock } from './virtual-clock.ts';
@@ -85,6 +90,7 @@ export class SimulatedStore {
   join<T extends Queued>(
     options: SchedulerOptions,
     wake: (rejected: readonly Rejected<T>[]) => void,
+    meets = true,
   ): SharedScheduler<T> {
     const clock = this.#clock;
     const id = `gate${this.#members.length}`;
@@ -131,7 +137,7 @@ export class SimulatedStore {
         flushSoon(0);
       },
     });
-    scheduler.storeChanged(true, clock.nowMs);
+    if (meets) scheduler.storeChanged(true, clock.nowMs);
     flushSoon(0);
     clock.at(clock.nowMs, tick);
     return scheduler;

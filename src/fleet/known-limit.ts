@@ -1,0 +1,193 @@
+/** What this gateway knows of the limit that all share: the last record of a leader, and what was used of told windows. */
+import { type GateRecord, openRecord, type Scheduler } from '../gate/scheduler.ts';
+import type { Queued } from '../gate/types.ts';
+import {
+  addWindows,
+  isStale,
+  type KnownWindows,
+  keptForMs,
+  readRecord,
+  readWindows,
+  type SharedRecord,
+  type SharedWindows,
+  scaleRecord,
+  withCooldown,
+  writeRecord,
+  writeWindows,
+} from './shared-record.ts';
+
+export interface DatedRecord {
+  readonly record: SharedRecord;
+  /** When it was written. */
+  readonly atMs: number;
+}
+
+const nothingUsed: KnownWindows = { windows: { ended: [], inFlight: 0 }, atMs: Number.NEGATIVE_INFINITY };
+
+/**
+ * For so long a new leader holds the part of a told limit that another gateway may have used by itself, until that one
+ * tells. Longer: more safety where it finds the store late; less use of the part of one that has died.
+ */
+const heldForMs = 5_000;
+
+export class KnownLimit<T extends Queued> {
+  readonly #scheduler: Scheduler<T>;
+  readonly #gateways: () => number;
+  #known: DatedRecord | undefined;
+  #windows: KnownWindows | undefined;
+  /** This gateway's part of a told limit when it last worked by itself. */
+  #part = 1;
+  /** As a leader: places that are held for each other gateway until it tells what it has used, and until when. */
+  #held: { readonly places: readonly number[]; readonly untilMs: number } | undefined;
+  #hasMet = false;
+
+  /** @param gateways how many there are, this one included */
+  constructor(scheduler: Scheduler<T>, gateways: () => number) {
+    this.#scheduler = scheduler;
+    this.#gateways = gateways;
+    this.#takePart();
+  }
+
+  /** Whether the store has been in use. */
+  get hasMet(): boolean {
+    return this.#hasMet;
+  }
+
+  meet(): void {
+    this.#hasMet = true;
+  }
+
+  /** Whether the operator has told a limit. */
+  get isTold(): boolean {
+    return this.#scheduler.windows.length > 0;
+  }
+
+  /** For how long what is known of told limits is worth keeping, ms. */
+  get keptForMs(): number {
+    return keptForMs(this.#scheduler.windows);
+  }
+
+  get perMs(): number | undefined {
+    return this.#known?.record.perMs;
+  }
+
+  forget(): void {
+    this.#known = undefined;
+  }
+
+  /** What this gateway's scheduler knows, for the others. */
+  write(nowMs: number): SharedRecord {
+    const { record, counts, windows, underWay } = this.#scheduler;
+    const shared = writeWindows(windows, underWay.length, nowMs);
+    return { ...writeRecord(record, counts.sent, nowMs), ...(shared && { windows: shared }) };
+  }
+
+  /** A leader was heard, or its record was found where no gateway leads: later windows than those known count. */
+  hearWindows({ record: { windows }, atMs }: DatedRecord, isFollower: boolean): void {
+    if (windows === undefined || atMs <= (this.#windows ?? nothingUsed).atMs) return;
+    this.#windows = { windows, atMs };
+    if (isFollower) this.#useWindows(1, true);
+    else this.#takePart();
+  }
+
+  /** What this gateway has used of a told limit since it last heard of all. */
+  usedAlone(nowMs: number): KnownWindows | undefined {
+    const { windows: own, underWay } = this.#scheduler;
+    const windows = writeWindows(own, underWay.length, nowMs, (this.#windows ?? nothingUsed).atMs);
+    return windows && { windows, atMs: nowMs };
+  }
+
+  /** As a leader: what another gateway tells that it has used by itself. */
+  hearUsed(used: SharedWindows, nowMs: number): void {
+    addWindows(this.#scheduler.windows, used, this.#held?.places ?? [], nowMs);
+  }
+
+  /** Those that have told nothing for so long have used nothing, or are gone. */
+  releaseHeld(nowMs: number): void {
+    if (this.#held === undefined || nowMs < this.#held.untilMs) return;
+    this.#held = undefined;
+    for (const window of this.#scheduler.windows) window.most = window.limit.most;
+  }
+
+  /** Until they tell what they have used by themselves, the parts of the others are not this leader's. */
+  #holdParts(nowMs: number): void {
+    const { windows, counts } = this.#scheduler;
+    const part = counts.sent === 0 ? this.#share : this.#part;
+    this.#useWindows(1);
+    const places = windows.map((window) => part * window.leftBy((this.#windows ?? nothingUsed).atMs, nowMs));
+    for (const [at, window] of windows.entries()) {
+      window.most -= (places[at] as number) * (Math.round(1 / part) - 1);
+    }
+    this.#held = { places, untilMs: nowMs + heldForMs };
+  }
+
+  /** The store is for several gateways: one that has never met it counts with one more. */
+  #takePart(): void {
+    this.#held = undefined;
+    this.#part = this.#hasMet ? this.#share : Math.min(this.#share, 1 / 2);
+    this.#useWindows(this.#part);
+  }
+
+  /** @param part this gateway's, of one */
+  #useWindows(part: number, isFollower = false): void {
+    readWindows(this.#scheduler.windows, this.#windows ?? nothingUsed, part, isFollower);
+  }
+
+  /** Another gateway's record. @param isForAll no gateway leads: this one may use it whole, and not its share alone */
+  adopt(known: DatedRecord, isForAll: boolean, nowMs: number): void {
+    this.#known = known;
+    const record = this.#read(known, nowMs);
+    this.#scheduler.record = isForAll ? record : scaleRecord(record, this.#share);
+  }
+
+  /** @param kept what the store has of it */
+  lead(kept: DatedRecord | undefined, nowMs: number): void {
+    if (this.#known !== undefined && isStale(this.#known.record, nowMs - this.#known.atMs)) this.forget();
+    if (kept !== undefined && kept.atMs > (this.#known?.atMs ?? 0)) this.#known = kept;
+    if (this.#known !== undefined) this.#scheduler.record = this.#readClosed(this.#known, nowMs);
+    this.#holdParts(nowMs);
+  }
+
+  /** @param share this gateway's, of the rate */
+  follow(known: DatedRecord, share: number, nowMs: number): void {
+    this.#known = known;
+    const record = this.#readClosed(known, nowMs);
+    // Never quiet for long by itself: the leader tells when nothing is limited any more.
+    const closedUntilMs = Math.max(record.closedUntilMs, nowMs);
+    this.#scheduler.record = { ...record, perMs: record.perMs * share, closedUntilMs };
+  }
+
+  /** This gateway led: what it knows is the last that is known. */
+  keepOwn(nowMs: number): void {
+    const record = this.write(nowMs);
+    this.#known = { record, atMs: nowMs };
+    if (record.windows !== undefined) this.#windows = { windows: record.windows, atMs: nowMs };
+  }
+
+  /** Goes on with this gateway's share of what all together may send. */
+  useShare(nowMs: number): void {
+    this.#takePart();
+    if (this.#known === undefined || this.#known.record.state === 'open') return;
+    this.#scheduler.record = scaleRecord(this.#readClosed(this.#known, nowMs), this.#share);
+  }
+
+  /** The limit is gone. */
+  open(): void {
+    this.forget();
+    this.#scheduler.record = openRecord;
+  }
+
+  /** Of each gateway, where each works by itself. */
+  get #share(): number {
+    return 1 / Math.max(this.#gateways(), 1);
+  }
+
+  #read({ record, atMs }: DatedRecord, nowMs: number): GateRecord {
+    return readRecord(record, this.#scheduler.counts.sent, atMs, nowMs);
+  }
+
+  /** Closed for as long as this gateway was told to wait. */
+  #readClosed(known: DatedRecord, nowMs: number): GateRecord {
+    return withCooldown(this.#read(known, nowMs), this.#scheduler.record, nowMs);
+  }
+}

@@ -1,0 +1,93 @@
+import { describe, expect, it } from 'vitest';
+import { matchesPattern, misfitOf } from '../../src/callers/jwt-rule.ts';
+
+describe('a pattern', () => {
+  it.each([
+    ['ann', 'ann', true],
+    ['ann', 'an', false],
+    ['ann@example.com', '*@example.com', true],
+    ['ann@example.com.evil', '*@example.com', false],
+    ['ann@exampleXcom', '*@example.com', false],
+    ['repo:org/app:ref:refs/heads/main', 'repo:org/*:ref:refs/heads/main', true],
+    ['repo:org2/app:ref:refs/heads/main', 'repo:org/*:ref:refs/heads/main', false],
+    ['', '*', true],
+    ['anything', '**', true],
+    ['aXb', 'a*b', true],
+    ['ab', 'a*b', true],
+    ['aba', 'ab*ba', false],
+    ['a1b2c', 'a*b*c', true],
+    ['acb', 'a*b*c', false],
+    ['axc', 'a*b*c', false],
+    ['acbd', 'a*b*c*d', false],
+    ['abd', 'a*b*b*d', false],
+    ['abc', 'a*bc*c', false],
+    ['abcc', 'a*bc*c', true],
+    ['(a+)+', '(a+)+', true],
+    ['aaaa', '(a+)+', false],
+    ['a\nb', 'a*b', true],
+  ])('the text %s is matched by the pattern %s: %s', (text, pattern, expected) => {
+    expect(matchesPattern(text, pattern)).toBe(expected);
+  });
+
+  it('a pattern is matched in linear time, whatever it is', () => {
+    // A regular expression made of this would take longer than the universe has.
+    expect(matchesPattern('a'.repeat(5_000), `${'a*'.repeat(200)}b`)).toBe(false);
+  });
+});
+
+describe('verified claims', () => {
+  const email = [{ claim: 'email', patterns: ['*@example.com'] }];
+
+  it.each<[string, Record<string, unknown>, boolean]>([
+    ['a verified e-mail', { email: 'ann@example.com', email_verified: true }, true],
+    ['an e-mail of an issuer that does not say', { email: 'ann@example.com' }, true],
+    ['the word true', { email: 'ann@example.com', email_verified: 'true' }, true],
+    ['not verified', { email: 'ann@example.com', email_verified: false }, false],
+    ['the word false', { email: 'ann@example.com', email_verified: 'false' }, false],
+    ['verified as null', { email: 'ann@example.com', email_verified: null }, false],
+    ['two at signs', { email: 'ann@evil.example@example.com' }, false],
+    ['a blank', { email: 'ann@evil.example @example.com' }, false],
+    ['a line break', { email: 'ann@evil.example\n@example.com' }, false],
+    ['a display name', { email: '"x"<ann@evil.example>,a@example.com' }, false],
+    ['a list of e-mails', { email: ['ann@example.com'] }, false],
+    ['no e-mail', { mail: 'ann@example.com' }, false],
+    ['an e-mail that is a number', { email: 7 }, false],
+  ])('verified claims match an e-mail rule only where they should: %s', (_, claims, expected) => {
+    expect(misfitOf(claims, email)).toBe(expected ? undefined : 'email');
+  });
+
+  it.each<[string, string, Record<string, unknown>, boolean]>([
+    ['upn', 'a verified address', { upn: 'ann@example.com', email_verified: true }, true],
+    ['upn', 'an address of an issuer that does not say', { upn: 'ann@example.com' }, true],
+    ['upn', 'an address that is not verified', { upn: 'ann@example.com', email_verified: false }, false],
+    ['upn', 'two at signs', { upn: 'ann@evil.example@example.com' }, false],
+    ['preferred_username', 'a blank', { preferred_username: 'ann@evil.example @example.com' }, false],
+    ['sub', 'a display name', { sub: '"x"<ann@evil.example>,a@example.com' }, false],
+    ['emails', 'one good address of a list', { emails: ['x@other.example', 'a@example.com'] }, true],
+    ['emails', 'two at signs in a list', { emails: ['ann@evil.example@example.com'] }, false],
+    ['email', 'a bare word that the list has too', { email: 'robot' }, false],
+    ['sub', 'a bare word that the list has too', { sub: 'robot', email_verified: false }, true],
+  ])('the claim %s is held to be an address where the pattern has an @: %s', (claim, _, claims, expected) => {
+    expect(misfitOf(claims, [{ claim, patterns: ['*@example.com', 'robot'] }])).toBe(
+      expected ? undefined : claim,
+    );
+  });
+
+  it('verified claims must match every claim of the rule, lists by any of their members', () => {
+    const match = [
+      { claim: 'groups', patterns: ['analytics', 'ops'] },
+      { claim: 'mfa', patterns: [true] },
+    ];
+    expect(misfitOf({ groups: ['x', 'ops'], mfa: true }, match)).toBeUndefined();
+    expect(misfitOf({ groups: 'analytics', mfa: true }, match)).toBeUndefined();
+    expect(misfitOf({ groups: ['x'], mfa: true }, match)).toBe('groups');
+    expect(misfitOf({ groups: ['ops'], mfa: 'true' }, match)).toBe('mfa');
+    expect(misfitOf({ groups: ['ops'] }, match)).toBe('mfa');
+    expect(misfitOf({ groups: [['ops']], mfa: true }, match)).toBe('groups');
+  });
+
+  it('inherited members are no claims', () => {
+    expect(misfitOf({}, [{ claim: 'constructor', patterns: ['*'] }])).toBe('constructor');
+    expect(misfitOf({}, [{ claim: '__proto__', patterns: ['*'] }])).toBe('__proto__');
+  });
+});
