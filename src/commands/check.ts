@@ -20,6 +20,7 @@ import {
   type CallReport,
   type CheckReport,
   inWords,
+  type LearnedLimit,
   type LimitReport,
   type LoginTrial,
   type Meaning,
@@ -40,6 +41,8 @@ export interface CheckParts {
   tryStore?(): Promise<StoreTrial>;
   /** One look at the key set of each company login. Never rejects. */
   tryLogins?(): Promise<readonly LoginTrial[]>;
+  /** What a gateway that runs with these settings has learned of the limit. Never rejects. */
+  readLearned?(): Promise<LearnedLimit>;
   /** What commands of `exec:` stores said so far, without the key. */
   said?(): readonly string[];
   /** Lets go of the connections; the keyring is closed by the check. */
@@ -53,6 +56,8 @@ export interface CheckOptions {
   readonly warnings?: readonly string[];
   /** The upstream's base address, to be shown. */
   readonly baseUrl: string;
+  /** Through which it is reached. */
+  readonly proxy?: string | undefined;
   /** The patterns of UPSTREAM_READS. Those without a parameter are asked. */
   readonly addedReads?: readonly string[];
   /** UPSTREAM_LIMIT less the reserve, and the further fields that state one. */
@@ -151,7 +156,8 @@ async function examine(options: CheckOptions): Promise<CheckReport> {
       calls: [],
     };
   }
-  const settings = { ok: true, problems: [], ...unused, baseUrl };
+  const through = options.proxy === undefined ? {} : { proxy: options.proxy };
+  const settings = { ok: true, problems: [], ...unused, baseUrl, ...through };
   let parts: CheckParts;
   try {
     parts = await options.open();
@@ -175,7 +181,7 @@ async function examine(options: CheckOptions): Promise<CheckReport> {
 }
 
 async function examineKey(
-  { keyring, ask, readPrevious, tryStore, tryLogins, said }: CheckParts,
+  { keyring, ask, readPrevious, tryStore, tryLogins, readLearned, said }: CheckParts,
   options: CheckOptions,
   settings: CheckReport['settings'],
 ): Promise<CheckReport> {
@@ -199,7 +205,7 @@ async function examineKey(
   const logins = (await tryLogins?.()) ?? [];
   const stated: StatedLimit[] = [];
   const made = await makeCalls(keyring, ask, options, (limits) => stated.splice(0, 9, ...limits));
-  const limit = limitReport(options.toldLimits ?? [], stated);
+  const limit = limitReport(options.toldLimits ?? [], stated, await readLearned?.());
   const summary = shortcoming(made, previousKey, sharedStore, logins, keyring.health().source !== source);
   const ok = summary === undefined;
   return {
@@ -224,8 +230,9 @@ async function examineKey(
 function limitReport(
   told: NonNullable<CheckOptions['toldLimits']>,
   stated: readonly StatedLimit[],
+  learned: LearnedLimit = { asked: null, problem: 'no gateway was asked' },
 ): LimitReport | undefined {
-  if (told.length + stated.length === 0) return undefined;
+  if (told.length + stated.length === 0 && typeof learned.attemptsPerSecond !== 'number') return undefined;
   return {
     told: told.map(({ most, window }) => ({ limit: most, window })),
     stated: stated.map(({ name, remaining, resetMs }) => ({
@@ -233,6 +240,7 @@ function limitReport(
       remaining,
       resetsInSeconds: Math.ceil(resetMs / 1_000),
     })),
+    learned,
   };
 }
 
