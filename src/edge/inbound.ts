@@ -2,7 +2,7 @@
 
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import type { Caller } from '../callers/caller.ts';
+import type { Authenticated, Caller } from '../callers/caller.ts';
 import type { Answer, UpstreamRequest } from '../exchange/exchange.ts';
 import type { Handler } from '../exchange/layer.ts';
 import { fieldValue, ownField } from '../http/fields.ts';
@@ -55,8 +55,8 @@ export class InboundRequest {
   cacheFields: Fields = none;
   /** Set by the layer `authenticate`. */
   caller: Caller | undefined = undefined;
-  /** When its credential ends, wall clock, ms: set with it. */
-  expiresAt: number | undefined = undefined;
+  /** How it was recognised: set with it. */
+  authenticated: Authenticated | undefined = undefined;
   /** Both are set by the layer `selectOperation`. */
   workspace: EdgeWorkspace | undefined = undefined;
   match: OperationMatch | undefined = undefined;
