@@ -268,6 +268,7 @@ describe('the rules that keep the key in are kept', () => {
     'documents/openapi.ts',
     'documents/responses.ts',
     'edge/cross-origin.ts',
+    'edge/peer.ts',
     'edge/representation.ts',
     'edge/request-head.ts',
     'edge/request-ids.ts',

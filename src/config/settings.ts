@@ -24,6 +24,7 @@ import {
   size,
   storeAddress,
   text,
+  trustedProxy,
 } from './values.ts';
 import { workspaceName, workspaceSettings } from './workspaces.ts';
 
@@ -179,6 +180,11 @@ export const settings = {
   ALLOWED_HOSTS: optional(
     list(hostName),
     'Host names that are answered, compared without port and case. By default loopback names where an anonymous caller exists, else any.',
+  ),
+  TRUSTED_PROXIES: defaulted(
+    '',
+    listOrNothing(trustedProxy),
+    'Addresses and networks of balancers, as 10.0.0.0/8, and unix for a Unix socket: their X-Forwarded-For and Forwarded say whose address stands in the log and has a failure counted.',
   ),
   CALLER_FAILURES_PER_MINUTE: defaulted(
     '300',

@@ -31,6 +31,7 @@ import { idleConnectionBytes } from '../edge/connections.ts';
 import { corsPolicy } from '../edge/cross-origin.ts';
 import { shownLibraryText } from '../edge/log-members.ts';
 import { baseOf } from '../edge/operation.ts';
+import { findPeerBehind } from '../edge/peer.ts';
 import { prepareReplies } from '../edge/reply-fields.ts';
 import { createHttpServer, replaceCertificate } from '../edge/server.ts';
 import { proxyFor } from '../exchange/proxy.ts';
@@ -220,6 +221,7 @@ export function createCallersServer(parts: Parts, life: LifeState): Server {
       stillMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
       isSecret: (text) => isSecret(parts, text),
       isEnding: life.isDraining,
+      findPeer: findPeerBehind(config.TRUSTED_PROXIES),
       certificate: parts.certificate,
     },
     {
@@ -285,11 +287,13 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
       unkeyedHeaders: config.FORWARD_REQUEST_HEADERS_UNKEYED,
     },
     scheme: parts.certificate === undefined ? 'http' : 'https',
+    me: { today: parts.counts.today },
     addRoutes,
     holdsKey: (text) => parts.scrub.holdsKey(text),
     accessLog: accessLogOptions(parts),
     onFault: (error) => log.events.error({ err: error }, 'a request could not be answered'),
     notReady: life.notReady,
+    findPeer: findPeerBehind(config.TRUSTED_PROXIES),
     isDraining: life.isDraining,
   });
 }
