@@ -17,6 +17,7 @@ import {
   oneOf,
   origin,
   percentage,
+  publicUrl,
   type Reader,
   readPattern,
   secretPlace,
@@ -162,6 +163,10 @@ export const settings = {
   ALLOWED_HOSTS: optional(
     list(hostName),
     'Host names that are answered, compared without port and case. By default loopback names where an anonymous caller exists, else any.',
+  ),
+  PUBLIC_BASE_URL: optional(
+    publicUrl,
+    'The address that callers use, such as https://gateway.internal, without /api. Links to the upstream in JSON answers and Link fields are led back to it; without it only those of Link fields are, by their path.',
   ),
   CALLER_FAILURES_PER_MINUTE: defaulted(
     '300',

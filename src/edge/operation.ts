@@ -163,11 +163,13 @@ export function baseOf(path: string): BaseMatch | undefined {
   return { name: path.slice(namedStart.length, slash), end: slash + usualBase.length };
 }
 
+/** The path of a workspace's base address. @param workspace empty for the unnamed one */
+export function basePath(workspace: string): string {
+  return workspace === unnamedWorkspace ? usualBase : `${namedStart}${workspace}${usualBase}`;
+}
+
 /** The paths of the base addresses that this caller may use, the usual one first. */
 export function basesOf({ workspaces, usualWorkspace }: Caller): readonly string[] {
   const named = [...workspaces].filter((name) => name !== unnamedWorkspace);
-  return [
-    ...(usualWorkspace === undefined ? [] : [usualBase]),
-    ...named.map((name) => `${namedStart}${name}${usualBase}`),
-  ];
+  return [...(usualWorkspace === undefined ? [] : [usualBase]), ...named.map(basePath)];
 }
