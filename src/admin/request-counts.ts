@@ -32,8 +32,21 @@ export interface CallerCount {
   readonly classes: readonly number[];
   /** Requests that were refused because of this caller, by problem. */
   readonly refused: Readonly<Record<string, number>>;
+  /** Requests that passed because the callers file does not enforce its rules, by the problem they were spared. */
+  readonly spared: Readonly<Record<string, number>>;
   /** Time that its requests waited at the gate and between attempts, in ms. */
   readonly waitedMs: number;
+}
+
+/** A caller's own requests since midnight UTC. */
+export interface CallerDay {
+  readonly requests: number;
+  /** Answered from memory, without waiting for the upstream. */
+  readonly fromMemory: number;
+  /** For which an attempt was sent upstream. */
+  readonly sentUp: number;
+  /** Refused because of the caller itself: not granted, or over its limit. */
+  readonly refused: number;
 }
 
 /** The requests' part of `/status`; `beside` is for metrics and charts alone. */
@@ -74,6 +87,7 @@ interface Cell {
   readonly status: number | undefined;
   readonly cache: string | undefined;
   readonly durations: Durations;
+  readonly isFromMemory: boolean;
   count: number;
 }
 
@@ -88,8 +102,15 @@ interface OperationCells {
 interface CallerCell {
   readonly classes: Float64Array;
   readonly refused: Map<string, number>;
+  readonly spared: Map<string, number>;
   readonly waitedMs: Float64Array;
+  /** Since the start: requests from memory, sent up, refused. */
+  readonly sums: Float64Array;
+  /** The same and all requests, as they were at midnight UTC. */
+  atMidnight: CallerDay;
 }
+
+const emptyDay: CallerDay = { requests: 0, fromMemory: 0, sentUp: 0, refused: 0 };
 
 /** So many callers are counted by name, the rest together. No caller of a file can have the name of the rest. */
 export const maxCallers = 200;
@@ -100,6 +121,7 @@ const maxCodes = 50;
 const maxRecent = 20;
 
 const callerLeft = 499;
+const dayMs = 86_400_000;
 /** The cache's part, as the access line names it, in answers that came from memory. */
 export const fromMemory: ReadonlySet<string | null | undefined> = new Set([
   'hit',
@@ -123,6 +145,7 @@ export class RequestCounts {
   #lastWorkspace: string | undefined = undefined;
   #lastOperation: string | undefined = undefined;
   #lastCell: Cell | undefined = undefined;
+  #midnight: NodeJS.Timeout | undefined = undefined;
 
   readonly begin = (): void => {
     this.#started += 1;
@@ -154,8 +177,28 @@ export class RequestCounts {
     if (line.caller === undefined) return;
     const caller = this.#callerOf(line.caller);
     (caller.classes[Math.min(5, Math.trunc(line.status / 100))] as number) += 1;
+    if (cell.isFromMemory) (caller.sums[0] as number) += 1;
+    else if (line.attempts > 0) (caller.sums[1] as number) += 1;
     if (line.waitedMs > 0) (caller.waitedMs[0] as number) += line.waitedMs;
-    if (problem?.startsWith('caller-') === true) increment(caller.refused, problem);
+    if (line.would !== undefined) increment(caller.spared, line.would);
+    if (problem?.startsWith('caller-') === true) {
+      (caller.sums[2] as number) += 1;
+      increment(caller.refused, problem);
+    }
+  };
+
+  /** A caller's requests since midnight UTC; `undefined` where it is counted among the others. */
+  readonly today = (caller: string): CallerDay | undefined => {
+    const cell = this.#callers.get(caller);
+    if (cell === undefined) return this.#callers.size < maxCallers ? emptyDay : undefined;
+    const sums = sumsOf(cell);
+    const { atMidnight } = cell;
+    return {
+      requests: sums.requests - atMidnight.requests,
+      fromMemory: sums.fromMemory - atMidnight.fromMemory,
+      sentUp: sums.sentUp - atMidnight.sentUp,
+      refused: sums.refused - atMidnight.refused,
+    };
   };
 
   /** The HTTP parser refused a request, or a limit refused a connection. */
@@ -179,10 +222,11 @@ export class RequestCounts {
         { workspace, operation, hit: true, ...hits.snapshot() },
         { workspace, operation, hit: false, ...others.snapshot() },
       ]),
-      callers: [...this.#callers].map(([caller, { classes, refused, waitedMs }]) => ({
+      callers: [...this.#callers].map(([caller, { classes, refused, spared, waitedMs }]) => ({
         caller,
         classes: [...classes],
         refused: Object.fromEntries(refused),
+        spared: Object.fromEntries(spared),
         waitedMs: waitedMs[0] as number,
       })),
       unparsed: Object.fromEntries(this.#unparsed),
@@ -213,8 +257,9 @@ export class RequestCounts {
     const cache = isOther ? undefined : line.cache;
     let cell = isOther ? cells.find((one) => one.status === undefined) : undefined;
     if (cell === undefined) {
-      const durations = !isOther && fromMemory.has(line.cache) ? operation.hits : operation.others;
-      cell = { status, cache, durations, count: 0 };
+      const isFromMemory = !isOther && fromMemory.has(line.cache);
+      const durations = isFromMemory ? operation.hits : operation.others;
+      cell = { status, cache, durations, isFromMemory, count: 0 };
       cells.push(cell);
     }
     return cell;
@@ -225,11 +270,32 @@ export class RequestCounts {
     const isOther = cell === undefined && this.#callers.size >= maxCallers;
     if (isOther) cell = this.#callers.get(otherCallers);
     if (cell === undefined) {
-      cell = { classes: new Float64Array(6), refused: new Map(), waitedMs: new Float64Array(1) };
+      cell = {
+        classes: new Float64Array(6),
+        refused: new Map(),
+        spared: new Map(),
+        waitedMs: new Float64Array(1),
+        sums: new Float64Array(3),
+        atMidnight: emptyDay,
+      };
       this.#callers.set(isOther ? otherCallers : name, cell);
+      this.#midnight ??= this.#atMidnight();
     }
     return cell;
   }
+
+  /** By a timer, so that no request has to look at the date. */
+  #atMidnight(): NodeJS.Timeout {
+    const onMidnight = (): void => {
+      for (const cell of this.#callers.values()) cell.atMidnight = sumsOf(cell);
+      this.#midnight = this.#atMidnight();
+    };
+    return setTimeout(onMidnight, dayMs - (Date.now() % dayMs)).unref();
+  }
+}
+
+function sumsOf({ classes, sums: [fromMemory = 0, sentUp = 0, refused = 0] }: CallerCell): CallerDay {
+  return { requests: classes.reduce((sum, count) => sum + count, 0), fromMemory, sentUp, refused };
 }
 
 /** The line of an unexpected fault has no code. Its caller got this one. */

@@ -9,7 +9,6 @@ import type { Handler } from '../exchange/layer.ts';
 import { timedContext } from '../exchange/request-context.ts';
 import { Trace } from '../exchange/trace.ts';
 import type { StoreTrial } from '../fleet/fleet.ts';
-import { singleField } from '../http/fields.ts';
 import { namesBase, patternFor } from '../http/links.ts';
 import { type StatedLimit, statedLimits } from '../http/stated-wait.ts';
 import type { Keyring } from '../key/keyring.ts';
@@ -22,6 +21,7 @@ import {
   type CallReport,
   type CheckReport,
   inWords,
+  type LearnedLimit,
   type LoginTrial,
   leadPastNotice,
   limitReport,
@@ -43,6 +43,8 @@ export interface CheckParts {
   tryStore?(): Promise<StoreTrial>;
   /** One look at the key set of each company login. Never rejects. */
   tryLogins?(): Promise<readonly LoginTrial[]>;
+  /** What a gateway that runs with these settings has learned of the limit. Never rejects. */
+  readLearned?(): Promise<LearnedLimit>;
   /** What commands of `exec:` stores said so far, without the key. */
   said?(): readonly string[];
   /** Lets go of the connections; the keyring is closed by the check. */
@@ -56,6 +58,8 @@ export interface CheckOptions {
   readonly warnings?: readonly string[];
   /** The upstream's base address, to be shown. */
   readonly baseUrl: string;
+  /** Through which it is reached. */
+  readonly proxy?: string | undefined;
   /** The patterns of UPSTREAM_READS. Those without a parameter are asked. */
   readonly addedReads?: readonly string[];
   /** UPSTREAM_LIMIT less the reserve, and the further fields that state one. */
@@ -156,7 +160,8 @@ async function examine(options: CheckOptions): Promise<CheckReport> {
       calls: [],
     };
   }
-  const settings = { ok: true, problems: [], ...unused, baseUrl };
+  const through = options.proxy === undefined ? {} : { proxy: options.proxy };
+  const settings = { ok: true, problems: [], ...unused, baseUrl, ...through };
   let parts: CheckParts;
   try {
     parts = await options.open();
@@ -180,7 +185,7 @@ async function examine(options: CheckOptions): Promise<CheckReport> {
 }
 
 async function examineKey(
-  { keyring, ask, readPrevious, tryStore, tryLogins, said }: CheckParts,
+  { keyring, ask, readPrevious, tryStore, tryLogins, readLearned, said }: CheckParts,
   options: CheckOptions,
   settings: CheckReport['settings'],
 ): Promise<CheckReport> {
@@ -205,7 +210,7 @@ async function examineKey(
   const stated: StatedLimit[] = [];
   const links = watchLinks(ask, options.linkedBase);
   const made = await makeCalls(keyring, links.ask, options, (limits) => stated.splice(0, 9, ...limits));
-  const limit = limitReport(options.toldLimits ?? [], stated);
+  const limit = limitReport(options.toldLimits ?? [], stated, await readLearned?.());
   const summary = shortcoming(made, previousKey, sharedStore, logins, keyring.health().source !== source);
   const ok = summary === undefined;
   return {
@@ -234,8 +239,7 @@ function watchLinks(ask: CheckParts['ask'], linkedBase: URL | undefined) {
   const pattern = linkedBase && patternFor(linkedBase);
   const watched: CheckParts['ask'] = async (request, trace) => {
     const answer = await ask(request, trace);
-    const contentType = singleField(answer.headers['content-type']);
-    leadPast ||= pattern !== undefined && namesBase(contentType, answer.body, pattern);
+    leadPast ||= pattern !== undefined && namesBase(answer, pattern);
     return answer;
   };
   return { ask: watched, leadPast: () => leadPast };

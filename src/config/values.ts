@@ -5,9 +5,15 @@
  */
 
 import { isIPv6 } from 'node:net';
-import { hostInUrl, isLoopbackHost, socketPath } from '../http/address.ts';
+import {
+  hostInUrl,
+  isLoopbackHost,
+  listedHostName,
+  originProblem,
+  parseNetwork,
+  socketPath,
+} from '../http/address.ts';
 import { maxTimerMs } from '../http/date.ts';
-import { listedHostName, originProblem } from '../http/host.ts';
 import type { AttemptLimit } from '../http/limit-fields.ts';
 
 /** Names and values, as a process has them. */
@@ -202,6 +208,16 @@ export const hostName: Reader<string> = (value) => {
   const name = listedHostName(value);
   if (name === undefined) throw new ConfigValueError('expects host names, like gateway.internal');
   return name;
+};
+
+/** A proxy whose word on addresses is taken. A network of all addresses would take the word of each caller. */
+export const trustedProxy: Reader<string> = (value) => {
+  if (value === 'unix') return value;
+  const network = parseNetwork(value);
+  if (network === undefined)
+    throw new ConfigValueError('expects addresses, networks like 10.0.0.0/8, or unix');
+  if (network.prefix === 0) throw new ConfigValueError('must not trust every address');
+  return value;
 };
 
 /** Where the shared store listens. */

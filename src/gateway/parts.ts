@@ -30,8 +30,10 @@ import { idleConnectionBytes } from '../edge/connections.ts';
 import { corsPolicy } from '../edge/cross-origin.ts';
 import { shownLibraryText } from '../edge/log-members.ts';
 import { baseOf } from '../edge/operation.ts';
+import { findPeerBehind } from '../edge/peer.ts';
 import { prepareReplies } from '../edge/reply-fields.ts';
 import { createHttpServer, replaceCertificate } from '../edge/server.ts';
+import { proxyFor } from '../exchange/proxy.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import { openAdminToken } from '../key/key-source.ts';
 import { Scrubber } from '../key/scrub.ts';
@@ -106,6 +108,9 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   // First, because it leaves nothing to close where it fails.
   const files = certificateFiles(config);
   const certificate = files && (await readCertificate(files));
+  const proxy = proxyFor(config);
+  // Once, so that a wrong file is told of at the start.
+  await proxy?.authorization();
   const scrub = new Scrubber();
   const redact = (text: string): string => scrub.redact(text);
   const { LOG_LEVEL: level, LOG_FORMAT: format } = config;
@@ -116,6 +121,7 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     ...callersFileRules(config, operationsOf(config), namesOf(config)),
     file: config.CALLERS_FILE,
     failuresPerMinute: config.CALLER_FAILURES_PER_MINUTE,
+    proxy,
     onEvent: (event) => logCallers(log.events, event),
   });
   const readAdminToken = openAdminToken(config, environment);
@@ -152,6 +158,7 @@ async function openTracing(
   const { startTracing } = await import('../log/tracing.ts');
   return startTracing({
     environment,
+    proxy: proxyFor(config),
     onProblem: (reason) =>
       log.events.warn({ reason: shownLibraryText(reason) }, 'spans could not be exported'),
   });
@@ -216,6 +223,7 @@ export function createCallersServer(parts: Parts, life: LifeState): Server {
       stillMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
       isSecret: (text) => isSecret(parts, text),
       isEnding: life.isDraining,
+      findPeer: findPeerBehind(config.TRUSTED_PROXIES),
       certificate: parts.certificate,
     },
     {
@@ -281,11 +289,13 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
       unkeyedHeaders: config.FORWARD_REQUEST_HEADERS_UNKEYED,
     },
     scheme: parts.certificate === undefined ? 'http' : 'https',
+    me: { today: parts.counts.today },
     addRoutes,
     holdsKey: (text) => parts.scrub.holdsKey(text),
     accessLog: accessLogOptions(parts),
     onFault: (error) => log.events.error({ err: error }, 'a request could not be answered'),
     notReady: life.notReady,
+    findPeer: findPeerBehind(config.TRUSTED_PROXIES),
     isDraining: life.isDraining,
   });
 }

@@ -6,9 +6,10 @@
 import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
 import { keyPlaces, usedLimits, type WorkspaceConfig } from '../config/workspaces.ts';
-import { basePath } from '../edge/operation.ts';
+import { baseOfWorkspace } from '../edge/operation.ts';
 import { fieldsDown, type ReplyFieldOptions } from '../edge/reply-fields.ts';
 import { type Evictable, FairBytes } from '../exchange/fair-share.ts';
+import { type ProxySettings, proxyFor } from '../exchange/proxy.ts';
 import type { AttemptSpans } from '../exchange/trace.ts';
 import type { Fleet, FleetOptions } from '../fleet/fleet.ts';
 import type { KeyEvent } from '../key/key-event.ts';
@@ -176,7 +177,7 @@ export function createWorkspace(
     },
     links: {
       upstream: own.baseUrl,
-      path: basePath(own.name),
+      path: baseOfWorkspace(own.name),
       publicBase: config.PUBLIC_BASE_URL,
       onNamed: () =>
         events.warn(
@@ -198,8 +199,13 @@ export function createWorkspace(
       makeScheduler: fleet?.makeScheduler,
       onIgnored: (field) =>
         events.info({ field }, 'the upstream’s field does not tell what is left of its limit: it is ignored'),
-      onChange: ({ from, to, closedForMs, statedWaitMs, perSecond, waiting }) =>
-        events.info({ from, to, closedForMs, statedWaitMs, perSecond, waiting }, 'gate state changed'),
+      onChange: ({ from, to, closedForSeconds, statedWaitSeconds, attemptsPerSecond, waiting }) => {
+        const [closedForMs, statedWaitMs] = [closedForSeconds, statedWaitSeconds].map((one) =>
+          Math.round(one * 1_000),
+        );
+        const perSecond = attemptsPerSecond ?? undefined;
+        events.info({ from, to, closedForMs, statedWaitMs, perSecond, waiting }, 'gate state changed');
+      },
     },
     keyring,
     transport: {
@@ -268,7 +274,8 @@ export function transportOptions(
   config: Pick<
     Config,
     'UPSTREAM_TIMEOUT' | 'UPSTREAM_MAX_BODY' | 'UPSTREAM_MEDIA_TYPES' | 'UPSTREAM_LIMIT_HEADERS'
-  >,
+  > &
+    ProxySettings,
   { baseUrl }: Pick<WorkspaceConfig, 'baseUrl'>,
   connections: number,
 ): Omit<TransportOptions, 'bodies' | 'slots'> {
@@ -279,6 +286,7 @@ export function transportOptions(
     connections,
     mediaTypes: config.UPSTREAM_MEDIA_TYPES,
     limitFields: config.UPSTREAM_LIMIT_HEADERS,
+    proxy: proxyFor(config),
     userAgent: `workspace-analytics-gateway/${version}`,
   };
 }

@@ -16,9 +16,6 @@ export interface AttemptLimit {
   readonly window: string;
 }
 
-/** `resetsInMs`: when the first of the used places come back; 0 where none is used. */
-export type LimitSnapshot = AttemptLimit & Readonly<Record<'used' | 'remaining' | 'resetsInMs', number>>;
-
 /** So many answers in a row must behave first, and so many times more after each that did not. */
 const trustedAfter = 5;
 const warier = 16;

@@ -2,7 +2,7 @@
  * Links below one base address, and how they are led to another one: strings in JSON, and the targets of `Link` fields
  * (RFC 8288). Pure: no `this`, no I/O, no clock.
  */
-import { isJsonType } from './fields.ts';
+import { type HeaderFields, isJsonType, singleField } from './fields.ts';
 import { bufferOf, type Payload, smallBytes } from './payload.ts';
 
 /** How a base address may be spelled at the beginning of a JSON string. */
@@ -67,8 +67,11 @@ export function* findInJson(body: Payload, { expression, maxBytes }: BasePattern
 }
 
 /** Whether a JSON answer names the base address, as far as its first 256 KiB tell. */
-export function namesBase(contentType: string | undefined, body: Payload, pattern: BasePattern): boolean {
-  if (!isJsonType(contentType)) return false;
+export function namesBase(
+  { headers, body }: { readonly headers: HeaderFields; readonly body: Payload },
+  pattern: BasePattern,
+): boolean {
+  if (!isJsonType(singleField(headers['content-type']))) return false;
   const { value: places = [] } = findInJson(body, pattern).next();
   return places.length > 0;
 }

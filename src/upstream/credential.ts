@@ -12,7 +12,7 @@
 
 import { GatewayError, type GatewayErrorOptions } from '../errors.ts';
 import type { Answer, SignedRequest, UpstreamRequest } from '../exchange/exchange.ts';
-import type { Handler, Layer } from '../exchange/layer.ts';
+import { andThen, type Handler, type Layer } from '../exchange/layer.ts';
 import { type Flow, type RequestContext, timedContext } from '../exchange/request-context.ts';
 import { Trace } from '../exchange/trace.ts';
 import { exposeKey, type Key } from '../key/key.ts';
@@ -88,8 +88,9 @@ export function attachKey(
         throw new KeySuspected(keyring, key, true);
       }
       keyring.accepted(key, answer.status, answer.sentMs, request);
-      const leaked = await keyring.scrub.leakIn(answer);
-      return leaked === undefined ? answer : afterLeak(keyring, leaked, answer, request.operation);
+      return andThen(keyring.scrub.leakIn(answer), (leaked) =>
+        leaked === undefined ? answer : afterLeak(keyring, leaked, answer, request.operation),
+      );
     };
 }
 

@@ -73,15 +73,14 @@ export class Links {
   #leadBack(received: Answer, request: UpstreamRequest, isMarked: boolean): Eventually<Answer> {
     const answer = received.headers['link'] === undefined ? received : this.#withLinks(received, request);
     if (isMarked) return this.#marked(answer);
-    const contentType = singleField(answer.headers['content-type']);
     if (this.#options.publicBase === undefined) {
-      if (!this.#leadPast && namesBase(contentType, answer.body, this.#pattern)) {
+      if (!this.#leadPast && namesBase(answer, this.#pattern)) {
         this.#leadPast = true;
         this.#options.onNamed();
       }
       return answer;
     }
-    if (!isJsonType(contentType)) return answer;
+    if (!isJsonType(singleField(answer.headers['content-type']))) return answer;
     const search = findInJson(answer.body, this.#pattern);
     const { value: first, done } = search.next();
     if (done === true) return answer;

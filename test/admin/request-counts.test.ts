@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { maxCallers, otherCallers, RequestCounts } from '../../src/admin/request-counts.ts';
 import type { AccessLine } from '../../src/edge/access-log.ts';
 import { boundsSeconds, Durations } from '../../src/exchange/durations.ts';
@@ -93,9 +93,42 @@ describe('problems', () => {
         caller: 'script',
         classes: [0, 0, 0, 0, 2, 0],
         refused: { 'caller-rate-limited': 2 },
+        spared: {},
         waitedMs: 0,
       },
     ]);
+  });
+
+  it("a caller's requests of the day begin anew at midnight UTC", () => {
+    vi.useFakeTimers({ now: new Date('2026-03-01T23:59:00Z') });
+    try {
+      const limited = {
+        status: 429,
+        problem: 'caller-rate-limited',
+        reason: 'x',
+        cache: undefined,
+        attempts: 0,
+      };
+      const counts = counted({ cache: 'hit', attempts: 0 }, { cache: 'miss', attempts: 2 }, limited);
+      expect(counts.today('script')).toEqual({ requests: 3, fromMemory: 1, sentUp: 1, refused: 1 });
+      expect(counts.today('other')).toEqual({ requests: 0, fromMemory: 0, sentUp: 0, refused: 0 });
+      vi.advanceTimersByTime(60_000);
+      expect(counts.today('script')).toEqual({ requests: 0, fromMemory: 0, sentUp: 0, refused: 0 });
+      vi.advanceTimersByTime(86_399_000);
+      counts.count({ ...usual, cache: 'hit' });
+      expect(counts.today('script')).toMatchObject({ requests: 1, fromMemory: 1 });
+      vi.advanceTimersByTime(1_000);
+      expect(counts.today('script')).toMatchObject({ requests: 0 });
+      expect(counts.snapshot().beside.callers[0]?.classes).toEqual([0, 0, 3, 0, 1, 0]);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it('requests that passed because rules are not enforced are counted by the problem they were spared', () => {
+    const would = 'caller-forbidden';
+    const [script] = counted({}, { would }, { would }).snapshot().beside.callers;
+    expect(script).toMatchObject({ spared: { [would]: 2 }, refused: {} });
   });
 
   it('problems of the HTTP parser are counted by a bounded number of codes', () => {
