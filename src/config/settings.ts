@@ -18,6 +18,7 @@ import {
   oneOf,
   origin,
   percentage,
+  publicUrl,
   type Reader,
   readPattern,
   secretPlace,
@@ -185,6 +186,10 @@ export const settings = {
     '',
     listOrNothing(trustedProxy),
     'Addresses and networks of balancers, as 10.0.0.0/8, and unix for a Unix socket: their X-Forwarded-For and Forwarded say whose address stands in the log and has a failure counted.',
+  ),
+  PUBLIC_BASE_URL: optional(
+    publicUrl,
+    'The address that callers use, such as https://gateway.internal, without /api. Links to the upstream in JSON answers and Link fields are led back to it; without it only those of Link fields are, by their path.',
   ),
   CALLER_FAILURES_PER_MINUTE: defaulted(
     '300',

@@ -6,6 +6,7 @@
 import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
 import { keyPlaces, usedLimits, type WorkspaceConfig } from '../config/workspaces.ts';
+import { baseOfWorkspace } from '../edge/operation.ts';
 import { fieldsDown, type ReplyFieldOptions } from '../edge/reply-fields.ts';
 import { type Evictable, FairBytes } from '../exchange/fair-share.ts';
 import { type ProxySettings, proxyFor } from '../exchange/proxy.ts';
@@ -174,6 +175,16 @@ export function createWorkspace(
       generation: keyring.generation,
       onBackground: (event) => events.debug(event, 'refreshed in the background'),
     },
+    links: {
+      upstream: own.baseUrl,
+      path: baseOfWorkspace(own.name),
+      publicBase: config.PUBLIC_BASE_URL,
+      onNamed: () =>
+        events.warn(
+          {},
+          'answers name the upstream’s address: callers that follow it send their token past the gateway; set PUBLIC_BASE_URL',
+        ),
+    },
     retry: { limit: config.RETRY_LIMIT, baseMs: config.RETRY_BASE, capMs: config.RETRY_CAP },
     circuit: {
       onChange: (change) => events.warn(change, `the circuit to the upstream is ${change.to}`),
@@ -292,6 +303,7 @@ export function fleetOptions(
     | 'SHARED_STORE_PREFIX'
     | 'UPSTREAM_MEDIA_TYPES'
     | 'UPSTREAM_READS'
+    | 'PUBLIC_BASE_URL'
   >,
   { name, baseUrl }: Pick<WorkspaceConfig, 'name' | 'baseUrl'>,
   environment: FleetOptions['environment'],
@@ -308,7 +320,8 @@ export function fleetOptions(
     prefix: name === '' ? config.SHARED_STORE_PREFIX : `${config.SHARED_STORE_PREFIX}:workspace:${name}`,
     environment,
     workspace: name,
-    scope: [baseUrl.href, ...config.UPSTREAM_MEDIA_TYPES].join(' '),
+    // Links in answers lead to the public address: gateways that have another one share none.
+    scope: [baseUrl.href, ...config.UPSTREAM_MEDIA_TYPES, config.PUBLIC_BASE_URL ?? []].flat().join(' '),
     operations: operationsOf(config).map((operation) => operation.name),
     version,
   };

@@ -279,6 +279,12 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
   ],
   ['the shared store is there', storeIs(true), []],
   ['the key of another workspace is not loaded yet', { notReady: 'a key is not loaded yet' }, []],
+  [
+    'answers name the upstream’s address',
+    { links: { leadPast: true, dropped: 0 } },
+    ['links-lead-past'],
+    /sends its token past the gateway/,
+  ],
   ['the gateway stops', { notReady: 'shutting down' }, ['stopping']],
 ];
 
