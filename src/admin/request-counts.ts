@@ -6,6 +6,7 @@
 import type { AccessLine } from '../edge/access-log.ts';
 import { isOwnRequestId } from '../edge/request-ids.ts';
 import { Durations, type DurationsSnapshot, toTime } from '../exchange/durations.ts';
+import { type ProblemGroup, ProblemGroups } from './problem-groups.ts';
 
 export interface RequestCount {
   /** Null for the unnamed workspace, and where the request was refused before its workspace was known. */
@@ -27,10 +28,12 @@ export interface DurationCount extends DurationsSnapshot {
 }
 
 export interface CallerCount {
+  /** Null for the unnamed workspace, and where none was known. */
+  readonly workspace: string | null;
   readonly caller: string;
   /** By the first digit of the status: index 2 holds the 2xx. */
   readonly classes: readonly number[];
-  /** Requests that were refused because of this caller, by problem. */
+  /** Requests that got no answer because of the caller itself or for want of a turn at the upstream, by problem. */
   readonly refused: Readonly<Record<string, number>>;
   /** Time that its requests waited at the gate and between attempts, in ms. */
   readonly waitedMs: number;
@@ -50,9 +53,13 @@ export interface RequestSnapshot {
   readonly problems: Readonly<Record<string, number>>;
   /** The last requests that got one, newest first. */
   readonly recentProblems: readonly RecentProblem[];
+  /** The same by code, the latest first. */
+  readonly problemGroups: readonly ProblemGroup[];
   readonly beside: {
     readonly durations: readonly DurationCount[];
     readonly callers: readonly CallerCount[];
+    /** How many got a problem. */
+    readonly problems: readonly { readonly workspace: string | null; readonly count: number }[];
     /** Refused before a request was complete, by the code of the HTTP parser. */
     readonly unparsed: Readonly<Record<string, number>>;
   };
@@ -96,6 +103,8 @@ export const maxCallers = 200;
 export const otherCallers = '(other)';
 /** An upstream may send any status: combinations of one operation beyond this many are counted as one. */
 const maxCells = 100;
+/** One cell for each caller of each workspace. */
+const maxCallerCells = 2_000;
 const maxCodes = 50;
 const maxRecent = 20;
 
@@ -115,14 +124,23 @@ export class RequestCounts {
   #aborted = 0;
   /** By workspace, then by operation: both come from the settings, so there are not many. */
   readonly #operations = new Map<string | undefined, Map<string | undefined, OperationCells>>();
-  readonly #callers = new Map<string, CallerCell>();
+  /** By workspace, then by name. */
+  readonly #callers = new Map<string | undefined, Map<string, CallerCell>>();
+  readonly #callerNames = new Set<string>();
+  #callerCells = 0;
   readonly #problems = new Map<string, number>();
+  readonly #problemsOf = new Map<string | undefined, number>();
+  readonly #groups = new ProblemGroups();
   readonly #unparsed = new Map<string, number>();
   #recent: readonly RecentProblem[] = [];
   // Most lines are like the one before.
   #lastWorkspace: string | undefined = undefined;
   #lastOperation: string | undefined = undefined;
   #lastCell: Cell | undefined = undefined;
+
+  get finished(): number {
+    return this.#finished;
+  }
 
   readonly begin = (): void => {
     this.#started += 1;
@@ -149,13 +167,15 @@ export class RequestCounts {
     const problem = line.reason === undefined ? undefined : problemOf(line);
     if (problem !== undefined) {
       increment(this.#problems, problem);
+      increment(this.#problemsOf, line.workspace);
+      this.#groups.count(problem, line, Date.now());
       this.#recent = withRecent(this.#recent, problem, line);
     }
     if (line.caller === undefined) return;
-    const caller = this.#callerOf(line.caller);
+    const caller = this.#callerOf(line.workspace, line.caller);
     (caller.classes[Math.min(5, Math.trunc(line.status / 100))] as number) += 1;
     if (line.waitedMs > 0) (caller.waitedMs[0] as number) += line.waitedMs;
-    if (problem?.startsWith('caller-') === true) increment(caller.refused, problem);
+    if (problem !== undefined && isRefusal(problem)) increment(caller.refused, problem);
   };
 
   /** The HTTP parser refused a request, or a limit refused a connection. */
@@ -174,17 +194,22 @@ export class RequestCounts {
     ),
     problems: Object.fromEntries(this.#problems),
     recentProblems: this.#recent,
+    problemGroups: this.#groups.snapshot(),
     beside: {
       durations: this.#all().flatMap(({ workspace = null, operation = null, hits, others }) => [
         { workspace, operation, hit: true, ...hits.snapshot() },
         { workspace, operation, hit: false, ...others.snapshot() },
       ]),
-      callers: [...this.#callers].map(([caller, { classes, refused, waitedMs }]) => ({
-        caller,
-        classes: [...classes],
-        refused: Object.fromEntries(refused),
-        waitedMs: waitedMs[0] as number,
-      })),
+      callers: [...this.#callers].flatMap(([workspace = null, callers]) =>
+        [...callers].map(([caller, { classes, refused, waitedMs }]) => ({
+          workspace,
+          caller,
+          classes: [...classes],
+          refused: Object.fromEntries(refused),
+          waitedMs: waitedMs[0] as number,
+        })),
+      ),
+      problems: [...this.#problemsOf].map(([workspace = null, count]) => ({ workspace, count })),
       unparsed: Object.fromEntries(this.#unparsed),
     },
   });
@@ -220,16 +245,45 @@ export class RequestCounts {
     return cell;
   }
 
-  #callerOf(name: string): CallerCell {
-    let cell = this.#callers.get(name);
-    const isOther = cell === undefined && this.#callers.size >= maxCallers;
-    if (isOther) cell = this.#callers.get(otherCallers);
-    if (cell === undefined) {
-      cell = { classes: new Float64Array(6), refused: new Map(), waitedMs: new Float64Array(1) };
-      this.#callers.set(isOther ? otherCallers : name, cell);
+  #callerOf(workspace: string | undefined, name: string): CallerCell {
+    const callers = this.#callers.get(workspace) ?? new Map<string, CallerCell>();
+    const known = callers.get(name);
+    if (known !== undefined) return known;
+    const isNamed = this.#callerNames.has(name) || this.#callerNames.size < maxCallers;
+    const shown = isNamed && this.#callerCells < maxCallerCells ? name : otherCallers;
+    const cell = callers.get(shown) ?? {
+      classes: new Float64Array(6),
+      refused: new Map(),
+      waitedMs: new Float64Array(1),
+    };
+    if (shown === name) {
+      this.#callerNames.add(name);
+      this.#callerCells += 1;
     }
+    callers.set(shown, cell);
+    this.#callers.set(workspace, callers);
     return cell;
   }
+}
+
+/** Of each caller over all workspaces. */
+export function sumByCaller(counts: readonly CallerCount[]): readonly CallerCount[] {
+  return [...Map.groupBy(counts, ({ caller }) => caller)].map(([caller, own]) => {
+    const classes = [0, 0, 0, 0, 0, 0];
+    const refused: Record<string, number> = {};
+    let waitedMs = 0;
+    for (const one of own) {
+      for (const [first, count] of one.classes.entries()) classes[first] = (classes[first] ?? 0) + count;
+      for (const [code, count] of Object.entries(one.refused)) refused[code] = (refused[code] ?? 0) + count;
+      waitedMs += one.waitedMs;
+    }
+    return { workspace: null, caller, classes, refused, waitedMs };
+  });
+}
+
+/** Of the caller itself, or because too many wait for the upstream. */
+function isRefusal(problem: string): boolean {
+  return problem.startsWith('caller-') || problem === 'upstream-rate-limited' || problem === 'overloaded';
 }
 
 /** The line of an unexpected fault has no code. Its caller got this one. */
@@ -253,6 +307,6 @@ function withRecent(
   return all.filter((one) => one !== eldest);
 }
 
-function increment(counts: Map<string, number>, name: string): void {
+function increment<Name>(counts: Map<Name, number>, name: Name): void {
   counts.set(name, (counts.get(name) ?? 0) + 1);
 }

@@ -33,6 +33,7 @@ import { baseOf } from '../edge/operation.ts';
 import { prepareReplies } from '../edge/reply-fields.ts';
 import { createHttpServer, replaceCertificate } from '../edge/server.ts';
 import type { Fleet } from '../fleet/fleet.ts';
+import type { MemberFigures } from '../fleet/membership.ts';
 import { openAdminToken } from '../key/key-source.ts';
 import { Scrubber } from '../key/scrub.ts';
 import type { LogDestination } from '../log/destination.ts';
@@ -123,8 +124,18 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   await readAdminToken?.();
   const bounds = createBounds(config);
   const workspaces = new Map<string, Workspace>();
+  const contexts = createContexts();
+  const counts = new RequestCounts();
+  const figures = (): MemberFigures => ({
+    requests: counts.finished,
+    attempts: [...workspaces.values()].reduce(
+      (sum, { pipeline }) => sum + pipeline.attempts.snapshot().attempts,
+      0,
+    ),
+    waiting: contexts.waiting,
+  });
   for (const one of keyed) {
-    const fleet = await openFleet(options, startedAt, one);
+    const fleet = await openFleet(options, startedAt, figures, one);
     const spans = tracing?.spansOf(one.own.name, one.own.baseUrl);
     workspaces.set(one.own.name, createWorkspace(one, config, bounds, { fleet, spans }));
   }
@@ -136,8 +147,8 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     workspaces,
     authenticator,
     certificate,
-    contexts: createContexts(),
-    counts: new RequestCounts(),
+    contexts,
+    counts,
     tracing,
     readAdminToken,
   };
@@ -161,6 +172,7 @@ async function openTracing(
 async function openFleet(
   { config, environment, storeLimitMs: limitMs }: GatewayOptions,
   startedAt: number,
+  figures: () => MemberFigures,
   { own, keyring, events }: KeyedWorkspace,
 ): Promise<Fleet | undefined> {
   const options = fleetOptions(config, own, environment);
@@ -170,6 +182,7 @@ async function openFleet(
     ...options,
     host: hostname(),
     startedAt,
+    figures,
     limitMs,
     key: () => keyring.current,
     onChange: (change) => logFleet(events, change),
