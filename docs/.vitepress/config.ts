@@ -92,6 +92,7 @@ export default defineConfig({
       {
         text: 'Run it',
         items: [
+          page('Callers file', '/docs/callers-file'),
           page('Deploying', '/docs/deploying'),
           page('Files to deploy with', '/deploy/'),
           page('Several workspaces', '/docs/workspaces'),

@@ -3,7 +3,8 @@
  * fresh tab is not empty. The same look keeps the verdict's `since` true between requests.
  */
 import { boundsSeconds, type DurationsSnapshot, toHundredths } from '../exchange/durations.ts';
-import { type CallerCount, fromMemory, type RequestCount, sumByCaller } from './request-counts.ts';
+import { type CallerCount, sumByCaller } from './caller-counts.ts';
+import { fromMemory, type RequestCount } from './request-counts.ts';
 import { type AdminSnapshot, snapshotOfOne } from './snapshot.ts';
 
 /** Rates are per second, times in seconds; null where nothing was measured. */

@@ -6,6 +6,7 @@
 import type { AccessLine } from '../edge/access-log.ts';
 import { isOwnRequestId } from '../edge/request-ids.ts';
 import { Durations, type DurationsSnapshot, toTime } from '../exchange/durations.ts';
+import { type CallerCount, CallerCounts, type CallerDay } from './caller-counts.ts';
 import { type ProblemGroup, ProblemGroups } from './problem-groups.ts';
 
 export interface RequestCount {
@@ -25,18 +26,6 @@ export interface DurationCount extends DurationsSnapshot {
   readonly operation: string | null;
   /** Whether the answer came from memory, without waiting for the upstream. */
   readonly hit: boolean;
-}
-
-export interface CallerCount {
-  /** Null for the unnamed workspace, and where none was known. */
-  readonly workspace: string | null;
-  readonly caller: string;
-  /** By the first digit of the status: index 2 holds the 2xx. */
-  readonly classes: readonly number[];
-  /** Requests that got no answer because of the caller itself or for want of a turn at the upstream, by problem. */
-  readonly refused: Readonly<Record<string, number>>;
-  /** Time that its requests waited at the gate and between attempts, in ms. */
-  readonly waitedMs: number;
 }
 
 /** The requests' part of `/status`; `beside` is for metrics and charts alone. */
@@ -81,6 +70,7 @@ interface Cell {
   readonly status: number | undefined;
   readonly cache: string | undefined;
   readonly durations: Durations;
+  readonly isFromMemory: boolean;
   count: number;
 }
 
@@ -92,19 +82,8 @@ interface OperationCells {
   readonly cells: Cell[];
 }
 
-interface CallerCell {
-  readonly classes: Float64Array;
-  readonly refused: Map<string, number>;
-  readonly waitedMs: Float64Array;
-}
-
-/** So many callers are counted by name, the rest together. No caller of a file can have the name of the rest. */
-export const maxCallers = 200;
-export const otherCallers = '(other)';
 /** An upstream may send any status: combinations of one operation beyond this many are counted as one. */
 const maxCells = 100;
-/** One cell for each caller of each workspace. */
-const maxCallerCells = 2_000;
 const maxCodes = 50;
 const maxRecent = 20;
 
@@ -124,12 +103,10 @@ export class RequestCounts {
   #aborted = 0;
   /** By workspace, then by operation: both come from the settings, so there are not many. */
   readonly #operations = new Map<string | undefined, Map<string | undefined, OperationCells>>();
-  /** By workspace, then by name. */
-  readonly #callers = new Map<string | undefined, Map<string, CallerCell>>();
-  readonly #callerNames = new Set<string>();
-  #callerCells = 0;
+  readonly #callers = new CallerCounts();
   readonly #problems = new Map<string, number>();
-  readonly #problemsOf = new Map<string | undefined, number>();
+  /** By workspace. */
+  readonly #problemSums = new Map<string | undefined, number>();
   readonly #groups = new ProblemGroups();
   readonly #unparsed = new Map<string, number>();
   #recent: readonly RecentProblem[] = [];
@@ -167,16 +144,14 @@ export class RequestCounts {
     const problem = line.reason === undefined ? undefined : problemOf(line);
     if (problem !== undefined) {
       increment(this.#problems, problem);
-      increment(this.#problemsOf, line.workspace);
+      increment(this.#problemSums, line.workspace);
       this.#groups.count(problem, line, Date.now());
       this.#recent = withRecent(this.#recent, problem, line);
     }
-    if (line.caller === undefined) return;
-    const caller = this.#callerOf(line.workspace, line.caller);
-    (caller.classes[Math.min(5, Math.trunc(line.status / 100))] as number) += 1;
-    if (line.waitedMs > 0) (caller.waitedMs[0] as number) += line.waitedMs;
-    if (problem !== undefined && isRefusal(problem)) increment(caller.refused, problem);
+    this.#callers.count(line, cell.isFromMemory, problem);
   };
+
+  readonly today = (caller: string): CallerDay | undefined => this.#callers.today(caller);
 
   /** The HTTP parser refused a request, or a limit refused a connection. */
   readonly refuse = (code: string): void => {
@@ -200,16 +175,8 @@ export class RequestCounts {
         { workspace, operation, hit: true, ...hits.snapshot() },
         { workspace, operation, hit: false, ...others.snapshot() },
       ]),
-      callers: [...this.#callers].flatMap(([workspace = null, callers]) =>
-        [...callers].map(([caller, { classes, refused, waitedMs }]) => ({
-          workspace,
-          caller,
-          classes: [...classes],
-          refused: Object.fromEntries(refused),
-          waitedMs: waitedMs[0] as number,
-        })),
-      ),
-      problems: [...this.#problemsOf].map(([workspace = null, count]) => ({ workspace, count })),
+      callers: this.#callers.snapshot(),
+      problems: [...this.#problemSums].map(([workspace = null, count]) => ({ workspace, count })),
       unparsed: Object.fromEntries(this.#unparsed),
     },
   });
@@ -238,52 +205,13 @@ export class RequestCounts {
     const cache = isOther ? undefined : line.cache;
     let cell = isOther ? cells.find((one) => one.status === undefined) : undefined;
     if (cell === undefined) {
-      const durations = !isOther && fromMemory.has(line.cache) ? operation.hits : operation.others;
-      cell = { status, cache, durations, count: 0 };
+      const isFromMemory = !isOther && fromMemory.has(line.cache);
+      const durations = isFromMemory ? operation.hits : operation.others;
+      cell = { status, cache, durations, isFromMemory, count: 0 };
       cells.push(cell);
     }
     return cell;
   }
-
-  #callerOf(workspace: string | undefined, name: string): CallerCell {
-    const callers = this.#callers.get(workspace) ?? new Map<string, CallerCell>();
-    const known = callers.get(name);
-    if (known !== undefined) return known;
-    const isNamed = this.#callerNames.has(name) || this.#callerNames.size < maxCallers;
-    const shown = isNamed && this.#callerCells < maxCallerCells ? name : otherCallers;
-    const cell = callers.get(shown) ?? {
-      classes: new Float64Array(6),
-      refused: new Map(),
-      waitedMs: new Float64Array(1),
-    };
-    if (shown === name) {
-      this.#callerNames.add(name);
-      this.#callerCells += 1;
-    }
-    callers.set(shown, cell);
-    this.#callers.set(workspace, callers);
-    return cell;
-  }
-}
-
-/** Of each caller over all workspaces. */
-export function sumByCaller(counts: readonly CallerCount[]): readonly CallerCount[] {
-  return [...Map.groupBy(counts, ({ caller }) => caller)].map(([caller, own]) => {
-    const classes = [0, 0, 0, 0, 0, 0];
-    const refused: Record<string, number> = {};
-    let waitedMs = 0;
-    for (const one of own) {
-      for (const [first, count] of one.classes.entries()) classes[first] = (classes[first] ?? 0) + count;
-      for (const [code, count] of Object.entries(one.refused)) refused[code] = (refused[code] ?? 0) + count;
-      waitedMs += one.waitedMs;
-    }
-    return { workspace: null, caller, classes, refused, waitedMs };
-  });
-}
-
-/** Of the caller itself, or because too many wait for the upstream. */
-function isRefusal(problem: string): boolean {
-  return problem.startsWith('caller-') || problem === 'upstream-rate-limited' || problem === 'overloaded';
 }
 
 /** The line of an unexpected fault has no code. Its caller got this one. */

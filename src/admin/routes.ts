@@ -9,6 +9,7 @@ import { problemPage, problemText } from '../edge/problems.ts';
 import { fieldsOfRefusedRequest, type RefusalFields } from '../edge/refusal-fields.ts';
 import { documentFields, problemFields } from '../edge/reply-fields.ts';
 import { GatewayError, problems } from '../errors.ts';
+import { maxCallers } from './caller-counts.ts';
 import { History } from './history.ts';
 import { LiveEvents } from './live-events.ts';
 import {
@@ -21,7 +22,6 @@ import {
   redactReplies,
   refuseBody,
 } from './middleware.ts';
-import { maxCallers } from './request-counts.ts';
 import { type AdminSources, snapshotOfOne, takeSnapshot } from './snapshot.ts';
 import { HealthWatch, type PurgeNeeds, statusText } from './status.ts';
 

@@ -12,7 +12,8 @@ import type { GateSnapshot } from '../gate/types.ts';
 import type { KeyHealth } from '../key/key-event.ts';
 import type { AttemptSnapshot } from '../upstream/attempt-tally.ts';
 import type { CircuitSnapshot } from '../upstream/circuit.ts';
-import { type CallerCount, otherCallers, type RequestSnapshot, sumByCaller } from './request-counts.ts';
+import { type CallerCount, otherCallers, sumByCaller } from './caller-counts.ts';
+import type { RequestSnapshot } from './request-counts.ts';
 
 /** What a gateway is asked for; nothing here changes it but `purge`. */
 export interface AdminSources {

@@ -1,8 +1,8 @@
 /** `/status`: the snapshot with the verdict on it, for people and scripts. */
 import type { Status } from '../browser/console/status.ts';
+import { maxCallers } from './caller-counts.ts';
 import { type Health, type HealthReason, judgeHealth, type Verdict } from './health.ts';
 import type { RecentRequests } from './history.ts';
-import { maxCallers } from './request-counts.ts';
 import { type AdminSnapshot, snapshotOfOne } from './snapshot.ts';
 
 /** What a purge asks for: nothing, the token of ADMIN_TOKEN_FROM, or that this setting is set at all. */

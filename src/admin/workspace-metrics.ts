@@ -23,7 +23,7 @@ export const workspaceRows: readonly Row<WorkspaceSnapshot>[] = [
   [
     'upstream_attempts_total',
     'counter',
-    'Attempts by outcome: a status, the code of a problem, or "abandoned". 429: the upstream limits the rate.',
+    'Attempts by outcome: a status, the code of a problem, "proxy-failed" where the proxy gave no connection, or "abandoned". 429: the upstream limits the rate.',
     ({ upstream }) =>
       upstream.outcomes.map(({ operation, outcome, count }) => sample(count, { operation, outcome })),
   ],

@@ -6,6 +6,7 @@
  * and the answer are the same; the log alone knows more.
  */
 import type { Eventually } from '../exchange/layer.ts';
+import type { OutboundProxy } from '../exchange/proxy.ts';
 import type { Authenticated, Caller, Credentials } from './caller.ts';
 import { CallerStore, type CallerStoreOptions, type CallerToken } from './caller-store.ts';
 import { type CallersSnapshot, snapshotCallers } from './callers-snapshot.ts';
@@ -18,6 +19,8 @@ import { describeUnknownToken, digestOf, mayBeToken, tokenPrefix } from './token
 export interface AuthenticatorOptions extends CallerStoreOptions {
   /** CALLER_FAILURES_PER_MINUTE; 0 for no limit. */
   readonly failuresPerMinute: number;
+  /** Where connections to issuers leave the network, where not by themselves. */
+  readonly proxy?: OutboundProxy | undefined;
 }
 
 const remindEveryMs = 3_600_000;
@@ -51,6 +54,7 @@ export class Authenticator {
     });
     this.#jwt = new JwtLogins({
       failures: this.#failures,
+      proxy: options.proxy,
       rules: () => this.#store.version.table.jwt,
       onEvent: options.onEvent,
     });

@@ -4,6 +4,7 @@
  */
 
 import { GatewayError, type ProxyErrorType } from '../errors.ts';
+import { ProxyError } from '../exchange/proxy.ts';
 import type { StoreTrial } from '../fleet/fleet.ts';
 import { visible } from '../log/text-lines.ts';
 
@@ -12,7 +13,14 @@ export interface CheckReport {
   ok: boolean;
   exitStatus: 0 | 1 | 2;
   summary: string;
-  settings: { ok: boolean; problems: readonly string[]; warnings?: readonly string[]; baseUrl?: string };
+  settings: {
+    ok: boolean;
+    problems: readonly string[];
+    warnings?: readonly string[];
+    baseUrl?: string;
+    /** Through which the upstream is reached. */
+    proxy?: string;
+  };
   key?: { ok: boolean; source?: string; fingerprint?: string; generation?: number } & StoreFailure;
   previousKey?: { ok: boolean; source?: string; fingerprint?: string } & StoreFailure;
   sharedStore?: StoreTrial;
@@ -85,7 +93,9 @@ export interface AllReport {
 export function inWords(report: CheckReport): string {
   const { settings, key } = report;
   const lines = settings.ok
-    ? [`Settings: fine. The upstream is ${settings.baseUrl}`]
+    ? [
+        `Settings: fine. The upstream is ${settings.baseUrl}${settings.proxy ? `, through the proxy ${settings.proxy}` : ''}`,
+      ]
     : ['Settings:', ...settings.problems.map((problem) => `  ${problem}`)];
   for (const warning of settings.warnings ?? []) lines.push(`Without effect: ${warning}`);
   if (key?.ok) {
@@ -241,6 +251,10 @@ export function meaningOfFailure(error: unknown): Meaning {
     case 'upstream-key-rejected':
       return keyRejected;
     case 'upstream-unreachable':
+      if (error.cause instanceof ProxyError) {
+        const { message } = error.cause;
+        return { outcome: 'unreachable', text: `${message.charAt(0).toUpperCase()}${message.slice(1)}.` };
+      }
       return {
         outcome: 'unreachable',
         text: (error.proxyError && unreachable[error.proxyError]) ?? 'The upstream cannot be reached.',

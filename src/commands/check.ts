@@ -56,6 +56,8 @@ export interface CheckOptions {
   readonly warnings?: readonly string[];
   /** The upstream's base address, to be shown. */
   readonly baseUrl: string;
+  /** Through which it is reached. */
+  readonly proxy?: string | undefined;
   /** The patterns of UPSTREAM_READS. Those without a parameter are asked. */
   readonly addedReads?: readonly string[];
   /** UPSTREAM_LIMIT less the reserve, and the further fields that state one. */
@@ -154,7 +156,8 @@ async function examine(options: CheckOptions): Promise<CheckReport> {
       calls: [],
     };
   }
-  const settings = { ok: true, problems: [], ...unused, baseUrl };
+  const through = options.proxy === undefined ? {} : { proxy: options.proxy };
+  const settings = { ok: true, problems: [], ...unused, baseUrl, ...through };
   let parts: CheckParts;
   try {
     parts = await options.open();

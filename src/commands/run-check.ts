@@ -7,6 +7,7 @@ import { nearestOfAll } from '../config/names.ts';
 import type { Environment } from '../config/values.ts';
 import { keyPlaces, usedLimits, type WorkspaceConfig } from '../config/workspaces.ts';
 import { SettingError } from '../errors.ts';
+import { proxyFor } from '../exchange/proxy.ts';
 import { importModule } from '../files/optional-package.ts';
 import { fleetOptions, transportOptions } from '../gateway/workspace.ts';
 import { Key } from '../key/key.ts';
@@ -78,6 +79,7 @@ export async function checkEnvironment(
     // Once for all of them, as the shared store and the company logins.
     warnings: index === 0 ? settingsWithoutEffect(environment) : [],
     baseUrl: own.baseUrl.href,
+    proxy: proxyFor(config)?.describedFor(own.baseUrl),
     addedReads: config.UPSTREAM_READS,
     toldLimits: usedLimits(own, config.UPSTREAM_LIMIT_RESERVE),
     limitFields: config.UPSTREAM_LIMIT_HEADERS,
@@ -204,7 +206,7 @@ async function tryLogins(config: Config): Promise<readonly LoginTrial[]> {
     [...new Set(jwt.map(({ rule }) => rule.jwks))].map(async (address): Promise<LoginTrial> => {
       const login = { address, callers: callersOf(jwt, address) };
       try {
-        const keys = await countKeysAt(address);
+        const keys = await countKeysAt(address, proxyFor(config));
         if (keys > 0) return { ...login, ok: true, keys };
         return { ...login, ok: false, keys, problem: 'the key set has no key for signatures' };
       } catch (error) {

@@ -1,6 +1,7 @@
 /** The table of settings: of each its name, how it is read, its default and its meaning. */
 
 import { neverDown, neverUp } from '../http/header-table.ts';
+import { filePlace, noProxy, proxyAddress } from './proxy.ts';
 import {
   attemptLimits,
   baseUrl,
@@ -127,6 +128,22 @@ export const settings = {
     '64',
     integer(1, 10_000),
     'Attempts at once. The bodies in flight together stay under 64 MiB.',
+  ),
+  HTTPS_PROXY: optional(
+    proxyAddress,
+    'The proxy through which every https: connection leaves the network, by CONNECT: http://[user:password@]host[:port], or https://…. Also written https_proxy.',
+  ),
+  HTTP_PROXY: optional(
+    text,
+    'Read for its contradiction alone: the gateway sends nothing over http: through a proxy, and does not start with an http: upstream that this proxy would take. Also written http_proxy.',
+  ),
+  NO_PROXY: optional(
+    noProxy,
+    'What is reached without the proxy, comma-separated: domains with all below them, addresses, networks like 10.0.0.0/8, each with :port where only that is meant; * for all. Loopback always is. Also written no_proxy.',
+  ),
+  PROXY_AUTHORIZATION_FROM: optional(
+    filePlace,
+    'Where the credentials for the proxy are, file:/path, instead of in HTTPS_PROXY: user:password, or a whole value of Proxy-Authorization. Read for each connection.',
   ),
   REQUEST_TIMEOUT: defaulted('25s', duration(10), 'One caller’s request, retries and waiting included.'),
   HEADERS_TIMEOUT: defaulted('10s', duration(100), 'How long a caller may take to send its request.'),

@@ -53,6 +53,8 @@ export class InboundRequest {
   cacheFields: Fields = none;
   /** Set by the layer `authenticate`. */
   caller: Caller | undefined = undefined;
+  /** When its credential ends, wall clock, ms: set with it. */
+  expiresAt: number | undefined = undefined;
   /** Both are set by the layer `selectOperation`. */
   workspace: EdgeWorkspace | undefined = undefined;
   match: OperationMatch | undefined = undefined;

@@ -192,12 +192,13 @@ export const logMembers = {
   problems: { author: 'operator', grammar: 'places in the callers file, and our own words', show: itself },
   source: { author: 'operator', grammar: 'the kind and place of a key store', show: itself },
   ...{ caller: name, token: name, workspace: name, workspaces: name, operation: name },
-  ...{ url: address, adminUrl: address, address },
+  ...{ url: address, adminUrl: address, proxy: address, address },
   // What the gateway says.
   ...{
     by: words,
     field: words,
     note: words,
+    would: words,
     problem: words,
     reason: words,
     cache: words,

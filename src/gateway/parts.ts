@@ -32,6 +32,7 @@ import { shownLibraryText } from '../edge/log-members.ts';
 import { baseOf } from '../edge/operation.ts';
 import { prepareReplies } from '../edge/reply-fields.ts';
 import { createHttpServer, replaceCertificate } from '../edge/server.ts';
+import { proxyFor } from '../exchange/proxy.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { MemberFigures } from '../fleet/membership.ts';
 import { openAdminToken } from '../key/key-source.ts';
@@ -107,6 +108,9 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   // First, because it leaves nothing to close where it fails.
   const files = certificateFiles(config);
   const certificate = files && (await readCertificate(files));
+  const proxy = proxyFor(config);
+  // Once, so that a wrong file is told of at the start.
+  await proxy?.authorization();
   const scrub = new Scrubber();
   const redact = (text: string): string => scrub.redact(text);
   const { LOG_LEVEL: level, LOG_FORMAT: format } = config;
@@ -117,6 +121,7 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     ...callersFileRules(config, operationsOf(config), namesOf(config)),
     file: config.CALLERS_FILE,
     failuresPerMinute: config.CALLER_FAILURES_PER_MINUTE,
+    proxy,
     onEvent: (event) => logCallers(log.events, event),
   });
   const readAdminToken = openAdminToken(config, environment);
@@ -163,6 +168,7 @@ async function openTracing(
   const { startTracing } = await import('../log/tracing.ts');
   return startTracing({
     environment,
+    proxy: proxyFor(config),
     onProblem: (reason) =>
       log.events.warn({ reason: shownLibraryText(reason) }, 'spans could not be exported'),
   });

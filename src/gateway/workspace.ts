@@ -8,6 +8,7 @@ import type { Environment } from '../config/values.ts';
 import { keyPlaces, usedLimits, type WorkspaceConfig } from '../config/workspaces.ts';
 import { fieldsDown, type ReplyFieldOptions } from '../edge/reply-fields.ts';
 import { type Evictable, FairBytes } from '../exchange/fair-share.ts';
+import { type ProxySettings, proxyFor } from '../exchange/proxy.ts';
 import type { AttemptSpans } from '../exchange/trace.ts';
 import type { Fleet, FleetOptions } from '../fleet/fleet.ts';
 import type { KeyEvent } from '../key/key-event.ts';
@@ -262,7 +263,8 @@ export function transportOptions(
   config: Pick<
     Config,
     'UPSTREAM_TIMEOUT' | 'UPSTREAM_MAX_BODY' | 'UPSTREAM_MEDIA_TYPES' | 'UPSTREAM_LIMIT_HEADERS'
-  >,
+  > &
+    ProxySettings,
   { baseUrl }: Pick<WorkspaceConfig, 'baseUrl'>,
   connections: number,
 ): Omit<TransportOptions, 'bodies' | 'slots'> {
@@ -273,6 +275,7 @@ export function transportOptions(
     connections,
     mediaTypes: config.UPSTREAM_MEDIA_TYPES,
     limitFields: config.UPSTREAM_LIMIT_HEADERS,
+    proxy: proxyFor(config),
     userAgent: `workspace-analytics-gateway/${version}`,
   };
 }

@@ -142,3 +142,22 @@ export function originProblem(entry: string): string | undefined {
   }
   return url.origin === entry ? undefined : `must be written as the browser sends it: ${url.origin}`;
 }
+
+/** A proxy on the way out. */
+export interface ProxyAddress {
+  /** Without brackets. */
+  readonly host: string;
+  readonly port: number;
+  /** The proxy itself is spoken to by TLS. */
+  readonly isTls: boolean;
+  /** `user:password`. */
+  readonly credentials: string | undefined;
+}
+
+/** Which hosts are reached without the proxy. */
+export interface NoProxy {
+  /** @param host a name, or an address without brackets */
+  names(host: string, port: number): boolean;
+  /** Members that name no host. */
+  readonly unreadable: number;
+}

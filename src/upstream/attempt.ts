@@ -6,6 +6,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
 import { GatewayError, type ProblemCode, type ProxyErrorType } from '../errors.ts';
 import { type Answer, hasNoContent, type SignedRequest } from '../exchange/exchange.ts';
+import { ProxyError } from '../exchange/proxy.ts';
 import type { ContextWatcher } from '../exchange/request-context.ts';
 import type { AttemptSpan, AttemptSpans, Trace } from '../exchange/trace.ts';
 import { type HeaderFields, trimFields } from '../http/fields.ts';
@@ -332,6 +333,10 @@ function sortFailure(code: string, progress: Progress): Sorted {
  */
 function transportFailure(error: unknown, progress: Progress): GatewayError {
   if (error instanceof GatewayError) return error;
+  if (error instanceof ProxyError) {
+    const { message: reason, type: proxyError } = error;
+    return new GatewayError('upstream-unreachable', { cause: error, proxyError, reason });
+  }
   const code = codeOf(error);
   const [problem, proxyError] = sortFailure(code, progress);
   const reason = `the exchange failed${code === '' ? '' : `: ${code}`}`;

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { maxCallers } from '../../src/admin/caller-counts.ts';
 import { judgeHealth } from '../../src/admin/health.ts';
-import { maxCallers } from '../../src/admin/request-counts.ts';
 import { statusText } from '../../src/admin/status.ts';
 import { fullSnapshot } from '../support/snapshot.ts';
 

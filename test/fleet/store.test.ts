@@ -289,6 +289,18 @@ describe.skipIf(redisProgram === undefined)("a caller's bucket in the shared sto
     expect(Math.min(...left.map(Number))).toBeCloseTo(-15, 0);
   });
 
+  it("a caller's bucket in the shared store is one for each window, and kept until it ends", async () => {
+    await using server = await startRedis();
+    const [one, other] = (await gatewaysOf(server, 2)) as [SharedBuckets, SharedBuckets];
+    const day = { perSecond: 1, burst: 86_400, windowMs: 86_400_000 };
+    expect(await one.take('a', day, 20)).toBe(86_380);
+    expect(await other.take('a', day, 5)).toBe(86_375);
+    const keptMs = Number((await server.command('PTTL', await nameIn(server))).replace(/\D/g, ''));
+    expect(keptMs).toBeLessThanOrEqual(day.windowMs - (Date.now() % day.windowMs) + 2_000);
+    expect(await one.take('a', limit, 1)).toBeCloseTo(59, 0);
+    expect((await nameIn(server)).split(/\s+/)).toHaveLength(2);
+  });
+
   it.each<[string, (name: string) => readonly string[]]>([
     ['a level of its own', (name) => ['SET', name, '-3600 1 x']],
     [

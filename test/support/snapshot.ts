@@ -19,6 +19,7 @@ export const line: AccessLine = {
   subject: undefined,
   by: 'token',
   note: undefined,
+  would: undefined,
   method: 'GET',
   workspace: undefined,
   operation: 'list-accounts',
@@ -62,7 +63,11 @@ export function calmSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
 export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
   const counts = new RequestCounts();
   const limited = { status: 429, problem: 'caller-rate-limited', reason: 'x', cache: undefined, waitedMs: 5 };
-  for (const one of [line, { ...line, ...limited }, { ...line, operation: undefined, status: 404 }]) {
+  for (const one of [
+    line,
+    { ...line, ...limited },
+    { ...line, operation: undefined, status: 404, would: 'caller-forbidden' },
+  ]) {
     counts.begin();
     counts.count(one);
   }
