@@ -10,7 +10,7 @@ export type Health = 'ok' | 'degraded' | 'failing';
 
 export const healthStates: readonly Health[] = ['ok', 'degraded', 'failing'];
 
-/** Every code that a reason may have, the worst first, and what it makes of the gateway. A contract. */
+/** Every code that a reason may have, the worst first, and what it makes of the gateway: `ok` is a notice. A contract. */
 export const healthCodes = {
   'key-missing': 'failing',
   'key-refused': 'failing',
@@ -31,7 +31,8 @@ export const healthCodes = {
   'certificate-ending': 'degraded',
   'log-lines-lost': 'degraded',
   'token-ending': 'degraded',
-} as const satisfies Record<string, Exclude<Health, 'ok'>>;
+  'links-lead-past': 'ok',
+} as const satisfies Record<string, Health>;
 
 export type HealthCode = keyof typeof healthCodes;
 
@@ -91,6 +92,7 @@ const workspaceJudges: Readonly<
   'key-store-failing': keyStoreFailing,
   'gate-closed': gateClosed,
   'callers-waiting': callersWaiting,
+  'links-lead-past': linksLeadPast,
 };
 
 /** What may be wrong with the gateway as a whole. */
@@ -117,7 +119,7 @@ export function judgeHealth(snapshot: AdminSnapshot): Verdict {
       ...snapshot.workspaces.flatMap((one) => reasonOf(code, one, atMs) ?? []),
     ];
   });
-  if (reasons.length === 0) return { health: 'ok', reasons };
+  if (reasons.every(({ code }) => healthCodes[code] === 'ok')) return { health: 'ok', reasons };
   const failing = new Set(
     reasons.filter(({ code }) => healthCodes[code] === 'failing').map(({ workspace }) => workspace),
   );
@@ -228,9 +230,10 @@ function keyStoreFailing({ key }: WorkspaceSnapshot): Says | undefined {
 }
 
 function gateClosed({ gate }: WorkspaceSnapshot): Says | undefined {
-  if (gate.state !== 'closed' || gate.closedForSeconds < longClosingSeconds) return undefined;
+  if (gate.closedForSeconds < longClosingSeconds) return undefined;
+  const why = gate.state === 'closed' ? 'limits requests (429)' : 'says that little is left of its limit';
   return {
-    detail: `The upstream limits requests (429); the gate is closed for another ${span(gate.closedForSeconds)}.`,
+    detail: `The upstream ${why}; the gate is closed for another ${span(gate.closedForSeconds)}.`,
     todo: 'Wait; where it happens often, see which caller asks most, give it a limit, or raise CACHE_TTL.',
   };
 }
@@ -244,6 +247,14 @@ function callersWaiting({ gate }: WorkspaceSnapshot): Says | undefined {
   return {
     detail: `Requests of ${names(long.map(({ name }) => name))} wait long for the upstream’s limit, the longest for ${span(longest.oldestWaitSeconds)}.`,
     todo: 'See which caller asks most and give it a limit or a smaller weight, or raise CACHE_TTL.',
+  };
+}
+
+function linksLeadPast({ links }: WorkspaceSnapshot): Says | undefined {
+  if (!links.leadPast) return undefined;
+  return {
+    detail: 'Answers name the upstream’s address: a caller that follows it sends its token past the gateway.',
+    todo: 'Set PUBLIC_BASE_URL to the address that callers use.',
   };
 }
 

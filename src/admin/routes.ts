@@ -136,7 +136,7 @@ function renderProblem(
   if (thrown instanceof GatewayError) {
     const { code, message: reason } = thrown;
     const { socket, headers, rawHeaders } = context.env.incoming;
-    const request = { remoteAddress: socket.remoteAddress, path: context.req.path, headers, rawHeaders };
+    const request = { peer: socket.remoteAddress, path: context.req.path, headers, rawHeaders };
     onRefused({ code, reason, ...fieldsOfRefusedRequest(thrown, request, isSecret) });
   } else {
     onFault(thrown);

@@ -12,6 +12,7 @@ import type { GateSnapshot } from '../gate/types.ts';
 import type { KeyHealth } from '../key/key-event.ts';
 import type { AttemptSnapshot } from '../upstream/attempt-tally.ts';
 import type { CircuitSnapshot } from '../upstream/circuit.ts';
+import type { LinksSnapshot } from '../upstream/links.ts';
 import { type CallerCount, otherCallers, sumByCaller } from './caller-counts.ts';
 import type { RequestSnapshot } from './request-counts.ts';
 
@@ -50,6 +51,7 @@ export interface WorkspaceSources {
   gate(): GateSnapshot;
   circuit(): CircuitSnapshot;
   cache(): CacheSnapshot;
+  links(): LinksSnapshot;
   /** Removes stored answers, all or those of one operation. Returns how many reads were stored. */
   purge(operation: string | undefined): number;
 }
@@ -63,6 +65,7 @@ export interface WorkspaceSnapshot {
   readonly gate: GateSnapshot;
   readonly circuit: CircuitSnapshot;
   readonly cache: CacheSnapshot;
+  readonly links: LinksSnapshot;
 }
 
 /** Log lines that could not be written, since the start. */
@@ -134,6 +137,7 @@ export async function takeSnapshot(sources: AdminSources, describedCallers: numb
       gate: one.gate(),
       circuit: one.circuit(),
       cache: one.cache(),
+      links: one.links(),
     })),
     callers: withRequests(sources.callers(describedCallers), requests.beside.callers),
     sharedStore: sources.fleet() ?? null,

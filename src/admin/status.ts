@@ -67,7 +67,15 @@ export function statusText(
     ...one,
     gate: { ...gate, callers: gate.callers.slice(0, maxCallers) },
   }));
-  const none = { workspace: null, key: null, upstream: null, gate: null, circuit: null, cache: null };
+  const none = {
+    workspace: null,
+    key: null,
+    upstream: null,
+    gate: null,
+    circuit: null,
+    cache: null,
+    links: null,
+  };
   const [only = none] = workspaces.length === 1 ? workspaces : [];
   const document = {
     version,

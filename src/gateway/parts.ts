@@ -21,6 +21,7 @@ import {
   readCertificate,
 } from '../edge/certificate.ts';
 import {
+  bodyBytesWithin,
   connectionBytesWithin,
   connectionsWithin,
   readLimits,
@@ -30,6 +31,7 @@ import { idleConnectionBytes } from '../edge/connections.ts';
 import { corsPolicy } from '../edge/cross-origin.ts';
 import { shownLibraryText } from '../edge/log-members.ts';
 import { baseOf } from '../edge/operation.ts';
+import { findPeerBehind } from '../edge/peer.ts';
 import { prepareReplies } from '../edge/reply-fields.ts';
 import { createHttpServer, replaceCertificate } from '../edge/server.ts';
 import { proxyFor } from '../exchange/proxy.ts';
@@ -53,9 +55,6 @@ import {
   replyOptions,
   type Workspace,
 } from './workspace.ts';
-
-/** Replies that callers have not read yet, all together: as much as the answers in flight upstream. */
-const leastBufferedBytes = 64 * 2 ** 20;
 
 export interface GatewayOptions {
   readonly config: Config;
@@ -127,7 +126,7 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   const readAdminToken = openAdminToken(config, environment);
   // Once, so that a wrong setting is told of at the start.
   await readAdminToken?.();
-  const bounds = createBounds(config);
+  const bounds = createBounds(config, bodyBytesWithin(readMemory()));
   const workspaces = new Map<string, Workspace>();
   const contexts = createContexts();
   const counts = new RequestCounts();
@@ -235,6 +234,7 @@ export function createCallersServer(parts: Parts, life: LifeState): Server {
       stillMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
       isSecret: (text) => isSecret(parts, text),
       isEnding: life.isDraining,
+      findPeer: findPeerBehind(config.TRUSTED_PROXIES),
       certificate: parts.certificate,
     },
     {
@@ -287,7 +287,7 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
       admitsAnonymous,
     },
     bufferedResponses: {
-      maxBytes: Math.max(leastBufferedBytes, config.UPSTREAM_MAX_BODY),
+      maxBytes: Math.max(bodyBytesWithin(readMemory()), config.UPSTREAM_MAX_BODY),
       withinMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
       onUnread: (unread) => log.events.warn(unread, 'a reply was not read; its connection was ended'),
     },
@@ -300,11 +300,13 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
       unkeyedHeaders: config.FORWARD_REQUEST_HEADERS_UNKEYED,
     },
     scheme: parts.certificate === undefined ? 'http' : 'https',
+    me: { today: parts.counts.today },
     addRoutes,
     holdsKey: (text) => parts.scrub.holdsKey(text),
     accessLog: accessLogOptions(parts),
     onFault: (error) => log.events.error({ err: error }, 'a request could not be answered'),
     notReady: life.notReady,
+    findPeer: findPeerBehind(config.TRUSTED_PROXIES),
     isDraining: life.isDraining,
   });
 }

@@ -151,6 +151,12 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
     /closed for another 3 h/,
   ],
   [
+    'the gate is held by what the upstream says is left',
+    { gate: { ...calm.gate, closedForSeconds: 300 } },
+    ['gate-closed'],
+    /says that little is left.*for another 5 min/,
+  ],
+  [
     'the gate is closed for less than 2 s',
     { gate: { ...calm.gate, state: 'closed', closedForSeconds: 1.999 } },
     [],
@@ -273,6 +279,12 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
   ],
   ['the shared store is there', storeIs(true), []],
   ['the key of another workspace is not loaded yet', { notReady: 'a key is not loaded yet' }, []],
+  [
+    'answers name the upstream’s address',
+    { links: { leadPast: true, dropped: 0 } },
+    ['links-lead-past'],
+    /sends its token past the gateway/,
+  ],
   ['the gateway stops', { notReady: 'shutting down' }, ['stopping']],
 ];
 

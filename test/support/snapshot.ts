@@ -44,8 +44,8 @@ export type SnapshotOfOne = AdminSnapshot & WorkspaceSnapshot;
 /** With members that differ; those of the workspace are put where they belong. */
 export function changed(snapshot: SnapshotOfOne, more: Partial<SnapshotOfOne>): SnapshotOfOne {
   const all = { ...snapshot, ...more };
-  const { workspace, key, upstream, gate, circuit, cache } = all;
-  return { ...all, workspaces: [{ workspace, key, upstream, gate, circuit, cache }] };
+  const { workspace, key, upstream, gate, circuit, cache, links } = all;
+  return { ...all, workspaces: [{ workspace, key, upstream, gate, circuit, cache, links }] };
 }
 
 /** The snapshot of a gateway that has nothing to complain of. @param more members that differ */
@@ -163,6 +163,7 @@ export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
         { operation: 'account', state: 'open', failuresInARow: 11, probeInSeconds: 2, lastFailure: null },
       ],
     },
+    links: { leadPast: false, dropped: 2 },
     cache: { entries: 3, bytes: 9_000, maxBytes: 64_000, evictions: 1, flights: 1 },
     callers: {
       count: 1,
