@@ -57,7 +57,7 @@ export function authenticate(
       return andThen(known, (authenticated: Authenticated) => {
         const { caller, by, subject, note } = authenticated;
         request.caller = caller;
-        request.expiresAt = authenticated.expiresAt;
+        request.authenticated = authenticated;
         trace.caller = caller.name;
         trace.authenticatedBy = by;
         trace.subject = subject;

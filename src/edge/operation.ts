@@ -164,11 +164,13 @@ export function baseOf(path: string): BaseMatch | undefined {
   return { name: path.slice(namedStart.length, slash), end: slash + usualBase.length };
 }
 
+/** The path of a workspace's base address. */
+export function baseOfWorkspace(name: string): string {
+  return name === unnamedWorkspace ? usualBase : `${namedStart}${name}${usualBase}`;
+}
+
 /** The paths of the base addresses that this caller may use, the usual one first. */
 export function basesOf({ workspaces, usualWorkspace }: Caller): readonly string[] {
   const named = [...workspaces].filter((name) => name !== unnamedWorkspace);
-  return [
-    ...(usualWorkspace === undefined ? [] : [usualBase]),
-    ...named.map((name) => `${namedStart}${name}${usualBase}`),
-  ];
+  return [...(usualWorkspace === undefined ? [] : [usualBase]), ...named.map(baseOfWorkspace)];
 }
