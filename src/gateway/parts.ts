@@ -36,6 +36,7 @@ import { prepareReplies } from '../edge/reply-fields.ts';
 import { createHttpServer, replaceCertificate } from '../edge/server.ts';
 import { proxyFor } from '../exchange/proxy.ts';
 import type { Fleet } from '../fleet/fleet.ts';
+import type { MemberFigures } from '../fleet/membership.ts';
 import { openAdminToken } from '../key/key-source.ts';
 import { Scrubber } from '../key/scrub.ts';
 import type { LogDestination } from '../log/destination.ts';
@@ -127,8 +128,18 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   await readAdminToken?.();
   const bounds = createBounds(config, bodyBytesWithin(readMemory()));
   const workspaces = new Map<string, Workspace>();
+  const contexts = createContexts();
+  const counts = new RequestCounts();
+  const figures = (): MemberFigures => ({
+    requests: counts.finished,
+    attempts: [...workspaces.values()].reduce(
+      (sum, { pipeline }) => sum + pipeline.attempts.snapshot().attempts,
+      0,
+    ),
+    waiting: contexts.waiting,
+  });
   for (const one of keyed) {
-    const fleet = await openFleet(options, startedAt, one);
+    const fleet = await openFleet(options, startedAt, figures, one);
     const spans = tracing?.spansOf(one.own.name, one.own.baseUrl);
     workspaces.set(one.own.name, createWorkspace(one, config, bounds, { fleet, spans }));
   }
@@ -140,8 +151,8 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     workspaces,
     authenticator,
     certificate,
-    contexts: createContexts(),
-    counts: new RequestCounts(),
+    contexts,
+    counts,
     tracing,
     readAdminToken,
   };
@@ -166,6 +177,7 @@ async function openTracing(
 async function openFleet(
   { config, environment, storeLimitMs: limitMs }: GatewayOptions,
   startedAt: number,
+  figures: () => MemberFigures,
   { own, keyring, events }: KeyedWorkspace,
 ): Promise<Fleet | undefined> {
   const options = fleetOptions(config, own, environment);
@@ -175,6 +187,7 @@ async function openFleet(
     ...options,
     host: hostname(),
     startedAt,
+    figures,
     limitMs,
     key: () => keyring.current,
     onChange: (change) => logFleet(events, change),

@@ -7,7 +7,7 @@ import { calmSnapshot, type SnapshotOfOne, timeAt } from '../support/snapshot.ts
 const calm = calmSnapshot();
 const atMs = Date.parse(calm.at);
 const dayMs = 86_400_000;
-const openCircuit = { state: 'open' as const, failuresInARow: 7, probeInSeconds: 4 };
+const openCircuit = { state: 'open' as const, failuresInARow: 7, probeInSeconds: 4, lastFailure: null };
 const endOf = (ms: number, isLast = true) => ({ caller: 'script', expiresAt: atMs + ms, isLast });
 const endsIn = (ms: number, isLast = true): Partial<SnapshotOfOne> => ({
   callers: { ...calm.callers, beside: { ...calm.callers.beside, expiries: [endOf(ms, isLast)] } },
@@ -108,7 +108,7 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
   ],
   [
     'the circuit to the whole upstream is open and a request may try it',
-    { circuit: { ...openCircuit, probeInSeconds: 0, operations: [] } },
+    { circuit: { ...openCircuit, probeInSeconds: 0, lastFailure: null, operations: [] } },
     ['circuit-open'],
     /in a row\. The next request tries it again\.$/,
   ],

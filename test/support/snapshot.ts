@@ -54,7 +54,7 @@ export function calmSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
   return changed(full, {
     key: { ...full.key, reloadFailure: null },
     gate: { ...full.gate, state: 'open', callers: [], waiting: 0, closedForSeconds: 0, statedWaitSeconds: 0 },
-    circuit: { state: 'closed', failuresInARow: 0, probeInSeconds: 0, operations: [] },
+    circuit: { state: 'closed', failuresInARow: 0, probeInSeconds: 0, lastFailure: null, operations: [] },
     ...more,
   });
 }
@@ -151,9 +151,16 @@ export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
       state: 'open',
       failuresInARow: 12,
       probeInSeconds: 4,
+      lastFailure: 'ECONNREFUSED',
       operations: [
-        { operation: 'list-accounts', state: 'closed', failuresInARow: 0, probeInSeconds: 0 },
-        { operation: 'account', state: 'open', failuresInARow: 11, probeInSeconds: 2 },
+        {
+          operation: 'list-accounts',
+          state: 'closed',
+          failuresInARow: 0,
+          probeInSeconds: 0,
+          lastFailure: null,
+        },
+        { operation: 'account', state: 'open', failuresInARow: 11, probeInSeconds: 2, lastFailure: null },
       ],
     },
     links: { leadPast: false, dropped: 2 },
@@ -192,7 +199,14 @@ export function fullSnapshot(more: Partial<SnapshotOfOne> = {}): SnapshotOfOne {
       reads: { found: 5, joined: 3, exchanges: 7 },
       gate: { role: 'leads', leader: '0011aabb', turnsGiven: 9, turnsTaken: 4 },
       gateways: [
-        { id: '0011aabb', isThis: true, host: 'gateway-1', version: '0.1.0', startedAt: timeAt(-60_000) },
+        {
+          id: '0011aabb',
+          isThis: true,
+          host: 'gateway-1',
+          version: '0.1.0',
+          startedAt: timeAt(-60_000),
+          figures: { requests: 3, attempts: 40, waiting: 7 },
+        },
       ],
     },
     log: { lostLines: 0, lastLostAt: null },
