@@ -16,7 +16,6 @@ import {
 import type { CredentialFields } from './credential.ts';
 import { type FlyRule, type FlyRules, flyKeyFile, readFlyKey } from './fly.ts';
 import type { JwtRules } from './jwt.ts';
-import type { JwtRule } from './jwt-rule.ts';
 
 export interface CallerStoreOptions extends CallersFileRules {
   /** CALLERS_FILE; left out, only an anonymous caller exists. */
@@ -203,14 +202,15 @@ function anonymousTable(workspaces: readonly string[]): CallerTable {
 function makeCallerTable(entries: readonly CallerEntry[]): CallerTable {
   const callers: Caller[] = [];
   const tokens = new Map<string, CallerToken>();
-  const jwt: { rule: JwtRule; authenticated: Authenticated }[] = [];
+  const jwt: JwtRules[number][] = [];
   const fly: { rule: FlyRule; authenticated: Authenticated }[] = [];
   let anonymous: Authenticated | undefined;
   for (const entry of entries) {
     const caller = makeCaller({ ...entry, operations: new Set(entry.operations) });
     callers.push(caller);
     for (const token of tokensOf(entry, caller)) tokens.set(token.digest, token);
-    if (entry.jwt !== undefined) jwt.push({ rule: entry.jwt, authenticated: { caller, by: 'jwt' } });
+    if (entry.jwt !== undefined)
+      jwt.push({ rule: entry.jwt, each: entry.each, authenticated: { caller, by: 'jwt' } });
     if (entry.fly !== undefined) fly.push({ rule: entry.fly, authenticated: { caller, by: 'fly' } });
     if (entry.anonymous) anonymous = { caller, by: 'anonymous' };
   }
@@ -231,6 +231,7 @@ function tokensOf(entry: CallerEntry, caller: Caller): CallerToken[] {
   return entry.tokens.map(({ digest, expiresAt }, index) => {
     const isOlder = index < entry.tokens.length - 1;
     const note = isOlder ? { note: `an older token (${digest.slice(0, 8)}) is still used` } : {};
-    return { digest, expiresAt, isOlder, authenticated: { caller, by: 'token', ...note } };
+    const ends = Number.isFinite(expiresAt) ? { expiresAt } : {};
+    return { digest, expiresAt, isOlder, authenticated: { caller, by: 'token', ...ends, ...note } };
   });
 }

@@ -7,6 +7,7 @@ import type { Authenticated, CallersEvent } from './caller.ts';
 import {
   countFailure,
   type Failures,
+  forbidden,
   KeyWaits,
   type SharedChecks,
   SignatureCheck,
@@ -64,7 +65,7 @@ export class JwtLogins {
   /**
    * Verifies a JWT. Requests with the same one from the same address share one verification.
    *
-   * @throws GatewayError `caller-unauthenticated`; `caller-rate-limited`, before a signature is verified, where the
+   * @throws GatewayError `caller-unauthenticated`; `caller-forbidden` for a valid JWT of no caller; `caller-rate-limited`, before a signature is verified, where the
    * address is over its limit
    */
   authenticate(
@@ -94,9 +95,9 @@ export class JwtLogins {
     const result = await running;
     if (!('reason' in result)) return result;
     // The verification was counted for the request that began it.
-    if (isShared && !result.isOurs)
+    if (isShared && !result.isNoFailure)
       countFailure(this.#options.failures, remoteAddress, 'token', result.reason);
-    throw unauthenticated(result.reason, true);
+    throw result.isForbidden ? forbidden(result.reason) : unauthenticated(result.reason, true);
   }
 
   /** Counted as a failure of its address while a signature is verified, and given back unless it is one. */
@@ -111,7 +112,7 @@ export class JwtLogins {
     try {
       const verifier = this.#verifier ?? (await this.#load());
       const result = await verifier.verify(header, digest, value, check);
-      if ('reason' in result && !result.isOurs) failure = result.reason;
+      if ('reason' in result && !result.isNoFailure) failure = result.reason;
       return result;
     } finally {
       check.end(failure);

@@ -18,6 +18,8 @@ export interface AccessLine {
   readonly subject: string | undefined;
   readonly by: string | undefined;
   readonly note: string | undefined;
+  /** The code of the problem that a caller without `enforce` was spared. */
+  readonly would: string | undefined;
   readonly method: string;
   /** Left out for the unnamed workspace. */
   readonly workspace: string | undefined;
@@ -75,6 +77,7 @@ function lineOf(
     subject: trace.subject === undefined ? undefined : String(logMembers.subject.show(trace.subject)),
     by: trace.authenticatedBy,
     note: trace.note,
+    would: trace.would,
     method: request.method,
     workspace: trace.workspace,
     operation: trace.operation,

@@ -198,6 +198,7 @@ export const logMembers = {
     by: words,
     field: words,
     note: words,
+    would: words,
     problem: words,
     reason: words,
     cache: words,

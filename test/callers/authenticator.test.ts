@@ -26,7 +26,7 @@ describe('a static token', () => {
         caller: {
           name: 'reports-script',
           weight: 2,
-          limit: { perSecond: 5, burst: 9 },
+          limits: [{ perSecond: 5, burst: 9 }],
           flow: { name: 'reports-script', weight: 2, background: false },
         },
       });

@@ -196,6 +196,29 @@ describe('the search for the key', () => {
     },
   );
 
+  it('the search skips what is too short for a key: in JSON it takes less than half the steps that it takes in a row of letters', async () => {
+    const scrubber = scrubberOf(key);
+    const stepsFor = (piece = '') => counter.stepsOf(() => scrubber.holdsKey(repeated(piece, bytes)));
+    expect((await stepsFor(pieces[0])) / (await stepsFor('a'))).toBeLessThan(0.5);
+  });
+
+  it.each(['"', ',', ':', '{', '!', '~', '|'])(
+    'the search finds a key that has a %s at any place, beside one that has none, and when that one is forgotten',
+    (mark) => {
+      for (const at of [0, 10, key.length - 1]) {
+        const odd = `${key.slice(0, at)}${mark}${key.slice(at + 1)}`;
+        const scrubber = scrubberOf(stranger);
+        const other = new Key(odd, 2);
+        scrubber.know(other);
+        expect(scrubber.holdsKey(`{"a":"${odd}"}`)).toBe(true);
+        expect(scrubber.holdsKey(`{"a":"${Buffer.from(odd).toString('hex')}"}`)).toBe(true);
+        scrubber.forget(other);
+        expect(scrubber.holdsKey(`{"a":"${odd}"}`)).toBe(false);
+        expect(scrubber.holdsKey(`{"a":"${stranger}"}`)).toBe(true);
+      }
+    },
+  );
+
   it('the search compares no more than a thousand times with a long key whose end a text repeats, and takes it as found then', async () => {
     const scrubber = scrubberOf(`z${'abcd'.repeat(1_000)}`);
     // A piece of 17 characters is no part of the key, and its first 16 are the key’s last.
