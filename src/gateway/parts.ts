@@ -12,7 +12,7 @@ import { CallerLimits, firstInUse } from '../callers/limit.ts';
 import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
 import type { AccessLine, AccessLogOptions } from '../edge/access-log.ts';
-import { type CallerContexts, createContexts } from '../edge/caller-context.ts';
+import { CallerContexts } from '../edge/caller-context.ts';
 import {
   type CertificatePair,
   type CertificateSnapshot,
@@ -142,7 +142,7 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     workspaces,
     authenticator,
     certificate,
-    contexts: createContexts(),
+    contexts: new CallerContexts({ timeoutMs: config.REQUEST_TIMEOUT }),
     counts: new RequestCounts(),
     tracing,
     readAdminToken,
@@ -284,7 +284,6 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
     forward: {
       contexts: parts.contexts,
       prepare: prepareReplies(replyOptions(config)),
-      timeoutMs: config.REQUEST_TIMEOUT,
       forwardHeaders: config.FORWARD_REQUEST_HEADERS,
       unkeyedHeaders: config.FORWARD_REQUEST_HEADERS_UNKEYED,
     },
