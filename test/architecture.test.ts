@@ -279,6 +279,7 @@ describe('the rules that keep the key in are kept', () => {
     'http/date.ts',
     'http/fields.ts',
     'http/header-table.ts',
+    'http/links.ts',
     'http/percent-encoding.ts',
     'http/stated-wait.ts',
     'key/suspicion.ts',

@@ -10,7 +10,7 @@ export type Health = 'ok' | 'degraded' | 'failing';
 
 export const healthStates: readonly Health[] = ['ok', 'degraded', 'failing'];
 
-/** Every code that a reason may have, the worst first, and what it makes of the gateway. A contract. */
+/** Every code that a reason may have, the worst first, and what it makes of the gateway: `ok` is a notice. A contract. */
 export const healthCodes = {
   'key-missing': 'failing',
   'key-refused': 'failing',
@@ -31,7 +31,8 @@ export const healthCodes = {
   'certificate-ending': 'degraded',
   'log-lines-lost': 'degraded',
   'token-ending': 'degraded',
-} as const satisfies Record<string, Exclude<Health, 'ok'>>;
+  'links-lead-past': 'ok',
+} as const satisfies Record<string, Health>;
 
 export type HealthCode = keyof typeof healthCodes;
 
@@ -43,6 +44,8 @@ export interface HealthReason {
   readonly detail: string;
   /** What to do about it, in one sentence. */
   readonly todo: string;
+  /** What lies behind it, in a word or a line, as ECONNREFUSED; null where the detail has all. */
+  readonly cause: string | null;
 }
 
 export interface Verdict {
@@ -52,7 +55,7 @@ export interface Verdict {
   readonly reasons: readonly HealthReason[];
 }
 
-type Says = Pick<HealthReason, 'detail' | 'todo'>;
+type Says = Pick<HealthReason, 'detail' | 'todo'> & { readonly cause?: string | null };
 
 /** A request that has waited this long at the gate is about to fail, or its caller to give up. */
 const longWaitSeconds = 5;
@@ -89,6 +92,7 @@ const workspaceJudges: Readonly<
   'key-store-failing': keyStoreFailing,
   'gate-closed': gateClosed,
   'callers-waiting': callersWaiting,
+  'links-lead-past': linksLeadPast,
 };
 
 /** What may be wrong with the gateway as a whole. */
@@ -111,11 +115,11 @@ export function judgeHealth(snapshot: AdminSnapshot): Verdict {
   const reasons = (Object.keys(healthCodes) as HealthCode[]).flatMap((code): HealthReason[] => {
     const says = judges[code]?.(snapshot, atMs);
     return [
-      ...(says === undefined ? [] : [{ workspace: null, code, ...says }]),
+      ...(says === undefined ? [] : [{ workspace: null, code, cause: null, ...says }]),
       ...snapshot.workspaces.flatMap((one) => reasonOf(code, one, atMs) ?? []),
     ];
   });
-  if (reasons.length === 0) return { health: 'ok', reasons };
+  if (reasons.every(({ code }) => healthCodes[code] === 'ok')) return { health: 'ok', reasons };
   const failing = new Set(
     reasons.filter(({ code }) => healthCodes[code] === 'failing').map(({ workspace }) => workspace),
   );
@@ -125,8 +129,9 @@ export function judgeHealth(snapshot: AdminSnapshot): Verdict {
 function reasonOf(code: HealthCode, one: WorkspaceSnapshot, atMs: number): HealthReason | undefined {
   const says = workspaceJudges[code]?.(one, atMs);
   const { workspace } = one;
-  if (says === undefined || workspace === null) return says && { workspace, code, ...says };
-  return { workspace, code, detail: `${workspace}: ${says.detail}`, todo: says.todo };
+  if (says === undefined) return undefined;
+  const detail = workspace === null ? says.detail : `${workspace}: ${says.detail}`;
+  return { workspace, code, cause: null, ...says, detail };
 }
 
 function keyMissing({ key }: WorkspaceSnapshot): Says | undefined {
@@ -135,6 +140,7 @@ function keyMissing({ key }: WorkspaceSnapshot): Says | undefined {
   return {
     detail: `No key is loaded yet${why}.`,
     todo: `Make ${key.source} give the key; the gateway asks it again by itself.`,
+    cause: key.reloadFailure,
   };
 }
 
@@ -181,8 +187,9 @@ function newKeyUntried({ key }: WorkspaceSnapshot, atMs: number): Says | undefin
 function circuitOpen({ circuit }: WorkspaceSnapshot): Says | undefined {
   if (circuit.state !== 'open') return undefined;
   return {
-    detail: `The upstream is down: it failed ${times(circuit.failuresInARow)} in a row. The next request${circuit.probeInSeconds > 0 ? ` in ${span(circuit.probeInSeconds)} or later` : ''} tries it again.`,
+    detail: `The upstream is down: it failed ${times(circuit.failuresInARow)} in a row${circuit.lastFailure === null ? '' : ` (${circuit.lastFailure})`}. The next request${circuit.probeInSeconds > 0 ? ` in ${span(circuit.probeInSeconds)} or later` : ''} tries it again.`,
     todo: 'Run "analytics-gateway check" to see how it fails, and tell those who run the upstream.',
+    cause: circuit.lastFailure,
   };
 }
 
@@ -195,11 +202,13 @@ function stopping({ notReady }: AdminSnapshot): Says | undefined {
 }
 
 function operationCircuitOpen({ circuit }: WorkspaceSnapshot): Says | undefined {
-  const down = circuit.operations.filter(({ state }) => state === 'open').map(({ operation }) => operation);
+  const down = circuit.operations.filter(({ state }) => state === 'open');
   if (circuit.state === 'open' || down.length === 0) return undefined;
+  const cause = [...new Set(down.flatMap(({ lastFailure }) => lastFailure ?? []))].join(', ');
   return {
-    detail: `The upstream fails for ${names(down)}, and answers other operations.`,
+    detail: `The upstream fails for ${names(down.map(({ operation }) => operation))}${cause === '' ? '' : ` (${cause})`}, and answers other operations.`,
     todo: 'Look into the log for the upstream’s status, and tell those who run the upstream.',
+    cause: cause || null,
   };
 }
 
@@ -216,13 +225,15 @@ function keyStoreFailing({ key }: WorkspaceSnapshot): Says | undefined {
   return {
     detail: `The secret store gives no valid key, so a rotation would not be seen; the last key stays. ${key.reloadFailure}.`,
     todo: 'Repair the secret store or its value; the gateway asks it again by itself.',
+    cause: key.reloadFailure,
   };
 }
 
 function gateClosed({ gate }: WorkspaceSnapshot): Says | undefined {
-  if (gate.state !== 'closed' || gate.closedForSeconds < longClosingSeconds) return undefined;
+  if (gate.closedForSeconds < longClosingSeconds) return undefined;
+  const why = gate.state === 'closed' ? 'limits requests (429)' : 'says that little is left of its limit';
   return {
-    detail: `The upstream limits requests (429); the gate is closed for another ${span(gate.closedForSeconds)}.`,
+    detail: `The upstream ${why}; the gate is closed for another ${span(gate.closedForSeconds)}.`,
     todo: 'Wait; where it happens often, see which caller asks most, give it a limit, or raise CACHE_TTL.',
   };
 }
@@ -239,12 +250,21 @@ function callersWaiting({ gate }: WorkspaceSnapshot): Says | undefined {
   };
 }
 
+function linksLeadPast({ links }: WorkspaceSnapshot): Says | undefined {
+  if (!links.leadPast) return undefined;
+  return {
+    detail: 'Answers name the upstream’s address: a caller that follows it sends its token past the gateway.',
+    todo: 'Set PUBLIC_BASE_URL to the address that callers use.',
+  };
+}
+
 function sharedStoreAway({ sharedStore }: AdminSnapshot): Says | undefined {
   if (sharedStore === null || sharedStore.inUse) return undefined;
   const { address, reason } = sharedStore;
   return {
     detail: `The shared store ${address} cannot be used (${reason ?? 'no connection yet'}); this gateway works by itself meanwhile.`,
     todo: 'Look after the server that SHARED_STORE names; the gateway connects again by itself.',
+    cause: reason,
   };
 }
 

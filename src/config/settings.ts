@@ -18,6 +18,7 @@ import {
   oneOf,
   origin,
   percentage,
+  publicUrl,
   type Reader,
   readPattern,
   secretPlace,
@@ -128,7 +129,7 @@ export const settings = {
   UPSTREAM_CONNECTIONS: defaulted(
     '64',
     integer(1, 10_000),
-    'Attempts at once. The bodies in flight together stay under 64 MiB.',
+    'Attempts at once. The bodies in flight together stay under 64 MiB, or a sixteenth of the memory.',
   ),
   HTTPS_PROXY: optional(
     proxyAddress,
@@ -186,6 +187,10 @@ export const settings = {
     listOrNothing(trustedProxy),
     'Addresses and networks of balancers, as 10.0.0.0/8, and unix for a Unix socket: their X-Forwarded-For and Forwarded say whose address stands in the log and has a failure counted.',
   ),
+  PUBLIC_BASE_URL: optional(
+    publicUrl,
+    'The address that callers use, such as https://gateway.internal, without /api. Links to the upstream in JSON answers and Link fields are led back to it; without it only those of Link fields are, by their path.',
+  ),
   CALLER_FAILURES_PER_MINUTE: defaulted(
     '300',
     integer(0, 1_000_000),
@@ -232,7 +237,7 @@ export const settings = {
   GATE_MAX_CLOSED: defaulted(
     '5m',
     duration(),
-    'The longest time that one 429 may hold all requests; 0s switches the gate off and each request waits for itself.',
+    'The longest time that one 429, or what a success says is left, may hold all requests; 0s switches the gate off and each request waits for itself.',
   ),
   FORWARD_REQUEST_HEADERS: defaulted(
     '',

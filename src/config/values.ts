@@ -144,6 +144,17 @@ export const baseUrl: Reader<URL> = (value) => {
   return url;
 };
 
+/** The address that callers use, as links begin with it: without the slash at its end. */
+export const publicUrl: Reader<string> = (value) => {
+  if (!/^https?:\/\/[\w[]/i.test(value)) {
+    throw new ConfigValueError('expects an address like https://gateway.internal');
+  }
+  const { href, pathname } = baseUrl(value);
+  if (/(?:^|\/)api$/.test(pathname))
+    throw new ConfigValueError('must not end with /api, which links get by themselves');
+  return href.replace(/\/$/, '');
+};
+
 /** A browser origin exactly as browsers send it: scheme, host, and port where it is not the default. */
 export const origin: Reader<string> = (value) => {
   if (originProblem(value) !== undefined) {
