@@ -32,6 +32,7 @@ import {
 import { type ForwardOptions, forward } from './edge/forward.ts';
 import type { EdgeWorkspace } from './edge/inbound.ts';
 import { refuseMethod, refuseUnknown, selectOperation } from './edge/operation.ts';
+import type { FindPeer } from './edge/peer.ts';
 import { renderProblems } from './edge/problems.ts';
 import { documentFields } from './edge/reply-fields.ts';
 import { identifyRequest } from './edge/request-ids.ts';
@@ -63,6 +64,7 @@ export interface AppOptions {
   readonly onFault: (error: unknown) => void;
   /** Why the gateway is not ready, or `undefined` when it is. */
   readonly notReady: () => string | undefined;
+  readonly findPeer: FindPeer;
   /** While the gateway stops, every reply ends its connection. */
   readonly isDraining: () => boolean;
 }
@@ -108,7 +110,8 @@ export function inboundLayers(options: AppOptions) {
 
 export function createApp(options: AppOptions): RequestListener {
   const app = new Hono<Bindings>({ getPath: pathAsSent });
-  const answering: Answering = { endsConnection: options.isDraining, onFault: options.onFault };
+  const { isDraining: endsConnection, onFault, findPeer } = options;
+  const answering: Answering = { endsConnection, onFault, findPeer };
   const layers = inboundLayers(options);
   const everyRequest = Object.values(layers.everyRequest);
   const callers = Object.values(layers.callers);

@@ -87,7 +87,12 @@ export default defineConfig({
     sidebar: [
       {
         text: 'Call it',
-        items: [page('Start', '/'), page('Callers', '/docs/callers'), page('Caching', '/docs/caching')],
+        items: [
+          page('Start', '/'),
+          page('Callers', '/docs/callers'),
+          page('Clients', '/docs/clients'),
+          page('Caching', '/docs/caching'),
+        ],
       },
       {
         text: 'Run it',

@@ -10,7 +10,11 @@ export type Health = 'ok' | 'degraded' | 'failing';
 
 export const healthStates: readonly Health[] = ['ok', 'degraded', 'failing'];
 
+<<<<<<< HEAD
 /** Every code that a reason may have, the worst first, and what it makes of the gateway: a notice leaves it ok. A contract. */
+=======
+/** Every code that a reason may have, the worst first, and what it makes of the gateway: `ok` is a notice. A contract. */
+>>>>>>> main
 export const healthCodes = {
   'key-missing': 'failing',
   'key-refused': 'failing',
@@ -30,8 +34,13 @@ export const healthCodes = {
   'certificate-refused': 'degraded',
   'certificate-ending': 'degraded',
   'log-lines-lost': 'degraded',
+<<<<<<< HEAD
   // A notice: nothing is wrong yet.
   'token-ending': 'ok',
+=======
+  'token-ending': 'degraded',
+  'links-lead-past': 'ok',
+>>>>>>> main
 } as const satisfies Record<string, Health>;
 
 export type HealthCode = keyof typeof healthCodes;
@@ -44,6 +53,8 @@ export interface HealthReason {
   readonly detail: string;
   /** What to do about it, in one sentence. */
   readonly todo: string;
+  /** What lies behind it, in a word or a line, as ECONNREFUSED; null where the detail has all. */
+  readonly cause: string | null;
 }
 
 export interface Verdict {
@@ -53,7 +64,7 @@ export interface Verdict {
   readonly reasons: readonly HealthReason[];
 }
 
-type Says = Pick<HealthReason, 'detail' | 'todo'>;
+type Says = Pick<HealthReason, 'detail' | 'todo'> & { readonly cause?: string | null };
 
 /** A request that has waited this long at the gate is about to fail, or its caller to give up. */
 const longWaitSeconds = 5;
@@ -88,6 +99,7 @@ const workspaceJudges: Readonly<
   'key-store-failing': keyStoreFailing,
   'gate-closed': gateClosed,
   'callers-waiting': callersWaiting,
+  'links-lead-past': linksLeadPast,
 };
 
 /** What may be wrong with the gateway as a whole. */
@@ -110,7 +122,7 @@ export function judgeHealth(snapshot: AdminSnapshot): Verdict {
   const reasons = (Object.keys(healthCodes) as HealthCode[]).flatMap((code): HealthReason[] => {
     const says = judges[code]?.(snapshot, atMs);
     return [
-      ...(says === undefined ? [] : [{ workspace: null, code, ...says }]),
+      ...(says === undefined ? [] : [{ workspace: null, code, cause: null, ...says }]),
       ...snapshot.workspaces.flatMap((one) => reasonOf(code, one, atMs) ?? []),
     ];
   });
@@ -124,8 +136,9 @@ export function judgeHealth(snapshot: AdminSnapshot): Verdict {
 function reasonOf(code: HealthCode, one: WorkspaceSnapshot, atMs: number): HealthReason | undefined {
   const says = workspaceJudges[code]?.(one, atMs);
   const { workspace } = one;
-  if (says === undefined || workspace === null) return says && { workspace, code, ...says };
-  return { workspace, code, detail: `${workspace}: ${says.detail}`, todo: says.todo };
+  if (says === undefined) return undefined;
+  const detail = workspace === null ? says.detail : `${workspace}: ${says.detail}`;
+  return { workspace, code, cause: null, ...says, detail };
 }
 
 function keyMissing({ key }: WorkspaceSnapshot): Says | undefined {
@@ -134,6 +147,7 @@ function keyMissing({ key }: WorkspaceSnapshot): Says | undefined {
   return {
     detail: `No key is loaded yet${why}.`,
     todo: `Make ${key.source} give the key; the gateway asks it again by itself.`,
+    cause: key.reloadFailure,
   };
 }
 
@@ -180,8 +194,9 @@ function newKeyUntried({ key }: WorkspaceSnapshot, atMs: number): Says | undefin
 function circuitOpen({ circuit }: WorkspaceSnapshot): Says | undefined {
   if (circuit.state !== 'open') return undefined;
   return {
-    detail: `The upstream is down: it failed ${times(circuit.failuresInARow)} in a row. The next request${circuit.probeInSeconds > 0 ? ` in ${span(circuit.probeInSeconds)} or later` : ''} tries it again.`,
+    detail: `The upstream is down: it failed ${times(circuit.failuresInARow)} in a row${circuit.lastFailure === null ? '' : ` (${circuit.lastFailure})`}. The next request${circuit.probeInSeconds > 0 ? ` in ${span(circuit.probeInSeconds)} or later` : ''} tries it again.`,
     todo: 'Run "analytics-gateway check" to see how it fails, and tell those who run the upstream.',
+    cause: circuit.lastFailure,
   };
 }
 
@@ -194,11 +209,13 @@ function stopping({ notReady }: AdminSnapshot): Says | undefined {
 }
 
 function operationCircuitOpen({ circuit }: WorkspaceSnapshot): Says | undefined {
-  const down = circuit.operations.filter(({ state }) => state === 'open').map(({ operation }) => operation);
+  const down = circuit.operations.filter(({ state }) => state === 'open');
   if (circuit.state === 'open' || down.length === 0) return undefined;
+  const cause = [...new Set(down.flatMap(({ lastFailure }) => lastFailure ?? []))].join(', ');
   return {
-    detail: `The upstream fails for ${names(down)}, and answers other operations.`,
+    detail: `The upstream fails for ${names(down.map(({ operation }) => operation))}${cause === '' ? '' : ` (${cause})`}, and answers other operations.`,
     todo: 'Look into the log for the upstream’s status, and tell those who run the upstream.',
+    cause: cause || null,
   };
 }
 
@@ -215,14 +232,21 @@ function keyStoreFailing({ key }: WorkspaceSnapshot): Says | undefined {
   return {
     detail: `The secret store gives no valid key, so a rotation would not be seen; the last key stays. ${key.reloadFailure}.`,
     todo: 'Repair the secret store or its value; the gateway asks it again by itself.',
+    cause: key.reloadFailure,
   };
 }
 
 function gateClosed({ gate }: WorkspaceSnapshot): Says | undefined {
-  if (gate.state !== 'closed' || gate.closedForSeconds < longClosingSeconds) return undefined;
+  if (gate.closedForSeconds < longClosingSeconds) return undefined;
+  const why = gate.state === 'closed' ? 'limits requests (429)' : 'says that little is left of its limit';
   return {
+<<<<<<< HEAD
     detail: `The upstream limits requests (429); the gate is closed for another ${span(gate.closedForSeconds)}.`,
     todo: 'Wait; where it happens often, see which caller asks most, give it a limit ("analytics-gateway token set NAME --limit 20/1s"), or raise CACHE_TTL.',
+=======
+    detail: `The upstream ${why}; the gate is closed for another ${span(gate.closedForSeconds)}.`,
+    todo: 'Wait; where it happens often, see which caller asks most, give it a limit, or raise CACHE_TTL.',
+>>>>>>> main
   };
 }
 
@@ -238,12 +262,21 @@ function callersWaiting({ gate }: WorkspaceSnapshot): Says | undefined {
   };
 }
 
+function linksLeadPast({ links }: WorkspaceSnapshot): Says | undefined {
+  if (!links.leadPast) return undefined;
+  return {
+    detail: 'Answers name the upstream’s address: a caller that follows it sends its token past the gateway.',
+    todo: 'Set PUBLIC_BASE_URL to the address that callers use.',
+  };
+}
+
 function sharedStoreAway({ sharedStore }: AdminSnapshot): Says | undefined {
   if (sharedStore === null || sharedStore.inUse) return undefined;
   const { address, reason } = sharedStore;
   return {
     detail: `The shared store ${address} cannot be used (${reason ?? 'no connection yet'}); this gateway works by itself meanwhile.`,
     todo: 'Look after the server that SHARED_STORE names; the gateway connects again by itself.',
+    cause: reason,
   };
 }
 

@@ -5,6 +5,7 @@
 import type { TokenExpiry } from '../callers/callers-snapshot.ts';
 import { toSeconds } from '../exchange/durations.ts';
 import { callerOfFlow } from '../exchange/request-context.ts';
+import { maxCallers, otherCallers, sumByCaller } from './caller-counts.ts';
 import {
   durationSamples,
   type Metric,
@@ -17,7 +18,6 @@ import {
   workspaceLabel,
 } from './exposition.ts';
 import { type HealthCode, healthCodes, healthStates, type Verdict } from './health.ts';
-import { maxCallers, otherCallers } from './request-counts.ts';
 import type { AdminSnapshot } from './snapshot.ts';
 import { workspaceRows } from './workspace-metrics.ts';
 
@@ -152,7 +152,7 @@ const gatewayRows: readonly Row<AdminSnapshot & Verdict>[] = [
     'counter',
     `Requests by caller and class of status: the first ${maxCallers} callers by name, the rest as ${otherCallers}.`,
     ({ requests }) =>
-      requests.beside.callers.flatMap(({ caller, classes }) =>
+      sumByCaller(requests.beside.callers).flatMap(({ caller, classes }) =>
         classes.flatMap((count, first) =>
           count === 0 ? [] : [sample(count, { caller, status: `${first}xx` })],
         ),
@@ -161,9 +161,9 @@ const gatewayRows: readonly Row<AdminSnapshot & Verdict>[] = [
   [
     'caller_refusals_total',
     'counter',
-    'Requests refused because of the caller itself: not granted, or over its limit.',
+    'Requests of a caller that were refused: not granted, over its limit, or without a turn at the upstream in time.',
     ({ requests }) =>
-      requests.beside.callers.flatMap(({ caller, refused }) =>
+      sumByCaller(requests.beside.callers).flatMap(({ caller, refused }) =>
         Object.entries(refused).map(([code, count]) => sample(count, { caller, code })),
       ),
   ],
@@ -181,7 +181,7 @@ const gatewayRows: readonly Row<AdminSnapshot & Verdict>[] = [
     'counter',
     'Time that the requests of a caller waited at the gate and between attempts.',
     ({ requests }) =>
-      requests.beside.callers.flatMap(({ caller, waitedMs }) =>
+      sumByCaller(requests.beside.callers).flatMap(({ caller, waitedMs }) =>
         waitedMs === 0 ? [] : [sample(waitedMs / 1_000, { caller })],
       ),
   ],

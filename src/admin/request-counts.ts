@@ -6,6 +6,8 @@
 import type { AccessLine } from '../edge/access-log.ts';
 import { isOwnRequestId } from '../edge/request-ids.ts';
 import { Durations, type DurationsSnapshot, toTime } from '../exchange/durations.ts';
+import { type CallerCount, CallerCounts, type CallerDay } from './caller-counts.ts';
+import { type ProblemGroup, ProblemGroups } from './problem-groups.ts';
 
 export interface RequestCount {
   /** Null for the unnamed workspace, and where the request was refused before its workspace was known. */
@@ -26,29 +28,6 @@ export interface DurationCount extends DurationsSnapshot {
   readonly hit: boolean;
 }
 
-export interface CallerCount {
-  readonly caller: string;
-  /** By the first digit of the status: index 2 holds the 2xx. */
-  readonly classes: readonly number[];
-  /** Requests that were refused because of this caller, by problem. */
-  readonly refused: Readonly<Record<string, number>>;
-  /** Requests that passed because the callers file does not enforce its rules, by the problem they were spared. */
-  readonly spared: Readonly<Record<string, number>>;
-  /** Time that its requests waited at the gate and between attempts, in ms. */
-  readonly waitedMs: number;
-}
-
-/** A caller's own requests since midnight UTC. */
-export interface CallerDay {
-  readonly requests: number;
-  /** Answered from memory, without waiting for the upstream. */
-  readonly fromMemory: number;
-  /** For which an attempt was sent upstream. */
-  readonly sentUp: number;
-  /** Refused because of the caller itself: not granted, or over its limit. */
-  readonly refused: number;
-}
-
 /** The requests' part of `/status`; `beside` is for metrics and charts alone. */
 export interface RequestSnapshot {
   /** Requests received. */
@@ -63,9 +42,13 @@ export interface RequestSnapshot {
   readonly problems: Readonly<Record<string, number>>;
   /** The last requests that got one, newest first. */
   readonly recentProblems: readonly RecentProblem[];
+  /** The same by code, the latest first. */
+  readonly problemGroups: readonly ProblemGroup[];
   readonly beside: {
     readonly durations: readonly DurationCount[];
     readonly callers: readonly CallerCount[];
+    /** How many got a problem. */
+    readonly problems: readonly { readonly workspace: string | null; readonly count: number }[];
     /** Refused before a request was complete, by the code of the HTTP parser. */
     readonly unparsed: Readonly<Record<string, number>>;
   };
@@ -99,29 +82,12 @@ interface OperationCells {
   readonly cells: Cell[];
 }
 
-interface CallerCell {
-  readonly classes: Float64Array;
-  readonly refused: Map<string, number>;
-  readonly spared: Map<string, number>;
-  readonly waitedMs: Float64Array;
-  /** Since the start: requests from memory, sent up, refused. */
-  readonly sums: Float64Array;
-  /** The same and all requests, as they were at midnight UTC. */
-  atMidnight: CallerDay;
-}
-
-const emptyDay: CallerDay = { requests: 0, fromMemory: 0, sentUp: 0, refused: 0 };
-
-/** So many callers are counted by name, the rest together. No caller of a file can have the name of the rest. */
-export const maxCallers = 200;
-export const otherCallers = '(other)';
 /** An upstream may send any status: combinations of one operation beyond this many are counted as one. */
 const maxCells = 100;
 const maxCodes = 50;
 const maxRecent = 20;
 
 const callerLeft = 499;
-const dayMs = 86_400_000;
 /** The cache's part, as the access line names it, in answers that came from memory. */
 export const fromMemory: ReadonlySet<string | null | undefined> = new Set([
   'hit',
@@ -137,15 +103,21 @@ export class RequestCounts {
   #aborted = 0;
   /** By workspace, then by operation: both come from the settings, so there are not many. */
   readonly #operations = new Map<string | undefined, Map<string | undefined, OperationCells>>();
-  readonly #callers = new Map<string, CallerCell>();
+  readonly #callers = new CallerCounts();
   readonly #problems = new Map<string, number>();
+  /** By workspace. */
+  readonly #problemSums = new Map<string | undefined, number>();
+  readonly #groups = new ProblemGroups();
   readonly #unparsed = new Map<string, number>();
   #recent: readonly RecentProblem[] = [];
   // Most lines are like the one before.
   #lastWorkspace: string | undefined = undefined;
   #lastOperation: string | undefined = undefined;
   #lastCell: Cell | undefined = undefined;
-  #midnight: NodeJS.Timeout | undefined = undefined;
+
+  get finished(): number {
+    return this.#finished;
+  }
 
   readonly begin = (): void => {
     this.#started += 1;
@@ -172,34 +144,14 @@ export class RequestCounts {
     const problem = line.reason === undefined ? undefined : problemOf(line);
     if (problem !== undefined) {
       increment(this.#problems, problem);
+      increment(this.#problemSums, line.workspace);
+      this.#groups.count(problem, line, Date.now());
       this.#recent = withRecent(this.#recent, problem, line);
     }
-    if (line.caller === undefined) return;
-    const caller = this.#callerOf(line.caller);
-    (caller.classes[Math.min(5, Math.trunc(line.status / 100))] as number) += 1;
-    if (cell.isFromMemory) (caller.sums[0] as number) += 1;
-    else if (line.attempts > 0) (caller.sums[1] as number) += 1;
-    if (line.waitedMs > 0) (caller.waitedMs[0] as number) += line.waitedMs;
-    if (line.would !== undefined) increment(caller.spared, line.would);
-    if (problem?.startsWith('caller-') === true) {
-      (caller.sums[2] as number) += 1;
-      increment(caller.refused, problem);
-    }
+    this.#callers.count(line, cell.isFromMemory, problem);
   };
 
-  /** A caller's requests since midnight UTC; `undefined` where it is counted among the others. */
-  readonly today = (caller: string): CallerDay | undefined => {
-    const cell = this.#callers.get(caller);
-    if (cell === undefined) return this.#callers.size < maxCallers ? emptyDay : undefined;
-    const sums = sumsOf(cell);
-    const { atMidnight } = cell;
-    return {
-      requests: sums.requests - atMidnight.requests,
-      fromMemory: sums.fromMemory - atMidnight.fromMemory,
-      sentUp: sums.sentUp - atMidnight.sentUp,
-      refused: sums.refused - atMidnight.refused,
-    };
-  };
+  readonly today = (caller: string): CallerDay | undefined => this.#callers.today(caller);
 
   /** The HTTP parser refused a request, or a limit refused a connection. */
   readonly refuse = (code: string): void => {
@@ -217,18 +169,14 @@ export class RequestCounts {
     ),
     problems: Object.fromEntries(this.#problems),
     recentProblems: this.#recent,
+    problemGroups: this.#groups.snapshot(),
     beside: {
       durations: this.#all().flatMap(({ workspace = null, operation = null, hits, others }) => [
         { workspace, operation, hit: true, ...hits.snapshot() },
         { workspace, operation, hit: false, ...others.snapshot() },
       ]),
-      callers: [...this.#callers].map(([caller, { classes, refused, spared, waitedMs }]) => ({
-        caller,
-        classes: [...classes],
-        refused: Object.fromEntries(refused),
-        spared: Object.fromEntries(spared),
-        waitedMs: waitedMs[0] as number,
-      })),
+      callers: this.#callers.snapshot(),
+      problems: [...this.#problemSums].map(([workspace = null, count]) => ({ workspace, count })),
       unparsed: Object.fromEntries(this.#unparsed),
     },
   });
@@ -264,38 +212,6 @@ export class RequestCounts {
     }
     return cell;
   }
-
-  #callerOf(name: string): CallerCell {
-    let cell = this.#callers.get(name);
-    const isOther = cell === undefined && this.#callers.size >= maxCallers;
-    if (isOther) cell = this.#callers.get(otherCallers);
-    if (cell === undefined) {
-      cell = {
-        classes: new Float64Array(6),
-        refused: new Map(),
-        spared: new Map(),
-        waitedMs: new Float64Array(1),
-        sums: new Float64Array(3),
-        atMidnight: emptyDay,
-      };
-      this.#callers.set(isOther ? otherCallers : name, cell);
-      this.#midnight ??= this.#atMidnight();
-    }
-    return cell;
-  }
-
-  /** By a timer, so that no request has to look at the date. */
-  #atMidnight(): NodeJS.Timeout {
-    const onMidnight = (): void => {
-      for (const cell of this.#callers.values()) cell.atMidnight = sumsOf(cell);
-      this.#midnight = this.#atMidnight();
-    };
-    return setTimeout(onMidnight, dayMs - (Date.now() % dayMs)).unref();
-  }
-}
-
-function sumsOf({ classes, sums: [fromMemory = 0, sentUp = 0, refused = 0] }: CallerCell): CallerDay {
-  return { requests: classes.reduce((sum, count) => sum + count, 0), fromMemory, sentUp, refused };
 }
 
 /** The line of an unexpected fault has no code. Its caller got this one. */
@@ -319,6 +235,6 @@ function withRecent(
   return all.filter((one) => one !== eldest);
 }
 
-function increment(counts: Map<string, number>, name: string): void {
+function increment<Name>(counts: Map<Name, number>, name: Name): void {
   counts.set(name, (counts.get(name) ?? 0) + 1);
 }

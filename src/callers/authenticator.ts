@@ -150,8 +150,7 @@ export class Authenticator {
       return this.#refuse(credentials, describeUnknownToken(value));
     }
     return (
-      this.#jwt.recall(header, digest) ??
-      this.#jwt.authenticate(header, digest, value, credentials.remoteAddress)
+      this.#jwt.recall(header, digest) ?? this.#jwt.authenticate(header, digest, value, credentials.peer)
     );
   }
 
@@ -174,16 +173,16 @@ export class Authenticator {
     return 'reason' in result ? this.#refuse(credentials, result.reason) : result;
   }
 
-  #refuse({ remoteAddress }: Credentials, reason: string): never {
-    countFailure(this.#failures, remoteAddress, 'token', reason);
+  #refuse({ peer }: Credentials, reason: string): never {
+    countFailure(this.#failures, peer, 'token', reason);
     throw unauthenticated(reason, true);
   }
 
-  #refuseNone({ remoteAddress, target }: Credentials): never {
+  #refuseNone({ peer, target }: Credentials): never {
     const reason = target.includes(tokenPrefix)
       ? 'a token in the URL, where it never counts'
       : 'no credential';
-    countFailure(this.#failures, remoteAddress, 'no-credential', reason);
+    countFailure(this.#failures, peer, 'no-credential', reason);
     throw unauthenticated(reason, false);
   }
 

@@ -43,8 +43,10 @@ export interface Authenticated {
 export interface Credentials {
   /** Names and values in turn, as received: Node merges repeated lines elsewhere, and that hides attacks. */
   readonly rawHeaders: readonly string[];
-  /** The peer's address; `undefined` on a Unix socket. */
+  /** The other end of the connection; `undefined` on a Unix socket. */
   readonly remoteAddress: string | undefined;
+  /** Whom a failure counts for: its address may be told by TRUSTED_PROXIES, and nothing is granted by it. */
+  readonly peer: string | undefined;
   readonly target: string;
 }
 

@@ -6,6 +6,7 @@
 import { GatewayError, type ProxyErrorType } from '../errors.ts';
 import { ProxyError } from '../exchange/proxy.ts';
 import type { StoreTrial } from '../fleet/fleet.ts';
+import type { StatedLimit } from '../http/stated-wait.ts';
 import { visible } from '../log/text-lines.ts';
 
 /** What `--json` prints. */
@@ -26,6 +27,8 @@ export interface CheckReport {
   sharedStore?: StoreTrial;
   logins?: readonly LoginTrial[];
   calls: CallReport[];
+  /** What is no fault and should be known; left out where there is nothing. */
+  notices?: readonly string[];
   /** What is told of the upstream's limit; left out where nothing is. */
   limit?: LimitReport;
 }
@@ -49,6 +52,24 @@ export interface LearnedLimit {
   /** Null where it has learned none; left out where it could not be asked. */
   readonly attemptsPerSecond?: number | null;
   readonly problem?: string;
+}
+
+/** @param told UPSTREAM_LIMIT less the reserve. @param stated by the upstream */
+export function limitReport(
+  told: readonly { readonly most: number; readonly window: string }[],
+  stated: readonly StatedLimit[],
+  learned: LearnedLimit = { asked: null, problem: 'no gateway was asked' },
+): LimitReport | undefined {
+  if (told.length + stated.length === 0 && typeof learned.attemptsPerSecond !== 'number') return undefined;
+  return {
+    told: told.map(({ most, window }) => ({ limit: most, window })),
+    stated: stated.map(({ name, remaining, resetMs }) => ({
+      field: name,
+      remaining,
+      resetsInSeconds: Math.ceil(resetMs / 1_000),
+    })),
+    learned,
+  };
 }
 
 /** The keys of a company login, as they are fetched from its issuer. */
@@ -130,6 +151,7 @@ export function inWords(report: CheckReport): string {
     said.add(meaning);
   }
   if (report.limit !== undefined) lines.push(limitInWords(report.limit));
+  for (const notice of report.notices ?? []) lines.push(`Notice: ${notice}`);
   const verdict = said.has(report.summary) ? 'The gateway could not work, as said above.' : report.summary;
   lines.push(`${report.ok ? 'Fine' : 'Failed'}: ${verdict}`);
   return `${lines.map(visible).join('\n')}\n`;
@@ -275,6 +297,10 @@ export function meaningOfFailure(error: unknown): Meaning {
       return { outcome: 'failed', text: `The call was not made: ${error.message}.` };
   }
 }
+
+/** Of links that nothing leads back. */
+export const leadPastNotice =
+  'Answers name the upstream’s address: callers that follow it would send their token past the gateway. Set PUBLIC_BASE_URL to the address that callers use.';
 
 /** A 401 to a key that a probe found good. */
 export const operationRefused: Meaning = {

@@ -9,6 +9,7 @@ import type { Handler } from '../exchange/layer.ts';
 import { timedContext } from '../exchange/request-context.ts';
 import { Trace } from '../exchange/trace.ts';
 import type { StoreTrial } from '../fleet/fleet.ts';
+import { namesBase, patternFor } from '../http/links.ts';
 import { type StatedLimit, statedLimits } from '../http/stated-wait.ts';
 import type { Keyring } from '../key/keyring.ts';
 import { describeFailure, KeyStoreError } from '../key/store.ts';
@@ -21,8 +22,9 @@ import {
   type CheckReport,
   inWords,
   type LearnedLimit,
-  type LimitReport,
   type LoginTrial,
+  leadPastNotice,
+  limitReport,
   type Meaning,
   meaningOfFailure,
   meaningOfStatus,
@@ -63,6 +65,8 @@ export interface CheckOptions {
   /** UPSTREAM_LIMIT less the reserve, and the further fields that state one. */
   readonly toldLimits?: readonly { readonly most: number; readonly window: string }[];
   readonly limitFields?: readonly string[];
+  /** Whose links in answers would lead past the gateway; `undefined` where PUBLIC_BASE_URL leads them back. */
+  readonly linkedBase?: URL | undefined;
   /** Whether a person reads it: then what a command said is shown where its store gave no key. */
   readonly isTerminal?: boolean;
   /** Called only when the settings are fine. Rejects with a `KeyStoreError` where the key's setting is wrong. */
@@ -204,7 +208,8 @@ async function examineKey(
   const sharedStore = tryStore && (await tryStore());
   const logins = (await tryLogins?.()) ?? [];
   const stated: StatedLimit[] = [];
-  const made = await makeCalls(keyring, ask, options, (limits) => stated.splice(0, 9, ...limits));
+  const links = watchLinks(ask, options.linkedBase);
+  const made = await makeCalls(keyring, links.ask, options, (limits) => stated.splice(0, 9, ...limits));
   const limit = limitReport(options.toldLimits ?? [], stated, await readLearned?.());
   const summary = shortcoming(made, previousKey, sharedStore, logins, keyring.health().source !== source);
   const ok = summary === undefined;
@@ -223,25 +228,21 @@ async function examineKey(
     ...(sharedStore === undefined ? {} : { sharedStore }),
     ...(logins.length === 0 ? {} : { logins }),
     calls: made,
+    ...(links.leadPast() ? { notices: [leadPastNotice] } : {}),
     ...(limit === undefined ? {} : { limit }),
   };
 }
 
-function limitReport(
-  told: NonNullable<CheckOptions['toldLimits']>,
-  stated: readonly StatedLimit[],
-  learned: LearnedLimit = { asked: null, problem: 'no gateway was asked' },
-): LimitReport | undefined {
-  if (told.length + stated.length === 0 && typeof learned.attemptsPerSecond !== 'number') return undefined;
-  return {
-    told: told.map(({ most, window }) => ({ limit: most, window })),
-    stated: stated.map(({ name, remaining, resetMs }) => ({
-      field: name,
-      remaining,
-      resetsInSeconds: Math.ceil(resetMs / 1_000),
-    })),
-    learned,
+/** Looks for the upstream's base address in what comes. */
+function watchLinks(ask: CheckParts['ask'], linkedBase: URL | undefined) {
+  let leadPast = false;
+  const pattern = linkedBase && patternFor(linkedBase);
+  const watched: CheckParts['ask'] = async (request, trace) => {
+    const answer = await ask(request, trace);
+    leadPast ||= pattern !== undefined && namesBase(answer, pattern);
+    return answer;
   };
+  return { ask: watched, leadPast: () => leadPast };
 }
 
 /** What commands said, for people alone. @param from how much of it was about another store */

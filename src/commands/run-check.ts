@@ -83,6 +83,7 @@ export async function checkEnvironment(
     addedReads: config.UPSTREAM_READS,
     toldLimits: usedLimits(own, config.UPSTREAM_LIMIT_RESERVE),
     limitFields: config.UPSTREAM_LIMIT_HEADERS,
+    linkedBase: config.PUBLIC_BASE_URL === undefined ? own.baseUrl : undefined,
     open: () => openChecked(config, own, environment, index === 0),
     timeoutMs: config.REQUEST_TIMEOUT,
     isTerminal,

@@ -18,12 +18,14 @@ import {
   oneOf,
   origin,
   percentage,
+  publicUrl,
   type Reader,
   readPattern,
   secretPlace,
   size,
   storeAddress,
   text,
+  trustedProxy,
 } from './values.ts';
 import { workspaceName, workspaceSettings } from './workspaces.ts';
 
@@ -127,7 +129,7 @@ export const settings = {
   UPSTREAM_CONNECTIONS: defaulted(
     '64',
     integer(1, 10_000),
-    'Attempts at once. The bodies in flight together stay under 64 MiB.',
+    'Attempts at once. The bodies in flight together stay under 64 MiB, or a sixteenth of the memory.',
   ),
   HTTPS_PROXY: optional(
     proxyAddress,
@@ -180,6 +182,15 @@ export const settings = {
     list(hostName),
     'Host names that are answered, compared without port and case. By default loopback names where an anonymous caller exists, else any.',
   ),
+  TRUSTED_PROXIES: defaulted(
+    '',
+    listOrNothing(trustedProxy),
+    'Addresses and networks of balancers, as 10.0.0.0/8, and unix for a Unix socket: their X-Forwarded-For and Forwarded say whose address stands in the log and has a failure counted.',
+  ),
+  PUBLIC_BASE_URL: optional(
+    publicUrl,
+    'The address that callers use, such as https://gateway.internal, without /api. Links to the upstream in JSON answers and Link fields are led back to it; without it only those of Link fields are, by their path.',
+  ),
   CALLER_FAILURES_PER_MINUTE: defaulted(
     '300',
     integer(0, 1_000_000),
@@ -226,7 +237,7 @@ export const settings = {
   GATE_MAX_CLOSED: defaulted(
     '5m',
     duration(),
-    'The longest time that one 429 may hold all requests; 0s switches the gate off and each request waits for itself.',
+    'The longest time that one 429, or what a success says is left, may hold all requests; 0s switches the gate off and each request waits for itself.',
   ),
   FORWARD_REQUEST_HEADERS: defaulted(
     '',

@@ -103,6 +103,12 @@ export const responseFields = {
     meaning: 'When the answer last changed, where the upstream says so.',
     example: 'Sun, 01 Nov 2026 12:00:00 GMT',
   },
+  Link: {
+    name: 'Link',
+    meaning:
+      'Where to read on (RFC 8288), such as the next page. Every target leads to this gateway: relative ones count from the address of the request.',
+    example: '</api/analytics/posts/?page=2>; rel="next"',
+  },
   CacheControl: {
     name: 'Cache-Control',
     meaning:

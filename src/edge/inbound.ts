@@ -9,6 +9,7 @@ import { fieldValue, ownField } from '../http/fields.ts';
 import type { Payload } from '../http/payload.ts';
 import type { OperationMatch } from '../operations.ts';
 import { countForCaller, countForConnection, noteCallerKnown, resetConnection } from './connections.ts';
+import type { FindPeer } from './peer.ts';
 
 /** Header fields as a list, lower-case names and values in turn: Node writes a list for half the price of a record. */
 export type Fields = readonly string[];
@@ -46,6 +47,7 @@ export class InboundRequest {
   readonly headers: IncomingHttpHeaders;
   /** Names and values in turn, as they came: repeated fields are only seen here. */
   readonly rawHeaders: readonly string[];
+  /** The other end of the connection; `undefined` on a Unix socket. */
   readonly remoteAddress: string | undefined;
   /** Fields of this one reply, whatever it will be: set by the layers, merged when it is written. */
   readonly replyHeaders: string[] = [];
@@ -61,7 +63,9 @@ export class InboundRequest {
   readonly #outgoing: ServerResponse;
   readonly #socket: Socket;
 
-  constructor(incoming: IncomingMessage, outgoing: ServerResponse) {
+  readonly #findPeer: FindPeer;
+
+  constructor(incoming: IncomingMessage, outgoing: ServerResponse, findPeer: FindPeer) {
     this.method = incoming.method ?? '';
     this.target = incoming.url ?? '';
     const question = this.target.indexOf('?');
@@ -72,6 +76,12 @@ export class InboundRequest {
     this.remoteAddress = incoming.socket.remoteAddress;
     this.#outgoing = outgoing;
     this.#socket = incoming.socket;
+    this.#findPeer = findPeer;
+  }
+
+  /** Who sent the request, as far as TRUSTED_PROXIES are believed: for the log and the limit of failures alone. */
+  get peer(): string | undefined {
+    return this.#findPeer(this.remoteAddress, this.rawHeaders);
   }
 
   /** Sets a field of the reply, whatever it will be; the last value of a name holds. */

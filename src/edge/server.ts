@@ -16,6 +16,7 @@ import { type CertificatePair, minTlsVersion } from './certificate.ts';
 import type { Bound } from './connection-budget.ts';
 import { limitConnections, maxHeaderBytes, noteRequest, resetConnection } from './connections.ts';
 import { pokeCaller } from './half-close.ts';
+import { type FindPeer, findPeerBehind } from './peer.ts';
 import { countBegun, isOverfull, losesRest } from './pipelining.ts';
 import { type RefusalFields, readRefusedHead, refusalFields } from './refusal-fields.ts';
 import {
@@ -45,6 +46,8 @@ export interface ServerLimits {
   readonly isSecret: (text: string) => boolean;
   /** Whether the server is about to stop: what was sent before is answered, and the last reply ends its connection. */
   readonly isEnding: () => boolean;
+  /** Left out: the other end of the connection is the peer. */
+  readonly findPeer?: FindPeer;
   /** With it, the listener speaks TLS and nothing else. */
   readonly certificate?: CertificatePair | undefined;
 }
@@ -143,6 +146,7 @@ class Intake {
   readonly #answer: RequestListener;
   readonly #isSecret: ServerLimits['isSecret'];
   readonly #isEnding: ServerLimits['isEnding'];
+  readonly #findPeer: FindPeer;
   readonly #events: ServerEvents;
   /** Connections whose last request has come. */
   readonly #ending = new WeakSet<Duplex>();
@@ -151,12 +155,13 @@ class Intake {
 
   constructor(
     answer: RequestListener,
-    { isSecret, isEnding }: Pick<ServerLimits, 'isSecret' | 'isEnding'>,
+    { isSecret, isEnding, findPeer }: Pick<ServerLimits, 'isSecret' | 'isEnding' | 'findPeer'>,
     events: ServerEvents,
   ) {
     this.#answer = answer;
     this.#isSecret = isSecret;
     this.#isEnding = isEnding;
+    this.#findPeer = findPeer ?? findPeerBehind([]);
     this.#events = events;
   }
 
@@ -228,7 +233,8 @@ class Intake {
   }
 
   #refusalFieldsOf({ socket, url = '', rawHeaders, headers: { host } }: IncomingMessage): RefusalFields {
-    const texts = { peer: socket.remoteAddress, target: url, host };
+    const peer = this.#findPeer(socket.remoteAddress, rawHeaders);
+    const texts = { peer, target: url, host };
     return refusalFields(texts, { isSecret: this.#isSecret, rawHeaders });
   }
 }

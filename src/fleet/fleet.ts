@@ -11,7 +11,7 @@ import type { MakeScheduler } from '../gate/scheduler.ts';
 import type { Key } from '../key/key.ts';
 import { openStore } from '../key/open-store.ts';
 import type { SharedGateSnapshot } from './gate-messages.ts';
-import { heartbeatMs, type Member, Membership } from './membership.ts';
+import { heartbeatMs, type Member, type MemberFigures, Membership } from './membership.ts';
 import { sealWithKey } from './sealing.ts';
 import { SharedAnswers, type SharedAnswersSnapshot } from './shared-answers.ts';
 import { shareBuckets } from './shared-buckets.ts';
@@ -34,6 +34,8 @@ export interface FleetOptions {
   readonly host: string;
   readonly version: string;
   readonly startedAt: number;
+  /** What the others show of this gateway. */
+  figures?(): MemberFigures;
   /** As `SharedStoreOptions.limitMs`. */
   readonly limitMs?: number | undefined;
   key(): Key | undefined;
@@ -82,7 +84,9 @@ export function joinFleet(options: FleetOptions): Fleet {
   const answers = new SharedAnswers({ store, scope, sealing, purgeable });
   const { host, version, startedAt } = options;
   const onPurges = (purges: readonly (readonly [string, string])[]): void => answers.comparePurges(purges);
-  const membership = new Membership({ store, sealing, host, version, startedAt, purgeable, onPurges });
+  const { figures } = options;
+  const about = { host, version, startedAt, ...(figures && { figures }) };
+  const membership = new Membership({ store, sealing, ...about, purgeable, onPurges });
   const gateways = (): number => membership.sharing;
   const gate = new SharedGate({ store, scope, sealing, gateways, id: membership.id });
 

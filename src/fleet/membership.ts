@@ -3,6 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import { toTime } from '../exchange/durations.ts';
 import type { KeySealing } from './sealing.ts';
+import { isWithin } from './shared-record.ts';
 import type { SharedStore } from './store.ts';
 import { clockErrorMs } from './store-clock.ts';
 
@@ -12,13 +13,21 @@ export interface Member {
   readonly version: string;
   /** By that gateway's clock (ISO 8601). */
   readonly startedAt: string;
+  /** Null where it does not tell. */
+  readonly figures: MemberFigures | null;
 }
+
+/** What a gateway has done since its start, and how many requests wait there for the upstream. */
+export type MemberFigures = Readonly<Record<(typeof figureNames)[number], number>>;
+
+const figureNames = ['requests', 'attempts', 'waiting'] as const;
 
 export interface MembershipOptions {
   readonly store: SharedStore;
   readonly host: string;
   readonly version: string;
   readonly startedAt: number;
+  figures?(): MemberFigures;
   /** What may be purged: nothing else is read of the purges in the store, whatever others write there. */
   readonly purgeable: readonly string[];
   /** Of the key in use now; `undefined` while there is none. */
@@ -66,7 +75,7 @@ export class Membership {
     const { store, host, version, startedAt, purgeable, onPurges } = this.#options;
     const sealing = this.#options.sealing()?.sealing;
     const proof = sealing?.sign(`gateway ${this.id}`, String(store.clock.at(performance.now())));
-    const facts = JSON.stringify({ host, version, startedAt, proof });
+    const facts = JSON.stringify({ host, version, startedAt, proof, figures: this.#options.figures?.() });
     const keys = [store.name('gateways'), store.name('purges')];
     const values = [this.id, facts, String(heartbeatKeptMs), store.name('gateway', ''), ...purgeable];
     const sentMs = performance.now();
@@ -100,14 +109,24 @@ export class Membership {
 function parseMember(id: string, facts: Buffer | null | undefined): Heard | undefined {
   if (!facts || !/^[0-9a-f]{8}$/.test(id)) return undefined;
   try {
-    const { host, version, startedAt, proof } = JSON.parse(facts.toString()) as Record<string, unknown>;
+    const { host, version, startedAt, proof, figures } = JSON.parse(facts.toString()) as Record<
+      string,
+      unknown
+    >;
     if (typeof host !== 'string' || typeof version !== 'string' || typeof startedAt !== 'number') {
       return undefined;
     }
     // Throws for a number that is no moment.
     const shown = { host: host.slice(0, 64), version: version.slice(0, 32), startedAt: toTime(startedAt) };
-    return { member: { id, ...shown }, proof: String(proof) };
+    return { member: { id, ...shown, figures: parseFigures(figures) }, proof: String(proof) };
   } catch {
     return undefined;
   }
+}
+
+function parseFigures(value: unknown): MemberFigures | null {
+  const given = (value ?? {}) as Record<string, unknown>;
+  const figures = figureNames.map((name) => [name, given[name]] as const);
+  const areCounts = figures.every(([, one]) => isWithin(one, 0, Number.MAX_SAFE_INTEGER));
+  return areCounts ? (Object.fromEntries(figures) as MemberFigures) : null;
 }

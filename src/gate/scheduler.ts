@@ -99,7 +99,7 @@ export class Scheduler<T extends Queued> {
   /** What the operator has told. What is learned beside it may only be lower. */
   readonly windows: readonly ToldWindow[];
   /** What its answers tell, where they can be believed. */
-  readonly fields = new LimitFields(tuning.keptForLight);
+  readonly fields: LimitFields;
   /** Replaced and never changed. Several gateways share it (fleet/): then others replace it too. */
   record = openRecord;
   /** Not a set: V8 keeps the members of its former tables until the next full collection. */
@@ -110,6 +110,7 @@ export class Scheduler<T extends Queued> {
   constructor(options: SchedulerOptions) {
     this.#options = options;
     this.windows = (options.limits ?? []).map((limit) => new ToldWindow(limit));
+    this.fields = new LimitFields(tuning.keptForLight, options.maxClosedMs);
   }
 
   /** A turn at once, where nothing waits and nothing is limited. */
@@ -211,7 +212,9 @@ export class Scheduler<T extends Queued> {
       limits: this.windows.map((window) => window.snapshot(this.underWay.length, nowMs)),
       inFlight: this.underWay.length,
       waiting: this.queue.size,
-      closedForSeconds: toSeconds(Math.max(closedUntilMs - nowMs, 0)),
+      closedForSeconds: toSeconds(
+        Math.max(closedUntilMs, this.fields.turnMs(this.underWay.length, nowMs)) - nowMs,
+      ),
       statedWaitSeconds: toSeconds(Math.max(statedUntilMs - nowMs, 0)),
       attempts: this.counts.sent,
       refusals: this.counts.throttled,

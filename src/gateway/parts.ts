@@ -21,6 +21,7 @@ import {
   readCertificate,
 } from '../edge/certificate.ts';
 import {
+  bodyBytesWithin,
   connectionBytesWithin,
   connectionsWithin,
   readLimits,
@@ -30,10 +31,12 @@ import { idleConnectionBytes } from '../edge/connections.ts';
 import { corsPolicy } from '../edge/cross-origin.ts';
 import { shownLibraryText } from '../edge/log-members.ts';
 import { baseOf } from '../edge/operation.ts';
+import { findPeerBehind } from '../edge/peer.ts';
 import { prepareReplies } from '../edge/reply-fields.ts';
 import { createHttpServer, replaceCertificate } from '../edge/server.ts';
 import { proxyFor } from '../exchange/proxy.ts';
 import type { Fleet } from '../fleet/fleet.ts';
+import type { MemberFigures } from '../fleet/membership.ts';
 import { openAdminToken } from '../key/key-source.ts';
 import { Scrubber } from '../key/scrub.ts';
 import type { LogDestination } from '../log/destination.ts';
@@ -52,9 +55,6 @@ import {
   replyOptions,
   type Workspace,
 } from './workspace.ts';
-
-/** Replies that callers have not read yet, all together: as much as the answers in flight upstream. */
-const leastBufferedBytes = 64 * 2 ** 20;
 
 export interface GatewayOptions {
   readonly config: Config;
@@ -126,10 +126,20 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   const readAdminToken = openAdminToken(config, environment);
   // Once, so that a wrong setting is told of at the start.
   await readAdminToken?.();
-  const bounds = createBounds(config);
+  const bounds = createBounds(config, bodyBytesWithin(readMemory()));
   const workspaces = new Map<string, Workspace>();
+  const contexts = createContexts();
+  const counts = new RequestCounts();
+  const figures = (): MemberFigures => ({
+    requests: counts.finished,
+    attempts: [...workspaces.values()].reduce(
+      (sum, { pipeline }) => sum + pipeline.attempts.snapshot().attempts,
+      0,
+    ),
+    waiting: contexts.waiting,
+  });
   for (const one of keyed) {
-    const fleet = await openFleet(options, startedAt, one);
+    const fleet = await openFleet(options, startedAt, figures, one);
     const spans = tracing?.spansOf(one.own.name, one.own.baseUrl);
     workspaces.set(one.own.name, createWorkspace(one, config, bounds, { fleet, spans }));
   }
@@ -141,8 +151,8 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
     workspaces,
     authenticator,
     certificate,
-    contexts: createContexts(),
-    counts: new RequestCounts(),
+    contexts,
+    counts,
     tracing,
     readAdminToken,
   };
@@ -167,6 +177,7 @@ async function openTracing(
 async function openFleet(
   { config, environment, storeLimitMs: limitMs }: GatewayOptions,
   startedAt: number,
+  figures: () => MemberFigures,
   { own, keyring, events }: KeyedWorkspace,
 ): Promise<Fleet | undefined> {
   const options = fleetOptions(config, own, environment);
@@ -176,6 +187,7 @@ async function openFleet(
     ...options,
     host: hostname(),
     startedAt,
+    figures,
     limitMs,
     key: () => keyring.current,
     onChange: (change) => logFleet(events, change),
@@ -222,6 +234,7 @@ export function createCallersServer(parts: Parts, life: LifeState): Server {
       stillMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
       isSecret: (text) => isSecret(parts, text),
       isEnding: life.isDraining,
+      findPeer: findPeerBehind(config.TRUSTED_PROXIES),
       certificate: parts.certificate,
     },
     {
@@ -274,7 +287,7 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
       admitsAnonymous,
     },
     bufferedResponses: {
-      maxBytes: Math.max(leastBufferedBytes, config.UPSTREAM_MAX_BODY),
+      maxBytes: Math.max(bodyBytesWithin(readMemory()), config.UPSTREAM_MAX_BODY),
       withinMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
       onUnread: (unread) => log.events.warn(unread, 'a reply was not read; its connection was ended'),
     },
@@ -293,6 +306,7 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
     accessLog: accessLogOptions(parts),
     onFault: (error) => log.events.error({ err: error }, 'a request could not be answered'),
     notReady: life.notReady,
+    findPeer: findPeerBehind(config.TRUSTED_PROXIES),
     isDraining: life.isDraining,
   });
 }

@@ -6,6 +6,7 @@
 import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/values.ts';
 import { keyPlaces, usedLimits, type WorkspaceConfig } from '../config/workspaces.ts';
+import { baseOfWorkspace } from '../edge/operation.ts';
 import { fieldsDown, type ReplyFieldOptions } from '../edge/reply-fields.ts';
 import { type Evictable, FairBytes } from '../exchange/fair-share.ts';
 import { type ProxySettings, proxyFor } from '../exchange/proxy.ts';
@@ -132,8 +133,8 @@ export interface Bounds {
   readonly cap: ConnectionCap | undefined;
 }
 
-export function createBounds(config: Config): Bounds {
-  const bodies = bodyBudget(config);
+export function createBounds(config: Config, bodyBytes: number): Bounds {
+  const bodies = bodyBudget(config, bodyBytes);
   const connections = connectionBudget(config);
   return {
     cache: config.workspaces.length === 1 ? undefined : new FairBytes(config.CACHE_MAX_BYTES),
@@ -173,6 +174,16 @@ export function createWorkspace(
       shared: fleet?.reads,
       generation: keyring.generation,
       onBackground: (event) => events.debug(event, 'refreshed in the background'),
+    },
+    links: {
+      upstream: own.baseUrl,
+      path: baseOfWorkspace(own.name),
+      publicBase: config.PUBLIC_BASE_URL,
+      onNamed: () =>
+        events.warn(
+          {},
+          'answers name the upstream’s address: callers that follow it send their token past the gateway; set PUBLIC_BASE_URL',
+        ),
     },
     retry: { limit: config.RETRY_LIMIT, baseMs: config.RETRY_BASE, capMs: config.RETRY_CAP },
     circuit: {
@@ -228,9 +239,6 @@ export function startKeyCheck({ keyring, pipeline, events }: Workspace, timeoutM
   return check.end;
 }
 
-/** The answers in flight together, unless a single one may be larger. */
-const bodiesInFlightBytes = 64 * 2 ** 20;
-
 /**
  * Attempts at once, of all workspaces together. Half of them belong to the workspaces in equal parts, at least one to
  * each; so many workspaces that one each is more than half make it more.
@@ -248,13 +256,16 @@ export function connectionBudget(config: Pick<Config, 'UPSTREAM_CONNECTIONS' | '
 }
 
 /** Bytes of answers in flight, of all workspaces together. What is common holds the largest answer there may be. */
-function bodyBudget(config: Pick<Config, 'UPSTREAM_MAX_BODY' | 'workspaces'>): {
+function bodyBudget(
+  config: Pick<Config, 'UPSTREAM_MAX_BODY' | 'workspaces'>,
+  bytes: number,
+): {
   own: number;
   common: number;
 } {
-  const common = Math.max(bodiesInFlightBytes / 2, config.UPSTREAM_MAX_BODY);
+  const common = Math.max(bytes / 2, config.UPSTREAM_MAX_BODY);
   // Less than one answer would not keep a workspace working while another has all that is common.
-  const own = Math.max(bodiesInFlightBytes / 2 / config.workspaces.length, config.UPSTREAM_MAX_BODY);
+  const own = Math.max(bytes / 2 / config.workspaces.length, config.UPSTREAM_MAX_BODY);
   return { own, common };
 }
 
@@ -292,6 +303,7 @@ export function fleetOptions(
     | 'SHARED_STORE_PREFIX'
     | 'UPSTREAM_MEDIA_TYPES'
     | 'UPSTREAM_READS'
+    | 'PUBLIC_BASE_URL'
   >,
   { name, baseUrl }: Pick<WorkspaceConfig, 'name' | 'baseUrl'>,
   environment: FleetOptions['environment'],
@@ -308,7 +320,8 @@ export function fleetOptions(
     prefix: name === '' ? config.SHARED_STORE_PREFIX : `${config.SHARED_STORE_PREFIX}:workspace:${name}`,
     environment,
     workspace: name,
-    scope: [baseUrl.href, ...config.UPSTREAM_MEDIA_TYPES].join(' '),
+    // Links in answers lead to the public address: gateways that have another one share none.
+    scope: [baseUrl.href, ...config.UPSTREAM_MEDIA_TYPES, config.PUBLIC_BASE_URL ?? []].flat().join(' '),
     operations: operationsOf(config).map((operation) => operation.name),
     version,
   };

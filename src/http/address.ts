@@ -31,6 +31,23 @@ function ipv6Groups(address: string): readonly number[] | undefined {
   );
 }
 
+/** A network, as 10.0.0.0/8; an address alone is a network of one. `undefined` for any other text. */
+export function parseNetwork(text: string): Network | undefined {
+  const [address = '', bits, ...more] = text.split('/');
+  const family = address.includes(':') ? 'ipv6' : 'ipv4';
+  const longest = family === 'ipv6' ? 128 : 32;
+  const isAddress = family === 'ipv6' ? ipv6Groups(address) !== undefined : isIPv4(address);
+  const prefix = bits === undefined ? longest : /^\d{1,3}$/.test(bits) ? Number(bits) : Number.NaN;
+  if (!isAddress || more.length > 0 || !(prefix <= longest)) return undefined;
+  return { address, prefix, family };
+}
+
+export interface Network {
+  readonly address: string;
+  readonly prefix: number;
+  readonly family: 'ipv4' | 'ipv6';
+}
+
 /** An address in one spelling: IPv4 dotted (also where it came mapped into IPv6), IPv6 as eight full groups. */
 export function canonicalAddress(address: string): string {
   const groups = ipv6Groups(address);

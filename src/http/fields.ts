@@ -82,3 +82,8 @@ export function connectionOptions(field: string | readonly string[] | undefined)
   const options = text.split(',').map((option) => option.trim().toLowerCase());
   return new Set(options.filter((option) => option !== ''));
 }
+
+/** Whether a value of `Content-Type` is that of JSON (RFC 6839 section 3.1). */
+export function isJsonType(contentType: string | undefined): boolean {
+  return /^application\/(?:json|[^/;,\s]+\+json)[\t ]*(?:;|$)/i.test(contentType ?? '');
+}

@@ -87,8 +87,9 @@ const table: Readonly<Record<string, FieldRule>> = {
   'If-Unmodified-Since': { up: 'stops' },
   Range: { up: 'stops' },
   'User-Agent': { up: 'ours' },
-  // Where a caller is led. They would send a caller's token to the upstream.
-  Link: { down: 'stops' },
+  // Where a caller is led. The targets of links are led back to the gateway (`upstream/links.ts`).
+  Link: { down: 'passes', pages: 'read', document: 'answers' },
+  // It would send a caller's token to the upstream.
   Location: { down: 'stops' },
   // What a browser may do with a reply.
   'Access-Control-Allow-Credentials': { down: 'ours' },

@@ -36,6 +36,8 @@ const waitFields: ReadonlySet<string> = new Set([
 
 /** More is nonsense: a limit that is counted by the month is the longest that there is. */
 const maxWaitMs = 31 * 86_400_000;
+/** So many limits are followed at most: of each the last answers are remembered. */
+const mostLimits = 16;
 /** From here on a number is a time since 1970 in seconds, and from there on in ms. */
 const [firstEpochSeconds, firstEpochMs] = [1e9, 1e11];
 
@@ -115,7 +117,7 @@ export function statedLimits(
   return names.flatMap((name) => {
     const lines = linesOf(headers, name);
     if (remainingField(name) === name) {
-      const limits = name === 'ratelimit' ? lines.flatMap(limitsIn) : [];
+      const limits = name === 'ratelimit' ? lines.flatMap(limitsIn).slice(0, mostLimits) : [];
       return limits.flatMap(({ remaining, reset }, at) =>
         limitOf(
           `${name}${limits.length > 1 ? ` ${at + 1}` : ''}`,

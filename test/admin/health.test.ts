@@ -7,7 +7,7 @@ import { calmSnapshot, type SnapshotOfOne, timeAt } from '../support/snapshot.ts
 const calm = calmSnapshot();
 const atMs = Date.parse(calm.at);
 const dayMs = 86_400_000;
-const openCircuit = { state: 'open' as const, failuresInARow: 7, probeInSeconds: 4 };
+const openCircuit = { state: 'open' as const, failuresInARow: 7, probeInSeconds: 4, lastFailure: null };
 const endsIn = (ms: number, ...more: string[]): Partial<SnapshotOfOne> => ({
   callers: {
     ...calm.callers,
@@ -113,7 +113,7 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
   ],
   [
     'the circuit to the whole upstream is open and a request may try it',
-    { circuit: { ...openCircuit, probeInSeconds: 0, operations: [] } },
+    { circuit: { ...openCircuit, probeInSeconds: 0, lastFailure: null, operations: [] } },
     ['circuit-open'],
     /in a row\. The next request tries it again\.$/,
   ],
@@ -154,6 +154,12 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
     { gate: { ...calm.gate, state: 'closed', closedForSeconds: 10_800 } },
     ['gate-closed'],
     /closed for another 3 h/,
+  ],
+  [
+    'the gate is held by what the upstream says is left',
+    { gate: { ...calm.gate, closedForSeconds: 300 } },
+    ['gate-closed'],
+    /says that little is left.*for another 5 min/,
   ],
   [
     'the gate is closed for less than 2 s',
@@ -258,6 +264,12 @@ const cases: [what: string, changes: Partial<SnapshotOfOne>, codes: HealthCode[]
   ],
   ['the shared store is there', storeIs(true), []],
   ['the key of another workspace is not loaded yet', { notReady: 'a key is not loaded yet' }, []],
+  [
+    'answers name the upstream’s address',
+    { links: { leadPast: true, dropped: 0 } },
+    ['links-lead-past'],
+    /sends its token past the gateway/,
+  ],
   ['the gateway stops', { notReady: 'shutting down' }, ['stopping']],
 ];
 

@@ -34,6 +34,7 @@ async function run(
     settingsProblems = [] as string[],
     addedReads = [] as string[],
     toldLimits = [] as { most: number; window: string }[],
+    linkedBase = undefined as URL | undefined,
     learned = undefined as LearnedLimit | undefined,
   } = {},
 ) {
@@ -44,6 +45,7 @@ async function run(
     settingsProblems,
     addedReads,
     toldLimits,
+    linkedBase,
     baseUrl: 'https://analytics.example/api',
     timeoutMs: 25_000,
     json,
@@ -134,6 +136,24 @@ describe('a check of the limit', () => {
       );
     },
   );
+});
+
+describe('a check whose answers name the upstream’s address', () => {
+  const send = (request: SignedRequest): Answer => ({
+    ...answer(200, request),
+    headers: { 'content-type': 'application/json' },
+    body: '{"next":"https://analytics.example/api/analytics/accounts/?page=2"}',
+  });
+
+  it('a check says that links lead past the gateway, which is no fault, and not where PUBLIC_BASE_URL is set', async () => {
+    const linkedBase = new URL('https://analytics.example/api');
+    const { status, report } = await run(send, { linkedBase });
+    expect([status, report?.notices]).toEqual([0, [expect.stringContaining('Set PUBLIC_BASE_URL')]]);
+    expect((await run(send, { linkedBase, json: false })).text).toContain(
+      '\nNotice: Answers name the upstream’s',
+    );
+    expect((await run(send)).report).not.toHaveProperty('notices');
+  });
 });
 
 describe('a check of added reads', () => {

@@ -168,6 +168,23 @@ describe('the scheduler under any history', () => {
   });
 });
 
+describe('what successes say is left', () => {
+  it('what successes say is left holds a request for maxClosedMs at most, and the gate says for how long', () => {
+    const gate = new Scheduler<Queued>({ ...options, maxClosedMs: 300_000 });
+    for (const [at, remaining] of [5, 4, 3, 2, 1, 0].entries())
+      gate.fields.heard(
+        [{ name: 'ratelimit', remaining, resetMs: 1e9 - at * 1_000 }],
+        at * 1_000 - 10,
+        at * 1_000,
+      );
+    expect(gate.snapshot(6_000)).toMatchObject({ state: 'open', closedForSeconds: 299 });
+    const flow = { name: 'one', weight: 1, background: false };
+    expect(gate.admit([flow], 304_999)).toBeUndefined();
+    expect(gate.admit([flow], 305_000)).toBeDefined();
+    expect(gate.admit([flow], 305_001)).toBeUndefined();
+  });
+});
+
 const median = (values: readonly number[]): number =>
   values.toSorted((a, b) => a - b)[values.length >> 1] as number;
 const runs = (scenario: Scenario): Figures[] => [1, 2, 3].map((seed) => simulate({ ...scenario, seed }));
