@@ -10,11 +10,7 @@ export type Health = 'ok' | 'degraded' | 'failing';
 
 export const healthStates: readonly Health[] = ['ok', 'degraded', 'failing'];
 
-<<<<<<< HEAD
-/** Every code that a reason may have, the worst first, and what it makes of the gateway: a notice leaves it ok. A contract. */
-=======
 /** Every code that a reason may have, the worst first, and what it makes of the gateway: `ok` is a notice. A contract. */
->>>>>>> main
 export const healthCodes = {
   'key-missing': 'failing',
   'key-refused': 'failing',
@@ -34,13 +30,8 @@ export const healthCodes = {
   'certificate-refused': 'degraded',
   'certificate-ending': 'degraded',
   'log-lines-lost': 'degraded',
-<<<<<<< HEAD
-  // A notice: nothing is wrong yet.
   'token-ending': 'ok',
-=======
-  'token-ending': 'degraded',
   'links-lead-past': 'ok',
->>>>>>> main
 } as const satisfies Record<string, Health>;
 
 export type HealthCode = keyof typeof healthCodes;
@@ -240,13 +231,8 @@ function gateClosed({ gate }: WorkspaceSnapshot): Says | undefined {
   if (gate.closedForSeconds < longClosingSeconds) return undefined;
   const why = gate.state === 'closed' ? 'limits requests (429)' : 'says that little is left of its limit';
   return {
-<<<<<<< HEAD
-    detail: `The upstream limits requests (429); the gate is closed for another ${span(gate.closedForSeconds)}.`,
-    todo: 'Wait; where it happens often, see which caller asks most, give it a limit ("analytics-gateway token set NAME --limit 20/1s"), or raise CACHE_TTL.',
-=======
     detail: `The upstream ${why}; the gate is closed for another ${span(gate.closedForSeconds)}.`,
-    todo: 'Wait; where it happens often, see which caller asks most, give it a limit, or raise CACHE_TTL.',
->>>>>>> main
+    todo: 'Wait; where it happens often, see which caller asks most, give it a limit ("analytics-gateway token set NAME --limit 20/1s"), or raise CACHE_TTL.',
   };
 }
 
