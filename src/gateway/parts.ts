@@ -264,8 +264,12 @@ export function followCertificate(
   });
 }
 
-function appOf(parts: Parts, life: LifeState): RequestListener {
-  const { config, log, authenticator } = parts;
+/** What settings and callers say of the inbound layers: also for `explain`, which has no gateway. */
+export function edgeRules(
+  config: Config,
+  authenticator: Pick<Authenticator, 'admitsAnonymous' | 'credentialHeaders'>,
+  contexts = new CallerContexts({ timeoutMs: config.REQUEST_TIMEOUT }),
+) {
   const admitsAnonymous = (): boolean => authenticator.admitsAnonymous;
   const cors = corsPolicy({
     origins: config.CORS_ORIGINS,
@@ -273,8 +277,26 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
     responseHeaders: config.FORWARD_RESPONSE_HEADERS,
     credentialHeaders: () => authenticator.credentialHeaders,
   });
-  return createApp({
+  return {
     operations: operationsOf(config),
+    host: {
+      allowed: config.ALLOWED_HOSTS === undefined ? undefined : new Set(config.ALLOWED_HOSTS),
+      admitsAnonymous,
+    },
+    origin: { cors, admitsAnonymous },
+    forward: {
+      contexts,
+      prepare: prepareReplies(replyOptions(config)),
+      forwardHeaders: config.FORWARD_REQUEST_HEADERS,
+      unkeyedHeaders: config.FORWARD_REQUEST_HEADERS_UNKEYED,
+    },
+  };
+}
+
+function appOf(parts: Parts, life: LifeState): RequestListener {
+  const { config, log, authenticator } = parts;
+  return createApp({
+    ...edgeRules(config, authenticator, parts.contexts),
     workspaces: new Map(
       [...parts.workspaces].map(([name, { pipeline }]) => [name, { name, send: pipeline.send }]),
     ),
@@ -282,21 +304,10 @@ function appOf(parts: Parts, life: LifeState): RequestListener {
     limits: new CallerLimits(
       firstInUse([...parts.workspaces.values()].flatMap(({ fleet }) => fleet?.buckets ?? [])),
     ),
-    host: {
-      allowed: config.ALLOWED_HOSTS === undefined ? undefined : new Set(config.ALLOWED_HOSTS),
-      admitsAnonymous,
-    },
     bufferedResponses: {
       maxBytes: Math.max(bodyBytesWithin(readMemory()), config.UPSTREAM_MAX_BODY),
       withinMs: config.REQUEST_TIMEOUT + config.HEADERS_TIMEOUT,
       onUnread: (unread) => log.events.warn(unread, 'a reply was not read; its connection was ended'),
-    },
-    origin: { cors, admitsAnonymous },
-    forward: {
-      contexts: parts.contexts,
-      prepare: prepareReplies(replyOptions(config)),
-      forwardHeaders: config.FORWARD_REQUEST_HEADERS,
-      unkeyedHeaders: config.FORWARD_REQUEST_HEADERS_UNKEYED,
     },
     scheme: parts.certificate === undefined ? 'http' : 'https',
     me: { publicBase: config.PUBLIC_BASE_URL, today: parts.counts.today },
