@@ -8,7 +8,7 @@ import type { Environment } from '../config/values.ts';
 import { keyPlaces, usedLimits, type WorkspaceConfig } from '../config/workspaces.ts';
 import { SettingError } from '../errors.ts';
 import { importModule } from '../files/optional-package.ts';
-import { fleetOptions, transportOptions } from '../gateway/workspace.ts';
+import { storeOptions, transportOptions } from '../gateway/workspace.ts';
 import { Key } from '../key/key.ts';
 import { loadKeyValue } from '../key/key-source.ts';
 import { openKeyring } from '../key/keyring.ts';
@@ -152,15 +152,15 @@ async function openChecked(
     refreshMs: config.UPSTREAM_API_KEY_REFRESH,
     onEvent: () => {},
   });
-  const fleet = isFirst ? fleetOptions(config, own, environment) : undefined;
+  const store = isFirst ? storeOptions(config, environment) : undefined;
   return {
     keyring,
     ask: retryWithKey(attachKey(keyring)(transport.handler)),
     close: () => transport.close(),
     said: () => said.map((text) => keyring.scrub.redact(text)),
-    ...(fleet === undefined
+    ...(store === undefined
       ? {}
-      : { tryStore: async () => (await import('../fleet/fleet.ts')).tryStore(fleet, storeTimeoutMs) }),
+      : { tryStore: async () => (await import('../fleet/fleet.ts')).tryStore(store, storeTimeoutMs) }),
     ...(isFirst ? { tryLogins: () => tryLogins(config) } : {}),
     ...(previousFrom === undefined
       ? {}

@@ -84,14 +84,13 @@ return id`,
   ),
 
   /**
-   * Says that a gateway is there, and reads what all of them need once a second.
+   * Says that a gateway is there, and reads which others are.
    *
-   * Keys: the gateways by the time of their last heartbeat, the purges. Values: the id, its facts, how long a heartbeat
-   * counts in ms, what names of facts begin with, and each name that may be purged.
-   * Reply: the time, the ids that are there, the facts of each, the id of the last purge of each name.
+   * Keys: the gateways by the time of their last heartbeat. Values: the id, its facts, how long a heartbeat counts in ms,
+   * what names of facts begin with. Reply: the ids that are there, the facts of each.
    */
   heartbeat: program(
-    2,
+    1,
     `
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -102,7 +101,7 @@ redis.call('SET', ARGV[4] .. ARGV[1], ARGV[2], 'PX', ARGV[3])
 local ids = redis.call('ZRANGE', KEYS[1], 0, 99)
 local facts = {}
 for index, id in ipairs(ids) do facts[index] = redis.call('GET', ARGV[4] .. id) end
-return {time, ids, facts, redis.call('HMGET', KEYS[2], unpack(ARGV, 5))}`,
+return {ids, facts}`,
   ),
 
   /**

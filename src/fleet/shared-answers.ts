@@ -23,7 +23,7 @@ import {
 } from './answer-codec.ts';
 import { KnownPurges } from './known-purges.ts';
 import type { KeySealing } from './sealing.ts';
-import type { SharedStore } from './store.ts';
+import { readWith, type SharedStore } from './store.ts';
 import { clockErrorMs } from './store-clock.ts';
 
 export interface SharedAnswersOptions {
@@ -198,8 +198,20 @@ export class SharedAnswers implements SharedReads {
     }
   }
 
+  /** Whether the store is to be asked what was purged, so that none of it is lost there. */
+  get hasPurges(): boolean {
+    return !this.#purges.isEmpty || this.#unpublished.size > 0;
+  }
+
   /** Applies what the store has of every name, and writes back what is missing there: other gateways may not know it. */
-  comparePurges(purges: readonly (readonly [what: string, id: string])[]): void {
+  async comparePurges(): Promise<void> {
+    await this.publishPurges();
+    const { purgeable } = this.#options;
+    const purges = await this.#store.call(async (client) => {
+      const found = await client.hmGet(this.#store.name('purges'), [...purgeable]);
+      return readWith((ids) => parseIds(ids, purgeable), found);
+    });
+    if (purges === undefined) return;
     this.applyPurges(purges);
     for (const [what, said] of purges) {
       const id = this.#purges.missingIn(what, said);
@@ -316,4 +328,14 @@ function bodyBytes(publication: Publication): number {
   if (publication.kind === 'stored') return publication.answer.body.length;
   if (publication.kind !== 'outcome' || publication.outcome.kind === 'failed') return 0;
   return publication.outcome.answer.body.length;
+}
+
+/** @throws TypeError where these are not the ids that were asked for */
+function parseIds(ids: readonly unknown[], purgeable: readonly string[]): [what: string, id: string][] {
+  if (!Array.isArray(ids)) throw new TypeError('no list');
+  return purgeable.map((what, at) => {
+    const id = ids[at];
+    if (id !== null && typeof id !== 'string') throw new TypeError('no id');
+    return [what, id ?? ''];
+  });
 }

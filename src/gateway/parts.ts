@@ -32,7 +32,7 @@ import { shownLibraryText } from '../edge/log-members.ts';
 import { baseOf } from '../edge/operation.ts';
 import { prepareReplies } from '../edge/reply-fields.ts';
 import { createHttpServer, replaceCertificate } from '../edge/server.ts';
-import type { Fleet } from '../fleet/fleet.ts';
+import type { Fleet, FleetMember } from '../fleet/fleet.ts';
 import { openAdminToken } from '../key/key-source.ts';
 import { Scrubber } from '../key/scrub.ts';
 import type { LogDestination } from '../log/destination.ts';
@@ -41,14 +41,15 @@ import { createLogger, type GatewayLogger } from '../log/logger.ts';
 import type { Tracing } from '../log/tracing.ts';
 import { operationsOf } from '../operations.ts';
 import { addRoutes } from '../routes.ts';
+import { version } from '../version.ts';
 import {
   connectionBudget,
   createBounds,
   createWorkspace,
-  fleetOptions,
   type KeyedWorkspace,
   openKeys,
   replyOptions,
+  storeOptions,
   type Workspace,
 } from './workspace.ts';
 
@@ -123,8 +124,9 @@ export async function openParts(options: GatewayOptions): Promise<Parts> {
   await readAdminToken?.();
   const bounds = createBounds(config);
   const workspaces = new Map<string, Workspace>();
+  const member = await openFleet(options, startedAt);
   for (const one of keyed) {
-    const fleet = await openFleet(options, startedAt, one);
+    const fleet = member && joinFleet(member, config, one);
     const spans = tracing?.spansOf(one.own.name, one.own.baseUrl);
     workspaces.set(one.own.name, createWorkspace(one, config, bounds, { fleet, spans }));
   }
@@ -157,20 +159,23 @@ async function openTracing(
   });
 }
 
-/** The store's client is loaded only where it is used. Each workspace has a connection and records of its own. */
+/** The store's client is loaded only where it is used. */
 async function openFleet(
   { config, environment, storeLimitMs: limitMs }: GatewayOptions,
   startedAt: number,
-  { own, keyring, events }: KeyedWorkspace,
-): Promise<Fleet | undefined> {
-  const options = fleetOptions(config, own, environment);
+): Promise<FleetMember | undefined> {
+  const options = storeOptions(config, environment);
   if (options === undefined) return undefined;
-  const { joinFleet } = await import('../fleet/fleet.ts');
-  return joinFleet({
-    ...options,
-    host: hostname(),
-    startedAt,
-    limitMs,
+  const { FleetMember } = await import('../fleet/fleet.ts');
+  return new FleetMember({ ...options, host: hostname(), version, startedAt, limitMs });
+}
+
+/** Each workspace has records of its own in the store. */
+function joinFleet(member: FleetMember, config: Config, { own, keyring, events }: KeyedWorkspace): Fleet {
+  return member.join({
+    name: own.name,
+    scope: [own.baseUrl.href, ...config.UPSTREAM_MEDIA_TYPES].join(' '),
+    operations: operationsOf(config).map((operation) => operation.name),
     key: () => keyring.current,
     onChange: (change) => logFleet(events, change),
   });

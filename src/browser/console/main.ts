@@ -173,6 +173,7 @@ function showFleet(store: Store | null): void {
   else say('fleet-says', `The store is away: ${store.reason}`, 'bad');
   list('store', [
     ...store.gateways.map((one) => [one.host, `${one.version}${one.isThis ? ', this one' : ''}`] as const),
+    ['Store', `${store.kind === 'tcp' ? '' : `${store.kind}: `}${store.nodes.join(', ') || store.address}`],
     ['Reads found, joined', `${store.reads.found}, ${store.reads.joined}`],
     ['Turns at the upstream', turnsOf(store)],
     ['Round trip', store.latencySeconds === null ? 'never' : time(store.latencySeconds)],
