@@ -36,6 +36,8 @@ export interface SentinelSet extends RedisSet {
 }
 
 export interface ClusterSet extends RedisSet {
+  /** Moves the slot of this name from one master to another while it is in use. */
+  moveSlot(name: string, from: RedisNode, to: RedisNode): Promise<void>;
   /** Moves all slots of one master to another while it is in use. */
   moveSlots(from: RedisNode, to: RedisNode): Promise<void>;
   /** The master that has the slot of this name now. */
@@ -75,7 +77,19 @@ async function openNode(folder: string, password: string | undefined, ...options
   const name = `node-${port}`;
   let child: ChildProcess | undefined;
   const secret = password === undefined ? [] : ['--requirepass', password, '--masterauth', password];
-  const common = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--dir', folder, ...secret];
+  const common = [
+    '--port',
+    String(port),
+    '--bind',
+    '127.0.0.1',
+    '--save',
+    '',
+    '--dir',
+    folder,
+    ...secret,
+    '--repl-diskless-sync-delay',
+    '0',
+  ];
   async function command(...words: readonly string[]): Promise<string> {
     const login = password === undefined ? [] : ['-a', password, '--no-auth-warning'];
     const { stdout } = await run(cliProgram, ['-p', String(port), ...login, ...words], { timeout: 20_000 });
@@ -113,6 +127,21 @@ async function openNode(folder: string, password: string | undefined, ...options
       const login = password === undefined ? [] : [`requirepass ${password}`];
       const text = [`port ${port}`, 'bind 127.0.0.1', `dir ${folder}`, ...login, ...lines].join('\n');
       writeFileSync(join(folder, `${name}.conf`), `${text}\n`);
+    },
+  };
+}
+
+/** A single server. */
+export async function startServer(): Promise<RedisSet> {
+  const folder = mkdtempSync(join(tmpdir(), 'gateway-server-'));
+  const node = await openNode(folder, undefined);
+  await node.start();
+  return {
+    address: `redis://127.0.0.1:${node.port}`,
+    nodes: [node],
+    async [Symbol.asyncDispose]() {
+      await node.kill();
+      rmSync(folder, { recursive: true, force: true });
     },
   };
 }
@@ -183,12 +212,27 @@ export async function startCluster(
   const isWhole = async (): Promise<boolean> => {
     const all = await Promise.all(nodes.map((node) => node.command('CLUSTER', 'INFO').catch(() => '')));
     const count = `cluster_known_nodes:${nodes.length}`;
-    return all.every((one) => one.includes('cluster_state:ok') && one.includes(count));
+    const links = await Promise.all(nodes.map((node) => node.command('INFO', 'replication').catch(() => '')));
+    // A replica that has never been in step is not elected.
+    const isInStep = links.filter((one) => one.includes('master_link_status:up')).length === nodes.length - 3;
+    return isInStep && all.every((one) => one.includes('cluster_state:ok') && one.includes(count));
   };
   for (let tries = 0; tries < 500 && !(await isWhole()); tries += 1) await sleep(50);
   return {
     address: `redis+cluster://${servers.slice(0, 3).join(',')}`,
     nodes,
+    async moveSlot(name, from, to) {
+      const slot = await from.command('CLUSTER', 'KEYSLOT', name);
+      const [source, target] = await Promise.all([
+        from.command('CLUSTER', 'MYID'),
+        to.command('CLUSTER', 'MYID'),
+      ]);
+      await to.command('CLUSTER', 'SETSLOT', slot, 'IMPORTING', source);
+      await from.command('CLUSTER', 'SETSLOT', slot, 'MIGRATING', target);
+      const keys = (await from.command('CLUSTER', 'GETKEYSINSLOT', slot, '1000')).split('\n').filter(Boolean);
+      for (const key of keys) await from.command('MIGRATE', '127.0.0.1', String(to.port), key, '0', '5000');
+      for (const node of [to, from]) await node.command('CLUSTER', 'SETSLOT', slot, 'NODE', target);
+    },
     async moveSlots(from, to) {
       const [source, target] = await Promise.all([
         from.command('CLUSTER', 'MYID'),
